@@ -1,0 +1,1 @@
+"""Non-linear feature selection by kernel-target alignment."""

@@ -1,0 +1,14 @@
+"""The one place where optional packages are imported."""
+
+from importlib import import_module
+from types import ModuleType
+
+
+def optional(module: str, *, extra: str, purpose: str) -> ModuleType:
+    """Import `module`, or say which extra brings it and what it is needed for."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        package = module.split(".")[0]
+        msg = f"{purpose} needs {package}, which is not installed: pip install 'randsel[{extra}]'."
+        raise ImportError(msg) from error

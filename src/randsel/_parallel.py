@@ -1,0 +1,42 @@
+"""Seeds and an ordered map: what makes an answer independent of the number of cores.
+
+Every random decision has an address (round, kind of draw, number of the batch), and its generator is
+derived from the address alone. Workers, backends and their order cannot change which draws are made.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.utils import check_random_state
+from threadpoolctl import threadpool_limits
+
+
+def seed_of(random_state: Any) -> int:
+    """One integer from anything scikit-learn accepts as `random_state`."""
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def generator(seed: int, *address: int) -> np.random.Generator:
+    """Return the generator that belongs to an address below `seed`."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=address))
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Keep BLAS to one thread: inside a parallel map, and wherever bits must not depend on the number of cores."""
+    with threadpool_limits(limits=1, user_api="blas"):
+        yield
+
+
+def _single_threaded(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    with one_blas_thread():
+        return function(*args)
+
+
+def ordered_map(function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], n_jobs: int | None) -> list[Any]:
+    """`[function(*task) for task in tasks]` over joblib's current backend, in the order of the tasks."""
+    run = Parallel(n_jobs=n_jobs, prefer="threads")
+    return list(run(delayed(_single_threaded)(function, task) for task in tasks))

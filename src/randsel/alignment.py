@@ -1,0 +1,35 @@
+"""How well a kernel on the features agrees with the kernel on the target.
+
+The paper's definition is `⟨C_x, C_y⟩_F / (‖C_x‖_F ‖C_y‖_F)`; the sum of absolute entries that it prints as the
+denominator is a slip, since it is not the Frobenius norm it stands for. Frobenius norms are used here.
+"""
+
+import numpy as np
+
+from randsel.kernels import Array, centre, hollow_centre
+
+
+def alignment(kernel: Array, target: Array) -> float:
+    """Centred kernel-target alignment, in [-1, 1]; 0 where a centred kernel vanishes."""
+    return _cosine(centre(kernel), centre(target))
+
+
+def unbiased_alignment(kernel: Array, target: Array) -> float:
+    """Alignment of the U-centred kernels: mean 0 for an unrelated target, whatever the kernel's complexity."""
+    return _cosine(hollow_centre(kernel), hollow_centre(target))
+
+
+def hsic(kernel: Array, target: Array) -> float:
+    """Biased HSIC: `tr(K H L H) / (m-1)²`."""
+    return float(np.vdot(centre(kernel), target)) / (len(kernel) - 1) ** 2
+
+
+def unbiased_hsic(kernel: Array, target: Array) -> float:
+    """Unbiased HSIC of Song et al.: `⟨U(K), U(L)⟩ / (m(m-3))`."""
+    m = len(kernel)
+    return float(np.vdot(hollow_centre(kernel), hollow_centre(target))) / (m * (m - 3))
+
+
+def _cosine(a: Array, b: Array) -> float:
+    product = float(np.linalg.norm(a)) * float(np.linalg.norm(b))
+    return float(np.vdot(a, b)) / product if product > 0.0 else 0.0

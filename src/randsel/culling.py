@@ -1,0 +1,217 @@
+"""Rounds of culling: estimate, drop the bottom, perhaps fix the top, until few features remain (Algorithm 1)."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from randsel._parallel import ordered_map
+from randsel.alignment import unbiased_alignment
+from randsel.contribution import Contribution, Draws, row_blocks
+from randsel.kernels import Array, Sample, median_gamma
+
+Estimator = Callable[[Sample, float, Draws], Contribution]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How rounds cull and fix; the parameters of the same names of `RandSel`."""
+
+    drop: float = 0.25
+    min_features: int = 2
+    fix_top: float | None = None
+    fix_after: int | None = None
+    score: str = "calibrated"
+    gamma: float | str = "median"
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round of culling.
+
+    Attributes
+    ----------
+    features
+        Columns of X that were alive, ascending.
+    contributions
+        The paper's contribution of each of them.
+    main, interaction
+        Standard scores of the two parts of the contribution (NaN from the bootstrap).
+    scores
+        What the round culled by.
+    dropped
+        Columns culled in this round, worst first.
+    fixed
+        Columns fixed at the end of this round.
+    gamma, alignment
+        Bandwidth of the round, and unbiased alignment of the kernel on all features alive.
+    """
+
+    features: Array
+    contributions: Array
+    main: Array
+    interaction: Array
+    scores: Array
+    dropped: Array
+    fixed: Array
+    gamma: float
+    alignment: float
+
+
+@dataclass(frozen=True)
+class CullingPath:
+    """The rounds, first to last; the last one drops nothing."""
+
+    rounds: tuple[Round, ...]
+    order: Array
+    """All features that entered the path, best first: survivors by score, then the dropped, last dropped first."""
+
+    @property
+    def best(self) -> int:
+        """Index of the round whose features align best with the target; the later one, with fewer, on ties."""
+        alignments = np.array([r.alignment for r in self.rounds])
+        return int(np.flatnonzero(alignments == alignments.max())[-1])
+
+    @property
+    def fixed(self) -> Array:
+        """Columns that were fixed, ascending."""
+        return np.sort(np.concatenate([r.fixed for r in self.rounds]))
+
+    def last_values(self, name: str, n_features: int) -> Array:
+        """Per column, the value of a field of `Round` at the last round in which the column lived (0 if in none)."""
+        values = np.zeros(n_features)
+        for r in self.rounds:
+            values[r.features] = getattr(r, name)
+        return values
+
+    def to_frame(self) -> Any:
+        """One row per round and feature as a pandas data frame."""
+        from randsel._optional import optional
+
+        pandas = optional("pandas", extra="pandas", purpose="CullingPath.to_frame")
+        parts = [
+            pandas.DataFrame(
+                {
+                    "round": number,
+                    "feature": r.features,
+                    "contribution": r.contributions,
+                    "main": r.main,
+                    "interaction": r.interaction,
+                    "score": r.scores,
+                    "dropped": np.isin(r.features, r.dropped),
+                    "fixed": np.isin(r.features, r.fixed),
+                    "gamma": r.gamma,
+                    "alignment": r.alignment,
+                }
+            )
+            for number, r in enumerate(self.rounds)
+        ]
+        return pandas.concat(parts, ignore_index=True)
+
+
+def cull(
+    sample: Sample,
+    estimator: Estimator,
+    rules: Rules,
+    draws: Draws,
+    on_round: Callable[[Round], None] | None = None,
+) -> CullingPath:
+    """Cull until `min_features` are left, or until every feature left is fixed."""
+    columns = np.arange(sample.X.shape[1])
+    streak = np.zeros(len(columns), dtype=int)
+    rounds: list[Round] = []
+    while True:
+        round_draws = replace(draws, seed=draws.seed + len(rounds))
+        gamma, alignment = _bandwidth_and_alignment(sample, rules.gamma, round_draws)
+        estimate = estimator(sample, gamma, round_draws)
+        keys, ties = estimate.sort_keys(rules.score)
+        ascending = np.lexsort((columns, ties, keys))
+        dropped = _bottom(ascending, sample.fixed, rules)
+        kept = np.ones(len(columns), dtype=bool)
+        kept[dropped] = False
+        streak, newly_fixed = _fix(streak, ascending, sample.fixed, kept, rules)
+        nothing = np.full(len(columns), np.nan)
+        rounds.append(
+            Round(
+                features=columns,
+                contributions=estimate.total,
+                main=nothing if estimate.main is None else estimate.main,
+                interaction=nothing if estimate.interaction is None else estimate.interaction,
+                scores=keys,
+                dropped=columns[dropped],
+                fixed=columns[newly_fixed],
+                gamma=gamma,
+                alignment=alignment,
+            )
+        )
+        if on_round is not None:
+            on_round(rounds[-1])
+        if not len(dropped):
+            break
+        fixed = (sample.fixed | newly_fixed)[kept]
+        sample = sample.keep(kept, fixed)
+        columns, streak = columns[kept], streak[kept]
+    survivors = columns[ascending[::-1]]
+    culled = [r.dropped[::-1] for r in rounds[::-1]]
+    return CullingPath(tuple(rounds), np.concatenate([survivors, *culled]))
+
+
+def _bottom(ascending: Array, fixed: Array, rules: Rules) -> Array:
+    """Positions to drop, worst first: ⌊drop·n⌋ but at least one, no fixed feature, never below `min_features`."""
+    n = len(ascending)
+    wanted = max(1, int(np.floor(rules.drop * n)))
+    free = ascending[~fixed[ascending]]
+    return free[: max(0, min(wanted, n - rules.min_features))]
+
+
+def _fix(streak: Array, ascending: Array, fixed: Array, kept: Array, rules: Rules) -> tuple[Array, Array]:
+    """Rounds in a row that each feature was among the top, and which free ones have now been so long enough."""
+    if rules.fix_top is None or rules.fix_after is None:
+        return streak, np.zeros(len(fixed), dtype=bool)
+    top = np.zeros(len(fixed), dtype=bool)
+    top[ascending[len(ascending) - max(1, int(np.floor(rules.fix_top * len(ascending)))) :]] = True
+    streak = np.where(top, streak + 1, 0)
+    return streak, (streak >= rules.fix_after) & ~fixed & kept
+
+
+_MULTIPLE = re.compile(r"(?:(?P<factor>[0-9.eE+-]+)\s*\*\s*)?median")
+
+
+def median_factor(gamma: str) -> float:
+    """Return the factor in "median", "0.5*median" and the like; ValueError for anything else."""
+    match = _MULTIPLE.fullmatch(gamma.strip())
+    factor = float(match["factor"] or 1.0) if match else -1.0
+    if not 0.0 < factor < np.inf:
+        msg = f"gamma={gamma!r} is neither a positive number nor 'median' nor a multiple such as '0.5*median'."
+        raise ValueError(msg)
+    return factor
+
+
+def _bandwidth_and_alignment(sample: Sample, gamma: float | str, draws: Draws) -> tuple[float, float]:
+    blocks = row_blocks(len(sample.X), draws)
+    if len(blocks) == 1:
+        gamma = _bandwidth(sample, gamma)
+        return gamma, _alignment(sample, gamma)
+    parts = [sample.rows(rows) for rows in blocks[:1]]
+    gamma = _bandwidth(parts[0], gamma)
+    values = ordered_map(_alignment_rows, [(sample, rows, gamma) for rows in blocks], draws.n_jobs)
+    return gamma, float(np.mean(values))
+
+
+def _bandwidth(sample: Sample, gamma: float | str) -> float:
+    if isinstance(gamma, str):
+        return median_factor(gamma) * median_gamma(sample.distances, sample.target.weights)
+    return float(gamma)
+
+
+def _alignment(sample: Sample, gamma: float) -> float:
+    kernel = np.exp(-gamma * sample.distances)
+    if sample.target.weights is not None:
+        kernel *= sample.target.weights[:, None] * sample.target.weights[None, :]
+    return unbiased_alignment(kernel, sample.target.kernel)
+
+
+def _alignment_rows(sample: Sample, rows: Array, gamma: float) -> float:
+    return _alignment(sample.rows(rows), gamma)

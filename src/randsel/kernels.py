@@ -1,0 +1,255 @@
+"""Kernels on features and on targets, their centring, their bandwidth.
+
+`Sample` is what the mathematics works on: standardised features, the target, and the sums over features of
+squared differences, which are additive and so need not be computed again when features fall.
+"""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+#: Columns per matrix product: bounds scratch memory, and lets single precision products be summed in double.
+BLOCK = 4096
+
+
+# ---------------------------------------------------------------- Gaussian kernels on features
+
+
+def squared_distances(X: Array, Z: Array | None = None) -> Array:
+    """`‖x_p - z_q‖²` for all rows of X and Z (X itself by default), never negative."""
+    if Z is None:
+        gram = _gram(X, X)
+        norms = np.diagonal(gram)
+        distances = norms[:, None] + norms[None, :] - 2.0 * gram
+        np.fill_diagonal(distances, 0.0)
+    else:
+        norms_x = np.einsum("ij,ij->i", X, X, dtype=np.float64)
+        norms_z = np.einsum("ij,ij->i", Z, Z, dtype=np.float64)
+        distances = norms_x[:, None] + norms_z[None, :] - 2.0 * _gram(X, Z)
+    return np.maximum(distances, 0.0, out=distances)
+
+
+def gaussian_kernel(X: Array, gamma: float, *, columns: Array | None = None, Z: Array | None = None) -> Array:
+    """`κ_S(p, q) = exp(-γ Σ_{j∈S} (x_pj - z_qj)²)` with S = `columns` (all of them by default)."""
+    if columns is not None:
+        X = X[:, columns]
+        Z = None if Z is None else Z[:, columns]
+    kernel: Array = np.exp(-gamma * squared_distances(X, Z))
+    return kernel
+
+
+def _gram(X: Array, Z: Array) -> Array:
+    """`X Zᵀ` in double precision, whatever the precision of the block products."""
+    gram = np.zeros((X.shape[0], Z.shape[0]))
+    for start in range(0, X.shape[1], BLOCK):
+        block = X[:, start : start + BLOCK]
+        gram += block @ (block.T if X is Z else Z[:, start : start + BLOCK].T)
+    return gram
+
+
+@dataclass(frozen=True)
+class PairSums:
+    """Sums over features of `d = (x_p - x_q)²` and of `d²`, for all pairs of rows."""
+
+    d1: Array
+    d2: Array
+
+    @classmethod
+    def of(cls, X: Array) -> "PairSums":
+        """Three Gram matrices: `d² = x_p⁴ - 4 x_p³ x_q + 6 x_p² x_q² - 4 x_p x_q³ + x_q⁴`."""
+        m = X.shape[0]
+        gram, gram_22, gram_31 = np.zeros((m, m)), np.zeros((m, m)), np.zeros((m, m))
+        for start in range(0, X.shape[1], BLOCK):
+            block = X[:, start : start + BLOCK]
+            square = block * block
+            gram += block @ block.T
+            gram_22 += square @ square.T
+            square *= block
+            gram_31 += square @ block.T
+        norms, fourth = np.diagonal(gram), np.diagonal(gram_22)
+        d1 = norms[:, None] + norms[None, :] - 2.0 * gram
+        d2 = fourth[:, None] + fourth[None, :] + 6.0 * gram_22 - 4.0 * (gram_31 + gram_31.T)
+        return cls(d1, d2)
+
+    def __sub__(self, other: "PairSums") -> "PairSums":
+        return PairSums(self.d1 - other.d1, self.d2 - other.d2)
+
+
+def median_gamma(distances: Array, weights: Array | None = None) -> float:
+    """`1 / median` of the squared distances between different rows; zero distances count only if nothing else is there.
+
+    With `weights` w the pair (p, q) counts w_p w_q times.
+    """
+    upper = np.triu_indices(distances.shape[0], 1)
+    values = distances[upper]
+    if weights is None:
+        median = float(np.median(values))
+        if median <= 0.0:
+            positive = values[values > 0.0]
+            median = float(np.median(positive)) if positive.size else 0.0
+    else:
+        pair_weights = (weights[:, None] * weights[None, :])[upper] * (values > 0.0)
+        order = np.argsort(values, kind="stable")
+        cumulated = np.cumsum(pair_weights[order])
+        middle = np.searchsorted(cumulated, 0.5 * cumulated[-1]) if cumulated.size else 0
+        median = float(values[order[min(middle, order.size - 1)]]) if order.size else 0.0
+    return 1.0 / median if median > 0.0 else 1.0
+
+
+# ---------------------------------------------------------------- centring
+
+
+def centre(kernel: Array) -> Array:
+    """`H K H` with `H = I - 11ᵀ/m`."""
+    rows = kernel.mean(axis=1)
+    columns = kernel.mean(axis=0)
+    return kernel - rows[:, None] - columns[None, :] + rows.mean()
+
+
+def hollow_split(kernel: Array) -> tuple[Array, Array]:
+    """Split off the diagonal `K_pq = U_pq + ρ_p + ρ_q`, where U has a zero diagonal and zero row sums (eq. 5)."""
+    m = kernel.shape[0]
+    hollow: Array = np.array(kernel, dtype=np.float64)
+    np.fill_diagonal(hollow, 0.0)
+    rows = hollow.sum(axis=1)
+    rho = rows / (m - 2) - rows.sum() / (2 * (m - 1) * (m - 2))
+    hollow -= rho[:, None]
+    hollow -= rho[None, :]
+    np.fill_diagonal(hollow, 0.0)
+    return hollow, rho
+
+
+def hollow_centre(kernel: Array) -> Array:
+    """U-centring: the nearest symmetric matrix with a zero diagonal and zero row sums."""
+    return hollow_split(kernel)[0]
+
+
+# ---------------------------------------------------------------- target kernels
+
+
+@dataclass(frozen=True)
+class Target:
+    """A target as the factor of its centred kernel: `L = Y Yᵀ`, weights included.
+
+    Attributes
+    ----------
+    Y
+        Rows centred by the weighted mean, then multiplied by their weights (which have mean 1).
+    weights
+        The weights, or None where all are equal.
+    kind
+        "classification" or "regression".
+    """
+
+    Y: Array
+    weights: Array | None
+    kind: str
+
+    @classmethod
+    def encode(cls, y: Array, kind: str, weights: Array | None = None) -> "Target":
+        """Encode ±1 for two classes, one-hot columns for more, standardised columns for numbers."""
+        if kind == "classification":
+            classes, codes = np.unique(y, return_inverse=True)
+            codes = codes.ravel()
+            Y = np.where(codes == 1, 1.0, -1.0)[:, None] if len(classes) == 2 else np.eye(len(classes))[codes]
+        else:
+            Y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+            Y = Y / np.maximum(np.abs(Y).max(axis=0), np.finfo(np.float64).tiny)
+        share = np.full(len(Y), 1.0 / len(Y)) if weights is None else weights / weights.sum()
+        Y = Y - share @ Y
+        if kind == "regression":
+            spread = np.sqrt(share @ (Y * Y))
+            Y = Y / np.where(spread > 0.0, spread, 1.0)
+        if weights is None:
+            return cls(Y, None, kind)
+        weights = share * len(Y)
+        return cls(Y * weights[:, None], weights, kind)
+
+    @cached_property
+    def kernel(self) -> Array:
+        """`L`."""
+        kernel: Array = self.Y @ self.Y.T
+        return kernel
+
+    @cached_property
+    def hollow(self) -> tuple[Array, Array]:
+        """`L` split into its U-centred part and the rest."""
+        return hollow_split(self.kernel)
+
+    @cached_property
+    def n_pairs(self) -> float:
+        """`Σ_{p≠q} w_p w_q`, by which sums over pairs become means."""
+        m = len(self.Y)
+        return float(m * (m - 1)) if self.weights is None else float(m * m - self.weights @ self.weights)
+
+    def rows(self, index: Array) -> "Target":
+        """Return the target on some of the rows, still centred by the mean of all."""
+        return replace(self, Y=self.Y[index], weights=None if self.weights is None else self.weights[index])
+
+
+# ---------------------------------------------------------------- features and target together
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Features whose columns have mean zero, the target, and which features are fixed (enter every subset)."""
+
+    X: Array
+    target: Target
+    fixed: Array
+    _sums: PairSums | None = field(default=None, repr=False)
+    _summed_at: int = 0
+
+    @classmethod
+    def of(cls, X: Array, target: Target, fixed: Array | None = None) -> "Sample":
+        """Return a sample with no feature fixed unless said."""
+        return cls(X, target, np.zeros(X.shape[1], dtype=bool) if fixed is None else np.asarray(fixed, dtype=bool))
+
+    @cached_property
+    def sums(self) -> PairSums:
+        """The pair sums over the free features."""
+        return PairSums.of(self._free) if self._sums is None else self._sums
+
+    @cached_property
+    def fixed_distances(self) -> Array:
+        """`Σ d` over the fixed features."""
+        return squared_distances(self.X[:, self.fixed])
+
+    @cached_property
+    def distances(self) -> Array:
+        """`Σ d` over all features."""
+        if "sums" not in self.__dict__ and self._sums is None:
+            return squared_distances(self.X)
+        return np.maximum(self.sums.d1 + self.fixed_distances, 0.0)
+
+    @property
+    def _free(self) -> Array:
+        return self.X[:, ~self.fixed] if self.fixed.any() else self.X
+
+    def keep(self, kept: Array, fixed: Array) -> "Sample":
+        """Keep the features in the mask `kept`; of the kept ones those in the mask `fixed` are fixed.
+
+        Sums that were computed are updated by subtraction, and computed afresh once seven eighths of what they
+        were computed over is gone: their rounding error has then grown eightfold relative to what is left.
+        """
+        after = Sample(self.X[:, kept], self.target, fixed)
+        if "sums" not in self.__dict__:
+            return after
+        summed_at = self._summed_at or int((~self.fixed).sum())
+        left = int((~fixed).sum())
+        if left < summed_at / 8:
+            return after
+        gone = ~self.fixed
+        gone[np.flatnonzero(kept)[~fixed]] = False
+        sums = self.sums - PairSums.of(self.X[:, gone]) if gone.any() else self.sums
+        return replace(after, _sums=sums, _summed_at=summed_at)
+
+    def rows(self, index: Array) -> "Sample":
+        """Return the sample on some of its rows, its columns centred again."""
+        X = self.X[index]
+        return Sample(X - X.mean(axis=0), self.target.rows(index), self.fixed)
