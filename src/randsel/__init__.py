@@ -1,1 +1,8 @@
 """Non-linear feature selection by kernel-target alignment."""
+
+from randsel import datasets, guarantees
+from randsel.selector import RandSel, RandSelCV
+
+__all__ = ["RandSel", "RandSelCV", "__version__", "datasets", "guarantees"]
+
+__version__ = "0.1.0"

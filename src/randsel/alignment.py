@@ -6,6 +6,7 @@ denominator is a slip, since it is not the Frobenius norm it stands for. Frobeni
 
 import numpy as np
 
+from randsel._parallel import generator
 from randsel.kernels import Array, centre, hollow_centre
 
 
@@ -17,6 +18,30 @@ def alignment(kernel: Array, target: Array) -> float:
 def unbiased_alignment(kernel: Array, target: Array) -> float:
     """Alignment of the U-centred kernels: mean 0 for an unrelated target, whatever the kernel's complexity."""
     return _cosine(hollow_centre(kernel), hollow_centre(target))
+
+
+def null_scale(m: int) -> float:
+    """One over the standard deviation of the unbiased alignment when rows are permuted (docs/mathematics.md, eq. 8)."""
+    return float(np.sqrt(m * (m - 3) / 2))
+
+
+def chance_alignments(Y: Array, n: int) -> Array:
+    """Alignment reached by the best k of n independent noise features, for k = 1, …, n (docs/mathematics.md, eq. 13).
+
+    `Y` is the factor of the target kernel; its eigenvalues give the null distribution of a feature's main score.
+    """
+    m = len(Y)
+    spectrum = np.linalg.eigvalsh(Y.T @ Y)
+    spectrum = spectrum / np.linalg.norm(spectrum)
+    rng = generator(0)
+    repeats = max(1, min(20, 20000 // n))
+    sums = np.zeros(n)
+    for _ in range(repeats):
+        scores = (rng.standard_normal((n, len(spectrum))) ** 2 - 1) @ spectrum / np.sqrt(2)
+        sums += np.cumsum(np.sort(scores)[::-1]) / repeats
+    signal = sums / null_scale(m)
+    chance: Array = signal / np.sqrt(np.arange(1, n + 1) + signal**2)
+    return chance
 
 
 def hsic(kernel: Array, target: Array) -> float:

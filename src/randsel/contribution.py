@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from randsel._parallel import generator, ordered_map
+from randsel.alignment import null_scale
 from randsel.kernels import Array, PairSums, Sample, hollow_split, squared_distances
 
 #: Largest error, in standard deviations of the null, that the series may cause in a score: a worst case, by bound.
@@ -170,7 +171,7 @@ class _Moments:
         slope = _tanh_slope(self.reach)
         hollow = self.hollow_norm()
         ratio = np.divide(self.pair_norm(), 2 * hollow, out=np.zeros_like(hollow), where=hollow > 0)
-        bound: Array = 2 * _null_scale(self.m) * (1 - slope) / (1 + slope) * ratio
+        bound: Array = 2 * null_scale(self.m) * (1 - slope) / (1 + slope) * ratio
         return bound
 
     def log_error(self, features: Array) -> Array:
@@ -185,11 +186,6 @@ def _tanh_slope(u: Array) -> Array:
     safe = np.where(small, 1.0, u)
     slope: Array = np.where(small, 1.0 - u * u / 12, 2 * np.tanh(safe / 2) / safe)
     return slope
-
-
-def _null_scale(m: int) -> float:
-    """One over the standard deviation of the cosine of two U-centred matrices under permutation (eq. 8)."""
-    return float(np.sqrt(m * (m - 3) / 2))
 
 
 def _root(square: Array, scale: Array, m: int, dtype: Any) -> Array:
@@ -246,7 +242,7 @@ def _evaluate(sample: Sample, gamma: float, moments: _Moments, rough: Array) -> 
 
     log_error = float(moments.log_error(~rough & free).sum())
     off = sample.target.kernel - np.diag(np.diagonal(sample.target.kernel))
-    leverage = 2 * _null_scale(m) * float(np.abs(off).max()) * float(np.linalg.norm(weights.expected))
+    leverage = 2 * null_scale(m) * float(np.abs(off).max()) * float(np.linalg.norm(weights.expected))
     allowed = TOLERANCE * weights.interaction_norm / leverage if leverage > 0 else np.inf
     expected_error = np.expm1(log_error) * leverage / weights.interaction_norm if weights.interaction_norm > 0 else 0.0
     slope = np.where(rough, 1.0, _tanh_slope(moments.reach))
@@ -319,7 +315,7 @@ def _smooth(
 def _score(form: Array, matrix_norm: float, feature_norm: Array, m: int) -> Array:
     """`⟨A, B⟩ / (‖A‖ ‖B‖)` in units of its standard deviation under the null; 0 where nothing varies."""
     norm = matrix_norm * feature_norm
-    return np.divide(_null_scale(m) * form, norm, out=np.zeros_like(form), where=norm > 0)
+    return np.divide(null_scale(m) * form, norm, out=np.zeros_like(form), where=norm > 0)
 
 
 def _total_if_free(sample: Sample, gamma: float, i: int, log_expected: Array, scale: float) -> float:

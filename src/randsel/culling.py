@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from randsel._parallel import ordered_map
-from randsel.alignment import unbiased_alignment
+from randsel.alignment import chance_alignments, null_scale, unbiased_alignment
 from randsel.contribution import Contribution, Draws, row_blocks
 from randsel.kernels import Array, Sample, median_gamma
 
@@ -47,6 +47,8 @@ class Round:
         Columns fixed at the end of this round.
     gamma, alignment
         Bandwidth of the round, and unbiased alignment of the kernel on all features alive.
+    chance
+        Alignment that culling independent noise to as many features would reach.
     """
 
     features: Array
@@ -58,6 +60,7 @@ class Round:
     fixed: Array
     gamma: float
     alignment: float
+    chance: float
 
 
 @dataclass(frozen=True)
@@ -67,12 +70,22 @@ class CullingPath:
     rounds: tuple[Round, ...]
     order: Array
     """All features that entered the path, best first: survivors by score, then the dropped, last dropped first."""
+    n_samples: int
 
     @property
     def best(self) -> int:
         """Index of the round whose features align best with the target; the later one, with fewer, on ties."""
         alignments = np.array([r.alignment for r in self.rounds])
         return int(np.flatnonzero(alignments == alignments.max())[-1])
+
+    @property
+    def stands_out(self) -> bool:
+        """Whether the best round aligns better than culled noise would, or all features together better than chance.
+
+        The second is free of selection: an unrelated target gives the first round an alignment of mean zero.
+        """
+        best, first = self.rounds[self.best], self.rounds[0]
+        return best.alignment > best.chance or first.alignment * null_scale(self.n_samples) > 3.0
 
     @property
     def fixed(self) -> Array:
@@ -85,6 +98,10 @@ class CullingPath:
         for r in self.rounds:
             values[r.features] = getattr(r, name)
         return values
+
+    def relabel(self, columns: Array) -> "CullingPath":
+        """Return the path with feature `i` called `columns[i]`."""
+        return CullingPath(tuple(_relabel(r, columns) for r in self.rounds), columns[self.order], self.n_samples)
 
     def to_frame(self) -> Any:
         """One row per round and feature as a pandas data frame."""
@@ -111,6 +128,17 @@ class CullingPath:
         return pandas.concat(parts, ignore_index=True)
 
 
+def _relabel(r: Round, columns: Array) -> Round:
+    names = columns[r.features]
+    ascending = np.argsort(names, kind="stable")
+    per_feature = {
+        name: getattr(r, name)[ascending] for name in ("contributions", "main", "interaction", "scores")
+    }
+    return replace(
+        r, features=names[ascending], dropped=columns[r.dropped], fixed=np.sort(columns[r.fixed]), **per_feature
+    )
+
+
 def cull(
     sample: Sample,
     estimator: Estimator,
@@ -121,6 +149,7 @@ def cull(
     """Cull until `min_features` are left, or until every feature left is fixed."""
     columns = np.arange(sample.X.shape[1])
     streak = np.zeros(len(columns), dtype=int)
+    chance = chance_alignments(sample.target.Y, len(columns))
     rounds: list[Round] = []
     while True:
         round_draws = replace(draws, seed=draws.seed + len(rounds))
@@ -144,6 +173,7 @@ def cull(
                 fixed=columns[newly_fixed],
                 gamma=gamma,
                 alignment=alignment,
+                chance=float(chance[len(columns) - 1]),
             )
         )
         if on_round is not None:
@@ -155,15 +185,25 @@ def cull(
         columns, streak = columns[kept], streak[kept]
     survivors = columns[ascending[::-1]]
     culled = [r.dropped[::-1] for r in rounds[::-1]]
-    return CullingPath(tuple(rounds), np.concatenate([survivors, *culled]))
+    return CullingPath(tuple(rounds), np.concatenate([survivors, *culled]), len(sample.X))
 
 
 def _bottom(ascending: Array, fixed: Array, rules: Rules) -> Array:
     """Positions to drop, worst first: ⌊drop·n⌋ but at least one, no fixed feature, never below `min_features`."""
-    n = len(ascending)
-    wanted = max(1, int(np.floor(rules.drop * n)))
     free = ascending[~fixed[ascending]]
-    return free[: max(0, min(wanted, n - rules.min_features))]
+    return free[: _number_to_drop(len(ascending), rules.drop, rules.min_features)]
+
+
+def _number_to_drop(n: int, drop: float, min_features: int) -> int:
+    return max(0, min(max(1, int(np.floor(drop * n))), n - min_features))
+
+
+def path_sizes(n: int, drop: float, min_features: int) -> list[int]:
+    """Numbers of features of the rounds of a path that fixes nothing."""
+    sizes = [n]
+    while _number_to_drop(sizes[-1], drop, min_features):
+        sizes.append(sizes[-1] - _number_to_drop(sizes[-1], drop, min_features))
+    return sizes
 
 
 def _fix(streak: Array, ascending: Array, fixed: Array, kept: Array, rules: Rules) -> tuple[Array, Array]:

@@ -1,0 +1,179 @@
+"""Checks of X, y, weights and parameters; the only file that imports private names of scikit-learn.
+
+What is wrong is said in a sentence that names the cause and the remedy.
+"""
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import _fit_context as fit_context
+from sklearn.utils._param_validation import HasMethods, Interval, RealNotInt, StrOptions
+from sklearn.utils.multiclass import type_of_target
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_array,
+    check_consistent_length,
+    validate_data,
+)
+
+from randsel.kernels import Array
+
+__all__ = [
+    "HasMethods",
+    "Interval",
+    "RealNotInt",
+    "StrOptions",
+    "check_data",
+    "check_number_to_select",
+    "fit_context",
+    "standardise",
+]
+
+#: Numbers with more distinct values than this are taken for measurements, not for class codes.
+MAX_CLASS_CODES = 20
+#: Powers of unscaled values up to the fourth must neither overflow nor vanish in double precision.
+UNSCALED_RANGE = (1e-50, 1e50)
+
+
+def check_data(
+    estimator: Any, X: Any, y: Any, sample_weight: Any, target: str
+) -> tuple[Array, Array, str, Array | None, Array]:
+    """Return X, y, the kind of target, the weights, and the rows they belong to (those of weight zero are left out)."""
+    X = validate_data(
+        estimator, X=X, accept_sparse=False, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False
+    )
+    if y is None:
+        msg = f"{type(estimator).__name__} requires y to be passed, but the target y is None."
+        raise ValueError(msg)
+    y = _check_y(y)
+    check_consistent_length(X, y)
+    _check_finite(X, getattr(estimator, "feature_names_in_", None))
+    kind = _kind_of_target(y, target)
+    rows = np.arange(len(X))
+    weights = None
+    if sample_weight is not None:
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        rows = np.flatnonzero(weights > 0.0)
+        X, y, weights = X[rows], y[rows], weights[rows]
+        if len(weights) and np.all(weights == weights[0]):
+            weights = None
+    _check_enough(X, y, kind)
+    return X, y, kind, weights, rows
+
+
+def _check_y(y: Any) -> Array:
+    y = check_array(y, ensure_2d=False, dtype=None, ensure_all_finite=False, input_name="y", ensure_min_samples=0)
+    if y.dtype.kind in "OUS":
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = y.ravel()
+        if y.ndim != 1:
+            msg = "y has several columns of text; pass one column of class labels, or numbers."
+            raise ValueError(msg)
+        missing = np.array([v is None or v != v for v in y.tolist()], dtype=bool)  # noqa: PLR0124 (NaN is not itself)
+    else:
+        if y.dtype.kind == "c":
+            msg = "Complex data not supported: y holds complex numbers; pass real ones."
+            raise ValueError(msg)
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = y.ravel()
+        missing = ~np.isfinite(y) if y.dtype.kind == "f" else np.zeros(0, dtype=bool)
+    if missing.any():
+        rows = np.flatnonzero(missing.reshape(len(y), -1).any(axis=1))
+        msg = f"Input y contains NaN, inf or missing values in {len(rows)} of {len(y)} samples, the first in row {rows[0]}; drop those samples first."
+        raise ValueError(msg)
+    return np.asarray(y)
+
+
+def _check_finite(X: Array, names: Array | None) -> None:
+    # the sum is finite if all values are, unless it overflows: then look closely
+    with np.errstate(all="ignore"):
+        if np.isfinite(X.sum()):
+            return
+        finite = np.isfinite(X)
+    if finite.all():
+        return
+    bad = np.flatnonzero(~finite.all(axis=0))
+    column = X[:, bad[0]]
+    what = "NaN" if np.isnan(column).any() else "infinity"
+    name = bad[0] if names is None else repr(str(names[bad[0]]))
+    more = "" if len(bad) == 1 else f" and in {len(bad) - 1} other columns"
+    msg = f"Input X contains {what} in column {name} ({int((~np.isfinite(column)).sum())} values){more}; impute them or drop the columns first."
+    raise ValueError(msg)
+
+
+def _kind_of_target(y: Array, target: str) -> str:
+    numeric = y.dtype.kind in "fiub"
+    if target == "regression":
+        if not numeric:
+            msg = "target='regression' needs numbers, but y holds text; use target='classification'."
+            raise ValueError(msg)
+        return target
+    if target == "classification":
+        if y.ndim > 1:
+            msg = "target='classification' needs one column of labels, but y has several; use target='regression'."
+            raise ValueError(msg)
+        return target
+    if not numeric:
+        return "classification"
+    if y.ndim > 1 or type_of_target(y, input_name="y") not in ("binary", "multiclass"):
+        return "regression"
+    return "classification" if len(np.unique(y)) <= MAX_CLASS_CODES else "regression"
+
+
+def _check_enough(X: Array, y: Array, kind: str) -> None:
+    m = len(X)
+    if m < 4:
+        msg = f"Found n_samples = {m} (of weight above zero), while a minimum of 4 is required: contributions are means over pairs of samples."
+        raise ValueError(msg)
+    if kind == "classification" and len(np.unique(y)) < 2:
+        msg = f"y has one class only ({y[0]!r}), so no feature can tell classes apart; pass samples of at least two."
+        raise ValueError(msg)
+    if kind == "regression" and np.all(y == y[0]):
+        msg = f"y is constant ({y[0]!r}), so there is nothing for a feature to explain."
+        raise ValueError(msg)
+
+
+def check_number_to_select(wanted: int | float | str, n_features: int) -> int | None:
+    """Return the number of features to select, None for "auto"."""
+    if isinstance(wanted, str):
+        return None
+    if isinstance(wanted, (int, np.integer)):
+        if wanted > n_features:
+            msg = f"n_features_to_select={wanted} but X has n_features={n_features}; ask for at most that many."
+            raise ValueError(msg)
+        return int(wanted)
+    return max(1, int(n_features * wanted))
+
+
+def standardise(X: Array, weights: Array | None, scale: bool) -> tuple[Array, Array]:
+    """Columns of mean zero and, if `scale`, weighted standard deviation one; and which columns vary at all.
+
+    Column by column, so that a column's values do not depend on its place.
+    """
+    low, high = X.min(axis=0), X.max(axis=0)
+    varies = high > low
+    X = X[:, varies]
+    peak = np.maximum(np.abs(low[varies]), np.abs(high[varies])).astype(np.float64)
+    if not scale:
+        Z = X.astype(np.float64)
+        if peak.size and not (peak.max() < UNSCALED_RANGE[1] and peak.min() > UNSCALED_RANGE[0]):
+            msg = f"X has columns whose largest value is {peak.min():.3g} or {peak.max():.3g}, too extreme for scale=False; use scale=True."
+            raise ValueError(msg)
+        return Z - Z.mean(axis=0), varies
+    # a power of two changes no digit, and keeps squares of 1e30 and 1e-30 in range
+    Z = np.ldexp(X, -np.frexp(peak)[1].astype(np.int32))
+    Z -= Z.mean(axis=0, dtype=np.float64).astype(Z.dtype)
+    share = np.full(len(Z), 1.0 / len(Z)) if weights is None else weights / weights.sum()
+    spread = np.zeros(Z.shape[1])
+    mean = np.zeros(Z.shape[1])
+    for part, row in zip(share, Z, strict=True):
+        mean += part * row
+        spread += part * np.square(row, dtype=np.float64)
+    spread = np.sqrt(np.maximum(spread - mean * mean, 0.0))
+    # a column that varies by less than the rounding of its own mean
+    alive = spread > 0.0
+    if not alive.all():
+        varies[np.flatnonzero(varies)[~alive]] = False
+        Z, spread = Z[:, alive], spread[alive]
+    Z /= spread.astype(Z.dtype)
+    return Z, varies

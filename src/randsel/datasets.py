@@ -1,0 +1,197 @@
+"""Synthetic problems with a known answer. Each function returns `X, y, relevant`."""
+
+from typing import Any
+
+import numpy as np
+
+from randsel._parallel import generator, seed_of
+from randsel.kernels import Array
+
+Problem = tuple[Array, Array, Array]
+
+
+def make_xor(n_samples: int = 300, n_features: int = 100, *, noise: float = 0.0, random_state: Any = None) -> Problem:
+    """XOR of the signs of two features among uniform noise: neither tells anything alone (the paper's figure 1).
+
+    Parameters
+    ----------
+    n_samples, n_features : int
+        Shape of X, uniform on [-1, 1].
+    noise : float
+        Probability that a label is flipped.
+    random_state : int, RandomState or None
+        Seed.
+
+    Returns
+    -------
+    X, y, relevant
+        y is ±1; `relevant` holds the columns 0 and 1.
+    """
+    rng = _start(random_state, n_features, 2)
+    X = rng.uniform(-1.0, 1.0, (n_samples, n_features))
+    y = np.where(X[:, 0] * X[:, 1] > 0.0, 1, -1)
+    y = np.where(rng.random(n_samples) < noise, -y, y)
+    return X, y, np.arange(2)
+
+
+def make_weston_linear(
+    n_samples: int = 300,
+    n_features: int = 100,
+    *,
+    n_relevant: int = 5,
+    noise: float = 20.0,
+    noise_is: str = "variance",
+    random_state: Any = None,
+) -> Problem:
+    """Linear problem of Weston et al. (2000): redundant features, one group of which is informative at a time.
+
+    With probability 0.7 `x_j ~ N(j y, 1)` for j = 1, 2, 3 and the others of the relevant ones are N(0, 1); otherwise
+    `x_j ~ N((j-3) y, 1)` for j = 4, 5, … and the first three are N(0, 1).
+
+    Parameters
+    ----------
+    n_samples, n_features : int
+        Shape of X.
+    n_relevant : int
+        4 to 6. Weston et al. have 6; the paper that introduced randSel speaks of 5.
+    noise, noise_is
+        Spread of the irrelevant features, N(0, 20), and whether it is a "variance" or an "sd": the sources do not say.
+    random_state : int, RandomState or None
+        Seed.
+
+    Returns
+    -------
+    X, y, relevant
+        y is ±1; `relevant` holds the first `n_relevant` columns.
+    """
+    if not 4 <= n_relevant <= 6:
+        msg = f"n_relevant={n_relevant} must be 4, 5 or 6."
+        raise ValueError(msg)
+    rng = _start(random_state, n_features, n_relevant)
+    y = rng.choice([-1, 1], n_samples)
+    X = rng.normal(0.0, _deviation(noise, noise_is), (n_samples, n_features))
+    first = rng.random(n_samples) < 0.7
+    relevant = rng.normal(size=(n_samples, n_relevant))
+    for j in range(n_relevant):
+        shift = j + 1 if j < 3 else j - 2
+        relevant[:, j] += shift * y * (first if j < 3 else ~first)
+    X[:, :n_relevant] = relevant
+    return X, y, np.arange(n_relevant)
+
+
+def make_weston_nonlinear(
+    n_samples: int = 300,
+    n_features: int = 100,
+    *,
+    n_relevant: int = 2,
+    noise: float = 20.0,
+    noise_is: str = "variance",
+    random_state: Any = None,
+) -> Problem:
+    """Non-linear problem of Weston et al. (2000), or a variant with five features.
+
+    Two features: `±(3, 3) + N(0, I)` for y = +1 and `±(3, -3/4) + N(0, I)` for y = -1, the sign drawn at random, so
+    that no mean differs between the classes. Five features (the number that the paper that introduced randSel speaks
+    of, without saying more): `x_j ~ ±N(3, 1)` for y = +1 and `±N(3/4, 1)` for y = -1, signs drawn for each feature
+    on its own, so that each is informative by itself, in its spread alone.
+
+    Parameters
+    ----------
+    n_samples, n_features : int
+        Shape of X.
+    n_relevant : int
+        2 (the original) or 5.
+    noise, noise_is
+        As in `make_weston_linear`.
+    random_state : int, RandomState or None
+        Seed.
+
+    Returns
+    -------
+    X, y, relevant
+        y is ±1; `relevant` holds the first `n_relevant` columns.
+    """
+    if n_relevant not in (2, 5):
+        msg = f"n_relevant={n_relevant} must be 2 (the original problem) or 5."
+        raise ValueError(msg)
+    rng = _start(random_state, n_features, n_relevant)
+    y = rng.choice([-1, 1], n_samples)
+    X = rng.normal(0.0, _deviation(noise, noise_is), (n_samples, n_features))
+    relevant = rng.normal(size=(n_samples, n_relevant))
+    if n_relevant == 2:
+        sign = rng.choice([-1, 1], n_samples)
+        relevant[:, 0] += 3.0 * sign
+        relevant[:, 1] += np.where(y > 0, 3.0, -0.75) * sign
+    else:
+        signs = rng.choice([-1, 1], (n_samples, n_relevant))
+        relevant += np.where(y > 0, 3.0, 0.75)[:, None] * signs
+    X[:, :n_relevant] = relevant
+    return X, y, np.arange(n_relevant)
+
+
+#: Relevant features of each kind of `make_passemiers`.
+PASSEMIERS = {"xor": 2, "ring": 2, "ring+xor": 4, "ring+xor+sum": 6}
+
+
+def make_passemiers(
+    kind: str, n_samples: int = 1000, n_features: int = 128, *, shuffle: bool = True, random_state: Any = None
+) -> Problem:
+    """Problems of the benchmark of Passemiers et al. (2024) for non-linear feature selection.
+
+    Parameters
+    ----------
+    kind : {"xor", "ring", "ring+xor", "ring+xor+sum"}
+        Which rule makes the label; 2, 2, 4 and 6 relevant features.
+    n_samples, n_features : int
+        Shape of X, uniform on [-1, 1].
+    shuffle : bool
+        Put the columns in random order.
+    random_state : int, RandomState or None
+        Seed.
+
+    Returns
+    -------
+    X, y, relevant
+        y is 0 or 1.
+    """
+    if kind not in PASSEMIERS:
+        msg = f"kind={kind!r} must be one of {', '.join(map(repr, PASSEMIERS))}."
+        raise ValueError(msg)
+    k = PASSEMIERS[kind]
+    rng = _start(random_state, n_features, k)
+    U = rng.random((n_samples, n_features))
+    y = _passemiers_label(kind, U, rng)
+    columns = rng.permutation(n_features) if shuffle else np.arange(n_features)
+    place = np.argsort(columns, kind="stable")
+    return 2.0 * U[:, columns] - 1.0, y.astype(int), np.sort(place[:k])
+
+
+def _passemiers_label(kind: str, U: Array, rng: np.random.Generator) -> Array:
+    def ring(a: int, b: int) -> Array:
+        return np.abs(np.hypot(U[:, a] - 0.5, U[:, b] - 0.5) - 0.35)
+
+    def xor(a: int, b: int) -> Array:
+        return (U[:, a] - 0.5) * (0.5 - U[:, b])
+
+    if kind == "xor":
+        return xor(0, 1) >= 0.0
+    if kind == "ring":
+        return ring(0, 1) <= 0.1151
+    if kind == "ring+xor":
+        return (ring(0, 1) <= 0.0704) | (xor(2, 3) >= 0.0337)
+    total = U[:, 4] + U[:, 5] + rng.normal(0.0, 0.2, len(U))
+    return (ring(0, 1) <= 0.0479) | (xor(2, 3) >= 0.0598) | (total >= 1.4074)
+
+
+def _start(random_state: Any, n_features: int, n_relevant: int) -> np.random.Generator:
+    if n_features < n_relevant:
+        msg = f"n_features={n_features} must be at least the number of relevant features, {n_relevant}."
+        raise ValueError(msg)
+    return generator(seed_of(random_state))
+
+
+def _deviation(noise: float, noise_is: str) -> float:
+    if noise_is not in ("variance", "sd") or noise <= 0:
+        msg = f"noise={noise!r}, noise_is={noise_is!r}: a positive number that is a 'variance' or an 'sd'."
+        raise ValueError(msg)
+    return float(np.sqrt(noise)) if noise_is == "variance" else float(noise)

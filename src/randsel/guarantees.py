@@ -1,0 +1,165 @@
+"""How many samples and bootstraps keep every influential feature.
+
+The paper calls a feature η-influential if its contribution is at least η, and leaves out the analysis that tells
+how much data estimates it well enough. These are Hoeffding's inequalities for U-statistics and for means of bounded
+independent draws (Hoeffding 1963), combined by a union bound over features and rounds; docs/mathematics.md derives
+them.
+
+Assumptions of everything here:
+
+* labels are ±1 (or bounded by 1) and not centred by their sample mean; contributions are the unnormalised ones of the
+  paper's definition, means over pairs of different samples, each value between -1 and 1;
+* samples are independent and identically distributed;
+* the contribution of an influential feature is at least η in every round, over the features then left;
+* the features left in a round do not depend on the samples the round is estimated from. That holds for the first
+  round, and for all if each uses fresh samples; when the same samples serve all rounds, as `RandSel` has it, the later
+  rounds are covered only as far as the features left would have been the same.
+
+The bounds hold for the worst distribution there is; real data need far less.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["Plan", "bootstraps_needed", "failure_probability", "plan", "samples_needed"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Numbers that keep the failure probability below `delta`."""
+
+    n_samples: int
+    n_bootstraps: int
+    failure_probability: float
+
+
+def failure_probability(
+    n_samples: int,
+    eta: float,
+    *,
+    n_bootstraps: int | None = None,
+    n_influential: int = 1,
+    n_rounds: int = 1,
+    n_features: int | None = None,
+    share: float = 0.5,
+) -> float:
+    """Bound on the probability that an estimated contribution goes wrong in some round.
+
+    Parameters
+    ----------
+    n_samples : int
+        Samples that a round is estimated from.
+    eta : float
+        Smallest contribution of an influential feature, in (0, 1].
+    n_bootstraps : int, default=None
+        Draws of each kind (r of Algorithm 1); None is the exact estimator, which has no error but that of the samples.
+    n_influential, n_rounds : int
+        Influential features k, rounds T.
+    n_features : int, default=None
+        None: wrong means that an influential feature's estimate is not positive. A number of features, all others of
+        which are irrelevant: wrong means that one of the irrelevant features, whose contribution is at most 0, is not
+        ranked below all influential ones, so that culling could drop a wrong one (the paper's theorem).
+    share : float
+        Share of the margin left to the error of the samples; the rest is for the draws.
+
+    Returns
+    -------
+    float
+        A probability, at most 1.
+
+    Examples
+    --------
+    >>> from randsel import guarantees
+    >>> round(guarantees.failure_probability(2000, 0.2, n_influential=5, n_rounds=10), 7)
+    1e-07
+    """
+    _check(eta, 0.5, n_influential, n_rounds, n_features, share)
+    margin = eta if n_features is None else eta / 2
+    events = (n_influential if n_features is None else n_features) * n_rounds
+    if n_bootstraps is None:
+        return float(min(1.0, events * np.exp(-(n_samples // 2) * margin**2 / 2)))
+    sampling = np.exp(-(n_samples // 2) * (share * margin) ** 2 / 2)
+    return float(min(1.0, events * (sampling + 2 * np.exp(-n_bootstraps * _rate(margin, share)))))
+
+
+def samples_needed(
+    eta: float,
+    delta: float,
+    *,
+    n_influential: int = 1,
+    n_rounds: int = 1,
+    n_features: int | None = None,
+    bootstrap: bool = False,
+    share: float = 0.5,
+) -> int:
+    """Return the smallest number of samples that keeps the failure probability at most `delta`.
+
+    With `bootstrap=True` half of `delta` and the `share` of the margin are for the samples; `bootstraps_needed` has
+    the other halves. The other parameters are those of `failure_probability`.
+    """
+    _check(eta, delta, n_influential, n_rounds, n_features, share)
+    margin = (eta if n_features is None else eta / 2) * (share if bootstrap else 1.0)
+    events = (n_influential if n_features is None else n_features) * n_rounds
+    return 2 * int(np.ceil(2 / margin**2 * np.log(events * (2 if bootstrap else 1) / delta)))
+
+
+def bootstraps_needed(
+    eta: float,
+    delta: float,
+    *,
+    n_influential: int = 1,
+    n_rounds: int = 1,
+    n_features: int | None = None,
+    share: float = 0.5,
+) -> int:
+    """Return the smallest number of draws of each kind that keeps their part of the failure at most `delta / 2`.
+
+    A feature is in a draw of the larger subsets, and out of one of the smaller, with probability at least ½, so the
+    number of draws that tell about it is itself random; that is accounted for.
+    """
+    _check(eta, delta, n_influential, n_rounds, n_features, share)
+    margin = eta if n_features is None else eta / 2
+    events = (n_influential if n_features is None else n_features) * n_rounds
+    return int(np.ceil(np.log(4 * events / delta) / _rate(margin, share)))
+
+
+def plan(
+    eta: float, delta: float, *, n_influential: int = 1, n_rounds: int = 1, n_features: int | None = None
+) -> Plan:
+    """Return samples and bootstraps for Algorithm 1.
+
+    Examples
+    --------
+    >>> from randsel import guarantees
+    >>> guarantees.plan(0.3, 0.05, n_influential=2, n_rounds=10)  # doctest: +ELLIPSIS
+    Plan(n_samples=1188, n_bootstraps=5252, failure_probability=0.04...)
+    """
+    counts = {"n_influential": n_influential, "n_rounds": n_rounds, "n_features": n_features}
+    n_samples = samples_needed(eta, delta, bootstrap=True, **counts)
+    n_bootstraps = bootstraps_needed(eta, delta, **counts)
+    return Plan(
+        n_samples, n_bootstraps, failure_probability(n_samples, eta, n_bootstraps=n_bootstraps, **counts)
+    )
+
+
+def _rate(margin: float, share: float) -> float:
+    """`-log E exp(-N t²/2)` per draw, N the number of draws that tell, each with probability ½."""
+    t = (1 - share) * margin / 2
+    return float(-np.log1p(np.expm1(-t * t / 2) / 2))
+
+
+def _check(
+    eta: float, delta: float, n_influential: int, n_rounds: int, n_features: int | None, share: float
+) -> None:
+    for name, value in (("eta", eta), ("delta", delta), ("share", share)):
+        if not 0 < value <= 1 or (name != "eta" and value == 1):
+            msg = f"{name}={value!r} must lie between 0 and 1."
+            raise ValueError(msg)
+    for name, count in (("n_influential", n_influential), ("n_rounds", n_rounds), ("n_features", n_features)):
+        if count is not None and count < 1:
+            msg = f"{name}={count!r} must be at least 1."
+            raise ValueError(msg)
+    if n_features is not None and n_features < n_influential:
+        msg = f"n_features={n_features} must be at least n_influential={n_influential}."
+        raise ValueError(msg)
