@@ -1,7 +1,8 @@
 """Non-linear feature selection by kernel-target alignment."""
 
 from randsel import datasets, guarantees
-from randsel.selector import RandSel, RandSelCV
+from randsel.selector import RandSel
+from randsel.selector_cv import RandSelCV
 
 __all__ = ["RandSel", "RandSelCV", "__version__", "datasets", "guarantees"]
 

@@ -9,6 +9,6 @@ def optional(module: str, *, extra: str, purpose: str) -> ModuleType:
     try:
         return import_module(module)
     except ImportError as error:
-        package = module.split(".")[0]
+        package = module.split(".", maxsplit=1)[0]
         msg = f"{purpose} needs {package}, which is not installed: pip install 'randsel[{extra}]'."
         raise ImportError(msg) from error

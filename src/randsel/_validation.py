@@ -3,6 +3,7 @@
 What is wrong is said in a sentence that names the cause and the remedy.
 """
 
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ __all__ = [
     "StrOptions",
     "check_data",
     "check_number_to_select",
+    "counted_rows",
     "fit_context",
     "standardise",
 ]
@@ -37,8 +39,8 @@ UNSCALED_RANGE = (1e-50, 1e50)
 
 def check_data(
     estimator: Any, X: Any, y: Any, sample_weight: Any, target: str
-) -> tuple[Array, Array, str, Array | None, Array]:
-    """Return X, y, the kind of target, the weights, and the rows they belong to (those of weight zero are left out)."""
+) -> tuple[Array, Array, str, Array | None]:
+    """Return X, y, the kind of target, and the weights (None where all are equal)."""
     X = validate_data(
         estimator, X=X, accept_sparse=False, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False
     )
@@ -49,39 +51,67 @@ def check_data(
     check_consistent_length(X, y)
     _check_finite(X, getattr(estimator, "feature_names_in_", None))
     kind = _kind_of_target(y, target)
-    rows = np.arange(len(X))
     weights = None
     if sample_weight is not None:
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        rows = np.flatnonzero(weights > 0.0)
-        X, y, weights = X[rows], y[rows], weights[rows]
-        if len(weights) and np.all(weights == weights[0]):
+        if np.all(weights == weights[0]) and weights[0] > 0.0:
             weights = None
-    _check_enough(X, y, kind)
-    return X, y, kind, weights, rows
+    counted = y if weights is None else y[weights > 0.0]
+    _check_enough(counted, kind)
+    return X, y, kind, weights
+
+
+def counted_rows(X: Array, y: Array, weights: Array | None) -> tuple[Array, Array, Array | None]:
+    """Leave out the samples of weight zero."""
+    if weights is None or np.all(weights > 0.0):
+        return X, y, weights
+    rows = weights > 0.0
+    return X[rows], y[rows], weights[rows]
 
 
 def _check_y(y: Any) -> Array:
     y = check_array(y, ensure_2d=False, dtype=None, ensure_all_finite=False, input_name="y", ensure_min_samples=0)
-    if y.dtype.kind in "OUS":
-        if y.ndim == 2 and y.shape[1] == 1:
-            y = y.ravel()
-        if y.ndim != 1:
-            msg = "y has several columns of text; pass one column of class labels, or numbers."
-            raise ValueError(msg)
-        missing = np.array([v is None or v != v for v in y.tolist()], dtype=bool)  # noqa: PLR0124 (NaN is not itself)
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y.ravel()
+    if y.ndim not in (1, 2) or y.dtype.kind not in "OUSTfiub":
+        msg = f"Unknown label type: y has {y.ndim} dimensions of type {y.dtype}; pass labels, or real numbers."
+        raise ValueError(msg)
+    if y.dtype.kind == "f":
+        missing = ~np.isfinite(y)
+    elif y.dtype.kind == "O":
+        missing = np.frompyfunc(_is_missing, 1, 1)(y).astype(bool)
     else:
-        if y.dtype.kind == "c":
-            msg = "Complex data not supported: y holds complex numbers; pass real ones."
-            raise ValueError(msg)
-        if y.ndim == 2 and y.shape[1] == 1:
-            y = y.ravel()
-        missing = ~np.isfinite(y) if y.dtype.kind == "f" else np.zeros(0, dtype=bool)
+        missing = np.zeros(y.shape, dtype=bool)
     if missing.any():
         rows = np.flatnonzero(missing.reshape(len(y), -1).any(axis=1))
-        msg = f"Input y contains NaN, inf or missing values in {len(rows)} of {len(y)} samples, the first in row {rows[0]}; drop those samples first."
+        msg = (
+            f"Input y contains NaN, inf or missing values in {len(rows)} of {len(y)} samples, the first in row "
+            f"{rows[0]}; drop those samples first."
+        )
         raise ValueError(msg)
-    return np.asarray(y)
+    return np.asarray(y) if y.dtype.kind in "fiub" else _check_labels(y)
+
+
+def _is_missing(value: Any) -> bool:
+    return (
+        value is None
+        or type(value).__name__ in ("NAType", "NaTType")
+        or (isinstance(value, float) and not np.isfinite(value))
+    )
+
+
+def _check_labels(y: Array) -> Array:
+    """Text as text, and Python numbers in an object array as numbers."""
+    values = y.ravel().tolist()
+    if all(isinstance(value, Number) for value in values):
+        return y.astype(np.float64)
+    if not all(isinstance(value, str) for value in values):
+        msg = "Unknown label type: y mixes text with other things; make it all text or all numbers."
+        raise ValueError(msg)
+    if y.ndim != 1:
+        msg = "y has several columns of text; pass one column of class labels, or numbers."
+        raise ValueError(msg)
+    return y.astype(str)
 
 
 def _check_finite(X: Array, names: Array | None) -> None:
@@ -97,7 +127,8 @@ def _check_finite(X: Array, names: Array | None) -> None:
     what = "NaN" if np.isnan(column).any() else "infinity"
     name = bad[0] if names is None else repr(str(names[bad[0]]))
     more = "" if len(bad) == 1 else f" and in {len(bad) - 1} other columns"
-    msg = f"Input X contains {what} in column {name} ({int((~np.isfinite(column)).sum())} values){more}; impute them or drop the columns first."
+    count = int((~np.isfinite(column)).sum())
+    msg = f"Input X contains {what} in column {name} ({count} values){more}; impute them or drop the columns first."
     raise ValueError(msg)
 
 
@@ -120,10 +151,10 @@ def _kind_of_target(y: Array, target: str) -> str:
     return "classification" if len(np.unique(y)) <= MAX_CLASS_CODES else "regression"
 
 
-def _check_enough(X: Array, y: Array, kind: str) -> None:
-    m = len(X)
+def _check_enough(y: Array, kind: str) -> None:
+    m = len(y)
     if m < 4:
-        msg = f"Found n_samples = {m} (of weight above zero), while a minimum of 4 is required: contributions are means over pairs of samples."
+        msg = f"n_samples={m} of weight above zero, but at least 4 are needed: contributions are means over pairs."
         raise ValueError(msg)
     if kind == "classification" and len(np.unique(y)) < 2:
         msg = f"y has one class only ({y[0]!r}), so no feature can tell classes apart; pass samples of at least two."
@@ -157,7 +188,10 @@ def standardise(X: Array, weights: Array | None, scale: bool) -> tuple[Array, Ar
     if not scale:
         Z = X.astype(np.float64)
         if peak.size and not (peak.max() < UNSCALED_RANGE[1] and peak.min() > UNSCALED_RANGE[0]):
-            msg = f"X has columns whose largest value is {peak.min():.3g} or {peak.max():.3g}, too extreme for scale=False; use scale=True."
+            msg = (
+                f"Columns of X have largest values from {peak.min():.3g} to {peak.max():.3g}, too extreme for "
+                "scale=False; use scale=True."
+            )
             raise ValueError(msg)
         return Z - Z.mean(axis=0), varies
     # a power of two changes no digit, and keeps squares of 1e30 and 1e-30 in range

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from randsel._optional import optional
 from randsel._parallel import ordered_map
 from randsel.alignment import chance_alignments, null_scale, unbiased_alignment
-from randsel.contribution import Contribution, Draws, row_blocks
+from randsel.closed_form import Contribution
+from randsel.contribution import Draws, row_blocks
 from randsel.kernels import Array, Sample, median_gamma
 
 Estimator = Callable[[Sample, float, Draws], Contribution]
@@ -62,6 +64,14 @@ class Round:
     alignment: float
     chance: float
 
+    def relabel(self, columns: Array) -> "Round":
+        """Return the round with feature `i` called `columns[i]`."""
+        names = columns[self.features]
+        ascending = np.argsort(names, kind="stable")
+        values = {name: getattr(self, name)[ascending] for name in ("contributions", "main", "interaction", "scores")}
+        dropped, fixed = columns[self.dropped], np.sort(columns[self.fixed])
+        return replace(self, features=names[ascending], dropped=dropped, fixed=fixed, **values)
+
 
 @dataclass(frozen=True)
 class CullingPath:
@@ -101,12 +111,10 @@ class CullingPath:
 
     def relabel(self, columns: Array) -> "CullingPath":
         """Return the path with feature `i` called `columns[i]`."""
-        return CullingPath(tuple(_relabel(r, columns) for r in self.rounds), columns[self.order], self.n_samples)
+        return CullingPath(tuple(r.relabel(columns) for r in self.rounds), columns[self.order], self.n_samples)
 
     def to_frame(self) -> Any:
         """One row per round and feature as a pandas data frame."""
-        from randsel._optional import optional
-
         pandas = optional("pandas", extra="pandas", purpose="CullingPath.to_frame")
         parts = [
             pandas.DataFrame(
@@ -126,17 +134,6 @@ class CullingPath:
             for number, r in enumerate(self.rounds)
         ]
         return pandas.concat(parts, ignore_index=True)
-
-
-def _relabel(r: Round, columns: Array) -> Round:
-    names = columns[r.features]
-    ascending = np.argsort(names, kind="stable")
-    per_feature = {
-        name: getattr(r, name)[ascending] for name in ("contributions", "main", "interaction", "scores")
-    }
-    return replace(
-        r, features=names[ascending], dropped=columns[r.dropped], fixed=np.sort(columns[r.fixed]), **per_feature
-    )
 
 
 def cull(
@@ -207,7 +204,7 @@ def path_sizes(n: int, drop: float, min_features: int) -> list[int]:
 
 
 def _fix(streak: Array, ascending: Array, fixed: Array, kept: Array, rules: Rules) -> tuple[Array, Array]:
-    """Rounds in a row that each feature was among the top, and which free ones have now been so long enough."""
+    """Count rounds in a row among the top, and tell which free features have now been there long enough."""
     if rules.fix_top is None or rules.fix_after is None:
         return streak, np.zeros(len(fixed), dtype=bool)
     top = np.zeros(len(fixed), dtype=bool)
@@ -222,7 +219,10 @@ _MULTIPLE = re.compile(r"(?:(?P<factor>[0-9.eE+-]+)\s*\*\s*)?median")
 def median_factor(gamma: str) -> float:
     """Return the factor in "median", "0.5*median" and the like; ValueError for anything else."""
     match = _MULTIPLE.fullmatch(gamma.strip())
-    factor = float(match["factor"] or 1.0) if match else -1.0
+    try:
+        factor = float(match["factor"] or 1.0) if match else -1.0
+    except ValueError:
+        factor = -1.0
     if not 0.0 < factor < np.inf:
         msg = f"gamma={gamma!r} is neither a positive number nor 'median' nor a multiple such as '0.5*median'."
         raise ValueError(msg)
@@ -234,8 +234,7 @@ def _bandwidth_and_alignment(sample: Sample, gamma: float | str, draws: Draws) -
     if len(blocks) == 1:
         gamma = _bandwidth(sample, gamma)
         return gamma, _alignment(sample, gamma)
-    parts = [sample.rows(rows) for rows in blocks[:1]]
-    gamma = _bandwidth(parts[0], gamma)
+    gamma = _bandwidth(sample.rows(blocks[0]), gamma)
     values = ordered_map(_alignment_rows, [(sample, rows, gamma) for rows in blocks], draws.n_jobs)
     return gamma, float(np.mean(values))
 

@@ -19,6 +19,7 @@ The bounds hold for the worst distribution there is; real data need far less.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -74,7 +75,7 @@ def failure_probability(
     >>> round(guarantees.failure_probability(2000, 0.2, n_influential=5, n_rounds=10), 7)
     1e-07
     """
-    _check(eta, 0.5, n_influential, n_rounds, n_features, share)
+    _check(eta, 0.5, share, n_influential, n_rounds, n_features)
     margin = eta if n_features is None else eta / 2
     events = (n_influential if n_features is None else n_features) * n_rounds
     if n_bootstraps is None:
@@ -98,7 +99,7 @@ def samples_needed(
     With `bootstrap=True` half of `delta` and the `share` of the margin are for the samples; `bootstraps_needed` has
     the other halves. The other parameters are those of `failure_probability`.
     """
-    _check(eta, delta, n_influential, n_rounds, n_features, share)
+    _check(eta, delta, share, n_influential, n_rounds, n_features)
     margin = (eta if n_features is None else eta / 2) * (share if bootstrap else 1.0)
     events = (n_influential if n_features is None else n_features) * n_rounds
     return 2 * int(np.ceil(2 / margin**2 * np.log(events * (2 if bootstrap else 1) / delta)))
@@ -118,29 +119,25 @@ def bootstraps_needed(
     A feature is in a draw of the larger subsets, and out of one of the smaller, with probability at least ½, so the
     number of draws that tell about it is itself random; that is accounted for.
     """
-    _check(eta, delta, n_influential, n_rounds, n_features, share)
+    _check(eta, delta, share, n_influential, n_rounds, n_features)
     margin = eta if n_features is None else eta / 2
     events = (n_influential if n_features is None else n_features) * n_rounds
     return int(np.ceil(np.log(4 * events / delta) / _rate(margin, share)))
 
 
-def plan(
-    eta: float, delta: float, *, n_influential: int = 1, n_rounds: int = 1, n_features: int | None = None
-) -> Plan:
+def plan(eta: float, delta: float, *, n_influential: int = 1, n_rounds: int = 1, n_features: int | None = None) -> Plan:
     """Return samples and bootstraps for Algorithm 1.
 
     Examples
     --------
     >>> from randsel import guarantees
     >>> guarantees.plan(0.3, 0.05, n_influential=2, n_rounds=10)  # doctest: +ELLIPSIS
-    Plan(n_samples=1188, n_bootstraps=5252, failure_probability=0.04...)
+    Plan(n_samples=1190, n_bootstraps=5251, failure_probability=0.04...)
     """
-    counts = {"n_influential": n_influential, "n_rounds": n_rounds, "n_features": n_features}
+    counts: dict[str, Any] = {"n_influential": n_influential, "n_rounds": n_rounds, "n_features": n_features}
     n_samples = samples_needed(eta, delta, bootstrap=True, **counts)
     n_bootstraps = bootstraps_needed(eta, delta, **counts)
-    return Plan(
-        n_samples, n_bootstraps, failure_probability(n_samples, eta, n_bootstraps=n_bootstraps, **counts)
-    )
+    return Plan(n_samples, n_bootstraps, failure_probability(n_samples, eta, n_bootstraps=n_bootstraps, **counts))
 
 
 def _rate(margin: float, share: float) -> float:
@@ -149,9 +146,7 @@ def _rate(margin: float, share: float) -> float:
     return float(-np.log1p(np.expm1(-t * t / 2) / 2))
 
 
-def _check(
-    eta: float, delta: float, n_influential: int, n_rounds: int, n_features: int | None, share: float
-) -> None:
+def _check(eta: float, delta: float, share: float, n_influential: int, n_rounds: int, n_features: int | None) -> None:
     for name, value in (("eta", eta), ("delta", delta), ("share", share)):
         if not 0 < value <= 1 or (name != "eta" and value == 1):
             msg = f"{name}={value!r} must lie between 0 and 1."

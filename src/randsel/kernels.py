@@ -22,6 +22,7 @@ BLOCK = 4096
 
 def squared_distances(X: Array, Z: Array | None = None) -> Array:
     """`‖x_p - z_q‖²` for all rows of X and Z (X itself by default), never negative."""
+    distances: Array
     if Z is None:
         gram = _gram(X, X)
         norms = np.diagonal(gram)
@@ -30,8 +31,9 @@ def squared_distances(X: Array, Z: Array | None = None) -> Array:
     else:
         norms_x = np.einsum("ij,ij->i", X, X, dtype=np.float64)
         norms_z = np.einsum("ij,ij->i", Z, Z, dtype=np.float64)
-        distances = norms_x[:, None] + norms_z[None, :] - 2.0 * _gram(X, Z)
-    return np.maximum(distances, 0.0, out=distances)
+        distances = norms_x[:, None] + norms_z - 2.0 * _gram(X, Z)
+    np.maximum(distances, 0.0, out=distances)
+    return distances
 
 
 def gaussian_kernel(X: Array, gamma: float, *, columns: Array | None = None, Z: Array | None = None) -> Array:
@@ -108,7 +110,8 @@ def centre(kernel: Array) -> Array:
     """`H K H` with `H = I - 11ᵀ/m`."""
     rows = kernel.mean(axis=1)
     columns = kernel.mean(axis=0)
-    return kernel - rows[:, None] - columns[None, :] + rows.mean()
+    centred: Array = kernel - rows[:, None] - columns[None, :] + rows.mean()
+    return centred
 
 
 def hollow_split(kernel: Array) -> tuple[Array, Array]:
@@ -225,11 +228,13 @@ class Sample:
         """`Σ d` over all features."""
         if "sums" not in self.__dict__ and self._sums is None:
             return squared_distances(self.X)
-        return np.maximum(self.sums.d1 + self.fixed_distances, 0.0)
+        distances: Array = np.maximum(self.sums.d1 + self.fixed_distances, 0.0)
+        return distances
 
     @property
     def _free(self) -> Array:
-        return self.X[:, ~self.fixed] if self.fixed.any() else self.X
+        free: Array = self.X[:, ~self.fixed] if self.fixed.any() else self.X
+        return free
 
     def keep(self, kept: Array, fixed: Array) -> "Sample":
         """Keep the features in the mask `kept`; of the kept ones those in the mask `fixed` are fixed.

@@ -1,4 +1,4 @@
-"""The estimators. They validate, call the mathematics, and set attributes."""
+"""`RandSel`: validates, calls the mathematics, sets attributes."""
 
 import sys
 import warnings
@@ -7,33 +7,42 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
-from sklearn.metrics import check_scoring
-from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold, check_cv
-from sklearn.multioutput import MultiOutputRegressor
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC, SVR
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import check_is_fitted
 
-from randsel._parallel import generator, ordered_map, seed_of
+from randsel._parallel import generator, seed_of
 from randsel._validation import (
-    HasMethods,
     Interval,
     RealNotInt,
     StrOptions,
     check_data,
     check_number_to_select,
+    counted_rows,
     fit_context,
     standardise,
 )
 from randsel.contribution import Draws, bootstrap, exact
-from randsel.culling import CullingPath, Round, Rules, cull, median_factor, path_sizes
+from randsel.culling import CullingPath, Round, Rules, cull, median_factor
 from randsel.kernels import Array, Sample, Target
 
 
-class RandSel(SelectorMixin, BaseEstimator):
+class Selector(SelectorMixin, BaseEstimator):
+    """What the estimators share: `support_` is the selection; y is required and may have several columns."""
+
+    def _get_support_mask(self) -> Array:
+        check_is_fitted(self)
+        return np.asarray(self.support_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.target_tags.multi_output = True
+        tags.target_tags.two_d_labels = True
+        return tags
+
+
+class RandSel(Selector):
     """Select features by their contribution to kernel-target alignment, culling round by round.
 
     Features that act on the target alone or together, linearly or not, contribute to the agreement between a Gaussian
@@ -60,8 +69,8 @@ class RandSel(SelectorMixin, BaseEstimator):
         The path ends at this many features.
     n_bootstraps, subsample : int, default=3000, and float in (0, 1], default=0.25
         Random subsets per round, and the share of the rows each is evaluated on. With `estimator="exact"` they matter
-        only above 2000 samples: the closed form is then averaged over random row blocks of that share, of at most
-        2000 rows, at most `n_bootstraps` of them.
+        only above 2000 samples: the closed form is then averaged over disjoint random row blocks of that share, of
+        1000 to 2000 rows, and of at most `n_bootstraps` blocks.
     fix_top, fix_after : float in (0, 1) and int, default=None
         A feature among this top fraction for this many consecutive rounds is kept for good and enters every subset.
     target : {"auto", "classification", "regression"}, default="auto"
@@ -74,8 +83,8 @@ class RandSel(SelectorMixin, BaseEstimator):
         Jobs over bootstraps or row blocks (joblib). The answer does not depend on it.
     random_state : int, RandomState or None, default=None
         Seed of the bootstraps and row blocks. The exact estimator on up to 2000 samples is not random.
-    verbose : int, default=0
-        1 writes a line per round to standard error.
+    verbose : int or callable, default=0
+        1 writes a line per round to standard error; a function is called with each `Round` as it is finished.
 
     Attributes
     ----------
@@ -124,7 +133,7 @@ class RandSel(SelectorMixin, BaseEstimator):
         "device": [StrOptions({"cpu"}), None],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
-        "verbose": ["verbose"],
+        "verbose": ["verbose", callable],
     }
 
     def __init__(
@@ -145,7 +154,7 @@ class RandSel(SelectorMixin, BaseEstimator):
         device: str | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
-        verbose: int = 0,
+        verbose: int | Callable[[Round], None] = 0,
         **score: str,
     ) -> None:
         self.n_features_to_select = n_features_to_select
@@ -164,6 +173,13 @@ class RandSel(SelectorMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
+
+    def set_params(self, **params: Any) -> "RandSel":
+        """Set parameters; the keyword `score` is taken for `criterion` here too."""
+        if "score" in params:
+            params["criterion"] = params.pop("score")
+        super().set_params(**params)
+        return self
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "RandSel":
@@ -184,7 +200,8 @@ class RandSel(SelectorMixin, BaseEstimator):
             This estimator, fitted.
         """
         rules = self._rules()
-        X, y, kind, weights, _ = check_data(self, X, y, sample_weight, self.target)
+        X, y, kind, weights = check_data(self, X, y, sample_weight, self.target)
+        X, y, weights = counted_rows(X, y, weights)
         n_features = X.shape[1]
         wanted = check_number_to_select(self.n_features_to_select, n_features)
         Z, varies = standardise(X, weights, self.scale)
@@ -195,7 +212,8 @@ class RandSel(SelectorMixin, BaseEstimator):
         sample = Sample.of(Z[:, order], Target.encode(y, kind, weights))
         columns = np.flatnonzero(varies)[order]
         draws = Draws(self.n_bootstraps, self.subsample, seed_of(self.random_state), self.n_jobs)
-        on_round = _line_per_round if self.verbose else None
+        show = self.verbose if callable(self.verbose) else _line_per_round if self.verbose else None
+        on_round = None if show is None else lambda r: show(r.relabel(columns))
         path = cull(sample, exact if self.estimator == "exact" else bootstrap, rules, draws, on_round)
         self._set_attributes(path.relabel(columns), n_features, wanted)
         return self
@@ -234,23 +252,11 @@ class RandSel(SelectorMixin, BaseEstimator):
                     f"{best.alignment:.3f}, and culling pure noise would reach about {best.chance:.3f}. Do not read "
                     "this selection as a finding; more samples may help.",
                     UserWarning,
-                    stacklevel=3,
+                    stacklevel=4,
                 )
         self.ranking_ = _ranking(path.order, n_features, wanted)
         self.support_ = self.ranking_ == 1
         self.n_features_ = int(self.support_.sum())
-
-    def _get_support_mask(self) -> Array:
-        check_is_fitted(self)
-        return self.support_
-
-    def __sklearn_tags__(self) -> Any:
-        """Return scikit-learn's tags: y is required and may have several columns."""
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.target_tags.multi_output = True
-        tags.target_tags.two_d_labels = True
-        return tags
 
 
 def _criterion(criterion: str, others: dict[str, str]) -> str:
@@ -263,7 +269,7 @@ def _criterion(criterion: str, others: dict[str, str]) -> str:
 
 
 def _canonical_order(Z: Array) -> Array:
-    """An order of the columns that depends on what they hold, not on where they stand.
+    """Order the columns by what they hold, not by where they stand.
 
     Draws and rounding then follow the columns wherever they are moved. Row by row, because a matrix product may
     round a column differently at another place.
@@ -275,7 +281,7 @@ def _canonical_order(Z: Array) -> Array:
 
 
 def _ranking(order: Array, n_features: int, wanted: int) -> Array:
-    """1 for the first `wanted` of `order`, then 2, 3, …; columns not in `order` are constant and share the last rank."""
+    """Rank 1 for the first `wanted` of `order`, then 2, 3, …; the others are constant and share the last rank."""
     constant = np.setdiff1d(np.arange(n_features), order)
     ranking = np.empty(n_features, dtype=int)
     ranking[order] = np.maximum(np.arange(len(order)) - wanted + 2, 1)
@@ -285,7 +291,7 @@ def _ranking(order: Array, n_features: int, wanted: int) -> Array:
             f"{wanted} features were asked for but only {len(order)} vary; the selection was filled up with constant "
             "columns, which carry no information.",
             UserWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
         ranking[constant[: wanted - len(order)]] = 1
     return ranking
@@ -293,219 +299,3 @@ def _ranking(order: Array, n_features: int, wanted: int) -> Array:
 
 def _line_per_round(r: Round) -> None:
     sys.stderr.write(f"[RandSel] {len(r.features)} features, alignment {r.alignment:.4f}, gamma {r.gamma:.3g}\n")
-
-
-class RandSelCV(SelectorMixin, BaseEstimator):
-    """Choose the bandwidth and the number of features by cross-validation of a model, then select with `RandSel`.
-
-    For every fold and bandwidth a path is culled on the training samples; the model is fitted on the features of every
-    size of the path and scored on the held-out samples. The best mean score wins; on ties, the fewest features.
-
-    Parameters
-    ----------
-    estimator : scikit-learn estimator, default=None
-        The model whose score decides. None: a Gaussian support vector machine with C = 1 on standardised features.
-    selector : RandSel, default=None
-        The selector, whose `gamma` and `n_features_to_select` are chosen here. None: `RandSel()`.
-    cv : int, splitter or iterable, default=10
-        Folds. An integer means stratified folds for classes, group-wise folds if `fit` gets `groups`; it is reduced,
-        with a warning, where a class has fewer members.
-    gammas : sequence of float or str, default=("0.25*median", "median", "4*median")
-        Bandwidths to try, as in `RandSel`.
-    scoring : str or callable, default=None
-        Score of the model; None is the model's own (accuracy, or R²).
-    n_jobs : int, default=None
-        Jobs over folds and bandwidths (joblib).
-    verbose : int, default=0
-        1 writes the chosen bandwidth and number of features to standard error.
-
-    Attributes
-    ----------
-    n_features_ : int
-        The chosen number of features.
-    gamma_ : float or str
-        The chosen bandwidth.
-    best_score_ : float
-        Mean score of the choice over the folds. It was chosen for being the best: nest the whole estimator in an
-        outer cross-validation for an honest estimate.
-    cv_results_ : dict of lists
-        "gamma", "n_features", "mean_score", "std_score", one entry per candidate.
-    selector_ : RandSel
-        The selector fitted on all samples; its attributes (`support_`, `ranking_`, `path_`, …) are here too.
-    n_features_in_, feature_names_in_
-        As in scikit-learn.
-
-    Examples
-    --------
-    >>> from randsel import RandSelCV, datasets
-    >>> X, y, relevant = datasets.make_xor(200, 20, random_state=0)
-    >>> RandSelCV(cv=5, gammas=["median"]).fit(X, y).get_support(indices=True)
-    array([0, 1])
-    """
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "estimator": [HasMethods(["fit"]), None],
-        "selector": [RandSel, None],
-        "cv": ["cv_object"],
-        "gammas": ["array-like"],
-        "scoring": [str, callable, None],
-        "n_jobs": [Integral, None],
-        "verbose": ["verbose"],
-    }
-
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        selector: RandSel | None = None,
-        cv: Any = 10,
-        gammas: Any = ("0.25*median", "median", "4*median"),
-        scoring: str | Callable[..., float] | None = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.estimator = estimator
-        self.selector = selector
-        self.cv = cv
-        self.gammas = gammas
-        self.scoring = scoring
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-
-    @fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> "RandSelCV":
-        """Choose bandwidth and number of features, and select.
-
-        Parameters
-        ----------
-        X : array or data frame of shape (n_samples, n_features)
-            Numbers, no missing values.
-        y : array of shape (n_samples,) or (n_samples, n_outputs)
-            Class labels, numbers, or several columns of numbers.
-        sample_weight : array of shape (n_samples,), default=None
-            Passed to the selector, and to the model if it takes weights.
-        groups : array of shape (n_samples,), default=None
-            Samples of one group (a donor, say) stay in one fold.
-
-        Returns
-        -------
-        RandSelCV
-            This estimator, fitted.
-        """
-        selector = RandSel() if self.selector is None else self.selector
-        X, y, kind, weights, rows = check_data(self, X, y, sample_weight, selector.target)
-        groups = None if groups is None else np.asarray(groups)[rows]
-        gammas = _check_gammas(self.gammas)
-        selector = clone(selector).set_params(target=kind, random_state=seed_of(selector.random_state))
-        model = _default_model(kind, y) if self.estimator is None else self.estimator
-        scorer = check_scoring(model, scoring=self.scoring)
-        folds = list(_folds(self.cv, y, kind, groups).split(X, y, groups))
-        sizes = path_sizes(X.shape[1], selector.drop, selector.min_features)
-        tasks = [
-            (selector, model, scorer, gamma, sizes, X, y, weights, fold) for gamma in gammas for fold in folds
-        ]
-        scores = np.reshape(ordered_map(_score_fold, tasks, self.n_jobs), (len(gammas), len(folds), len(sizes)))
-        self._choose(gammas, sizes, scores)
-        self.selector_ = clone(selector).set_params(gamma=self.gamma_, n_features_to_select=self.n_features_)
-        self.selector_.fit(X, y, sample_weight=weights)
-        for name in ("support_", "ranking_", "contributions_", "main_scores_", "interaction_scores_", "path_", "fixed_"):
-            setattr(self, name, getattr(self.selector_, name))
-        if self.verbose:
-            sys.stderr.write(f"[RandSelCV] gamma {self.gamma_}, {self.n_features_} features, score {self.best_score_:.4f}\n")
-        return self
-
-    def _choose(self, gammas: list[float | str], sizes: list[int], scores: Array) -> None:
-        """Best mean score; on ties the fewest features, then the first bandwidth."""
-        means, spreads = scores.mean(axis=1), scores.std(axis=1)
-        at = [(g, k) for g in range(len(gammas)) for k in range(len(sizes))]
-        self.cv_results_ = {
-            "gamma": [gammas[g] for g, _ in at],
-            "n_features": [sizes[k] for _, k in at],
-            "mean_score": [float(means[g, k]) for g, k in at],
-            "std_score": [float(spreads[g, k]) for g, k in at],
-        }
-        # means of the same scores in another order may differ in the last digit
-        tied = [(g, k) for g, k in at if means[g, k] >= means.max() - 1e-12]
-        g, k = min(tied, key=lambda t: (sizes[t[1]], t[0]))
-        self.gamma_, self.n_features_, self.best_score_ = gammas[g], sizes[k], float(means[g, k])
-
-    def _get_support_mask(self) -> Array:
-        check_is_fitted(self)
-        return self.support_
-
-    def __sklearn_tags__(self) -> Any:
-        """Return scikit-learn's tags: y is required and may have several columns."""
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.target_tags.multi_output = True
-        tags.target_tags.two_d_labels = True
-        return tags
-
-
-def _check_gammas(gammas: Any) -> list[float | str]:
-    checked: list[float | str] = []
-    for gamma in [gammas] if isinstance(gammas, str) else list(gammas):
-        if isinstance(gamma, str):
-            median_factor(gamma)
-            checked.append(str(gamma))
-        elif isinstance(gamma, Real) and 0 < float(gamma) < np.inf:
-            checked.append(float(gamma))
-        else:
-            msg = f"gammas has the entry {gamma!r}; entries are positive numbers, 'median', or '0.5*median' and the like."
-            raise ValueError(msg)
-    if not checked:
-        msg = "gammas is empty; give at least one bandwidth, for example ['median']."
-        raise ValueError(msg)
-    return checked
-
-
-def _default_model(kind: str, y: Array) -> Any:
-    if kind == "classification":
-        return make_pipeline(StandardScaler(), SVC(C=1.0))
-    model = SVR(C=1.0) if y.ndim == 1 else MultiOutputRegressor(SVR(C=1.0))
-    return make_pipeline(StandardScaler(), model)
-
-
-def _folds(cv: Any, y: Array, kind: str, groups: Array | None) -> Any:
-    classes = kind == "classification"
-    if not isinstance(cv, Integral):
-        return check_cv(cv, y, classifier=classes)
-    per_class = np.unique(y, return_counts=True)[1].min() if classes else len(y)
-    possible = int(per_class if groups is None else min(per_class, len(np.unique(groups))))
-    n_splits = max(2, min(int(cv), possible))
-    if n_splits < cv:
-        what = "samples" if not classes else "members of the smallest class"
-        warnings.warn(
-            f"cv={cv} was reduced to {n_splits} folds, because there are {possible} {what if groups is None else 'groups or ' + what}.",
-            UserWarning,
-            stacklevel=3,
-        )
-    if groups is not None:
-        return StratifiedGroupKFold(n_splits) if classes else GroupKFold(n_splits)
-    return StratifiedKFold(n_splits) if classes else KFold(n_splits)
-
-
-def _score_fold(
-    selector: RandSel,
-    model: Any,
-    scorer: Any,
-    gamma: float | str,
-    sizes: list[int],
-    X: Array,
-    y: Array,
-    weights: Array | None,
-    fold: tuple[Array, Array],
-) -> list[float]:
-    """Score the model on the held-out samples with the best features of every size."""
-    train, test = fold
-    held = None if weights is None else weights[train]
-    chosen = clone(selector).set_params(gamma=gamma, n_features_to_select=1).fit(X[train], y[train], sample_weight=held)
-    best_first = np.argsort(chosen.ranking_, kind="stable")
-    scores = []
-    for size in sizes:
-        columns = best_first[:size]
-        fitted = clone(model)
-        extra = {"sample_weight": held} if held is not None and has_fit_parameter(fitted, "sample_weight") else {}
-        fitted.fit(X[np.ix_(train, columns)], y[train], **extra)
-        scores.append(float(scorer(fitted, X[np.ix_(test, columns)], y[test])))
-    return scores

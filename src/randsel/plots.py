@@ -1,0 +1,87 @@
+"""Results drawn with matplotlib. Functions read results and never compute them; they return a `Figure`."""
+
+from typing import Any
+
+import numpy as np
+
+from randsel._optional import optional
+from randsel.culling import CullingPath
+from randsel.kernels import Array
+
+GREY, RED = "0.6", "#c1121f"
+
+
+def culling_path(
+    path: CullingPath,
+    *,
+    highlight: Array | None = None,
+    names: Any = None,
+    title: str = "",
+    label: str = "features of the best round",
+) -> Any:
+    """Contribution of every feature in every round (the paper's figure 1), and the alignment of the features left.
+
+    Parameters
+    ----------
+    path : CullingPath
+        `RandSel.path_`.
+    highlight : array of int, default=None
+        Columns to draw in red and to name; None are those of the best round, if they are at most ten.
+    names : sequence of str, default=None
+        Names of the columns.
+    title, label : str
+        Title of the figure, and what the legend calls the highlighted features.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Save it with `figure.savefig(...)`.
+    """
+    figure = optional("matplotlib.figure", extra="plot", purpose="Drawing").Figure(
+        figsize=(8, 5.5), layout="constrained"
+    )
+    if highlight is None:
+        best = path.rounds[path.best].features
+        highlight = best if len(best) <= 10 else best[:0]
+    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
+    _lines(top, path, np.asarray(highlight), names)
+    if len(highlight):
+        top.plot([], [], color=RED, label=label)
+    top.plot([], [], color=GREY, label="all other features")
+    top.legend(frameon=False, fontsize="small", loc="upper left")
+    top.axhline(0.0, color="black", linewidth=0.6)
+    top.set_ylabel("contribution")
+    top.set_title(title or "Contribution of each feature as others are culled", loc="left")
+    at = np.arange(len(path.rounds))
+    bottom.plot(at, [r.alignment for r in path.rounds], color="black", marker=".", label="features left")
+    bottom.plot(at, [r.chance for r in path.rounds], color=GREY, linestyle="--", label="culled noise, about")
+    bottom.axvline(path.best, color=RED, linewidth=0.8, linestyle=":")
+    bottom.set_ylabel("alignment")
+    bottom.legend(frameon=False, fontsize="small")
+    ticks = at[:: max(1, len(at) // 12)]
+    bottom.set_xticks(ticks, [str(len(path.rounds[i].features)) for i in ticks])
+    bottom.set_xlabel("features left in the round")
+    for axes in (top, bottom):
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _lines(axes: Any, path: CullingPath, highlight: Array, names: Any) -> None:
+    """One line per feature over the rounds it lived in; the highlighted ones last, so that they are on top."""
+    collections = optional("matplotlib.collections", extra="plot", purpose="Drawing")
+    lines: dict[int, list[tuple[int, float]]] = {}
+    for number, r in enumerate(path.rounds):
+        for feature, value in zip(r.features.tolist(), r.contributions.tolist(), strict=True):
+            lines.setdefault(feature, []).append((number, value))
+    red = set(highlight.tolist())
+    grey = [points for feature, points in lines.items() if feature not in red]
+    axes.add_collection(collections.LineCollection(grey, colors=GREY, linewidths=0.8, alpha=0.7))
+    for feature in sorted(red):
+        rounds, values = zip(*lines[feature], strict=True)
+        label = str(feature) if names is None else str(names[feature])
+        axes.plot(rounds, values, color=RED, linewidth=1.8)
+        axes.annotate(
+            label, (rounds[-1], values[-1]), xytext=(4, 0), textcoords="offset points", color=RED, va="center"
+        )
+    axes.autoscale_view()
+    axes.margins(x=0.05)

@@ -1,0 +1,237 @@
+"""`RandSelCV`: bandwidth and number of features by cross-validation of a model."""
+
+import sys
+import warnings
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold, check_cv
+from sklearn.multioutput import MultiOutputRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, SVR
+from sklearn.utils.validation import has_fit_parameter
+
+from randsel._parallel import ordered_map, seed_of
+from randsel._validation import HasMethods, check_data, fit_context
+from randsel.culling import median_factor, path_sizes
+from randsel.kernels import Array
+from randsel.selector import RandSel, Selector
+
+
+class RandSelCV(Selector):
+    """Choose the bandwidth and the number of features by cross-validation of a model, then select with `RandSel`.
+
+    For every fold and bandwidth a path is culled on the training samples; the model is fitted on the features of every
+    size of the path and scored on the held-out samples. The best mean score wins; on ties, the fewest features.
+
+    Parameters
+    ----------
+    estimator : scikit-learn estimator, default=None
+        The model whose score decides. None: a Gaussian support vector machine with C = 1 on standardised features.
+    selector : RandSel, default=None
+        The selector, whose `gamma` and `n_features_to_select` are chosen here. None: `RandSel()`.
+    cv : int, splitter or iterable, default=10
+        Folds. An integer means stratified folds for classes, group-wise folds if `fit` gets `groups`; it is reduced,
+        with a warning, where a class has fewer members.
+    gammas : sequence of float or str, default=("0.25*median", "median", "4*median")
+        Bandwidths to try, as in `RandSel`.
+    scoring : str or callable, default=None
+        Score of the model; None is the model's own (accuracy, or R²).
+    n_jobs : int, default=None
+        Jobs over folds and bandwidths (joblib).
+    verbose : int, default=0
+        1 writes the chosen bandwidth and number of features to standard error.
+
+    Attributes
+    ----------
+    n_features_ : int
+        The chosen number of features.
+    gamma_ : float or str
+        The chosen bandwidth.
+    best_score_ : float
+        Mean score of the choice over the folds. It was chosen for being the best: nest the whole estimator in an
+        outer cross-validation for an honest estimate.
+    cv_results_ : dict of lists
+        "gamma", "n_features", "mean_score", "std_score", one entry per candidate.
+    selector_ : RandSel
+        The selector fitted on all samples; its attributes (`support_`, `ranking_`, `path_`, …) are here too.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Examples
+    --------
+    >>> from randsel import RandSelCV, datasets
+    >>> X, y, relevant = datasets.make_xor(200, 20, random_state=0)
+    >>> RandSelCV(cv=5, gammas=["median"]).fit(X, y).get_support(indices=True)
+    array([0, 1])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "estimator": [HasMethods(["fit"]), None],
+        "selector": [RandSel, None],
+        "cv": ["cv_object"],
+        "gammas": ["array-like"],
+        "scoring": [str, callable, None],
+        "n_jobs": [Integral, None],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        selector: RandSel | None = None,
+        cv: Any = 10,
+        gammas: Any = ("0.25*median", "median", "4*median"),
+        scoring: str | Callable[..., float] | None = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.estimator = estimator
+        self.selector = selector
+        self.cv = cv
+        self.gammas = gammas
+        self.scoring = scoring
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    @fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> "RandSelCV":
+        """Choose bandwidth and number of features, and select.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n_samples, n_features)
+            Numbers, no missing values.
+        y : array of shape (n_samples,) or (n_samples, n_outputs)
+            Class labels, numbers, or several columns of numbers.
+        sample_weight : array of shape (n_samples,), default=None
+            Passed to the selector, and to the model if it takes weights.
+        groups : array of shape (n_samples,), default=None
+            Samples of one group (a donor, say) stay in one fold.
+
+        Returns
+        -------
+        RandSelCV
+            This estimator, fitted.
+        """
+        selector = RandSel() if self.selector is None else self.selector
+        X, y, kind, weights = check_data(self, X, y, sample_weight, selector.target)
+        gammas = _check_gammas(self.gammas)
+        selector = clone(selector).set_params(target=kind, random_state=seed_of(selector.random_state))
+        model = _default_model(kind, y) if self.estimator is None else self.estimator
+        scorer = check_scoring(model, scoring=self.scoring)
+        folds = list(_folds(self.cv, y, kind, groups).split(X, y, groups))
+        sizes = path_sizes(X.shape[1], selector.drop, selector.min_features)
+        tasks = [((selector, model, scorer), sizes, (X, y, weights), g, fold) for g in gammas for fold in folds]
+        scores = np.reshape(ordered_map(_score_fold, tasks, self.n_jobs), (len(gammas), len(folds), len(sizes)))
+        self._choose(gammas, sizes, scores)
+        self.selector_ = clone(selector).set_params(gamma=self.gamma_, n_features_to_select=self.n_features_)
+        self.selector_.fit(X, y, sample_weight=weights)
+        for name in (
+            "support_",
+            "ranking_",
+            "contributions_",
+            "main_scores_",
+            "interaction_scores_",
+            "path_",
+            "fixed_",
+        ):
+            setattr(self, name, getattr(self.selector_, name))
+        if self.verbose:
+            sys.stderr.write(
+                f"[RandSelCV] gamma {self.gamma_}, {self.n_features_} features, score {self.best_score_:.4f}\n"
+            )
+        return self
+
+    def _choose(self, gammas: list[float | str], sizes: list[int], scores: Array) -> None:
+        """Best mean score; on ties the fewest features, then the first bandwidth."""
+        means, spreads = scores.mean(axis=1), scores.std(axis=1)
+        at = [(g, k) for g in range(len(gammas)) for k in range(len(sizes))]
+        self.cv_results_ = {
+            "gamma": [gammas[g] for g, _ in at],
+            "n_features": [sizes[k] for _, k in at],
+            "mean_score": [float(means[g, k]) for g, k in at],
+            "std_score": [float(spreads[g, k]) for g, k in at],
+        }
+        # means of the same scores in another order may differ in the last digit
+        tied = [(g, k) for g, k in at if means[g, k] >= means.max() - 1e-12]
+        g, k = min(tied, key=lambda t: (sizes[t[1]], t[0]))
+        self.gamma_, self.n_features_, self.best_score_ = gammas[g], sizes[k], float(means[g, k])
+
+
+def _check_gammas(gammas: Any) -> list[float | str]:
+    checked: list[float | str] = []
+    for gamma in [gammas] if isinstance(gammas, str) else list(gammas):
+        if isinstance(gamma, str):
+            median_factor(gamma)
+            checked.append(str(gamma))
+        elif isinstance(gamma, Real) and 0 < float(gamma) < np.inf:
+            checked.append(float(gamma))
+        else:
+            msg = (
+                f"gammas has the entry {gamma!r}; entries are positive numbers, 'median', or '0.5*median' and the like."
+            )
+            raise ValueError(msg)
+    if not checked:
+        msg = "gammas is empty; give at least one bandwidth, for example ['median']."
+        raise ValueError(msg)
+    return checked
+
+
+def _default_model(kind: str, y: Array) -> Any:
+    if kind == "classification":
+        return make_pipeline(StandardScaler(), SVC(C=1.0))
+    model = SVR(C=1.0) if y.ndim == 1 else MultiOutputRegressor(SVR(C=1.0))
+    return make_pipeline(StandardScaler(), model)
+
+
+def _folds(cv: Any, y: Array, kind: str, groups: Array | None) -> Any:
+    classes = kind == "classification"
+    if not isinstance(cv, Integral):
+        return check_cv(cv, y, classifier=classes)
+    per_class = np.unique(y, return_counts=True)[1].min() if classes else len(y)
+    possible = int(per_class if groups is None else min(per_class, len(np.unique(groups))))
+    n_splits = max(2, min(int(cv), possible))
+    if n_splits < int(cv):
+        what = "members of the smallest class" if classes else "samples"
+        warnings.warn(
+            f"cv={cv} was reduced to {n_splits} folds, because there are only {possible} "
+            f"{what if groups is None else 'groups or ' + what}.",
+            UserWarning,
+            stacklevel=4,
+        )
+    if groups is not None:
+        return StratifiedGroupKFold(n_splits) if classes else GroupKFold(n_splits)
+    return StratifiedKFold(n_splits) if classes else KFold(n_splits)
+
+
+def _score_fold(
+    parts: tuple[RandSel, Any, Any],
+    sizes: list[int],
+    data: tuple[Array, Array, Array | None],
+    gamma: float | str,
+    fold: Any,
+) -> list[float]:
+    """Score the model on the held-out samples with the best features of every size."""
+    selector, model, scorer = parts
+    X, y, weights = data
+    train, test = fold
+    if weights is not None:
+        train, test = train[weights[train] > 0.0], test[weights[test] > 0.0]
+    held = None if weights is None else weights[train]
+    chosen = clone(selector).set_params(gamma=gamma, n_features_to_select=1).fit(X[train], y[train], sample_weight=held)
+    best_first = np.argsort(chosen.ranking_, kind="stable")
+    scores = []
+    for size in sizes:
+        columns = best_first[:size]
+        fitted = clone(model)
+        extra = {"sample_weight": held} if held is not None and has_fit_parameter(fitted, "sample_weight") else {}
+        fitted.fit(X[np.ix_(train, columns)], y[train], **extra)
+        scores.append(float(scorer(fitted, X[np.ix_(test, columns)], y[test])))
+    return scores

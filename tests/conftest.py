@@ -1,0 +1,42 @@
+"""One BLAS thread, so that bits do not depend on the machine; scikit-learn's array API check switched on."""
+
+import os
+
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[_variable] = "1"
+os.environ["SCIPY_ARRAY_API"] = "1"
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from randsel.kernels import Sample, Target
+
+SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(20131215)
+
+
+@pytest.fixture
+def benchmark_set():
+    """Load one of the benchmark data sets, which lie beside the checkout, or skip."""
+
+    def load(name):
+        path = SHARED_DATA / f"{name}.npz"
+        if not path.exists():
+            pytest.skip(f"benchmark data set {name} is not beside this checkout")
+        return np.load(path, allow_pickle=False)
+
+    return load
+
+
+def standardised(X):
+    return (X - X.mean(axis=0)) / X.std(axis=0)
+
+
+def make_sample(X, y, kind="classification", weights=None, fixed=None):
+    return Sample.of(standardised(np.asarray(X, dtype=float)), Target.encode(y, kind, weights), fixed)

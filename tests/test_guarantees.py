@@ -1,0 +1,89 @@
+import numpy as np
+import pytest
+
+from randsel import guarantees
+from randsel.contribution import Draws, bootstrap, exact
+from randsel.kernels import Sample, Target
+
+GAMMA = 1.0
+
+
+def problem(rng, m, n_noise=1):
+    """One informative feature, x = y + noise, among irrelevant ones; labels not centred, as the bounds assume."""
+    y = rng.choice([-1.0, 1.0], m)
+    X = rng.normal(size=(m, 1 + n_noise))
+    X[:, 0] = y + 0.3 * rng.normal(size=m)
+    return Sample.of(X - X.mean(axis=0), Target(y[:, None], None, "classification"))
+
+
+@pytest.fixture(scope="module")
+def eta():
+    """The true contribution of the informative feature beside one and beside three irrelevant ones, less 2 %."""
+    rng = np.random.default_rng(7)
+    return {
+        k: 0.98 * np.mean([exact(problem(rng, 1500, k), GAMMA, Draws()).total[0] for _ in range(3)]) for k in (1, 3)
+    }
+
+
+def test_exact_estimate_fails_less_often_than_stated(rng, eta):
+    delta = 0.1
+    m = guarantees.samples_needed(eta[1], delta)
+    failures = [exact(problem(rng, m), GAMMA, Draws()).total[0] <= 0 for _ in range(300)]
+    assert np.mean(failures) < delta
+
+
+def test_bootstrap_estimate_fails_less_often_than_stated(rng, eta):
+    delta = 0.2
+    plan = guarantees.plan(eta[1], delta)
+    assert plan.failure_probability <= delta
+    failures = []
+    for seed in range(15):
+        draws = Draws(plan.n_bootstraps, subsample=8 / plan.n_samples, seed=seed)
+        failures.append(bootstrap(problem(rng, plan.n_samples), GAMMA, draws, normalise=False).total[0] <= 0)
+    assert np.mean(failures) < delta
+
+
+def test_the_theorem_culling_removes_only_irrelevant_features(rng, eta):
+    """With enough samples every irrelevant feature ranks below the influential one, so no cull can drop it."""
+    delta = 0.1
+    m = guarantees.samples_needed(eta[3], delta, n_features=4)
+    wrong = 0
+    for _ in range(40):
+        total = exact(problem(rng, m, 3), GAMMA, Draws()).total
+        wrong += total[0] <= total[1:].max()
+    assert wrong / 40 < delta
+
+
+@pytest.mark.parametrize("n_features", [None, 50])
+def test_numbers_are_the_smallest_that_do(n_features):
+    options = {"n_influential": 3, "n_rounds": 12, "n_features": n_features}
+    m = guarantees.samples_needed(0.2, 0.05, **options)
+    assert guarantees.failure_probability(m, 0.2, **options) <= 0.05
+    assert guarantees.failure_probability(m - 2, 0.2, **options) > 0.05
+    plan = guarantees.plan(0.2, 0.05, **options)
+    fewer = guarantees.failure_probability(plan.n_samples, 0.2, n_bootstraps=plan.n_bootstraps // 2, **options)
+    assert plan.failure_probability <= 0.05 < fewer
+
+
+def test_more_of_everything_asks_for_more():
+    needed = guarantees.samples_needed
+    assert needed(0.1, 0.05) > needed(0.2, 0.05)
+    assert needed(0.1, 0.01) > needed(0.1, 0.05)
+    assert needed(0.1, 0.05, n_rounds=9) > needed(0.1, 0.05)
+    assert needed(0.1, 0.05, n_features=9) > needed(0.1, 0.05, n_influential=9)
+    assert guarantees.failure_probability(2, 0.01, n_rounds=2) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"eta": 0}, "eta=0 must lie"),
+        ({"delta": 1.0}, "delta=1.0 must lie"),
+        ({"share": 0.0}, "share=0.0 must lie"),
+        ({"n_rounds": 0}, "n_rounds=0 must be at least 1"),
+        ({"n_influential": 5, "n_features": 4}, "at least n_influential=5"),
+    ],
+)
+def test_senseless_questions(options, message):
+    with pytest.raises(ValueError, match=message):
+        guarantees.samples_needed(**{"eta": 0.1, "delta": 0.1, **options})

@@ -1,0 +1,106 @@
+import numpy as np
+import pytest
+from sklearn.metrics.pairwise import rbf_kernel
+
+import reference
+from conftest import make_sample, standardised
+from randsel import kernels
+from randsel.kernels import PairSums, Target
+
+
+def test_gaussian_kernel_on_a_subset_of_columns(rng):
+    X, Z = rng.normal(size=(9, 5)), rng.normal(size=(4, 5))
+    columns = np.array([0, 3])
+    np.testing.assert_allclose(kernels.gaussian_kernel(X, 0.7), rbf_kernel(X, gamma=0.7), atol=1e-14)
+    np.testing.assert_allclose(
+        kernels.gaussian_kernel(X, 0.7, columns=columns), reference.kernel(X[:, columns], 0.7), atol=1e-14
+    )
+    np.testing.assert_allclose(
+        kernels.gaussian_kernel(X, 0.7, columns=columns, Z=Z),
+        rbf_kernel(X[:, columns], Z[:, columns], gamma=0.7),
+        atol=1e-14,
+    )
+
+
+def test_centring(rng):
+    K = reference.kernel(rng.normal(size=(8, 3)), 0.5)
+    np.testing.assert_allclose(kernels.centre(K), reference.centred(K), atol=1e-14)
+    np.testing.assert_allclose(kernels.hollow_centre(K), reference.hollow(K), atol=1e-14)
+    np.testing.assert_allclose(kernels.hollow_centre(K).sum(axis=0), 0, atol=1e-13)
+
+
+@pytest.mark.parametrize("n", [3, 5000])
+def test_pair_sums_are_sums_over_features_of_powers_of_differences(rng, n):
+    X = rng.normal(size=(6, n))
+    d = (X[:, None, :] - X[None, :, :]) ** 2
+    sums = PairSums.of(X)
+    np.testing.assert_allclose(sums.d1, d.sum(axis=2), atol=1e-9)
+    np.testing.assert_allclose(sums.d2, (d**2).sum(axis=2), atol=1e-8)
+
+
+@pytest.mark.parametrize("kept", [50, 3])
+def test_sums_follow_the_features_that_are_kept_and_fixed(rng, kept):
+    sample = make_sample(rng.normal(size=(12, 60)), rng.integers(0, 2, 12))
+    before = sample.distances
+    assert sample.sums.d1.shape == (12, 12)
+    keep = np.zeros(60, dtype=bool)
+    keep[rng.permutation(60)[:kept]] = True
+    fixed = np.zeros(kept, dtype=bool)
+    fixed[0] = True
+    after = sample.keep(keep, fixed)
+    fresh = PairSums.of(after.X[:, ~fixed])
+    np.testing.assert_allclose(after.sums.d1, fresh.d1, atol=1e-10)
+    np.testing.assert_allclose(after.sums.d2, fresh.d2, atol=1e-9)
+    np.testing.assert_allclose(after.distances, kernels.squared_distances(after.X), atol=1e-10)
+    np.testing.assert_allclose(before, kernels.squared_distances(sample.X), atol=1e-10)
+
+
+def test_median_bandwidth(rng):
+    X = rng.normal(size=(15, 4))
+    distances = kernels.squared_distances(X)
+    expected = 1 / np.median([distances[p, q] for p in range(15) for q in range(p)])
+    assert kernels.median_gamma(distances) == pytest.approx(expected)
+
+
+def test_weighted_median_counts_a_pair_as_often_as_its_weights_say(rng):
+    X = rng.normal(size=(8, 2))
+    repeats = np.array([1, 3, 1, 1, 2, 1, 1, 1])
+    repeated = kernels.squared_distances(np.repeat(X, repeats, axis=0))
+    values = np.sort(repeated[np.triu_indices(len(repeated), 1)])
+    values = values[values > 1e-12]
+    middle = values[(len(values) - 1) // 2]
+    weighted = kernels.median_gamma(kernels.squared_distances(X), repeats.astype(float))
+    assert weighted == pytest.approx(1 / middle)
+
+
+def test_bandwidth_where_most_rows_are_equal():
+    X = np.zeros((10, 1))
+    X[0] = 2.0
+    assert kernels.median_gamma(kernels.squared_distances(X)) == pytest.approx(0.25)
+    assert kernels.median_gamma(np.zeros((10, 10))) == 1.0
+
+
+def test_target_kernels(rng):
+    binary, classes = rng.permutation([0, 0, 0, 1, 1, 1, 1]), np.array(list("aabbccc"))
+    y, Y = rng.normal(size=7), rng.normal(size=(7, 3))
+    signs = np.where(binary == 1, 1.0, -1.0)[:, None]
+    one_hot = (classes[:, None] == np.unique(classes)).astype(float)
+    for values, kind, factor in (
+        (binary, "classification", signs),
+        (classes, "classification", one_hot),
+        (y, "regression", standardised(y)[:, None]),
+        (Y, "regression", standardised(Y)),
+    ):
+        np.testing.assert_allclose(
+            Target.encode(values, kind).kernel, reference.centred(factor @ factor.T), atol=1e-13, err_msg=kind
+        )
+
+
+def test_weighted_target_is_centred_by_the_weighted_mean(rng):
+    y, weights = rng.integers(0, 2, 9), rng.random(9) + 0.1
+    target = Target.encode(y, "classification", weights)
+    w = weights / weights.mean()
+    signs = np.where(y == 1, 1.0, -1.0)[:, None]
+    expected = reference.centred_target(signs, weights) * np.outer(w, w)
+    np.testing.assert_allclose(target.kernel, expected, atol=1e-13)
+    assert target.n_pairs == pytest.approx(np.outer(w, w).sum() - (w**2).sum())
