@@ -39,10 +39,10 @@ def test_every_round_drops_the_worst_and_the_order_is_complete(sample):
 
 
 def test_a_feature_at_the_top_long_enough_is_fixed_and_never_dropped(sample):
-    path = cull(sample, exact, Rules(fix_top=0.1, fix_after=3), Draws())
+    path = cull(sample, exact, Rules(fix_top=0.2, fix_after=3), Draws())
     assert set(path.fixed) >= {0, 1}
     assert len(path.rounds[0].fixed) == len(path.rounds[1].fixed) == 0
-    assert set(path.rounds[2].fixed) == {0, 1}
+    assert set(path.rounds[2].fixed) >= {0, 1}
     assert all({0, 1} <= set(r.features.tolist()) for r in path.rounds)
 
 

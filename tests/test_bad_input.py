@@ -1,0 +1,178 @@
+"""Each thing a user gets wrong: a sentence that names cause and remedy, or a correct result."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+from randsel import RandSel, RandSelCV, datasets
+
+pytestmark = pytest.mark.filterwarnings("ignore:Nothing stands out")
+
+
+@pytest.fixture
+def data(rng):
+    X = rng.normal(size=(30, 6))
+    return X, (X[:, 0] > 0).astype(int)
+
+
+def with_value(X, value):
+    X = X.copy()
+    X[4, 2] = value
+    return X
+
+
+def refused(message, X, y, **options):
+    for selector in (RandSel(**options), RandSelCV(selector=RandSel(**options), cv=2, gammas=["median"])):
+        with pytest.raises(ValueError, match=message):
+            selector.fit(X, y)
+
+
+def test_missing_and_infinite_values_name_the_column(data):
+    X, y = data
+    refused("contains NaN in column 2", with_value(X, np.nan), y)
+    refused("contains infinity in column 2", with_value(X, -np.inf), y)
+    frame = pd.DataFrame(with_value(X, np.nan), columns=list("abcdef"))
+    refused("NaN in column 'c' \\(1 values\\); impute them or drop", frame, y)
+    both = with_value(X, np.nan)
+    both[0, 5] = np.inf
+    refused("and in 1 other columns", both, y)
+
+
+def test_targets_that_cannot_be_used(data):
+    X, y = data
+    refused("one class only", X, np.zeros(30))
+    refused("one class only", X, np.array(["sick"] * 30))
+    refused("Input y contains NaN.*first in row 3", X, np.where(np.arange(30) == 3, np.nan, y))
+    refused("Input y contains NaN", X, np.where(np.arange(30) == 3, None, "a"))
+    refused("inconsistent numbers of samples", X, y[:-1])
+    refused("y is None", X, None)
+    refused("y is constant", X, np.full(30, 1.5), target="regression")
+    refused("y mixes text", X, np.array([*"ab" * 14, 1, 2], dtype=object))
+    refused("several columns of text", X, np.array([["a", "b"]] * 30))
+    refused("needs numbers, but y holds text", X, np.array(list("ab" * 15)), target="regression")
+    refused("needs one column of labels", X, np.column_stack([y, y]), target="classification")
+    refused("Unknown label type", X, y + 1j)
+
+
+def test_too_few_samples():
+    X = np.arange(6.0).reshape(3, 2)
+    refused("n_samples=3 of weight above zero, but at least 4", X, [0, 1, 0])
+    with pytest.raises(ValueError, match="n_samples=3"):
+        RandSel().fit(np.eye(5), [0, 1, 0, 1, 1], sample_weight=[1, 1, 1, 0, 0])
+    with pytest.raises(ValueError, match=r"[Nn]egative"):
+        RandSel().fit(np.eye(5), [0, 1, 0, 1, 1], sample_weight=[1, 1, 1, 1, -1])
+    assert RandSel(1).fit(np.array([[0.0, 1], [0, 2], [1, 1.5], [1, 2.5]]), [0, 0, 1, 1]).support_[0]
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_one_or_two_features(data, n):
+    X, y = data
+    selector = RandSel().fit(X[:, :n], y)
+    assert selector.support_[0]
+    assert RandSel(1, estimator="bootstrap", n_bootstraps=50).fit(X[:, :n], y).support_[0]
+
+
+def test_text_and_sparse_matrices(data):
+    X, y = data
+    refused("could not convert string to float", np.full((30, 2), "high"), y)
+    with pytest.raises(TypeError, match="dense data is required"):
+        RandSel().fit(sparse.csr_matrix(X), y)
+    assert RandSel(1).fit(X.astype(str), y).support_[0]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("scale", [1e30, 1e-30])
+def test_huge_and_tiny_values(data, dtype, scale):
+    X, y = data
+    plain, scaled = RandSel(1).fit(X, y), RandSel(1).fit((X * scale).astype(dtype), y)
+    assert scaled.support_[0]
+    np.testing.assert_allclose(scaled.main_scores_, plain.main_scores_, atol=1e-3)
+    mixed = X.copy()
+    mixed[:, 3] *= scale
+    assert RandSel(1).fit(mixed.astype(dtype), y).support_[0]
+    assert RandSel(1, scale=False).fit((X * scale).astype(dtype), y).support_[0]
+
+
+def test_values_at_the_edge_of_double_precision(data):
+    X, y = data
+    for scale in (1e300, 1e-300):
+        assert RandSel(1).fit(X * scale, y).support_[0]
+        refused("too extreme for scale=False; use scale=True", X * scale, y, scale=False)
+    outlier = X.copy()
+    outlier[5, 4] = 1e30
+    assert RandSel(1).fit(outlier, y).support_[0]
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.int64, bool, np.uint16])
+def test_integers_and_booleans(rng, kind):
+    X = rng.integers(0, 2, (60, 5)).astype(kind)
+    assert RandSel(1).fit(X, X[:, 3].astype(int)).support_[3]
+
+
+@pytest.mark.parametrize("options", [{}, {"estimator": "bootstrap", "n_bootstraps": 50}])
+def test_constant_columns_come_last(data, options):
+    X, y = data
+    X[:, [1, 4]] = 7.0
+    selector = RandSel(2, **options).fit(X, y)
+    assert selector.support_[0]
+    assert selector.ranking_[1] == selector.ranking_[4] == selector.ranking_.max() == 4
+    assert selector.contributions_[1] == selector.main_scores_[4] == 0.0
+    with pytest.warns(UserWarning, match="only 4 vary"):
+        filled = RandSel(5, **options).fit(X, y)
+    assert filled.support_.sum() == 5
+    assert RandSel(6).set_params(n_features_to_select=4).fit(X, y).support_.sum() == 4
+
+
+def test_nothing_varies():
+    refused("Every column of X is constant", np.ones((10, 3)), np.arange(10) % 2)
+
+
+def test_duplicated_columns_tie():
+    X, y, _ = datasets.make_xor(200, 10, random_state=0)
+    X = np.column_stack([X, X[:, 0], X[:, 0]])
+    selector = RandSel(4).fit(X, y)
+    assert set(selector.get_support(indices=True)) == {0, 1, 10, 11}
+    assert len(set(selector.path_.rounds[0].scores[[0, 10, 11]].round(8))) == 1
+
+
+def test_duplicated_rows_and_all_rows_equal_within_a_class():
+    X = np.repeat([[0.0, 1.0, 5.0], [1.0, 1.0, 5.0]], 6, axis=0)
+    X[:, 2] = np.arange(12) % 3
+    assert RandSel(1).fit(X, np.repeat([0, 1], 6)).support_[0]
+
+
+def test_a_column_with_a_single_exception_cannot_win(rng):
+    X = (rng.random((80, 30)) < 0.3).astype(float)
+    X[:, 7] = 0.0
+    y = (X[:, 2] + 0.1 * rng.normal(size=80) > 0.5).astype(int)
+    X[np.flatnonzero(y)[0], 7] = 1.0
+    selector = RandSel(2).fit(X, y)
+    assert selector.support_[2]
+    assert selector.path_.rounds[0].main[7] == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("estimator", ["exact", "bootstrap"])
+def test_a_bandwidth_that_leaves_nothing(data, estimator):
+    refused("use gamma='median' or a smaller number", *data, estimator=estimator, gamma=1e30, n_bootstraps=20)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"drop": 0.0}, r"'drop' parameter of RandSel must be a float in the range \(0.0, 1.0\). Got 0.0"),
+        ({"drop": 1.0}, "'drop' parameter"),
+        ({"n_features_to_select": 7}, "n_features_to_select=7 but X has n_features=6"),
+        ({"n_features_to_select": 0}, "'n_features_to_select' parameter"),
+        ({"n_features_to_select": 1.5}, "'n_features_to_select' parameter"),
+        ({"gamma": -1.0}, "'gamma' parameter"),
+        ({"gamma": "mean"}, "gamma='mean' is neither"),
+        ({"fix_top": 0.1}, "fixing needs both, or neither"),
+        ({"estimator": "bootstrap", "criterion": "calibrated"}, "needs estimator='exact'"),
+        ({"device": "cuda"}, "'device' parameter"),
+        ({"min_features": 0}, "'min_features' parameter"),
+    ],
+)
+def test_parameters_out_of_range_are_named(data, options, message):
+    with pytest.raises(ValueError, match=message):
+        RandSel(**options).fit(*data)

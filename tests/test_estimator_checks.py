@@ -1,0 +1,28 @@
+"""scikit-learn's own checks, all of them, on every public estimator."""
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from randsel import RandSel, RandSelCV
+
+WEIGHTS = (
+    "Weights say how much a sample counts, and only their ratios matter. A repeated row is something else: it forms a "
+    "pair with its copy, at distance zero, while a sample never forms a pair with itself."
+)
+
+
+def expected_failures(estimator):
+    bootstraps = getattr(estimator, "estimator", None) == "bootstrap"
+    return {} if bootstraps else {"check_sample_weight_equivalence_on_dense_data": WEIGHTS}
+
+
+@pytest.mark.filterwarnings("ignore:Nothing stands out")
+@pytest.mark.filterwarnings("ignore:cv=3 was reduced")
+@pytest.mark.filterwarnings("ignore:.*features were in none of")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning")
+@parametrize_with_checks(
+    [RandSel(), RandSel(estimator="bootstrap", n_bootstraps=64), RandSelCV(cv=3)],
+    expected_failed_checks=expected_failures,
+)
+def test_estimator(estimator, check):
+    check(estimator)

@@ -1,0 +1,106 @@
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GroupKFold, StratifiedKFold
+
+from randsel import RandSel, RandSelCV, datasets
+
+
+@pytest.fixture(scope="module")
+def xor():
+    return datasets.make_xor(150, 20, random_state=1)
+
+
+def test_chooses_the_two_features_of_xor(xor):
+    X, y, relevant = xor
+    selector = RandSelCV(cv=5).fit(X, y)
+    assert list(selector.get_support(indices=True)) == list(relevant)
+    assert selector.n_features_ == 2
+    assert selector.best_score_ > 0.85
+    assert len(selector.cv_results_["gamma"]) == 3 * len(set(selector.cv_results_["n_features"]))
+    assert selector.transform(X).shape == (150, 2)
+
+
+def test_the_smaller_model_wins_ties(rng):
+    """One feature separates the classes: every size scores 1."""
+    X = rng.normal(size=(60, 6))
+    y = np.arange(60) % 2
+    X[:, 3] = 10 * y + 0.1 * X[:, 3]
+    selector = RandSelCV(LogisticRegression(), cv=3, gammas=["median"], selector=RandSel(min_features=1)).fit(X, y)
+    assert set(selector.cv_results_["mean_score"]) == {1.0}
+    assert list(selector.get_support(indices=True)) == [3]
+
+
+def test_does_not_depend_on_the_number_of_jobs(xor):
+    X, y, _ = xor
+    selector = RandSel(estimator="bootstrap", n_bootstraps=64, random_state=0)
+    one, two = (RandSelCV(cv=3, gammas=["median"], selector=selector, n_jobs=j).fit(X, y) for j in (1, 2))
+    assert one.cv_results_ == two.cv_results_
+    assert np.array_equal(one.contributions_, two.contributions_)
+
+
+def test_scores_are_those_of_the_folds_by_hand(xor):
+    X, y, _ = xor
+    model = LogisticRegression()
+    selector = RandSelCV(model, cv=StratifiedKFold(3), gammas=[0.01]).fit(X, y)
+    by_hand = []
+    for train, test in StratifiedKFold(3).split(X, y):
+        columns = RandSel(9, gamma=0.01).fit(X[train], y[train]).get_support(indices=True)
+        by_hand.append(LogisticRegression().fit(X[train][:, columns], y[train]).score(X[test][:, columns], y[test]))
+    at = selector.cv_results_["n_features"].index(9)
+    assert selector.cv_results_["mean_score"][at] == pytest.approx(np.mean(by_hand))
+    assert selector.gamma_ == 0.01
+
+
+def test_groups_stay_together(xor, monkeypatch):
+    X, y, _ = xor
+    groups = np.arange(150) // 10
+    seen = []
+    original = GroupKFold.split
+
+    def split(self, X, y=None, groups=None):
+        for train, test in original(self, X, y, groups):
+            seen.append(set(groups[train]) & set(groups[test]))
+            yield train, test
+
+    monkeypatch.setattr(GroupKFold, "split", split)
+    target = X[:, 0] + 0.1 * X[:, 1]
+    RandSelCV(cv=3, gammas=["median"]).fit(X, target, groups=groups)
+    assert seen == [set()] * 3
+    assert RandSelCV(cv=3, gammas=["median"]).fit(X, y, groups=groups).support_[:2].all()
+
+
+def test_regression_and_several_outputs(rng):
+    X = rng.normal(size=(80, 10))
+    y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=80)
+    assert RandSelCV(cv=3, gammas=["median"]).fit(X, y).support_[0]
+    Y = np.column_stack([X[:, 0], X[:, 1] ** 2])
+    assert RandSelCV(cv=3, gammas=["median"]).fit(X, Y).support_[:2].all()
+
+
+def test_weights_reach_selector_and_model(xor):
+    X, y, _ = xor
+    weights = np.ones(len(X))
+    weights[::5] = 0.0
+    spoiled = np.where(weights > 0, y, -y)
+    selector = RandSelCV(LogisticRegression(), cv=3, gammas=["median"]).fit(X, spoiled, sample_weight=weights)
+    kept = weights > 0
+    expected = RandSel(selector.n_features_).fit(X[kept], y[kept])
+    assert np.array_equal(selector.contributions_, expected.contributions_)
+
+
+def test_folds_are_reduced_aloud(rng):
+    X, y = rng.normal(size=(30, 4)), np.r_[np.zeros(26), np.ones(4)]
+    with pytest.warns(UserWarning, match="cv=10 was reduced to 4 folds"):
+        RandSelCV(gammas=["median"]).fit(X, y)
+
+
+@pytest.mark.parametrize(("gammas", "message"), [([], "gammas is empty"), ([-1.0], "entry -1.0"), (["x"], "'x'")])
+def test_senseless_bandwidths(xor, gammas, message):
+    with pytest.raises(ValueError, match=message):
+        RandSelCV(gammas=gammas).fit(*xor[:2])
+
+
+def test_says_what_it_chose(xor, capsys):
+    RandSelCV(cv=3, gammas="median", verbose=1).fit(*xor[:2])
+    assert "[RandSelCV] gamma median, 2 features" in capsys.readouterr().err
