@@ -52,7 +52,8 @@ def test_targets_that_cannot_be_used(data):
     refused("several columns of text", X, np.array([["a", "b"]] * 30))
     refused("needs numbers, but y holds text", X, np.array(list("ab" * 15)), target="regression")
     refused("needs one column of labels", X, np.column_stack([y, y]), target="classification")
-    refused("Unknown label type", X, y + 1j)
+    refused("Complex data not supported", X, y + 1j)
+    refused("Unknown label type", X, np.arange(30).astype("datetime64[D]"))
 
 
 def test_too_few_samples():
@@ -154,7 +155,8 @@ def test_a_column_with_a_single_exception_cannot_win(rng):
 
 @pytest.mark.parametrize("estimator", ["exact", "bootstrap"])
 def test_a_bandwidth_that_leaves_nothing(data, estimator):
-    refused("use gamma='median' or a smaller number", *data, estimator=estimator, gamma=1e30, n_bootstraps=20)
+    with pytest.raises(ValueError, match="use gamma='median' or a smaller number"):
+        RandSel(estimator=estimator, gamma=1e30, n_bootstraps=20).fit(*data)
 
 
 @pytest.mark.parametrize(

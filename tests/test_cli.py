@@ -26,7 +26,8 @@ def test_demo_names_the_two_features_and_draws_the_path(run, tmp_path):
 
 def test_demo_goes_on_without_matplotlib(run, tmp_path, monkeypatch):
     def missing(*args, **kwargs):
-        raise ImportError("Drawing needs matplotlib")
+        msg = "Drawing needs matplotlib"
+        raise ImportError(msg)
 
     monkeypatch.setattr(plots, "culling_path", missing)
     result = run("demo", "--out", str(tmp_path / "path.png"), "--features", "20")

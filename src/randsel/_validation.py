@@ -40,7 +40,7 @@ UNSCALED_RANGE = (1e-50, 1e50)
 def check_data(
     estimator: Any, X: Any, y: Any, sample_weight: Any, target: str
 ) -> tuple[Array, Array, str, Array | None]:
-    """Return X, y, the kind of target, and the weights (None where all are equal)."""
+    """Return X, y, the kind of target, and the weights."""
     X = validate_data(
         estimator, X=X, accept_sparse=False, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False
     )
@@ -54,19 +54,19 @@ def check_data(
     weights = None
     if sample_weight is not None:
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        if np.all(weights == weights[0]) and weights[0] > 0.0:
-            weights = None
     counted = y if weights is None else y[weights > 0.0]
     _check_enough(counted, kind)
     return X, y, kind, weights
 
 
 def counted_rows(X: Array, y: Array, weights: Array | None) -> tuple[Array, Array, Array | None]:
-    """Leave out the samples of weight zero."""
-    if weights is None or np.all(weights > 0.0):
-        return X, y, weights
+    """Leave out the samples of weight zero; weights that are all equal then count for nothing."""
+    if weights is None:
+        return X, y, None
     rows = weights > 0.0
-    return X[rows], y[rows], weights[rows]
+    if not rows.all():
+        X, y, weights = X[rows], y[rows], weights[rows]
+    return X, y, None if np.all(weights == weights[0]) else weights
 
 
 def _check_y(y: Any) -> Array:

@@ -92,10 +92,10 @@ class CullingPath:
     def stands_out(self) -> bool:
         """Whether the best round aligns better than culled noise would, or all features together better than chance.
 
-        The second is free of selection: an unrelated target gives the first round an alignment of mean zero.
+        Better by three standard deviations of an unrelated target. The second comparison is free of selection.
         """
         best, first = self.rounds[self.best], self.rounds[0]
-        return best.alignment > best.chance or first.alignment * null_scale(self.n_samples) > 3.0
+        return max(best.alignment - best.chance, first.alignment) * null_scale(self.n_samples) > 3.0
 
     @property
     def fixed(self) -> Array:

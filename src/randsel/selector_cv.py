@@ -75,7 +75,7 @@ class RandSelCV(Selector):
         "estimator": [HasMethods(["fit"]), None],
         "selector": [RandSel, None],
         "cv": ["cv_object"],
-        "gammas": ["array-like"],
+        "gammas": ["array-like", str],
         "scoring": [str, callable, None],
         "n_jobs": [Integral, None],
         "verbose": ["verbose"],
