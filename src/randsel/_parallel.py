@@ -4,8 +4,8 @@ Every random decision has an address (round, kind of draw, number of the batch),
 derived from the address alone. Workers, backends and their order cannot change which draws are made.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+import os
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -24,19 +24,19 @@ def generator(seed: int, *address: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=address))
 
 
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Keep BLAS to one thread: inside a parallel map, and wherever bits must not depend on the number of cores."""
-    with threadpool_limits(limits=1, user_api="blas"):
-        yield
-
-
-def _single_threaded(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    with one_blas_thread():
-        return function(*args)
-
-
 def ordered_map(function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], n_jobs: int | None) -> list[Any]:
-    """`[function(*task) for task in tasks]` over joblib's current backend, in the order of the tasks."""
+    """`[function(*task) for task in tasks]` over joblib's current backend, in the order of the tasks.
+
+    Each task has one BLAS thread, whatever the number of jobs: threads do not multiply, and products round alike.
+    """
+    here = os.getpid()
     run = Parallel(n_jobs=n_jobs, prefer="threads")
-    return list(run(delayed(_single_threaded)(function, task) for task in tasks))
+    with threadpool_limits(limits=1, user_api="blas"):
+        return list(run(delayed(_single_threaded)(function, task, here) for task in tasks))
+
+
+def _single_threaded(function: Callable[..., Any], task: tuple[Any, ...], parent: int) -> Any:
+    if os.getpid() == parent:
+        return function(*task)
+    with threadpool_limits(limits=1, user_api="blas"):
+        return function(*task)

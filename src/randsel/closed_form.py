@@ -14,13 +14,13 @@ from randsel.alignment import null_scale
 from randsel.kernels import Array, PairSums, Sample, hollow_split, squared_distances
 
 #: Largest error, in standard deviations of the null, that the series may cause in a score: a worst case, by bound.
-TOLERANCE = 0.1
+TOLERANCE = 0.2
 #: Features up to which the series is not used at all: the exact function costs little more.
 FEW = 32
 #: Bytes of `tanh` values kept between the two passes of the element-wise route; beyond, they are computed twice.
 KEEP_BYTES = 48 << 20
 #: Elements per scratch array of the element-wise route: what stays in cache.
-SCRATCH = 1 << 17
+SCRATCH = 1 << 18
 #: Columns per block of the matrix route: block and product stay in the second-level cache for a few hundred rows.
 BLOCK_COLUMNS = 1024
 #: What to say where a kernel is zero between all different samples.
@@ -91,6 +91,7 @@ class _Moments:
     second: Array
     fourth: Array
     reach: Array
+    gamma: float
     dtype: Any
 
     @classmethod
@@ -98,7 +99,7 @@ class _Moments:
         square = X * X
         fourth = np.einsum("ij,ij->j", square, square).astype(np.float64)
         span = np.asarray(X.max(axis=0) - X.min(axis=0), dtype=np.float64)
-        return cls(len(X), square.sum(axis=0).astype(np.float64), fourth, gamma * span * span, X.dtype)
+        return cls(len(X), square.sum(axis=0).astype(np.float64), fourth, gamma * span * span, gamma, X.dtype)
 
     def hollow_norm(self) -> Array:
         """`‖U(x xᵀ)‖_F` (eq. 9)."""
@@ -120,8 +121,8 @@ class _Moments:
         return bound
 
     def log_error(self, features: Array) -> Array:
-        """Bound on each feature's share in the error of `log Q` to second order (eq. 10)."""
-        error: Array = np.where(features, self.reach**4 / 192, 0.0)
+        """Bound on each feature's share in the Frobenius norm of the error of `log Q` to second order (eq. 10)."""
+        error: Array = np.where(features, self.reach**3 * self.gamma * self.pair_norm() / 192, 0.0)
         return error
 
 
@@ -187,20 +188,21 @@ def _evaluate(sample: Sample, gamma: float, moments: _Moments, rough: Array) -> 
 
     log_error = float(moments.log_error(~rough & free).sum())
     off = sample.target.kernel - np.diag(np.diagonal(sample.target.kernel))
-    leverage = 2 * null_scale(m) * float(np.abs(off).max()) * float(np.linalg.norm(weights.expected))
+    # Q is at most 1 here, and the error of log Q is one-sided, so that it bounds the error of Q
+    leverage = 2 * null_scale(m) * float(np.abs(off).max())
     allowed = TOLERANCE * weights.interaction_norm / leverage if leverage > 0 else np.inf
-    expected_error = np.expm1(log_error) * leverage / weights.interaction_norm if weights.interaction_norm > 0 else 0.0
+    expected_error = log_error * leverage / weights.interaction_norm if weights.interaction_norm > 0 else 0.0
     slope = np.where(rough, 1.0, _tanh_slope(moments.reach))
+    spill = float(np.abs(off).max()) * gamma * moments.pair_norm()
     result = Contribution(
         relative=total,
         log_scale=scale,
         main=main,
         interaction=interaction,
-        total_bound=gamma
-        * moments.pair_norm()
-        * float(np.linalg.norm(weights.total))
-        / sample.target.n_pairs
-        * (1 - slope + np.expm1(log_error)),
+        total_bound=(
+            gamma * moments.pair_norm() * float(np.linalg.norm(weights.total)) * (1 - slope) + spill * log_error
+        )
+        / sample.target.n_pairs,
         score_bound=np.where(rough, 0.0, moments.slope_error()) + expected_error,
     )
     return result, allowed
@@ -241,7 +243,7 @@ def _smooth(
         x = X[:, at]
         product = matrix @ x
         product *= x
-        form = product.sum(axis=0, dtype=np.float64)
+        form = product.sum(axis=0).astype(np.float64)
         linear = (rows @ x).astype(np.float64)
         along, tilted = linear[: Y.shape[1]], linear[Y.shape[1] :]
         np.multiply(x, x, out=product)
@@ -304,10 +306,11 @@ class _Elements:
         log_factors = np.zeros((m, m))
         for start, stop, block in self._blocks():
             log_factors[start:stop, start:] = -_log_product(block if free.all() else block[free])
-            self.row_sums[:, start:stop] += block.sum(axis=2)
-            beyond = block[:, :, stop - start :]
-            self.row_sums[:, stop:] += beyond.sum(axis=1)
-            self.squares += np.einsum("jpq,jpq->j", block, block) + np.einsum("jpq,jpq->j", beyond, beyond)
+            own = block[:, :, : stop - start]
+            self.row_sums[:, start:stop] += block @ np.ones(m - start, dtype=block.dtype)
+            self.row_sums[:, stop:] += block[:, :, stop - start :].sum(axis=1)
+            flat = block.reshape(len(block), 1, -1)
+            self.squares += 2 * (flat @ flat.swapaxes(1, 2))[:, 0, 0] - np.einsum("jpq,jpq->j", own, own)
         lower = np.tril_indices(m, -1)
         log_factors[lower] = log_factors.T[lower]
         return log_factors

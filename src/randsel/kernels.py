@@ -5,7 +5,7 @@ squared differences, which are additive and so need not be computed again when f
 """
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -87,20 +87,26 @@ def median_gamma(distances: Array, weights: Array | None = None) -> float:
 
     With `weights` w the pair (p, q) counts w_p w_q times.
     """
-    upper = np.triu_indices(distances.shape[0], 1)
-    values = distances[upper]
+    upper = _upper(distances.shape[0])
+    values = distances.ravel()[upper]
     if weights is None:
         median = float(np.median(values))
         if median <= 0.0:
             positive = values[values > 0.0]
             median = float(np.median(positive)) if positive.size else 0.0
     else:
-        pair_weights = (weights[:, None] * weights[None, :])[upper] * (values > 0.0)
+        pair_weights = np.outer(weights, weights).ravel()[upper] * (values > 0.0)
         order = np.argsort(values, kind="stable")
         cumulated = np.cumsum(pair_weights[order])
         middle = np.searchsorted(cumulated, 0.5 * cumulated[-1]) if cumulated.size else 0
         median = float(values[order[min(middle, order.size - 1)]]) if order.size else 0.0
     return 1.0 / median if median > 0.0 else 1.0
+
+
+@lru_cache(maxsize=2)
+def _upper(m: int) -> Array:
+    """Positions of the pairs p < q in a flattened m×m matrix."""
+    return np.flatnonzero(np.triu(np.ones((m, m), dtype=bool), 1))
 
 
 # ---------------------------------------------------------------- centring

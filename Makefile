@@ -1,0 +1,55 @@
+# Everything happens in .venv; nothing is installed elsewhere. The lock pins what is installed.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: help demo test lint types check bench bench-recovery lock clean
+
+help:  ## what can be made
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+demo: .venv/user  ## find two features whose XOR is the label among 200, and draw how
+	$(BIN)/randsel demo
+
+test: .venv/dev  ## the test suite, with coverage
+	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
+
+lint: .venv/dev  ## style
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/dev  ## static types
+	$(BIN)/mypy
+
+check: lint types test  ## all that must pass
+
+bench: .venv/dev  ## speed and memory against yardsticks measured in the same run, one core, a minute
+	$(BIN)/python benchmarks/speed.py --out docs/results/speed.md
+
+bench-recovery: .venv/dev  ## how often relevant features come first, over seeds; half an hour, for the bootstrap
+	$(BIN)/python benchmarks/recovery.py --out docs/results/recovery.md
+
+lock:  ## pin the development dependencies anew
+	$(PYTHON) -m venv .venv/lock
+	.venv/lock/bin/python -m pip --quiet install pip-tools
+	.venv/lock/bin/pip-compile --quiet --upgrade --extra dev --strip-extras --allow-unsafe --no-header \
+		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --annotation-style=line \
+		--output-file requirements-dev.lock pyproject.toml
+	rm -rf .venv/lock
+
+clean:  ## remove the environment and what tools left
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build dist
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+# what a user gets, at the versions of the lock
+.venv/user: pyproject.toml requirements-dev.lock | .venv/bin/python
+	$(PIP) install --constraint requirements-dev.lock hatchling editables
+	$(PIP) install --no-build-isolation --constraint requirements-dev.lock --editable '.[plot]'
+	@touch $@
+
+.venv/dev: pyproject.toml requirements-dev.lock | .venv/bin/python
+	$(PIP) install --requirement requirements-dev.lock
+	$(PIP) install --no-build-isolation --no-deps --editable .
+	@touch $@
