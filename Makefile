@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test lint types check bench bench-recovery lock clean
+.PHONY: help demo test lint types check bench bench-recovery bench-centring lock clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -28,6 +28,9 @@ bench: .venv/dev  ## speed and memory against yardsticks measured in the same ru
 
 bench-recovery: .venv/dev  ## how often relevant features come first, over seeds; half an hour, for the bootstrap
 	$(BIN)/python benchmarks/recovery.py --out docs/results/recovery.md
+
+bench-centring: .venv/dev  ## what centring the expected kernel by rows and columns gains; half a minute
+	$(BIN)/python benchmarks/centring.py
 
 lock:  ## pin the development dependencies anew
 	$(PYTHON) -m venv .venv/lock

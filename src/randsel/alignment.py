@@ -15,9 +15,9 @@ def alignment(kernel: Array, target: Array) -> float:
     return _cosine(centre(kernel), centre(target))
 
 
-def unbiased_alignment(kernel: Array, target: Array) -> float:
-    """Alignment of the U-centred kernels: mean 0 for an unrelated target, whatever the kernel's complexity."""
-    return _cosine(hollow_centre(kernel), hollow_centre(target))
+def unbiased_alignment(kernel: Array, hollow_target: Array) -> float:
+    """Alignment of U-centred kernels, the target's already so: mean 0 for an unrelated target and any kernel."""
+    return _cosine(hollow_centre(kernel), hollow_target)
 
 
 def null_scale(m: int) -> float:

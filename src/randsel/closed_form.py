@@ -117,13 +117,27 @@ class _Moments:
         slope = _tanh_slope(self.reach)
         hollow = self.hollow_norm()
         ratio = np.divide(self.pair_norm(), 2 * hollow, out=np.zeros_like(hollow), where=hollow > 0)
-        bound: Array = 2 * null_scale(self.m) * (1 - slope) / (1 + slope) * ratio
-        return bound
+        return _score_error((1 - slope) / (1 + slope) * ratio, self.m)
 
     def log_error(self, features: Array) -> Array:
         """Bound on each feature's share in the Frobenius norm of the error of `log Q` to second order (eq. 10)."""
         error: Array = np.where(features, self.reach**3 * self.gamma * self.pair_norm() / 192, 0.0)
         return error
+
+
+def _score_error(turn: Any, m: int) -> Array:
+    """How far a score can move when one of its matrices changes by the fraction `turn` of its norm.
+
+    The angle is then at most arcsin(turn), and the chord between the two directions 2 sin(arcsin(turn)/2).
+    """
+    turn = np.asarray(turn, dtype=np.float64)
+    error: Array = null_scale(m) * np.where(turn < 1, 2 * np.sin(np.arcsin(np.minimum(turn, 1)) / 2), 2.0)
+    return error
+
+
+def _turn_for(error: float, m: int) -> float:
+    """Return the largest `turn` whose `_score_error` is at most `error`."""
+    return float(np.sin(2 * np.arcsin(min(error / (2 * null_scale(m)), np.sqrt(0.5)))))
 
 
 def _tanh_slope(u: Array) -> Array:
@@ -142,13 +156,11 @@ def _root(square: Array, scale: Array, m: int, dtype: Any) -> Array:
 
 @dataclass(frozen=True)
 class _Weights:
-    """The matrices that every feature's function is paired with, and their norms."""
+    """The matrices that every feature's function is paired with, and what they are made of."""
 
     interaction: Array
     interaction_norm: float
-    main_norm: float
     total: Array
-    expected: Array
     rho: Array
     rest: Array
 
@@ -163,9 +175,8 @@ class _Weights:
         interaction, rest = hollow_split(hollow)
         norm = float(np.linalg.norm(interaction))
         # what is left of a product with a constant kernel is rounding
-        norm = norm if norm > 1e-12 * float(np.linalg.norm(sample.target.hollow[0])) else 0.0
-        main_norm = float(np.linalg.norm(sample.target.hollow[0]))
-        return cls(interaction, norm, main_norm, sample.target.kernel * expected, expected, rho, rest), scale
+        norm = norm if norm > 1e-12 * sample.target.hollow_norm else 0.0
+        return cls(interaction, norm, sample.target.kernel * expected, rho, rest), scale
 
 
 def _evaluate(sample: Sample, gamma: float, moments: _Moments, rough: Array) -> tuple[Contribution, float]:
@@ -187,13 +198,12 @@ def _evaluate(sample: Sample, gamma: float, moments: _Moments, rough: Array) -> 
         total[i] = _total_if_free(sample, gamma, i, log_expected, scale)
 
     log_error = float(moments.log_error(~rough & free).sum())
-    off = sample.target.kernel - np.diag(np.diagonal(sample.target.kernel))
     # Q is at most 1 here, and the error of log Q is one-sided, so that it bounds the error of Q
-    leverage = 2 * null_scale(m) * float(np.abs(off).max())
-    allowed = TOLERANCE * weights.interaction_norm / leverage if leverage > 0 else np.inf
-    expected_error = log_error * leverage / weights.interaction_norm if weights.interaction_norm > 0 else 0.0
+    largest, norm = sample.target.largest, weights.interaction_norm
+    allowed = _turn_for(TOLERANCE, m) * norm / largest if largest > 0 else np.inf
+    expected_error = float(_score_error(log_error * largest / norm, m)) if norm > 0 else 0.0
     slope = np.where(rough, 1.0, _tanh_slope(moments.reach))
-    spill = float(np.abs(off).max()) * gamma * moments.pair_norm()
+    spill = largest * gamma * moments.pair_norm()
     result = Contribution(
         relative=total,
         log_scale=scale,
@@ -254,7 +264,7 @@ def _smooth(
     hollow = moments.hollow_norm()[smooth]
     return (
         total * (-2 * gamma / sample.target.n_pairs),
-        _score(main, weights.main_norm, hollow, m),
+        _score(main, sample.target.hollow_norm, hollow, m),
         _score(interaction, weights.interaction_norm, hollow, m),
     )
 
@@ -311,9 +321,8 @@ class _Elements:
             self.row_sums[:, stop:] += block[:, :, stop - start :].sum(axis=1)
             flat = block.reshape(len(block), 1, -1)
             self.squares += 2 * (flat @ flat.swapaxes(1, 2))[:, 0, 0] - np.einsum("jpq,jpq->j", own, own)
-        lower = np.tril_indices(m, -1)
-        log_factors[lower] = log_factors.T[lower]
-        return log_factors
+        upper = np.triu(log_factors, 1)
+        return upper + upper.T
 
     def products(self, sample: Sample, weights: _Weights) -> tuple[Array, Array, Array]:
         """Totals and scores, the full function (eq. 3 and 7)."""
@@ -331,7 +340,7 @@ class _Elements:
         hollow = _root(square, self.squares, m, self._Xt.dtype)
         return (
             total * (2 / sample.target.n_pairs),
-            _score(main, weights.main_norm, hollow, m),
+            _score(main, sample.target.hollow_norm, hollow, m),
             _score(interaction, weights.interaction_norm, hollow, m),
         )
 

@@ -249,7 +249,7 @@ def _alignment(sample: Sample, gamma: float) -> float:
     kernel = np.exp(-gamma * sample.distances)
     if sample.target.weights is not None:
         kernel *= sample.target.weights[:, None] * sample.target.weights[None, :]
-    return unbiased_alignment(kernel, sample.target.kernel)
+    return unbiased_alignment(kernel, sample.target.hollow[0])
 
 
 def _alignment_rows(sample: Sample, rows: Array, gamma: float) -> float:

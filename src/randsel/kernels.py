@@ -191,6 +191,18 @@ class Target:
         return hollow_split(self.kernel)
 
     @cached_property
+    def hollow_norm(self) -> float:
+        """`‖U(L)‖_F`."""
+        return float(np.linalg.norm(self.hollow[0]))
+
+    @cached_property
+    def largest(self) -> float:
+        """`max |L_pq|` over different samples."""
+        off = np.abs(self.kernel)
+        np.fill_diagonal(off, 0.0)
+        return float(off.max())
+
+    @cached_property
     def n_pairs(self) -> float:
         """`Σ_{p≠q} w_p w_q`, by which sums over pairs become means."""
         m = len(self.Y)
@@ -227,6 +239,8 @@ class Sample:
     @cached_property
     def fixed_distances(self) -> Array:
         """`Σ d` over the fixed features."""
+        if not self.fixed.any():
+            return np.zeros((len(self.X), len(self.X)))
         return squared_distances(self.X[:, self.fixed])
 
     @cached_property
