@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test lint types check bench bench-recovery bench-centring lock clean
+.PHONY: help demo test lint types check bench bench-recovery readme bench-auto bench-centring lock clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -28,6 +28,13 @@ bench: .venv/dev  ## speed and memory against yardsticks measured in the same ru
 
 bench-recovery: .venv/dev  ## how often relevant features come first, over seeds; half an hour, for the bootstrap
 	$(BIN)/python benchmarks/recovery.py --out docs/results/recovery.md
+
+readme: .venv/dev  ## put the picture and the summary of docs/results/recovery.md into the README
+	$(BIN)/randsel demo --out docs/results/figure1.png
+	$(BIN)/python benchmarks/summary.py
+
+bench-auto: .venv/dev  ## how many features "auto" chooses, on problems with an answer and on noise; a minute
+	$(BIN)/python benchmarks/auto.py --out docs/results/auto.md
 
 bench-centring: .venv/dev  ## what centring the expected kernel by rows and columns gains; half a minute
 	$(BIN)/python benchmarks/centring.py

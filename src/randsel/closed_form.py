@@ -22,7 +22,7 @@ KEEP_BYTES = 48 << 20
 #: Elements per scratch array of the element-wise route: what stays in cache.
 SCRATCH = 1 << 18
 #: Columns per block of the matrix route: block and product stay in the second-level cache for a few hundred rows.
-BLOCK_COLUMNS = 1024
+BLOCK_COLUMNS = 512
 #: What to say where a kernel is zero between all different samples.
 UNDERFLOW = (
     "gamma={:g} is so large that the kernel is zero between all different samples, which leaves nothing to compare; "
