@@ -120,8 +120,12 @@ def scores(X, L, gamma):
     result = np.zeros((2, n))
     for i in range(n):
         T = hollow(-2 * np.tanh(gamma * d[:, :, i] / 2))
-        for row, A in enumerate((main, interaction)):
-            result[row, i] = (A * T).sum() / np.sqrt((A**2).sum() * (T**2).sum()) * np.sqrt(m * (m - 3) / 2)
+        mean_tanh = np.tanh(gamma * d[:, :, i] / 2).sum() / (m * (m - 1))
+        total = (L * Q).sum() - np.trace(L * Q)
+        own = total * (T**2).sum() / (2 * (1 + mean_tanh) * m * (m - 3))
+        for row, (A, mean) in enumerate(((main, 0.0), (interaction, own))):
+            form = (A * T).sum() - mean
+            result[row, i] = form / np.sqrt((A**2).sum() * (T**2).sum()) * np.sqrt(m * (m - 3) / 2)
     return result
 
 

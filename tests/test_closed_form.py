@@ -97,6 +97,31 @@ def test_scores_of_independent_features_have_mean_0_and_variance_1(rng, column):
         assert abs(scores.var() - 1) < 5 * np.sqrt(14 / n)
 
 
+@pytest.mark.parametrize(("n", "signals"), [(1, 0), (5, 0), (30, 2)])
+def test_interaction_scores_have_mean_0_beside_few_features_too(n, signals):
+    """A feature is in Q itself; what that adds to the mean is taken off (eq. 8'). 1200 scores, five standard errors."""
+    scores = []
+    for seed in range(1200 // n):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(60, n + signals))
+        y = (X[:, :signals].sum(axis=1) > 0).astype(int) if signals else rng.permutation(np.arange(60) % 2)
+        sample = make_sample(X, y)
+        scores.extend(cf.closed_form(sample, median_gamma(sample.distances)).interaction[signals:])
+    assert abs(np.mean(scores)) < 5 / np.sqrt(len(scores))
+
+
+def test_bound_on_the_total_of_a_fixed_feature(rng):
+    """A far-flung fixed column makes Q without it much larger than Q."""
+    X = rng.normal(size=(8, 60))
+    X[:, 0] = 20.0 * np.arange(8)
+    X -= X.mean(axis=0)
+    fixed = np.arange(60) == 0
+    sample = Sample.of(X, Target.encode(np.arange(8) % 2, "classification"), fixed)
+    matrix, exact = evaluate(sample, 0.01, False), evaluate(sample, 0.01, True)
+    expected = exact.relative[0] * np.exp(exact.log_scale - matrix.log_scale)
+    assert 0 < abs(matrix.relative[0] - expected) <= matrix.total_bound[0]
+
+
 def rough_data(rng, m=90, n=300):
     """Heavy tails, one outlier, rare and common binary columns, a column that is almost constant."""
     X = rng.standard_t(3, size=(m, n))
@@ -118,7 +143,8 @@ def test_matrix_route_stays_within_its_bound(rng, factor, dtype):
     gamma = factor * median_gamma(sample.distances)
     matrix, exact = evaluate(sample, gamma, False), evaluate(sample, gamma, True)
     rounding = 1e-9 if dtype is np.float64 else 1e-2
-    assert np.all(np.abs(matrix.relative - exact.relative) <= matrix.total_bound + rounding * np.abs(exact.relative))
+    expected = exact.relative * np.exp(exact.log_scale - matrix.log_scale)
+    assert np.all(np.abs(matrix.relative - expected) <= matrix.total_bound + rounding * np.abs(expected))
     for name in ("main", "interaction"):
         error = np.abs(getattr(matrix, name) - getattr(exact, name))
         assert np.all(error <= matrix.score_bound + rounding)

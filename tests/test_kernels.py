@@ -68,7 +68,7 @@ def test_weighted_median_counts_a_pair_as_often_as_its_weights_say(rng):
     repeated = kernels.squared_distances(np.repeat(X, repeats, axis=0))
     values = np.sort(repeated[np.triu_indices(len(repeated), 1)])
     values = values[values > 1e-12]
-    middle = values[(len(values) - 1) // 2]
+    middle = np.median(values)
     weighted = kernels.median_gamma(kernels.squared_distances(X), repeats.astype(float))
     assert weighted == pytest.approx(1 / middle)
 
@@ -78,6 +78,9 @@ def test_bandwidth_where_most_rows_are_equal():
     X[0] = 2.0
     assert kernels.median_gamma(kernels.squared_distances(X)) == pytest.approx(0.25)
     assert kernels.median_gamma(np.zeros((10, 10))) == 1.0
+    weights = np.arange(1.0, 11.0)
+    assert kernels.median_gamma(kernels.squared_distances(X), weights) == pytest.approx(0.25)
+    assert kernels.median_gamma(kernels.squared_distances(X), np.ones(10)) == pytest.approx(0.25)
 
 
 def test_target_kernels(rng):
@@ -94,6 +97,21 @@ def test_target_kernels(rng):
         np.testing.assert_allclose(
             Target.encode(values, kind).kernel, reference.centred(factor @ factor.T), atol=1e-13, err_msg=kind
         )
+
+
+def test_a_constant_output_beside_a_varying_one_counts_for_nothing(rng):
+    y = rng.normal(size=7)
+    both = np.column_stack([np.full(7, 0.1), y])
+    np.testing.assert_allclose(
+        Target.encode(both, "regression").kernel, Target.encode(y, "regression").kernel, atol=1e-14
+    )
+
+
+def test_pairs_are_counted_by_the_weights_of_the_rows_at_hand():
+    weights = np.r_[50.0, np.ones(9)]
+    target = Target.encode(np.arange(10) % 2, "classification", weights).rows(np.arange(4))
+    w = target.weights
+    assert target.n_pairs == pytest.approx(sum(w[p] * w[q] for p in range(4) for q in range(4) if p != q))
 
 
 def test_weighted_target_is_centred_by_the_weighted_mean(rng):

@@ -80,6 +80,15 @@ def test_auto_says_that_nothing_stands_out_of_noise(rng, shape):
         RandSel().fit(X, y)
 
 
+def test_auto_says_so_with_weights_and_with_row_blocks_too(rng, monkeypatch):
+    X, y = rng.normal(size=(300, 30)), (np.arange(300) % 5 == 0).astype(int)
+    with pytest.warns(UserWarning, match="Nothing stands out"):
+        RandSel().fit(X, y, sample_weight=np.where(y, 4.0, 1.0))
+    monkeypatch.setattr(contribution, "MAX_ROWS", 60)
+    with pytest.warns(UserWarning, match="Nothing stands out"):
+        RandSel(random_state=0).fit(X, y)
+
+
 @pytest.mark.parametrize("options", [{}, {"estimator": "bootstrap", "n_bootstraps": 200, "random_state": 3}])
 def test_ranking_follows_the_columns_wherever_they_are_moved(xor, rng, options):
     X, y, _ = xor

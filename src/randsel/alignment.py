@@ -25,21 +25,21 @@ def null_scale(m: int) -> float:
     return float(np.sqrt(m * (m - 3) / 2))
 
 
-def chance_alignments(Y: Array, n: int) -> Array:
+def chance_alignments(Y: Array, n: int, null_sd: float, n_blocks: int = 1) -> Array:
     """Alignment reached by the best k of n independent noise features, for k = 1, …, n (docs/mathematics.md, eq. 13).
 
-    `Y` is the factor of the target kernel; its eigenvalues give the null distribution of a feature's main score.
+    `Y` is the factor of the target kernel; its eigenvalues give the null distribution of a feature's main score, which
+    is a sum over `n_blocks` blocks of rows. `null_sd` is the standard deviation of the alignment under the null.
     """
-    m = len(Y)
     spectrum = np.linalg.eigvalsh(Y.T @ Y)
     spectrum = spectrum / np.linalg.norm(spectrum)
     rng = generator(0)
     repeats = max(1, min(20, 20000 // n))
     sums = np.zeros(n)
     for _ in range(repeats):
-        scores = (rng.standard_normal((n, len(spectrum))) ** 2 - 1) @ spectrum / np.sqrt(2)
+        scores = (rng.chisquare(n_blocks, (n, len(spectrum))) - n_blocks) @ spectrum / np.sqrt(2 * n_blocks)
         sums += np.cumsum(np.sort(scores)[::-1]) / repeats
-    signal = sums / null_scale(m)
+    signal = sums * null_sd
     chance: Array = signal / np.sqrt(np.arange(1, n + 1) + signal**2)
     return chance
 

@@ -13,7 +13,7 @@ import numpy as np
 from randsel.alignment import null_scale
 from randsel.kernels import Array, PairSums, Sample, hollow_split, squared_distances
 
-#: Largest error, in standard deviations of the null, that the series may cause in a score: a worst case, by bound.
+#: Largest error, in standard deviations of the null, that each of two series may cause in a score: a worst case.
 TOLERANCE = 0.2
 #: Features up to which the series is not used at all: the exact function costs little more.
 FEW = 32
@@ -161,6 +161,7 @@ class _Weights:
     interaction: Array
     interaction_norm: float
     total: Array
+    total_sum: float
     rho: Array
     rest: Array
 
@@ -176,7 +177,13 @@ class _Weights:
         norm = float(np.linalg.norm(interaction))
         # what is left of a product with a constant kernel is rounding
         norm = norm if norm > 1e-12 * sample.target.hollow_norm else 0.0
-        return cls(interaction, norm, sample.target.kernel * expected, rho, rest), scale
+        total = sample.target.kernel * expected
+        return cls(interaction, norm, total, float(total.sum()), rho, rest), scale
+
+    def interaction_mean(self, feature_norm: Array, mean: Array, m: int) -> Array:
+        """Mean of `⟨A, T_i⟩` under the null, through the feature's own share in Q (eq. 8'); `mean` is that of tanh."""
+        share: Array = self.total_sum * feature_norm**2 / (2 * (1 + mean) * m * (m - 3))
+        return share
 
 
 def _evaluate(sample: Sample, gamma: float, moments: _Moments, rough: Array) -> tuple[Contribution, float]:
@@ -194,9 +201,6 @@ def _evaluate(sample: Sample, gamma: float, moments: _Moments, rough: Array) -> 
         total[~rough], main[~rough], interaction[~rough] = _smooth(sample, gamma, moments, weights, ~rough)
     if elements is not None:
         total[rough], main[rough], interaction[rough] = elements.products(sample, weights)
-    for i in np.flatnonzero(sample.fixed).tolist():
-        total[i] = _total_if_free(sample, gamma, i, log_expected, scale)
-
     log_error = float(moments.log_error(~rough & free).sum())
     # Q is at most 1 here, and the error of log Q is one-sided, so that it bounds the error of Q
     largest, norm = sample.target.largest, weights.interaction_norm
@@ -215,6 +219,9 @@ def _evaluate(sample: Sample, gamma: float, moments: _Moments, rough: Array) -> 
         / sample.target.n_pairs,
         score_bound=np.where(rough, 0.0, moments.slope_error()) + expected_error,
     )
+    for i in np.flatnonzero(sample.fixed).tolist():
+        own = _total_if_free(sample, gamma, i, log_expected - scale)
+        result.relative[i], result.total_bound[i] = own.sum(), np.linalg.norm(own) * log_error
     return result, allowed
 
 
@@ -261,10 +268,12 @@ def _smooth(
         interaction[at] = form
         main[at] = (along * along).sum(axis=0) - lost
         total[at] = own - (form + 2 * (along * tilted).sum(axis=0) - 2 * diagonal)
-    hollow = moments.hollow_norm()[smooth]
+    hollow = 2 * gamma * moments.hollow_norm()[smooth]
+    interaction *= 2 * gamma
+    interaction -= weights.interaction_mean(hollow, gamma * moments.second[smooth] / (m - 1), m)
     return (
         total * (-2 * gamma / sample.target.n_pairs),
-        _score(main, sample.target.hollow_norm, hollow, m),
+        _score(2 * gamma * main, sample.target.hollow_norm, hollow, m),
         _score(interaction, weights.interaction_norm, hollow, m),
     )
 
@@ -275,11 +284,11 @@ def _score(form: Array, matrix_norm: float, feature_norm: Array, m: int) -> Arra
     return np.divide(null_scale(m) * form, norm, out=np.zeros_like(form), where=norm > 0)
 
 
-def _total_if_free(sample: Sample, gamma: float, i: int, log_expected: Array, scale: float) -> float:
-    """Contribution of a fixed feature: with it against without it, all other fixed features in (eq. 3')."""
+def _total_if_free(sample: Sample, gamma: float, i: int, log_expected: Array) -> Array:
+    """Contribution of a fixed feature, pair by pair: with it against without it, other fixed features in (eq. 3')."""
     u = gamma * squared_distances(sample.X[:, [i]])
-    without = np.exp(np.minimum(log_expected - scale + u, 700.0))
-    return float(np.vdot(sample.target.kernel, without * np.expm1(-u))) / sample.target.n_pairs
+    without = np.exp(np.minimum(log_expected + u, 700.0))
+    return np.asarray(sample.target.kernel * without * np.expm1(-u)) / sample.target.n_pairs
 
 
 class _Elements:
@@ -333,13 +342,14 @@ class _Elements:
             part = matrices[:, start:stop, start:].copy()
             part[:, :, stop - start :] *= 2
             forms += block.reshape(len(block), -1) @ part.reshape(3, -1).T.astype(block.dtype)
-        total, main, interaction = -forms.T
+        total, main, interaction = -2 * forms.T
         row_squares = np.einsum("jp,jp->j", self.row_sums, self.row_sums)
         sums = self.row_sums.sum(axis=1)
         square = self.squares - 2 / (m - 2) * row_squares + sums**2 / ((m - 1) * (m - 2))
-        hollow = _root(square, self.squares, m, self._Xt.dtype)
+        hollow = 2 * _root(square, self.squares, m, self._Xt.dtype)
+        interaction -= weights.interaction_mean(hollow, sums / (m * (m - 1)), m)
         return (
-            total * (2 / sample.target.n_pairs),
+            total / sample.target.n_pairs,
             _score(main, sample.target.hollow_norm, hollow, m),
             _score(interaction, weights.interaction_norm, hollow, m),
         )

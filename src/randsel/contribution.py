@@ -47,7 +47,7 @@ def row_blocks(m: int, draws: Draws) -> list[Array]:
         return [np.arange(m)]
     size = np.clip(draws.subsample * m, MAX_ROWS // 2, MAX_ROWS)
     order = generator(draws.seed).permutation(m)
-    blocks = np.array_split(order, max(2, round(m / size)))
+    blocks = np.array_split(order, max(round(m / size), -(-m // MAX_ROWS)))
     return [np.sort(rows) for rows in blocks[: draws.n_bootstraps]]
 
 

@@ -80,7 +80,8 @@ class CullingPath:
     rounds: tuple[Round, ...]
     order: Array
     """All features that entered the path, best first: survivors by score, then the dropped, last dropped first."""
-    n_samples: int
+    null_sd: float
+    """Standard deviation of a round's alignment when the target is unrelated to the features."""
 
     @property
     def best(self) -> int:
@@ -95,7 +96,7 @@ class CullingPath:
         Better by three standard deviations of an unrelated target. The second comparison is free of selection.
         """
         best, first = self.rounds[self.best], self.rounds[0]
-        return max(best.alignment - best.chance, first.alignment) * null_scale(self.n_samples) > 3.0
+        return max(best.alignment - best.chance, first.alignment) > 3.0 * self.null_sd
 
     @property
     def fixed(self) -> Array:
@@ -111,7 +112,7 @@ class CullingPath:
 
     def relabel(self, columns: Array) -> "CullingPath":
         """Return the path with feature `i` called `columns[i]`."""
-        return CullingPath(tuple(r.relabel(columns) for r in self.rounds), columns[self.order], self.n_samples)
+        return CullingPath(tuple(r.relabel(columns) for r in self.rounds), columns[self.order], self.null_sd)
 
     def to_frame(self) -> Any:
         """One row per round and feature as a pandas data frame."""
@@ -146,7 +147,9 @@ def cull(
     """Cull until `min_features` are left, or until every feature left is fixed."""
     columns = np.arange(sample.X.shape[1])
     streak = np.zeros(len(columns), dtype=int)
-    chance = chance_alignments(sample.target.Y, len(columns))
+    blocks = row_blocks(len(sample.X), draws)
+    null_sd = float(np.sqrt(sum(null_scale(len(rows)) ** -2 for rows in blocks))) / len(blocks)
+    chance = chance_alignments(sample.target.Y, len(columns), null_sd, len(blocks))
     rounds: list[Round] = []
     while True:
         round_draws = replace(draws, seed=draws.seed + len(rounds))
@@ -182,7 +185,7 @@ def cull(
         columns, streak = columns[kept], streak[kept]
     survivors = columns[ascending[::-1]]
     culled = [r.dropped[::-1] for r in rounds[::-1]]
-    return CullingPath(tuple(rounds), np.concatenate([survivors, *culled]), len(sample.X))
+    return CullingPath(tuple(rounds), np.concatenate([survivors, *culled]), null_sd)
 
 
 def _bottom(ascending: Array, fixed: Array, rules: Rules) -> Array:
@@ -246,10 +249,8 @@ def _bandwidth(sample: Sample, gamma: float | str) -> float:
 
 
 def _alignment(sample: Sample, gamma: float) -> float:
-    kernel = np.exp(-gamma * sample.distances)
-    if sample.target.weights is not None:
-        kernel *= sample.target.weights[:, None] * sample.target.weights[None, :]
-    return unbiased_alignment(kernel, sample.target.hollow[0])
+    # weights are in the target alone: weighting both sides would align the weights with themselves
+    return unbiased_alignment(np.exp(-gamma * sample.distances), sample.target.hollow[0])
 
 
 def _alignment_rows(sample: Sample, rows: Array, gamma: float) -> float:

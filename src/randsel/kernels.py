@@ -83,24 +83,29 @@ class PairSums:
 
 
 def median_gamma(distances: Array, weights: Array | None = None) -> float:
-    """`1 / median` of the squared distances between different rows; zero distances count only if nothing else is there.
+    """`1 / median` of the squared distances between different rows; of the positive ones where that median is zero.
 
     With `weights` w the pair (p, q) counts w_p w_q times.
     """
     upper = _upper(distances.shape[0])
     values = distances.ravel()[upper]
-    if weights is None:
-        median = float(np.median(values))
-        if median <= 0.0:
-            positive = values[values > 0.0]
-            median = float(np.median(positive)) if positive.size else 0.0
-    else:
-        pair_weights = np.outer(weights, weights).ravel()[upper] * (values > 0.0)
-        order = np.argsort(values, kind="stable")
-        cumulated = np.cumsum(pair_weights[order])
-        middle = np.searchsorted(cumulated, 0.5 * cumulated[-1]) if cumulated.size else 0
-        median = float(values[order[min(middle, order.size - 1)]]) if order.size else 0.0
+    counts = None if weights is None else np.outer(weights, weights).ravel()[upper]
+    median = _median(values, counts)
+    if median <= 0.0:
+        positive = values > 0.0
+        median = _median(values[positive], None if counts is None else counts[positive])
     return 1.0 / median if median > 0.0 else 1.0
+
+
+def _median(values: Array, counts: Array | None) -> float:
+    if not values.size:
+        return 0.0
+    if counts is None:
+        return float(np.median(values))
+    order = np.argsort(values, kind="stable")
+    cumulated = np.cumsum(counts[order])
+    sides = [np.searchsorted(cumulated, 0.5 * cumulated[-1], side=side) for side in ("left", "right")]
+    return float(values[order[np.minimum(sides, order.size - 1)]].mean())
 
 
 @lru_cache(maxsize=2)
@@ -168,7 +173,8 @@ class Target:
             Y = np.where(codes == 1, 1.0, -1.0)[:, None] if len(classes) == 2 else np.eye(len(classes))[codes]
         else:
             Y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
-            Y = Y / np.maximum(np.abs(Y).max(axis=0), np.finfo(np.float64).tiny)
+            Y = np.where(Y.max(axis=0) > Y.min(axis=0), Y, 0.0)
+            Y = np.ldexp(Y, -np.frexp(np.abs(Y).max(axis=0))[1])
         share = np.full(len(Y), 1.0 / len(Y)) if weights is None else weights / weights.sum()
         Y = Y - share @ Y
         if kind == "regression":
@@ -206,7 +212,9 @@ class Target:
     def n_pairs(self) -> float:
         """`Σ_{p≠q} w_p w_q`, by which sums over pairs become means."""
         m = len(self.Y)
-        return float(m * (m - 1)) if self.weights is None else float(m * m - self.weights @ self.weights)
+        return (
+            float(m * (m - 1)) if self.weights is None else float(self.weights.sum() ** 2 - self.weights @ self.weights)
+        )
 
     def rows(self, index: Array) -> "Target":
         """Return the target on some of the rows, still centred by the mean of all."""

@@ -69,8 +69,8 @@ class RandSel(Selector):
         The path ends at this many features.
     n_bootstraps, subsample : int, default=3000, and float in (0, 1], default=0.25
         Random subsets per round, and the share of the rows each is evaluated on. With `estimator="exact"` they matter
-        only above 2000 samples: the closed form is then averaged over disjoint random row blocks of that share, of
-        1000 to 2000 rows, and of at most `n_bootstraps` blocks.
+        only above 2000 samples: the closed form is then averaged over disjoint random row blocks of that share, but
+        of about 1000 and of at most 2000 rows, and at most `n_bootstraps` blocks of them.
     fix_top, fix_after : float in (0, 1) and int, default=None
         A feature among this top fraction for this many consecutive rounds is kept for good and enters every subset.
     target : {"auto", "classification", "regression"}, default="auto"
