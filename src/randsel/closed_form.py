@@ -207,22 +207,13 @@ def _evaluate(sample: Sample, gamma: float, moments: _Moments, rough: Array) -> 
     allowed = _turn_for(TOLERANCE, m) * norm / largest if largest > 0 else np.inf
     expected_error = float(_score_error(log_error * largest / norm, m)) if norm > 0 else 0.0
     slope = np.where(rough, 1.0, _tanh_slope(moments.reach))
-    spill = largest * gamma * moments.pair_norm()
-    result = Contribution(
-        relative=total,
-        log_scale=scale,
-        main=main,
-        interaction=interaction,
-        total_bound=(
-            gamma * moments.pair_norm() * float(np.linalg.norm(weights.total)) * (1 - slope) + spill * log_error
-        )
-        / sample.target.n_pairs,
-        score_bound=np.where(rough, 0.0, moments.slope_error()) + expected_error,
-    )
+    misfit = gamma * moments.pair_norm() * float(np.linalg.norm(weights.total)) * (1 - slope)
+    total_bound = (misfit + largest * gamma * moments.pair_norm() * log_error) / sample.target.n_pairs
     for i in np.flatnonzero(sample.fixed).tolist():
         own = _total_if_free(sample, gamma, i, log_expected - scale)
-        result.relative[i], result.total_bound[i] = own.sum(), np.linalg.norm(own) * log_error
-    return result, allowed
+        total[i], total_bound[i] = own.sum(), np.linalg.norm(own) * log_error
+    score_bound = np.where(rough, 0.0, moments.slope_error()) + expected_error
+    return Contribution(total, scale, main, interaction, total_bound, score_bound), allowed
 
 
 def _log_expected(sample: Sample, gamma: float, rough: Array, elements: "_Elements | None") -> Array:

@@ -10,7 +10,9 @@ Assumptions of everything here:
 * labels are ±1 (or bounded by 1) and not centred by their sample mean; contributions are the unnormalised ones of the
   paper's definition, means over pairs of different samples, each value between -1 and 1;
 * samples are independent and identically distributed;
-* the contribution of an influential feature is at least η in every round, over the features then left;
+* the contribution of an influential feature is at least η in every round, over the features then left (it cannot
+  exceed ½, the largest probability of two labels to differ);
+* the bandwidth and the scaling of the features are given, not estimated from the same samples;
 * the features left in a round do not depend on the samples the round is estimated from. That holds for the first
   round, and for all if each uses fresh samples; when the same samples serve all rounds, as `RandSel` has it, the later
   rounds are covered only as far as the features left would have been the same.
@@ -94,7 +96,7 @@ def samples_needed(
     bootstrap: bool = False,
     share: float = 0.5,
 ) -> int:
-    """Return the smallest number of samples that keeps the failure probability at most `delta`.
+    """Return the smallest number of samples for which the bound on the failure probability is at most `delta`.
 
     With `bootstrap=True` half of `delta` and the `share` of the margin are for the samples; `bootstraps_needed` has
     the other halves. The other parameters are those of `failure_probability`.
@@ -114,7 +116,7 @@ def bootstraps_needed(
     n_features: int | None = None,
     share: float = 0.5,
 ) -> int:
-    """Return the smallest number of draws of each kind that keeps their part of the failure at most `delta / 2`.
+    """Return the smallest number of draws of each kind for which their part of the bound is at most `delta / 2`.
 
     A feature is in a draw of the larger subsets, and out of one of the smaller, with probability at least ½, so the
     number of draws that tell about it is itself random; that is accounted for.

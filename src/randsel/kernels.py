@@ -211,10 +211,8 @@ class Target:
     @cached_property
     def n_pairs(self) -> float:
         """`Σ_{p≠q} w_p w_q`, by which sums over pairs become means."""
-        m = len(self.Y)
-        return (
-            float(m * (m - 1)) if self.weights is None else float(self.weights.sum() ** 2 - self.weights @ self.weights)
-        )
+        weights = np.ones(len(self.Y)) if self.weights is None else self.weights
+        return float(weights.sum() ** 2 - weights @ weights)
 
     def rows(self, index: Array) -> "Target":
         """Return the target on some of the rows, still centred by the mean of all."""
