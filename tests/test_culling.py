@@ -4,7 +4,8 @@ import pytest
 from conftest import make_sample
 from randsel.closed_form import Contribution
 from randsel.contribution import Draws, exact
-from randsel.culling import Rules, cull, median_factor, path_sizes
+from randsel.culling import Rules, cull, path_sizes
+from randsel.kernels import median_factor
 
 
 @pytest.fixture

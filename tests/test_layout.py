@@ -26,6 +26,8 @@ ORDER = [
     "guarantees",
     "selector",
     "selector_cv",
+    "baselines",
+    "stability",
     "datasets",
     "__init__",
     "plots",

@@ -1,9 +1,22 @@
 """Non-linear feature selection by kernel-target alignment."""
 
 from randsel import datasets, guarantees
+from randsel.baselines import BaHSIC, CorrelationFilter, FoHSIC, KernelRFE
 from randsel.selector import RandSel
 from randsel.selector_cv import RandSelCV
+from randsel.stability import StabilitySelection
 
-__all__ = ["RandSel", "RandSelCV", "__version__", "datasets", "guarantees"]
+__all__ = [
+    "BaHSIC",
+    "CorrelationFilter",
+    "FoHSIC",
+    "KernelRFE",
+    "RandSel",
+    "RandSelCV",
+    "StabilitySelection",
+    "__version__",
+    "datasets",
+    "guarantees",
+]
 
 __version__ = "0.1.0"

@@ -1,6 +1,5 @@
 """Rounds of culling: estimate, drop the bottom, perhaps fix the top, until few features remain (Algorithm 1)."""
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,7 +11,7 @@ from randsel._parallel import ordered_map
 from randsel.alignment import chance_alignments, null_scale, unbiased_alignment
 from randsel.closed_form import Contribution
 from randsel.contribution import Draws, row_blocks
-from randsel.kernels import Array, Sample, median_gamma
+from randsel.kernels import Array, Sample, bandwidth
 
 Estimator = Callable[[Sample, float, Draws], Contribution]
 
@@ -216,22 +215,6 @@ def _fix(streak: Array, ascending: Array, fixed: Array, kept: Array, rules: Rule
     return streak, (streak >= rules.fix_after) & ~fixed & kept
 
 
-_MULTIPLE = re.compile(r"(?:(?P<factor>[0-9.eE+-]+)\s*\*\s*)?median")
-
-
-def median_factor(gamma: str) -> float:
-    """Return the factor in "median", "0.5*median" and the like; ValueError for anything else."""
-    match = _MULTIPLE.fullmatch(gamma.strip())
-    try:
-        factor = float(match["factor"] or 1.0) if match else -1.0
-    except ValueError:
-        factor = -1.0
-    if not 0.0 < factor < np.inf:
-        msg = f"gamma={gamma!r} is neither a positive number nor 'median' nor a multiple such as '0.5*median'."
-        raise ValueError(msg)
-    return factor
-
-
 def _bandwidth_and_alignment(sample: Sample, gamma: float | str, draws: Draws) -> tuple[float, float]:
     blocks = row_blocks(len(sample.X), draws)
     if len(blocks) == 1:
@@ -243,9 +226,7 @@ def _bandwidth_and_alignment(sample: Sample, gamma: float | str, draws: Draws) -
 
 
 def _bandwidth(sample: Sample, gamma: float | str) -> float:
-    if isinstance(gamma, str):
-        return median_factor(gamma) * median_gamma(sample.distances, sample.target.weights)
-    return float(gamma)
+    return bandwidth(gamma, sample.distances, sample.target.weights) if isinstance(gamma, str) else float(gamma)
 
 
 def _alignment(sample: Sample, gamma: float) -> float:

@@ -4,6 +4,7 @@
 squared differences, which are additive and so need not be computed again when features fall.
 """
 
+import re
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -112,6 +113,29 @@ def _median(values: Array, counts: Array | None) -> float:
 def _upper(m: int) -> Array:
     """Positions of the pairs p < q in a flattened m×m matrix."""
     return np.flatnonzero(np.triu(np.ones((m, m), dtype=bool), 1))
+
+
+_MULTIPLE = re.compile(r"(?:(?P<factor>[0-9.eE+-]+)\s*\*\s*)?median")
+
+
+def median_factor(gamma: str) -> float:
+    """Return the factor in "median", "0.5*median" and the like; ValueError for anything else."""
+    match = _MULTIPLE.fullmatch(gamma.strip())
+    try:
+        factor = float(match["factor"] or 1.0) if match else -1.0
+    except ValueError:
+        factor = -1.0
+    if not 0.0 < factor < np.inf:
+        msg = f"gamma={gamma!r} is neither a positive number nor 'median' nor a multiple such as '0.5*median'."
+        raise ValueError(msg)
+    return factor
+
+
+def bandwidth(gamma: float | str, distances: Array, weights: Array | None = None) -> float:
+    """Return the number, or the multiple of one over the median distance, that `gamma` stands for."""
+    if isinstance(gamma, str):
+        return median_factor(gamma) * median_gamma(distances, weights)
+    return float(gamma)
 
 
 # ---------------------------------------------------------------- centring

@@ -23,8 +23,8 @@ from randsel._validation import (
     standardise,
 )
 from randsel.contribution import Draws, bootstrap, exact
-from randsel.culling import CullingPath, Round, Rules, cull, median_factor
-from randsel.kernels import Array, Sample, Target
+from randsel.culling import CullingPath, Round, Rules, cull
+from randsel.kernels import Array, Sample, Target, median_factor
 
 
 class Selector(SelectorMixin, BaseEstimator):
@@ -208,7 +208,7 @@ class RandSel(Selector):
         if not varies.any():
             msg = "Every column of X is constant, so there is nothing to select; check how the table was read."
             raise ValueError(msg)
-        order = _canonical_order(Z)
+        order = canonical_order(Z)
         sample = Sample.of(Z[:, order], Target.encode(y, kind, weights))
         columns = np.flatnonzero(varies)[order]
         draws = Draws(self.n_bootstraps, self.subsample, seed_of(self.random_state), self.n_jobs)
@@ -254,7 +254,7 @@ class RandSel(Selector):
                     UserWarning,
                     stacklevel=4,
                 )
-        self.ranking_ = _ranking(path.order, n_features, wanted)
+        self.ranking_ = ranking(path.order, n_features, wanted)
         self.support_ = self.ranking_ == 1
         self.n_features_ = int(self.support_.sum())
 
@@ -268,7 +268,7 @@ def _criterion(criterion: str, others: dict[str, str]) -> str:
     return others.get("score", criterion)
 
 
-def _canonical_order(Z: Array) -> Array:
+def canonical_order(Z: Array) -> Array:
     """Order the columns by what they hold, not by where they stand.
 
     Draws and rounding then follow the columns wherever they are moved. Row by row, because a matrix product may
@@ -280,12 +280,12 @@ def _canonical_order(Z: Array) -> Array:
     return np.argsort(keys, kind="stable")
 
 
-def _ranking(order: Array, n_features: int, wanted: int) -> Array:
+def ranking(order: Array, n_features: int, wanted: int) -> Array:
     """Rank 1 for the first `wanted` of `order`, then 2, 3, …; the others are constant and share the last rank."""
     constant = np.setdiff1d(np.arange(n_features), order)
-    ranking = np.empty(n_features, dtype=int)
-    ranking[order] = np.maximum(np.arange(len(order)) - wanted + 2, 1)
-    ranking[constant] = max(len(order) - wanted + 2, 2)
+    ranks = np.empty(n_features, dtype=int)
+    ranks[order] = np.maximum(np.arange(len(order)) - wanted + 2, 1)
+    ranks[constant] = max(len(order) - wanted + 2, 2)
     if wanted > len(order):
         warnings.warn(
             f"{wanted} features were asked for but only {len(order)} vary; the selection was filled up with constant "
@@ -293,8 +293,8 @@ def _ranking(order: Array, n_features: int, wanted: int) -> Array:
             UserWarning,
             stacklevel=5,
         )
-        ranking[constant[: wanted - len(order)]] = 1
-    return ranking
+        ranks[constant[: wanted - len(order)]] = 1
+    return ranks
 
 
 def _line_per_round(r: Round) -> None:

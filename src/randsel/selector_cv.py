@@ -18,8 +18,8 @@ from sklearn.utils.validation import has_fit_parameter
 
 from randsel._parallel import ordered_map, seed_of
 from randsel._validation import HasMethods, check_data, fit_context
-from randsel.culling import median_factor, path_sizes
-from randsel.kernels import Array
+from randsel.culling import path_sizes
+from randsel.kernels import Array, median_factor
 from randsel.selector import RandSel, Selector
 
 
