@@ -22,7 +22,7 @@ def with_value(X, value):
     return X
 
 
-def refused(message, X, y, **options):
+def check_refused(message, X, y, **options):
     for selector in (RandSel(**options), RandSelCV(selector=RandSel(**options), cv=2, gammas=["median"])):
         with pytest.raises(ValueError, match=message):
             selector.fit(X, y)
@@ -30,35 +30,35 @@ def refused(message, X, y, **options):
 
 def test_missing_and_infinite_values_name_the_column(data):
     X, y = data
-    refused("contains NaN in column 2", with_value(X, np.nan), y)
-    refused("contains infinity in column 2", with_value(X, -np.inf), y)
+    check_refused("contains NaN in column 2", with_value(X, np.nan), y)
+    check_refused("contains infinity in column 2", with_value(X, -np.inf), y)
     frame = pd.DataFrame(with_value(X, np.nan), columns=list("abcdef"))
-    refused("NaN in column 'c' \\(1 values\\); impute them or drop", frame, y)
+    check_refused("NaN in column 'c' \\(1 values\\); impute them or drop", frame, y)
     both = with_value(X, np.nan)
     both[0, 5] = np.inf
-    refused("and in 1 other columns", both, y)
+    check_refused("and in 1 other columns", both, y)
 
 
 def test_targets_that_cannot_be_used(data):
     X, y = data
-    refused("one class only", X, np.zeros(30))
-    refused("one class only", X, np.array(["sick"] * 30))
-    refused("Input y contains NaN.*first in row 3", X, np.where(np.arange(30) == 3, np.nan, y))
-    refused("Input y contains NaN", X, np.where(np.arange(30) == 3, None, "a"))
-    refused("inconsistent numbers of samples", X, y[:-1])
-    refused("y is None", X, None)
-    refused("y is constant", X, np.full(30, 1.5), target="regression")
-    refused("y mixes text", X, np.array([*"ab" * 14, 1, 2], dtype=object))
-    refused("several columns of text", X, np.array([["a", "b"]] * 30))
-    refused("needs numbers, but y holds text", X, np.array(list("ab" * 15)), target="regression")
-    refused("needs one column of labels", X, np.column_stack([y, y]), target="classification")
-    refused("Complex data not supported", X, y + 1j)
-    refused("Unknown label type", X, np.arange(30).astype("datetime64[D]"))
+    check_refused("one class only", X, np.zeros(30))
+    check_refused("one class only", X, np.array(["sick"] * 30))
+    check_refused("Input y contains NaN.*first in row 3", X, np.where(np.arange(30) == 3, np.nan, y))
+    check_refused("Input y contains NaN", X, np.where(np.arange(30) == 3, None, "a"))
+    check_refused("inconsistent numbers of samples", X, y[:-1])
+    check_refused("y is None", X, None)
+    check_refused("y is constant", X, np.full(30, 1.5), target="regression")
+    check_refused("y mixes text", X, np.array([*"ab" * 14, 1, 2], dtype=object))
+    check_refused("several columns of text", X, np.array([["a", "b"]] * 30))
+    check_refused("needs numbers, but y holds text", X, np.array(list("ab" * 15)), target="regression")
+    check_refused("needs one column of labels", X, np.column_stack([y, y]), target="classification")
+    check_refused("Complex data not supported", X, y + 1j)
+    check_refused("Unknown label type", X, np.arange(30).astype("datetime64[D]"))
 
 
 def test_too_few_samples():
     X = np.arange(6.0).reshape(3, 2)
-    refused("n_samples=3 of weight above zero, but at least 4", X, [0, 1, 0])
+    check_refused("n_samples=3 of weight above zero, but at least 4", X, [0, 1, 0])
     with pytest.raises(ValueError, match="n_samples=3"):
         RandSel().fit(np.eye(5), [0, 1, 0, 1, 1], sample_weight=[1, 1, 1, 0, 0])
     with pytest.raises(ValueError, match=r"[Nn]egative"):
@@ -76,7 +76,7 @@ def test_one_or_two_features(data, n):
 
 def test_text_and_sparse_matrices(data):
     X, y = data
-    refused("could not convert string to float", np.full((30, 2), "high"), y)
+    check_refused("could not convert string to float", np.full((30, 2), "high"), y)
     with pytest.raises(TypeError, match="dense data is required"):
         RandSel().fit(sparse.csr_matrix(X), y)
     assert RandSel(1).fit(X.astype(str), y).support_[0]
@@ -99,7 +99,7 @@ def test_values_at_the_edge_of_double_precision(data):
     X, y = data
     for scale in (1e300, 1e-300):
         assert RandSel(1).fit(X * scale, y).support_[0]
-        refused("too extreme for scale=False; use scale=True", X * scale, y, scale=False)
+        check_refused("too extreme for scale=False; use scale=True", X * scale, y, scale=False)
     outlier = X.copy()
     outlier[5, 4] = 1e30
     assert RandSel(1).fit(outlier, y).support_[0]
@@ -126,7 +126,7 @@ def test_constant_columns_come_last(data, options):
 
 
 def test_nothing_varies():
-    refused("Every column of X is constant", np.ones((10, 3)), np.arange(10) % 2)
+    check_refused("Every column of X is constant", np.ones((10, 3)), np.arange(10) % 2)
 
 
 def test_duplicated_columns_tie():

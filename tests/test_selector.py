@@ -30,6 +30,7 @@ def test_attributes(xor, fitted):
     assert fitted.n_features_ == 2
     assert sorted(fitted.ranking_) == [1, 1, *range(2, 40)]
     assert np.all(fitted.ranking_[fitted.support_] == 1)
+    assert list(fitted.ranking_[fitted.order_]) == [1, 1, *range(2, 40)]
     last_culled = fitted.path_.rounds[-2].dropped[-1]
     assert fitted.ranking_[last_culled] == 2
     assert fitted.contributions_[relevant].min() > np.delete(fitted.contributions_, relevant).max()

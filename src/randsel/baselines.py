@@ -4,6 +4,7 @@ A comparison must not share the errors of what it compares: nothing here uses th
 culling of this package, only the checks of data, distances, centring and the bookkeeping of ranks.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
@@ -87,15 +88,16 @@ class Baseline(Selector):
         self._set_attributes(ranked, np.flatnonzero(varies)[order], X.shape[1])
         return self
 
+    @abstractmethod
     def _rank(self, Z: Array, y: Array, kind: str, wanted: int) -> Ranked:
-        raise NotImplementedError
+        """Rank the columns of Z, which all vary."""
 
     def _set_attributes(self, ranked: Ranked, columns: Array, n_features: int) -> None:
         for name, values in ranked.values.items():
             placed = np.zeros(n_features)
             placed[columns] = values
             setattr(self, name, placed)
-        self.ranking_ = ranking(columns[ranked.order], n_features, ranked.wanted)
+        self.order_, self.ranking_ = ranking(columns[ranked.order], n_features, ranked.wanted)
         self.support_ = self.ranking_ == 1
         self.n_features_ = int(self.support_.sum())
 
@@ -190,7 +192,7 @@ class BaHSIC(Baseline):
 
     Attributes
     ----------
-    support_, ranking_, n_features_
+    support_, ranking_, order_, n_features_
         As in `RandSel`: rank 1 is selected, 2 was removed last; constant columns share the last rank.
     hsic_ : ndarray of float
         HSIC of the other features left, in the round in which the feature was removed; 0 for the last, which leaves
@@ -251,7 +253,7 @@ class FoHSIC(Baseline):
 
     Attributes
     ----------
-    support_, ranking_, n_features_
+    support_, ranking_, order_, n_features_
         As in `RandSel`; constant columns share the last rank.
     hsic_ : ndarray of float
         HSIC of the feature and those selected in earlier rounds, in the round in which it was added; beside all
@@ -326,7 +328,7 @@ class KernelRFE(Baseline):
 
     Attributes
     ----------
-    support_, ranking_, n_features_
+    support_, ranking_, order_, n_features_
         As in `RandSel`: rank 1 is selected, 2 was removed last; constant columns share the last rank.
     changes_ : ndarray of float
         The feature's worth in the round in which it was removed.
@@ -429,7 +431,7 @@ class CorrelationFilter(Baseline):
 
     Attributes
     ----------
-    support_, ranking_, n_features_
+    support_, ranking_, order_, n_features_
         As in `RandSel`; constant columns share the last rank.
     scores_ : ndarray of float
         The absolute correlation or correlation ratio, between 0 and 1.

@@ -92,6 +92,8 @@ class RandSel(Selector):
         The selected features.
     ranking_ : ndarray of int
         1 for selected features, 2 for the one culled last, and so on. Constant columns share the last rank.
+    order_ : ndarray of int
+        All columns, best first: survivors by score, then the culled, last culled first; constant columns at the end.
     contributions_ : ndarray of float
         The paper's contribution at the last round in which the feature lived.
     main_scores_, interaction_scores_ : ndarray of float
@@ -254,7 +256,7 @@ class RandSel(Selector):
                     UserWarning,
                     stacklevel=4,
                 )
-        self.ranking_ = ranking(path.order, n_features, wanted)
+        self.order_, self.ranking_ = ranking(path.order, n_features, wanted)
         self.support_ = self.ranking_ == 1
         self.n_features_ = int(self.support_.sum())
 
@@ -280,8 +282,11 @@ def canonical_order(Z: Array) -> Array:
     return np.argsort(keys, kind="stable")
 
 
-def ranking(order: Array, n_features: int, wanted: int) -> Array:
-    """Rank 1 for the first `wanted` of `order`, then 2, 3, …; the others are constant and share the last rank."""
+def ranking(order: Array, n_features: int, wanted: int) -> tuple[Array, Array]:
+    """Order all columns, and rank them: 1 for the first `wanted`, then 2, 3, …; those not in `order` are constant.
+
+    Constant columns come last and share the last rank.
+    """
     constant = np.setdiff1d(np.arange(n_features), order)
     ranks = np.empty(n_features, dtype=int)
     ranks[order] = np.maximum(np.arange(len(order)) - wanted + 2, 1)
@@ -294,7 +299,7 @@ def ranking(order: Array, n_features: int, wanted: int) -> Array:
             stacklevel=5,
         )
         ranks[constant[: wanted - len(order)]] = 1
-    return ranks
+    return np.concatenate([order, constant]), ranks
 
 
 def _line_per_round(r: Round) -> None:

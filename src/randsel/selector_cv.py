@@ -136,6 +136,7 @@ class RandSelCV(Selector):
         for name in (
             "support_",
             "ranking_",
+            "order_",
             "contributions_",
             "main_scores_",
             "interaction_scores_",
@@ -226,10 +227,9 @@ def _score_fold(
         train, test = train[weights[train] > 0.0], test[weights[test] > 0.0]
     held = None if weights is None else weights[train]
     chosen = clone(selector).set_params(gamma=gamma, n_features_to_select=1).fit(X[train], y[train], sample_weight=held)
-    best_first = np.argsort(chosen.ranking_, kind="stable")
     scores = []
     for size in sizes:
-        columns = best_first[:size]
+        columns = chosen.order_[:size]
         fitted = clone(model)
         extra = {"sample_weight": held} if held is not None and has_fit_parameter(fitted, "sample_weight") else {}
         fitted.fit(X[np.ix_(train, columns)], y[train], **extra)

@@ -51,7 +51,7 @@ class StabilitySelection(Baseline):
 
     Attributes
     ----------
-    support_, ranking_, n_features_
+    support_, ranking_, order_, n_features_
         As in `RandSel`; constant columns share the last rank.
     probabilities_ : ndarray of float
         Selection probability of each feature.
