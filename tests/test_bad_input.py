@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from randsel import RandSel, RandSelCV, datasets
+from randsel import RandSel, RandSelCV, contribution, datasets
 
 pytestmark = pytest.mark.filterwarnings("ignore:Nothing stands out")
 
@@ -178,3 +178,117 @@ def test_a_bandwidth_that_leaves_nothing(data, estimator):
 def test_parameters_out_of_range_are_named(data, options, message):
     with pytest.raises(ValueError, match=message):
         RandSel(**options).fit(*data)
+
+
+def test_a_class_of_one_member_scores_nothing(rng):
+    X, y = rng.normal(size=(40, 6)), np.zeros(40, dtype=int)
+    y[3] = 1
+    assert np.all(RandSel(2).fit(X, y).path_.rounds[0].main == 0.0)
+    with pytest.raises(ValueError, match="a class of one member"):
+        RandSelCV().fit(X, y)
+
+
+def test_rare_classes_survive_row_blocks(rng, monkeypatch):
+    monkeypatch.setattr(contribution, "MAX_ROWS", 100)
+    X, y = rng.normal(size=(250, 30)), np.zeros(250, dtype=int)
+    y[:6] = 1
+    X[:6, 0] += 8
+    assert all(RandSel(2, random_state=seed).fit(X, y).support_[0] for seed in range(4))
+
+
+def test_single_precision_keeps_a_small_spread_around_a_large_value(rng):
+    X = rng.normal(size=(100, 200)).astype(np.float32)
+    y = (X[:, 0] > 0).astype(int)
+    X[:, 2] = 1e7 + y
+    single, double = (RandSel(2).fit(X.astype(kind), y).path_.rounds[0].main[2] for kind in (np.float32, np.float64))
+    assert single == pytest.approx(double, rel=1e-3)
+
+
+def test_single_precision_keeps_heavy_tails():
+    X = np.exp(3 * np.random.default_rng(1).normal(size=(100, 300))).astype(np.float32)
+    y = (X[:, 0] > 1).astype(int)
+    single, double = (RandSel(3).fit(X.astype(kind), y) for kind in (np.float32, np.float64))
+    np.testing.assert_allclose(single.path_.rounds[0].main, double.path_.rounds[0].main, atol=0.01)
+    assert np.array_equal(single.support_, double.support_)
+
+
+@pytest.mark.parametrize("estimator", ["exact", "bootstrap"])
+def test_a_kernel_close_to_one_keeps_its_digits(data, estimator):
+    X, y = data
+    options = {"estimator": estimator, "n_bootstraps": 300, "random_state": 0}
+    assert RandSel(1, gamma=1e-12, **options).fit(X, y).support_[0]
+    with pytest.raises(ValueError, match="so small that the kernel is one"):
+        RandSel(1, gamma=1e-300, **options).fit(X, y)
+    with pytest.raises(ValueError, match="so large"):
+        RandSel(1, gamma=1e300, **options).fit(X, y)
+
+
+@pytest.mark.parametrize("estimator", ["exact", "bootstrap"])
+def test_fixed_features_come_first(rng, estimator):
+    for _ in range(5):
+        X = rng.normal(size=(100, 10))
+        options = {"estimator": estimator, "n_bootstraps": 300, "random_state": 0, "min_features": 6}
+        selector = RandSel(1, fix_top=0.3, fix_after=1, **options).fit(X, (X[:, 0] > 0).astype(int))
+        assert selector.support_[0]
+        assert set(selector.order_[: len(selector.fixed_)]) == set(selector.fixed_)
+
+
+def test_equal_features_tie_whatever_the_rounding(rng):
+    """Columns of zeros and ones give many scores that are equal but for the order of a sum."""
+    X, y = (rng.random((100, 300)) < 0.05).astype(float), rng.integers(0, 2, 100)
+    one, other = RandSel(20).fit(X, y), RandSel(20).fit(X[::-1], y[::-1])
+    assert np.array_equal(one.path_.rounds[0].dropped, other.path_.rounds[0].dropped) or set(
+        one.path_.rounds[0].dropped
+    ) == set(other.path_.rounds[0].dropped)
+
+
+def test_dates_and_masks_are_not_numbers(data):
+    X, y = data
+    dates = pd.DataFrame(X).assign(day=pd.date_range("2020-01-01", periods=30))
+    check_refused("X holds dates, in column 'day'", dates, y)
+    check_refused("masked", np.ma.masked_greater(X, 2.0), y)
+    check_refused("column 'b' of X holds text", pd.DataFrame({"a": X[:, 0], "b": ["x"] * 30}), y)
+
+
+def test_shares_are_not_lost_to_rounding(rng):
+    X = rng.normal(size=(20, 100))
+    assert RandSel(0.29).fit(X, np.arange(20) % 2).support_.sum() == 29
+
+
+def test_weights_and_targets_of_any_size(data):
+    X, y = data
+    weights = np.linspace(1.0, 1.5, 30)
+    plain = RandSel(2).fit(X, y, sample_weight=weights)
+    for scale in (1e-300, 1e307):
+        scaled = RandSel(2).fit(X, y, sample_weight=scale * weights)
+        np.testing.assert_allclose(scaled.contributions_, plain.contributions_)
+    with pytest.raises(ValueError, match="one counts for almost all"):
+        RandSel().fit(X, y, sample_weight=np.r_[1e20, np.ones(29)])
+    assert RandSel(1).fit(X, X[:, 0] * 1e30).support_[0]
+    check_refused("y is constant", X, 2**62 + np.arange(30) % 2, target="regression")
+    assert RandSel(1).fit(X, np.where(y, b"yes", b"no")).support_[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cv": []}, "gives no fold"),
+        ({"selector": RandSel(drop="a")}, "'drop' parameter"),
+        ({"scoring": lambda *args: np.nan}, "not a finite number"),
+        ({"cv": [(np.arange(3), np.arange(3, 30))]}, "fewer than 4 samples"),
+    ],
+)
+def test_cross_validation_that_cannot_work(data, options, message):
+    with pytest.raises(ValueError, match=message):
+        RandSelCV(gammas=["median"], **options).fit(*data)
+
+
+@pytest.mark.parametrize("groups", [np.full(30, np.nan), [None] * 30, np.zeros((30, 2)), np.zeros(29)])
+def test_groups_that_cannot_be_used(data, groups):
+    with pytest.raises(ValueError, match="one entry per sample"):
+        RandSelCV(gammas=["median"]).fit(*data, groups=groups)
+
+
+def test_two_names_of_one_parameter():
+    with pytest.raises(TypeError, match="not both"):
+        RandSel(score="total", criterion="calibrated")

@@ -111,19 +111,23 @@ def test_one_feature(rng):
 
 def test_row_blocks_are_a_partition(monkeypatch):
     monkeypatch.setattr(contribution, "MAX_ROWS", 40)
-    blocks = contribution.row_blocks(103, Draws(subsample=0.25))
+    y = np.zeros(103, dtype=int)
+    y[:4] = 1
+    target = Target.encode(y, "classification")
+    blocks = contribution.row_blocks(target, Draws(subsample=0.25))
     assert sorted(np.concatenate(blocks)) == list(range(103))
-    assert max(map(len, blocks)) <= 50
-    assert len(contribution.row_blocks(103, Draws(n_bootstraps=2, subsample=0.25))) == 2
+    assert max(map(len, blocks)) <= 40
+    assert [int(y[rows].sum()) for rows in blocks] == [1, 1, 1, 1]
+    assert len(contribution.row_blocks(target, Draws(n_bootstraps=2, subsample=0.25))) == 2
 
 
 def test_row_blocks_average_the_closed_form(rng, monkeypatch):
     X = rng.uniform(-1, 1, (600, 12))
     sample = make_sample(X, (X[:, 0] * X[:, 1] > 0).astype(int))
     whole = exact(sample, 0.05, Draws())
-    monkeypatch.setattr(contribution, "MAX_ROWS", 150)
-    blocks = exact(sample, 0.05, Draws(seed=1))
+    monkeypatch.setattr(contribution, "MAX_ROWS", 300)
+    blocks = exact(sample, 0.05, Draws(subsample=0.5, seed=1))
     assert set(np.argsort(-blocks.interaction)[:2]) == set(np.argsort(-whole.interaction)[:2]) == {0, 1}
     assert blocks.total[:2] == pytest.approx(whole.total[:2], rel=0.5)
-    again = exact(sample, 0.05, Draws(seed=1, n_jobs=2))
+    again = exact(sample, 0.05, Draws(subsample=0.5, seed=1, n_jobs=2))
     assert np.array_equal(again.total, blocks.total)

@@ -12,8 +12,7 @@ WEIGHTS = (
 
 
 def expected_failures(estimator):
-    bootstraps = getattr(estimator, "estimator", None) == "bootstrap"
-    return {} if bootstraps else {"check_sample_weight_equivalence_on_dense_data": WEIGHTS}
+    return {"check_sample_weight_equivalence_on_dense_data": WEIGHTS}
 
 
 @pytest.mark.filterwarnings("ignore:Nothing stands out")

@@ -29,8 +29,8 @@ ORDER = [
     "baselines",
     "stability",
     "datasets",
-    "__init__",
     "plots",
+    "__init__",
     "cli",
     "__main__",
 ]

@@ -1,6 +1,6 @@
 """Non-linear feature selection by kernel-target alignment."""
 
-from randsel import datasets, guarantees
+from randsel import datasets, guarantees, plots
 from randsel.baselines import BaHSIC, CorrelationFilter, FoHSIC, KernelRFE
 from randsel.selector import RandSel
 from randsel.selector_cv import RandSelCV
@@ -17,6 +17,7 @@ __all__ = [
     "__version__",
     "datasets",
     "guarantees",
+    "plots",
 ]
 
 __version__ = "0.1.0"

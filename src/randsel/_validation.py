@@ -41,9 +41,18 @@ def check_data(
     estimator: Any, X: Any, y: Any, sample_weight: Any, target: str
 ) -> tuple[Array, Array, str, Array | None]:
     """Return X, y, the kind of target, and the weights."""
-    X = validate_data(
-        estimator, X=X, accept_sparse=False, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False
-    )
+    _check_kinds(X, "X")
+    _check_kinds(y, "y")
+    try:
+        X = validate_data(
+            estimator, X=X, accept_sparse=False, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False
+        )
+    except ValueError as error:
+        column = _text_column(X) if "convert string" in str(error) else None
+        if column is None:
+            raise
+        msg = f"{error}: column {column} of X holds text; encode it as numbers or drop it first."
+        raise ValueError(msg) from error
     if y is None:
         msg = f"{type(estimator).__name__} requires y to be passed, but the target y is None."
         raise ValueError(msg)
@@ -54,6 +63,11 @@ def check_data(
     weights = None
     if sample_weight is not None:
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        weights = weights / max(weights.max(), np.finfo(np.float64).tiny)
+        effective = weights.sum() ** 2 / max(weights @ weights, np.finfo(np.float64).tiny)
+        if np.count_nonzero(weights) >= 4 and effective < 2.0:
+            msg = f"sample_weight leaves effectively {effective:.3g} samples, one counts for almost all; check it."
+            raise ValueError(msg)
     counted = y if weights is None else y[weights > 0.0]
     _check_enough(counted, kind)
     return X, y, kind, weights
@@ -67,6 +81,36 @@ def counted_rows(X: Array, y: Array, weights: Array | None) -> tuple[Array, Arra
     if not rows.all():
         X, y, weights = X[rows], y[rows], weights[rows]
     return X, y, None if np.all(weights == weights[0]) else weights
+
+
+def _check_kinds(values: Any, name: str) -> None:
+    """Refuse what would be taken for numbers: masked values, and dates."""
+    if np.ma.is_masked(values):
+        msg = f"{name} is a masked array with masked values, which would count as numbers; fill or drop them first."
+        raise ValueError(msg)
+    dtypes = getattr(values, "dtypes", None)
+    dtypes = [getattr(values, "dtype", None)] if dtypes is None or not hasattr(dtypes, "__iter__") else list(dtypes)
+    columns = list(getattr(values, "columns", range(len(dtypes))))
+    dates = [column for column, dtype in zip(columns, dtypes, strict=False) if _is_date(dtype)]
+    if dates:
+        msg = f"Unknown label type: {name} holds dates, in column {dates[0]!r}; turn them into numbers or drop them."
+        raise ValueError(msg)
+
+
+def _is_date(dtype: Any) -> bool:
+    return getattr(dtype, "kind", "") in ("M", "m") or str(dtype).lower().startswith(("datetime", "date", "duration"))
+
+
+def _text_column(X: Any) -> str | None:
+    """Find the first column that is not made of numbers, by its name if there is one."""
+    names = getattr(X, "columns", None)
+    values = np.asarray(X, dtype=object)
+    for j in range(values.shape[1] if values.ndim == 2 else 0):
+        try:
+            values[:, j].astype(np.float64)
+        except (ValueError, TypeError):
+            return str(j) if names is None else repr(str(names[j]))
+    return None
 
 
 def _check_y(y: Any) -> Array:
@@ -102,6 +146,8 @@ def _is_missing(value: Any) -> bool:
 
 def _check_labels(y: Array) -> Array:
     """Text as text, and Python numbers in an object array as numbers."""
+    if y.dtype.kind in "ST":
+        y = y.astype(str)
     values = y.ravel().tolist()
     if all(isinstance(value, Number) for value in values):
         return y.astype(np.float64)
@@ -146,7 +192,9 @@ def _kind_of_target(y: Array, target: str) -> str:
         return target
     if not numeric:
         return "classification"
-    if y.ndim > 1 or type_of_target(y, input_name="y") not in ("binary", "multiclass"):
+    with np.errstate(invalid="ignore"):
+        whole = y.ndim == 1 and type_of_target(y, input_name="y") in ("binary", "multiclass")
+    if not whole:
         return "regression"
     return "classification" if len(np.unique(y)) <= MAX_CLASS_CODES else "regression"
 
@@ -159,7 +207,7 @@ def _check_enough(y: Array, kind: str) -> None:
     if kind == "classification" and len(np.unique(y)) < 2:
         msg = f"y has one class only ({y[0]!r}), so no feature can tell classes apart; pass samples of at least two."
         raise ValueError(msg)
-    if kind == "regression" and np.all(y == y[0]):
+    if kind == "regression" and np.all(y.astype(np.float64) == y[0].astype(np.float64)):
         msg = f"y is constant ({y[0]!r}), so there is nothing for a feature to explain."
         raise ValueError(msg)
 
@@ -173,7 +221,7 @@ def check_number_to_select(wanted: int | float | str, n_features: int) -> int | 
             msg = f"n_features_to_select={wanted} but X has n_features={n_features}; ask for at most that many."
             raise ValueError(msg)
         return int(wanted)
-    return max(1, int(n_features * wanted))
+    return max(1, int(n_features * wanted + 1e-9))
 
 
 def standardise(X: Array, weights: Array | None, scale: bool) -> tuple[Array, Array]:
@@ -196,6 +244,8 @@ def standardise(X: Array, weights: Array | None, scale: bool) -> tuple[Array, Ar
         return Z - Z.mean(axis=0), varies
     # a power of two changes no digit, and keeps squares of 1e30 and 1e-30 in range
     Z = np.ldexp(X, -np.frexp(peak)[1].astype(np.int32))
+    # differences of neighbouring numbers are exact: a small spread around a large value keeps its digits
+    Z -= Z[0].copy()
     Z -= Z.mean(axis=0, dtype=np.float64).astype(Z.dtype)
     share = np.full(len(Z), 1.0 / len(Z)) if weights is None else weights / weights.sum()
     spread = np.zeros(Z.shape[1])
@@ -210,4 +260,5 @@ def standardise(X: Array, weights: Array | None, scale: bool) -> tuple[Array, Ar
         varies[np.flatnonzero(varies)[~alive]] = False
         Z, spread = Z[:, alive], spread[alive]
     Z /= spread.astype(Z.dtype)
+    Z -= Z.mean(axis=0, dtype=np.float64).astype(Z.dtype)
     return Z, varies

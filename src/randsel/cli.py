@@ -1,6 +1,7 @@
 """The command line: parses and calls, nothing else."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -9,7 +10,18 @@ from randsel.culling import Round
 from randsel.kernels import Array
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class Commands(click.Group):
+    """Commands whose errors are sentences: what is wrong with the input, or with a file, ends without a traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except (ValueError, OSError) as error:
+            raise click.ClickException(str(error)) from error
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="randsel")
 def main() -> None:
     """Select features that matter non-linearly, alone or together."""
@@ -18,7 +30,7 @@ def main() -> None:
 @main.command()
 @click.option("--samples", default=300, show_default=True, type=click.IntRange(8), help="Number of samples.")
 @click.option("--features", default=200, show_default=True, type=click.IntRange(3), help="Number of features.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Seed of the data.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0, 2**32 - 1), help="Seed of the data.")
 @click.option(
     "--out",
     default="randsel-demo.png",

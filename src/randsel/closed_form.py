@@ -70,8 +70,9 @@ def closed_form(sample: Sample, gamma: float) -> Contribution:
     Which are rough follows from the bound on the series, never from hope: first from the bound on each feature's own
     function, then, if the expected kernel could still be off, from the share each has in that.
     """
-    moments = _Moments.of(sample.X, gamma)
-    rough = (moments.slope_error() > TOLERANCE) | (sample.X.shape[1] <= FEW)
+    moments = _Moments.of(sample, gamma)
+    check_gamma(gamma, sample)
+    rough = (moments.slope_error() > TOLERANCE) | moments.heavy() | (sample.X.shape[1] <= FEW)
     for _ in range(3):
         if rough.mean() > 0.5:
             rough[:] = True
@@ -81,6 +82,16 @@ def closed_form(sample: Sample, gamma: float) -> Contribution:
         order = np.argsort(moments.reach, kind="stable")
         rough[order[np.cumsum(moments.log_error(~sample.fixed)[order]) > 0.5 * allowed]] = True
     return _evaluate(sample, gamma, moments, np.ones_like(rough))[0]
+
+
+def check_gamma(gamma: float, sample: Sample) -> None:
+    """Refuse a bandwidth that leaves no difference between samples; UNDERFLOW is found later, from the kernel."""
+    if gamma * float(sample.moments[2].max()) ** 2 < 1e-30:
+        msg = (
+            f"gamma={gamma:g} is so small that the kernel is one between all samples, which leaves nothing to compare; "
+            "use gamma='median' or a larger number."
+        )
+        raise ValueError(msg)
 
 
 @dataclass(frozen=True)
@@ -95,17 +106,22 @@ class _Moments:
     dtype: Any
 
     @classmethod
-    def of(cls, X: Array, gamma: float) -> "_Moments":
-        square = X * X
-        fourth = np.einsum("ij,ij->j", square, square).astype(np.float64)
-        span = np.asarray(X.max(axis=0) - X.min(axis=0), dtype=np.float64)
-        return cls(len(X), square.sum(axis=0).astype(np.float64), fourth, gamma * span * span, gamma, X.dtype)
+    def of(cls, sample: Sample, gamma: float) -> "_Moments":
+        second, fourth, span = sample.moments
+        with np.errstate(over="ignore"):
+            return cls(len(sample.X), second, fourth, gamma * span * span, gamma, sample.X.dtype)
 
     def hollow_norm(self) -> Array:
         """`‖U(x xᵀ)‖_F` (eq. 9)."""
         m = self.m
         square = self.second**2 * (1 + 1 / ((m - 1) * (m - 2))) - self.fourth * m / (m - 2)
-        return _root(square, self.second**2, m, self.dtype)
+        return _root(square, self.second**2, m, np.float64)
+
+    def heavy(self) -> Array:
+        """Columns that are little more than one outlier, of whose rest single precision would lose too much."""
+        norm = self.hollow_norm()
+        heavy: Array = (self.dtype != np.float64) & (norm > 0) & (40 * norm < self.pair_norm())
+        return heavy
 
     def pair_norm(self) -> Array:
         """`‖d‖_F`, the norm of a feature's squared differences."""
@@ -121,7 +137,8 @@ class _Moments:
 
     def log_error(self, features: Array) -> Array:
         """Bound on each feature's share in the Frobenius norm of the error of `log Q` to second order (eq. 10)."""
-        error: Array = np.where(features, self.reach**3 * self.gamma * self.pair_norm() / 192, 0.0)
+        with np.errstate(over="ignore"):
+            error: Array = np.where(features, self.reach**3 * self.gamma * self.pair_norm() / 192, 0.0)
         return error
 
 
@@ -142,6 +159,7 @@ def _turn_for(error: float, m: int) -> float:
 
 def _tanh_slope(u: Array) -> Array:
     """`2 tanh(u/2) / u`, between 0 and 1."""
+    u = np.minimum(u, 1e6)
     small = u < 1e-4
     safe = np.where(small, 1.0, u)
     slope: Array = np.where(small, 1.0 - u * u / 12, 2 * np.tanh(safe / 2) / safe)
@@ -170,8 +188,11 @@ class _Weights:
         """`U(L∘U(Q))` and `L∘Q` from `log Q`, whose maximum is returned as the scale (eq. 4 and 6)."""
         np.fill_diagonal(log_expected, -np.inf)
         scale = float(log_expected.max())
-        expected = np.exp(log_expected - scale)
+        # less one: centring does not see it, and a kernel close to one keeps its digits
+        expected = np.expm1(log_expected - scale)
         hollow, rho = hollow_split(expected)
+        expected += 1.0
+        rho += 0.5
         hollow *= sample.target.kernel
         interaction, rest = hollow_split(hollow)
         norm = float(np.linalg.norm(interaction))
@@ -190,7 +211,9 @@ def _evaluate(sample: Sample, gamma: float, moments: _Moments, rough: Array) -> 
     """Contributions, and how large the error of `log Q` may be for the interaction scores to stay in tolerance."""
     m, n = sample.X.shape
     free = ~sample.fixed
-    elements = _Elements(np.ascontiguousarray(sample.X[:, rough].T), gamma) if rough.any() else None
+    # where tanh saturates, what varies besides is small against it
+    precision = np.float64 if (moments.heavy() | (moments.reach > 1.0))[rough].any() else sample.X.dtype
+    elements = _Elements(sample.X[:, rough].T.astype(precision, order="C"), gamma) if rough.any() else None
     log_expected = _log_expected(sample, gamma, rough, elements)
     if elements is not None and rough.all() and elements.row_sums.min() >= m - 1:
         raise ValueError(UNDERFLOW.format(gamma))
@@ -287,7 +310,7 @@ class _Elements:
 
     def __init__(self, Xt: Array, gamma: float) -> None:
         self._Xt = Xt
-        self._half = Xt.dtype.type(gamma / 2) if gamma < np.finfo(Xt.dtype).max else Xt.dtype.type(np.inf)
+        self._half = Xt.dtype.type(min(gamma / 2, np.finfo(Xt.dtype).max))
         n, m = Xt.shape
         self._keep = n * m * m // 2 * Xt.itemsize <= KEEP_BYTES
         self._kept: dict[int, Array] = {}
@@ -304,7 +327,8 @@ class _Elements:
             if block is None:
                 block = self._Xt[:, start:stop, None] - self._Xt[:, None, start:]
                 np.square(block, out=block)
-                block *= self._half
+                with np.errstate(over="ignore"):
+                    block *= self._half
                 np.tanh(block, out=block)
                 if self._keep:
                     self._kept[start] = block

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from randsel._parallel import generator, ordered_map
-from randsel.closed_form import UNDERFLOW, Contribution, closed_form
-from randsel.kernels import Array, Sample
+from randsel.closed_form import UNDERFLOW, Contribution, check_gamma, closed_form
+from randsel.kernels import Array, Sample, Target
 
 #: Rows above which the closed form is averaged over row blocks of at most this size: pairs grow as m².
 MAX_ROWS = 2000
@@ -34,21 +34,26 @@ class Draws:
 
 def exact(sample: Sample, gamma: float, draws: Draws) -> Contribution:
     """Contributions in the limit of infinitely many subsets; a feature enters a subset with probability ½."""
-    blocks = row_blocks(len(sample.X), draws)
+    blocks = row_blocks(sample.target, draws)
     if len(blocks) == 1:
         return closed_form(sample, gamma)
     parts = ordered_map(_block, [(sample, rows, gamma) for rows in blocks], draws.n_jobs)
     return _average(parts)
 
 
-def row_blocks(m: int, draws: Draws) -> list[Array]:
-    """All rows at once, or a random partition into blocks where the pairs of all rows would be too many."""
+def row_blocks(target: Target, draws: Draws) -> list[Array]:
+    """All rows at once, or a random partition into blocks where the pairs of all rows would be too many.
+
+    Rows are dealt to the blocks in order of the target, so that each has its share of every class.
+    """
+    m = len(target.Y)
     if m <= MAX_ROWS:
         return [np.arange(m)]
     size = np.clip(draws.subsample * m, MAX_ROWS // 2, MAX_ROWS)
     order = generator(draws.seed).permutation(m)
-    blocks = np.array_split(order, max(round(m / size), -(-m // MAX_ROWS)))
-    return [np.sort(rows) for rows in blocks[: draws.n_bootstraps]]
+    order = order[np.argsort(target.strata[order].round(9), kind="stable")]
+    n_blocks = max(round(m / size), -(-m // MAX_ROWS))
+    return [np.sort(order[start::n_blocks]) for start in range(min(n_blocks, draws.n_bootstraps))]
 
 
 def _block(sample: Sample, rows: Array, gamma: float) -> Contribution:
@@ -84,6 +89,7 @@ def bootstrap(sample: Sample, gamma: float, draws: Draws, *, normalise: bool = T
     With `normalise=False` a draw's value is the mean of `L∘K` over pairs of different rows (the paper's definition 2)
     instead of the normalised alignment.
     """
+    check_gamma(gamma, sample)
     n_free = int((~sample.fixed).sum())
     small, large = n_free // 2, min(n_free // 2 + 1, n_free)
     with_sum, with_count, with_mean = _mean_over_draws(sample, gamma, large, 1, draws, normalise=normalise)
@@ -140,7 +146,8 @@ def draw_subsets(sample: Sample, size: int, address: tuple[int, int], draws: Dra
     columns = _smallest(rng.random((count, n_free)), size)
     keys = rng.random((count, m))
     if sample.target.weights is not None:
-        keys = -np.log1p(-keys) / sample.target.weights
+        with np.errstate(over="ignore"):
+            keys = -np.log1p(-keys) / sample.target.weights
     return columns, _smallest(keys, s)
 
 
@@ -168,16 +175,18 @@ def alignments(
     kernels -= norms[:, :, None]
     kernels -= norms[:, None, :]
     np.minimum(kernels, 0.0, out=kernels)
-    kernels *= gamma
-    np.exp(kernels, out=kernels)
-    np.einsum("bii->bi", kernels)[:] = 1.0
+    # less one: centring does not see it, and a kernel close to one keeps its digits
+    with np.errstate(over="ignore"):
+        kernels *= gamma
+    np.expm1(kernels, out=kernels)
+    np.einsum("bii->bi", kernels)[:] = 0.0
     row_sums = kernels.sum(axis=2)
-    informative = bool((row_sums > 1.0).any())
+    informative = bool((row_sums > 1 - s).any())
     Y = sample.target.Y if sample.target.weights is None else sample.target.Y / sample.target.weights[:, None]
     part_Y = Y[rows]
     if not normalise:
-        inner = np.einsum("bic,bic->b", part_Y, kernels @ part_Y) - np.einsum("bic,bic->b", part_Y, part_Y)
-        return inner / (s * (s - 1)), informative
+        kernels += 1.0 - np.eye(s)
+        return np.einsum("bic,bic->b", part_Y, kernels @ part_Y) / (s * (s - 1)), informative
     part_Y = part_Y - part_Y.mean(axis=1, keepdims=True)
     inner = np.einsum("bic,bic->b", part_Y, kernels @ part_Y)
     squares = np.einsum("bij,bij->b", kernels, kernels)

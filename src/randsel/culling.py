@@ -78,7 +78,7 @@ class CullingPath:
 
     rounds: tuple[Round, ...]
     order: Array
-    """All features that entered the path, best first: survivors by score, then the dropped, last dropped first."""
+    """All features that entered the path, best first: fixed ones, other survivors by score, the dropped, last first."""
     null_sd: float
     """Standard deviation of a round's alignment when the target is unrelated to the features."""
 
@@ -146,16 +146,17 @@ def cull(
     """Cull until `min_features` are left, or until every feature left is fixed."""
     columns = np.arange(sample.X.shape[1])
     streak = np.zeros(len(columns), dtype=int)
-    blocks = row_blocks(len(sample.X), draws)
+    blocks = row_blocks(sample.target, draws)
     null_sd = float(np.sqrt(sum(null_scale(len(rows)) ** -2 for rows in blocks))) / len(blocks)
     chance = chance_alignments(sample.target.Y, len(columns), null_sd, len(blocks))
     rounds: list[Round] = []
+    key_when_fixed: dict[int, float] = {}
     while True:
         round_draws = replace(draws, seed=draws.seed + len(rounds))
         gamma, alignment = _bandwidth_and_alignment(sample, rules.gamma, round_draws)
         estimate = estimator(sample, gamma, round_draws)
         keys, ties = estimate.sort_keys(rules.score)
-        ascending = np.lexsort((columns, ties, keys))
+        ascending = np.lexsort((columns, _rounded(ties, sample.X.dtype), _rounded(keys, sample.X.dtype)))
         dropped = _bottom(ascending, sample.fixed, rules)
         kept = np.ones(len(columns), dtype=bool)
         kept[dropped] = False
@@ -179,12 +180,23 @@ def cull(
             on_round(rounds[-1])
         if not len(dropped):
             break
+        key_when_fixed.update(zip(columns[newly_fixed].tolist(), keys[newly_fixed].tolist(), strict=True))
         fixed = (sample.fixed | newly_fixed)[kept]
         sample = sample.keep(kept, fixed)
         columns, streak = columns[kept], streak[kept]
-    survivors = columns[ascending[::-1]]
+    key_when_fixed.update(zip(columns[newly_fixed].tolist(), keys[newly_fixed].tolist(), strict=True))
+    kept_for_good = sorted(key_when_fixed, key=lambda column: -key_when_fixed[column])
+    others = [column for column in columns[ascending[::-1]].tolist() if column not in key_when_fixed]
+    survivors = np.array([*kept_for_good, *others], dtype=int)
     culled = [r.dropped[::-1] for r in rounds[::-1]]
     return CullingPath(tuple(rounds), np.concatenate([survivors, *culled]), null_sd)
+
+
+def _rounded(keys: Array, dtype: Any) -> Array:
+    """Round to what the precision holds, so that equal features tie whatever the order of a sum was."""
+    largest = float(np.abs(keys).max())
+    digits = 9 if dtype == np.float64 else 4
+    return np.round(keys / largest, digits) if 0.0 < largest < np.inf else keys
 
 
 def _bottom(ascending: Array, fixed: Array, rules: Rules) -> Array:
@@ -216,7 +228,7 @@ def _fix(streak: Array, ascending: Array, fixed: Array, kept: Array, rules: Rule
 
 
 def _bandwidth_and_alignment(sample: Sample, gamma: float | str, draws: Draws) -> tuple[float, float]:
-    blocks = row_blocks(len(sample.X), draws)
+    blocks = row_blocks(sample.target, draws)
     if len(blocks) == 1:
         gamma = _bandwidth(sample, gamma)
         return gamma, _alignment(sample, gamma)

@@ -27,6 +27,9 @@ def make_xor(n_samples: int = 300, n_features: int = 100, *, noise: float = 0.0,
     X, y, relevant
         y is ±1; `relevant` holds the columns 0 and 1.
     """
+    if not 0.0 <= noise <= 1.0:
+        msg = f"noise={noise!r} is a probability and must lie between 0 and 1."
+        raise ValueError(msg)
     rng = _start(random_state, n_features, 2)
     X = rng.uniform(-1.0, 1.0, (n_samples, n_features))
     y = np.where(X[:, 0] * X[:, 1] > 0.0, 1, -1)
@@ -191,7 +194,7 @@ def _start(random_state: Any, n_features: int, n_relevant: int) -> np.random.Gen
 
 
 def _deviation(noise: float, noise_is: str) -> float:
-    if noise_is not in ("variance", "sd") or noise <= 0:
+    if noise_is not in ("variance", "sd") or not 0.0 < noise < np.inf:
         msg = f"noise={noise!r}, noise_is={noise_is!r}: a positive number that is a 'variance' or an 'sd'."
         raise ValueError(msg)
     return float(np.sqrt(noise)) if noise_is == "variance" else float(noise)

@@ -153,6 +153,9 @@ def _check(eta: float, delta: float, share: float, n_influential: int, n_rounds:
         if not 0 < value <= 1 or (name != "eta" and value == 1):
             msg = f"{name}={value!r} must lie between 0 and 1."
             raise ValueError(msg)
+    if eta < 1e-6:
+        msg = f"eta={eta!r} is too small to plan for; contributions that matter are above 1e-6."
+        raise ValueError(msg)
     for name, count in (("n_influential", n_influential), ("n_rounds", n_rounds), ("n_features", n_features)):
         if count is not None and count < 1:
             msg = f"{name}={count!r} must be at least 1."

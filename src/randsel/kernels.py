@@ -222,8 +222,9 @@ class Target:
 
     @cached_property
     def hollow_norm(self) -> float:
-        """`‖U(L)‖_F`."""
-        return float(np.linalg.norm(self.hollow[0]))
+        """`‖U(L)‖_F`, zero where only rounding is left, as with a class of one member."""
+        norm = float(np.linalg.norm(self.hollow[0]))
+        return norm if norm > 1e-10 * float(np.linalg.norm(self.kernel)) else 0.0
 
     @cached_property
     def largest(self) -> float:
@@ -237,6 +238,12 @@ class Target:
         """`Σ_{p≠q} w_p w_q`, by which sums over pairs become means."""
         weights = np.ones(len(self.Y)) if self.weights is None else self.weights
         return float(weights.sum() ** 2 - weights @ weights)
+
+    @cached_property
+    def strata(self) -> Array:
+        """A number per sample by which blocks of rows are made alike: one per class, or growing with the output."""
+        strata: Array = self.Y @ np.arange(1.0, self.Y.shape[1] + 1)
+        return strata if self.weights is None else strata / self.weights
 
     def rows(self, index: Array) -> "Target":
         """Return the target on some of the rows, still centred by the mean of all."""
@@ -253,6 +260,7 @@ class Sample:
     X: Array
     target: Target
     fixed: Array
+    _moments: Array | None = field(default=None, repr=False)
     _sums: PairSums | None = field(default=None, repr=False)
     _summed_at: int = 0
 
@@ -260,6 +268,20 @@ class Sample:
     def of(cls, X: Array, target: Target, fixed: Array | None = None) -> "Sample":
         """Return a sample with no feature fixed unless said."""
         return cls(X, target, np.zeros(X.shape[1], dtype=bool) if fixed is None else np.asarray(fixed, dtype=bool))
+
+    @cached_property
+    def moments(self) -> Array:
+        """Per column the sums of squares and of fourth powers, and the range, in double precision: three rows."""
+        if self._moments is not None:
+            return self._moments
+        moments = np.zeros((3, self.X.shape[1]))
+        for start in range(0, self.X.shape[1], BLOCK):
+            block = self.X[:, start : start + BLOCK].astype(np.float64)
+            moments[2, start : start + BLOCK] = block.max(axis=0) - block.min(axis=0)
+            np.square(block, out=block)
+            moments[0, start : start + BLOCK] = block.sum(axis=0)
+            moments[1, start : start + BLOCK] = np.einsum("ij,ij->j", block, block)
+        return moments
 
     @cached_property
     def sums(self) -> PairSums:
@@ -292,7 +314,7 @@ class Sample:
         Sums that were computed are updated by subtraction, and computed afresh once seven eighths of what they
         were computed over is gone: their rounding error has then grown eightfold relative to what is left.
         """
-        after = Sample(self.X[:, kept], self.target, fixed)
+        after = Sample(self.X[:, kept], self.target, fixed, self.moments[:, kept])
         if "sums" not in self.__dict__:
             return after
         summed_at = self._summed_at or int((~self.fixed).sum())

@@ -25,8 +25,8 @@ def culling_path(
     ----------
     path : CullingPath
         `RandSel.path_`.
-    highlight : array of int, default=None
-        Columns to draw in red and to name; None are those of the best round, if they are at most ten.
+    highlight : array of int or bool, default=None
+        Columns, or a mask of columns, to draw in red and to name; None are those of the best round, if at most ten.
     names : sequence of str, default=None
         Names of the columns.
     title, label : str
@@ -43,8 +43,10 @@ def culling_path(
     if highlight is None:
         best = path.rounds[path.best].features
         highlight = best if len(best) <= 10 else best[:0]
+    highlight = np.asarray(highlight)
+    highlight = np.flatnonzero(highlight) if highlight.dtype == bool else highlight
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
-    _lines(top, path, np.asarray(highlight), names)
+    _lines(top, path, highlight, names)
     if len(highlight):
         top.plot([], [], color=RED, label=label)
     top.plot([], [], color=GREY, label="all other features")
@@ -73,7 +75,7 @@ def _lines(axes: Any, path: CullingPath, highlight: Array, names: Any) -> None:
     for number, r in enumerate(path.rounds):
         for feature, value in zip(r.features.tolist(), r.contributions.tolist(), strict=True):
             lines.setdefault(feature, []).append((number, value))
-    red = set(highlight.tolist())
+    red = set(highlight.tolist()) & set(lines)
     grey = [points for feature, points in lines.items() if feature not in red]
     axes.add_collection(collections.LineCollection(grey, colors=GREY, linewidths=0.8, alpha=0.7))
     for feature in sorted(red):

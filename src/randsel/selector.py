@@ -267,7 +267,11 @@ def _criterion(criterion: str, others: dict[str, str]) -> str:
     if unknown:
         msg = f"RandSel.__init__() got an unexpected keyword argument {min(unknown)!r}"
         raise TypeError(msg)
-    return others.get("score", criterion)
+    score = others.get("score", criterion)
+    if isinstance(criterion, str) and isinstance(score, str) and criterion not in ("auto", score):
+        msg = "RandSel takes criterion or score, which are two names of one parameter, not both."
+        raise TypeError(msg)
+    return score
 
 
 def canonical_order(Z: Array) -> Array:

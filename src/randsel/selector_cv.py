@@ -17,7 +17,7 @@ from sklearn.svm import SVC, SVR
 from sklearn.utils.validation import has_fit_parameter
 
 from randsel._parallel import ordered_map, seed_of
-from randsel._validation import HasMethods, check_data, fit_context
+from randsel._validation import HasMethods, check_data, counted_rows, fit_context
 from randsel.culling import path_sizes
 from randsel.kernels import Array, median_factor
 from randsel.selector import RandSel, Selector
@@ -121,15 +121,23 @@ class RandSelCV(Selector):
             This estimator, fitted.
         """
         selector = RandSel() if self.selector is None else self.selector
+        selector._validate_params()
         X, y, kind, weights = check_data(self, X, y, sample_weight, selector.target)
+        groups = _check_groups(groups, len(X))
+        if isinstance(self.cv, Integral) and weights is not None:
+            groups = None if groups is None else groups[weights > 0.0]
+            X, y, weights = counted_rows(X, y, weights)
         gammas = _check_gammas(self.gammas)
         selector = clone(selector).set_params(target=kind, random_state=seed_of(selector.random_state))
         model = _default_model(kind, y) if self.estimator is None else self.estimator
         scorer = check_scoring(model, scoring=self.scoring)
-        folds = list(_folds(self.cv, y, kind, groups).split(X, y, groups))
+        folds = _check_folds(_folds(self.cv, y, kind, groups).split(X, y, groups), weights)
         sizes = path_sizes(X.shape[1], selector.drop, selector.min_features)
         tasks = [((selector, model, scorer), sizes, (X, y, weights), g, fold) for g in gammas for fold in folds]
         scores = np.reshape(ordered_map(_score_fold, tasks, self.n_jobs), (len(gammas), len(folds), len(sizes)))
+        if not np.isfinite(scores).all():
+            msg = "The model's score is not a finite number in some fold; look at `scoring` and at the model."
+            raise ValueError(msg)
         self._choose(gammas, sizes, scores)
         self.selector_ = clone(selector).set_params(gamma=self.gamma_, n_features_to_select=self.n_features_)
         self.selector_.fit(X, y, sample_weight=weights)
@@ -185,6 +193,35 @@ def _check_gammas(gammas: Any) -> list[float | str]:
     return checked
 
 
+def _check_groups(groups: Any, m: int) -> Array | None:
+    if groups is None:
+        return None
+    found = np.asarray(groups)
+    missing = found.dtype.kind == "O" and any(value is None for value in found.ravel().tolist())
+    missing |= found.dtype.kind == "f" and not np.isfinite(found).all()
+    if found.shape != (m,) or missing:
+        msg = f"groups must hold one entry per sample ({m}), none missing, but has the shape {found.shape}."
+        raise ValueError(msg)
+    return found
+
+
+def _check_folds(splits: Any, weights: Array | None) -> list[tuple[Array, Array]]:
+    """Row numbers of every fold, without samples of weight zero."""
+    folds = []
+    for parts in splits:
+        train, test = (np.flatnonzero(p) if np.asarray(p).dtype == bool else np.asarray(p) for p in parts)
+        if weights is not None:
+            train, test = train[weights[train] > 0.0], test[weights[test] > 0.0]
+        folds.append((train, test))
+    smallest = min((min(len(train) - 3, len(test)) for train, test in folds), default=0)
+    if smallest < 1:
+        msg = (
+            "cv leaves a fold with fewer than 4 samples to fit on or none to score, or gives no fold; use fewer folds."
+        )
+        raise ValueError(msg)
+    return folds
+
+
 def _default_model(kind: str, y: Array) -> Any:
     if kind == "classification":
         return make_pipeline(StandardScaler(), SVC(C=1.0))
@@ -198,7 +235,11 @@ def _folds(cv: Any, y: Array, kind: str, groups: Array | None) -> Any:
         return check_cv(cv, y, classifier=classes)
     per_class = np.unique(y, return_counts=True)[1].min() if classes else len(y)
     possible = int(per_class if groups is None else min(per_class, len(np.unique(groups))))
-    n_splits = max(2, min(int(cv), possible))
+    if possible < 2:
+        what = "a class of one member" if groups is None else "a class of one member, or one group"
+        msg = f"y has {what}, which no fold can hold out and fit at once; drop it, or pass splits of your own as cv."
+        raise ValueError(msg)
+    n_splits = min(int(cv), possible)
     if n_splits < int(cv):
         what = "members of the smallest class" if classes else "samples"
         warnings.warn(
@@ -223,8 +264,6 @@ def _score_fold(
     selector, model, scorer = parts
     X, y, weights = data
     train, test = fold
-    if weights is not None:
-        train, test = train[weights[train] > 0.0], test[weights[test] > 0.0]
     held = None if weights is None else weights[train]
     chosen = clone(selector).set_params(gamma=gamma, n_features_to_select=1).fit(X[train], y[train], sample_weight=held)
     scores = []
