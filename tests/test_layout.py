@@ -29,6 +29,8 @@ ORDER = [
     "baselines",
     "stability",
     "datasets",
+    "tables",
+    "experiment",
     "plots",
     "__init__",
     "cli",

@@ -1,11 +1,12 @@
 """The command line: parses and calls, nothing else."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from randsel import RandSel, __version__, datasets, plots
+from randsel import RandSel, __version__, datasets, experiment, plots, tables
 from randsel.culling import Round
 from randsel.kernels import Array
 
@@ -72,3 +73,106 @@ def _line(r: Round, relevant: Array, names: list[str]) -> str:
     best = max(score, key=lambda j: score[j], default=None)
     noise = "none left" if best is None else f"{score[best]:.2f} ({names[best]})"
     return f"{len(r.features):5d} {r.alignment:10.4f} {true}   {noise}"
+
+
+def _run_options(command: Any) -> Any:
+    """Options of every command that runs cells."""
+    for option in reversed(
+        [
+            click.option(
+                "--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Result folder."
+            ),
+            click.option(
+                "--jobs", default=1, show_default=True, type=int, help="Cells to run at a time; -1: all cores."
+            ),
+            click.option("--timeout", type=click.FloatRange(0, min_open=True), help="Seconds to give a cell."),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+@main.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--target", required=True, help="Column of the class labels.")
+@click.option("--groups", help="Column of groups, such as donors, that must not be split between folds.")
+@click.option(
+    "--methods", help=f"Comma-separated, of: {', '.join(experiment.METHODS)}. All but the bootstrap if left out."
+)
+@click.option("--folds", default=10, show_default=True, type=click.IntRange(2), help="Folds of both loops.")
+@click.option("--reshuffles", default=3, show_default=True, type=click.IntRange(1), help="Repetitions.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0, 2**31), help="Seed of the folds.")
+@_run_options
+def compare(
+    file: Path,
+    target: str,
+    groups: str | None,
+    methods: str | None,
+    folds: int,
+    reshuffles: int,
+    seed: int,
+    out: Path,
+    jobs: int,
+    timeout: float | None,
+) -> None:
+    """Compare selectors on your own table by nested cross-validation.
+
+    FILE is a CSV or TSV table, one sample per row. Run it again to go on where it was interrupted.
+
+    Example: randsel compare expression.csv --target status --groups donor --out results --jobs 2
+    """
+    names = [m for m in experiment.METHODS if "bootstrap" not in m] if methods is None else methods.split(",")
+    spec = experiment.Spec(
+        name=file.stem,
+        data=({"name": file.stem},),
+        methods=tuple({"name": name.strip()} for name in names),
+        folds=folds,
+        reshuffles=reshuffles,
+        seed=seed,
+    )
+    _run(spec, {file.stem: tables.read_csv(file, target, groups=groups)}, out, jobs, timeout)
+
+
+@main.command()
+@click.argument("what", type=click.Choice(["figure1", "table1", "table2"]))
+@click.option(
+    "--data", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Folder of the NPZ data sets."
+)
+@click.option("--geo", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Series matrix of GSE19491.")
+@_run_options
+def reproduce(what: str, data: Path | None, geo: Path | None, out: Path, jobs: int, timeout: float | None) -> None:
+    """Repeat an experiment of the paper.
+
+    figure1 draws the culling path of a 200-dimensional XOR problem. table1 has synthetic data; table2 real data, from
+    the folder --data, or with --geo the paper's own task (69 latent infections, 133 controls).
+    """
+    if what == "figure1":
+        out.mkdir(parents=True, exist_ok=True)
+        click.get_current_context().invoke(demo, samples=300, features=200, seed=0, out=out / "figure1.png")
+        return
+    spec = experiment.Spec.load(Path(__file__).parent / "experiments" / f"{what}.toml")
+    if what == "table2" and geo is not None:
+        found = tables.read_geo(geo, {"latent": "LTBI", "control": "control"}, characteristic="illness")
+        spec = replace(spec, data=({"name": "LTBI, GSE19491"},))
+        loaded = {"LTBI, GSE19491": found}
+    elif what == "table2" and data is None:
+        msg = "table2 needs the folder of the data sets (--data), or a GEO series matrix (--geo)."
+        raise click.UsageError(msg)
+    else:
+        loaded = {entry["name"]: experiment.load_table(entry, data or Path()) for entry in spec.data}
+    _run(spec, loaded, out, jobs, timeout)
+
+
+def _run(spec: experiment.Spec, loaded: dict[str, tables.Table], out: Path, jobs: int, timeout: float | None) -> None:
+    outcome = experiment.run(spec, loaded, out, n_jobs=jobs, timeout=timeout, progress=experiment.progress_line)
+    heading = f"Nested {spec.folds}-fold cross-validation, {spec.reshuffles} reshuffles; mean ± sd over the cells."
+    click.echo(experiment.write_tables(spec, outcome, out, heading))
+    try:
+        figure = plots.comparison(experiment.curves(spec, outcome), title=spec.name)
+    except ImportError as error:
+        click.echo(f"No picture: {error}", err=True)
+    else:
+        figure.savefig(out / "comparison.png", dpi=120)
+    if outcome.errors:
+        msg = f"{len(outcome.errors)} of {len(outcome.cells)} cells failed; run the command again to retry them."
+        raise click.ClickException(msg)

@@ -87,3 +87,47 @@ def _lines(axes: Any, path: CullingPath, highlight: Array, names: Any) -> None:
         )
     axes.autoscale_view()
     axes.margins(x=0.05)
+
+
+def comparison(rows: list[dict[str, Any]], *, title: str = "") -> Any:
+    """Accuracy of methods against the number of features, with its spread over folds, and the time of a selection.
+
+    Parameters
+    ----------
+    rows : list of dict
+        As `experiment.curves` returns them: "data", "method", "sizes", "mean", "spread", "seconds".
+    title : str
+        Title of the figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        One row of axes per data set: accuracy, and time.
+    """
+    sets = list(dict.fromkeys(row["data"] for row in rows))
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    matplotlib = optional("matplotlib", extra="plot", purpose="Drawing")
+    figure = optional("matplotlib.figure", extra="plot", purpose="Drawing").Figure(
+        figsize=(10, 1 + 3 * len(sets)), layout="constrained"
+    )
+    colours = dict(zip(methods, matplotlib.colormaps["tab10"].colors, strict=False))
+    axes = figure.subplots(len(sets), 2, squeeze=False, width_ratios=[3, 1])
+    for (left, right), name in zip(axes, sets, strict=True):
+        here = [row for row in rows if row["data"] == name]
+        for row in here:
+            low, high = np.subtract(row["mean"], row["spread"]), np.add(row["mean"], row["spread"])
+            left.plot(row["sizes"], row["mean"], color=colours[row["method"]], label=row["method"], marker=".")
+            left.fill_between(row["sizes"], low, high, color=colours[row["method"]], alpha=0.12, linewidth=0)
+        left.set(xscale="log", xlabel="features", ylabel="validation accuracy", title=name)
+        right.barh(
+            [row["method"] for row in here],
+            [row["seconds"] for row in here],
+            color=[colours[row["method"]] for row in here],
+        )
+        right.set(xscale="log", xlabel="s per selection")
+        right.invert_yaxis()
+        for ax in (left, right):
+            ax.spines[["top", "right"]].set_visible(False)
+    axes[0, 0].legend(frameon=False, fontsize="small")
+    figure.suptitle(title)
+    return figure

@@ -1,0 +1,482 @@
+"""Nested cross-validation of selectors: specification → cells → one file per cell → tables.
+
+A cell is one outer fold of one reshuffle of one data set with one method. The inner loop picks bandwidth and number of
+features by the validation accuracy of a Gaussian support vector machine with C = 1, the fewer features on ties; the
+outer fold tests. A finished cell is a JSON file named by a hash of all that determines it; a failed one leaves none.
+"""
+
+import csv
+import difflib
+import hashlib
+import io
+import json
+import os
+import signal
+import sys
+import time
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.metrics import accuracy_score, balanced_accuracy_score
+from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+from randsel import baselines, datasets, selector, stability
+from randsel.culling import path_sizes
+from randsel.kernels import Array, bandwidth, squared_distances
+from randsel.tables import Table, read_npz
+
+#: Changes when a cell's result could change for the same specification.
+FORMAT = 1
+
+#: Methods by name: class and parameters. `gamma` is set where the class has it.
+METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "randSel": (selector.RandSel, {}),
+    "randSel (total)": (selector.RandSel, {"criterion": "total"}),
+    "randSel (bootstrap)": (selector.RandSel, {"estimator": "bootstrap"}),
+    "BaHSIC": (baselines.BaHSIC, {}),
+    "FoHSIC": (baselines.FoHSIC, {"n_features_to_select": 1.0}),
+    "Corr. Coeff.": (baselines.CorrelationFilter, {}),
+    "Stab. Sel.": (stability.StabilitySelection, {}),
+    "RFE": (baselines.KernelRFE, {}),
+}
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What to compare: data sets, methods, bandwidths, folds."""
+
+    name: str
+    data: tuple[dict[str, Any], ...]
+    methods: tuple[dict[str, Any], ...]
+    gammas: tuple[float | str, ...] = ("0.25*median", "median", "4*median")
+    folds: int = 10
+    reshuffles: int = 3
+    seed: int = 0
+    paper: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, path: Path) -> "Spec":
+        """Read a TOML file; an unknown entry or method is an error that names it."""
+        found: dict[str, Any] = tomllib.loads(path.read_text())
+        unknown = set(found) - set(cls.__dataclass_fields__)
+        if unknown:
+            msg = f"{path}: unknown entry {min(unknown)!r}; known are {', '.join(cls.__dataclass_fields__)}."
+            raise ValueError(msg)
+        found.update({name: tuple(found[name]) for name in ("data", "methods", "gammas") if name in found})
+        return cls(**found)
+
+    def __post_init__(self) -> None:
+        for method in self.methods:
+            if method["name"] not in METHODS:
+                near = difflib.get_close_matches(method["name"], METHODS, n=1, cutoff=0.0)
+                msg = f"unknown method {method['name']!r}, did you mean {near[0]!r}? Known are {', '.join(METHODS)}."
+                raise ValueError(msg)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One outer fold, and all that determines its result."""
+
+    data: str
+    method: str
+    params: dict[str, Any]
+    gammas: tuple[float | str, ...]
+    folds: int
+    reshuffle: int
+    fold: int
+    seed: int
+    fingerprint: str
+
+    @property
+    def key(self) -> str:
+        """Name of the cell's file."""
+        text = json.dumps([FORMAT, asdict(self)], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+# ---------------------------------------------------------------- data
+
+
+def load_table(entry: dict[str, Any], folder: Path) -> Table:
+    """Make or read the data set of a specification: `make` names a function of `datasets`, `file` an NPZ file."""
+    own = ("name", "log2", "params", "reshuffles", "gammas", "note")
+    options = {name: value for name, value in entry.items() if name not in own}
+    if "make" in options:
+        X, y, relevant = getattr(datasets, options.pop("make"))(**options)
+        table = Table(X, y, tuple(map(str, range(X.shape[1]))), relevant=relevant)
+    else:
+        table = read_npz(folder / options.pop("file"), **options)
+    # a logarithm looks at one value at a time, so that taking it before the folds lets nothing leak
+    return replace(table, X=np.log2(np.maximum(table.X, 1e-3))) if entry.get("log2") else table
+
+
+def fingerprint(table: Table) -> str:
+    """Return a hash of the values that a result depends on."""
+    digest = hashlib.sha256()
+    for values in (table.X, table.y, table.groups):
+        if values is not None:
+            digest.update(str((values.dtype.str, values.shape)).encode())
+            digest.update(np.ascontiguousarray(values).tobytes())
+    return digest.hexdigest()[:24]
+
+
+def number_of_folds(table: Table, wanted: int) -> int:
+    """Return as many folds as asked for, or as the smallest class (in samples, or in groups) allows; at least two."""
+    classes = np.unique(table.y)
+    if table.groups is None:
+        members = [int(np.sum(table.y == c)) for c in classes]
+    else:
+        members = [len(np.unique(table.groups[table.y == c])) for c in classes]
+    if min(members) < 2:
+        what = "samples" if table.groups is None else "groups"
+        msg = f"class {classes[int(np.argmin(members))]} has {min(members)} {what}; cross-validation needs two."
+        raise ValueError(msg)
+    return max(2, min(wanted, *members))
+
+
+def _splits(y: Array, groups: Array | None, n_splits: int, seed: int) -> list[tuple[Array, Array]]:
+    kind = StratifiedKFold if groups is None else StratifiedGroupKFold
+    splitter = kind(n_splits, shuffle=True, random_state=seed)
+    return list(splitter.split(np.zeros(len(y)), y, groups))
+
+
+# ---------------------------------------------------------------- one cell
+
+
+def evaluate(cell: Cell, table: Table) -> dict[str, Any]:
+    """Run one cell."""
+    seed = cell.seed + 1000 * cell.reshuffle
+    train, test = _splits(table.y, table.groups, number_of_folds(table, cell.folds), seed)[cell.fold]
+    part = table.rows(train)
+    sizes = path_sizes(table.X.shape[1], 0.25, 2)
+    scores = np.zeros((len(cell.gammas), len(sizes)))
+    inner = _splits(part.y, part.groups, number_of_folds(part, cell.folds), seed + 1)
+    for fit, held in inner:
+        for g, order in enumerate(_rankings(cell, part.X[fit], part.y[fit], cell.gammas)):
+            for k, size in enumerate(sizes):
+                predicted = _predict(part.X, part.y, fit, held, order[:size], cell.gammas[g])
+                scores[g, k] += accuracy_score(part.y[held], predicted) / len(inner)
+    g, k = min(np.argwhere(scores >= scores.max() - 1e-12).tolist(), key=lambda at: (sizes[at[1]], at[0]))
+    start = time.perf_counter()
+    (order,) = _rankings(cell, part.X, part.y, cell.gammas[g : g + 1])
+    seconds = time.perf_counter() - start
+    chosen = order[: sizes[k]]
+    predicted = _predict(table.X, table.y, train, test, chosen, cell.gammas[g])
+    return {
+        "accuracy": accuracy_score(table.y[test], predicted),
+        "balanced_accuracy": balanced_accuracy_score(table.y[test], predicted),
+        "n_features": len(chosen),
+        **_precision_and_recall(chosen, table.relevant),
+        "gamma": cell.gammas[g],
+        "features": [table.names[j] for j in chosen.tolist()],
+        "curve": {str(size): float(scores[:, at].max()) for at, size in enumerate(sizes)},
+        "seconds": seconds,
+    }
+
+
+def _rankings(cell: Cell, X: Array, y: Array, gammas: tuple[float | str, ...]) -> list[Array]:
+    """Columns, best first, for each bandwidth; a method without bandwidth ranks once for all."""
+    kind, defaults = METHODS[cell.method]
+    params = {"n_features_to_select": 1, **defaults, **cell.params}
+    known = kind().get_params()
+    if "random_state" in known:
+        params["random_state"] = cell.seed
+    if "gamma" not in known:
+        return [_best_first(kind(**params), X, y)] * len(gammas)
+    return [_best_first(kind(**params, gamma=gamma), X, y) for gamma in gammas]
+
+
+def _best_first(method: Any, X: Array, y: Array) -> Array:
+    order: Array = method.fit(X, y).order_
+    return order
+
+
+def _predict(X: Array, y: Array, train: Array, test: Array, columns: Array, gamma: float | str) -> Array:
+    """Scale on the training samples, fit the support vector machine, predict the test samples."""
+    scaler = StandardScaler().fit(X[np.ix_(train, columns)])
+    Z = scaler.transform(X[np.ix_(train, columns)])
+    model = SVC(C=1.0, gamma=bandwidth(gamma, squared_distances(Z))).fit(Z, y[train])
+    predicted: Array = model.predict(scaler.transform(X[np.ix_(test, columns)]))
+    return predicted
+
+
+def _precision_and_recall(chosen: Array, relevant: Array | None) -> dict[str, float]:
+    if relevant is None:
+        return {}
+    hits = len(np.intersect1d(chosen, relevant))
+    return {"precision": hits / len(chosen), "recall": hits / len(relevant)}
+
+
+# ---------------------------------------------------------------- all cells
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All cells of a specification: results of the finished ones, errors of the failed ones."""
+
+    cells: tuple[Cell, ...]
+    results: dict[str, dict[str, Any]]
+    errors: dict[str, str]
+    notes: tuple[str, ...]
+
+
+def run(
+    spec: Spec,
+    tables: dict[str, Table],
+    out: Path,
+    *,
+    n_jobs: int = 1,
+    timeout: float | None = None,
+    progress: Callable[[int, int, float], None] | None = None,
+) -> Outcome:
+    """Run the cells that have no file in `out` yet; the others are read.
+
+    Parameters
+    ----------
+    spec : Spec
+        What to compare.
+    tables : dict of str to Table
+        The data sets by name.
+    out : Path
+        Folder of the results; another run must not be working in it.
+    n_jobs : int, default=1
+        Cells at a time.
+    timeout : float, default=None
+        Seconds after which a cell is given up.
+    progress : callable, default=None
+        Called with the number of cells done, of all cells, and the seconds since the start.
+
+    Returns
+    -------
+    Outcome
+        Results, errors, and notes on what was reduced or redone.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    with _only_run(out):
+        cells, notes = _cells(spec, tables)
+        results: dict[str, dict[str, Any]] = {}
+        for cell in cells:
+            found = _read(out / f"{cell.key}.json", notes)
+            if found is not None:
+                results[cell.key] = found
+        pending = [cell for cell in cells if cell.key not in results]
+        errors: dict[str, str] = {}
+        start = time.monotonic()
+        jobs = Parallel(n_jobs=n_jobs, return_as="generator_unordered")
+        for key, result, error in jobs(delayed(_one)(cell, tables[cell.data], out, timeout) for cell in pending):
+            if error:
+                errors[key] = error
+            else:
+                results[key] = result
+            if progress is not None:
+                progress(len(results) + len(errors), len(cells), time.monotonic() - start)
+    return Outcome(tuple(cells), results, errors, tuple(notes))
+
+
+def _cells(spec: Spec, tables: dict[str, Table]) -> tuple[list[Cell], list[str]]:
+    cells, notes = [], []
+    for entry in spec.data:
+        table = tables[entry["name"]]
+        n_splits = number_of_folds(table, spec.folds)
+        if n_splits < spec.folds:
+            notes.append(f"{entry['name']}: {n_splits} folds instead of {spec.folds}, the size of the smallest class.")
+        reshuffles, gammas = entry.get("reshuffles", spec.reshuffles), tuple(entry.get("gammas", spec.gammas))
+        mark = fingerprint(table)
+        for method in spec.methods:
+            params = {**method.get("params", {}), **entry.get("params", {}).get(method["name"], {})}
+            cells += [
+                Cell(entry["name"], method["name"], params, gammas, spec.folds, reshuffle, fold, spec.seed, mark)
+                for reshuffle in range(reshuffles)
+                for fold in range(n_splits)
+            ]
+    return cells, notes
+
+
+def _one(cell: Cell, table: Table, out: Path, timeout: float | None) -> tuple[str, dict[str, Any], str]:
+    try:
+        with _deadline(timeout):
+            result = evaluate(cell, table)
+    except (ValueError, ArithmeticError, MemoryError, TimeoutError, np.linalg.LinAlgError) as error:
+        return cell.key, {}, f"{type(error).__name__}: {error}"
+    result = {"cell": asdict(cell), "result": result}
+    write_atomically(out / f"{cell.key}.json", json.dumps(result, indent=1, sort_keys=True))
+    return cell.key, result["result"], ""
+
+
+@contextmanager
+def _deadline(seconds: float | None) -> Iterator[None]:
+    """Raise TimeoutError in this process after some seconds."""
+    if seconds is None:
+        yield
+        return
+
+    def stop(*_: Any) -> None:
+        msg = f"gave up after {seconds:g} s"
+        raise TimeoutError(msg)
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _read(path: Path, notes: list[str]) -> dict[str, Any] | None:
+    if not path.exists():
+        return None
+    try:
+        result: dict[str, Any] = json.loads(path.read_text())["result"]
+        float(result["accuracy"])
+    except (ValueError, KeyError, TypeError):
+        notes.append(f"{path.name} was damaged and is computed again.")
+        return None
+    return result
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file so that it is there whole, or not at all."""
+    partial = path.with_suffix(f".{os.getpid()}.partial")
+    try:
+        partial.write_text(text)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def _only_run(out: Path) -> Iterator[None]:
+    """Hold the folder's lock, which the system takes back when the process ends, however it ends."""
+    import fcntl  # noqa: PLC0415 (not on Windows, where nothing else here needs it)
+
+    with (out / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            msg = f"another run is working in {out}; wait for it, or give another folder."
+            raise ValueError(msg) from None
+        yield
+
+
+def progress_line(done: int, total: int, seconds: float) -> None:
+    """Show cells done, rate and time left on standard error, if that is a terminal."""
+    if sys.stderr.isatty():
+        left = (total - done) * seconds / done
+        end = "\n" if done == total else ""
+        sys.stderr.write(f"\r{done}/{total} cells, {done / seconds:.2f} per s, {left / 60:.1f} min left {end}")
+        sys.stderr.flush()
+
+
+# ---------------------------------------------------------------- tables
+
+COLUMNS = {
+    "accuracy": ("accuracy, %", 100.0),
+    "balanced_accuracy": ("balanced, %", 100.0),
+    "n_features": ("features", 1.0),
+    "precision": ("precision, %", 100.0),
+    "recall": ("recall, %", 100.0),
+}
+
+
+def summarise(spec: Spec, outcome: Outcome) -> list[dict[str, str]]:
+    """One row per data set and method: mean ± standard deviation over the cells, and how many failed."""
+    rows = []
+    for entry, method, found in _groups(spec, outcome):
+        row = {"data": entry["name"], "method": method.get("label", method["name"])}
+        for column, (title, factor) in COLUMNS.items():
+            values = [factor * r[column] for r in found if column in r]
+            row[title] = f"{np.mean(values):.1f} ± {np.std(values):.1f}" if values else "–"
+        expected = sum((c.data, c.method) == (entry["name"], method["name"]) for c in outcome.cells)
+        row["cells"] = f"{len(found)}" + (f" ({expected - len(found)} failed)" if len(found) < expected else "")
+        if spec.paper:
+            row["paper"] = spec.paper.get(entry["name"], {}).get(method["name"], "–")
+        rows.append(row)
+    return rows
+
+
+def seconds_per_selection(spec: Spec, outcome: Outcome) -> list[dict[str, str]]:
+    """One row per data set and method: mean time of one selection, which no table of results may depend on."""
+    return [
+        {
+            "data": entry["name"],
+            "method": method.get("label", method["name"]),
+            "seconds": f"{np.mean([r['seconds'] for r in found]):.3f}" if found else "–",
+        }
+        for entry, method, found in _groups(spec, outcome)
+    ]
+
+
+def as_markdown(rows: list[dict[str, str]]) -> str:
+    """Rows as a Markdown table."""
+    titles = list(rows[0])
+    lines = ["| " + " | ".join(titles) + " |", "|---" * len(titles) + "|"]
+    return "\n".join(lines + ["| " + " | ".join(row[title] for title in titles) + " |" for row in rows])
+
+
+def as_csv(rows: list[dict[str, str]]) -> str:
+    """Rows as a CSV table."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def curves(spec: Spec, outcome: Outcome) -> list[dict[str, Any]]:
+    """Per data set and method: validation accuracy at every number of features over the cells, and seconds."""
+    rows = []
+    for entry, method, found in _groups(spec, outcome):
+        if found:
+            sizes = sorted(map(int, found[0]["curve"]))
+            values = np.array([[r["curve"][str(size)] for size in sizes] for r in found])
+            row = {"data": entry["name"], "method": method.get("label", method["name"]), "sizes": sizes}
+            seconds = float(np.mean([r["seconds"] for r in found]))
+            rows.append({**row, "mean": values.mean(axis=0), "spread": values.std(axis=0), "seconds": seconds})
+    return rows
+
+
+def _groups(spec: Spec, outcome: Outcome) -> Iterator[tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]]:
+    """Results of the finished cells of every data set and method."""
+    for entry in spec.data:
+        for method in spec.methods:
+            cells = [c for c in outcome.cells if (c.data, c.method) == (entry["name"], method["name"])]
+            yield entry, method, [outcome.results[c.key] for c in cells if c.key in outcome.results]
+
+
+def write_tables(spec: Spec, outcome: Outcome, out: Path, heading: str) -> str:
+    """Write `table.md`, `table.csv` (which depend on the results alone) and `times.csv`; return the Markdown."""
+    rows = summarise(spec, outcome)
+    lines = [f"# {spec.name}", "", heading, "", as_markdown(rows)]
+    lines += ["", *(f"- {note}" for note in _reductions(spec)), *(f"- {note}" for note in outcome.notes)]
+    lines += [
+        f"- failed: {cell.data}, {cell.method}, reshuffle {cell.reshuffle}, fold {cell.fold}: "
+        + outcome.errors[cell.key]
+        for cell in outcome.cells
+        if cell.key in outcome.errors
+    ]
+    text = "\n".join(lines).rstrip() + "\n"
+    write_atomically(out / "table.md", text)
+    write_atomically(out / "table.csv", as_csv(rows))
+    write_atomically(out / "times.csv", as_csv(seconds_per_selection(spec, outcome)))
+    return text
+
+
+def _reductions(spec: Spec) -> list[str]:
+    """Say what a data set has less of than the specification says for all."""
+    notes = []
+    for entry in spec.data:
+        for name in ("reshuffles", "gammas"):
+            if name in entry:
+                notes.append(f"{entry['name']}: {name} = {entry[name]} instead of {getattr(spec, name)}.")
+        if "note" in entry:
+            notes.append(f"{entry['name']}: {entry['note']}")
+    return notes

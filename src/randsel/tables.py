@@ -1,0 +1,243 @@
+"""Files to `Table`: X, y, names, groups. CSV and TSV, NPZ, and GEO series matrices."""
+
+import csv
+import difflib
+import gzip
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from randsel.kernels import Array
+
+
+@dataclass(frozen=True)
+class Table:
+    """A data set: samples in rows, features in columns.
+
+    Attributes
+    ----------
+    X, y
+        Numbers, and the target (text or numbers).
+    names
+        Names of the columns of X.
+    groups, batch
+        Samples that belong together (a donor) or were measured together; None if the file does not say.
+    relevant
+        Columns known to be relevant; None if not known.
+    """
+
+    X: Array
+    y: Array
+    names: tuple[str, ...]
+    groups: Array | None = None
+    batch: Array | None = None
+    relevant: Array | None = None
+
+    def rows(self, index: Array) -> "Table":
+        """Return the table on some of its rows."""
+
+        def part(values: Array | None) -> Array | None:
+            return None if values is None else values[index]
+
+        return replace(self, X=self.X[index], y=self.y[index], groups=part(self.groups), batch=part(self.batch))
+
+
+def read_csv(path: str | Path, target: str, *, groups: str | None = None) -> Table:
+    """Read a CSV or TSV file (also gzipped) with a header, one sample per row.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file; tabs separate columns if the header has any.
+    target : str
+        Column of y. Numbers if all of its entries are.
+    groups : str, default=None
+        Column of groups, which is then no feature.
+
+    Returns
+    -------
+    Table
+        All other columns are features, and must hold numbers; a first column without a name is taken for row names.
+    """
+    with _open(Path(path)) as file:
+        lines = csv.reader(file, delimiter=_delimiter(file))
+        header = [name.strip() for name in next(lines, [])]
+        rows = [row for row in lines if row]
+    for column in (target, groups):
+        if column is not None and column not in header:
+            raise ValueError(_unknown_column(column, header, path))
+    ragged = next((number for number, row in enumerate(rows, 2) if len(row) != len(header)), None)
+    if not rows or ragged:
+        what = f"line {ragged} has {len(rows[ragged - 2])} entries" if ragged else "it has no rows"
+        msg = f"{path} cannot be read as a table: the header has {len(header)} columns, and {what}."
+        raise ValueError(msg)
+    special = {header.index(column) for column in (target, groups) if column is not None} | (
+        {0} if header[0] == "" else set()
+    )
+    features = [j for j in range(len(header)) if j not in special]
+    X = np.empty((len(rows), len(features)))
+    for at, j in enumerate(features):
+        X[:, at] = _numbers([row[j] for row in rows], header[j], path)
+    y = _labels([row[header.index(target)] for row in rows])
+    group = None if groups is None else np.array([row[header.index(groups)] for row in rows])
+    return Table(X, y, tuple(header[j] for j in features), group)
+
+
+def _delimiter(file: io.TextIOBase) -> str:
+    header = file.readline()
+    file.seek(0)
+    return "\t" if "\t" in header else ","
+
+
+def _open(path: Path) -> io.TextIOBase:
+    if path.suffix == ".gz":
+        return io.TextIOWrapper(gzip.open(path, "rb"), encoding="utf-8-sig", newline="")
+    return path.open(encoding="utf-8-sig", newline="")
+
+
+def _unknown_column(column: str, header: list[str], path: str | Path) -> str:
+    near = difflib.get_close_matches(column, header, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"its first columns are {header[:5]}."
+    return f"{path} has no column {column!r}; {hint}"
+
+
+def _numbers(values: list[str], name: str, path: str | Path) -> Array:
+    try:
+        return np.array([np.nan if value.strip() in ("", "NA", "NaN") else float(value) for value in values])
+    except ValueError:
+        wrong = next(value for value in values if not _is_number(value))
+        msg = f"{path}: column {name!r} holds {wrong!r}, which is not a number; drop the column, or make it the target."
+        raise ValueError(msg) from None
+
+
+def _is_number(value: str) -> bool:
+    try:
+        float(value.strip() or "nan")
+    except ValueError:
+        return value.strip() in ("NA", "NaN")
+    return True
+
+
+def _labels(values: list[str]) -> Array:
+    stripped = [value.strip() for value in values]
+    if all(map(_is_number, stripped)):
+        return np.array([np.nan if value in ("", "NA", "NaN") else float(value) for value in stripped])
+    return np.array(stripped)
+
+
+# ---------------------------------------------------------------- NPZ
+
+
+def read_npz(path: str | Path, *, classes: list[int] | None = None, batches: list[int] | None = None) -> Table:
+    """Read an NPZ file with arrays X and y, and perhaps feature_names, groups, batch, relevant.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file; nothing in it is unpickled.
+    classes, batches : list of int, default=None
+        Keep only samples whose y, or whose batch, is one of these.
+
+    Returns
+    -------
+    Table
+        Samples in the order of the file.
+    """
+    with np.load(path, allow_pickle=False) as data:
+        missing = [name for name in ("X", "y") if name not in data]
+        if missing:
+            msg = f"{path} has no array {missing[0]!r}; it holds {', '.join(data.files)}."
+            raise ValueError(msg)
+        found = {name: data[name] for name in data.files}
+    X = found["X"]
+    names = found.get("feature_names", np.arange(X.shape[1]).astype(str))
+    table = Table(
+        X.astype(np.float32 if X.dtype == np.float32 else np.float64),
+        found["y"],
+        tuple(names.tolist()),
+        found.get("groups"),
+        found.get("batch"),
+        found.get("relevant"),
+    )
+    keep = np.ones(len(X), dtype=bool)
+    if classes is not None:
+        keep &= np.isin(table.y, classes)
+    if batches is not None:
+        if table.batch is None:
+            msg = f"{path} has no array 'batch', so its batches cannot be chosen."
+            raise ValueError(msg)
+        keep &= np.isin(table.batch, batches)
+    return table.rows(np.flatnonzero(keep))
+
+
+# ---------------------------------------------------------------- GEO series matrix
+
+
+def read_geo(path: str | Path, classes: dict[str, str], *, characteristic: str | None = None) -> Table:
+    """Read a GEO series matrix file (plain or gzipped): probes in rows, samples in columns.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file, as GEO offers it for download.
+    classes : dict of str to str
+        Text to look for in the characteristics of a sample, and the label it means; samples without any are left out.
+    characteristic : str, default=None
+        Look only at the characteristic of this name (`illness`, say); None looks at all.
+
+    Returns
+    -------
+    Table
+        Samples in rows. Probes with a missing value are left out, as in the paper.
+    """
+    described: list[list[str]] = []
+    values: list[list[str]] = []
+    header: list[str] = []
+    for row in _geo_rows(Path(path)):
+        if row[0].startswith("!Sample_characteristics") or row[0] in ("!Sample_title", "!Sample_source_name_ch1"):
+            described.append(row[1:])
+        elif row[0] == "ID_REF":
+            header = row[1:]
+        elif header and not row[0].startswith("!"):
+            values.append(row)
+    if not header or not values:
+        msg = f"{path} is not a GEO series matrix: it has no table that starts with ID_REF."
+        raise ValueError(msg)
+    labels = [_geo_label(texts, classes, characteristic) for texts in zip(*described, strict=True)]
+    samples = [at for at, label in enumerate(labels) if label]
+    if len({labels[at] for at in samples}) < 2:
+        seen = sorted({text for texts in described for text in texts})[:8]
+        msg = f"{path}: fewer than two of the classes {sorted(set(classes.values()))} were found; samples say {seen}."
+        raise ValueError(msg)
+    X = np.array([[_geo_number(row[1 + at]) for at in samples] for row in values]).T
+    complete = np.isfinite(X).all(axis=0)
+    names = tuple(row[0] for row, whole in zip(values, complete, strict=True) if whole)
+    return Table(X[:, complete], np.array([labels[at] for at in samples]), names)
+
+
+def _geo_rows(path: Path) -> Iterator[list[str]]:
+    with _open(path) as file:
+        for row in csv.reader(file, delimiter="\t"):
+            if row:
+                yield row
+
+
+def _geo_label(texts: tuple[str, ...], classes: dict[str, str], characteristic: str | None) -> str:
+    for text in texts:
+        name, _, value = text.partition(":")
+        if characteristic is not None and name.strip().lower() != characteristic.lower():
+            continue
+        for wanted, label in classes.items():
+            if wanted.lower() in (value or text).lower():
+                return label
+    return ""
+
+
+def _geo_number(value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        return float("nan")

@@ -1,0 +1,276 @@
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from randsel import datasets, experiment
+from randsel.cli import main
+from randsel.experiment import Spec
+from randsel.tables import Table
+
+
+def small_spec(**options):
+    defaults = {
+        "name": "small",
+        "data": ({"name": "xor", "make": "make_xor", "n_samples": 60, "n_features": 8, "random_state": 3},),
+        "methods": ({"name": "randSel"}, {"name": "Corr. Coeff."}),
+        "gammas": ("median",),
+        "folds": 3,
+        "reshuffles": 2,
+    }
+    return Spec(**{**defaults, **options})
+
+
+def tables_of(spec):
+    return {entry["name"]: experiment.load_table(entry, Path()) for entry in spec.data}
+
+
+@pytest.fixture
+def run(tmp_path):
+    def go(spec, out=tmp_path / "out", **options):
+        return experiment.run(spec, tables_of(spec), out, **options)
+
+    return go
+
+
+def test_every_cell_once_and_a_table_at_the_end(run, tmp_path):
+    spec = small_spec()
+    outcome = run(spec)
+    assert len(outcome.cells) == len(outcome.results) == 12
+    assert not outcome.errors
+    assert len(list((tmp_path / "out").glob("*.json"))) == 12
+    text = experiment.write_tables(spec, outcome, tmp_path / "out", "heading")
+    assert "| xor | randSel |" in text
+    assert (tmp_path / "out" / "table.csv").read_text().startswith("data,method,")
+    rows = {row["method"]: row for row in experiment.summarise(spec, outcome)}
+    found = [r for c, r in ((c, outcome.results[c.key]) for c in outcome.cells) if c.method == "randSel"]
+    assert rows["randSel"]["accuracy, %"].startswith(f"{100 * np.mean([r['accuracy'] for r in found]):.1f}")
+
+
+def test_a_cell_is_what_it_says_by_hand():
+    """One outer fold, the inner loop written out."""
+    spec = small_spec()
+    (table,) = tables_of(spec).values()
+    cell = next(c for c in experiment._cells(spec, {"xor": table})[0] if c.method == "Corr. Coeff.")
+    result = experiment.evaluate(cell, table)
+    train, test = experiment._splits(table.y, None, 3, 0)[0]
+    assert not set(train) & set(test)
+    assert result["n_features"] == len(result["features"])
+    predicted = experiment._predict(
+        table.X, table.y, train, test, np.array(list(map(int, result["features"]))), result["gamma"]
+    )
+    assert result["accuracy"] == np.mean(predicted == table.y[test])
+    hits = len({"0", "1"} & set(result["features"]))
+    assert result["recall"] == hits / 2
+    assert result["precision"] == hits / result["n_features"]
+
+
+def test_a_killed_run_goes_on_and_ends_in_the_same_tables(tmp_path):
+    code = (
+        "import sys; sys.path.insert(0, 'tests')\n"
+        "from pathlib import Path; from test_experiment import *\n"
+        "spec = small_spec(); out = Path(sys.argv[1])\n"
+        "outcome = experiment.run(spec, tables_of(spec), out)\n"
+        "experiment.write_tables(spec, outcome, out, 'x')\n"
+    )
+    root = Path(__file__).parents[1]
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    subprocess.run([sys.executable, "-c", code, str(whole)], cwd=root, check=True)
+    process = subprocess.Popen([sys.executable, "-c", code, str(broken)], cwd=root)
+    while len(list(broken.glob("*.json"))) < 3 and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    before = {path.name: path.stat().st_mtime_ns for path in broken.glob("*.json")}
+    assert 3 <= len(before) < 12
+    subprocess.run([sys.executable, "-c", code, str(broken)], cwd=root, check=True)
+    assert all((broken / name).stat().st_mtime_ns == then for name, then in before.items())
+    for name in ("table.md", "table.csv"):
+        assert (broken / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_jobs_do_not_change_the_tables(run, tmp_path):
+    spec = small_spec()
+    one, two = run(spec, tmp_path / "one"), run(spec, tmp_path / "two", n_jobs=2)
+    assert experiment.summarise(spec, one) == experiment.summarise(spec, two)
+
+
+def test_a_damaged_cell_is_done_again(run, tmp_path):
+    spec = small_spec()
+    first = run(spec)
+    path = next((tmp_path / "out").glob("*.json"))
+    path.write_text(path.read_text()[:40])
+    again = run(spec)
+    assert any(f"{path.name} was damaged" in note for note in again.notes)
+    assert experiment.summarise(spec, again) == experiment.summarise(spec, first)
+    assert json.loads(path.read_text())["result"]
+
+
+def test_a_failed_cell_is_reported_marked_and_tried_again(run, monkeypatch, tmp_path):
+    spec = small_spec()
+    evaluate = experiment.evaluate
+
+    def failing(cell, table):
+        if cell.method == "randSel" and cell.fold == 1:
+            msg = "out of luck"
+            raise ValueError(msg)
+        return evaluate(cell, table)
+
+    monkeypatch.setattr(experiment, "evaluate", failing)
+    outcome = run(spec)
+    assert len(outcome.errors) == 2
+    text = experiment.write_tables(spec, outcome, tmp_path / "out", "x")
+    assert "4 (2 failed)" in text
+    assert "fold 1: ValueError: out of luck" in text
+    monkeypatch.setattr(experiment, "evaluate", evaluate)
+    assert not run(spec).errors
+
+
+def test_a_cell_that_takes_too_long_is_given_up(run, monkeypatch):
+    evaluate = experiment.evaluate
+    monkeypatch.setattr(experiment, "evaluate", lambda c, t: time.sleep(5) if c.method == "randSel" else evaluate(c, t))
+    outcome = run(small_spec(reshuffles=1), timeout=0.5)
+    assert len(outcome.errors) == 3
+    assert "gave up after 0.5 s" in next(iter(outcome.errors.values()))
+
+
+def test_two_runs_on_one_folder(run, tmp_path):
+    (tmp_path / "out").mkdir()
+    with (tmp_path / "out" / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(ValueError, match="another run is working in"):
+            run(small_spec())
+
+
+def test_what_determines_a_cell_names_it():
+    spec = small_spec()
+    (table,) = tables_of(spec).values()
+    cell = experiment._cells(spec, {"xor": table})[0][0]
+    changed = [
+        replace(cell, seed=1),
+        replace(cell, fold=1),
+        replace(cell, params={"drop": 0.5}),
+        replace(cell, fingerprint=experiment.fingerprint(replace(table, X=table.X + 1e-9))),
+    ]
+    assert len({cell.key, *(other.key for other in changed)}) == 5
+
+
+def test_groups_stay_together_and_small_classes_reduce_the_folds(rng):
+    X, y = rng.normal(size=(24, 5)), np.repeat([0, 1], 12)
+    groups = np.arange(24) // 3
+    table = Table(X, y, tuple("abcde"), groups)
+    assert experiment.number_of_folds(table, 10) == 4
+    for train, test in experiment._splits(y, groups, 4, 0):
+        assert not set(groups[train]) & set(groups[test])
+    cells, notes = experiment._cells(small_spec(data=({"name": "xor"},), folds=10), {"xor": table})
+    assert "4 folds instead of 10" in notes[0]
+    assert len(cells) == 2 * 2 * 4
+    with pytest.raises(ValueError, match="class 1 has 1 samples"):
+        experiment.number_of_folds(Table(X[:13], y[:13], tuple("abcde")), 10)
+
+
+def test_specifications_that_cannot_be_run(tmp_path):
+    with pytest.raises(ValueError, match="unknown method 'randsel', did you mean 'randSel'"):
+        small_spec(methods=({"name": "randsel"},))
+    path = tmp_path / "spec.toml"
+    path.write_text('name = "x"\nfold = 3\n')
+    with pytest.raises(ValueError, match="unknown entry 'fold'"):
+        Spec.load(path)
+
+
+@pytest.mark.parametrize("name", ["table1", "table2"])
+def test_specifications_of_the_paper_can_be_read(name):
+    spec = Spec.load(Path(experiment.__file__).parent / "experiments" / f"{name}.toml")
+    assert spec.folds == 10
+    assert spec.reshuffles == 3
+    assert len(spec.data) >= 3
+
+
+def test_what_the_paper_says_holds_at_reduced_size(tmp_path):
+    """Who solves which problem: precision and recall of the relevant features over three folds."""
+    spec = small_spec(
+        data=(
+            {"name": "xor", "make": "make_xor", "n_samples": 150, "n_features": 30, "random_state": 1},
+            {"name": "nonlinear", "make": "make_weston_nonlinear", "n_features": 30, "random_state": 1},
+            {"name": "linear", "make": "make_weston_linear", "n_features": 30, "random_state": 1},
+        ),
+        methods=tuple({"name": n} for n in ("randSel", "BaHSIC", "FoHSIC", "Corr. Coeff.", "Stab. Sel.")),
+        reshuffles=1,
+    )
+    outcome = experiment.run(spec, tables_of(spec), tmp_path / "out", n_jobs=2)
+    accuracy = {
+        (c.data, c.method): np.mean(
+            [outcome.results[d.key]["accuracy"] for d in outcome.cells if (d.data, d.method) == (c.data, c.method)]
+        )
+        for c in outcome.cells
+    }
+    for method in ("randSel", "BaHSIC"):
+        assert min(accuracy[name, method] for name in ("xor", "nonlinear", "linear")) > 0.85, method
+    for method in ("FoHSIC", "Corr. Coeff.", "Stab. Sel."):
+        assert accuracy["xor", method] < 0.75, method
+    for method in ("Corr. Coeff.", "Stab. Sel."):
+        assert accuracy["nonlinear", method] < 0.75, method
+
+
+# ---------------------------------------------------------------- command line
+
+
+@pytest.fixture
+def csv_file(tmp_path):
+    X, y, _ = datasets.make_xor(60, 6, random_state=0)
+    path = tmp_path / "table.csv"
+    rows = [",".join([*(f"g{j}" for j in range(6)), "status"])]
+    rows += [",".join([*map(str, row), "sick" if label > 0 else "well"]) for row, label in zip(X, y, strict=True)]
+    path.write_text("\n".join(rows))
+    return path
+
+
+def invoke(*args):
+    return CliRunner().invoke(main, list(map(str, args)))
+
+
+def test_compare(csv_file, tmp_path):
+    out = tmp_path / "out"
+    options = ["--folds", 3, "--reshuffles", 1, "--methods", "randSel, Corr. Coeff."]
+    result = invoke("compare", csv_file, "--target", "status", "--out", out, *options)
+    assert result.exit_code == 0, result.output
+    assert "| table | randSel |" in result.output
+    assert (out / "table.md").exists()
+    assert (out / "comparison.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--target", "statsu"], "did you mean 'status'"),
+        (["--target", "status", "--methods", "BaHsic"], "did you mean 'BaHSIC'"),
+        (["--target", "status", "--groups", "donor"], "no column 'donor'"),
+    ],
+)
+def test_compare_says_what_is_wrong(csv_file, tmp_path, options, message):
+    result = invoke("compare", csv_file, "--out", tmp_path / "out", *options)
+    assert isinstance(result.exception, SystemExit)
+    assert message in result.output
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written(csv_file, tmp_path):
+    tmp_path.chmod(0o500)
+    result = invoke("compare", csv_file, "--target", "status", "--out", tmp_path / "no" / "out")
+    assert "Permission denied" in result.output
+
+
+def test_reproduce(tmp_path):
+    result = invoke("reproduce", "figure1", "--out", tmp_path / "figure")
+    assert "Selected: x0, x1" in result.output
+    assert (tmp_path / "figure" / "figure1.png").exists()
+    assert "needs the folder of the data sets" in invoke("reproduce", "table2", "--out", tmp_path / "t").output

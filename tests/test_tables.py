@@ -1,0 +1,91 @@
+import gzip
+
+import numpy as np
+import pytest
+
+from randsel import tables
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(text, name="table.csv"):
+        path = tmp_path / name
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_csv(file):
+    path = file(",a,b,status,donor\nr1,1,2.5,sick,d1\nr2,3,-4e2,well,d2\nr3,,NA,well,d1\n")
+    table = tables.read_csv(path, "status", groups="donor")
+    assert table.names == ("a", "b")
+    np.testing.assert_array_equal(table.X, [[1, 2.5], [3, -400], [np.nan, np.nan]])
+    assert table.y.tolist() == ["sick", "well", "well"]
+    assert table.groups.tolist() == ["d1", "d2", "d1"]
+    part = table.rows(np.array([2, 0]))
+    assert part.groups.tolist() == ["d1", "d1"]
+
+
+def test_tabs_gzip_and_numbers_as_target(tmp_path):
+    path = tmp_path / "table.tsv.gz"
+    path.write_bytes(gzip.compress(b"\xef\xbb\xbfa\tb\ty\n1\t2\t0.5\n3\t4\t1.5\n"))
+    table = tables.read_csv(path, "y")
+    assert table.names == ("a", "b")
+    assert table.y.tolist() == [0.5, 1.5]
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "message"),
+    [
+        ("a,status\n1,x\n", "statsu", "has no column 'statsu'; did you mean 'status'"),
+        ("a,b\n1,x\n", "zzzz", "its first columns are"),
+        ("a,b,y\n1,high,x\n", "y", "column 'b' holds 'high', which is not a number"),
+        ("a,y\n1,x\n2\n", "y", "line 3 has 1 entries"),
+        ("a,y\n", "y", "it has no rows"),
+    ],
+)
+def test_what_is_wrong_with_a_csv_is_said(file, text, target, message):
+    with pytest.raises(ValueError, match=message):
+        tables.read_csv(file(text), target)
+
+
+def test_npz(tmp_path):
+    path = tmp_path / "set.npz"
+    X = np.arange(12).reshape(4, 3)
+    np.savez(path, X=X, y=np.array([0, 1, 2, 1]), feature_names=list("abc"), batch=np.array([0, 0, 1, 1]))
+    table = tables.read_npz(path, classes=[1, 2], batches=[1])
+    assert table.X.tolist() == [[6, 7, 8], [9, 10, 11]]
+    assert table.X.dtype == np.float64
+    assert table.names == ("a", "b", "c")
+    np.savez(path, X=X, labels=np.zeros(4))
+    with pytest.raises(ValueError, match="has no array 'y'; it holds X, labels"):
+        tables.read_npz(path)
+    np.savez(path, X=X, y=np.zeros(4))
+    with pytest.raises(ValueError, match="has no array 'batch'"):
+        tables.read_npz(path, batches=[0])
+
+
+GEO = """!Series_title\t"Blood of patients"
+!Sample_title\t"s1"\t"s2"\t"s3"\t"s4"
+!Sample_characteristics_ch1\t"age: 30"\t"age: 40"\t"age: 50"\t"age: 60"
+!Sample_characteristics_ch1\t"illness: Latent"\t"illness: Control (BCG+)"\t"illness: PTB"\t"illness: LATENT"
+!series_matrix_table_begin
+"ID_REF"\t"GSM1"\t"GSM2"\t"GSM3"\t"GSM4"
+"ILMN_1"\t1.5\t2.5\t3.5\t4.5
+"ILMN_2"\t1\tnull\t3\t
+"ILMN_3"\t-1\t-2\t-3\t-4
+!series_matrix_table_end
+"""
+
+
+def test_geo_series_matrix(file):
+    path = file(GEO, "GSE_series_matrix.txt")
+    table = tables.read_geo(path, {"latent": "LTBI", "control": "healthy"}, characteristic="illness")
+    assert table.names == ("ILMN_1", "ILMN_3")
+    np.testing.assert_array_equal(table.X, [[1.5, -1], [2.5, -2], [4.5, -4]])
+    assert table.y.tolist() == ["LTBI", "healthy", "LTBI"]
+    with pytest.raises(ValueError, match="fewer than two of the classes"):
+        tables.read_geo(path, {"latent": "LTBI"})
+    with pytest.raises(ValueError, match="not a GEO series matrix"):
+        tables.read_geo(file("a,b\n1,2\n", "other.txt"), {"x": "y"})
