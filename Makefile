@@ -51,7 +51,8 @@ clean:  ## remove the environment and what tools left
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build dist
 
 .venv/bin/python:
-	$(PYTHON) -m venv .venv
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "randsel needs Python 3.11 or later; name one: make PYTHON=python3.12 ..."; exit 1; }
+	@$(PYTHON) -m venv .venv || { rm -rf .venv; echo "$(PYTHON) cannot make virtual environments; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
 
 # what a user gets, at the versions of the lock
 .venv/user: pyproject.toml requirements-dev.lock | .venv/bin/python
