@@ -174,8 +174,10 @@ def test_groups_stay_together_and_small_classes_reduce_the_folds(rng):
     cells, notes = experiment._cells(small_spec(data=({"name": "xor"},), folds=10), {"xor": table})
     assert "4 folds instead of 10" in notes[0]
     assert len(cells) == 2 * 2 * 4
-    with pytest.raises(ValueError, match="class 1 has 1 samples"):
-        experiment.number_of_folds(Table(X[:13], y[:13], tuple("abcde")), 10)
+    for members in (1, 2):
+        few = Table(X[: 12 + members], y[: 12 + members], tuple("abcde"))
+        with pytest.raises(ValueError, match="class 1 is left with 1 samples; nested folds need three"):
+            experiment._cells(small_spec(), {"xor": few})
 
 
 def test_specifications_that_cannot_be_run(tmp_path):
@@ -244,7 +246,9 @@ def test_compare(csv_file, tmp_path):
     result = invoke("compare", csv_file, "--target", "status", "--out", out, *options)
     assert result.exit_code == 0, result.output
     assert "| table | randSel |" in result.output
+    assert "precision" not in result.output
     assert (out / "table.md").exists()
+    assert "table,randSel,g0," in (out / "features.csv").read_text()
     assert (out / "comparison.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -254,6 +258,7 @@ def test_compare(csv_file, tmp_path):
         (["--target", "statsu"], "did you mean 'status'"),
         (["--target", "status", "--methods", "BaHsic"], "did you mean 'BaHSIC'"),
         (["--target", "status", "--groups", "donor"], "no column 'donor'"),
+        (["--target", "status", "--jobs", "0"], "--jobs 0"),
     ],
 )
 def test_compare_says_what_is_wrong(csv_file, tmp_path, options, message):

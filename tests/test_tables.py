@@ -17,10 +17,10 @@ def file(tmp_path):
 
 
 def test_csv(file):
-    path = file(",a,b,status,donor\nr1,1,2.5,sick,d1\nr2,3,-4e2,well,d2\nr3,,NA,well,d1\n")
+    path = file(",a,b,status,donor\nr1,1,2.5,sick,d1\nr2,3,-4e2,well,d2\nr3,5,6,well,d1\n")
     table = tables.read_csv(path, "status", groups="donor")
     assert table.names == ("a", "b")
-    np.testing.assert_array_equal(table.X, [[1, 2.5], [3, -400], [np.nan, np.nan]])
+    np.testing.assert_array_equal(table.X, [[1, 2.5], [3, -400], [5, 6]])
     assert table.y.tolist() == ["sick", "well", "well"]
     assert table.groups.tolist() == ["d1", "d2", "d1"]
     part = table.rows(np.array([2, 0]))
@@ -40,9 +40,11 @@ def test_tabs_gzip_and_numbers_as_target(tmp_path):
     [
         ("a,status\n1,x\n", "statsu", "has no column 'statsu'; did you mean 'status'"),
         ("a,b\n1,x\n", "zzzz", "its first columns are"),
-        ("a,b,y\n1,high,x\n", "y", "column 'b' holds 'high', which is not a number"),
+        ("a,b,y\n1,high,x\n", "y", "column 'b' holds 'high', not a number; drop"),
         ("a,y\n1,x\n2\n", "y", "line 3 has 1 entries"),
         ("a,y\n", "y", "it has no rows"),
+        ("", "y", "it is empty"),
+        ("a,b,c,y\n1,NA,2,x\n1,,,z\n", "y", "2 entries of column 'b' are missing, and 1 other columns"),
     ],
 )
 def test_what_is_wrong_with_a_csv_is_said(file, text, target, message):

@@ -5,7 +5,8 @@ derived from the address alone. Workers, backends and their order cannot change 
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,13 @@ def seed_of(random_state: Any) -> int:
 def generator(seed: int, *address: int) -> np.random.Generator:
     """Return the generator that belongs to an address below `seed`."""
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=address))
+
+
+@contextmanager
+def one_thread_if(small: bool) -> Iterator[None]:
+    """Keep BLAS to one thread where a problem is too small for threads to pay."""
+    with threadpool_limits(limits=1 if small else None, user_api="blas"):
+        yield
 
 
 def ordered_map(function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], n_jobs: int | None) -> list[Any]:

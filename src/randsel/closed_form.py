@@ -129,7 +129,7 @@ class _Moments:
         return norm
 
     def slope_error(self) -> Array:
-        """Bound on the error of a score when `2 tanh(u/2)` is replaced by `u` times a constant (eq. 11)."""
+        """Bound on the error of a score when `2 tanh(u/2)` is replaced by `u` times a constant (eq. 12)."""
         slope = _tanh_slope(self.reach)
         hollow = self.hollow_norm()
         ratio = np.divide(self.pair_norm(), 2 * hollow, out=np.zeros_like(hollow), where=hollow > 0)
@@ -185,7 +185,7 @@ class _Weights:
 
     @classmethod
     def of(cls, sample: Sample, log_expected: Array) -> tuple["_Weights", float]:
-        """`U(L∘U(Q))` and `L∘Q` from `log Q`, whose maximum is returned as the scale (eq. 4 and 6)."""
+        """`U(L∘U(Q))` and `L∘Q` from `log Q`, whose maximum is returned as the scale (eq. 6 and 3)."""
         np.fill_diagonal(log_expected, -np.inf)
         scale = float(log_expected.max())
         # less one: centring does not see it, and a kernel close to one keeps its digits

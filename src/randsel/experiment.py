@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -137,7 +138,7 @@ def number_of_folds(table: Table, wanted: int) -> int:
         members = [len(np.unique(table.groups[table.y == c])) for c in classes]
     if min(members) < 2:
         what = "samples" if table.groups is None else "groups"
-        msg = f"class {classes[int(np.argmin(members))]} has {min(members)} {what}; cross-validation needs two."
+        msg = f"class {classes[int(np.argmin(members))]} is left with {min(members)} {what}; nested folds need three."
         raise ValueError(msg)
     return max(2, min(wanted, *members))
 
@@ -286,6 +287,7 @@ def _cells(spec: Spec, tables: dict[str, Table]) -> tuple[list[Cell], list[str]]
     for entry in spec.data:
         table = tables[entry["name"]]
         n_splits = number_of_folds(table, spec.folds)
+        number_of_folds(table.rows(_splits(table.y, table.groups, n_splits, spec.seed)[0][0]), spec.folds)
         if n_splits < spec.folds:
             notes.append(f"{entry['name']}: {n_splits} folds instead of {spec.folds}, the size of the smallest class.")
         reshuffles, gammas = entry.get("reshuffles", spec.reshuffles), tuple(entry.get("gammas", spec.gammas))
@@ -400,6 +402,18 @@ def summarise(spec: Spec, outcome: Outcome) -> list[dict[str, str]]:
         if spec.paper:
             row["paper"] = spec.paper.get(entry["name"], {}).get(method["name"], "–")
         rows.append(row)
+    empty = {title for title in rows[0] if all(row[title] == "–" for row in rows)}
+    return [{title: value for title, value in row.items() if title not in empty} for row in rows]
+
+
+def features_selected(spec: Spec, outcome: Outcome) -> list[dict[str, str]]:
+    """How often each method selected each feature, over the cells."""
+    rows = []
+    for entry, method, found in _groups(spec, outcome):
+        counts = Counter(feature for result in found for feature in result["features"])
+        ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        label = {"data": entry["name"], "method": method.get("label", method["name"])}
+        rows += [{**label, "feature": name, "selected": f"{count} of {len(found)}"} for name, count in ranked]
     return rows
 
 
@@ -424,6 +438,8 @@ def as_markdown(rows: list[dict[str, str]]) -> str:
 
 def as_csv(rows: list[dict[str, str]]) -> str:
     """Rows as a CSV table."""
+    if not rows:
+        return ""
     text = io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()
@@ -453,7 +469,7 @@ def _groups(spec: Spec, outcome: Outcome) -> Iterator[tuple[dict[str, Any], dict
 
 
 def write_tables(spec: Spec, outcome: Outcome, out: Path, heading: str) -> str:
-    """Write `table.md`, `table.csv` (which depend on the results alone) and `times.csv`; return the Markdown."""
+    """Write `table.md`, `table.csv`, `features.csv`, which depend on the results alone, and `times.csv`."""
     rows = summarise(spec, outcome)
     lines = [f"# {spec.name}", "", heading, "", as_markdown(rows)]
     lines += ["", *(f"- {note}" for note in _reductions(spec)), *(f"- {note}" for note in outcome.notes)]
@@ -466,6 +482,7 @@ def write_tables(spec: Spec, outcome: Outcome, out: Path, heading: str) -> str:
     text = "\n".join(lines).rstrip() + "\n"
     write_atomically(out / "table.md", text)
     write_atomically(out / "table.csv", as_csv(rows))
+    write_atomically(out / "features.csv", as_csv(features_selected(spec, outcome)))
     write_atomically(out / "times.csv", as_csv(seconds_per_selection(spec, outcome)))
     return text
 

@@ -150,7 +150,7 @@ def centre(kernel: Array) -> Array:
 
 
 def hollow_split(kernel: Array) -> tuple[Array, Array]:
-    """Split off the diagonal `K_pq = U_pq + ρ_p + ρ_q`, where U has a zero diagonal and zero row sums (eq. 5)."""
+    """Split off the diagonal `K_pq = U_pq + ρ_p + ρ_q`, where U has a zero diagonal and zero row sums (eq. 4)."""
     m = kernel.shape[0]
     hollow: Array = np.array(kernel, dtype=np.float64)
     np.fill_diagonal(hollow, 0.0)

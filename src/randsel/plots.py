@@ -12,7 +12,7 @@ GREY, RED = "0.6", "#c1121f"
 
 
 def culling_path(
-    path: CullingPath,
+    path: Any,
     *,
     highlight: Array | None = None,
     names: Any = None,
@@ -23,8 +23,8 @@ def culling_path(
 
     Parameters
     ----------
-    path : CullingPath
-        `RandSel.path_`.
+    path : CullingPath or RandSel
+        `RandSel.path_`, or a fitted selector, whose column names are then used.
     highlight : array of int or bool, default=None
         Columns, or a mask of columns, to draw in red and to name; None are those of the best round, if at most ten.
     names : sequence of str, default=None
@@ -40,6 +40,8 @@ def culling_path(
     figure = optional("matplotlib.figure", extra="plot", purpose="Drawing").Figure(
         figsize=(8, 5.5), layout="constrained"
     )
+    names = getattr(path, "feature_names_in_", None) if names is None else names
+    path = getattr(path, "path_", path)
     if highlight is None:
         best = path.rounds[path.best].features
         highlight = best if len(best) <= 10 else best[:0]
@@ -78,13 +80,15 @@ def _lines(axes: Any, path: CullingPath, highlight: Array, names: Any) -> None:
     red = set(highlight.tolist()) & set(lines)
     grey = [points for feature, points in lines.items() if feature not in red]
     axes.add_collection(collections.LineCollection(grey, colors=GREY, linewidths=0.8, alpha=0.7))
-    for feature in sorted(red):
+    top = max(value for points in lines.values() for _, value in points)
+    height, taken = 0.045 * top, -np.inf
+    for feature in sorted(red, key=lambda j: lines[j][-1][1]):
         rounds, values = zip(*lines[feature], strict=True)
-        label = str(feature) if names is None else str(names[feature])
         axes.plot(rounds, values, color=RED, linewidth=1.8)
-        axes.annotate(
-            label, (rounds[-1], values[-1]), xytext=(4, 0), textcoords="offset points", color=RED, va="center"
-        )
+        # names of lines that end close together are moved apart
+        taken = max(values[-1], taken + height)
+        label = str(feature) if names is None else str(names[feature])
+        axes.annotate(label, (rounds[-1], taken), xytext=(4, 0), textcoords="offset points", color=RED, va="center")
     axes.autoscale_view()
     axes.margins(x=0.05)
 
@@ -119,6 +123,8 @@ def comparison(rows: list[dict[str, Any]], *, title: str = "") -> Any:
             left.plot(row["sizes"], row["mean"], color=colours[row["method"]], label=row["method"], marker=".")
             left.fill_between(row["sizes"], low, high, color=colours[row["method"]], alpha=0.12, linewidth=0)
         left.set(xscale="log", xlabel="features", ylabel="validation accuracy", title=name)
+        left.xaxis.set_major_formatter("{x:g}")
+        left.xaxis.set_minor_formatter("")
         right.barh(
             [row["method"] for row in here],
             [row["seconds"] for row in here],
@@ -129,5 +135,6 @@ def comparison(rows: list[dict[str, Any]], *, title: str = "") -> Any:
         for ax in (left, right):
             ax.spines[["top", "right"]].set_visible(False)
     axes[0, 0].legend(frameon=False, fontsize="small")
-    figure.suptitle(title)
+    if len(sets) > 1:
+        figure.suptitle(title)
     return figure

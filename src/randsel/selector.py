@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from randsel._parallel import generator, seed_of
+from randsel._parallel import generator, one_thread_if, seed_of
 from randsel._validation import (
     Interval,
     RealNotInt,
@@ -25,6 +25,9 @@ from randsel._validation import (
 from randsel.contribution import Draws, bootstrap, exact
 from randsel.culling import CullingPath, Round, Rules, cull
 from randsel.kernels import Array, Sample, Target, median_factor
+
+#: Entries of X below which BLAS threads cost more than they bring.
+SMALL = 1 << 21
 
 
 class Selector(SelectorMixin, BaseEstimator):
@@ -216,7 +219,8 @@ class RandSel(Selector):
         draws = Draws(self.n_bootstraps, self.subsample, seed_of(self.random_state), self.n_jobs)
         show = self.verbose if callable(self.verbose) else _line_per_round if self.verbose else None
         on_round = None if show is None else lambda r: show(r.relabel(columns))
-        path = cull(sample, exact if self.estimator == "exact" else bootstrap, rules, draws, on_round)
+        with one_thread_if(Z.size < SMALL):
+            path = cull(sample, exact if self.estimator == "exact" else bootstrap, rules, draws, on_round)
         self._set_attributes(path.relabel(columns), n_features, wanted)
         return self
 

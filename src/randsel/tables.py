@@ -81,6 +81,13 @@ def read_csv(path: str | Path, target: str, *, groups: str | None = None) -> Tab
     X = np.empty((len(rows), len(features)))
     for at, j in enumerate(features):
         X[:, at] = _numbers([row[j] for row in rows], header[j], path)
+    missing = np.flatnonzero(~np.isfinite(X).all(axis=0))
+    if len(missing):
+        count, more = int((~np.isfinite(X[:, missing[0]])).sum()), len(missing) - 1
+        others = f", and {more} other columns have some" if more else ""
+        name = header[features[missing[0]]]
+        msg = f"{path}: {count} entries of column {name!r} are missing{others}; impute or drop them first."
+        raise ValueError(msg)
     y = _labels([row[header.index(target)] for row in rows])
     group = None if groups is None else np.array([row[header.index(groups)] for row in rows])
     return Table(X, y, tuple(header[j] for j in features), group)
@@ -101,6 +108,7 @@ def _open(path: Path) -> io.TextIOBase:
 def _unknown_column(column: str, header: list[str], path: str | Path) -> str:
     near = difflib.get_close_matches(column, header, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"its first columns are {header[:5]}."
+    hint = hint if header else "it is empty."
     return f"{path} has no column {column!r}; {hint}"
 
 
@@ -109,7 +117,7 @@ def _numbers(values: list[str], name: str, path: str | Path) -> Array:
         return np.array([np.nan if value.strip() in ("", "NA", "NaN") else float(value) for value in values])
     except ValueError:
         wrong = next(value for value in values if not _is_number(value))
-        msg = f"{path}: column {name!r} holds {wrong!r}, which is not a number; drop the column, or make it the target."
+        msg = f"{path}: column {name!r} holds {wrong!r}, not a number; drop the column, or name it as target or groups."
         raise ValueError(msg) from None
 
 
