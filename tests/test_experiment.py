@@ -57,7 +57,7 @@ def test_every_cell_once_and_a_table_at_the_end(run, tmp_path):
 
 
 def test_a_cell_is_what_it_says_by_hand():
-    """One outer fold, the inner loop written out."""
+    """One outer fold: split, prediction, accuracy, precision and recall from the features it names."""
     spec = small_spec()
     (table,) = tables_of(spec).values()
     cell = next(c for c in experiment._cells(spec, {"xor": table})[0] if c.method == "Corr. Coeff.")
@@ -74,11 +74,55 @@ def test_a_cell_is_what_it_says_by_hand():
     assert result["precision"] == hits / result["n_features"]
 
 
+def grouped_table(rng):
+    X, y = rng.normal(size=(48, 6)), np.repeat([0, 1], 24)
+    X[:, 0] += y
+    return Table(X, y, tuple("abcdef"), np.arange(48) // 2)
+
+
+def test_nothing_of_the_test_samples_reaches_the_choice(rng):
+    table = grouped_table(rng)
+    spec = small_spec(data=({"name": "xor"},), methods=({"name": "Corr. Coeff."},))
+    cell = experiment._cells(spec, {"xor": table})[0][0]
+    _, test = experiment._splits(table.y, table.groups, 3, 0)[0]
+    X = table.X.copy()
+    X[test] = 1e3 * rng.normal(size=X[test].shape)
+    here, there = experiment.evaluate(cell, table), experiment.evaluate(cell, replace(table, X=X))
+    for name in ("features", "gamma", "curve"):
+        assert here[name] == there[name]
+
+
+def test_inner_folds_rank_on_their_own_samples_and_keep_groups(rng, monkeypatch):
+    table = grouped_table(rng)
+    spec = small_spec(data=({"name": "xor"},), methods=({"name": "Corr. Coeff."},))
+    cell = experiment._cells(spec, {"xor": table})[0][0]
+    ranked, split = [], []
+    rankings, splits = experiment._rankings, experiment._splits
+    monkeypatch.setattr(experiment, "_rankings", lambda c, X, y, g: ranked.append(len(X)) or rankings(c, X, y, g))
+    monkeypatch.setattr(experiment, "_splits", lambda y, groups, *a: split.append(groups) or splits(y, groups, *a))
+    experiment.evaluate(cell, table)
+    train = len(table.X) - len(splits(table.y, table.groups, 3, 0)[0][1])
+    assert ranked[-1] == train
+    assert all(rows < train for rows in ranked[:-1])
+    assert all(groups is not None for groups in split)
+
+
+def test_a_prediction_depends_on_no_other_test_sample(rng):
+    table = grouped_table(rng)
+    train, test = experiment._splits(table.y, table.groups, 3, 0)[0]
+    columns = np.arange(6)
+    alone = [experiment._predict(table.X, table.y, train, test[[at]], columns, "median")[0] for at in range(len(test))]
+    X = table.X.copy()
+    X[test[1:]] *= 100.0
+    assert experiment._predict(X, table.y, train, test, columns, "median")[0] == alone[0]
+    assert list(experiment._predict(table.X, table.y, train, test, columns, "median")) == alone
+
+
 def test_a_killed_run_goes_on_and_ends_in_the_same_tables(tmp_path):
     code = (
         "import sys; sys.path.insert(0, 'tests')\n"
         "from pathlib import Path; from test_experiment import *\n"
-        "spec = small_spec(); out = Path(sys.argv[1])\n"
+        "spec = small_spec(reshuffles=6); out = Path(sys.argv[1])\n"
         "outcome = experiment.run(spec, tables_of(spec), out)\n"
         "experiment.write_tables(spec, outcome, out, 'x')\n"
     )
@@ -91,7 +135,7 @@ def test_a_killed_run_goes_on_and_ends_in_the_same_tables(tmp_path):
     process.send_signal(signal.SIGKILL)
     process.wait()
     before = {path.name: path.stat().st_mtime_ns for path in broken.glob("*.json")}
-    assert 3 <= len(before) < 12
+    assert 3 <= len(before) < 36
     subprocess.run([sys.executable, "-c", code, str(broken)], cwd=root, check=True)
     assert all((broken / name).stat().st_mtime_ns == then for name, then in before.items())
     for name in ("table.md", "table.csv"):
@@ -160,8 +204,9 @@ def test_what_determines_a_cell_names_it():
         replace(cell, fold=1),
         replace(cell, params={"drop": 0.5}),
         replace(cell, fingerprint=experiment.fingerprint(replace(table, X=table.X + 1e-9))),
+        replace(cell, fingerprint=experiment.fingerprint(replace(table, names=tuple("stuvwxyz")))),
     ]
-    assert len({cell.key, *(other.key for other in changed)}) == 5
+    assert len({cell.key, *(other.key for other in changed)}) == 6
 
 
 def test_groups_stay_together_and_small_classes_reduce_the_folds(rng):
@@ -181,6 +226,8 @@ def test_groups_stay_together_and_small_classes_reduce_the_folds(rng):
 
 
 def test_specifications_that_cannot_be_run(tmp_path):
+    with pytest.raises(ValueError, match="a method is named twice"):
+        small_spec(methods=({"name": "randSel"}, {"name": "randSel"}))
     with pytest.raises(ValueError, match="unknown method 'randsel', did you mean 'randSel'"):
         small_spec(methods=({"name": "randsel"},))
     path = tmp_path / "spec.toml"

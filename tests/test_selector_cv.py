@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GroupKFold, StratifiedKFold
+from sklearn.svm import SVC
 
 from randsel import RandSel, RandSelCV, datasets
 
@@ -78,7 +79,24 @@ def test_regression_and_several_outputs(rng):
     assert RandSelCV(cv=3, gammas=["median"]).fit(X, Y).support_[:2].all()
 
 
-def test_weights_reach_selector_and_model(xor):
+@pytest.mark.parametrize("model", [LogisticRegression(), None])
+def test_weights_reach_the_model(xor, model, monkeypatch):
+    X, y, _ = xor
+    seen = []
+    kind = SVC if model is None else LogisticRegression
+    original = kind.fit
+
+    def fit(self, X, y, sample_weight=None):
+        seen.append(sample_weight)
+        return original(self, X, y, sample_weight)
+
+    monkeypatch.setattr(kind, "fit", fit)
+    weights = np.linspace(1.0, 2.0, len(X))
+    RandSelCV(model, cv=3, gammas=["median"]).fit(X, y, sample_weight=weights)
+    assert all(w is not None and w.max() > w.min() for w in seen)
+
+
+def test_weights_reach_the_selector(xor):
     X, y, _ = xor
     weights = np.ones(len(X))
     weights[::5] = 0.0

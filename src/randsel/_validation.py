@@ -231,6 +231,9 @@ def standardise(X: Array, weights: Array | None, scale: bool) -> tuple[Array, Ar
     """
     low, high = X.min(axis=0), X.max(axis=0)
     varies = high > low
+    if not varies.any():
+        msg = "Every column of X is constant, so there is nothing to select; check how the table was read."
+        raise ValueError(msg)
     X = X[:, varies]
     peak = np.maximum(np.abs(low[varies]), np.abs(high[varies])).astype(np.float64)
     if not scale:

@@ -23,7 +23,7 @@ from randsel._validation import (
     fit_context,
     standardise,
 )
-from randsel.kernels import Array, Target, bandwidth, hollow_centre, squared_distances
+from randsel.kernels import UNDERFLOW, Array, Target, bandwidth, hollow_centre, squared_distances
 from randsel.selector import Selector, canonical_order, ranking
 
 __all__ = ["BaHSIC", "CorrelationFilter", "FoHSIC", "KernelRFE"]
@@ -80,9 +80,6 @@ class Baseline(Selector):
         share = 0.5 if self.n_features_to_select is None else self.n_features_to_select
         wanted = check_number_to_select(share, X.shape[1]) or 1
         Z, varies = standardise(X, None, getattr(self, "scale", True))
-        if not varies.any():
-            msg = "Every column of X is constant, so there is nothing to select; check how the table was read."
-            raise ValueError(msg)
         order = canonical_order(Z)
         ranked = self._rank(Z[:, order].astype(np.float64), y, kind, wanted)
         self._set_attributes(ranked, np.flatnonzero(varies)[order], X.shape[1])
@@ -110,11 +107,7 @@ def _bandwidth(gamma: float | str, distances: Array) -> float:
     value = bandwidth(gamma, distances)
     closest = float(distances[np.triu_indices(len(distances), 1)].min())
     if value * closest > 745.0:
-        msg = (
-            f"gamma={value:g} is so large that the kernel is zero between all different samples, which leaves nothing "
-            "to compare; use gamma='median' or a smaller number."
-        )
-        raise ValueError(msg)
+        raise ValueError(UNDERFLOW.format(value))
     return value
 
 

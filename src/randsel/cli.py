@@ -148,6 +148,9 @@ def reproduce(what: str, data: Path | None, geo: Path | None, out: Path, jobs: i
     figure1 draws the culling path of a 200-dimensional XOR problem. table1 has synthetic data; table2 real data, from
     the folder --data, or with --geo the paper's own task (69 latent infections, 133 controls).
     """
+    if what != "table2" and (data or geo):
+        msg = "--data and --geo are for table2."
+        raise click.UsageError(msg)
     if what == "figure1":
         out.mkdir(parents=True, exist_ok=True)
         click.get_current_context().invoke(demo, samples=300, features=200, seed=0, out=out / "figure1.png")

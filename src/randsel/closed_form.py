@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from randsel.alignment import null_scale
-from randsel.kernels import Array, PairSums, Sample, hollow_split, squared_distances
+from randsel.kernels import UNDERFLOW, Array, PairSums, Sample, hollow_split, squared_distances
 
 #: Largest error, in standard deviations of the null, that each of two series may cause in a score: a worst case.
 TOLERANCE = 0.2
@@ -23,11 +23,6 @@ KEEP_BYTES = 48 << 20
 SCRATCH = 1 << 18
 #: Columns per block of the matrix route: block and product stay in the second-level cache for a few hundred rows.
 BLOCK_COLUMNS = 512
-#: What to say where a kernel is zero between all different samples.
-UNDERFLOW = (
-    "gamma={:g} is so large that the kernel is zero between all different samples, which leaves nothing to compare; "
-    "use gamma='median' or a smaller number."
-)
 
 
 @dataclass(frozen=True)

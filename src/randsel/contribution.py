@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from randsel._parallel import generator, ordered_map
-from randsel.closed_form import UNDERFLOW, Contribution, check_gamma, closed_form
-from randsel.kernels import Array, Sample, Target
+from randsel.closed_form import Contribution, check_gamma, closed_form
+from randsel.kernels import UNDERFLOW, Array, Sample, Target
 
 #: Rows above which the closed form is averaged over row blocks of at most this size: pairs grow as m².
 MAX_ROWS = 2000

@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,6 @@ from randsel import baselines, datasets, selector, stability
 from randsel.culling import path_sizes
 from randsel.kernels import Array, bandwidth, squared_distances
 from randsel.tables import Table, read_npz
-
-#: Changes when a cell's result could change for the same specification.
-FORMAT = 1
 
 #: Methods by name: class and parameters. `gamma` is set where the class has it.
 METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -75,6 +73,10 @@ class Spec:
         return cls(**found)
 
     def __post_init__(self) -> None:
+        names = [method["name"] for method in self.methods]
+        if len(set(names)) < len(names):
+            msg = f"a method is named twice in {', '.join(names)}."
+            raise ValueError(msg)
         for method in self.methods:
             if method["name"] not in METHODS:
                 near = difflib.get_close_matches(method["name"], METHODS, n=1, cutoff=0.0)
@@ -99,7 +101,7 @@ class Cell:
     @property
     def key(self) -> str:
         """Name of the cell's file."""
-        text = json.dumps([FORMAT, asdict(self)], sort_keys=True)
+        text = json.dumps([version("randsel"), asdict(self)], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
@@ -122,7 +124,7 @@ def load_table(entry: dict[str, Any], folder: Path) -> Table:
 def fingerprint(table: Table) -> str:
     """Return a hash of the values that a result depends on."""
     digest = hashlib.sha256()
-    for values in (table.X, table.y, table.groups):
+    for values in (table.X, table.y, table.groups, table.relevant, np.array(table.names, dtype=str)):
         if values is not None:
             digest.update(str((values.dtype.str, values.shape)).encode())
             digest.update(np.ascontiguousarray(values).tobytes())
@@ -141,6 +143,14 @@ def number_of_folds(table: Table, wanted: int) -> int:
         msg = f"class {classes[int(np.argmin(members))]} is left with {min(members)} {what}; nested folds need three."
         raise ValueError(msg)
     return max(2, min(wanted, *members))
+
+
+def _check_finite(table: Table, name: str) -> None:
+    bad = np.flatnonzero(~np.isfinite(table.X).all(axis=0))
+    if len(bad):
+        first, others = table.names[bad[0]], len(bad) - 1
+        msg = f"{name}: column {first!r} and {others} others have missing values; impute or drop them first."
+        raise ValueError(msg)
 
 
 def _splits(y: Array, groups: Array | None, n_splits: int, seed: int) -> list[tuple[Array, Array]]:
@@ -185,8 +195,7 @@ def evaluate(cell: Cell, table: Table) -> dict[str, Any]:
 
 def _rankings(cell: Cell, X: Array, y: Array, gammas: tuple[float | str, ...]) -> list[Array]:
     """Columns, best first, for each bandwidth; a method without bandwidth ranks once for all."""
-    kind, defaults = METHODS[cell.method]
-    params = {"n_features_to_select": 1, **defaults, **cell.params}
+    kind, params = METHODS[cell.method][0], dict(cell.params)
     known = kind().get_params()
     if "random_state" in known:
         params["random_state"] = cell.seed
@@ -253,7 +262,7 @@ def run(
     timeout : float, default=None
         Seconds after which a cell is given up.
     progress : callable, default=None
-        Called with the number of cells done, of all cells, and the seconds since the start.
+        Called with the number of cells done, of all cells, and the seconds per cell of this run.
 
     Returns
     -------
@@ -278,7 +287,8 @@ def run(
             else:
                 results[key] = result
             if progress is not None:
-                progress(len(results) + len(errors), len(cells), time.monotonic() - start)
+                done = len(results) + len(errors)
+                progress(done, len(cells), (time.monotonic() - start) / (done - len(cells) + len(pending)))
     return Outcome(tuple(cells), results, errors, tuple(notes))
 
 
@@ -286,6 +296,7 @@ def _cells(spec: Spec, tables: dict[str, Table]) -> tuple[list[Cell], list[str]]
     cells, notes = [], []
     for entry in spec.data:
         table = tables[entry["name"]]
+        _check_finite(table, entry["name"])
         n_splits = number_of_folds(table, spec.folds)
         number_of_folds(table.rows(_splits(table.y, table.groups, n_splits, spec.seed)[0][0]), spec.folds)
         if n_splits < spec.folds:
@@ -293,7 +304,8 @@ def _cells(spec: Spec, tables: dict[str, Table]) -> tuple[list[Cell], list[str]]
         reshuffles, gammas = entry.get("reshuffles", spec.reshuffles), tuple(entry.get("gammas", spec.gammas))
         mark = fingerprint(table)
         for method in spec.methods:
-            params = {**method.get("params", {}), **entry.get("params", {}).get(method["name"], {})}
+            defaults = {"n_features_to_select": 1, "target": "classification", **METHODS[method["name"]][1]}
+            params = {**defaults, **method.get("params", {}), **entry.get("params", {}).get(method["name"], {})}
             cells += [
                 Cell(entry["name"], method["name"], params, gammas, spec.folds, reshuffle, fold, spec.seed, mark)
                 for reshuffle in range(reshuffles)
@@ -306,7 +318,7 @@ def _one(cell: Cell, table: Table, out: Path, timeout: float | None) -> tuple[st
     try:
         with _deadline(timeout):
             result = evaluate(cell, table)
-    except (ValueError, ArithmeticError, MemoryError, TimeoutError, np.linalg.LinAlgError) as error:
+    except Exception as error:  # whatever a method does in one cell, the others go on
         return cell.key, {}, f"{type(error).__name__}: {error}"
     result = {"cell": asdict(cell), "result": result}
     write_atomically(out / f"{cell.key}.json", json.dumps(result, indent=1, sort_keys=True))
@@ -358,12 +370,12 @@ def write_atomically(path: Path, text: str) -> None:
 @contextmanager
 def _only_run(out: Path) -> Iterator[None]:
     """Hold the folder's lock, which the system takes back when the process ends, however it ends."""
-    import fcntl  # noqa: PLC0415 (not on Windows, where nothing else here needs it)
+    import fcntl  # noqa: PLC0415 (Unix only; the rest of the package runs without it)
 
     with (out / ".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             msg = f"another run is working in {out}; wait for it, or give another folder."
             raise ValueError(msg) from None
         yield
@@ -372,9 +384,9 @@ def _only_run(out: Path) -> Iterator[None]:
 def progress_line(done: int, total: int, seconds: float) -> None:
     """Show cells done, rate and time left on standard error, if that is a terminal."""
     if sys.stderr.isatty():
-        left = (total - done) * seconds / done
         end = "\n" if done == total else ""
-        sys.stderr.write(f"\r{done}/{total} cells, {done / seconds:.2f} per s, {left / 60:.1f} min left {end}")
+        left = (total - done) * seconds / 60
+        sys.stderr.write(f"\r{done}/{total} cells, {seconds:.2f} s each, {left:.1f} min left {end}")
         sys.stderr.flush()
 
 

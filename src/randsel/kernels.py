@@ -16,6 +16,11 @@ Array = npt.NDArray[Any]
 
 #: Columns per matrix product: bounds scratch memory, and lets single precision products be summed in double.
 BLOCK = 4096
+#: What to say where a kernel is zero between all different samples.
+UNDERFLOW = (
+    "gamma={:g} is so large that the kernel is zero between all different samples, which leaves nothing to compare; "
+    "use gamma='median' or a smaller number."
+)
 
 
 # ---------------------------------------------------------------- Gaussian kernels on features

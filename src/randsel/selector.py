@@ -210,9 +210,6 @@ class RandSel(Selector):
         n_features = X.shape[1]
         wanted = check_number_to_select(self.n_features_to_select, n_features)
         Z, varies = standardise(X, weights, self.scale)
-        if not varies.any():
-            msg = "Every column of X is constant, so there is nothing to select; check how the table was read."
-            raise ValueError(msg)
         order = canonical_order(Z)
         sample = Sample.of(Z[:, order], Target.encode(y, kind, weights))
         columns = np.flatnonzero(varies)[order]

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold, check_cv
 from sklearn.multioutput import MultiOutputRegressor
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 from sklearn.utils.validation import has_fit_parameter
@@ -233,10 +233,10 @@ def _folds(cv: Any, y: Array, kind: str, groups: Array | None) -> Any:
     classes = kind == "classification"
     if not isinstance(cv, Integral):
         return check_cv(cv, y, classifier=classes)
-    per_class = np.unique(y, return_counts=True)[1].min() if classes else len(y)
-    possible = int(per_class if groups is None else min(per_class, len(np.unique(groups))))
+    members = np.arange(len(y)) if groups is None else groups
+    possible = min(len(np.unique(members[y == c])) for c in np.unique(y)) if classes else len(np.unique(members))
     if possible < 2:
-        what = "a class of one member" if groups is None else "a class of one member, or one group"
+        what = "a class of one member" if groups is None else "a class within one group, or one group only"
         msg = f"y has {what}, which no fold can hold out and fit at once; drop it, or pass splits of your own as cv."
         raise ValueError(msg)
     n_splits = min(int(cv), possible)
@@ -244,7 +244,7 @@ def _folds(cv: Any, y: Array, kind: str, groups: Array | None) -> Any:
         what = "members of the smallest class" if classes else "samples"
         warnings.warn(
             f"cv={cv} was reduced to {n_splits} folds, because there are only {possible} "
-            f"{what if groups is None else 'groups or ' + what}.",
+            f"{what if groups is None else 'groups of ' + ('a class' if classes else what)}.",
             UserWarning,
             stacklevel=4,
         )
@@ -264,13 +264,26 @@ def _score_fold(
     selector, model, scorer = parts
     X, y, weights = data
     train, test = fold
-    held = None if weights is None else weights[train]
-    chosen = clone(selector).set_params(gamma=gamma, n_features_to_select=1).fit(X[train], y[train], sample_weight=held)
+    train_weights = None if weights is None else weights[train]
+    chosen = (
+        clone(selector)
+        .set_params(gamma=gamma, n_features_to_select=1)
+        .fit(X[train], y[train], sample_weight=train_weights)
+    )
     scores = []
     for size in sizes:
         columns = chosen.order_[:size]
         fitted = clone(model)
-        extra = {"sample_weight": held} if held is not None and has_fit_parameter(fitted, "sample_weight") else {}
-        fitted.fit(X[np.ix_(train, columns)], y[train], **extra)
+        fitted.fit(X[np.ix_(train, columns)], y[train], **_weights_for(fitted, train_weights))
         scores.append(float(scorer(fitted, X[np.ix_(test, columns)], y[test])))
     return scores
+
+
+def _weights_for(model: Any, weights: Array | None) -> dict[str, Array]:
+    """Weights as the model, or the last step of a pipeline, takes them; nothing if it does not."""
+    if weights is None:
+        return {}
+    name, last = model.steps[-1] if isinstance(model, Pipeline) else ("", model)
+    if not has_fit_parameter(last, "sample_weight"):
+        return {}
+    return {f"{name}__sample_weight" if name else "sample_weight": weights}

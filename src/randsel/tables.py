@@ -12,6 +12,8 @@ import numpy as np
 
 from randsel.kernels import Array
 
+_MISSING = ("", "NA", "NaN", "nan")
+
 
 @dataclass(frozen=True)
 class Table:
@@ -65,13 +67,18 @@ def read_csv(path: str | Path, target: str, *, groups: str | None = None) -> Tab
     with _open(Path(path)) as file:
         lines = csv.reader(file, delimiter=_delimiter(file))
         header = [name.strip() for name in next(lines, [])]
-        rows = [row for row in lines if row]
+        numbered = [(number, row) for number, row in enumerate(lines, 2) if row]
+    rows = [row for _, row in numbered]
     for column in (target, groups):
         if column is not None and column not in header:
             raise ValueError(_unknown_column(column, header, path))
-    ragged = next((number for number, row in enumerate(rows, 2) if len(row) != len(header)), None)
+    twice = next((name for name in header if header.count(name) > 1), None)
+    if twice is not None:
+        msg = f"{path} has several columns called {twice!r}; give each a name of its own."
+        raise ValueError(msg)
+    ragged = next(((number, row) for number, row in numbered if len(row) != len(header)), None)
     if not rows or ragged:
-        what = f"line {ragged} has {len(rows[ragged - 2])} entries" if ragged else "it has no rows"
+        what = f"line {ragged[0]} has {len(ragged[1])} entries" if ragged else "it has no rows"
         msg = f"{path} cannot be read as a table: the header has {len(header)} columns, and {what}."
         raise ValueError(msg)
     special = {header.index(column) for column in (target, groups) if column is not None} | (
@@ -88,6 +95,11 @@ def read_csv(path: str | Path, target: str, *, groups: str | None = None) -> Tab
         name = header[features[missing[0]]]
         msg = f"{path}: {count} entries of column {name!r} are missing{others}; impute or drop them first."
         raise ValueError(msg)
+    for column in (target, groups):
+        blank = [n for n, row in numbered if column is not None and row[header.index(column)].strip() in _MISSING]
+        if blank:
+            msg = f"{path}: {len(blank)} entries of column {column!r} are missing, the first in line {blank[0]}; drop them."
+            raise ValueError(msg)
     y = _labels([row[header.index(target)] for row in rows])
     group = None if groups is None else np.array([row[header.index(groups)] for row in rows])
     return Table(X, y, tuple(header[j] for j in features), group)
@@ -114,25 +126,30 @@ def _unknown_column(column: str, header: list[str], path: str | Path) -> str:
 
 def _numbers(values: list[str], name: str, path: str | Path) -> Array:
     try:
-        return np.array([np.nan if value.strip() in ("", "NA", "NaN") else float(value) for value in values])
+        return np.array([np.nan if value.strip() in _MISSING else _number(value) for value in values])
     except ValueError:
         wrong = next(value for value in values if not _is_number(value))
         msg = f"{path}: column {name!r} holds {wrong!r}, not a number; drop the column, or name it as target or groups."
         raise ValueError(msg) from None
 
 
+def _number(value: str) -> float:
+    # float() would read 1_000 as a thousand
+    return float(value.replace("_", "?"))
+
+
 def _is_number(value: str) -> bool:
     try:
-        float(value.strip() or "nan")
+        _number(value)
     except ValueError:
-        return value.strip() in ("NA", "NaN")
+        return value.strip() in _MISSING
     return True
 
 
 def _labels(values: list[str]) -> Array:
     stripped = [value.strip() for value in values]
     if all(map(_is_number, stripped)):
-        return np.array([np.nan if value in ("", "NA", "NaN") else float(value) for value in stripped])
+        return np.array([float(value) for value in stripped])
     return np.array(stripped)
 
 
@@ -162,6 +179,11 @@ def read_npz(path: str | Path, *, classes: list[int] | None = None, batches: lis
         found = {name: data[name] for name in data.files}
     X = found["X"]
     names = found.get("feature_names", np.arange(X.shape[1]).astype(str))
+    if len(names) != X.shape[1] or len(found["y"]) != len(X):
+        msg = (
+            f"{path}: X is {X.shape[0]}×{X.shape[1]}, but has {len(names)} feature names and {len(found['y'])} targets."
+        )
+        raise ValueError(msg)
     table = Table(
         X.astype(np.float32 if X.dtype == np.float32 else np.float64),
         found["y"],
