@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from randsel import datasets, experiment
+from randsel import datasets, experiment, summary
 from randsel.cli import main
 from randsel.experiment import Spec
 from randsel.tables import Table
@@ -48,10 +48,10 @@ def test_every_cell_once_and_a_table_at_the_end(run, tmp_path):
     assert len(outcome.cells) == len(outcome.results) == 12
     assert not outcome.errors
     assert len(list((tmp_path / "out").glob("*.json"))) == 12
-    text = experiment.write_tables(spec, outcome, tmp_path / "out", "heading")
+    text = summary.write_tables(spec, outcome, tmp_path / "out", "heading")
     assert "| xor | randSel |" in text
     assert (tmp_path / "out" / "table.csv").read_text().startswith("data,method,")
-    rows = {row["method"]: row for row in experiment.summarise(spec, outcome)}
+    rows = {row["method"]: row for row in summary.summarise(spec, outcome)}
     found = [r for c, r in ((c, outcome.results[c.key]) for c in outcome.cells) if c.method == "randSel"]
     assert rows["randSel"]["accuracy, %"].startswith(f"{100 * np.mean([r['accuracy'] for r in found]):.1f}")
 
@@ -124,7 +124,7 @@ def test_a_killed_run_goes_on_and_ends_in_the_same_tables(tmp_path):
         "from pathlib import Path; from test_experiment import *\n"
         "spec = small_spec(reshuffles=6); out = Path(sys.argv[1])\n"
         "outcome = experiment.run(spec, tables_of(spec), out)\n"
-        "experiment.write_tables(spec, outcome, out, 'x')\n"
+        "summary.write_tables(spec, outcome, out, 'x')\n"
     )
     root = Path(__file__).parents[1]
     whole, broken = tmp_path / "whole", tmp_path / "broken"
@@ -145,7 +145,7 @@ def test_a_killed_run_goes_on_and_ends_in_the_same_tables(tmp_path):
 def test_jobs_do_not_change_the_tables(run, tmp_path):
     spec = small_spec()
     one, two = run(spec, tmp_path / "one"), run(spec, tmp_path / "two", n_jobs=2)
-    assert experiment.summarise(spec, one) == experiment.summarise(spec, two)
+    assert summary.summarise(spec, one) == summary.summarise(spec, two)
 
 
 def test_a_damaged_cell_is_done_again(run, tmp_path):
@@ -155,7 +155,7 @@ def test_a_damaged_cell_is_done_again(run, tmp_path):
     path.write_text(path.read_text()[:40])
     again = run(spec)
     assert any(f"{path.name} was damaged" in note for note in again.notes)
-    assert experiment.summarise(spec, again) == experiment.summarise(spec, first)
+    assert summary.summarise(spec, again) == summary.summarise(spec, first)
     assert json.loads(path.read_text())["result"]
 
 
@@ -172,7 +172,7 @@ def test_a_failed_cell_is_reported_marked_and_tried_again(run, monkeypatch, tmp_
     monkeypatch.setattr(experiment, "evaluate", failing)
     outcome = run(spec)
     assert len(outcome.errors) == 2
-    text = experiment.write_tables(spec, outcome, tmp_path / "out", "x")
+    text = summary.write_tables(spec, outcome, tmp_path / "out", "x")
     assert "4 (2 failed)" in text
     assert "fold 1: ValueError: out of luck" in text
     monkeypatch.setattr(experiment, "evaluate", evaluate)

@@ -31,6 +31,7 @@ ORDER = [
     "datasets",
     "tables",
     "experiment",
+    "summary",
     "plots",
     "__init__",
     "cli",

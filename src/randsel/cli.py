@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from randsel import RandSel, __version__, datasets, experiment, plots, tables
+from randsel import RandSel, __version__, datasets, experiment, plots, summary, tables
 from randsel.culling import Round
 from randsel.kernels import Array
 
@@ -174,12 +174,12 @@ def _run(spec: experiment.Spec, loaded: dict[str, tables.Table], out: Path, jobs
         raise click.UsageError(msg)
     outcome = experiment.run(spec, loaded, out, n_jobs=jobs, timeout=timeout, progress=experiment.progress_line)
     heading = f"Nested {spec.folds}-fold cross-validation, {spec.reshuffles} reshuffles; mean ± sd over the cells."
-    click.echo(experiment.write_tables(spec, outcome, out, heading))
+    click.echo(summary.write_tables(spec, outcome, out, heading))
     if not outcome.results:
         msg = "every cell failed; see the reasons above."
         raise click.ClickException(msg)
     try:
-        figure = plots.comparison(experiment.curves(spec, outcome), title=spec.name)
+        figure = plots.comparison(summary.curves(spec, outcome), title=spec.name)
     except ImportError as error:
         click.echo(f"No picture: {error}", err=True)
     else:

@@ -99,7 +99,7 @@ def comparison(rows: list[dict[str, Any]], *, title: str = "") -> Any:
     Parameters
     ----------
     rows : list of dict
-        As `experiment.curves` returns them: "data", "method", "sizes", "mean", "spread", "seconds".
+        As `summary.curves` returns them: "data", "method", "sizes", "mean", "spread", "seconds".
     title : str
         Title of the figure.
 

@@ -98,7 +98,8 @@ def read_csv(path: str | Path, target: str, *, groups: str | None = None) -> Tab
     for column in (target, groups):
         blank = [n for n, row in numbered if column is not None and row[header.index(column)].strip() in _MISSING]
         if blank:
-            msg = f"{path}: {len(blank)} entries of column {column!r} are missing, the first in line {blank[0]}; drop them."
+            count, first = len(blank), blank[0]
+            msg = f"{path}: {count} entries of column {column!r} are missing, the first in line {first}; drop the rows."
             raise ValueError(msg)
     y = _labels([row[header.index(target)] for row in rows])
     group = None if groups is None else np.array([row[header.index(groups)] for row in rows])
