@@ -69,7 +69,7 @@ def closed_form(sample: Sample, gamma: float) -> Contribution:
     check_gamma(gamma, sample)
     rough = (moments.slope_error() > TOLERANCE) | moments.heavy() | (sample.X.shape[1] <= FEW)
     for _ in range(3):
-        if rough.mean() > 0.5:
+        if rough.mean() > 0.7:
             rough[:] = True
         result, allowed = _evaluate(sample, gamma, moments, rough)
         if rough.all() or moments.log_error(~rough & ~sample.fixed).sum() <= allowed:
@@ -207,7 +207,7 @@ def _evaluate(sample: Sample, gamma: float, moments: _Moments, rough: Array) -> 
     m, n = sample.X.shape
     free = ~sample.fixed
     # where tanh saturates, what varies besides is small against it
-    precision = np.float64 if (moments.heavy() | (moments.reach > 1.0))[rough].any() else sample.X.dtype
+    precision = np.float64 if (moments.heavy() | (moments.reach > 4.0))[rough].any() else sample.X.dtype
     elements = _Elements(sample.X[:, rough].T.astype(precision, order="C"), gamma) if rough.any() else None
     log_expected = _log_expected(sample, gamma, rough, elements)
     if elements is not None and rough.all() and elements.row_sums.min() >= m - 1:

@@ -16,6 +16,8 @@ Array = npt.NDArray[Any]
 
 #: Columns per matrix product: bounds scratch memory, and lets single precision products be summed in double.
 BLOCK = 4096
+#: Features above which the closed form will need the pair sums, so that distances are taken from them.
+WIDE = 512
 #: What to say where a kernel is zero between all different samples.
 UNDERFLOW = (
     "gamma={:g} is so large that the kernel is zero between all different samples, which leaves nothing to compare; "
@@ -303,7 +305,7 @@ class Sample:
     @cached_property
     def distances(self) -> Array:
         """`Σ d` over all features."""
-        if "sums" not in self.__dict__ and self._sums is None:
+        if "sums" not in self.__dict__ and self._sums is None and self.X.shape[1] <= WIDE:
             return squared_distances(self.X)
         distances: Array = np.maximum(self.sums.d1 + self.fixed_distances, 0.0)
         return distances
