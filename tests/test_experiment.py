@@ -297,6 +297,7 @@ def test_compare(csv_file, tmp_path):
     assert (out / "table.md").exists()
     assert "table,randSel,g0," in (out / "features.csv").read_text()
     assert (out / "comparison.png").read_bytes().startswith(b"\x89PNG")
+    assert "cross-validation, once;" in result.output
 
 
 @pytest.mark.parametrize(

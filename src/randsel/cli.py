@@ -173,7 +173,8 @@ def _run(spec: experiment.Spec, loaded: dict[str, tables.Table], out: Path, jobs
         msg = "--jobs 0 leaves nobody to work; use 1 or more, or -1 for all cores."
         raise click.UsageError(msg)
     outcome = experiment.run(spec, loaded, out, n_jobs=jobs, timeout=timeout, progress=experiment.progress_line)
-    heading = f"Nested {spec.folds}-fold cross-validation, {spec.reshuffles} reshuffles; mean ± sd over the cells."
+    times = "once" if spec.reshuffles == 1 else f"{spec.reshuffles} times"
+    heading = f"Nested {spec.folds}-fold cross-validation, {times}; mean ± sd over the cells."
     click.echo(summary.write_tables(spec, outcome, out, heading))
     if not outcome.results:
         msg = "every cell failed; see the reasons above."

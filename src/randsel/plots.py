@@ -123,8 +123,10 @@ def comparison(rows: list[dict[str, Any]], *, title: str = "") -> Any:
             left.plot(row["sizes"], row["mean"], color=colours[row["method"]], label=row["method"], marker=".")
             left.fill_between(row["sizes"], low, high, color=colours[row["method"]], alpha=0.12, linewidth=0)
         left.set(xscale="log", xlabel="features", ylabel="validation accuracy", title=name)
-        left.xaxis.set_major_formatter("{x:g}")
-        left.xaxis.set_minor_formatter("")
+        sizes = sorted({size for row in here for size in row["sizes"]})
+        ticks = sizes[:: max(1, len(sizes) // 8)]
+        left.set_xticks(ticks, [str(size) for size in ticks])
+        left.set_xticks([], minor=True)
         right.barh(
             [row["method"] for row in here],
             [row["seconds"] for row in here],
