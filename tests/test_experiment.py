@@ -209,6 +209,32 @@ def test_what_determines_a_cell_names_it():
     assert len({cell.key, *(other.key for other in changed)}) == 6
 
 
+def test_what_is_reduced_is_done_and_said_beside_the_result(tmp_path):
+    reduced = {"reshuffles": 1, "randSel": {"gammas": ["median"], "drop": 0.5}}
+    methods = ({"name": "randSel", "params": {"drop": 0.25}}, {"name": "Corr. Coeff."})
+    spec = small_spec(gammas=("0.5*median", "median"), methods=methods)
+    spec = replace(spec, data=({**spec.data[0], "reduced": reduced},))
+    tables = {"xor": experiment.load_table(spec.data[0], tmp_path)}
+    outcome = experiment.run(spec, tables, tmp_path)
+    rows = {row["method"]: row for row in summary.summarise(spec, outcome)}
+    assert rows["randSel"]["reduced"] == "1 reshuffles of 2; 1 gammas of 2; 0.5 drop of 0.25"
+    assert {row["reduced"] for name, row in rows.items() if name != "randSel"} == {"1 reshuffles of 2"}
+    assert {cell.reshuffle for cell in outcome.cells} == {0}
+    assert {cell.gammas for cell in outcome.cells if cell.method == "randSel"} == {("median",)}
+    with pytest.raises(ValueError, match="nothing called 'droop' can be reduced"):
+        experiment.plan(spec, {"name": "xor", "reduced": {"randSel": {"droop": 0.5}}}, spec.methods[0])
+
+
+def test_a_specification_restricted_to_some_methods():
+    spec = small_spec()
+    assert [m["name"] for m in spec.only([spec.methods[-1]["name"]]).methods] == [spec.methods[-1]["name"]]
+    assert spec.only([]) == spec
+    with pytest.raises(ValueError, match="did you mean 'randSel'"):
+        spec.only(["randsell"])
+    with pytest.raises(ValueError, match="does not run 'RFE'"):
+        spec.only(["RFE"])
+
+
 def test_groups_stay_together_and_small_classes_reduce_the_folds(rng):
     X, y = rng.normal(size=(24, 5)), np.repeat([0, 1], 12)
     groups = np.arange(24) // 3

@@ -86,6 +86,7 @@ def _run_options(command: Any) -> Any:
                 "--jobs", default=1, show_default=True, type=int, help="Cells to run at a time; -1: all cores."
             ),
             click.option("--timeout", type=click.FloatRange(0, min_open=True), help="Seconds to give a cell."),
+            click.option("--methods", help=f"Comma-separated, of: {', '.join(experiment.METHODS)}."),
         ]
     ):
         command = option(command)
@@ -96,9 +97,6 @@ def _run_options(command: Any) -> Any:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--target", required=True, help="Column of the class labels.")
 @click.option("--groups", help="Column of groups, such as donors, that must not be split between folds.")
-@click.option(
-    "--methods", help=f"Comma-separated, of: {', '.join(experiment.METHODS)}. All but the bootstrap if left out."
-)
 @click.option("--folds", default=10, show_default=True, type=click.IntRange(2), help="Folds of both loops.")
 @click.option("--reshuffles", default=3, show_default=True, type=click.IntRange(1), help="Repetitions.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0, 2**31), help="Seed of the folds.")
@@ -107,27 +105,28 @@ def compare(
     file: Path,
     target: str,
     groups: str | None,
-    methods: str | None,
     folds: int,
     reshuffles: int,
     seed: int,
     out: Path,
     jobs: int,
     timeout: float | None,
+    methods: str | None,
 ) -> None:
     """Compare selectors on your own table by nested cross-validation.
 
     FILE is a CSV or TSV table, one sample per row. The folder gets table.md and table.csv (accuracies), features.csv
     (what was selected how often), comparison.png, times.csv, and a file per finished cell: run the command again to go
-    on where it was interrupted. --reshuffles 1 takes a third of the time.
+    on where it was interrupted. --reshuffles 1 takes a third of the time. Without --methods all are compared but the
+    bootstrap, which takes as long as the others together.
 
     Example: randsel compare expression.csv --target status --groups donor --out results --jobs 2
     """
-    names = [m for m in experiment.METHODS if "bootstrap" not in m] if methods is None else methods.split(",")
+    names = _names(methods) or [m for m in experiment.METHODS if "bootstrap" not in m]
     spec = experiment.Spec(
         name=file.stem,
         data=({"name": file.stem},),
-        methods=tuple({"name": name.strip()} for name in names),
+        methods=tuple({"name": name} for name in names),
         folds=folds,
         reshuffles=reshuffles,
         seed=seed,
@@ -142,7 +141,15 @@ def compare(
 )
 @click.option("--geo", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Series matrix of GSE19491.")
 @_run_options
-def reproduce(what: str, data: Path | None, geo: Path | None, out: Path, jobs: int, timeout: float | None) -> None:
+def reproduce(
+    what: str,
+    data: Path | None,
+    geo: Path | None,
+    out: Path,
+    jobs: int,
+    timeout: float | None,
+    methods: str | None,
+) -> None:
     """Repeat an experiment of the paper.
 
     figure1 draws the culling path of a 200-dimensional XOR problem. table1 has synthetic data; table2 real data, from
@@ -155,7 +162,7 @@ def reproduce(what: str, data: Path | None, geo: Path | None, out: Path, jobs: i
         out.mkdir(parents=True, exist_ok=True)
         click.get_current_context().invoke(demo, samples=300, features=200, seed=0, out=out / "figure1.png")
         return
-    spec = experiment.Spec.load(Path(__file__).parent / "experiments" / f"{what}.toml")
+    spec = experiment.Spec.load(Path(__file__).parent / "experiments" / f"{what}.toml").only(_names(methods))
     if what == "table2" and geo is not None:
         found = tables.read_geo(geo, {"latent": "LTBI", "control": "control"}, characteristic="illness")
         spec = replace(spec, data=({"name": "LTBI, GSE19491"},))
@@ -166,6 +173,10 @@ def reproduce(what: str, data: Path | None, geo: Path | None, out: Path, jobs: i
     else:
         loaded = {entry["name"]: experiment.load_table(entry, data or Path()) for entry in spec.data}
     _run(spec, loaded, out, jobs, timeout)
+
+
+def _names(methods: str | None) -> list[str]:
+    return [name.strip() for name in methods.split(",")] if methods else []
 
 
 def _run(spec: experiment.Spec, loaded: dict[str, tables.Table], out: Path, jobs: int, timeout: float | None) -> None:

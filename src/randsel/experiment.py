@@ -69,16 +69,30 @@ class Spec:
         found.update({name: tuple(found[name]) for name in ("data", "methods", "gammas") if name in found})
         return cls(**found)
 
+    def only(self, names: list[str]) -> "Spec":
+        """Restrict to some methods, in the order of the specification; all if none are named."""
+        here = [method["name"] for method in self.methods]
+        for name in names:
+            _check_method(name)
+            if name not in here:
+                msg = f"{self.name} does not run {name!r}, but {', '.join(here)}."
+                raise ValueError(msg)
+        return replace(self, methods=tuple(m for m in self.methods if not names or m["name"] in names))
+
     def __post_init__(self) -> None:
         names = [method["name"] for method in self.methods]
         if len(set(names)) < len(names):
             msg = f"a method is named twice in {', '.join(names)}."
             raise ValueError(msg)
-        for method in self.methods:
-            if method["name"] not in METHODS:
-                near = difflib.get_close_matches(method["name"], METHODS, n=1, cutoff=0.0)
-                msg = f"unknown method {method['name']!r}, did you mean {near[0]!r}? Known are {', '.join(METHODS)}."
-                raise ValueError(msg)
+        for name in names:
+            _check_method(name)
+
+
+def _check_method(name: str) -> None:
+    if name not in METHODS:
+        near = difflib.get_close_matches(name, METHODS, n=1, cutoff=0.0)
+        msg = f"unknown method {name!r}, did you mean {near[0]!r}? Known are {', '.join(METHODS)}."
+        raise ValueError(msg)
 
 
 @dataclass(frozen=True)
@@ -107,7 +121,7 @@ class Cell:
 
 def load_table(entry: dict[str, Any], folder: Path) -> Table:
     """Make or read the data set of a specification: `make` names a function of `datasets`, `file` an NPZ file."""
-    own = ("name", "log2", "params", "reshuffles", "gammas", "note")
+    own = ("name", "log2", "params", "reduced", "note")
     options = {name: value for name, value in entry.items() if name not in own}
     if "make" in options:
         X, y, relevant = getattr(datasets, options.pop("make"))(**options)
@@ -289,6 +303,42 @@ def run(
     return Outcome(tuple(cells), results, errors, tuple(notes))
 
 
+@dataclass(frozen=True)
+class Plan:
+    """How one method is run on one data set, and in words what that is less than the specification asks for."""
+
+    params: dict[str, Any]
+    gammas: tuple[float | str, ...]
+    reshuffles: int
+    reduced: str
+
+
+def plan(spec: Spec, entry: dict[str, Any], method: dict[str, Any]) -> Plan:
+    """Put together what the specification says of all, of the method, of the data set, and what it takes back.
+
+    `params` of a data set is a table by method. `reduced` holds what the data set gets less of, `reshuffles`, `gammas`
+    or a parameter, for every method, or in a table of a method's name for that method.
+    """
+    name = method["name"]
+    defaults = {"n_features_to_select": 1, "target": "classification", **METHODS[name][1]}
+    full = {**defaults, **method.get("params", {}), **entry.get("params", {}).get(name, {})}
+    full.update(reshuffles=spec.reshuffles, gammas=tuple(spec.gammas))
+    taken_back = entry.get("reduced", {})
+    less = {key: value for key, value in taken_back.items() if key not in METHODS} | taken_back.get(name, {})
+    less = {key: tuple(value) if key == "gammas" else value for key, value in less.items()}
+    unknown = set(less) - set(full)
+    if unknown:
+        msg = f"{entry['name']}: nothing called {min(unknown)!r} can be reduced; there are {', '.join(full)}."
+        raise ValueError(msg)
+    words = [f"{_words(less[key])} {key.removeprefix('n_')} of {_words(full[key])}" for key in less]
+    final = {**full, **less}
+    return Plan(params=final, gammas=final.pop("gammas"), reshuffles=final.pop("reshuffles"), reduced="; ".join(words))
+
+
+def _words(value: Any) -> str:
+    return str(len(value)) if isinstance(value, tuple) else f"{value}"
+
+
 def _cells(spec: Spec, tables: dict[str, Table]) -> tuple[list[Cell], list[str]]:
     cells, notes = [], []
     for entry in spec.data:
@@ -298,14 +348,13 @@ def _cells(spec: Spec, tables: dict[str, Table]) -> tuple[list[Cell], list[str]]
         number_of_folds(table.rows(_splits(table.y, table.groups, n_splits, spec.seed)[0][0]), spec.folds)
         if n_splits < spec.folds:
             notes.append(f"{entry['name']}: {n_splits} folds instead of {spec.folds}, the size of the smallest class.")
-        reshuffles, gammas = entry.get("reshuffles", spec.reshuffles), tuple(entry.get("gammas", spec.gammas))
         mark = fingerprint(table)
         for method in spec.methods:
-            defaults = {"n_features_to_select": 1, "target": "classification", **METHODS[method["name"]][1]}
-            params = {**defaults, **method.get("params", {}), **entry.get("params", {}).get(method["name"], {})}
+            how = plan(spec, entry, method)
+            label = (entry["name"], method["name"])
             cells += [
-                Cell(entry["name"], method["name"], params, gammas, spec.folds, reshuffle, fold, spec.seed, mark)
-                for reshuffle in range(reshuffles)
+                Cell(*label, how.params, how.gammas, spec.folds, reshuffle, fold, spec.seed, mark)
+                for reshuffle in range(how.reshuffles)
                 for fold in range(n_splits)
             ]
     return cells, notes

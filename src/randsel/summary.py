@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from randsel.experiment import Outcome, Spec, write_atomically
+from randsel.experiment import Outcome, Spec, plan, write_atomically
 
 COLUMNS = {
     "accuracy": ("accuracy, %", 100.0),
@@ -30,6 +30,7 @@ def summarise(spec: Spec, outcome: Outcome) -> list[dict[str, str]]:
             row[title] = f"{np.mean(values):.1f} ± {np.std(values):.1f}" if values else "–"
         expected = sum((c.data, c.method) == (entry["name"], method["name"]) for c in outcome.cells)
         row["cells"] = f"{len(found)}" + (f" ({expected - len(found)} failed)" if len(found) < expected else "")
+        row["reduced"] = plan(spec, entry, method).reduced or "–"
         if spec.paper:
             row["paper"] = spec.paper.get(entry["name"], {}).get(method["name"], "–")
         rows.append(row)
@@ -103,7 +104,8 @@ def write_tables(spec: Spec, outcome: Outcome, out: Path, heading: str) -> str:
     """Write `table.md`, `table.csv`, `features.csv`, which depend on the results alone, and `times.csv`."""
     rows = summarise(spec, outcome)
     lines = [f"# {spec.name}", "", heading, "", as_markdown(rows)]
-    lines += ["", *(f"- {note}" for note in _reductions(spec)), *(f"- {note}" for note in outcome.notes)]
+    lines += ["", *(f"- {entry['name']}: {entry['note']}" for entry in spec.data if "note" in entry)]
+    lines += [f"- {note}" for note in outcome.notes]
     lines += [
         f"- failed: {cell.data}, {cell.method}, reshuffle {cell.reshuffle}, fold {cell.fold}: "
         + outcome.errors[cell.key]
@@ -116,15 +118,3 @@ def write_tables(spec: Spec, outcome: Outcome, out: Path, heading: str) -> str:
     write_atomically(out / "features.csv", as_csv(features_selected(spec, outcome)))
     write_atomically(out / "times.csv", as_csv(seconds_per_selection(spec, outcome)))
     return text
-
-
-def _reductions(spec: Spec) -> list[str]:
-    """Say what a data set has less of than the specification says for all."""
-    notes = []
-    for entry in spec.data:
-        for name in ("reshuffles", "gammas"):
-            if name in entry:
-                notes.append(f"{entry['name']}: {name} = {entry[name]} instead of {getattr(spec, name)}.")
-        if "note" in entry:
-            notes.append(f"{entry['name']}: {entry['note']}")
-    return notes
