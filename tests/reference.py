@@ -138,3 +138,43 @@ def unbiased_hsic(K, L):
     second = (one @ A @ one) * (one @ B @ one) / ((m - 1) * (m - 2))
     third = 2 / (m - 2) * (one @ A @ B @ one)
     return (first + second - third) / (m * (m - 3))
+
+
+def midrank_cosines(x, n_functions):
+    """√2 cos(aπr) with midranks r = (below + equal / 2) / m, value by value."""
+    m = len(x)
+    result = np.zeros((n_functions, m))
+    for p in range(m):
+        below = sum(x[q] < x[p] for q in range(m))
+        equal = sum(x[q] == x[p] for q in range(m))
+        for a in range(n_functions):
+            result[a, p] = np.sqrt(2) * np.cos((a + 1) * np.pi * (below + equal / 2) / m)
+    return result
+
+
+def pair_statistic(f, g, Y, omega):
+    """Σ_ab ω_a ω_b Σ_c (y_cᵀ[f_a∘g_b])² / m, term by term."""
+    total = 0.0
+    for a in range(len(f)):
+        for b in range(len(g)):
+            for c in range(Y.shape[1]):
+                total += omega[a] * omega[b] * sum(Y[:, c] * f[a] * g[b]) ** 2
+    return total / len(Y)
+
+
+def pair_evidence(f, g, Y, omega):
+    """Statistic of a pair with the main effects of both projected out by least squares, and its two sets of weights."""
+    m = len(Y)
+    nuisance = np.vstack([np.ones(m), f, g]).T
+    rows, scales = [], []
+    for a in range(len(f)):
+        for b in range(len(g)):
+            v = f[a] * g[b]
+            v = v - nuisance @ np.linalg.lstsq(nuisance, v, rcond=None)[0]
+            rows.append(v / np.sqrt(np.mean(v**2)))
+            scales.append(omega[a] * omega[b])
+    V = np.array(rows) * np.sqrt(scales)[:, None]
+    statistic = sum((V @ Y[:, c]) @ (V @ Y[:, c]) for c in range(Y.shape[1])) / m
+    even = np.kron(np.linalg.eigvalsh(V @ V.T / m), np.linalg.eigvalsh(Y.T @ Y / m))
+    uneven = np.concatenate([np.linalg.eigvalsh(V @ np.diag(Y[:, c] ** 2) @ V.T / m) for c in range(Y.shape[1])])
+    return statistic, even, uneven

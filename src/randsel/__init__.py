@@ -2,6 +2,7 @@
 
 from randsel import datasets, guarantees, plots
 from randsel.baselines import BaHSIC, CorrelationFilter, FoHSIC, KernelRFE
+from randsel.interaction_scan import InteractionScan
 from randsel.selector import RandSel
 from randsel.selector_cv import RandSelCV
 from randsel.stability import StabilitySelection
@@ -10,6 +11,7 @@ __all__ = [
     "BaHSIC",
     "CorrelationFilter",
     "FoHSIC",
+    "InteractionScan",
     "KernelRFE",
     "RandSel",
     "RandSelCV",

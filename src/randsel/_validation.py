@@ -3,6 +3,8 @@
 What is wrong is said in a sentence that names the cause and the remedy.
 """
 
+import difflib
+import warnings
 from numbers import Number
 from typing import Any
 
@@ -24,10 +26,13 @@ __all__ = [
     "Interval",
     "RealNotInt",
     "StrOptions",
+    "categories_to_codes",
     "check_data",
     "check_number_to_select",
+    "check_strata",
     "counted_rows",
     "fit_context",
+    "nominal_columns",
     "standardise",
 ]
 
@@ -81,6 +86,81 @@ def counted_rows(X: Array, y: Array, weights: Array | None) -> tuple[Array, Arra
     if not rows.all():
         X, y, weights = X[rows], y[rows], weights[rows]
     return X, y, None if np.all(weights == weights[0]) else weights
+
+
+def categories_to_codes(X: Any) -> tuple[Any, list[int]]:
+    """Replace the categories of a data frame by their codes; and say which columns they were."""
+    dtypes = [str(dtype) for dtype in getattr(X, "dtypes", [])] if hasattr(X, "iloc") else []
+    found = [j for j, dtype in enumerate(dtypes) if dtype == "category"]
+    if found:
+        X = X.copy()
+    for j in found:
+        codes = X.iloc[:, j].cat.codes
+        if (codes < 0).any():
+            name, missing = str(X.columns[j]), int((codes < 0).sum())
+            msg = f"Input X contains NaN in column {name!r} ({missing} values); impute them or drop it first."
+            raise ValueError(msg)
+        X.isetitem(j, codes.astype(np.float64))
+    return X, found
+
+
+def nominal_columns(categorical: Any, found: list[int], n: int, names: Array | None) -> Array:
+    """Which columns are nominal: those found in a data frame, or those that a mask, indices or names mean."""
+    nominal = np.zeros(n, dtype=bool)
+    if categorical is None:
+        return nominal
+    if isinstance(categorical, str):
+        nominal[found] = True
+        return nominal
+    named, known = np.asarray(categorical), [] if names is None else [str(name) for name in names]
+    if named.dtype.kind == "b":
+        if named.shape != (n,):
+            msg = f"categorical_features is a mask of shape {named.shape}, but X has n_features={n}."
+            raise ValueError(msg)
+        return named.copy()
+    for name in named.ravel().tolist():
+        if isinstance(name, str) and name not in known:
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+            hint = f", did you mean {near[0]!r}?" if near else "; X has no column names."
+            msg = f"categorical_features names {name!r}, which X does not have{hint}"
+            raise ValueError(msg)
+        if not isinstance(name, str) and not (isinstance(name, int) and -n <= name < n):
+            msg = f"categorical_features holds {name!r}, but X has n_features={n}; give names, indices or a mask."
+            raise ValueError(msg)
+        nominal[known.index(name) if isinstance(name, str) else name] = True
+    return nominal
+
+
+def check_strata(y: Array, weights: Array | None, **labels: Any) -> Array | None:
+    """Return the number of each sample's stratum; the target must vary within one of them at least."""
+    given = {name: values for name, values in labels.items() if values is not None}
+    if not given:
+        return None
+    strata = np.zeros(len(y), dtype=int)
+    for name, values in given.items():
+        array = np.asarray(values)
+        if array.shape != (len(y),):
+            msg = f"{name} has shape {array.shape}, but there are n_samples={len(y)}; give one label per sample."
+            raise ValueError(msg)
+        codes = np.unique(array.astype(str), return_inverse=True)[1]
+        strata = np.unique(strata * (codes.max() + 1) + codes, return_inverse=True)[1]
+    rows = np.ones(len(y), dtype=bool) if weights is None else weights > 0.0
+    where = " and ".join(given)
+    constant = [s for s in np.unique(strata[rows]) if len(np.unique(y[rows & (strata == s)], axis=0)) == 1]
+    if len(constant) == len(np.unique(strata[rows])):
+        msg = (
+            f"y is constant within every stratum of {where}, so that no comparison within strata is possible; leave "
+            f"{where} out, or average the samples of each stratum first."
+        )
+        raise ValueError(msg)
+    if constant:
+        warnings.warn(
+            f"y is constant within {len(constant)} of {len(np.unique(strata[rows]))} strata of {where}; their samples "
+            "tell nothing.",
+            UserWarning,
+            stacklevel=4,
+        )
+    return strata
 
 
 def _check_kinds(values: Any, name: str) -> None:

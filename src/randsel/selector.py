@@ -276,15 +276,19 @@ def _criterion(criterion: str, others: dict[str, str]) -> str:
 
 
 def canonical_order(Z: Array) -> Array:
-    """Order the columns by what they hold, not by where they stand.
+    """Order the columns by what they hold, not by where they stand: draws and rounding then follow them."""
+    return np.argsort(column_keys(Z), kind="stable")
 
-    Draws and rounding then follow the columns wherever they are moved. Row by row, because a matrix product may
-    round a column differently at another place.
+
+def column_keys(Z: Array) -> Array:
+    """Return a number per column that depends on its values alone.
+
+    Row by row, because a matrix product may round a column differently at another place.
     """
     keys = np.zeros(Z.shape[1])
     for factor, row in zip(generator(0).standard_normal(len(Z)), Z, strict=True):
         keys += factor * row
-    return np.argsort(keys, kind="stable")
+    return keys
 
 
 def ranking(order: Array, n_features: int, wanted: int) -> tuple[Array, Array]:

@@ -1,0 +1,545 @@
+"""Main effects and interactions of all features, with partners and p-values: statistics, scan, tests, forward steps.
+
+With the functions `φ` of `rank_functions` and the residual `e` of the target, feature i and the pair (i, j) have
+
+    main_i  = Σ_a  ω_a      Σ_c (e_cᵀ φ_ia)²                eq. 15
+    pair_ij = Σ_ab ω_a ω_b  Σ_c (e_cᵀ [φ_ia ∘ φ_jb])²       eq. 16
+
+All pairs are scanned by matrix products; only the best are kept, and tested again with care: the main effects of both
+features projected out of the products, and the larger of two tails, that of exchangeable residuals and that of
+residuals of unequal variance, which a few samples cannot make small.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+
+from randsel._parallel import ordered_map
+from randsel.kernels import Array
+from randsel.null_distribution import cumulants, log_tail, log_tail_of_moments
+from randsel.rank_functions import Functions, centre
+
+#: Features per tile of the scan: a tile's products fit the cache, and its matrix products are long enough.
+TILE = 512
+#: Bytes of products to hold in a batch of tests.
+BATCH_BYTES = 1 << 25
+#: Features whose main effects are taken out of the target before the scan, at most.
+MOST_MAIN_EFFECTS = 500
+#: Family-wise level at which main effects are taken out, and forward steps are taken.
+LEVEL = 0.05
+#: Forward steps at most, sets that they look at, and sets tested with care in each.
+MOST_STEPS, POOL, CLOSE_LOOK = 25, 500, 5
+#: Share of its mean square that a product must keep when main effects are projected out.
+LEAST_LEFT = 0.05
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Functions of the features, and the target as columns.
+
+    Attributes
+    ----------
+    functions
+        Of every feature.
+    decay
+        `ω_a`, weight of the a-th function.
+    Y
+        Shape (samples, columns): weighted mean zero in every stratum, mean square one.
+    share
+        Weights of the samples, of mean one.
+    strata
+        Within which the target may be permuted under the null hypothesis, or None.
+    n_jobs
+        Threads.
+    """
+
+    functions: Functions
+    decay: Array
+    Y: Array
+    share: Array
+    strata: Array | None
+    n_jobs: int | None = None
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return len(self.functions.values)
+
+    def n_functions(self, size: int) -> int:
+        """Functions per feature that sets of this size are tested with."""
+        most = self.functions.values.shape[1]
+        return most if size < 3 else functions_of_triples(len(self.Y), most)
+
+    def after(self, first: int, n_functions: int) -> "Problem":
+        """Return the problem of the features from one on, with their first few functions."""
+        values, counts, plain = self.functions.values, self.functions.counts, self.functions.plain
+        few = Functions(values[first:, :n_functions], np.minimum(counts[first:], n_functions), plain[first:])
+        return replace(self, functions=few, decay=self.decay[:n_functions])
+
+
+def functions_of_triples(m: int, n_functions: int) -> int:
+    """Functions per feature in a triple: their products are to be few beside the samples."""
+    return int(np.clip((m / 4) ** (1 / 3), 1, min(n_functions, 3)))
+
+
+def encode_target(y: Array, kind: str, share: Array, strata: Array | None) -> Array:
+    """Encode as columns of mean zero in every stratum: orthonormal contrasts of classes, or standardised numbers."""
+    if kind == "classification":
+        Y = (y[:, None] == np.unique(y)).astype(np.float64)
+    else:
+        Y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+        Y = np.ldexp(Y, -np.frexp(np.maximum(np.abs(Y).max(axis=0), np.finfo(float).tiny))[1])
+    Y = centre(Y.T, share, strata).T
+    if kind == "classification":
+        values, vectors = np.linalg.eigh((Y * share[:, None]).T @ Y / share.sum())
+        kept = values > 1e-10
+        return np.asarray(Y @ vectors[:, kept] / np.sqrt(values[kept]))
+    spread = np.sqrt(share @ (Y * Y) / share.sum())
+    kept = spread > 1e-12 * np.maximum(np.abs(Y).max(axis=0), np.finfo(float).tiny)
+    return np.asarray(Y[:, kept] / spread[kept])
+
+
+# ---------------------------------------------------------------- tests with care
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Statistics and log p-values of some sets of features."""
+
+    statistic: Array
+    log_p: Array
+
+
+def evidence(problem: Problem, Y: Array, sets: Array) -> Evidence:
+    """Test sets of one, two or three features (rows of `sets`), the effects of smaller sets projected out."""
+    size = sets.shape[1]
+    batch = max(1, BATCH_BYTES // (8 * len(Y) * problem.n_functions(size) ** size))
+    tasks = [(problem, Y, sets[start : start + batch]) for start in range(0, len(sets), batch)]
+    parts = ordered_map(_test_batch, tasks, problem.n_jobs)
+    if not parts:
+        return Evidence(np.zeros(0), np.zeros(0))
+    return Evidence(np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts]))
+
+
+def _test_batch(problem: Problem, Y: Array, sets: Array) -> tuple[Array, Array]:
+    used = min(problem.n_functions(sets.shape[1]), int(problem.functions.counts[sets].max(initial=1)))
+    products, weights = _products(problem, sets, max(used, 1))
+    share, total = problem.share, problem.share.sum()
+    lost = 0
+    if sets.shape[1] > 1:
+        nuisance = _smaller(problem, sets, max(used, 1))
+        products = _project_out(centre(products, share, problem.strata), nuisance, share)
+        lost = nuisance.shape[1]
+    left = np.einsum("kfm,kfm,m->kf", products, products, share, optimize=True) / total
+    weights = np.divide(weights, left, out=np.zeros_like(weights), where=left > LEAST_LEFT)
+    products *= np.sqrt(weights)[:, :, None]
+    e = Y * share[:, None]
+    statistic = np.square(products @ e).sum(axis=(1, 2))
+    spread = np.linalg.eigvalsh((Y * share[:, None]).T @ Y / total)
+    even = np.linalg.eigvalsh((products * share**2) @ products.transpose(0, 2, 1))
+    even = (np.maximum(even, 0.0)[:, :, None] * np.maximum(spread, 0.0)).reshape(len(sets), -1)
+    uneven = np.concatenate(
+        [np.linalg.eigvalsh((products * column**2) @ products.transpose(0, 2, 1)) for column in e.T], axis=1
+    )
+    # a form in Y has the freedom of its columns within strata, less what is projected out
+    strata = 1 if problem.strata is None else int(problem.strata.max()) + 1
+    freedom = max(len(Y) - strata - lost, 2) * Y.shape[1]
+    log_p = np.maximum(log_tail(statistic, even, freedom), log_tail(statistic, np.maximum(uneven, 0.0), freedom))
+    return statistic / total, log_p
+
+
+def _products(problem: Problem, sets: Array, used: int) -> tuple[Array, Array]:
+    """`φ_ia ∘ φ_jb ∘ …` of every set, shape (sets, functions, samples), and their weights `ω_a ω_b …`."""
+    values, counts = problem.functions.values, problem.functions.counts
+    products = np.ones((len(sets), 1, values.shape[2]))
+    weights = np.ones((len(sets), 1))
+    for feature in sets.T:
+        products = products[:, :, None, :] * values[feature][:, None, :used, :]
+        own = np.where(np.arange(used) < counts[feature][:, None], problem.decay[:used], 0.0)
+        weights = weights[:, :, None] * own[:, None, :]
+        products = products.reshape(len(sets), -1, values.shape[2])
+        weights = weights.reshape(len(sets), -1)
+    return products, weights
+
+
+def _smaller(problem: Problem, sets: Array, used: int) -> Array:
+    """Functions of all proper subsets of every set."""
+    size = sets.shape[1]
+    parts = [
+        _products(problem, sets[:, list(columns)], used)[0]
+        for smaller in range(1, size)
+        for columns in combinations(range(size), smaller)
+    ]
+    return centre(np.concatenate(parts, axis=1), problem.share, problem.strata)
+
+
+def _project_out(products: Array, nuisance: Array, share: Array) -> Array:
+    weighted = nuisance * share
+    gram = weighted @ nuisance.transpose(0, 2, 1)
+    # functions that a feature does not have are zero, and equal features have equal functions
+    gram += 1e-9 * share.sum() * np.eye(gram.shape[1])
+    slopes = np.linalg.solve(gram, weighted @ products.transpose(0, 2, 1))
+    return np.asarray(products - slopes.transpose(0, 2, 1) @ nuisance)
+
+
+# ---------------------------------------------------------------- what is left of the target
+
+
+def residual(problem: Problem, *sets: Array) -> Array:
+    """Take an additive fit out of the target: ridge regression on the functions of features, pairs and triples.
+
+    The penalty is that of the smallest generalised cross-validation error, so that a fit on more functions than
+    samples leaves what it cannot foretell.
+    """
+    rows = []
+    for members in sets:
+        if len(members):
+            products, weights = _products(problem, members, problem.n_functions(members.shape[1]))
+            products = centre(products, problem.share, problem.strata) * np.sqrt(weights)[:, :, None]
+            rows.append(products.reshape(-1, products.shape[2]))
+    if not rows:
+        return problem.Y
+    root = np.sqrt(problem.share)
+    F = np.concatenate(rows) * root
+    Z = problem.Y * root[:, None]
+    m = len(Z)
+    if len(F) > m:
+        values, U = np.linalg.eigh(F.T @ F)
+    else:
+        values, V = np.linalg.eigh(F @ F.T)
+        U = F.T @ (V / np.sqrt(np.maximum(values, 1e-300)))
+    kept = values > 1e-9 * values[-1]
+    values, U = values[kept], U[:, kept]
+    inner = U.T @ Z
+    energy, shares = np.square(inner).sum(axis=1), np.square(Z).sum()
+    best, shrink = np.inf, np.zeros(len(values))
+    for penalty in m * np.logspace(-3, 3, 25):
+        f = values / (values + penalty)
+        error = (shares - ((2.0 * f - f * f) * energy).sum()) / (1.0 - (f.sum() + 1.0) / m) ** 2
+        if f.sum() + 1.0 < m and error < best:
+            best, shrink = error, f
+    left = (Z - U @ (shrink[:, None] * inner)) / root[:, None]
+    left = centre(left.T, problem.share, problem.strata).T
+    spread = np.sqrt(problem.share @ (left * left) / problem.share.sum())
+    # a column that is fitted to rounding has nothing left to explain
+    return np.asarray(left / np.where(spread > 1e-9, spread, np.inf))
+
+
+# ---------------------------------------------------------------- the scan of all pairs
+
+
+@dataclass(frozen=True)
+class _Block:
+    start: int
+    stop: int
+    count: int
+    plain: bool
+
+
+def scan(
+    problem: Problem,
+    Y: Array,
+    n_pairs: int,
+    factor: Array | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[Array, Array]:
+    """Compute the statistic of every pair, keep the `n_pairs` least likely by chance and each feature's best partner.
+
+    Features should be sorted by number and kind of functions, which makes tiles few. `factor` are functions (rows) by
+    which all products are multiplied: with those of a third feature the scan is one of triples.
+
+    Returns
+    -------
+    pairs, log_p
+        Rows (i, j) with i < j, the least likely first, and what the scan takes for the log p-value.
+    """
+    blocks = _blocks(problem.functions)
+    e = (Y * problem.share[:, None]).T
+    if factor is not None:
+        e = (factor[:, None, :] * e).reshape(-1, e.shape[1])
+    e = e[np.square(e).sum(axis=1) > 0.0].astype(np.float32)
+    spread = np.maximum(np.linalg.eigvalsh((Y * problem.share[:, None]).T @ Y / len(Y)), 0.0)
+    spread = np.repeat(spread, 1 if factor is None else len(factor))
+    n = problem.n_features
+    best_p, partner = np.full(n, np.inf), np.full(n, -1)
+    pool_p, pool = np.zeros(0), np.zeros((0, 2), dtype=int)
+    for number, block in enumerate(blocks):
+        limit = pool_p.max() if len(pool_p) >= n_pairs else np.inf
+        tasks = [(problem, e, spread, block, other, n_pairs, limit) for other in blocks[number:]]
+        for ends, log_p, pairs in ordered_map(_tile, tasks, problem.n_jobs):
+            for features, at, values in ends:
+                better = values < best_p[features]
+                best_p[features[better]] = values[better]
+                partner[features[better]] = at[better]
+            pool_p, pool = np.concatenate([pool_p, log_p]), np.concatenate([pool, pairs])
+        kept = np.argsort(pool_p, kind="stable")[:n_pairs]
+        pool_p, pool = pool_p[kept], pool[kept]
+        if progress is not None:
+            tiles = len(blocks) * (len(blocks) + 1) // 2
+            progress(tiles - (len(blocks) - number - 1) * (len(blocks) - number) // 2, tiles)
+    own = np.flatnonzero(partner >= 0)
+    both = np.sort(np.stack([own, partner[own]], axis=1), axis=1)
+    pairs, first = np.unique(np.concatenate([pool, both]), axis=0, return_index=True)
+    log_p = np.concatenate([pool_p, best_p[own]])[first]
+    order = np.argsort(log_p, kind="stable")
+    return pairs[order], log_p[order]
+
+
+def _blocks(functions: Functions) -> list[_Block]:
+    """Find runs of at most `TILE` features of one kind and number of functions; features without any are left out."""
+    blocks = []
+    edges = np.flatnonzero(np.diff(2 * functions.counts + functions.plain)) + 1
+    for run in np.split(np.arange(len(functions.counts)), edges):
+        count = int(functions.counts[run[0]]) if len(run) else 0
+        if count:
+            blocks += [
+                _Block(int(part[0]), int(part[-1]) + 1, count, bool(functions.plain[part[0]]))
+                for part in np.array_split(run, -(-len(run) // TILE))
+            ]
+    return blocks
+
+
+def _tile(
+    problem: Problem, e: Array, spread: Array, rows: _Block, columns: _Block, n_pairs: int, limit: float
+) -> tuple[list[tuple[Array, Array, Array]], Array, Array]:
+    """Best partners of the features of a tile, and log p and places of its best pairs."""
+    values, decay = problem.functions.values, problem.decay.astype(np.float32)
+    left = values[rows.start : rows.stop, : rows.count] * np.sqrt(decay[: rows.count, None])
+    right = values[columns.start : columns.stop, : columns.count] * np.sqrt(decay[: columns.count, None])
+    weights = np.outer(problem.decay[: rows.count], problem.decay[: columns.count])
+    plain = rows.plain and columns.plain
+    statistic = _statistic(left, right, e, problem.share, None if plain else weights.astype(np.float32))
+    if rows.start == columns.start:
+        statistic[np.tril_indices(len(statistic))] = -np.inf
+    moments = cumulants(np.outer(weights, spread).ravel())
+
+    def log_p(q: Array) -> Array:
+        return log_tail_of_moments(q.astype(np.float64), *moments)
+
+    ends = []
+    for axis, block, other in ((1, rows, columns), (0, columns, rows)):
+        at = statistic.argmax(axis=axis)
+        top = np.take_along_axis(statistic, np.expand_dims(at, axis), axis).ravel()
+        seen = top >= 0.0
+        features = np.arange(block.start, block.stop)[seen]
+        ends.append((features, at[seen] + other.start, log_p(top[seen])))
+    flat = statistic.ravel()
+    count = min(n_pairs, int((flat >= 0.0).sum()))
+    places = np.argpartition(-flat, count - 1)[:count] if 0 < count < len(flat) else np.flatnonzero(flat >= 0.0)
+    found = log_p(flat[places])
+    kept = found <= limit
+    i, j = np.unravel_index(places[kept], statistic.shape)
+    return ends, found[kept], np.stack([i + rows.start, j + columns.start], axis=1)
+
+
+def _statistic(left: Array, right: Array, e: Array, share: Array, weights: Array | None) -> Array:
+    """Eq. 16 for all pairs of a tile; `left` and `right` hold the functions times `√ω`.
+
+    With `weights`, the `ω_a ω_b`, each product is divided by its own mean square: rare levels would blow it up.
+    """
+    m = left.shape[2]
+    statistic = np.zeros((len(left), len(right)), dtype=np.float32)
+    inner = np.empty_like(statistic)
+    squares = np.empty_like(statistic)
+    for a in range(left.shape[1]):
+        weighted = [left[:, a] * column for column in e]
+        for b in range(right.shape[1]):
+            if weights is not None:
+                scale = np.square(left[:, a]) * np.square(share).astype(np.float32)
+                np.matmul(scale, np.square(right[:, b]).T, out=squares)
+                np.maximum(squares, 1e-6 * m, out=squares)
+            for factor in weighted:
+                np.matmul(factor, right[:, b].T, out=inner)
+                np.multiply(inner, inner, out=inner)
+                if weights is not None:
+                    inner /= squares
+                    inner *= m * weights[a, b]
+                statistic += inner
+    statistic /= m
+    return statistic
+
+
+# ---------------------------------------------------------------- all together
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Evidence for every feature alone, for the best sets of features, and an order of the features.
+
+    Attributes
+    ----------
+    main
+        Evidence for each feature alone.
+    sets, found
+        The best pairs (for each number of features in a set), and the evidence for them; the best first.
+    steps
+        At which forward step a set was taken in, 0 if never.
+    log_p
+        Per feature: of its main effect or its best set, corrected for their number.
+    order
+        Features, best first: those taken in by forward steps, then by `log_p`.
+    """
+
+    main: Evidence
+    sets: dict[int, Array]
+    found: dict[int, Evidence]
+    steps: dict[int, Array]
+    log_p: Array
+    order: Array
+
+    def partners(self) -> tuple[Array, Array]:
+        """Per feature, the other one of its best pair, -1 if it is in none, and the log p of that pair."""
+        partner, log_p = np.full(len(self.log_p), -1), np.zeros(len(self.log_p))
+        if 2 in self.sets:
+            features, first = np.unique(self.sets[2].ravel(), return_index=True)
+            partner[features] = self.sets[2][:, ::-1].ravel()[first]
+            log_p[features] = np.minimum(np.repeat(self.found[2].log_p, 2)[first], 0.0)
+        return partner, log_p
+
+
+def analyse(
+    problem: Problem, n_pairs: int, order: int = 2, progress: Callable[[int, int], None] | None = None
+) -> Analysis:
+    """Test all features and all sets of up to `order` of them; `progress` gets tiles done and tiles in all."""
+    n = problem.n_features
+    main = evidence(problem, problem.Y, np.arange(n)[:, None])
+    strong = np.argsort(main.log_p, kind="stable")[:MOST_MAIN_EFFECTS]
+    strong = strong[main.log_p[strong] < np.log(LEVEL / n)]
+    sets: dict[int, Array] = {}
+    found: dict[int, Evidence] = {}
+    if order >= 2 and n >= 2:
+        Y = residual(problem, strong[:, None])
+        sets[2], found[2] = _sorted(problem, Y, scan(problem, Y, n_pairs, progress=progress)[0])
+    if order >= 3 and n >= 3:
+        top = sets[2][:MOST_STEPS]
+        top = top[found[2].log_p[: len(top)] < np.log(LEVEL) - log_number(n, 2)]
+        Y = residual(problem, np.union1d(strong, top.ravel()).astype(int)[:, None], top)
+        sets[3], found[3] = _sorted(problem, Y, scan_triples(problem, Y, n_pairs))
+    log_p = per_feature(n, order, main.log_p, sets, found)
+    taken, steps, seen = _forward(problem, order, sets)
+    log_p[taken] = np.minimum(log_p, seen[0])[taken]
+    rest = np.argsort(np.minimum(log_p, seen[1]), kind="stable")
+    return Analysis(main, sets, found, steps, log_p, np.concatenate([taken, rest[~np.isin(rest, taken)]]))
+
+
+def _sorted(problem: Problem, Y: Array, sets: Array) -> tuple[Array, Evidence]:
+    found = evidence(problem, Y, sets)
+    best = np.lexsort((-found.statistic, found.log_p))
+    return sets[best], Evidence(found.statistic[best], found.log_p[best])
+
+
+def log_number(n: int, size: int) -> float:
+    """Log of the number of sets of `size` features out of n."""
+    return float(np.log([n - k for k in range(size)]).sum() - np.log(np.arange(1, size + 1)).sum())
+
+
+def per_feature(n: int, order: int, main: Array, sets: dict[int, Array], found: dict[int, Evidence]) -> Array:
+    """Log p of each feature: the least of its main effect and of its best sets, times what was looked at (eq. 18)."""
+    least = main.copy()
+    for size, members in sets.items():
+        # a feature is in (size / n) of all sets
+        correction = log_number(n, size) + np.log(size) - np.log(n)
+        for column in members.T:
+            np.minimum.at(least, column, found[size].log_p + correction)
+    return np.asarray(np.minimum(least + np.log(order), 0.0))
+
+
+def scan_triples(problem: Problem, Y: Array, n_triples: int) -> Array:
+    """Return the triples that the scan takes for least likely by chance; every feature in turn is the first of them."""
+    kept, kept_p = np.zeros((0, 3), dtype=int), np.zeros(0)
+    few = problem.after(0, problem.n_functions(3))
+    for first in range(problem.n_features - 2):
+        factor = few.functions.values[first, : few.functions.counts[first]]
+        if not len(factor):
+            continue
+        factor = factor * np.sqrt(few.decay[: len(factor), None])
+        pairs, log_p = scan(few.after(first + 1, factor.shape[1]), Y, n_triples, factor)
+        triples = np.concatenate([np.full((len(pairs), 1), first), pairs + first + 1], axis=1)
+        kept, kept_p = np.concatenate([kept, triples]), np.concatenate([kept_p, log_p])
+        best = np.argsort(kept_p, kind="stable")[:n_triples]
+        kept, kept_p = kept[best], kept_p[best]
+    return kept
+
+
+# ---------------------------------------------------------------- forward steps
+
+
+def _forward(
+    problem: Problem, order: int, sets: dict[int, Array]
+) -> tuple[Array, dict[int, Array], tuple[Array, Array]]:
+    """Take in the strongest feature or set, fit it, look again at what is left, until nothing stands out.
+
+    What a strong feature explains is no longer noise to the weak ones. Only sets that the scan kept are looked at.
+
+    Returns
+    -------
+    taken, steps, (at_step, at_end)
+        Features in the order taken; step by set; log p of the features when they were taken, and at the end.
+    """
+    n = problem.n_features
+    pools = {1: np.arange(n)[:, None], **{size: members[:POOL] for size, members in sets.items()}}
+    steps = {size: np.zeros(len(members), dtype=int) for size, members in pools.items()}
+    taken: list[int] = []
+    at_step = np.zeros(n)
+    Y = problem.Y
+    for step in range(1, MOST_STEPS + 1):
+        choice = _strongest(problem, Y, pools, steps)
+        if choice is None:
+            break
+        size, place, log_p = choice
+        steps[size][place] = step
+        members = pools[size][place]
+        taken += [int(j) for j in members if j not in taken]
+        at_step[members] = np.minimum(at_step[members], log_p + np.log(size * order / n))
+        together = [pool[steps[size] > 0] for size, pool in pools.items() if size > 1]
+        Y = residual(problem, np.array(taken)[:, None], *together)
+    quick = {size: _quick(problem, Y, members) for size, members in pools.items()}
+    ends = {size: Evidence(values, values) for size, values in quick.items() if size > 1}
+    at_end = per_feature(n, order, quick[1], {size: pools[size] for size in ends}, ends)
+    full = {size: np.zeros(len(members), dtype=int) for size, members in sets.items()}
+    for size, column in full.items():
+        column[: len(steps[size])] = steps[size]
+    return np.array(taken, dtype=int), full, (at_step, at_end)
+
+
+def _strongest(
+    problem: Problem, Y: Array, pools: dict[int, Array], steps: dict[int, Array]
+) -> tuple[int, int, float] | None:
+    """Size, place and corrected log p of the set that stands out most, None if none does."""
+    best = None
+    for size, members in pools.items():
+        open_ = np.flatnonzero(steps[size] == 0)
+        if not len(open_):
+            continue
+        quick = _quick(problem, Y, members[open_])
+        first = open_[np.argsort(quick, kind="stable")[:CLOSE_LOOK]]
+        log_p = evidence(problem, Y, members[first]).log_p + log_number(problem.n_features, size)
+        k = int(np.argmin(log_p))
+        if log_p[k] < np.log(LEVEL) and (best is None or log_p[k] < best[2]):
+            best = size, int(first[k]), float(log_p[k])
+    return best
+
+
+def _quick(problem: Problem, Y: Array, sets: Array) -> Array:
+    """Log p as the scan takes it."""
+    size = sets.shape[1]
+    batch = max(1, BATCH_BYTES // (8 * len(Y) * problem.n_functions(size) ** size))
+    parts = [_quick_batch(problem, Y, sets[start : start + batch]) for start in range(0, len(sets), batch)]
+    return np.concatenate(parts)
+
+
+def _quick_batch(problem: Problem, Y: Array, sets: Array) -> Array:
+    products, weights = _products(problem, sets, problem.n_functions(sets.shape[1]))
+    share = problem.share
+    squares = np.square(products) @ np.square(share)
+    sums = np.square(products @ (Y * share[:, None])).sum(axis=2)
+    statistic = (weights * np.divide(sums, squares, out=np.zeros_like(sums), where=squares > 1e-6 * len(Y))).sum(axis=1)
+    spread = np.maximum(np.linalg.eigvalsh((Y * share[:, None]).T @ Y / share.sum()), 0.0)
+    full = (weights[:, :, None] * spread).reshape(len(sets), -1)
+    moments = cumulants(full)
+    alive = moments[0] > 0.0
+    log_p = np.zeros(len(sets))
+    log_p[alive] = log_tail_of_moments(statistic[alive], *(value[alive] for value in moments))
+    return log_p

@@ -1,0 +1,154 @@
+"""A few orthonormal functions of the ranks of every column: what main effects and interactions are made of.
+
+A column without ties gets `h_a(r) = √2 cos(aπr)` of its ranks r (eq. 14), so that monotone transforms and outliers do
+not show. Tied and discrete columns get the same cosines of their midranks, made orthonormal under their own levels: a
+column of L levels has at most L-1 functions. Nominal columns have no order; theirs span the indicators of the levels.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from randsel.kernels import Array
+
+#: Columns of at most this many distinct values are discrete: their rare levels are pooled.
+MAX_LEVELS = 12
+#: Share of a cosine's variance that the functions before it must leave over for it to be kept.
+LEAST_VARIANCE = 0.05
+#: Columns to work on at a time.
+COLUMNS = 256
+
+
+@dataclass(frozen=True)
+class Functions:
+    """Functions of every column.
+
+    Attributes
+    ----------
+    values
+        Shape (columns, functions, samples), single precision; weighted mean zero in every stratum, mean square one.
+    counts
+        How many functions a column has; the others are zero.
+    plain
+        Columns without ties, whose products with other such columns have mean square one too, unless they depend.
+    """
+
+    values: Array
+    counts: Array
+    plain: Array
+
+
+def rank_functions(X: Array, n_functions: int, share: Array, strata: Array | None, nominal: Array) -> Functions:
+    """Functions of the columns of X.
+
+    Parameters
+    ----------
+    X : array (samples, columns)
+        No missing values.
+    n_functions : int
+        At most this many per column.
+    share : array (samples,)
+        Weights of the samples, of mean one.
+    strata : array of int (samples,) or None
+        Strata within which every function has mean zero.
+    nominal : array of bool (columns,)
+        Columns whose values are names of levels.
+
+    Returns
+    -------
+    Functions
+        In the order of the columns.
+    """
+    m, n = X.shape
+    even = strata is None and bool(np.all(share == 1.0))
+    grid = (np.arange(m) + 0.5) / m
+    cosines = np.sqrt(2.0) * np.cos(np.pi * np.arange(1, n_functions + 1)[:, None] * grid)
+    values = np.zeros((n, n_functions, m), dtype=np.float32)
+    counts, plain = np.zeros(n, dtype=int), np.zeros(n, dtype=bool)
+    for start in range(0, n, COLUMNS):
+        block = np.asarray(X[:, start : start + COLUMNS])
+        order = np.argsort(block, axis=0, kind="stable")
+        ordered = np.take_along_axis(block, order, axis=0)
+        tied = (ordered[1:] == ordered[:-1]).any(axis=0) | nominal[start : start + COLUMNS]
+        for k, at in enumerate(range(start, start + block.shape[1])):
+            if even and not tied[k]:
+                values[at][:, order[:, k]] = cosines
+                counts[at], plain[at] = n_functions, True
+            else:
+                made = _of_levels(block[:, k], n_functions, share, strata, nominal=bool(nominal[at]))
+                values[at, : len(made)] = made
+                counts[at] = len(made)
+    return Functions(values, counts, plain)
+
+
+def _of_levels(x: Array, n_functions: int, share: Array, strata: Array | None, *, nominal: bool) -> Array:
+    levels, codes = np.unique(x, return_inverse=True)
+    mass = np.bincount(codes, weights=share)
+    if nominal:
+        merged = _most_frequent(mass, n_functions + 1)
+    elif len(levels) <= MAX_LEVELS:
+        merged = _pool_rare(mass, least=float(np.clip(len(x) / 50, 3, 10)))
+    else:
+        merged = np.arange(len(levels))
+    codes = merged[codes]
+    mass = np.bincount(codes, weights=share)
+    if nominal:
+        raw = np.eye(len(mass))[np.argsort(-mass, kind="stable")[: n_functions + 1]]
+    else:
+        middle = (np.cumsum(mass) - mass / 2) / mass.sum()
+        raw = np.sqrt(2.0) * np.cos(np.pi * np.arange(1, n_functions + 1)[:, None] * middle)
+    if strata is None:
+        return _orthonormal(raw, mass, None)[:, codes][:n_functions]
+    return _orthonormal(raw[:, codes], share, strata)[:n_functions]
+
+
+def _pool_rare(mass: Array, least: float) -> Array:
+    """Pool levels, rare ones with their rarer neighbour, until none is rare; return the number of each level's pool."""
+    groups = [[k] for k in range(len(mass))]
+    total = [float(value) for value in mass]
+    while len(groups) > 1 and min(total) < least:
+        k = int(np.argmin(total))
+        other = k + 1 if k == 0 or (k + 1 < len(groups) and total[k + 1] < total[k - 1]) else k - 1
+        low, high = min(k, other), max(k, other)
+        groups[low : high + 1] = [groups[low] + groups[high]]
+        total[low : high + 1] = [total[low] + total[high]]
+    merged = np.empty(len(mass), dtype=int)
+    for number, group in enumerate(groups):
+        merged[group] = number
+    return merged
+
+
+def _most_frequent(mass: Array, count: int) -> Array:
+    """Keep the most frequent levels; the others, and those of fewer than three samples, become one level."""
+    order = np.argsort(-mass, kind="stable")
+    merged = np.full(len(mass), count, dtype=int)
+    kept = [level for level in order[:count] if mass[level] >= 3.0]
+    if len(mass) > len(kept):
+        kept = kept[: count - 1]
+    merged[kept] = np.arange(len(kept))
+    return np.unique(merged, return_inverse=True)[1]
+
+
+def _orthonormal(raw: Array, mass: Array, strata: Array | None) -> Array:
+    """Gram–Schmidt on the rows, under the mass of the points, within strata; rows that add little are left out."""
+    total = mass.sum()
+    made: list[Array] = []
+    for row in raw:
+        f = centre(row, mass, strata)
+        before = float(mass @ (f * f))
+        for _ in range(2):  # twice is enough for orthogonality to rounding
+            for g in made:
+                f = f - g * (mass @ (f * g) / total)
+        left = float(mass @ (f * f))
+        if left > LEAST_VARIANCE * max(before, 0.01 * total):
+            made.append(centre(f, mass, strata) * np.sqrt(total / left))
+    return np.array(made).reshape(len(made), raw.shape[1])
+
+
+def centre(rows: Array, mass: Array, strata: Array | None) -> Array:
+    """Subtract the mean under the mass, in every stratum; the last axis is that of the samples."""
+    if strata is None:
+        return np.asarray(rows - (rows @ mass / mass.sum())[..., None])
+    member = np.eye(int(strata.max()) + 1)[strata]
+    means = (rows * mass) @ member / (mass @ member)
+    return np.asarray(rows - means @ member.T)
