@@ -5,6 +5,7 @@ features by the validation accuracy of a Gaussian support vector machine with C 
 outer fold tests. A finished cell is a JSON file named by a hash of all that determines it; a failed one leaves none.
 """
 
+import csv
 import difflib
 import hashlib
 import json
@@ -16,10 +17,12 @@ import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.metrics import accuracy_score, balanced_accuracy_score
@@ -300,6 +303,8 @@ def run(
             if progress is not None:
                 done = len(results) + len(errors)
                 progress(done, len(cells), (time.monotonic() - start) / (done - len(cells) + len(pending)))
+        if pending:
+            _log_run(out, spec, len(pending), n_jobs, time.monotonic() - start)
     return Outcome(tuple(cells), results, errors, tuple(notes))
 
 
@@ -337,6 +342,18 @@ def plan(spec: Spec, entry: dict[str, Any], method: dict[str, Any]) -> Plan:
 
 def _words(value: Any) -> str:
     return str(len(value)) if isinstance(value, tuple) else f"{value}"
+
+
+def _log_run(out: Path, spec: Spec, computed: int, n_jobs: int, seconds: float) -> None:
+    """Append a line to the folder's `runs.csv`: when, what, on how many cores, how long."""
+    path = out / "runs.csv"
+    with path.open("a", newline="") as file:
+        log = csv.writer(file, lineterminator="\n")
+        if file.tell() == 0:
+            log.writerow(["finished", "methods", "cells", "jobs", "cores", "minutes"])
+        methods = "; ".join(method["name"] for method in spec.methods)
+        now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
+        log.writerow([now, methods, computed, n_jobs, joblib.cpu_count(), f"{seconds / 60:.1f}"])
 
 
 def _cells(spec: Spec, tables: dict[str, Table]) -> tuple[list[Cell], list[str]]:
