@@ -245,3 +245,32 @@ def test_madelon(benchmark_set):
 def test_friedman(benchmark_set):
     data = benchmark_set("friedman_c0_250_50")
     assert RandSel(5).fit(data["X"], data["y"]).support_[data["relevant"]].sum() >= 4
+
+
+def test_p_values_of_the_scores_are_uniform_on_noise(rng):
+    """Of 4000 independent features, 200 have p ≤ 0.05; bounds are five standard deviations, and a quarter above."""
+    main, interaction = [], []
+    for _ in range(8):
+        X, y = rng.standard_normal((100, 500)), rng.integers(0, 2, 100)
+        selector = RandSel(5, min_features=499).fit(X, y)
+        main.append(selector.main_pvalues_)
+        interaction.append(selector.interaction_pvalues_)
+    for values in (np.concatenate(main), np.concatenate(interaction)):
+        assert 130 <= np.sum(values <= 0.05) <= 300
+        assert np.sum(values <= 0.001) <= 16
+        assert 0.4 <= np.median(values) <= 0.6
+
+
+def test_p_values_follow_the_columns_and_say_what_acts_how(rng):
+    X = rng.standard_normal((300, 40))
+    y = (X[:, 3] * X[:, 7] > 0) ^ (X[:, 11] > 1.2)
+    selector = RandSel(3).fit(X, y)
+    assert max(selector.interaction_pvalues_[[3, 7]]) < 1e-3
+    assert min(selector.main_pvalues_[[3, 7]]) > 1e-3
+    assert RandSel(1).fit(X, X[:, 11] > 0).main_pvalues_[11] < 1e-6
+    order = rng.permutation(40)
+    moved = RandSel(3).fit(X[:, order], y)
+    assert np.allclose(moved.main_pvalues_, selector.main_pvalues_[order])
+    assert np.allclose(moved.interaction_pvalues_, selector.interaction_pvalues_[order])
+    draws = RandSel(3, estimator="bootstrap", n_bootstraps=200, random_state=0).fit(X, y)
+    assert np.isnan(draws.main_pvalues_).all()

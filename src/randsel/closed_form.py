@@ -4,7 +4,7 @@ Equations are numbered as in docs/mathematics.md. Features whose functions are n
 go through matrix products; the others, element by element.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +37,8 @@ class Contribution:
         Standard scores of what a feature does alone and together with others; None from the bootstrap.
     total_bound, score_bound
         Largest possible error of `relative` and of the two scores through the series of the matrix route.
+    skewness
+        Of the main and of the interaction score under the null (eq. 8''), computed when called.
     """
 
     relative: Array
@@ -45,6 +47,7 @@ class Contribution:
     interaction: Array | None = None
     total_bound: Array | None = None
     score_bound: Array | None = None
+    skewness: tuple[Callable[[], float], Callable[[], float]] | None = None
 
     @property
     def total(self) -> Array:
@@ -231,7 +234,8 @@ def _evaluate(sample: Sample, gamma: float, moments: _Moments, rough: Array) -> 
         own = _total_if_free(sample, gamma, i, log_expected - scale)
         total[i], total_bound[i] = own.sum(), np.linalg.norm(own) * log_error
     score_bound = np.where(rough, 0.0, moments.slope_error()) + expected_error
-    return Contribution(total, scale, main, interaction, total_bound, score_bound), allowed
+    skewness = (lambda: skewness_of(sample.target.hollow[0]), lambda: skewness_of(weights.interaction))
+    return Contribution(total, scale, main, interaction, total_bound, score_bound, skewness), allowed
 
 
 def _log_expected(sample: Sample, gamma: float, rough: Array, elements: "_Elements | None") -> Array:
@@ -291,6 +295,12 @@ def _score(form: Array, matrix_norm: float, feature_norm: Array, m: int) -> Arra
     """Divide `⟨A, B⟩` by `‖A‖ ‖B‖` and by its standard deviation under the null (eq. 8); 0 where nothing varies."""
     norm = matrix_norm * feature_norm
     return np.divide(null_scale(m) * form, norm, out=np.zeros_like(form), where=norm > 0)
+
+
+def skewness_of(A: Array) -> float:
+    """Skewness of `⟨A, B^π⟩` under permutation for B of rank one, the most that it can be (eq. 8'')."""
+    norm = float(np.linalg.norm(A))
+    return float(np.sqrt(8.0) * np.sum((A @ A) * A) / norm**3) if norm > 0 else 0.0
 
 
 def _total_if_free(sample: Sample, gamma: float, i: int, log_expected: Array) -> Array:

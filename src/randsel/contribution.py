@@ -68,6 +68,8 @@ def _average(parts: list[Contribution]) -> Contribution:
     def combined(name: str) -> Array:
         return np.asarray(sum(getattr(part, name) for part in parts) / np.sqrt(len(parts)))
 
+    # a matrix of rank one has skewness √8, and a sum of B independent scores 1/√B of theirs
+    most = float(np.sqrt(8.0 / len(parts)))
     return Contribution(
         relative=relative,
         log_scale=scale,
@@ -75,6 +77,7 @@ def _average(parts: list[Contribution]) -> Contribution:
         interaction=combined("interaction"),
         total_bound=np.mean([part.total_bound * np.exp(part.log_scale - scale) for part in parts], axis=0),
         score_bound=combined("score_bound"),
+        skewness=(lambda: most, lambda: most),
     )
 
 

@@ -12,6 +12,7 @@ from randsel.alignment import chance_alignments, null_scale, unbiased_alignment
 from randsel.closed_form import Contribution
 from randsel.contribution import Draws, row_blocks
 from randsel.kernels import Array, Sample, bandwidth
+from randsel.null_distribution import log_tail_of_score
 
 Estimator = Callable[[Sample, float, Draws], Contribution]
 
@@ -81,6 +82,8 @@ class CullingPath:
     """All features that entered the path, best first: fixed ones, other survivors by score, the dropped, last first."""
     null_sd: float
     """Standard deviation of a round's alignment when the target is unrelated to the features."""
+    pvalues: tuple[Array, Array] | None = None
+    """P-values of the main and the interaction scores of the first round, whose features nothing has selected."""
 
     @property
     def best(self) -> int:
@@ -111,7 +114,12 @@ class CullingPath:
 
     def relabel(self, columns: Array) -> "CullingPath":
         """Return the path with feature `i` called `columns[i]`."""
-        return CullingPath(tuple(r.relabel(columns) for r in self.rounds), columns[self.order], self.null_sd)
+        rounds = tuple(r.relabel(columns) for r in self.rounds)
+        pvalues = self.pvalues
+        if pvalues is not None:
+            ascending = np.argsort(columns[self.rounds[0].features], kind="stable")
+            pvalues = pvalues[0][ascending], pvalues[1][ascending]
+        return CullingPath(rounds, columns[self.order], self.null_sd, pvalues)
 
     def to_frame(self) -> Any:
         """One row per round and feature as a pandas data frame."""
@@ -176,6 +184,8 @@ def cull(
                 chance=float(chance[len(columns) - 1]),
             )
         )
+        if len(rounds) == 1:
+            pvalues = _pvalues(estimate)
         if on_round is not None:
             on_round(rounds[-1])
         if not len(dropped):
@@ -189,7 +199,17 @@ def cull(
     others = [column for column in columns[ascending[::-1]].tolist() if column not in key_when_fixed]
     survivors = np.array([*kept_for_good, *others], dtype=int)
     culled = [r.dropped[::-1] for r in rounds[::-1]]
-    return CullingPath(tuple(rounds), np.concatenate([survivors, *culled]), null_sd)
+    return CullingPath(tuple(rounds), np.concatenate([survivors, *culled]), null_sd, pvalues)
+
+
+def _pvalues(estimate: Contribution) -> tuple[Array, Array] | None:
+    if estimate.skewness is None or estimate.main is None or estimate.interaction is None:
+        return None
+    main, interaction = (skewness() for skewness in estimate.skewness)
+    return (
+        np.exp(log_tail_of_score(estimate.main, main)),
+        np.exp(log_tail_of_score(estimate.interaction, interaction)),
+    )
 
 
 def _rounded(keys: Array, dtype: Any) -> Array:

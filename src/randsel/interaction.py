@@ -2,8 +2,8 @@
 
 With the functions `φ` of `rank_functions` and the residual `e` of the target, feature i and the pair (i, j) have
 
-    main_i  = Σ_a  ω_a      Σ_c (e_cᵀ φ_ia)²                eq. 15
-    pair_ij = Σ_ab ω_a ω_b  Σ_c (e_cᵀ [φ_ia ∘ φ_jb])²       eq. 16
+    main_i  = Σ_a  ω_a      Σ_c (e_cᵀ φ_ia)²                eq. 17
+    pair_ij = Σ_ab ω_a ω_b  Σ_c (e_cᵀ [φ_ia ∘ φ_jb])²       eq. 18
 
 All pairs are scanned by matrix products; only the best are kept, and tested again with care: the main effects of both
 features projected out of the products, and the larger of two tails, that of exchangeable residuals and that of
@@ -335,7 +335,7 @@ def _tile(
 
 
 def _statistic(left: Array, right: Array, e: Array, share: Array, weights: Array | None) -> Array:
-    """Eq. 16 for all pairs of a tile; `left` and `right` hold the functions times `√ω`.
+    """Eq. 18 for all pairs of a tile; `left` and `right` hold the functions times `√ω`.
 
     With `weights`, the `ω_a ω_b`, each product is divided by its own mean square: rare levels would blow it up.
     """
@@ -436,7 +436,7 @@ def log_number(n: int, size: int) -> float:
 
 
 def per_feature(n: int, order: int, main: Array, sets: dict[int, Array], found: dict[int, Evidence]) -> Array:
-    """Log p of each feature: the least of its main effect and of its best sets, times what was looked at (eq. 18)."""
+    """Log p of each feature: the least of its main effect and of its best sets, times what was looked at (eq. 20)."""
     least = main.copy()
     for size, members in sets.items():
         # a feature is in (size / n) of all sets

@@ -11,7 +11,7 @@ STEPS = 40
 
 
 def log_tail(q: Array, weights: Array, freedom: float) -> Array:
-    """`log P(Σ_k λ_k z_k² > q)` for z uniform on the sphere `Σ_l z_l² = d` in d dimensions (eq. 17).
+    """`log P(Σ_k λ_k z_k² > q)` for z uniform on the sphere `Σ_l z_l² = d` in d dimensions (eq. 19).
 
     One row of weights λ ≥ 0 per q; `freedom` is d. This is the null distribution of a quadratic form in a target of
     fixed length; for d → ∞ the `z_k²` are independent χ² variables of one degree of freedom. The saddlepoint

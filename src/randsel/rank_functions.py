@@ -1,6 +1,6 @@
 """A few orthonormal functions of the ranks of every column: what main effects and interactions are made of.
 
-A column without ties gets `h_a(r) = √2 cos(aπr)` of its ranks r (eq. 14), so that monotone transforms and outliers do
+A column without ties gets `h_a(r) = √2 cos(aπr)` of its ranks r (eq. 16), so that monotone transforms and outliers do
 not show. Tied and discrete columns get the same cosines of their midranks, made orthonormal under their own levels: a
 column of L levels has at most L-1 functions. Nominal columns have no order; theirs span the indicators of the levels.
 """

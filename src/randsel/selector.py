@@ -101,6 +101,9 @@ class RandSel(Selector):
         The paper's contribution at the last round in which the feature lived.
     main_scores_, interaction_scores_ : ndarray of float
         Standard scores of what the feature does alone and together with others, at that round (NaN with "bootstrap").
+    main_pvalues_, interaction_pvalues_ : ndarray of float
+        P-values of the two scores in the first round, where every feature is tested alike; not corrected for their
+        number. Scores of later rounds belong to features that survived, and have no p-value (NaN with "bootstrap").
     path_ : CullingPath
         The rounds: features, contributions, scores, dropped, fixed, gamma, alignment.
     fixed_ : ndarray of int
@@ -246,6 +249,10 @@ class RandSel(Selector):
         self.contributions_ = path.last_values("contributions", n_features)
         self.main_scores_ = path.last_values("main", n_features)
         self.interaction_scores_ = path.last_values("interaction", n_features)
+        main, interaction = (np.nan, np.nan) if path.pvalues is None else path.pvalues
+        self.main_pvalues_, self.interaction_pvalues_ = np.ones(n_features), np.ones(n_features)
+        self.main_pvalues_[path.rounds[0].features] = main
+        self.interaction_pvalues_[path.rounds[0].features] = interaction
         if wanted is None:
             best = path.rounds[path.best]
             wanted = len(best.features)
