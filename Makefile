@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test lint types check bench bench-recovery readme bench-auto bench-centring lock clean
+.PHONY: help demo test lint types check bench bench-recovery readme bench-auto bench-centring bench-interactions bench-rules lock clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -38,6 +38,9 @@ bench-auto: .venv/dev  ## how many features "auto" chooses, on problems with an 
 
 bench-centring: .venv/dev  ## what centring the expected kernel by rows and columns gains; half a minute
 	$(BIN)/python benchmarks/centring.py
+
+bench-interactions: .venv/dev  ## recall, errors and speed of InteractionScan; most of an hour on two cores, resumable
+	$(BIN)/python benchmarks/interactions.py
 
 lock:  ## pin the development dependencies anew
 	$(PYTHON) -m venv .venv/lock

@@ -1,6 +1,8 @@
+import csv
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -47,3 +49,65 @@ def test_version_and_module(run):
     assert __version__ in run("--version").output
     found = subprocess.run([sys.executable, "-m", "randsel", "--help"], capture_output=True, text=True, check=True)
     assert "Usage: randsel" in found.stdout
+
+
+@pytest.fixture
+def epistatic(tmp_path):
+    """A table whose target is decided by a kind and a number together, with a sub-study and a donor per row."""
+    rng = np.random.default_rng(4)
+    X, kind = rng.standard_normal((160, 6)), rng.choice(["red", "green"], 160)
+    status = np.where((kind == "green") ^ (X[:, 2] > 0), "case", "control")
+    rows = [
+        ",".join([s, k, f"s{p % 2}", *map(str, x)]) for p, (s, k, x) in enumerate(zip(status, kind, X, strict=True))
+    ]
+    path = tmp_path / "table.csv"
+    path.write_text("\n".join(["status,kind,study," + ",".join(f"g{j}" for j in range(6)), *rows]))
+    return path
+
+
+def read(path):
+    return list(csv.DictReader(path.read_text().splitlines()))
+
+
+def test_interactions_names_features_and_partners(run, epistatic, tmp_path):
+    options = ["--target", "status", "--categorical", "kind", "--batch", "study", "--out", str(tmp_path / "out")]
+    result = run("interactions", str(epistatic), *options)
+    assert result.exit_code == 0, result.output
+    assert "160 samples, 7 features; 2 selected." in result.output
+    features = read(tmp_path / "out" / "features.csv")
+    assert {row["feature"] for row in features[:2]} == {"kind", "g2"}
+    assert {row["partner"] for row in features[:2]} == {"kind", "g2"}
+    assert [row["selected"] for row in features] == ["yes"] * 2 + ["no"] * 5
+    pairs = read(tmp_path / "out" / "pairs.csv")
+    assert {pairs[0]["feature"], pairs[0]["partner"]} == {"kind", "g2"}
+    assert len(pairs) == 21
+    assert float(pairs[0]["corrected p"]) < 1e-6
+    for name in ("heatmap.png", "pairs.png"):
+        assert (tmp_path / "out" / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_interactions_of_three_and_remarks(run, epistatic, tmp_path):
+    options = ["--target", "status", "--categorical", "kind,study", "--out", str(tmp_path / "out")]
+    result = run(
+        "interactions", str(epistatic), *options, "--order", "3", "--top", "4", "--fdr", "0.05", "--pairs", "5"
+    )
+    assert result.exit_code == 0, result.output
+    assert "2 features are selected, not 4" in result.output
+    rows = read(tmp_path / "out" / "pairs.csv")
+    assert len(rows) == 10
+    assert all(row["third"] for row in rows[5:])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--target", "statu"], "did you mean 'status'"),
+        (["--target", "status"], "column 'kind' holds"),
+        (["--target", "status", "--categorical", "kin"], "did you mean 'kind'?"),
+    ],
+)
+def test_interactions_says_what_is_wrong_with_the_table(run, epistatic, tmp_path, options, message):
+    result = run("interactions", str(epistatic), *options, "--out", str(tmp_path / "out"))
+    assert result.exit_code == 1
+    assert message in result.output
+    assert not (tmp_path / "out").exists()

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from randsel import RandSel, _optional, datasets, plots
+from randsel import InteractionScan, RandSel, _optional, datasets, plots
 
 
 @pytest.fixture(scope="module")
@@ -43,3 +43,42 @@ def test_a_selector_brings_its_names_and_a_mask_highlights():
 def test_a_missing_package_is_named_with_its_extra():
     with pytest.raises(ImportError, match=r"Drawing needs no_such_package.*pip install 'randsel\[plot\]'"):
         _optional.optional("no_such_package.part", extra="plot", purpose="Drawing")
+
+
+@pytest.fixture(scope="module")
+def scanned():
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((150, 12))
+    X[:, 4] = rng.integers(0, 3, 150)
+    y = np.where((X[:, 4] == 1) ^ (X[:, 2] > 0), "case", "control")
+    return X, y, InteractionScan().fit(X, y)
+
+
+def test_heat_map_shows_every_pair_of_the_first_features(scanned):
+    _, _, scan = scanned
+    figure = plots.interaction_heatmap(scan, names=[f"g{j}" for j in range(12)])
+    axes = figure.axes[0]
+    assert [text.get_text() for text in axes.get_yticklabels()] == [f"g{j}" for j in scan.top_]
+    shown = axes.images[0].get_array()
+    assert np.allclose(shown, -np.log10(scan.top_pvalues_))
+    assert np.array_equal(shown, shown.T)
+    assert {*scan.top_[:2]} == {2, 4}
+    figure.savefig(io.BytesIO(), format="png")
+
+
+@pytest.mark.parametrize("kind", ["classes", "numbers", "outputs"])
+def test_panels_show_the_best_pairs_by_the_target(scanned, kind):
+    X, y, scan = scanned
+    target = {"classes": y, "numbers": X[:, 0], "outputs": X[:, :2]}[kind]
+    figure = plots.pair_panels(X, target, scan, count=4)
+    panels = [ax for ax in figure.axes if ax.get_xlabel()]
+    assert len(panels) == 4
+    assert {panels[0].get_xlabel(), panels[0].get_ylabel()} == {"2", "4"}
+    drawn = np.concatenate([points.get_offsets() for points in panels[0].collections])
+    assert len(drawn) == 150
+    assert len(panels[0].collections) == (2 if kind == "classes" else 1)
+    # continuous features are where they are, discrete ones close to their level
+    continuous = 0 if panels[0].get_xlabel() == "2" else 1
+    assert np.allclose(np.sort(drawn[:, continuous]), np.sort(X[:, 2]))
+    assert np.abs(np.sort(drawn[:, 1 - continuous]) - np.sort(X[:, 4])).max() <= 0.15
+    figure.savefig(io.BytesIO(), format="png")

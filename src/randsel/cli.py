@@ -1,12 +1,14 @@
 """The command line: parses and calls, nothing else."""
 
+import sys
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from randsel import RandSel, __version__, datasets, experiment, plots, summary, tables
+from randsel import InteractionScan, RandSel, __version__, datasets, experiment, plots, summary, tables
 from randsel.culling import Round
 from randsel.kernels import Array
 
@@ -132,6 +134,69 @@ def compare(
         seed=seed,
     )
     _run(spec, {file.stem: tables.read_csv(file, target, groups=groups)}, out, jobs, timeout)
+
+
+@main.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--target", required=True, help="Column of the target: class labels, or numbers.")
+@click.option("--groups", help="Column of groups, such as donors: the target is compared within them only.")
+@click.option("--batch", help="Column of batches, such as sub-studies: likewise.")
+@click.option("--categorical", help="Comma-separated columns of names, without order.")
+@click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Result folder.")
+@click.option("--top", type=click.IntRange(1), help="Select this many features.")
+@click.option("--fdr", type=click.FloatRange(0, 1, min_open=True, max_open=True), help="Largest q-value selected.")
+@click.option("--pairs", type=click.IntRange(1), help="Pairs to write; 1000 if left out, or all if there are fewer.")
+@click.option("--order", default=2, show_default=True, type=click.IntRange(1, 3), help="Largest set of features.")
+@click.option("--jobs", type=int, help="Threads.")
+def interactions(
+    file: Path,
+    target: str,
+    groups: str | None,
+    batch: str | None,
+    categorical: str | None,
+    out: Path,
+    top: int | None,
+    fdr: float | None,
+    pairs: int | None,
+    order: int,
+    jobs: int | None,
+) -> None:
+    """Test every feature alone and with every other one.
+
+    FILE is a CSV or TSV table, one sample per row. The folder gets features.csv (best first: p- and q-values, partner),
+    pairs.csv, heatmap.png and pairs.png. Without --top and --fdr, features of a q-value of at most 0.05 are selected.
+
+    Example: randsel interactions expression.csv --target status --out results
+    """
+    table = tables.read_csv(file, target, groups=groups, batch=batch, categorical=tuple(_names(categorical)))
+    scan = InteractionScan(
+        top,
+        alpha=fdr,
+        n_pairs=pairs,
+        order=order,
+        categorical_features=list(table.nominal) or None,
+        n_jobs=jobs,
+        verbose=int(sys.stderr.isatty()),
+    )
+    with warnings.catch_warnings(record=True) as remarks:
+        warnings.simplefilter("always")
+        scan.fit(table.X, table.y, groups=table.groups, batch=table.batch)
+    for remark in remarks:
+        click.echo(f"Note: {remark.message}", err=True)
+    out.mkdir(parents=True, exist_ok=True)
+    features, found = summary.features_tested(scan, table.names), summary.pairs_tested(scan, table.names)
+    experiment.write_atomically(out / "features.csv", summary.as_csv(features))
+    experiment.write_atomically(out / "pairs.csv", summary.as_csv(found))
+    click.echo(f"{len(table.X)} samples, {len(table.names)} features; {scan.n_features_} selected.\n")
+    click.echo(summary.as_markdown(features[: max(5, min(20, scan.n_features_))]))
+    if found:
+        click.echo("\n" + summary.as_markdown(found[:5]))
+    try:
+        plots.interaction_heatmap(scan, names=table.names).savefig(out / "heatmap.png", dpi=120)
+        plots.pair_panels(table.X, table.y, scan, names=table.names).savefig(out / "pairs.png", dpi=120)
+    except ImportError as error:
+        click.echo(f"No pictures: {error}", err=True)
+    click.echo(f"\nAll of it, and pictures: {out}")
 
 
 @main.command()

@@ -31,6 +31,8 @@ MOST_MAIN_EFFECTS = 500
 LEVEL = 0.05
 #: Forward steps at most, sets that they look at, and sets tested with care in each.
 MOST_STEPS, POOL, CLOSE_LOOK = 25, 500, 5
+#: First features whose pairs are all tested, to be drawn.
+TOP = 20
 #: Share of its mean square that a product must keep when main effects are projected out.
 LEAST_LEFT = 0.05
 
@@ -378,8 +380,12 @@ class Analysis:
         At which forward step a set was taken in, 0 if never.
     log_p
         Per feature: of its main effect or its best set, corrected for their number.
+    log_p_left
+        Likewise, in what the features taken in by forward steps leave unexplained, as the scan takes it.
     order
-        Features, best first: those taken in by forward steps, then by `log_p`.
+        Features, best first: those taken in by forward steps, then by the smaller of the two.
+    among_top
+        Log p of the pairs among the first `TOP` features of `order`; of their main effects on the diagonal.
     """
 
     main: Evidence
@@ -387,7 +393,9 @@ class Analysis:
     found: dict[int, Evidence]
     steps: dict[int, Array]
     log_p: Array
+    log_p_left: Array
     order: Array
+    among_top: Array
 
     def partners(self) -> tuple[Array, Array]:
         """Per feature, the other one of its best pair, -1 if it is in none, and the log p of that pair."""
@@ -409,9 +417,10 @@ def analyse(
     strong = strong[main.log_p[strong] < np.log(LEVEL / n)]
     sets: dict[int, Array] = {}
     found: dict[int, Evidence] = {}
+    pair_target = residual(problem, strong[:, None]) if order >= 2 else problem.Y
     if order >= 2 and n >= 2:
-        Y = residual(problem, strong[:, None])
-        sets[2], found[2] = _sorted(problem, Y, scan(problem, Y, n_pairs, progress=progress)[0])
+        candidates, _ = scan(problem, pair_target, n_pairs, progress=progress)
+        sets[2], found[2] = _sorted(problem, pair_target, candidates)
     if order >= 3 and n >= 3:
         top = sets[2][:MOST_STEPS]
         top = top[found[2].log_p[: len(top)] < np.log(LEVEL) - log_number(n, 2)]
@@ -421,7 +430,16 @@ def analyse(
     taken, steps, seen = _forward(problem, order, sets)
     log_p[taken] = np.minimum(log_p, seen[0])[taken]
     rest = np.argsort(np.minimum(log_p, seen[1]), kind="stable")
-    return Analysis(main, sets, found, steps, log_p, np.concatenate([taken, rest[~np.isin(rest, taken)]]))
+    ranked = np.concatenate([taken, rest[~np.isin(rest, taken)]])
+    among_top = _among(problem, pair_target, main, ranked[:TOP])
+    return Analysis(main, sets, found, steps, log_p, seen[1], ranked, among_top)
+
+
+def _among(problem: Problem, Y: Array, main: Evidence, features: Array) -> Array:
+    table = np.diag(main.log_p[features])
+    i, j = np.triu_indices(len(features), 1)
+    table[i, j] = table[j, i] = evidence(problem, Y, np.stack([features[i], features[j]], axis=1)).log_p
+    return table
 
 
 def _sorted(problem: Problem, Y: Array, sets: Array) -> tuple[Array, Evidence]:

@@ -76,6 +76,8 @@ class InteractionScan(Selector):
         Benjamini and Hochberg.
     main_pvalues_ : ndarray of float
         Of the main effects, not corrected.
+    left_pvalues_ : ndarray of float
+        Like `pvalues_`, in what the features taken in by forward steps leave unexplained; for ranking, not as a test.
     partner_ : ndarray of int
         Column of the feature with which each one makes its best pair; -1 if there is none.
     partner_pvalues_ : ndarray of float
@@ -85,9 +87,14 @@ class InteractionScan(Selector):
         forward steps the pair was taken in (0: never, better features or pairs explain it).
     triples_ : structured ndarray
         Likewise with `k`, if `order=3`.
+    top_ : ndarray of int
+        The first 20 columns of the ranking by evidence.
+    top_pvalues_ : ndarray of float
+        P-values of all pairs among those, and of their main effects on the diagonal; not corrected.
     support_, ranking_, order_ : ndarray
         Selected features; 1 for those and 2, 3, … for the others; all columns, best first. First come the features
-        that forward steps took in, each for what those before it leave unexplained, then the others by p-value.
+        that forward steps took in, each for what those before it leave unexplained, then the others by the smaller
+        of `pvalues_` and `left_pvalues_`.
     n_features_, n_functions_ : int
         Selected features; functions per feature.
     n_features_in_, feature_names_in_
@@ -246,11 +253,14 @@ class InteractionScan(Selector):
             return full
 
         self.pvalues_ = spread_out(np.exp(analysis.log_p), 1.0)
+        self.left_pvalues_ = spread_out(np.exp(analysis.log_p_left), 1.0)
         self.qvalues_ = np.asarray(false_discovery_control(self.pvalues_))
         self.main_pvalues_ = spread_out(np.exp(np.minimum(analysis.main.log_p, 0.0)), 1.0)
         partner, log_p = analysis.partners()
         self.partner_ = spread_out(np.where(partner >= 0, order[partner], -1), -1)
         self.partner_pvalues_ = spread_out(np.exp(log_p), 1.0)
+        self.top_ = order[analysis.order[: len(analysis.among_top)]]
+        self.top_pvalues_ = np.exp(np.minimum(analysis.among_top, 0.0))
         self.pairs_ = self._table(analysis, 2, order)
         if self.order == 3:
             self.triples_ = self._table(analysis, 3, order)

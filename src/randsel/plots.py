@@ -9,6 +9,8 @@ from randsel.culling import CullingPath
 from randsel.kernels import Array
 
 GREY, RED = "0.6", "#c1121f"
+#: Features of at most this many values are drawn as discrete.
+FEW_LEVELS = 12
 
 
 def culling_path(
@@ -140,3 +142,106 @@ def comparison(rows: list[dict[str, Any]], *, title: str = "") -> Any:
     if len(sets) > 1:
         figure.suptitle(title)
     return figure
+
+
+def interaction_heatmap(scan: Any, *, names: Any = None, title: str = "") -> Any:
+    """Strength of all pairs among the first features of a fitted `InteractionScan`, and of their main effects.
+
+    Parameters
+    ----------
+    scan : InteractionScan
+        Fitted.
+    names : sequence of str, default=None
+        Names of the columns; None are those the scan was fitted with.
+    title : str
+        Title of the figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Main effects are on the diagonal; the colour is -log10 p, not corrected.
+    """
+    figure = optional("matplotlib.figure", extra="plot", purpose="Drawing").Figure(
+        figsize=(1.2 + 0.42 * (len(scan.top_) + 3), 0.8 + 0.42 * (len(scan.top_) + 1)), layout="constrained"
+    )
+    labels = [_name(j, scan, names) for j in scan.top_.tolist()]
+    axes = figure.subplots()
+    strength = -np.log10(np.maximum(scan.top_pvalues_, 1e-300))
+    # one overwhelming pair is not to pale all others
+    image = axes.imshow(strength, cmap="magma_r", vmin=0.0, vmax=min(float(strength.max()), 20.0))
+    axes.set_xticks(range(len(labels)), labels, rotation=90)
+    axes.set_yticks(range(len(labels)), labels)
+    axes.set_title(title or "Pairs, and main effects on the diagonal", loc="left", fontsize="medium")
+    figure.colorbar(image, ax=axes, label="-log10 p", shrink=0.8, extend="max" if strength.max() > 20.0 else "neither")
+    return figure
+
+
+def pair_panels(X: Any, y: Any, scan: Any, *, names: Any = None, count: int = 6, categories: bool | None = None) -> Any:
+    """Draw the best pairs of a fitted `InteractionScan`: samples by their two features, coloured by the target.
+
+    Parameters
+    ----------
+    X, y : arrays
+        What the scan was fitted on; of several outputs the first is shown.
+    scan : InteractionScan
+        Fitted.
+    names : sequence of str, default=None
+        Names of the columns; None are those the scan was fitted with.
+    count : int
+        How many pairs to draw; those taken in by forward steps come first.
+    categories : bool, default=None
+        Whether y are classes; None decides by the number of distinct values.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Discrete features are shaken a little, so that samples do not hide each other.
+    """
+    X, y = np.asarray(X), np.asarray(y)
+    y = y[:, 0] if y.ndim == 2 else y
+    pairs = scan.pairs_[np.argsort(scan.pairs_["step"] == 0, kind="stable")][:count]
+    matplotlib = optional("matplotlib", extra="plot", purpose="Drawing")
+    columns = max(1, min(3, len(pairs)))
+    rows = max(1, -(-len(pairs) // columns))
+    figure = optional("matplotlib.figure", extra="plot", purpose="Drawing").Figure(
+        figsize=(3.4 * columns + 0.8, 3.2 * rows), layout="constrained"
+    )
+    axes = figure.subplots(rows, columns, squeeze=False)
+    levels, codes = np.unique(y, return_inverse=True)
+    categories = len(levels) <= 10 if categories is None else categories
+    drawn = None
+    for ax, pair in zip(axes.ravel(), pairs, strict=False):
+        u, v = (_shaken(np.asarray(X[:, j], dtype=float), j) for j in (pair["i"], pair["j"]))
+        if categories:
+            for code, level in enumerate(levels):
+                colour = matplotlib.colormaps["tab10"].colors[code % 10]
+                ax.scatter(u[codes == code], v[codes == code], s=9, color=colour, label=str(level), alpha=0.8)
+        else:
+            drawn = ax.scatter(u, v, s=9, c=y.astype(float), cmap="viridis")
+        ax.set(xlabel=_name(pair["i"], scan, names), ylabel=_name(pair["j"], scan, names))
+        for axis, j in ((ax.xaxis, pair["i"]), (ax.yaxis, pair["j"])):
+            if len(np.unique(X[:, j])) <= FEW_LEVELS:
+                axis.set_ticks(np.unique(X[:, j]))
+        ax.set_title(f"corrected p = {pair['p_corrected']:.2g}", fontsize="small", loc="left")
+        ax.spines[["top", "right"]].set_visible(False)
+    for ax in axes.ravel()[len(pairs) :]:
+        ax.set_axis_off()
+    if categories and len(pairs):
+        axes[0, 0].legend(frameon=False, fontsize="x-small", markerscale=1.5)
+    if drawn is not None:
+        figure.colorbar(drawn, ax=axes, label="target", shrink=0.7)
+    return figure
+
+
+def _shaken(values: Array, seed: int) -> Array:
+    """Spread out the samples of a discrete feature around their level."""
+    levels = np.unique(values)
+    if len(levels) < 2 or len(levels) > FEW_LEVELS:
+        return values
+    noise = np.random.default_rng(int(seed)).uniform(-1.0, 1.0, len(values))
+    return np.asarray(values + 0.15 * np.diff(levels).min() * noise)
+
+
+def _name(column: int, scan: Any, names: Any) -> str:
+    names = getattr(scan, "feature_names_in_", None) if names is None else names
+    return str(column) if names is None else str(names[column])

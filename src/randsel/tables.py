@@ -29,6 +29,8 @@ class Table:
         Samples that belong together (a donor) or were measured together; None if the file does not say.
     relevant
         Columns known to be relevant; None if not known.
+    nominal
+        Columns whose numbers are codes of named levels.
     """
 
     X: Array
@@ -37,6 +39,7 @@ class Table:
     groups: Array | None = None
     batch: Array | None = None
     relevant: Array | None = None
+    nominal: tuple[int, ...] = ()
 
     def rows(self, index: Array) -> "Table":
         """Return the table on some of its rows."""
@@ -47,7 +50,14 @@ class Table:
         return replace(self, X=self.X[index], y=self.y[index], groups=part(self.groups), batch=part(self.batch))
 
 
-def read_csv(path: str | Path, target: str, *, groups: str | None = None) -> Table:
+def read_csv(
+    path: str | Path,
+    target: str,
+    *,
+    groups: str | None = None,
+    batch: str | None = None,
+    categorical: tuple[str, ...] = (),
+) -> Table:
     """Read a CSV or TSV file (also gzipped) with a header, one sample per row.
 
     Parameters
@@ -56,8 +66,10 @@ def read_csv(path: str | Path, target: str, *, groups: str | None = None) -> Tab
         The file; tabs separate columns if the header has any.
     target : str
         Column of y. Numbers if all of its entries are.
-    groups : str, default=None
-        Column of groups, which is then no feature.
+    groups, batch : str, default=None
+        Columns of groups and of batches, which are then no features.
+    categorical : tuple of str, default=()
+        Columns of names, such as text; they become codes.
 
     Returns
     -------
@@ -69,8 +81,9 @@ def read_csv(path: str | Path, target: str, *, groups: str | None = None) -> Tab
         header = [name.strip() for name in next(lines, [])]
         numbered = [(number, row) for number, row in enumerate(lines, 2) if row]
     rows = [row for _, row in numbered]
-    for column in (target, groups):
-        if column is not None and column not in header:
+    roles = [column for column in (target, groups, batch) if column is not None]
+    for column in (*roles, *categorical):
+        if column not in header:
             raise ValueError(_unknown_column(column, header, path))
     twice = next((name for name in header if header.count(name) > 1), None)
     if twice is not None:
@@ -81,13 +94,12 @@ def read_csv(path: str | Path, target: str, *, groups: str | None = None) -> Tab
         what = f"line {ragged[0]} has {len(ragged[1])} entries" if ragged else "it has no rows"
         msg = f"{path} cannot be read as a table: the header has {len(header)} columns, and {what}."
         raise ValueError(msg)
-    special = {header.index(column) for column in (target, groups) if column is not None} | (
-        {0} if header[0] == "" else set()
-    )
+    special = {header.index(column) for column in roles} | ({0} if header[0] == "" else set())
     features = [j for j in range(len(header)) if j not in special]
     X = np.empty((len(rows), len(features)))
     for at, j in enumerate(features):
-        X[:, at] = _numbers([row[j] for row in rows], header[j], path)
+        values = [row[j] for row in rows]
+        X[:, at] = _codes(values) if header[j] in categorical else _numbers(values, header[j], path)
     missing = np.flatnonzero(~np.isfinite(X).all(axis=0))
     if len(missing):
         count, more = int((~np.isfinite(X[:, missing[0]])).sum()), len(missing) - 1
@@ -95,15 +107,23 @@ def read_csv(path: str | Path, target: str, *, groups: str | None = None) -> Tab
         name = header[features[missing[0]]]
         msg = f"{path}: {count} entries of column {name!r} are missing{others}; impute or drop them first."
         raise ValueError(msg)
-    for column in (target, groups):
-        blank = [n for n, row in numbered if column is not None and row[header.index(column)].strip() in _MISSING]
+    for column in roles:
+        blank = [n for n, row in numbered if row[header.index(column)].strip() in _MISSING]
         if blank:
             count, first = len(blank), blank[0]
             msg = f"{path}: {count} entries of column {column!r} are missing, the first in line {first}; drop the rows."
             raise ValueError(msg)
     y = _labels([row[header.index(target)] for row in rows])
-    group = None if groups is None else np.array([row[header.index(groups)] for row in rows])
-    return Table(X, y, tuple(header[j] for j in features), group)
+    labels = [None if name is None else np.array([row[header.index(name)] for row in rows]) for name in (groups, batch)]
+    nominal = tuple(at for at, j in enumerate(features) if header[j] in categorical)
+    return Table(X, y, tuple(header[j] for j in features), labels[0], labels[1], nominal=nominal)
+
+
+def _codes(values: list[str]) -> Array:
+    """Replace names by the numbers of their levels; what is missing stays missing."""
+    names = [value.strip() for value in values]
+    levels = {name: code for code, name in enumerate(sorted(set(names) - set(_MISSING)))}
+    return np.array([levels.get(name, np.nan) for name in names], dtype=np.float64)
 
 
 def _delimiter(file: io.TextIOBase) -> str:
@@ -130,7 +150,10 @@ def _numbers(values: list[str], name: str, path: str | Path) -> Array:
         return np.array([np.nan if value.strip() in _MISSING else _number(value) for value in values])
     except ValueError:
         wrong = next(value for value in values if not _is_number(value))
-        msg = f"{path}: column {name!r} holds {wrong!r}, not a number; drop the column, or name it as target or groups."
+        msg = (
+            f"{path}: column {name!r} holds {wrong!r}, not a number; drop the column, or name it in an option that "
+            "says what it is."
+        )
         raise ValueError(msg) from None
 
 
