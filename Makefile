@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test lint types check bench bench-recovery readme bench-auto bench-centring bench-interactions bench-rules lock clean
+.PHONY: help demo test lint types check bench bench-recovery readme bench-auto bench-centring bench-interactions bench-rules gallery lock clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -41,6 +41,12 @@ bench-centring: .venv/dev  ## what centring the expected kernel by rows and colu
 
 bench-interactions: .venv/dev  ## recall, errors and speed of InteractionScan; most of an hour on two cores, resumable
 	$(BIN)/python benchmarks/interactions.py
+
+bench-rules: .venv/dev  ## rules for culling, another kernel, and the scan compared; ten minutes on two cores
+	$(BIN)/python benchmarks/rules.py --out docs/results/rules.md
+
+gallery: .venv/dev  ## run the examples and write their pages; two minutes
+	$(BIN)/python benchmarks/gallery.py
 
 lock:  ## pin the development dependencies anew
 	$(PYTHON) -m venv .venv/lock

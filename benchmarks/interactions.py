@@ -24,6 +24,7 @@ from sklearn.model_selection import KFold
 
 from randsel import InteractionScan, __version__, datasets
 from randsel.experiment import write_atomically
+from randsel.summary import as_markdown
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "build" / "interactions"
@@ -258,15 +259,12 @@ def invariances():
 
 
 def markdown(rows, formats=None):
-    titles = list(rows[0])
-    lines = ["| " + " | ".join(titles) + " |", "|---" * len(titles) + "|"]
-    for row in rows:
-        cells = [
-            (formats or {}).get(t, "{}").format(row[t]) if not isinstance(row[t], bool) else ("yes" if row[t] else "no")
-            for t in titles
-        ]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    def text(title, value):
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        return (formats or {}).get(title, "{}").format(value)
+
+    return as_markdown([{title: text(title, value) for title, value in row.items()} for row in rows])
 
 
 def recall_section(options, say):

@@ -1,0 +1,131 @@
+"""By what should rounds cull? The main and interaction scores combined in several ways, and the scan, over problems.
+
+python benchmarks/rules.py [--seeds 10] [--jobs 2] [--out docs/results/rules.md]
+"""
+
+import argparse
+import os
+from pathlib import Path
+
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[_variable] = "1"
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from randsel import InteractionScan, RandSel, __version__, datasets
+from randsel.closed_form import Contribution
+from randsel.null_distribution import log_tail_of_score
+from randsel.rank_functions import rank_functions
+
+PROBLEMS = {
+    "XOR, 300×100": (datasets.make_xor, {}),
+    "XOR, 300×1000": (datasets.make_xor, {"n_features": 1000}),
+    "XOR, 300×2000": (datasets.make_xor, {"n_features": 2000}),
+    "linear Weston, 5 of 100": (datasets.make_weston_linear, {}),
+    "non-linear Weston, 2 of 100": (datasets.make_weston_nonlinear, {}),
+    "non-linear Weston, 5 of 100": (datasets.make_weston_nonlinear, {"n_relevant": 5}),
+    "ring, 250×256": (datasets.make_passemiers, {"kind": "ring", "n_samples": 250, "n_features": 256}),
+    "ring+xor, 500×256": (datasets.make_passemiers, {"kind": "ring+xor", "n_samples": 500, "n_features": 256}),
+    "ring+xor+sum, 500×64": (datasets.make_passemiers, {"kind": "ring+xor+sum", "n_samples": 500, "n_features": 64}),
+    "ring+xor+sum, 1000×256": (
+        datasets.make_passemiers,
+        {"kind": "ring+xor+sum", "n_samples": 1000, "n_features": 256},
+    ),
+}
+
+
+def tails(contribution):
+    main, interaction = (skewness() for skewness in contribution.skewness)
+    return -log_tail_of_score(contribution.main, main), -log_tail_of_score(contribution.interaction, interaction)
+
+
+def positive_sum(c):
+    return np.maximum(c.main, 0) + np.maximum(c.interaction, 0)
+
+
+def fisher(c):
+    return sum(tails(c))
+
+
+def least_p(c):
+    return np.maximum(*tails(c))
+
+
+def larger(c):
+    return np.maximum(c.main, c.interaction)
+
+
+RULES = {
+    "sum of positive scores (default)": positive_sum,
+    "larger score": larger,
+    "sum of -log p (Fisher)": fisher,
+    "least p": least_p,
+}
+
+
+def culled(rule, X, y, count):
+    """Recall needs a selector; the rule is put in for the scores of every round."""
+    kept = Contribution.sort_keys
+    try:
+        Contribution.sort_keys = lambda self, _score: (rule(self), self.main + self.interaction)
+        return RandSel(count).fit(X, y)
+    finally:
+        Contribution.sort_keys = kept
+
+
+def ranks(X):
+    """First four rank functions of every column, as columns."""
+    functions = rank_functions(X, 4, np.ones(len(X)), None, np.zeros(X.shape[1], dtype=bool)).values
+    return functions.reshape(-1, len(X)).T.astype(float)
+
+
+def rank_kernel(X, y, count):
+    """Cull on rank-cosine functions instead of features; a feature is as good as the best of its functions."""
+    order = RandSel(count).fit(ranks(X), y).order_ // 4
+    support = np.zeros(X.shape[1], dtype=bool)
+    support[list(dict.fromkeys(order.tolist()))[:count]] = True
+    return support
+
+
+def one(make, options, seed):
+    X, y, relevant = make(random_state=2000 + seed, **options)
+    recalls = [culled(rule, X, y, len(relevant)).support_[relevant].mean() for rule in RULES.values()]
+    recalls.append(rank_kernel(X, y, len(relevant))[relevant].mean())
+    recalls.append(InteractionScan(len(relevant)).fit(X, y).support_[relevant].mean())
+    return recalls
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    titles = [*RULES, "rank-cosine kernel, default rule", "InteractionScan"]
+    lines = [
+        "# By what should rounds cull?",
+        "",
+        (
+            f"`make bench-rules`, randsel {__version__}: recall of the k relevant features among the first k, mean "
+            f"over {options.seeds} data sets. All columns but the last are `RandSel` with another rule or kernel."
+        ),
+        "",
+        "| problem | " + " | ".join(titles) + " |",
+        "|---" * (len(titles) + 1) + "|",
+    ]
+    totals = []
+    for name, (make, settings) in PROBLEMS.items():
+        values = Parallel(options.jobs)(delayed(one)(make, settings, seed) for seed in range(options.seeds))
+        totals.append(np.mean(values, axis=0))
+        lines.append(f"| {name} | " + " | ".join(f"{value:.3f}" for value in totals[-1]) + " |")
+        print(lines[-1], flush=True)
+    lines.append("| mean | " + " | ".join(f"{value:.3f}" for value in np.mean(totals, axis=0)) + " |")
+    text = "\n".join(lines) + "\n"
+    print(text)
+    if options.out:
+        options.out.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+"""Which two of 800 SNPs act only together?
+
+Genotypes 0, 1, 2 of 1200 samples; the risk is high for two alleles of one SNP with none of the other, and for
+heterozygotes of both, chosen such that neither SNP alone shifts it much. Rare genotypes are everywhere: a few samples
+that share two of them must not look like a discovery.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from randsel import InteractionScan, plots
+
+rng = np.random.default_rng(11)
+frequencies = rng.uniform(0.03, 0.5, 800)
+X = rng.binomial(2, frequencies, (1200, 800))
+first, second = 123, 456
+X[:, [first, second]] = rng.binomial(2, 0.4, (1200, 2))
+high = np.array([[0, 0, 1], [0, 1, 0], [1, 0, 0]])[X[:, first], X[:, second]]
+y = rng.random(1200) < np.where(high, 0.7, 0.4)
+
+scan = InteractionScan().fit(X, y)
+best = scan.pairs_[0]
+print(f"True pair: {first} and {second}. Best pair: {best['i']} and {best['j']}.")
+print(f"Its corrected p: {best['p_corrected']:.1e}; of the next pair: {scan.pairs_[1]['p_corrected']:.2f}")
+print(f"Selected at q ≤ 0.05: {scan.get_support(indices=True)}")
+print(f"Functions that a SNP has at most: {scan.n_functions_}, but three genotypes have two.")
+plots.pair_panels(X, y, scan, count=2).savefig(Path("snp_pair.png"), dpi=110)
