@@ -204,7 +204,7 @@ X = rng.random((m, n), dtype=np.float32)
 y = ((X[:, 0] - .5) * (X[:, 1] - .5) > 0).astype(int)
 bare = float("nan")
 if n <= 4096:
-    H = rank_functions(X, functions, np.ones(m), None, np.zeros(n, bool)).values
+    H = rank_functions(X, functions, np.ones(m), np.zeros(n, bool)).values
     rows = [H[:, a] for a in range(functions)]
     times = []
     for _ in range(2):

@@ -76,7 +76,7 @@ def culled(rule, X, y, count):
 
 def ranks(X):
     """First four rank functions of every column, as columns."""
-    functions = rank_functions(X, 4, np.ones(len(X)), None, np.zeros(X.shape[1], dtype=bool)).values
+    functions = rank_functions(X, 4, np.ones(len(X)), np.zeros(X.shape[1], dtype=bool)).values
     return functions.reshape(-1, len(X)).T.astype(float)
 
 

@@ -21,7 +21,7 @@ for seed in range(50):
     X[:, :20] = np.sqrt(0.7) * X[:, [0]] + np.sqrt(0.3) * X[:, :20]
     y = (np.abs(X[:, 0]) + 0.3 * rng.standard_normal(200) > 0.7).astype(int)
     share = np.ones(200)
-    functions = rank_functions(X, 6, share, None, np.zeros(60, dtype=bool))
+    functions = rank_functions(X, 6, share, np.zeros(60, dtype=bool))
     problem = Problem(functions, 0.9 ** np.arange(6), encode_target(y, "classification", share, None), share, None)
     log_p = scan(problem, problem.Y, 1770)[1] + log_number(60, 2)
     naive.append(int(np.sum(log_p <= np.log(0.05))))

@@ -162,8 +162,11 @@ def pair_statistic(f, g, Y, omega):
     return total / len(Y)
 
 
-def pair_evidence(f, g, Y, omega):
-    """Statistic of a pair with the main effects of both projected out by least squares, and its two sets of weights."""
+def pair_evidence(f, g, Y, omega, chosen):
+    """Statistic of a pair with the main effects of both projected out by least squares, and its two sets of weights.
+
+    `chosen` are the products to use, in the order (0, 0), (0, 1), …
+    """
     m = len(Y)
     nuisance = np.vstack([np.ones(m), f, g]).T
     rows, scales = [], []
@@ -173,7 +176,7 @@ def pair_evidence(f, g, Y, omega):
             v = v - nuisance @ np.linalg.lstsq(nuisance, v, rcond=None)[0]
             rows.append(v / np.sqrt(np.mean(v**2)))
             scales.append(omega[a] * omega[b])
-    V = np.array(rows) * np.sqrt(scales)[:, None]
+    V = (np.array(rows) * np.sqrt(scales)[:, None])[chosen]
     statistic = sum((V @ Y[:, c]) @ (V @ Y[:, c]) for c in range(Y.shape[1])) / m
     even = np.kron(np.linalg.eigvalsh(V @ V.T / m), np.linalg.eigvalsh(Y.T @ Y / m))
     uneven = np.concatenate([np.linalg.eigvalsh(V @ np.diag(Y[:, c] ** 2) @ V.T / m) for c in range(Y.shape[1])])

@@ -1,4 +1,5 @@
 import csv
+import gzip
 import subprocess
 import sys
 
@@ -111,3 +112,39 @@ def test_interactions_says_what_is_wrong_with_the_table(run, epistatic, tmp_path
     assert result.exit_code == 1
     assert message in result.output
     assert not (tmp_path / "out").exists()
+
+
+def test_names_are_text_and_many_classes_are_classes(run, tmp_path):
+    rng = np.random.default_rng(1)
+    X, y = rng.standard_normal((60, 3)), np.arange(60) % 12
+    rows = [",".join([f"$k{label}$", *map(str, x)]) for label, x in zip(y, X, strict=True)]
+    (tmp_path / "odd.csv").write_text("\n".join(["y,$x^$,$\\frac$,a|b", *rows]))
+    result = run("interactions", str(tmp_path / "odd.csv"), "--target", "y", "--out", str(tmp_path / "out"))
+    assert result.exit_code == 0, result.output
+    assert "No pictures" not in result.output
+    assert "a\\|b" in result.output
+    assert (tmp_path / "out" / "pairs.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("latin.csv", "y,é\n1,2\n".encode("latin-1"), "is not text in UTF-8"),
+        ("cut.csv.gz", gzip.compress(b"y,a\n" + b"1,2\n" * 5000)[:60], "cut off or damaged"),
+        ("plain.csv.gz", b"y,a\n1,2\n", "cut off or damaged"),
+        ("long.csv", b"y,a\n1," + b"2" * 200_000, "cut off or damaged"),
+    ],
+)
+def test_files_that_are_no_tables_are_named(run, tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    result = run("interactions", str(tmp_path / name), "--target", "y", "--out", str(tmp_path / "out"))
+    assert result.exit_code == 1
+    assert message in result.output
+    assert name in result.output
+
+
+def test_a_column_has_one_purpose(run, epistatic, tmp_path):
+    for options in (["--categorical", "status"], ["--groups", "status"]):
+        result = run("interactions", str(epistatic), "--target", "status", *options, "--out", str(tmp_path / "out"))
+        assert result.exit_code == 1
+        assert "'status' is named twice" in result.output

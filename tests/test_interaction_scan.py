@@ -230,6 +230,30 @@ def test_progress_is_shown_when_asked_for(xor, capsys):
     assert "tiles" in capsys.readouterr().err
 
 
+def test_triples_are_gone_after_a_fit_without_them(rng):
+    X, y = rng.standard_normal((80, 5)), rng.integers(0, 2, 80)
+    scan = InteractionScan(order=3).fit(X, y)
+    assert not hasattr(scan.set_params(order=2).fit(X, y), "triples_")
+
+
+def test_triples_within_strata(rng):
+    X, y = rng.standard_normal((40, 6)), rng.standard_normal(40)
+    scan = InteractionScan(order=3).fit(X, y, groups=np.arange(40) % 20)
+    assert np.all(np.isfinite(scan.pvalues_))
+    assert not scan.support_.any()
+
+
+def test_weights_that_leave_one_class(rng):
+    X, y = rng.standard_normal((40, 3)), np.arange(40) % 2
+    with pytest.raises(ValueError, match="y hardly varies under sample_weight"):
+        InteractionScan().fit(X, y, sample_weight=np.where(np.isin(np.arange(40), [0, 2, 4]), 1e14, 1.0))
+
+
+def test_a_series_is_no_table(rng):
+    with pytest.raises(ValueError, match="Expected a 2-dimensional container"):
+        InteractionScan().fit(pd.Series(rng.standard_normal(30)), rng.integers(0, 2, 30))
+
+
 def test_pairs_travel_as_a_table(xor):
     frame = pd.DataFrame(InteractionScan(n_pairs=3).fit(*xor).pairs_)
     assert frame.columns.tolist() == ["i", "j", "statistic", "p", "p_corrected", "step"]

@@ -39,6 +39,18 @@ def test_forms_that_cannot_vary_and_forms_at_their_largest():
     assert np.all(at_most < -100)
 
 
+def test_far_tails_do_not_underflow():
+    far = log_tail_of_moments(np.array([2000.0, 3000.0]), *cumulants(np.ones((2, 10))))
+    assert np.allclose(far, [-1000 + 4 * np.log(1000) - np.log(24), -1500 + 4 * np.log(1500) - np.log(24)], atol=0.05)
+    single = log_tail(np.array([3000.0, 3500.0]), np.ones((2, 1)), 4000.0)
+    assert np.all(np.isfinite(single))
+    assert single[1] < single[0] < -2000
+
+
+def test_more_weights_than_freedom_are_no_number_less():
+    assert np.all(np.isfinite(log_tail(np.array([1.0, 5.0]), np.ones((2, 8)), 2.0)))
+
+
 def test_moments_and_scores():
     q = np.array([3.0, 10.0, 30.0])
     assert np.allclose(log_tail_of_moments(q, *cumulants(np.ones((3, 5)))), chi2.logsf(q, 5))

@@ -2,14 +2,14 @@ import numpy as np
 import pytest
 
 import reference
-from randsel.rank_functions import rank_functions
+from randsel.rank_functions import centre, rank_functions
 
 
-def functions(X, n_functions=4, share=None, strata=None, nominal=None):
+def functions(X, n_functions=4, share=None, nominal=None):
     X = np.asarray(X, dtype=float)
     share = np.ones(len(X)) if share is None else share
     nominal = np.zeros(X.shape[1], dtype=bool) if nominal is None else np.array(nominal)
-    return rank_functions(X, n_functions, share, strata, nominal)
+    return rank_functions(X, n_functions, share, nominal)
 
 
 def gram(made, column, share):
@@ -73,19 +73,32 @@ def test_nominal_levels_have_no_order(rng):
     assert many.counts[0] == 3
 
 
+def test_a_rare_nominal_level_joins_another(rng):
+    x = np.repeat([0, 1, 2], [100, 100, 1])
+    made = functions(x[:, None], nominal=[True])
+    assert made.counts[0] == 1
+    assert np.abs(made.values).max() < 2
+
+
 @pytest.mark.parametrize("discrete", [True, False])
-def test_mean_zero_in_every_stratum_and_under_weights(rng, discrete):
+def test_orthonormal_under_weights(rng, discrete):
     x = rng.integers(0, 3, 90) if discrete else rng.standard_normal(90)
-    strata, share = rng.integers(0, 3, 90), rng.random(90) + 0.5
+    share = rng.random(90) + 0.5
     share /= share.mean()
-    made = functions(x[:, None], 3, share, strata)
+    made = functions(x[:, None], 3, share)
     values = made.values[0, : made.counts[0]].astype(float)
     assert made.counts[0] >= 2
-    for s in range(3):
-        assert np.allclose(values[:, strata == s] @ share[strata == s], 0.0, atol=1e-4)
+    assert np.allclose(values @ share, 0.0, atol=1e-4)
     assert np.allclose(gram(made, 0, share), np.eye(len(values)), atol=1e-5)
 
 
-def test_what_differs_only_between_strata_has_no_function():
-    strata = np.repeat([0, 1, 2], 20)
-    assert functions(strata[:, None], 3, strata=strata).counts[0] == 0
+@pytest.mark.parametrize("n_strata", [1, 3, 45])
+def test_centring_within_strata(rng, n_strata):
+    rows, mass = rng.standard_normal((2, 3, 90)), rng.random(90) + 0.5
+    strata = np.arange(90) % n_strata
+    centred = centre(rows, mass, strata)
+    for s in range(n_strata):
+        here = strata == s
+        mean = (rows[..., here] * mass[here]).sum(axis=-1, keepdims=True) / mass[here].sum()
+        assert np.allclose(centred[..., here], rows[..., here] - mean)
+    assert np.allclose(centre(rows, mass, None), centre(rows, mass, np.zeros(90, dtype=int)))

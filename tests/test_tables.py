@@ -47,7 +47,7 @@ def test_tabs_gzip_and_numbers_as_target(tmp_path):
         ("a,y\n1,x\n\n2,\n", "y", "1 entries of column 'y' are missing, the first in line 4"),
         ("a,a,y\n1,2,x\n", "y", "several columns called 'a'"),
         ("a,y\n1_000,x\n", "y", "holds '1_000', not a number"),
-        ("a,b,c,y\n1,NA,2,x\n1,,,z\n", "y", "2 entries of column 'b' are missing, and 1 other columns"),
+        ("a,b,c,y\n1,NA,2,x\n1,,,z\n", "y", "2 entries of column 'b' are missing or infinite, and 1 other"),
     ],
 )
 def test_what_is_wrong_with_a_csv_is_said(file, text, target, message):

@@ -90,7 +90,7 @@ def counted_rows(X: Array, y: Array, weights: Array | None) -> tuple[Array, Arra
 
 def categories_to_codes(X: Any) -> tuple[Any, list[int]]:
     """Replace the categories of a data frame by their codes; and say which columns they were."""
-    dtypes = [str(dtype) for dtype in getattr(X, "dtypes", [])] if hasattr(X, "iloc") else []
+    dtypes = [str(dtype) for dtype in X.dtypes] if hasattr(X, "iloc") and hasattr(X, "columns") else []
     found = [j for j, dtype in enumerate(dtypes) if dtype == "category"]
     if found:
         X = X.copy()

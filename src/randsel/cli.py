@@ -179,7 +179,7 @@ def interactions(
         verbose=int(sys.stderr.isatty()),
     )
     with warnings.catch_warnings(record=True) as remarks:
-        warnings.simplefilter("always")
+        warnings.simplefilter("always", UserWarning)
         scan.fit(table.X, table.y, groups=table.groups, batch=table.batch)
     for remark in remarks:
         click.echo(f"Note: {remark.message}", err=True)
@@ -189,13 +189,16 @@ def interactions(
     experiment.write_atomically(out / "pairs.csv", summary.as_csv(found))
     click.echo(f"{len(table.X)} samples, {len(table.names)} features; {scan.n_features_} selected.\n")
     click.echo(summary.as_markdown(features[: max(5, min(20, scan.n_features_))]))
-    if found:
-        click.echo("\n" + summary.as_markdown(found[:5]))
-    try:
-        plots.interaction_heatmap(scan, names=table.names).savefig(out / "heatmap.png", dpi=120)
-        plots.pair_panels(table.X, table.y, scan, names=table.names).savefig(out / "pairs.png", dpi=120)
-    except ImportError as error:
-        click.echo(f"No pictures: {error}", err=True)
+    for rows in (found[: len(scan.pairs_)], found[len(scan.pairs_) :]):
+        if rows:
+            click.echo("\n" + summary.as_markdown(rows[:5]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about glyphs that a font does not have
+        try:
+            plots.interaction_heatmap(scan, names=table.names).savefig(out / "heatmap.png", dpi=120)
+            plots.pair_panels(table.X, table.y, scan, names=table.names).savefig(out / "pairs.png", dpi=120)
+        except (ImportError, ArithmeticError, ValueError) as error:  # values too extreme to draw lose the picture only
+            click.echo(f"No pictures: {error}", err=True)
     click.echo(f"\nAll of it, and pictures: {out}")
 
 

@@ -12,9 +12,11 @@ residuals of unequal variance, which a few samples cannot make small.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
 
 import numpy as np
+from scipy.special import gammaln
 
 from randsel._parallel import ordered_map
 from randsel.kernels import Array
@@ -27,13 +29,15 @@ TILE = 512
 BATCH_BYTES = 1 << 25
 #: Features whose main effects are taken out of the target before the scan, at most.
 MOST_MAIN_EFFECTS = 500
+#: Smooth functions: sets are tested with these only, too, because most effects are in them.
+SMOOTH = 2
 #: Family-wise level at which main effects are taken out, and forward steps are taken.
 LEVEL = 0.05
 #: Forward steps at most, sets that they look at, and sets tested with care in each.
 MOST_STEPS, POOL, CLOSE_LOOK = 25, 500, 5
 #: First features whose pairs are all tested, to be drawn.
 TOP = 20
-#: Share of its mean square that a product must keep when main effects are projected out.
+#: Mean square that a product must keep when strata and main effects are taken out of it.
 LEAST_LEFT = 0.05
 
 
@@ -72,7 +76,21 @@ class Problem:
     def n_functions(self, size: int) -> int:
         """Functions per feature that sets of this size are tested with."""
         most = self.functions.values.shape[1]
-        return most if size < 3 else functions_of_triples(len(self.Y), most)
+        return most if size < 3 else functions_of_triples(self.freedom, most)
+
+    @property
+    def freedom(self) -> int:
+        """Dimensions of a target whose mean is zero in every stratum."""
+        return len(self.Y) - (1 if self.strata is None else int(self.strata.max()) + 1)
+
+    @cached_property
+    def least_log_p(self) -> float:
+        """Log of one over the number of different targets that permutations within strata make: no p is smaller."""
+        strata = np.zeros(len(self.Y), dtype=int) if self.strata is None else self.strata
+        values = np.unique(self.Y.round(9), axis=0, return_inverse=True)[1].ravel()
+        _, sizes = np.unique(strata, return_counts=True)
+        _, ties = np.unique(np.stack([strata, values]), axis=1, return_counts=True)
+        return float(gammaln(ties + 1.0).sum() - gammaln(sizes + 1.0).sum())
 
     def after(self, first: int, n_functions: int) -> "Problem":
         """Return the problem of the features from one on, with their first few functions."""
@@ -81,9 +99,9 @@ class Problem:
         return replace(self, functions=few, decay=self.decay[:n_functions])
 
 
-def functions_of_triples(m: int, n_functions: int) -> int:
+def functions_of_triples(freedom: int, n_functions: int) -> int:
     """Functions per feature in a triple: their products are to be few beside the samples."""
-    return int(np.clip((m / 4) ** (1 / 3), 1, min(n_functions, 3)))
+    return int(np.clip((freedom / 4) ** (1 / 3), 1, min(n_functions, 3)))
 
 
 def encode_target(y: Array, kind: str, share: Array, strata: Array | None) -> Array:
@@ -93,14 +111,16 @@ def encode_target(y: Array, kind: str, share: Array, strata: Array | None) -> Ar
     else:
         Y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
         Y = np.ldexp(Y, -np.frexp(np.maximum(np.abs(Y).max(axis=0), np.finfo(float).tiny))[1])
+        # what is constant becomes zero exactly, and a small spread around a large value keeps its digits
+        first = 0 if strata is None else np.unique(strata, return_index=True)[1][strata]
+        Y = Y - Y[first]
     Y = centre(Y.T, share, strata).T
     if kind == "classification":
         values, vectors = np.linalg.eigh((Y * share[:, None]).T @ Y / share.sum())
         kept = values > 1e-10
         return np.asarray(Y @ vectors[:, kept] / np.sqrt(values[kept]))
     spread = np.sqrt(share @ (Y * Y) / share.sum())
-    kept = spread > 1e-12 * np.maximum(np.abs(Y).max(axis=0), np.finfo(float).tiny)
-    return np.asarray(Y[:, kept] / spread[kept])
+    return np.asarray(Y[:, spread > 0.0] / spread[spread > 0.0])
 
 
 # ---------------------------------------------------------------- tests with care
@@ -129,27 +149,38 @@ def _test_batch(problem: Problem, Y: Array, sets: Array) -> tuple[Array, Array]:
     used = min(problem.n_functions(sets.shape[1]), int(problem.functions.counts[sets].max(initial=1)))
     products, weights = _products(problem, sets, max(used, 1))
     share, total = problem.share, problem.share.sum()
-    lost = 0
+    if sets.shape[1] > 1 or problem.strata is not None:
+        products = centre(products, share, problem.strata)
     if sets.shape[1] > 1:
-        nuisance = _smaller(problem, sets, max(used, 1))
-        products = _project_out(centre(products, share, problem.strata), nuisance, share)
-        lost = nuisance.shape[1]
+        products = _project_out(products, _smaller(problem, sets, max(used, 1)), share)
     left = np.einsum("kfm,kfm,m->kf", products, products, share, optimize=True) / total
     weights = np.divide(weights, left, out=np.zeros_like(weights), where=left > LEAST_LEFT)
     products *= np.sqrt(weights)[:, :, None]
     e = Y * share[:, None]
-    statistic = np.square(products @ e).sum(axis=(1, 2))
-    spread = np.linalg.eigvalsh((Y * share[:, None]).T @ Y / total)
-    even = np.linalg.eigvalsh((products * share**2) @ products.transpose(0, 2, 1))
-    even = (np.maximum(even, 0.0)[:, :, None] * np.maximum(spread, 0.0)).reshape(len(sets), -1)
-    uneven = np.concatenate(
-        [np.linalg.eigvalsh((products * column**2) @ products.transpose(0, 2, 1)) for column in e.T], axis=1
-    )
-    # a form in Y has the freedom of its columns within strata, less what is projected out
-    strata = 1 if problem.strata is None else int(problem.strata.max()) + 1
-    freedom = max(len(Y) - strata - lost, 2) * Y.shape[1]
-    log_p = np.maximum(log_tail(statistic, even, freedom), log_tail(statistic, np.maximum(uneven, 0.0), freedom))
-    return statistic / total, log_p
+    squares = np.square(products @ e).sum(axis=2)
+    spread = np.maximum(np.linalg.eigvalsh((Y * share[:, None]).T @ Y / total), 0.0)
+    even = (products * share**2) @ products.transpose(0, 2, 1)
+    uneven = [(products * column**2) @ products.transpose(0, 2, 1) for column in e.T]
+    # Y has length √m, spread over its freedom
+    freedom, scale = problem.freedom * Y.shape[1], problem.freedom / len(Y)
+    log_p = []
+    for part in _parts(max(used, 1), sets.shape[1]):
+        block = np.ix_(np.arange(len(sets)), part, part)
+        evenly = (np.maximum(np.linalg.eigvalsh(even[block]), 0.0)[:, :, None] * spread).reshape(len(sets), -1)
+        unevenly = np.concatenate([np.maximum(np.linalg.eigvalsh(matrix[block]), 0.0) for matrix in uneven], axis=1)
+        statistic = squares[:, part].sum(axis=1) * scale
+        log_p.append(np.maximum(log_tail(statistic, evenly, freedom), log_tail(statistic, unevenly, freedom)))
+    # two looks, unless the features have smooth functions only
+    looks = np.where(problem.functions.counts[sets].max(axis=1) > SMOOTH, len(log_p), 1)
+    found = np.clip(np.min(log_p, axis=0) + np.log(looks), problem.least_log_p, 0.0)
+    return squares.sum(axis=1) / total, found
+
+
+def _parts(used: int, size: int) -> list[Array]:
+    """Places of the products of smooth functions only, and of all products, if those are more."""
+    digits = np.indices((used,) * size).reshape(size, -1)
+    everything = np.arange(used**size)
+    return [everything] if used <= SMOOTH else [np.flatnonzero((digits < SMOOTH).all(axis=0)), everything]
 
 
 def _products(problem: Problem, sets: Array, used: int) -> tuple[Array, Array]:
@@ -217,16 +248,17 @@ def residual(problem: Problem, *sets: Array) -> Array:
     inner = U.T @ Z
     energy, shares = np.square(inner).sum(axis=1), np.square(Z).sum()
     best, shrink = np.inf, np.zeros(len(values))
-    for penalty in m * np.logspace(-3, 3, 25):
+    free = problem.freedom
+    for penalty in m * np.logspace(-4, 3, 29):
         f = values / (values + penalty)
-        error = (shares - ((2.0 * f - f * f) * energy).sum()) / (1.0 - (f.sum() + 1.0) / m) ** 2
-        if f.sum() + 1.0 < m and error < best:
+        error = (shares - ((2.0 * f - f * f) * energy).sum()) / (1.0 - f.sum() / free) ** 2
+        if f.sum() < free and error < best:
             best, shrink = error, f
     left = (Z - U @ (shrink[:, None] * inner)) / root[:, None]
     left = centre(left.T, problem.share, problem.strata).T
     spread = np.sqrt(problem.share @ (left * left) / problem.share.sum())
-    # a column that is fitted to rounding has nothing left to explain
-    return np.asarray(left / np.where(spread > 1e-9, spread, np.inf))
+    # a column that is fitted to what the least penalty leaves has nothing left to explain
+    return np.asarray(left / np.where(spread > 1e-3, spread, np.inf))
 
 
 # ---------------------------------------------------------------- the scan of all pairs
@@ -247,7 +279,7 @@ def scan(
     factor: Array | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Array, Array]:
-    """Compute the statistic of every pair, keep the `n_pairs` least likely by chance and each feature's best partner.
+    """Compute the statistics of every pair, keep the least likely by chance and each feature's best partner.
 
     Features should be sorted by number and kind of functions, which makes tiles few. `factor` are functions (rows) by
     which all products are multiplied: with those of a third feature the scan is one of triples.
@@ -255,7 +287,8 @@ def scan(
     Returns
     -------
     pairs, log_p
-        Rows (i, j) with i < j, the least likely first, and what the scan takes for the log p-value.
+        Rows (i, j) with i < j, the least likely first, and what the scan takes for the log p-value: the best `n_pairs`
+        by either statistic are among them.
     """
     blocks = _blocks(problem.functions)
     e = (Y * problem.share[:, None]).T
@@ -263,12 +296,15 @@ def scan(
         e = (factor[:, None, :] * e).reshape(-1, e.shape[1])
     e = e[np.square(e).sum(axis=1) > 0.0].astype(np.float32)
     spread = np.maximum(np.linalg.eigvalsh((Y * problem.share[:, None]).T @ Y / len(Y)), 0.0)
-    spread = np.repeat(spread, 1 if factor is None else len(factor))
+    if factor is not None:
+        spread = np.outer(np.square(factor).mean(axis=1), spread).ravel()
+    if not len(e):
+        return np.zeros((0, 2), dtype=int), np.zeros(0)
     n = problem.n_features
     best_p, partner = np.full(n, np.inf), np.full(n, -1)
     pool_p, pool = np.zeros(0), np.zeros((0, 2), dtype=int)
     for number, block in enumerate(blocks):
-        limit = pool_p.max() if len(pool_p) >= n_pairs else np.inf
+        limit = pool_p.max() if len(pool_p) >= 2 * n_pairs else np.inf
         tasks = [(problem, e, spread, block, other, n_pairs, limit) for other in blocks[number:]]
         for ends, log_p, pairs in ordered_map(_tile, tasks, problem.n_jobs):
             for features, at, values in ends:
@@ -276,17 +312,19 @@ def scan(
                 best_p[features[better]] = values[better]
                 partner[features[better]] = at[better]
             pool_p, pool = np.concatenate([pool_p, log_p]), np.concatenate([pool, pairs])
-        kept = np.argsort(pool_p, kind="stable")[:n_pairs]
+        # a pair can be there twice, once by each statistic
+        kept = np.argsort(pool_p, kind="stable")[: 2 * n_pairs]
         pool_p, pool = pool_p[kept], pool[kept]
         if progress is not None:
             tiles = len(blocks) * (len(blocks) + 1) // 2
             progress(tiles - (len(blocks) - number - 1) * (len(blocks) - number) // 2, tiles)
     own = np.flatnonzero(partner >= 0)
     both = np.sort(np.stack([own, partner[own]], axis=1), axis=1)
-    pairs, first = np.unique(np.concatenate([pool, both]), axis=0, return_index=True)
-    log_p = np.concatenate([pool_p, best_p[own]])[first]
+    log_p = np.concatenate([pool_p, best_p[own]])
     order = np.argsort(log_p, kind="stable")
-    return pairs[order], log_p[order]
+    pairs = np.concatenate([pool, both])[order]
+    first = np.sort(np.unique(pairs, axis=0, return_index=True)[1])
+    return pairs[first], log_p[order][first]
 
 
 def _blocks(functions: Functions) -> list[_Block]:
@@ -306,61 +344,75 @@ def _blocks(functions: Functions) -> list[_Block]:
 def _tile(
     problem: Problem, e: Array, spread: Array, rows: _Block, columns: _Block, n_pairs: int, limit: float
 ) -> tuple[list[tuple[Array, Array, Array]], Array, Array]:
-    """Best partners of the features of a tile, and log p and places of its best pairs."""
+    """Best partners of the features of a tile, and log p and places of its best pairs, by either statistic."""
     values, decay = problem.functions.values, problem.decay.astype(np.float32)
     left = values[rows.start : rows.stop, : rows.count] * np.sqrt(decay[: rows.count, None])
     right = values[columns.start : columns.stop, : columns.count] * np.sqrt(decay[: columns.count, None])
     weights = np.outer(problem.decay[: rows.count], problem.decay[: columns.count])
     plain = rows.plain and columns.plain
-    statistic = _statistic(left, right, e, problem.share, None if plain else weights.astype(np.float32))
-    if rows.start == columns.start:
-        statistic[np.tril_indices(len(statistic))] = -np.inf
-    moments = cumulants(np.outer(weights, spread).ravel())
+    ends, log_p, pairs = [], [], []
+    for used, statistic in _statistics(left, right, e, problem.share, None if plain else weights.astype(np.float32)):
+        if rows.start == columns.start:
+            statistic[np.tril_indices(len(statistic))] = -np.inf
+        moments = cumulants(np.outer(weights[:used, :used], spread).ravel())
+        found = _best_of(statistic, moments, n_pairs, limit)
+        for (places, partners, values_), block, other in zip(found[0], (rows, columns), (columns, rows), strict=True):
+            ends.append((places + block.start, partners + other.start, values_))
+        log_p.append(found[1])
+        pairs.append(found[2] + [[rows.start, columns.start]])
+    return ends, np.concatenate(log_p), np.concatenate(pairs)
+
+
+def _best_of(
+    statistic: Array, moments: tuple[Array, Array, Array], n_pairs: int, limit: float
+) -> tuple[list[tuple[Array, Array, Array]], Array, Array]:
+    """Best partner and its log p by row and by column; log p and places of the best pairs, none above the limit."""
 
     def log_p(q: Array) -> Array:
         return log_tail_of_moments(q.astype(np.float64), *moments)
 
     ends = []
-    for axis, block, other in ((1, rows, columns), (0, columns, rows)):
+    for axis in (1, 0):
         at = statistic.argmax(axis=axis)
         top = np.take_along_axis(statistic, np.expand_dims(at, axis), axis).ravel()
-        seen = top >= 0.0
-        features = np.arange(block.start, block.stop)[seen]
-        ends.append((features, at[seen] + other.start, log_p(top[seen])))
+        seen = np.flatnonzero(top >= 0.0)
+        ends.append((seen, at[seen], log_p(top[seen])))
     flat = statistic.ravel()
     count = min(n_pairs, int((flat >= 0.0).sum()))
     places = np.argpartition(-flat, count - 1)[:count] if 0 < count < len(flat) else np.flatnonzero(flat >= 0.0)
     found = log_p(flat[places])
     kept = found <= limit
-    i, j = np.unravel_index(places[kept], statistic.shape)
-    return ends, found[kept], np.stack([i + rows.start, j + columns.start], axis=1)
+    return ends, found[kept], np.stack(np.unravel_index(places[kept], statistic.shape), axis=1)
 
 
-def _statistic(left: Array, right: Array, e: Array, share: Array, weights: Array | None) -> Array:
-    """Eq. 18 for all pairs of a tile; `left` and `right` hold the functions times `√ω`.
+def _statistics(left: Array, right: Array, e: Array, share: Array, weights: Array | None) -> list[tuple[int, Array]]:
+    """Eq. 18 for all pairs of a tile, with the smooth functions only and with all; how many they are comes with them.
 
-    With `weights`, the `ω_a ω_b`, each product is divided by its own mean square: rare levels would blow it up.
+    `left` and `right` hold the functions times `√ω`. With `weights`, the `ω_a ω_b`, each product is divided by its own
+    mean square: rare levels would blow it up.
     """
-    m = left.shape[2]
+    m, most = left.shape[2], max(left.shape[1], right.shape[1])
     statistic = np.zeros((len(left), len(right)), dtype=np.float32)
-    inner = np.empty_like(statistic)
-    squares = np.empty_like(statistic)
-    for a in range(left.shape[1]):
-        weighted = [left[:, a] * column for column in e]
-        for b in range(right.shape[1]):
-            if weights is not None:
-                scale = np.square(left[:, a]) * np.square(share).astype(np.float32)
-                np.matmul(scale, np.square(right[:, b]).T, out=squares)
-                np.maximum(squares, 1e-6 * m, out=squares)
-            for factor in weighted:
-                np.matmul(factor, right[:, b].T, out=inner)
-                np.multiply(inner, inner, out=inner)
+    inner, squares = np.empty_like(statistic), np.empty_like(statistic)
+    made = []
+    for used, before in ((min(SMOOTH, most), 0), (most, SMOOTH)):
+        for a in range(min(used, left.shape[1])):
+            weighted = [left[:, a] * column for column in e]
+            scale = np.square(left[:, a]) * np.square(share).astype(np.float32)
+            for b in range(before if a < before else 0, min(used, right.shape[1])):
                 if weights is not None:
-                    inner /= squares
-                    inner *= m * weights[a, b]
-                statistic += inner
-    statistic /= m
-    return statistic
+                    np.matmul(scale, np.square(right[:, b]).T, out=squares)
+                    np.maximum(squares, 1e-6 * m, out=squares)
+                for factor in weighted:
+                    np.matmul(factor, right[:, b].T, out=inner)
+                    np.multiply(inner, inner, out=inner)
+                    if weights is not None:
+                        inner /= squares
+                        inner *= m * weights[a, b]
+                    statistic += inner
+        if used > before:
+            made.append((used, statistic / m))
+    return made
 
 
 # ---------------------------------------------------------------- all together
@@ -381,7 +433,8 @@ class Analysis:
     log_p
         Per feature: of its main effect or its best set, corrected for their number.
     log_p_left
-        Likewise, in what the features taken in by forward steps leave unexplained, as the scan takes it.
+        In what the features taken in by forward steps leave unexplained, of main effect and best set together, as the
+        scan takes them: a measure to rank by.
     order
         Features, best first: those taken in by forward steps, then by the smaller of the two.
     among_top
@@ -427,12 +480,11 @@ def analyse(
         Y = residual(problem, np.union1d(strong, top.ravel()).astype(int)[:, None], top)
         sets[3], found[3] = _sorted(problem, Y, scan_triples(problem, Y, n_pairs))
     log_p = per_feature(n, order, main.log_p, sets, found)
-    taken, steps, seen = _forward(problem, order, sets)
-    log_p[taken] = np.minimum(log_p, seen[0])[taken]
-    rest = np.argsort(np.minimum(log_p, seen[1]), kind="stable")
+    taken, steps, left = _forward(problem, order, sets)
+    rest = np.argsort(np.minimum(log_p, left), kind="stable")
     ranked = np.concatenate([taken, rest[~np.isin(rest, taken)]])
     among_top = _among(problem, pair_target, main, ranked[:TOP])
-    return Analysis(main, sets, found, steps, log_p, seen[1], ranked, among_top)
+    return Analysis(main, sets, found, steps, log_p, left, ranked, among_top)
 
 
 def _among(problem: Problem, Y: Array, main: Evidence, features: Array) -> Array:
@@ -455,13 +507,20 @@ def log_number(n: int, size: int) -> float:
 
 def per_feature(n: int, order: int, main: Array, sets: dict[int, Array], found: dict[int, Evidence]) -> Array:
     """Log p of each feature: the least of its main effect and of its best sets, times what was looked at (eq. 20)."""
-    least = main.copy()
+    together = _least(n, {size: evidence.log_p for size, evidence in found.items()}, sets)
+    return np.asarray(np.minimum(np.minimum(main, together) + np.log(order), 0.0))
+
+
+def _least(n: int, log_p: dict[int, Array], sets: dict[int, Array]) -> Array:
+    """Per feature, the least log p of the sets of two and more that it is in, times the number of such sets."""
+    least = np.full(n, np.inf)
     for size, members in sets.items():
-        # a feature is in (size / n) of all sets
-        correction = log_number(n, size) + np.log(size) - np.log(n)
-        for column in members.T:
-            np.minimum.at(least, column, found[size].log_p + correction)
-    return np.asarray(np.minimum(least + np.log(order), 0.0))
+        if size > 1:
+            # a feature is in (size / n) of all sets
+            corrected = log_p[size] + log_number(n, size) + np.log(size / n)
+            for column in members.T:
+                np.minimum.at(least, column, corrected)
+    return least
 
 
 def scan_triples(problem: Problem, Y: Array, n_triples: int) -> Array:
@@ -473,7 +532,7 @@ def scan_triples(problem: Problem, Y: Array, n_triples: int) -> Array:
         if not len(factor):
             continue
         factor = factor * np.sqrt(few.decay[: len(factor), None])
-        pairs, log_p = scan(few.after(first + 1, factor.shape[1]), Y, n_triples, factor)
+        pairs, log_p = scan(few.after(first + 1, len(few.decay)), Y, n_triples, factor)
         triples = np.concatenate([np.full((len(pairs), 1), first), pairs + first + 1], axis=1)
         kept, kept_p = np.concatenate([kept, triples]), np.concatenate([kept_p, log_p])
         best = np.argsort(kept_p, kind="stable")[:n_triples]
@@ -484,49 +543,43 @@ def scan_triples(problem: Problem, Y: Array, n_triples: int) -> Array:
 # ---------------------------------------------------------------- forward steps
 
 
-def _forward(
-    problem: Problem, order: int, sets: dict[int, Array]
-) -> tuple[Array, dict[int, Array], tuple[Array, Array]]:
+def _forward(problem: Problem, order: int, sets: dict[int, Array]) -> tuple[Array, dict[int, Array], Array]:
     """Take in the strongest feature or set, fit it, look again at what is left, until nothing stands out.
 
     What a strong feature explains is no longer noise to the weak ones. Only sets that the scan kept are looked at.
 
     Returns
     -------
-    taken, steps, (at_step, at_end)
-        Features in the order taken; step by set; log p of the features when they were taken, and at the end.
+    taken, steps, left
+        Features in the order taken; step by set; per feature, log p of main effect and best set together at the end.
     """
     n = problem.n_features
     pools = {1: np.arange(n)[:, None], **{size: members[:POOL] for size, members in sets.items()}}
     steps = {size: np.zeros(len(members), dtype=int) for size, members in pools.items()}
     taken: list[int] = []
-    at_step = np.zeros(n)
     Y = problem.Y
     for step in range(1, MOST_STEPS + 1):
-        choice = _strongest(problem, Y, pools, steps)
+        choice = _strongest(problem, Y, pools, steps, order)
         if choice is None:
             break
-        size, place, log_p = choice
+        size, place = choice
         steps[size][place] = step
-        members = pools[size][place]
-        taken += [int(j) for j in members if j not in taken]
-        at_step[members] = np.minimum(at_step[members], log_p + np.log(size * order / n))
+        taken += [int(j) for j in pools[size][place] if j not in taken]
         together = [pool[steps[size] > 0] for size, pool in pools.items() if size > 1]
         Y = residual(problem, np.array(taken)[:, None], *together)
     quick = {size: _quick(problem, Y, members) for size, members in pools.items()}
-    ends = {size: Evidence(values, values) for size, values in quick.items() if size > 1}
-    at_end = per_feature(n, order, quick[1], {size: pools[size] for size in ends}, ends)
+    at_end = np.minimum(quick[1], 0.0) + np.minimum(_least(n, quick, pools), 0.0) + np.log(order)
     full = {size: np.zeros(len(members), dtype=int) for size, members in sets.items()}
     for size, column in full.items():
         column[: len(steps[size])] = steps[size]
-    return np.array(taken, dtype=int), full, (at_step, at_end)
+    return np.array(taken, dtype=int), full, at_end
 
 
 def _strongest(
-    problem: Problem, Y: Array, pools: dict[int, Array], steps: dict[int, Array]
-) -> tuple[int, int, float] | None:
-    """Size, place and corrected log p of the set that stands out most, None if none does."""
-    best = None
+    problem: Problem, Y: Array, pools: dict[int, Array], steps: dict[int, Array], order: int
+) -> tuple[int, int] | None:
+    """Size and place of the set that stands out most, None if none does."""
+    best, least = None, np.log(LEVEL / order)
     for size, members in pools.items():
         open_ = np.flatnonzero(steps[size] == 0)
         if not len(open_):
@@ -535,8 +588,8 @@ def _strongest(
         first = open_[np.argsort(quick, kind="stable")[:CLOSE_LOOK]]
         log_p = evidence(problem, Y, members[first]).log_p + log_number(problem.n_features, size)
         k = int(np.argmin(log_p))
-        if log_p[k] < np.log(LEVEL) and (best is None or log_p[k] < best[2]):
-            best = size, int(first[k]), float(log_p[k])
+        if log_p[k] < least:
+            best, least = (size, int(first[k])), log_p[k]
     return best
 
 
@@ -553,11 +606,12 @@ def _quick_batch(problem: Problem, Y: Array, sets: Array) -> Array:
     share = problem.share
     squares = np.square(products) @ np.square(share)
     sums = np.square(products @ (Y * share[:, None])).sum(axis=2)
-    statistic = (weights * np.divide(sums, squares, out=np.zeros_like(sums), where=squares > 1e-6 * len(Y))).sum(axis=1)
+    terms = weights * np.divide(sums, squares, out=np.zeros_like(sums), where=squares > 1e-6 * len(Y))
     spread = np.maximum(np.linalg.eigvalsh((Y * share[:, None]).T @ Y / share.sum()), 0.0)
-    full = (weights[:, :, None] * spread).reshape(len(sets), -1)
-    moments = cumulants(full)
-    alive = moments[0] > 0.0
-    log_p = np.zeros(len(sets))
-    log_p[alive] = log_tail_of_moments(statistic[alive], *(value[alive] for value in moments))
-    return log_p
+    parts = _parts(problem.n_functions(sets.shape[1]), sets.shape[1])
+    log_p = np.zeros((len(parts), len(sets)))
+    for row, part in zip(log_p, parts, strict=True):
+        moments = cumulants((weights[:, part, None] * spread).reshape(len(sets), -1))
+        alive = moments[0] > 0.0
+        row[alive] = log_tail_of_moments(terms[alive][:, part].sum(axis=1), *(value[alive] for value in moments))
+    return np.asarray(log_p.min(axis=0) + np.log(len(parts)))

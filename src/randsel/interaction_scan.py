@@ -50,7 +50,7 @@ class InteractionScan(Selector):
         satisfy both.
     n_functions : int or "auto", default="auto"
         Functions of each feature: with more, finer structure is seen, with fewer, smooth effects are seen better.
-        "auto" is six, or fewer below 144 samples.
+        "auto" is six, or fewer below 145 samples.
     decay : float in (0, 1], default=0.9
         Weight of each function relative to the one before.
     order : {1, 2, 3}, default=2
@@ -77,7 +77,8 @@ class InteractionScan(Selector):
     main_pvalues_ : ndarray of float
         Of the main effects, not corrected.
     left_pvalues_ : ndarray of float
-        Like `pvalues_`, in what the features taken in by forward steps leave unexplained; for ranking, not as a test.
+        Product of main effect's and best pair's, in what the features taken in by forward steps leave unexplained; for
+        ranking, not a test.
     partner_ : ndarray of int
         Column of the feature with which each one makes its best pair; -1 if there is none.
     partner_pvalues_ : ndarray of float
@@ -190,12 +191,16 @@ class InteractionScan(Selector):
         )
         share = np.ones(len(X)) if weights is None else weights / weights.mean()
         self.n_functions_ = self._number_of_functions(len(X), strata)
-        order = _canonical(X, self.n_functions_, share, strata, nominal)
+        order = _canonical(X, self.n_functions_, share, nominal)
+        Y = encode_target(y, kind, share, strata)
+        if not Y.shape[1]:
+            msg = "y hardly varies under sample_weight and within strata, so there is nothing to explain; check them."
+            raise ValueError(msg)
         self._check_sizes(len(X), len(order))
         problem = Problem(
-            rank_functions(X[:, order], self.n_functions_, share, strata, nominal[order]),
+            rank_functions(X[:, order], self.n_functions_, share, nominal[order]),
             float(self.decay) ** np.arange(self.n_functions_),
-            encode_target(y, kind, share, strata),
+            Y,
             share,
             strata,
             self.n_jobs,
@@ -224,11 +229,11 @@ class InteractionScan(Selector):
     def _check_sizes(self, m: int, n: int) -> None:
         if n == 0:
             msg = (
-                "No column of X has two levels of enough samples (within the strata, if any), so there is nothing to "
-                "test; check how the table was read."
+                "No column of X has two levels of enough samples, so there is nothing to test; check how the table was "
+                "read."
             )
             raise ValueError(msg)
-        if self.n_pairs is not None and self.n_pairs > n * (n - 1) // 2:
+        if self.order > 1 and self.n_pairs is not None and self.n_pairs > n * (n - 1) // 2:
             warnings.warn(
                 f"n_pairs={self.n_pairs} but {n} features that vary make {n * (n - 1) // 2} pairs; all are reported.",
                 UserWarning,
@@ -253,7 +258,7 @@ class InteractionScan(Selector):
             return full
 
         self.pvalues_ = spread_out(np.exp(analysis.log_p), 1.0)
-        self.left_pvalues_ = spread_out(np.exp(analysis.log_p_left), 1.0)
+        self.left_pvalues_ = spread_out(np.exp(np.minimum(analysis.log_p_left, 0.0)), 1.0)
         self.qvalues_ = np.asarray(false_discovery_control(self.pvalues_))
         self.main_pvalues_ = spread_out(np.exp(np.minimum(analysis.main.log_p, 0.0)), 1.0)
         partner, log_p = analysis.partners()
@@ -262,6 +267,7 @@ class InteractionScan(Selector):
         self.top_ = order[analysis.order[: len(analysis.among_top)]]
         self.top_pvalues_ = np.exp(np.minimum(analysis.among_top, 0.0))
         self.pairs_ = self._table(analysis, 2, order)
+        self.__dict__.pop("triples_", None)
         if self.order == 3:
             self.triples_ = self._table(analysis, 3, order)
 
@@ -300,12 +306,12 @@ class InteractionScan(Selector):
         self.n_features_ = int(self.support_.sum())
 
 
-def _canonical(X: Array, n_functions: int, share: Array, strata: Array | None, nominal: Array) -> Array:
+def _canonical(X: Array, n_functions: int, share: Array, nominal: Array) -> Array:
     """Order the columns by number and kind of functions and by what they hold; those without any are left out."""
     kinds, keys = np.zeros(X.shape[1], dtype=int), np.zeros(X.shape[1])
     for start in range(0, X.shape[1], COLUMNS):
         part = slice(start, start + COLUMNS)
-        made = rank_functions(X[:, part], n_functions, share, strata, nominal[part])
+        made = rank_functions(X[:, part], n_functions, share, nominal[part])
         kinds[part] = 2 * made.counts + made.plain
         keys[part] = column_keys(made.values[:, 0].T)
     order = np.lexsort((keys, kinds))

@@ -1,7 +1,7 @@
 """How large a quadratic form is by chance: tails of weighted sums of χ² variables, and of skewed scores."""
 
 import numpy as np
-from scipy.special import log_ndtr
+from scipy.special import betaln, gammaln, log_ndtr
 from scipy.stats import beta, chi2
 
 from randsel.kernels import Array
@@ -22,6 +22,7 @@ def log_tail(q: Array, weights: Array, freedom: float) -> Array:
     alive = (largest > 0.0) & (q > 0.0)
     result = np.zeros(len(q))
     if alive.any():
+        freedom = max(freedom, weights.shape[1] + 1.0)
         # at the largest value that the form can have, the tail is that of rounding
         reached = np.minimum(q[alive] / largest[alive], freedom * (1.0 - 1e-12))
         result[alive] = _saddlepoint(reached, weights[alive] / largest[alive, None], freedom)
@@ -49,7 +50,6 @@ def _saddlepoint(q: Array, weights: Array, d: float) -> Array:
     for _ in range(STEPS):
         first, second = derivatives(zeta)
         low, high = np.where(first < 0.0, zeta, low), np.where(first < 0.0, high, zeta)
-        # towards the pole K' is like c/(high - ζ): a Newton step on 1/(that) behaves
         step = zeta - first / second
         inside = (step > low) & (step < high)
         zeta = np.where(inside, step, 0.5 * (low + high))
@@ -62,9 +62,24 @@ def _saddlepoint(q: Array, weights: Array, d: float) -> Array:
         tail = log_ndtr(-(w + np.log(v / w) / w))
     tail = np.where(near, log_tail_of_moments(q, *cumulants(weights)), tail)
     # one weight: z² / d has a beta distribution
-    single = (weights > 0.0).sum(axis=1) == 1
-    tail[single] = beta.logsf(q[single] / d, 0.5, (d - 1.0) / 2.0)
+    single = (weights > 1e-10).sum(axis=1) == 1
+    tail[single] = _log_beta_tail(q[single] / d, (d - 1.0) / 2.0)
     return np.asarray(tail)
+
+
+def _log_beta_tail(x: Array, b: float) -> Array:
+    """Log tail of the beta distribution with parameters ½ and b, also where it underflows."""
+    tail = np.asarray(beta.logsf(x, 0.5, b))
+    far = b * np.log1p(-x) - 0.5 * np.log(x) - np.log(b) - betaln(0.5, b)
+    return np.where(np.isfinite(tail), tail, far)
+
+
+def _log_chi2_tail(x: Array, df: Array) -> Array:
+    """Log tail of the χ² distribution, also where it underflows."""
+    tail = np.asarray(chi2.logsf(x, df))
+    a, half = df / 2.0, np.maximum(x, 1e-300) / 2.0
+    far = (a - 1.0) * np.log(half) - half - gammaln(a) - np.log1p(-np.minimum((a - 1.0) / half, 0.9))
+    return np.where(np.isfinite(tail), tail, far)
 
 
 def cumulants(weights: Array) -> tuple[Array, Array, Array]:
@@ -74,15 +89,15 @@ def cumulants(weights: Array) -> tuple[Array, Array, Array]:
 
 def log_tail_of_moments(q: Array, first: Array | float, second: Array | float, third: Array | float) -> Array:
     """Log tail of Pearson's type III curve with the mean Σλ, variance 2Σλ² and third cumulant 8Σλ³ of a form."""
-    df = np.asarray(second) ** 3 / np.asarray(third) ** 2
+    df: Array = np.asarray(second) ** 3 / np.asarray(third) ** 2
     x = df + (q - first) / np.sqrt(2.0 * np.asarray(second)) * np.sqrt(2.0 * df)
-    return np.asarray(chi2.logsf(np.maximum(x, 0.0), df))
+    return _log_chi2_tail(np.maximum(x, 0.0), np.asarray(df))
 
 
 def log_tail_of_score(score: Array, skewness: Array | float) -> Array:
     """Log tail of a standard score with this skewness (Pearson's type III curve; normal where it has none)."""
     skewness = np.maximum(np.broadcast_to(skewness, np.shape(score)), 1e-4)
-    df = 8.0 / skewness**2
+    df = np.asarray(8.0 / skewness**2)
     straight = skewness <= 1e-3
-    curved = chi2.logsf(np.maximum(df + score * np.sqrt(2.0 * df), 0.0), df)
+    curved = _log_chi2_tail(np.maximum(df + score * np.sqrt(2.0 * df), 0.0), df)
     return np.asarray(np.where(straight, log_ndtr(-score), curved))

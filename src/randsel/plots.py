@@ -169,8 +169,9 @@ def interaction_heatmap(scan: Any, *, names: Any = None, title: str = "") -> Any
     strength = -np.log10(np.maximum(scan.top_pvalues_, 1e-300))
     # one overwhelming pair is not to pale all others
     image = axes.imshow(strength, cmap="magma_r", vmin=0.0, vmax=min(float(strength.max()), 20.0))
-    axes.set_xticks(range(len(labels)), labels, rotation=90)
-    axes.set_yticks(range(len(labels)), labels)
+    # a name is text, whatever dollar signs it holds
+    axes.set_xticks(range(len(labels)), labels, rotation=90, parse_math=False)
+    axes.set_yticks(range(len(labels)), labels, parse_math=False)
     axes.set_title(title or "Pairs, and main effects on the diagonal", loc="left", fontsize="medium")
     figure.colorbar(image, ax=axes, label="-log10 p", shrink=0.8, extend="max" if strength.max() > 20.0 else "neither")
     return figure
@@ -208,7 +209,7 @@ def pair_panels(X: Any, y: Any, scan: Any, *, names: Any = None, count: int = 6,
     )
     axes = figure.subplots(rows, columns, squeeze=False)
     levels, codes = np.unique(y, return_inverse=True)
-    categories = len(levels) <= 10 if categories is None else categories
+    categories = len(levels) <= 10 or y.dtype.kind not in "fiub" if categories is None else categories
     drawn = None
     for ax, pair in zip(axes.ravel(), pairs, strict=False):
         u, v = (_shaken(np.asarray(X[:, j], dtype=float), j) for j in (pair["i"], pair["j"]))
@@ -218,7 +219,8 @@ def pair_panels(X: Any, y: Any, scan: Any, *, names: Any = None, count: int = 6,
                 ax.scatter(u[codes == code], v[codes == code], s=9, color=colour, label=str(level), alpha=0.8)
         else:
             drawn = ax.scatter(u, v, s=9, c=y.astype(float), cmap="viridis")
-        ax.set(xlabel=_name(pair["i"], scan, names), ylabel=_name(pair["j"], scan, names))
+        ax.set_xlabel(_name(pair["i"], scan, names), parse_math=False)
+        ax.set_ylabel(_name(pair["j"], scan, names), parse_math=False)
         for axis, j in ((ax.xaxis, pair["i"]), (ax.yaxis, pair["j"])):
             if len(np.unique(X[:, j])) <= FEW_LEVELS:
                 axis.set_ticks(np.unique(X[:, j]))
@@ -227,7 +229,8 @@ def pair_panels(X: Any, y: Any, scan: Any, *, names: Any = None, count: int = 6,
     for ax in axes.ravel()[len(pairs) :]:
         ax.set_axis_off()
     if categories and len(pairs):
-        axes[0, 0].legend(frameon=False, fontsize="x-small", markerscale=1.5)
+        for text in axes[0, 0].legend(frameon=False, fontsize="x-small", markerscale=1.5).get_texts():
+            text.set_parse_math(False)
     if drawn is not None:
         figure.colorbar(drawn, ax=axes, label="target", shrink=0.7)
     return figure

@@ -26,7 +26,7 @@ class Functions:
     Attributes
     ----------
     values
-        Shape (columns, functions, samples), single precision; weighted mean zero in every stratum, mean square one.
+        Shape (columns, functions, samples), single precision; weighted mean zero, mean square one.
     counts
         How many functions a column has; the others are zero.
     plain
@@ -38,7 +38,7 @@ class Functions:
     plain: Array
 
 
-def rank_functions(X: Array, n_functions: int, share: Array, strata: Array | None, nominal: Array) -> Functions:
+def rank_functions(X: Array, n_functions: int, share: Array, nominal: Array) -> Functions:
     """Functions of the columns of X.
 
     Parameters
@@ -49,8 +49,6 @@ def rank_functions(X: Array, n_functions: int, share: Array, strata: Array | Non
         At most this many per column.
     share : array (samples,)
         Weights of the samples, of mean one.
-    strata : array of int (samples,) or None
-        Strata within which every function has mean zero.
     nominal : array of bool (columns,)
         Columns whose values are names of levels.
 
@@ -60,7 +58,7 @@ def rank_functions(X: Array, n_functions: int, share: Array, strata: Array | Non
         In the order of the columns.
     """
     m, n = X.shape
-    even = strata is None and bool(np.all(share == 1.0))
+    even = bool(np.all(share == 1.0))
     grid = (np.arange(m) + 0.5) / m
     cosines = np.sqrt(2.0) * np.cos(np.pi * np.arange(1, n_functions + 1)[:, None] * grid)
     values = np.zeros((n, n_functions, m), dtype=np.float32)
@@ -75,13 +73,13 @@ def rank_functions(X: Array, n_functions: int, share: Array, strata: Array | Non
                 values[at][:, order[:, k]] = cosines
                 counts[at], plain[at] = n_functions, True
             else:
-                made = _of_levels(block[:, k], n_functions, share, strata, nominal=bool(nominal[at]))
+                made = _of_levels(block[:, k], n_functions, share, nominal=bool(nominal[at]))
                 values[at, : len(made)] = made
                 counts[at] = len(made)
     return Functions(values, counts, plain)
 
 
-def _of_levels(x: Array, n_functions: int, share: Array, strata: Array | None, *, nominal: bool) -> Array:
+def _of_levels(x: Array, n_functions: int, share: Array, *, nominal: bool) -> Array:
     levels, codes = np.unique(x, return_inverse=True)
     mass = np.bincount(codes, weights=share)
     if nominal:
@@ -97,9 +95,7 @@ def _of_levels(x: Array, n_functions: int, share: Array, strata: Array | None, *
     else:
         middle = (np.cumsum(mass) - mass / 2) / mass.sum()
         raw = np.sqrt(2.0) * np.cos(np.pi * np.arange(1, n_functions + 1)[:, None] * middle)
-    if strata is None:
-        return _orthonormal(raw, mass, None)[:, codes][:n_functions]
-    return _orthonormal(raw[:, codes], share, strata)[:n_functions]
+    return _orthonormal(raw, mass)[:n_functions, codes]
 
 
 def _pool_rare(mass: Array, least: float) -> Array:
@@ -119,29 +115,27 @@ def _pool_rare(mass: Array, least: float) -> Array:
 
 
 def _most_frequent(mass: Array, count: int) -> Array:
-    """Keep the most frequent levels; the others, and those of fewer than three samples, become one level."""
+    """Keep the most frequent levels; the others, and those of fewer than three samples, join the last of them."""
     order = np.argsort(-mass, kind="stable")
-    merged = np.full(len(mass), count, dtype=int)
-    kept = [level for level in order[:count] if mass[level] >= 3.0]
-    if len(mass) > len(kept):
-        kept = kept[: count - 1]
-    merged[kept] = np.arange(len(kept))
-    return np.unique(merged, return_inverse=True)[1]
+    merged = np.minimum(np.argsort(order, kind="stable"), count - 1)
+    while merged.max() > 0 and mass[merged == merged.max()].sum() < 3.0:
+        merged = np.minimum(merged, merged.max() - 1)
+    return merged
 
 
-def _orthonormal(raw: Array, mass: Array, strata: Array | None) -> Array:
-    """Gram–Schmidt on the rows, under the mass of the points, within strata; rows that add little are left out."""
+def _orthonormal(raw: Array, mass: Array) -> Array:
+    """Gram–Schmidt on the rows, under the mass of the points; rows that add little are left out."""
     total = mass.sum()
     made: list[Array] = []
     for row in raw:
-        f = centre(row, mass, strata)
+        f = centre(row, mass, None)
         before = float(mass @ (f * f))
         for _ in range(2):  # twice is enough for orthogonality to rounding
             for g in made:
                 f = f - g * (mass @ (f * g) / total)
         left = float(mass @ (f * f))
         if left > LEAST_VARIANCE * max(before, 0.01 * total):
-            made.append(centre(f, mass, strata) * np.sqrt(total / left))
+            made.append(centre(f, mass, None) * np.sqrt(total / left))
     return np.array(made).reshape(len(made), raw.shape[1])
 
 
@@ -149,6 +143,8 @@ def centre(rows: Array, mass: Array, strata: Array | None) -> Array:
     """Subtract the mean under the mass, in every stratum; the last axis is that of the samples."""
     if strata is None:
         return np.asarray(rows - (rows @ mass / mass.sum())[..., None])
-    member = np.eye(int(strata.max()) + 1)[strata]
-    means = (rows * mass) @ member / (mass @ member)
-    return np.asarray(rows - means @ member.T)
+    order = np.argsort(strata, kind="stable")
+    starts = np.flatnonzero(np.diff(strata[order], prepend=-1))
+    sums = np.add.reduceat((rows * mass)[..., order], starts, axis=-1)
+    means = sums / np.add.reduceat(mass[order], starts)
+    return np.asarray(rows - means[..., strata])

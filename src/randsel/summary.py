@@ -103,7 +103,8 @@ def as_markdown(rows: list[dict[str, str]]) -> str:
     """Rows as a Markdown table."""
     titles = list(rows[0])
     lines = ["| " + " | ".join(titles) + " |", "|---" * len(titles) + "|"]
-    return "\n".join(lines + ["| " + " | ".join(row[title] for title in titles) + " |" for row in rows])
+    cells = [[" ".join(row[title].replace("|", "\\|").split()) for title in titles] for row in rows]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in cells])
 
 
 def as_csv(rows: list[dict[str, str]]) -> str:

@@ -76,15 +76,16 @@ def read_csv(
     Table
         All other columns are features, and must hold numbers; a first column without a name is taken for row names.
     """
-    with _open(Path(path)) as file:
-        lines = csv.reader(file, delimiter=_delimiter(file))
-        header = [name.strip() for name in next(lines, [])]
-        numbered = [(number, row) for number, row in enumerate(lines, 2) if row]
+    header, numbered = _rows(Path(path))
     rows = [row for _, row in numbered]
     roles = [column for column in (target, groups, batch) if column is not None]
     for column in (*roles, *categorical):
         if column not in header:
             raise ValueError(_unknown_column(column, header, path))
+    both = next((column for column in categorical if column in roles), None)
+    if both is not None or len(set(roles)) < len(roles):
+        msg = f"{path}: column {both or roles[-1]!r} is named twice, for two purposes; name it once."
+        raise ValueError(msg)
     twice = next((name for name in header if header.count(name) > 1), None)
     if twice is not None:
         msg = f"{path} has several columns called {twice!r}; give each a name of its own."
@@ -105,7 +106,7 @@ def read_csv(
         count, more = int((~np.isfinite(X[:, missing[0]])).sum()), len(missing) - 1
         others = f", and {more} other columns have some" if more else ""
         name = header[features[missing[0]]]
-        msg = f"{path}: {count} entries of column {name!r} are missing{others}; impute or drop them first."
+        msg = f"{path}: {count} entries of column {name!r} are missing or infinite{others}; impute or drop them first."
         raise ValueError(msg)
     for column in roles:
         blank = [n for n, row in numbered if row[header.index(column)].strip() in _MISSING]
@@ -114,7 +115,10 @@ def read_csv(
             msg = f"{path}: {count} entries of column {column!r} are missing, the first in line {first}; drop the rows."
             raise ValueError(msg)
     y = _labels([row[header.index(target)] for row in rows])
-    labels = [None if name is None else np.array([row[header.index(name)] for row in rows]) for name in (groups, batch)]
+    labels = [
+        None if name is None else np.array([row[header.index(name)].strip() for row in rows])
+        for name in (groups, batch)
+    ]
     nominal = tuple(at for at, j in enumerate(features) if header[j] in categorical)
     return Table(X, y, tuple(header[j] for j in features), labels[0], labels[1], nominal=nominal)
 
@@ -124,6 +128,20 @@ def _codes(values: list[str]) -> Array:
     names = [value.strip() for value in values]
     levels = {name: code for code, name in enumerate(sorted(set(names) - set(_MISSING)))}
     return np.array([levels.get(name, np.nan) for name in names], dtype=np.float64)
+
+
+def _rows(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """Header, and rows with the numbers of their lines."""
+    try:
+        with _open(path) as file:
+            lines = csv.reader(file, delimiter=_delimiter(file))
+            header = [name.strip() for name in next(lines, [])]
+            return header, [(number, row) for number, row in enumerate(lines, 2) if row]
+    except UnicodeDecodeError:
+        msg = f"{path} is not text in UTF-8; save it as CSV UTF-8, and name it .gz if it is compressed."
+    except (csv.Error, EOFError, gzip.BadGzipFile) as error:
+        msg = f"{path} cannot be read as a table, it may be cut off or damaged: {error}."
+    raise ValueError(msg)
 
 
 def _delimiter(file: io.TextIOBase) -> str:
