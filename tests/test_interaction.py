@@ -147,7 +147,7 @@ def test_the_company_of_a_pair_does_not_change_its_p_value(rng):
     X = np.concatenate([rng.integers(0, 2, (100, 2)), rng.standard_normal((100, 2))], axis=1)
     problem = make_problem(X, rng.integers(0, 2, 100))
     alone = evidence(problem, problem.Y, np.array([[0, 1]])).log_p[0]
-    assert evidence(problem, problem.Y, np.array([[0, 1], [2, 3]])).log_p[0] == pytest.approx(alone, rel=1e-9)
+    assert evidence(problem, problem.Y, np.array([[0, 1], [2, 3]])).log_p[0] == pytest.approx(alone, rel=1e-5)
 
 
 def test_constant_outputs_and_large_offsets(rng):

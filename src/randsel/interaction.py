@@ -148,19 +148,21 @@ def evidence(problem: Problem, Y: Array, sets: Array) -> Evidence:
 def _test_batch(problem: Problem, Y: Array, sets: Array) -> tuple[Array, Array]:
     used = min(problem.n_functions(sets.shape[1]), int(problem.functions.counts[sets].max(initial=1)))
     products, weights = _products(problem, sets, max(used, 1))
-    share, total = problem.share, problem.share.sum()
+    # single precision is ample for products: sums over a few thousand samples keep five digits
+    share, total = problem.share.astype(np.float32), problem.share.sum()
     if sets.shape[1] > 1 or problem.strata is not None:
         products = centre(products, share, problem.strata)
     if sets.shape[1] > 1:
         products = _project_out(products, _smaller(problem, sets, max(used, 1)), share)
-    left = np.einsum("kfm,kfm,m->kf", products, products, share, optimize=True) / total
+    left = np.square(products) @ share / total
     weights = np.divide(weights, left, out=np.zeros_like(weights), where=left > LEAST_LEFT)
-    products *= np.sqrt(weights)[:, :, None]
-    e = Y * share[:, None]
-    squares = np.square(products @ e).sum(axis=2)
-    spread = np.maximum(np.linalg.eigvalsh((Y * share[:, None]).T @ Y / total), 0.0)
-    even = (products * share**2) @ products.transpose(0, 2, 1)
-    uneven = [(products * column**2) @ products.transpose(0, 2, 1) for column in e.T]
+    products *= np.sqrt(weights, dtype=np.float32)[:, :, None]
+    e = Y.astype(np.float32) * share[:, None]
+    squares = np.square((products @ e).astype(np.float64)).sum(axis=2)
+    spread = np.maximum(np.linalg.eigvalsh((Y * problem.share[:, None]).T @ Y / total), 0.0)
+    even, *uneven = (
+        ((products * np.square(column)) @ products.transpose(0, 2, 1)).astype(np.float64) for column in (share, *e.T)
+    )
     # Y has length √m, spread over its freedom
     freedom, scale = problem.freedom * Y.shape[1], problem.freedom / len(Y)
     log_p = []
@@ -186,7 +188,7 @@ def _parts(used: int, size: int) -> list[Array]:
 def _products(problem: Problem, sets: Array, used: int) -> tuple[Array, Array]:
     """`φ_ia ∘ φ_jb ∘ …` of every set, shape (sets, functions, samples), and their weights `ω_a ω_b …`."""
     values, counts = problem.functions.values, problem.functions.counts
-    products = np.ones((len(sets), 1, values.shape[2]))
+    products = np.ones((len(sets), 1, values.shape[2]), dtype=np.float32)
     weights = np.ones((len(sets), 1))
     for feature in sets.T:
         products = products[:, :, None, :] * values[feature][:, None, :used, :]
@@ -205,16 +207,17 @@ def _smaller(problem: Problem, sets: Array, used: int) -> Array:
         for smaller in range(1, size)
         for columns in combinations(range(size), smaller)
     ]
-    return centre(np.concatenate(parts, axis=1), problem.share, problem.strata)
+    return centre(np.concatenate(parts, axis=1), problem.share.astype(np.float32), problem.strata)
 
 
 def _project_out(products: Array, nuisance: Array, share: Array) -> Array:
     weighted = nuisance * share
-    gram = weighted @ nuisance.transpose(0, 2, 1)
+    gram = (weighted @ nuisance.transpose(0, 2, 1)).astype(np.float64)
     # functions that a feature does not have are zero, and equal features have equal functions
-    gram += 1e-9 * share.sum() * np.eye(gram.shape[1])
-    slopes = np.linalg.solve(gram, weighted @ products.transpose(0, 2, 1))
-    return np.asarray(products - slopes.transpose(0, 2, 1) @ nuisance)
+    gram += 1e-6 * float(share.sum()) * np.eye(gram.shape[1])
+    slopes = np.linalg.solve(gram, (weighted @ products.transpose(0, 2, 1)).astype(np.float64))
+    products -= slopes.transpose(0, 2, 1).astype(np.float32) @ nuisance
+    return products
 
 
 # ---------------------------------------------------------------- what is left of the target
@@ -235,7 +238,7 @@ def residual(problem: Problem, *sets: Array) -> Array:
     if not rows:
         return problem.Y
     root = np.sqrt(problem.share)
-    F = np.concatenate(rows) * root
+    F = np.concatenate(rows).astype(np.float64) * root
     Z = problem.Y * root[:, None]
     m = len(Z)
     if len(F) > m:
