@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test lint types check bench bench-recovery readme bench-auto bench-centring bench-interactions bench-rules gallery lock clean
+.PHONY: help demo test lint types check bench bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-scaling gallery lock clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -44,6 +44,9 @@ bench-interactions: .venv/dev  ## recall, errors and speed of InteractionScan; m
 
 bench-rules: .venv/dev  ## rules for culling, another kernel, and the scan compared; ten minutes on two cores
 	$(BIN)/python benchmarks/rules.py --out docs/results/rules.md
+
+bench-scaling: .venv/dev  ## linear Weston with and without scaled columns; a minute
+	$(BIN)/python benchmarks/scaling.py --out docs/results/scaling.md
 
 gallery: .venv/dev  ## run the examples and write their pages; two minutes
 	$(BIN)/python benchmarks/gallery.py
