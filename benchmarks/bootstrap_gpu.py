@@ -1,16 +1,15 @@
-"""The bootstrap rows of table 1 on a GPU: the draws of Algorithm 1 are made as ever, their kernels evaluated there.
+"""The bootstrap rows of a table on a GPU: the draws of Algorithm 1 are made as ever, their kernels evaluated there.
 
-python benchmarks/bootstrap_gpu.py OUT [--jobs 12] [--device cuda] [--reshuffles 3] [--limit SECONDS]
+python benchmarks/bootstrap_gpu.py table1|table2 OUT [--data FOLDER] [--jobs 12] [--device cuda] [--limit SECONDS]
 
 Double precision and the same draws: contributions agree with those of `estimator="bootstrap"` to rounding, which is
-checked and printed first. OUT gets the cells' files, named as `randsel reproduce table1` names them, and runs.csv.
+checked and printed first. OUT gets the cells' files, named as `randsel reproduce` names them, and runs.csv.
 """
 
 import argparse
 import os
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -27,8 +26,8 @@ from randsel.kernels import UNDERFLOW, Sample, Target
 
 #: Where kernels are evaluated; set by --device, in every process.
 SETTINGS = {"device": "cuda"}
-#: Draws evaluated at a time.
-CHUNK = 1024
+#: Bytes of the samples of draws evaluated at a time.
+CHUNK_BYTES = 1 << 29
 
 
 def alignments(sample, gamma, columns, rows):
@@ -37,9 +36,10 @@ def alignments(sample, gamma, columns, rows):
     Y = torch.as_tensor(sample.target.Y, device=SETTINGS["device"])
     values, informative = [], False
     s = rows.shape[1]
-    for start in range(0, len(rows), CHUNK):
-        at = torch.as_tensor(rows[start : start + CHUNK], device=SETTINGS["device"])
-        which = torch.as_tensor(columns[start : start + CHUNK], device=SETTINGS["device"])
+    chunk = max(1, CHUNK_BYTES // (8 * s * max(s, columns.shape[1])))
+    for start in range(0, len(rows), chunk):
+        at = torch.as_tensor(rows[start : start + chunk], device=SETTINGS["device"])
+        which = torch.as_tensor(columns[start : start + chunk], device=SETTINGS["device"])
         part = X[at[:, :, None], which[:, None, :]]
         gram = part @ part.transpose(1, 2)
         norms = gram.diagonal(dim1=1, dim2=2)
@@ -70,9 +70,9 @@ def mean_over_draws(sample, gamma, size, kind, draws, *, normalise):
     values, informative = alignments(sample, gamma, columns, rows)
     if not informative:
         raise ValueError(UNDERFLOW.format(gamma))
-    held = np.zeros((len(values), sample.X.shape[1]))
-    np.put_along_axis(held, columns, 1.0, axis=1)
-    return values @ held, held.sum(axis=0), float(values.mean())
+    n = sample.X.shape[1]
+    sums = np.bincount(columns.ravel(), weights=np.repeat(values, columns.shape[1]), minlength=n)
+    return sums, np.bincount(columns.ravel(), minlength=n), float(values.mean())
 
 
 def check():
@@ -96,10 +96,11 @@ def cell(arguments):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("table", choices=["table1", "table2"])
     parser.add_argument("out", type=Path)
+    parser.add_argument("--data", type=Path, default=Path())
     parser.add_argument("--jobs", type=int, default=12)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--reshuffles", type=int, default=3)
     parser.add_argument("--limit", type=float, default=1e9, help="start no cell after so many seconds")
     parser.add_argument("--cells", type=int, default=10**9, help="only so many, to try it")
     options = parser.parse_args()
@@ -107,10 +108,11 @@ def main():
     start = time.monotonic()
     print(f"largest difference of contributions from the processor's, in their standard deviations: {check():.1e}")
     experiment.version = lambda _: randsel.__version__
-    spec = experiment.Spec.load(ROOT / "src" / "randsel" / "experiments" / "table1.toml").only(["randSel (bootstrap)"])
-    tables = {entry["name"]: experiment.load_table(entry, Path()) for entry in spec.data}
-    cells = experiment._cells(replace(spec, reshuffles=options.reshuffles), tables)[0]
-    cells = sorted(cells, key=lambda c: c.reshuffle)[: options.cells]
+    spec = experiment.Spec.load(ROOT / "src" / "randsel" / "experiments" / f"{options.table}.toml")
+    spec = spec.only(["randSel (bootstrap)"])
+    tables = {entry["name"]: experiment.load_table(entry, options.data) for entry in spec.data}
+    # the widest first, so that no process is left alone with one at the end
+    cells = sorted(experiment._cells(spec, tables)[0], key=lambda c: -tables[c.data].X.shape[1])[: options.cells]
     options.out.mkdir(parents=True, exist_ok=True)
     todo = [c for c in cells if not (options.out / f"{c.key}.json").exists()]
     done = 0
