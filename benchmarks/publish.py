@@ -22,6 +22,7 @@ def main():
     parser.add_argument("folder", type=Path)
     parser.add_argument("name")
     parser.add_argument("--command", required=True)
+    parser.add_argument("--note", default="", help="a sentence on how the runs differ")
     options = parser.parse_args()
     out = ROOT / "docs" / "results"
     heading, _, table = (options.folder / "table.md").read_text().partition("\n\n")
@@ -36,7 +37,15 @@ def main():
         for name in dict.fromkeys(row["data"] for row in times)
     ]
     text = [heading, "", f"`{options.command}`", "", table.strip(), "", "## Runs", "", as_markdown(runs)]
-    text += ["", "## Seconds per selection", "", "On one core, all samples of an outer fold.", "", as_markdown(seconds)]
+    text += ["", options.note] if options.note else []
+    text += [
+        "",
+        "## Seconds per selection",
+        "",
+        "All samples of an outer fold; on one core, unless said otherwise above.",
+        "",
+        as_markdown(seconds),
+    ]
     picture = options.folder / "comparison.png"
     if picture.exists():
         shutil.copy(picture, out / f"{options.name}.png")
