@@ -1,3 +1,4 @@
+import errno
 import fcntl
 import json
 import os
@@ -353,3 +354,29 @@ def test_reproduce(tmp_path):
     assert "Selected: x0, x1" in result.output
     assert (tmp_path / "figure" / "figure1.png").exists()
     assert "needs the folder of the data sets" in invoke("reproduce", "table2", "--out", tmp_path / "t").output
+
+
+@pytest.mark.parametrize(
+    ("number", "message"), [(errno.ENOSPC, "no room left to write"), (errno.EROFS, "may not be written or read")]
+)
+def test_a_full_or_unwritable_folder_is_said_and_what_is_finished_is_kept(
+    csv_file, tmp_path, monkeypatch, number, message
+):
+    written, real = [], experiment.write_atomically
+
+    def write(path, text):
+        if len(written) == 2:
+            raise OSError(number, "no", str(path))
+        written.append(path)
+        real(path, text)
+
+    options = ["compare", csv_file, "--target", "status", "--out", tmp_path / "out", "--folds", 2, "--reshuffles", 1]
+    options = [str(option) for option in [*options, "--methods", "Corr. Coeff.,randSel"]]
+    monkeypatch.setattr(experiment, "write_atomically", write)
+    result = CliRunner().invoke(main, options)
+    assert result.exit_code == 1
+    assert message in result.output
+    assert "Traceback" not in result.output
+    assert all(path.exists() for path in written)
+    monkeypatch.undo()
+    assert CliRunner().invoke(main, options).exit_code == 0

@@ -1,5 +1,6 @@
 """The command line: parses and calls, nothing else."""
 
+import errno
 import sys
 import warnings
 from dataclasses import replace
@@ -20,8 +21,19 @@ class Commands(click.Group):
         """Run the command."""
         try:
             return super().invoke(ctx)
-        except (ValueError, OSError) as error:
+        except OSError as error:
+            raise click.ClickException(_sentence(error)) from error
+        except ValueError as error:
             raise click.ClickException(str(error)) from error
+
+
+def _sentence(error: OSError) -> str:
+    """Say what to do about a file that cannot be written."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"no room left to write {error.filename}; make some and run again, what is finished is kept."
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return f"{error.filename} may not be written or read; give another folder, or change its permissions."
+    return str(error)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
