@@ -29,10 +29,11 @@ class Commands(click.Group):
 
 def _sentence(error: OSError) -> str:
     """Say what to do about a file that cannot be written."""
+    where = error.filename or "the result folder"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"no room left to write {error.filename}; make some and run again, what is finished is kept."
+        return f"no room left to write {where}; make some and run again, what is finished is kept."
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return f"{error.filename} may not be written or read; give another folder, or change its permissions."
+        return f"{where} may not be written or read; give another folder, or change its permissions."
     return str(error)
 
 
