@@ -11,7 +11,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from randsel import InteractionScan
-from randsel.interaction import Problem, encode_target, log_number, scan
+from randsel.interaction import Problem, encode_target, log_number
+from randsel.pair_scan import scan
 from randsel.rank_functions import rank_functions
 
 naive, ours = [], []

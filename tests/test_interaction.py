@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 import reference
-from randsel import interaction
-from randsel.interaction import Problem, analyse, encode_target, evidence, log_number, residual, scan, scan_triples
+from randsel import pair_scan
+from randsel.discovery import analyse
+from randsel.interaction import Problem, encode_target, evidence, log_number, residual
 from randsel.null_distribution import cumulants, log_tail, log_tail_of_moments
+from randsel.pair_scan import scan, scan_triples
 from randsel.rank_functions import rank_functions
 
 
@@ -27,7 +29,7 @@ TARGETS = {
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_scan_computes_the_statistic_of_every_pair(rng, target, monkeypatch):
-    monkeypatch.setattr(interaction, "TILE", 4)
+    monkeypatch.setattr(pair_scan, "TILE", 4)
     X = rng.standard_normal((50, 9))
     make, kind = TARGETS[target]
     problem = make_problem(X, make(rng, 50), kind)
@@ -57,7 +59,7 @@ def test_the_best_pairs_are_kept_whatever_the_tiles(rng, monkeypatch):
     order = np.argsort(problem.functions.counts, kind="stable")
     problem = make_problem(X[:, order], rng.integers(0, 2, 60))
     whole = scan(problem, problem.Y, 300)[0]
-    monkeypatch.setattr(interaction, "TILE", 6)
+    monkeypatch.setattr(pair_scan, "TILE", 6)
     assert scan(problem, problem.Y, 300)[0].tolist() == whole.tolist()
     few = scan(problem, problem.Y, 10)[0]
     assert few[:10].tolist() == whole[:10].tolist()

@@ -27,6 +27,8 @@ ORDER = [
     "guarantees",
     "rank_functions",
     "interaction",
+    "pair_scan",
+    "discovery",
     "selector",
     "selector_cv",
     "interaction_scan",

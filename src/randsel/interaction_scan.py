@@ -21,7 +21,8 @@ from randsel._validation import (
     fit_context,
     nominal_columns,
 )
-from randsel.interaction import Analysis, Problem, analyse, encode_target, functions_of_triples, log_number
+from randsel.discovery import Analysis, analyse
+from randsel.interaction import Problem, encode_target, functions_of_triples, log_number
 from randsel.kernels import Array
 from randsel.rank_functions import COLUMNS, rank_functions
 from randsel.selector import Selector, column_keys, ranking
