@@ -76,7 +76,9 @@ def test_panels_show_the_best_pairs_by_the_target(scanned, kind):
     assert {panels[0].get_xlabel(), panels[0].get_ylabel()} == {"2", "4"}
     drawn = np.concatenate([points.get_offsets() for points in panels[0].collections])
     assert len(drawn) == 150
-    assert len(panels[0].collections) == (2 if kind == "classes" else 1)
+    if kind == "classes":
+        assert len(np.unique(panels[0].collections[0].get_facecolors(), axis=0)) == 2
+        assert [text.get_text() for text in figure.legends[0].get_texts()] == ["case", "control"]
     # continuous features are where they are, discrete ones close to their level
     continuous = 0 if panels[0].get_xlabel() == "2" else 1
     assert np.allclose(np.sort(drawn[:, continuous]), np.sort(X[:, 2]))

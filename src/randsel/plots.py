@@ -11,6 +11,8 @@ from randsel.kernels import Array
 GREY, RED = "0.6", "#c1121f"
 #: Features of at most this many values are drawn as discrete.
 FEW_LEVELS = 12
+#: Characters of a name that are drawn.
+LONG_NAME = 28
 
 
 def culling_path(
@@ -210,13 +212,14 @@ def pair_panels(X: Any, y: Any, scan: Any, *, names: Any = None, count: int = 6,
     axes = figure.subplots(rows, columns, squeeze=False)
     levels, codes = np.unique(y, return_inverse=True)
     categories = len(levels) <= 10 or y.dtype.kind not in "fiub" if categories is None else categories
+    colours = np.array(matplotlib.colormaps["tab10"].colors)
+    shuffled = np.random.default_rng(0).permutation(len(y))
     drawn = None
     for ax, pair in zip(axes.ravel(), pairs, strict=False):
         u, v = (_shaken(np.asarray(X[:, j], dtype=float), j) for j in (pair["i"], pair["j"]))
         if categories:
-            for code, level in enumerate(levels):
-                colour = matplotlib.colormaps["tab10"].colors[code % 10]
-                ax.scatter(u[codes == code], v[codes == code], s=9, color=colour, label=str(level), alpha=0.8)
+            # in random order: the class drawn last would hide the others
+            ax.scatter(u[shuffled], v[shuffled], s=9, c=colours[codes[shuffled] % 10], alpha=0.8)
         else:
             drawn = ax.scatter(u, v, s=9, c=y.astype(float), cmap="viridis")
         ax.set_xlabel(_name(pair["i"], scan, names), parse_math=False)
@@ -229,7 +232,9 @@ def pair_panels(X: Any, y: Any, scan: Any, *, names: Any = None, count: int = 6,
     for ax in axes.ravel()[len(pairs) :]:
         ax.set_axis_off()
     if categories and len(pairs):
-        for text in axes[0, 0].legend(frameon=False, fontsize="x-small", markerscale=1.5).get_texts():
+        dots = [axes[0, 0].plot([], [], "o", color=colours[code % 10])[0] for code in range(len(levels))]
+        labels = [_short(str(level)) for level in levels]
+        for text in figure.legend(dots, labels, loc="outside right upper", frameon=False).get_texts():
             text.set_parse_math(False)
     if drawn is not None:
         figure.colorbar(drawn, ax=axes, label="target", shrink=0.7)
@@ -247,4 +252,8 @@ def _shaken(values: Array, seed: int) -> Array:
 
 def _name(column: int, scan: Any, names: Any) -> str:
     names = getattr(scan, "feature_names_in_", None) if names is None else names
-    return str(column) if names is None else str(names[column])
+    return str(column) if names is None else _short(str(names[column]))
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONG_NAME else name[: LONG_NAME - 1] + "…"
