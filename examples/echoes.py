@@ -2,7 +2,7 @@
 
 The label depends on one feature only, through its distance from zero. Twenty others follow that feature. The product of
 two followers follows its square, so that a naive test of pairs finds "interactions" in every data set. Taking main
-effects out of the label, and out of the products, leaves none.
+effects out of the label, and out of the products, leaves next to none.
 """
 
 from pathlib import Path
