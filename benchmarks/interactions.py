@@ -284,17 +284,17 @@ def recall_section(options, say):
     if options.targets.exists():
         with options.targets.open() as file:
             rows = recall_table(list(csv.DictReader(file)), options.jobs)
-        resisting = [r for r in rows if not r["reached"]]
+        hard = [r for r in rows if not r["reached"]]
         low = [r for r in rows if r["problem"] in ("xor", "ring") and r["InteractionScan"] < 0.95]
         say(
             f"`InteractionScan(n_features_to_select=k)`, {len(SEEDS)} data sets, six folds each; standard error over "
-            f"data sets. At least the best published figure less two standard errors in {len(rows) - len(resisting)} of "
+            f"data sets. At least the best published figure less two standard errors in {len(rows) - len(hard)} of "
             f"{len(rows)} cells; XOR and RING at least 0.95 in all but {len(low)}.",
             "",
             "![Recall against the number of features](interactions.png)",
             "",
         )
-        for r in resisting:
+        for r in hard:
             cell = (r["problem"], r["samples"], r["features"])
             parts = kept("missed-{}-{}-{}".format(*cell), missed, *cell)
             shares = ", ".join(f"{share:.0%} of the {part} features" for part, share in parts.items())
