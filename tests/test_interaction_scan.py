@@ -271,3 +271,11 @@ def test_real_problems_with_a_known_answer(benchmark_set):
         assert set(scan.get_support(indices=True)) == set(relevant)
         if name.startswith("gametes"):
             assert scan.partner_[relevant].tolist() == relevant[::-1].tolist()
+
+
+def test_a_feature_that_explains_everything_leaves_nothing_to_pairs(rng):
+    X = np.concatenate([np.repeat([[0.0], [1.0]], 40, axis=0), rng.standard_normal((80, 4))], axis=1)
+    scan = InteractionScan().fit(X, X[:, 0])
+    assert scan.get_support(indices=True).tolist() == [0]
+    assert len(scan.pairs_) == 0
+    assert scan.partner_.tolist() == [-1] * 5

@@ -175,6 +175,8 @@ def _strongest(
 
 def _quick(problem: Problem, Y: Array, sets: Array) -> Array:
     """Log p as the scan takes it."""
+    if not len(sets):
+        return np.zeros(0)
     size = sets.shape[1]
     batch = max(1, BATCH_BYTES // (8 * len(Y) * problem.n_functions(size) ** size))
     return np.concatenate(

@@ -105,7 +105,7 @@ class InteractionScan(Selector):
     Examples
     --------
     >>> from randsel import InteractionScan, datasets
-    >>> X, y, relevant = datasets.make_xor(250, 500, random_state=0)
+    >>> X, y, relevant = datasets.make_xor(250, 500, random_state=1)
     >>> scan = InteractionScan().fit(X, y)
     >>> scan.get_support(indices=True), scan.partner_[0]
     (array([0, 1]), np.int64(1))
