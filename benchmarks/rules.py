@@ -16,7 +16,6 @@ from joblib import Parallel, delayed
 from randsel import InteractionScan, RandSel, __version__, datasets
 from randsel.closed_form import Contribution
 from randsel.null_distribution import log_tail_of_score
-from randsel.rank_functions import rank_functions
 
 PROBLEMS = {
     "XOR, 300×100": (datasets.make_xor, {}),
@@ -74,25 +73,11 @@ def culled(rule, X, y, count):
         Contribution.sort_keys = kept
 
 
-def ranks(X):
-    """First four rank functions of every column, as columns."""
-    functions = rank_functions(X, 4, np.ones(len(X)), np.zeros(X.shape[1], dtype=bool)).values
-    return functions.reshape(-1, len(X)).T.astype(float)
-
-
-def rank_kernel(X, y, count):
-    """Cull on rank-cosine functions instead of features; a feature is as good as the best of its functions."""
-    order = RandSel(count).fit(ranks(X), y).order_ // 4
-    support = np.zeros(X.shape[1], dtype=bool)
-    support[list(dict.fromkeys(order.tolist()))[:count]] = True
-    return support
-
-
 def one(make, options, seed):
     X, y, relevant = make(random_state=2000 + seed, **options)
     recalls = [culled(rule, X, y, len(relevant)).support_[relevant].mean() for rule in RULES.values()]
-    recalls.append(rank_kernel(X, y, len(relevant))[relevant].mean())
-    recalls.append(InteractionScan(len(relevant)).fit(X, y).support_[relevant].mean())
+    for selector in (RandSel(len(relevant), kernel="rank"), InteractionScan(len(relevant))):
+        recalls.append(selector.fit(X, y).support_[relevant].mean())
     return recalls
 
 
@@ -102,7 +87,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    titles = [*RULES, "rank-cosine kernel, default rule", "InteractionScan"]
+    titles = [*RULES, '`kernel="rank"`', "InteractionScan"]
     lines = [
         "# By what should rounds cull?",
         "",

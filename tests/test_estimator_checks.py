@@ -31,6 +31,7 @@ def expected_failures(estimator):
     [
         RandSel(),
         RandSel(estimator="bootstrap", n_bootstraps=64),
+        RandSel(kernel="rank"),
         RandSelCV(cv=3),
         InteractionScan(1),
         InteractionScan(),

@@ -274,3 +274,58 @@ def test_p_values_follow_the_columns_and_say_what_acts_how(rng):
     assert np.allclose(moved.interaction_pvalues_, selector.interaction_pvalues_[order])
     draws = RandSel(3, estimator="bootstrap", n_bootstraps=200, random_state=0).fit(X, y)
     assert np.isnan(draws.main_pvalues_).all()
+
+
+def test_rank_kernel_sees_a_ring_which_the_gaussian_one_does_not():
+    X, y, relevant = datasets.make_passemiers("ring", 250, 64, random_state=0)
+    assert RandSel(2, kernel="rank").fit(X, y).support_[relevant].all()
+    assert not RandSel(2).fit(X, y).support_[relevant].all()
+
+
+@pytest.mark.filterwarnings("ignore:Nothing stands out")
+@pytest.mark.parametrize("options", [{}, {"fix_top": 0.2, "fix_after": 2}, {"min_features": 5}])
+def test_path_of_the_rank_kernel_is_a_path_of_features(rng, options):
+    X, y, _ = datasets.make_xor(150, 30, random_state=1)
+    X[:, 5] = 0.0  # constant
+    X[:, 6] = rng.integers(0, 3, 150)  # two functions
+    seen = []
+    fitted = RandSel(kernel="rank", verbose=seen.append, **options).fit(X, y)
+    rounds = fitted.path_.rounds
+    assert list(rounds[0].features) == [*range(5), *range(6, 30)]
+    assert len(seen) == len(rounds)
+    for now, later in zip(rounds, rounds[1:], strict=False):
+        assert set(now.features) - set(now.dropped) == set(later.features)
+        assert len(now.dropped)
+    assert not len(rounds[-1].dropped)
+    assert len(rounds[-1].features) >= options.get("min_features", 2)
+    fixed = np.concatenate([r.fixed for r in rounds])
+    assert len(np.unique(fixed)) == len(fixed)
+    assert sorted(fitted.order_) == list(range(30))
+    culled = np.concatenate([r.dropped for r in rounds])
+    assert list(fitted.order_[::-1][1 : 1 + len(culled)]) == list(culled)
+    assert fitted.main_pvalues_[5] == 1.0
+    assert fitted.interaction_pvalues_[[0, 1]].max() < 1e-3
+
+
+def test_rank_kernel_sees_neither_outliers_nor_monotone_transforms():
+    X, y, _ = datasets.make_xor(200, 30, random_state=2)
+    plain = RandSel(5, kernel="rank").fit(X, y)
+    bent = RandSel(5, kernel="rank").fit(np.sinh(3 * X), y)
+    assert list(plain.order_) == list(bent.order_)
+    assert np.allclose(plain.main_pvalues_, bent.main_pvalues_)
+
+
+def test_rank_kernel_p_values_hold_on_noise(rng):
+    low = np.zeros(2)
+    for _ in range(40):
+        fitted = RandSel(2, kernel="rank").fit(rng.standard_normal((60, 25)), rng.integers(0, 2, 60))
+        low += [(fitted.main_pvalues_ < 0.05).mean(), (fitted.interaction_pvalues_ < 0.05).mean()]
+    assert np.all(low / 40 < 0.065)  # 1000 p-values, Bonferroni over four functions: about 0.049 if independent
+    assert np.all(low / 40 > 0.02)
+
+
+def test_rank_kernel_needs_levels_seen_often_enough():
+    X = np.zeros((40, 2))
+    X[0, 0] = X[1, 1] = 1.0
+    with pytest.raises(ValueError, match="seen often enough for kernel='rank'"):
+        RandSel(1, kernel="rank").fit(X, np.arange(40) % 2)

@@ -121,6 +121,29 @@ class CullingPath:
             pvalues = pvalues[0][ascending], pvalues[1][ascending]
         return CullingPath(rounds, columns[self.order], self.null_sd, pvalues)
 
+    def of_owners(self, owner: Array, min_features: int) -> "CullingPath":
+        """Return the path of features from a path of their functions, `owner[i]` being the feature of function `i`.
+
+        A feature is as good as the best of its functions, and falls with the last of them. Its p-values are the least
+        of its functions', times their number.
+        """
+        rounds: list[Round] = []
+        for r, left in zip(self.rounds, [*(later.features for later in self.rounds[1:]), None], strict=True):
+            names = np.unique(owner[r.features])
+            last = left is None or len(np.unique(owner[left])) < min(min_features, len(names))
+            gone = np.array([], dtype=int) if last else np.setdiff1d(names, owner[left])
+            if last or len(gone):
+                rounds.append(_of_owners(r, owner, names, gone, rounds))
+            if last:
+                break
+        order = owner[self.order]
+        pvalues = None
+        if self.pvalues is not None:
+            owners = owner[self.rounds[0].features]
+            main, interaction = (_least(p, owners) for p in self.pvalues)
+            pvalues = main, interaction
+        return CullingPath(tuple(rounds), order[np.sort(np.unique(order, return_index=True)[1])], self.null_sd, pvalues)
+
     def to_frame(self) -> Any:
         """One row per round and feature as a pandas data frame."""
         pandas = optional("pandas", extra="pandas", purpose="CullingPath.to_frame")
@@ -200,6 +223,32 @@ def cull(
     survivors = np.array([*kept_for_good, *others], dtype=int)
     culled = [r.dropped[::-1] for r in rounds[::-1]]
     return CullingPath(tuple(rounds), np.concatenate([survivors, *culled]), null_sd, pvalues)
+
+
+def _of_owners(r: Round, owner: Array, names: Array, gone: Array, before: list[Round]) -> Round:
+    at = np.searchsorted(names, owner[r.features])
+    best = {name: np.full(len(names), -np.inf) for name in ("main", "interaction", "scores")}
+    for name, values in best.items():
+        np.maximum.at(values, at, getattr(r, name))
+    falls = owner[r.dropped][::-1]
+    falls = falls[np.sort(np.unique(falls, return_index=True)[1])]
+    known = np.concatenate([np.array([], dtype=int), *(past.fixed for past in before)])
+    return replace(
+        r,
+        features=names,
+        contributions=np.bincount(at, weights=r.contributions),
+        dropped=falls[np.isin(falls, gone)][::-1],
+        fixed=np.setdiff1d(owner[r.fixed], known),
+        **best,
+    )
+
+
+def _least(pvalues: Array, owners: Array) -> Array:
+    """Least p-value of every owner, times the number of its functions; owners ascending."""
+    _, at, counts = np.unique(owners, return_inverse=True, return_counts=True)
+    least = np.ones(len(counts))
+    np.minimum.at(least, at, pvalues)
+    return np.minimum(least * counts, 1.0)
 
 
 def _pvalues(estimate: Contribution) -> tuple[Array, Array] | None:
