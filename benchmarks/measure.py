@@ -64,18 +64,19 @@ def measured(fit, limit, *, enough=2.0, most=5):
     faulthandler.dump_traceback_later(limit, exit=True)
     # sets the high-water mark back to what is resident now
     Path("/proc/self/clear_refs").write_text("5")
-    before = _resident("VmRSS")
+    before = resident("VmRSS")
     seconds, megabytes, result = [], None, None
     while not seconds or (sum(seconds) < enough and len(seconds) < most):
         start = time.perf_counter()
         result = fit()
         seconds.append(time.perf_counter() - start)
-        megabytes = _resident("VmHWM") - before if megabytes is None else megabytes
+        megabytes = resident("VmHWM") - before if megabytes is None else megabytes
     faulthandler.cancel_dump_traceback_later()
     return result, min(seconds), megabytes
 
 
-def _resident(field):
+def resident(field):
+    """Megabytes of a field of the process: VmRSS now, VmHWM at most."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
 

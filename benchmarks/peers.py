@@ -77,7 +77,7 @@ def cell(name, problem, seed, environments, options):
     }
 
     def compute():
-        with tempfile.NamedTemporaryFile(suffix=".npz") as file:
+        with tempfile.NamedTemporaryFile(suffix=".npz", dir=KEPT) as file:
             np.savez(file, X=X, y=y)
             file.flush()
             command = [python, WORKER, name, file.name, len(relevant), seed, options.limit]
@@ -171,7 +171,7 @@ def main():
     parser.add_argument("--problems", help=f"separated by commas: {', '.join(PROBLEMS)}")
     parser.add_argument("--seeds", type=int, default=1, help="data sets per problem")
     parser.add_argument("--limit", type=float, default=600.0, help="seconds that a fit may take")
-    parser.add_argument("--memory", type=float, default=measure.most_memory(), help="bytes that a process may take")
+    parser.add_argument("--memory", type=int, default=measure.most_memory(), help="bytes that a process may take")
     parser.add_argument("--again", action="store_true", help="run again what timed out or crashed")
     parser.add_argument("--python", default=ROOT / "build" / "peers" / "bin" / "python", help="that of the peers")
     parser.add_argument("--out", type=Path, help="also write the tables to this Markdown file")
