@@ -27,13 +27,13 @@ bench: .venv/dev build/peers/ready  ## speed and memory against yardsticks of th
 	$(BIN)/python benchmarks/speed.py --out docs/results/speed.md
 	$(BIN)/python benchmarks/peers.py --out docs/results/peers.md
 
-bench-peers: .venv/dev build/peers/ready  ## beside other people's selection, one core; an hour at most, resumable
+bench-peers: .venv/dev build/peers/ready  ## beside other people's selection, one core; ten minutes a fit at most, resumable
 	$(BIN)/python benchmarks/peers.py --out docs/results/peers.md
 
 bench-plink: .venv/dev  ## pairs of SNPs beside PLINK (Debian package plink1.9); minutes
 	$(BIN)/python benchmarks/plink.py --out docs/results/plink.md
 
-bench-growth: .venv/dev  ## time and memory as samples and features grow; minutes, resumable
+bench-growth: .venv/dev  ## time and memory as samples and features grow; a quarter of an hour, resumable
 	$(BIN)/python benchmarks/growth.py --out docs/results
 
 bench-check: .venv/dev  ## fails if a ratio of benchmarks/ratios.json has become 30 % worse; a minute

@@ -6,6 +6,7 @@ Every point has a process of its own. Finished ones are kept in build/growth and
 """
 
 import argparse
+import inspect
 import json
 import sys
 from pathlib import Path
@@ -119,7 +120,7 @@ def main():
             if size > options.largest:
                 continue
             command = [sys.executable, __file__, "--limit", options.limit, "--point", m, n]
-            key = measure.key_of({"source": measure.source_digest(), "numpy": np.__version__})
+            key = measure.key_of([inspect.getsource(point), measure.source_digest(), np.__version__])
             record = measure.kept(
                 KEPT / f"{m}x{n}-{key}.json",
                 lambda command=command: measure.run(command, limit=options.limit, memory=memory),

@@ -95,7 +95,7 @@ def source_digest():
 
 
 def key_of(what):
-    """Short name of what was run, a JSON object: other settings or versions are another cell."""
+    """Short name of what was run, as JSON: other settings or versions are another cell."""
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:12]
 
 
