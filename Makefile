@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test lint types check bench bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-scaling gallery lock clean
+.PHONY: help demo test lint types check bench bench-peers bench-plink bench-growth bench-check bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-scaling gallery lock clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -23,8 +23,21 @@ types: .venv/dev  ## static types
 
 check: lint types test  ## all that must pass
 
-bench: .venv/dev  ## speed and memory against yardsticks measured in the same run, one core, a minute
+bench: .venv/dev build/peers/ready  ## speed and memory against yardsticks of the same run, a minute; then bench-peers
 	$(BIN)/python benchmarks/speed.py --out docs/results/speed.md
+	$(BIN)/python benchmarks/peers.py --out docs/results/peers.md
+
+bench-peers: .venv/dev build/peers/ready  ## beside other people's selection, one core; ten minutes a fit at most, resumable
+	$(BIN)/python benchmarks/peers.py --out docs/results/peers.md
+
+bench-plink: .venv/dev  ## pairs of SNPs beside PLINK (Debian package plink1.9); minutes
+	$(BIN)/python benchmarks/plink.py --out docs/results/plink.md
+
+bench-growth: .venv/dev  ## time and memory as samples and features grow; a quarter of an hour, resumable
+	$(BIN)/python benchmarks/growth.py --out docs/results
+
+bench-check: .venv/dev  ## fails if a ratio of benchmarks/ratios.json has become 30 % worse; a minute
+	$(BIN)/python benchmarks/check.py
 
 bench-recovery: .venv/dev  ## how often relevant features come first, over seeds; half an hour, for the bootstrap
 	$(BIN)/python benchmarks/recovery.py --out docs/results/recovery.md
@@ -75,4 +88,11 @@ clean:  ## remove the environment and what tools left
 .venv/dev: pyproject.toml requirements-dev.lock | .venv/bin/python
 	$(PIP) install --requirement requirements-dev.lock
 	$(PIP) install --no-build-isolation --no-deps --editable .
+	@touch $@
+
+# the peers at the versions of the lock where they share packages with us; one that cannot be installed is reported as such
+build/peers/ready: benchmarks/peers.txt requirements-dev.lock
+	$(PYTHON) -m venv build/peers
+	-xargs -n 1 build/peers/bin/python -m pip --disable-pip-version-check --quiet install \
+		--constraint requirements-dev.lock < benchmarks/peers.txt
 	@touch $@

@@ -1,0 +1,117 @@
+"""Measuring in processes of their own, on one core: what peers.py, plink.py, growth.py and check.py share."""
+
+import ctypes
+import faulthandler
+import hashlib
+import json
+import os
+import resource
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+THREADS = ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR", "NUMBA", "VECLIB_MAXIMUM")
+SOURCE = Path(__file__).parents[1] / "src" / "randsel"
+TIMED_OUT = "timed out"
+
+
+def one_core():
+    """Keep this process, and those that it will start, on one core and one thread; call it before importing numpy."""
+    os.environ.update({f"{name}_NUM_THREADS": "1" for name in THREADS}, POLARS_MAX_THREADS="1", LOKY_MAX_CPU_COUNT="1")
+    # the last core, because interrupts mostly go to the first
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+
+
+def end_with_parent():
+    """Die when the parent does: a fit that outlives a killed benchmark would disturb the next one."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def run(command, *, limit, memory):
+    """Run a command that prints a JSON object as its last line; return that object, or {"error": why not}.
+
+    `limit` are the seconds that its fit may take (see `measured`), and `memory` the bytes of address space that it may
+    have. What it does before the fit may take ten minutes.
+    """
+    command = [str(part) for part in command]
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=limit + 600,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (memory, memory)),
+        )
+    except subprocess.TimeoutExpired:
+        return {"error": TIMED_OUT}
+    if done.returncode == 0:
+        return json.loads(done.stdout.splitlines()[-1])
+    if "Timeout (" in done.stderr:
+        return {"error": TIMED_OUT}
+    if done.returncode < 0:
+        return {"error": f"killed by {signal.Signals(-done.returncode).name}"}
+    return {"error": (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]}
+
+
+def measured(fit, limit, *, enough=2.0, most=5):
+    """Call `fit` and return what it does, the seconds of the fastest call, and the megabytes that the first one added.
+
+    It is called until `enough` seconds are spent, `most` times at most. Memory is the highest resident set during the
+    call less the resident set before. A call that passes the limit ends the process, whatever it is doing.
+    """
+    faulthandler.dump_traceback_later(limit, exit=True)
+    # sets the high-water mark back to what is resident now
+    Path("/proc/self/clear_refs").write_text("5")
+    before = resident("VmRSS")
+    seconds, megabytes, result = [], None, None
+    while not seconds or (sum(seconds) < enough and len(seconds) < most):
+        start = time.perf_counter()
+        result = fit()
+        seconds.append(time.perf_counter() - start)
+        megabytes = resident("VmHWM") - before if megabytes is None else megabytes
+    faulthandler.cancel_dump_traceback_later()
+    return result, min(seconds), megabytes
+
+
+def resident(field):
+    """Megabytes of a field of the process: VmRSS now, VmHWM at most."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
+
+
+def most_memory():
+    """Bytes that a process may take: four fifths of what the machine has."""
+    return int(0.8 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+
+def source_digest():
+    """Names the package's code, whose version does not change with every edit."""
+    digest = hashlib.sha256()
+    for path in sorted(SOURCE.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def key_of(what):
+    """Short name of what was run, as JSON: other settings or versions are another cell."""
+    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def kept(path, compute, *, again=False, limit=None, memory=None):
+    """What an earlier run found, or `compute()`, written to `path`.
+
+    A time-out or crash is a result too; it is tried again if asked for, or if more time or memory is allowed now.
+    """
+    if path.exists():
+        record = json.loads(path.read_text())
+        more = (limit or 0) > record["limit"] or (memory or 0) > record["memory"]
+        if not (record.get("error") and (again or more)):
+            return record
+    path.parent.mkdir(parents=True, exist_ok=True)
+    record = {**compute(), "limit": limit or 0, "memory": memory or 0}
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(record, indent=1))
+    partial.replace(path)
+    return record
