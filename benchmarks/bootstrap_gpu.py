@@ -22,7 +22,8 @@ import torch
 
 import randsel
 from randsel import contribution, datasets, experiment
-from randsel.kernels import UNDERFLOW, Sample, Target
+from randsel.kernels import UNDERFLOW, Target
+from randsel.sample import Sample
 
 #: Where kernels are evaluated; set by --device, in every process.
 SETTINGS = {"device": "cuda"}

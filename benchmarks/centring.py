@@ -7,7 +7,8 @@ import argparse
 
 import numpy as np
 
-from randsel.kernels import PairSums, hollow_centre, median_gamma
+from randsel.kernels import hollow_centre, median_gamma
+from randsel.sample import PairSums
 
 
 def interaction_scores(X, y, centring):

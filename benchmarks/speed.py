@@ -19,7 +19,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import reference
 from randsel import RandSel, datasets
 from randsel.contribution import BATCH, Draws, bootstrap, draw_subsets
-from randsel.kernels import Sample, Target
+from randsel.kernels import Target
+from randsel.sample import Sample
 
 
 def best_of(function, repeats):

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from randsel.kernels import Sample, Target
+from randsel.kernels import Target
+from randsel.sample import Sample
 
 SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
 

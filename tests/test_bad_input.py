@@ -171,7 +171,7 @@ def test_a_bandwidth_that_leaves_nothing(data, estimator):
         ({"gamma": "mean"}, "gamma='mean' is neither"),
         ({"fix_top": 0.1}, "fixing needs both, or neither"),
         ({"estimator": "bootstrap", "criterion": "calibrated"}, "needs estimator='exact'"),
-        ({"device": "cuda"}, "'device' parameter"),
+        ({"device": "gpu"}, "is not a device"),
         ({"min_features": 0}, "'min_features' parameter"),
     ],
 )

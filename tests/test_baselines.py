@@ -11,7 +11,7 @@ from sklearn.svm import SVC, SVR
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from randsel import BaHSIC, CorrelationFilter, FoHSIC, KernelRFE, StabilitySelection, baselines, datasets, stability
-from randsel.selector import canonical_order
+from randsel.columns import canonical_order
 
 STABLE = StabilitySelection(n_subsamples=10, random_state=0)
 ALL = [BaHSIC(), FoHSIC(), KernelRFE(), CorrelationFilter(), STABLE]

@@ -9,7 +9,8 @@ import reference
 from conftest import make_sample, standardised
 from randsel import closed_form as cf
 from randsel.alignment import null_scale
-from randsel.kernels import Sample, Target, hollow_centre, median_gamma
+from randsel.kernels import Target, hollow_centre, median_gamma
+from randsel.sample import Sample
 
 
 def evaluate(sample, gamma, rough):

@@ -5,7 +5,8 @@ import reference
 from conftest import make_sample, standardised
 from randsel import contribution
 from randsel.contribution import Draws, alignments, bootstrap, draw_subsets, exact
-from randsel.kernels import Sample, Target
+from randsel.kernels import Target
+from randsel.sample import Sample
 
 
 def draws_of(sample, size, kind, draws):
@@ -112,12 +113,12 @@ def test_one_feature(rng):
 def test_row_blocks_are_a_partition(monkeypatch):
     monkeypatch.setattr(contribution, "MAX_ROWS", 40)
     y = np.zeros(103, dtype=int)
-    y[:4] = 1
+    y[:5] = 1
     target = Target.encode(y, "classification")
     blocks = contribution.row_blocks(target, Draws(subsample=0.25))
     assert sorted(np.concatenate(blocks)) == list(range(103))
     assert max(map(len, blocks)) <= 40
-    assert [int(y[rows].sum()) for rows in blocks] == [1, 1, 1, 1]
+    assert [int(y[rows].sum()) for rows in blocks] == [1, 1, 1, 1, 1]
     assert len(contribution.row_blocks(target, Draws(n_bootstraps=2, subsample=0.25))) == 2
 
 

@@ -3,7 +3,8 @@ import pytest
 
 from randsel import guarantees
 from randsel.contribution import Draws, bootstrap, exact
-from randsel.kernels import Sample, Target
+from randsel.kernels import Target
+from randsel.sample import Sample
 
 GAMMA = 1.0
 

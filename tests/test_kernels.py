@@ -5,7 +5,8 @@ from sklearn.metrics.pairwise import rbf_kernel
 import reference
 from conftest import make_sample, standardised
 from randsel import kernels
-from randsel.kernels import PairSums, Target
+from randsel.kernels import Target
+from randsel.sample import PairSums
 
 
 def test_gaussian_kernel_on_a_subset_of_columns(rng):
@@ -34,23 +35,42 @@ def test_pair_sums_are_sums_over_features_of_powers_of_differences(rng, n):
     X = rng.normal(size=(6, n))
     d = (X[:, None, :] - X[None, :, :]) ** 2
     sums = PairSums.of(X)
-    np.testing.assert_allclose(sums.d1, d.sum(axis=2), atol=1e-9)
-    np.testing.assert_allclose(sums.d2, (d**2).sum(axis=2), atol=1e-8)
+    np.testing.assert_allclose(kernels.distances_of(sums.products), d.sum(axis=2), atol=1e-9)
+    np.testing.assert_allclose(sums.second_order()[0], (d**2).sum(axis=2), atol=1e-8)
+    assert sums.second_order()[1] == 0.0
+
+
+@pytest.mark.parametrize("tails", [4, 30])
+@pytest.mark.parametrize("correlated", [0.0, 0.9])
+@pytest.mark.parametrize("n", [20, 700])
+def test_sketch_of_squared_differences_is_within_its_bound(rng, n, tails, correlated):
+    X = standardised(rng.standard_t(tails, (40, n)) + correlated * 3 * rng.normal(size=(40, 1)))
+    exact, _ = PairSums.of(X).second_order()
+    known, bound = PairSums.of(X, sketch=True).second_order()
+    off = ~np.eye(40, dtype=bool)
+    rest = np.linalg.norm((exact - known)[off])
+    assert rest <= bound
+    assert bound <= 4 * rest
+    assert rest < 0.7 * np.linalg.norm((exact - exact[off].mean())[off])
+    part = PairSums.of(X, sketch=True) - PairSums.of(X[:, : n // 2], sketch=True)
+    np.testing.assert_allclose(part.second_order()[0], PairSums.of(X[:, n // 2 :], sketch=True).second_order()[0])
 
 
 @pytest.mark.parametrize("kept", [50, 3])
-def test_sums_follow_the_features_that_are_kept_and_fixed(rng, kept):
+@pytest.mark.parametrize("sketch_rows", [4, 512])
+def test_sums_follow_the_features_that_are_kept_and_fixed(rng, kept, sketch_rows, monkeypatch):
+    monkeypatch.setattr("randsel.sample.SKETCH_ROWS", sketch_rows)
     sample = make_sample(rng.normal(size=(12, 60)), rng.integers(0, 2, 12))
     before = sample.distances
-    assert sample.sums.d1.shape == (12, 12)
+    assert sample.sums.products.shape == (12, 12)
     keep = np.zeros(60, dtype=bool)
     keep[rng.permutation(60)[:kept]] = True
     fixed = np.zeros(kept, dtype=bool)
     fixed[0] = True
     after = sample.keep(keep, fixed)
-    fresh = PairSums.of(after.X[:, ~fixed])
-    np.testing.assert_allclose(after.sums.d1, fresh.d1, atol=1e-10)
-    np.testing.assert_allclose(after.sums.d2, fresh.d2, atol=1e-9)
+    fresh = PairSums.of(after.X[:, ~fixed], sketch=sketch_rows == 4)
+    np.testing.assert_allclose(after.sums.products, fresh.products, atol=1e-10)
+    np.testing.assert_allclose(after.sums.second_order()[0], fresh.second_order()[0], atol=1e-8)
     np.testing.assert_allclose(after.distances, kernels.squared_distances(after.X), atol=1e-10)
     np.testing.assert_allclose(before, kernels.squared_distances(sample.X), atol=1e-10)
 

@@ -1,4 +1,5 @@
 import pickle
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -293,7 +294,7 @@ def test_path_of_the_rank_kernel_is_a_path_of_features(rng, options):
     rounds = fitted.path_.rounds
     assert list(rounds[0].features) == [*range(5), *range(6, 30)]
     assert len(seen) == len(rounds)
-    for now, later in zip(rounds, rounds[1:], strict=False):
+    for now, later in pairwise(rounds):
         assert set(now.features) - set(now.dropped) == set(later.features)
         assert len(now.dropped)
     assert not len(rounds[-1].dropped)

@@ -7,12 +7,13 @@ derived from the address alone. Workers, backends and their order cannot change 
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.utils import check_random_state
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 
 def seed_of(random_state: Any) -> int:
@@ -28,8 +29,14 @@ def generator(seed: int, *address: int) -> np.random.Generator:
 @contextmanager
 def one_thread_if(small: bool) -> Iterator[None]:
     """Keep BLAS to one thread where a problem is too small for threads to pay."""
-    with threadpool_limits(limits=1 if small else None, user_api="blas"):
+    with _pools().limit(limits=1 if small else None, user_api="blas"):
         yield
+
+
+@lru_cache(maxsize=1)
+def _pools() -> ThreadpoolController:
+    """Thread pools of the libraries that are loaded; to look for them takes milliseconds."""
+    return ThreadpoolController()
 
 
 def ordered_map(function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], n_jobs: int | None) -> list[Any]:

@@ -9,6 +9,7 @@ from numbers import Number
 from typing import Any
 
 import numpy as np
+from sklearn import get_config
 from sklearn.base import _fit_context as fit_context
 from sklearn.utils._param_validation import HasMethods, Interval, RealNotInt, StrOptions
 from sklearn.utils.multiclass import type_of_target
@@ -19,7 +20,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from randsel.kernels import Array
+from randsel._backend import Array, to_numpy
 
 __all__ = [
     "HasMethods",
@@ -33,13 +34,10 @@ __all__ = [
     "counted_rows",
     "fit_context",
     "nominal_columns",
-    "standardise",
 ]
 
 #: Numbers with more distinct values than this are taken for measurements, not for class codes.
 MAX_CLASS_CODES = 20
-#: Powers of unscaled values up to the fourth must neither overflow nor vanish in double precision.
-UNSCALED_RANGE = (1e-50, 1e50)
 
 
 def check_data(
@@ -48,10 +46,11 @@ def check_data(
     """Return X, y, the kind of target, and the weights."""
     _check_kinds(X, "X")
     _check_kinds(y, "y")
+    on_device = _dispatched(X)
+    y, sample_weight = (to_numpy(values) if _is_tensor(values) else values for values in (y, sample_weight))
+    dtypes = [X.double().dtype, X.float().dtype] if on_device else [np.float64, np.float32]
     try:
-        X = validate_data(
-            estimator, X=X, accept_sparse=False, dtype=[np.float64, np.float32], order="C", ensure_all_finite=False
-        )
+        X = validate_data(estimator, X=X, accept_sparse=False, dtype=dtypes, order="C", ensure_all_finite=False)
     except ValueError as error:
         column = _text_column(X) if "convert string" in str(error) else None
         if column is None:
@@ -67,7 +66,8 @@ def check_data(
     kind = _kind_of_target(y, target)
     weights = None
     if sample_weight is not None:
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        rows = np.zeros((len(X), 1)) if on_device else X
+        weights = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
         weights = weights / max(weights.max(), np.finfo(np.float64).tiny)
         effective = weights.sum() ** 2 / max(weights @ weights, np.finfo(np.float64).tiny)
         if np.count_nonzero(weights) >= 4 and effective < 2.0:
@@ -76,6 +76,25 @@ def check_data(
     counted = y if weights is None else y[weights > 0.0]
     _check_enough(counted, kind)
     return X, y, kind, weights
+
+
+def _is_tensor(values: Any) -> bool:
+    return type(values).__module__.split(".")[0] == "torch"
+
+
+def _dispatched(X: Any) -> bool:
+    """Whether to compute where the tensor X is, which scikit-learn's configuration decides."""
+    if not _is_tensor(X):
+        return False
+    if get_config()["array_api_dispatch"]:
+        return True
+    if X.device.type != "cpu":
+        msg = (
+            f"X is a tensor on {X.device}; call sklearn.set_config(array_api_dispatch=True) to compute there (scipy "
+            "wants SCIPY_ARRAY_API=1 in the environment for that), or pass X.cpu()."
+        )
+        raise ValueError(msg)
+    return False
 
 
 def counted_rows(X: Array, y: Array, weights: Array | None) -> tuple[Array, Array, Array | None]:
@@ -240,11 +259,12 @@ def _check_labels(y: Array) -> Array:
     return y.astype(str)
 
 
-def _check_finite(X: Array, names: Array | None) -> None:
+def _check_finite(X: Any, names: Array | None) -> None:
     # the sum is finite if all values are, unless it overflows: then look closely
     with np.errstate(all="ignore"):
-        if np.isfinite(X.sum()):
+        if np.isfinite(float(X.sum())):
             return
+        X = to_numpy(X)
         finite = np.isfinite(X)
     if finite.all():
         return
@@ -302,46 +322,3 @@ def check_number_to_select(wanted: int | float | str, n_features: int) -> int | 
             raise ValueError(msg)
         return int(wanted)
     return max(1, int(n_features * wanted + 1e-9))
-
-
-def standardise(X: Array, weights: Array | None, scale: bool) -> tuple[Array, Array]:
-    """Columns of mean zero and, if `scale`, weighted standard deviation one; and which columns vary at all.
-
-    Column by column, so that a column's values do not depend on its place.
-    """
-    low, high = X.min(axis=0), X.max(axis=0)
-    varies = high > low
-    if not varies.any():
-        msg = "Every column of X is constant, so there is nothing to select; check how the table was read."
-        raise ValueError(msg)
-    X = X[:, varies]
-    peak = np.maximum(np.abs(low[varies]), np.abs(high[varies])).astype(np.float64)
-    if not scale:
-        Z = X.astype(np.float64)
-        if peak.size and not (peak.max() < UNSCALED_RANGE[1] and peak.min() > UNSCALED_RANGE[0]):
-            msg = (
-                f"Columns of X have largest values from {peak.min():.3g} to {peak.max():.3g}, too extreme for "
-                "scale=False; use scale=True."
-            )
-            raise ValueError(msg)
-        return Z - Z.mean(axis=0), varies
-    # a power of two changes no digit, and keeps squares of 1e30 and 1e-30 in range
-    Z = np.ldexp(X, -np.frexp(peak)[1].astype(np.int32))
-    # differences of neighbouring numbers are exact: a small spread around a large value keeps its digits
-    Z -= Z[0].copy()
-    Z -= Z.mean(axis=0, dtype=np.float64).astype(Z.dtype)
-    share = np.full(len(Z), 1.0 / len(Z)) if weights is None else weights / weights.sum()
-    spread = np.zeros(Z.shape[1])
-    mean = np.zeros(Z.shape[1])
-    for part, row in zip(share, Z, strict=True):
-        mean += part * row
-        spread += part * np.square(row, dtype=np.float64)
-    spread = np.sqrt(np.maximum(spread - mean * mean, 0.0))
-    # a column that varies by less than the rounding of its own mean
-    alive = spread > 0.0
-    if not alive.all():
-        varies[np.flatnonzero(varies)[~alive]] = False
-        Z, spread = Z[:, alive], spread[alive]
-    Z /= spread.astype(Z.dtype)
-    Z -= Z.mean(axis=0, dtype=np.float64).astype(Z.dtype)
-    return Z, varies

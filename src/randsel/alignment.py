@@ -4,10 +4,13 @@ The paper's definition is `⟨C_x, C_y⟩_F / (‖C_x‖_F ‖C_y‖_F)`; the su
 denominator is a slip, since it is not the Frobenius norm it stands for. Frobenius norms are used here.
 """
 
+from typing import Any
+
 import numpy as np
 
+from randsel._backend import Array, inner, norm
 from randsel._parallel import generator
-from randsel.kernels import Array, centre, hollow_centre
+from randsel.kernels import centre, hollow_centre
 
 
 def alignment(kernel: Array, target: Array) -> float:
@@ -15,7 +18,7 @@ def alignment(kernel: Array, target: Array) -> float:
     return _cosine(centre(kernel), centre(target))
 
 
-def unbiased_alignment(kernel: Array, hollow_target: Array) -> float:
+def unbiased_alignment(kernel: Any, hollow_target: Any) -> float:
     """Alignment of U-centred kernels, the target's already so: mean 0 for an unrelated target and any kernel."""
     return _cosine(hollow_centre(kernel), hollow_target)
 
@@ -55,6 +58,6 @@ def unbiased_hsic(kernel: Array, target: Array) -> float:
     return float(np.vdot(hollow_centre(kernel), hollow_centre(target))) / (m * (m - 3))
 
 
-def _cosine(a: Array, b: Array) -> float:
-    product = float(np.linalg.norm(a)) * float(np.linalg.norm(b))
-    return float(np.vdot(a, b)) / product if product > 0.0 else 0.0
+def _cosine(a: Any, b: Any) -> float:
+    product = norm(a) * norm(b)
+    return inner(a, b) / product if product > 0.0 else 0.0

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.svm import SVC, SVR
 
+from randsel._backend import Array
 from randsel._validation import (
     Interval,
     RealNotInt,
@@ -21,10 +22,10 @@ from randsel._validation import (
     check_data,
     check_number_to_select,
     fit_context,
-    standardise,
 )
-from randsel.kernels import UNDERFLOW, Array, Target, bandwidth, hollow_centre, squared_distances
-from randsel.selector import Selector, canonical_order, ranking
+from randsel.columns import canonical_order, standardise
+from randsel.kernels import UNDERFLOW, Target, bandwidth, hollow_centre, squared_distances
+from randsel.selector import Selector, ranking
 
 __all__ = ["BaHSIC", "CorrelationFilter", "FoHSIC", "KernelRFE"]
 

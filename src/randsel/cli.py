@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from randsel import InteractionScan, RandSel, __version__, datasets, experiment, plots, summary, tables
+from randsel._backend import Array
 from randsel.culling import Round
-from randsel.kernels import Array
 
 
 class Commands(click.Group):

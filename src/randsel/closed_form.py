@@ -6,12 +6,33 @@ go through matrix products; the others, element by element.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from randsel._backend import (
+    SCRATCH,
+    Array,
+    astype,
+    columnwise,
+    device_of,
+    double,
+    eps,
+    index_of,
+    namespace,
+    norm,
+    on_host,
+    scratch,
+    set_diagonal,
+    single,
+    take,
+    to_numpy,
+)
 from randsel.alignment import null_scale
-from randsel.kernels import UNDERFLOW, Array, PairSums, Sample, hollow_split, squared_distances
+from randsel.columns import blocks, gather
+from randsel.kernels import UNDERFLOW, distances_of, hollow_split, squared_distances
+from randsel.sample import STRIP, PairSums, Sample
 
 #: Largest error, in standard deviations of the null, that each of two series may cause in a score: a worst case.
 TOLERANCE = 0.2
@@ -19,10 +40,6 @@ TOLERANCE = 0.2
 FEW = 32
 #: Bytes of `tanh` values kept between the two passes of the element-wise route; beyond, they are computed twice.
 KEEP_BYTES = 48 << 20
-#: Elements per scratch array of the element-wise route: what stays in cache.
-SCRATCH = 1 << 18
-#: Columns per block of the matrix route: block and product stay in the second-level cache for a few hundred rows.
-BLOCK_COLUMNS = 512
 
 
 @dataclass(frozen=True)
@@ -39,27 +56,29 @@ class Contribution:
         Largest possible error of `relative` and of the two scores through the series of the matrix route.
     skewness
         Of the main and of the interaction score under the null (eq. 8''), computed when called.
+
+    Arrays are where the sample is.
     """
 
-    relative: Array
+    relative: Any
     log_scale: float
-    main: Array | None = None
-    interaction: Array | None = None
-    total_bound: Array | None = None
-    score_bound: Array | None = None
+    main: Any = None
+    interaction: Any = None
+    total_bound: Any = None
+    score_bound: Any = None
     skewness: tuple[Callable[[], float], Callable[[], float]] | None = None
 
     @property
-    def total(self) -> Array:
+    def total(self) -> Any:
         """`c_i`, the paper's contribution."""
-        total: Array = self.relative * np.exp(self.log_scale)
-        return total
+        return self.relative * float(np.exp(self.log_scale))
 
-    def sort_keys(self, score: str) -> tuple[Array, Array]:
+    def sort_keys(self, score: str) -> tuple[Any, Any]:
         """Return what ranks features, and what breaks ties: the positive sum of the parts, or the total."""
         if score == "total" or self.main is None or self.interaction is None:
             return self.relative, self.relative
-        return np.maximum(self.main, 0.0) + np.maximum(self.interaction, 0.0), self.main + self.interaction
+        xp = namespace(self.main)
+        return xp.clip(self.main, 0.0, None) + xp.clip(self.interaction, 0.0, None), self.main + self.interaction
 
 
 def closed_form(sample: Sample, gamma: float) -> Contribution:
@@ -70,15 +89,16 @@ def closed_form(sample: Sample, gamma: float) -> Contribution:
     """
     moments = _Moments.of(sample, gamma)
     check_gamma(gamma, sample)
-    rough = (moments.slope_error() > TOLERANCE) | moments.heavy() | (sample.X.shape[1] <= FEW)
+    rough = to_numpy((moments.slope_error() > TOLERANCE) | moments.heavy()) | (sample.X.shape[1] <= FEW)
     for _ in range(3):
         if rough.mean() > 0.7:
             rough[:] = True
         result, allowed = _evaluate(sample, gamma, moments, rough)
-        if rough.all() or moments.log_error(~rough & ~sample.fixed).sum() <= allowed:
+        if rough.all() or moments.log_error(~rough & ~sample.fixed) <= allowed:
             return result
-        order = np.argsort(moments.reach, kind="stable")
-        rough[order[np.cumsum(moments.log_error(~sample.fixed)[order]) > 0.5 * allowed]] = True
+        order = np.argsort(to_numpy(moments.reach), kind="stable")
+        shares = np.where(sample.fixed, 0.0, to_numpy(moments.log_errors()))
+        rough[order[np.cumsum(shares[order]) > 0.5 * allowed]] = True
     return _evaluate(sample, gamma, moments, np.ones_like(rough))[0]
 
 
@@ -97,9 +117,9 @@ class _Moments:
     """Per feature: what the first-order form and its error bound need. Columns have mean zero."""
 
     m: int
-    second: Array
-    fourth: Array
-    reach: Array
+    second: Any
+    fourth: Any
+    reach: Any
     gamma: float
     dtype: Any
 
@@ -109,45 +129,53 @@ class _Moments:
         with np.errstate(over="ignore"):
             return cls(len(sample.X), second, fourth, gamma * span * span, gamma, sample.X.dtype)
 
-    def hollow_norm(self) -> Array:
+    @cached_property
+    def hollow_norm(self) -> Any:
         """`‖U(x xᵀ)‖_F` (eq. 9)."""
         m = self.m
-        square = self.second**2 * (1 + 1 / ((m - 1) * (m - 2))) - self.fourth * m / (m - 2)
-        return _root(square, self.second**2, m, np.float64)
+        square = self.second**2 * (1 + 1 / ((m - 1) * (m - 2))) - self.fourth * (m / (m - 2))
+        return _root(square, self.second**2, m, "float64")
 
-    def heavy(self) -> Array:
+    def heavy(self) -> Any:
         """Columns that are little more than one outlier, of whose rest single precision would lose too much."""
-        norm = self.hollow_norm()
-        heavy: Array = (self.dtype != np.float64) & (norm > 0) & (40 * norm < self.pair_norm())
-        return heavy
+        return (self.hollow_norm > 0) & (40 * self.hollow_norm < self.pair_norm) & single(self.dtype)
 
-    def pair_norm(self) -> Array:
+    @cached_property
+    def pair_norm(self) -> Any:
         """`‖d‖_F`, the norm of a feature's squared differences."""
-        norm: Array = np.sqrt(2 * self.m * self.fourth + 6 * self.second**2)
-        return norm
+        return (2 * self.m * self.fourth + 6 * self.second**2) ** 0.5
 
-    def slope_error(self) -> Array:
+    def slope_error(self) -> Any:
         """Bound on the error of a score when `2 tanh(u/2)` is replaced by `u` times a constant (eq. 12)."""
         slope = _tanh_slope(self.reach)
-        hollow = self.hollow_norm()
-        ratio = np.divide(self.pair_norm(), 2 * hollow, out=np.zeros_like(hollow), where=hollow > 0)
-        return _score_error((1 - slope) / (1 + slope) * ratio, self.m)
+        return _score_error((1 - slope) / (1 + slope) * _ratio(self.pair_norm, 2 * self.hollow_norm), self.m)
 
-    def log_error(self, features: Array) -> Array:
+    def log_errors(self) -> Any:
         """Bound on each feature's share in the Frobenius norm of the error of `log Q` to second order (eq. 10)."""
         with np.errstate(over="ignore"):
-            error: Array = np.where(features, self.reach**3 * self.gamma * self.pair_norm() / 192, 0.0)
-        return error
+            return self.reach**3 * self.pair_norm * (self.gamma / 192)
+
+    def log_error(self, features: Array) -> float:
+        """Sum of `log_errors` over some features."""
+        return float(take(self.log_errors(), features).sum()) if features.any() else 0.0
 
 
-def _score_error(turn: Any, m: int) -> Array:
+def _ratio(above: Any, below: Any) -> Any:
+    """Quotient, with zero where the lower number is zero."""
+    xp = namespace(below)
+    alive = below > 0
+    return xp.where(alive, above, 0.0) / xp.where(alive, below, 1.0)
+
+
+def _score_error(turn: Any, m: int) -> Any:
     """How far a score can move when one of its matrices changes by the fraction `turn` of its norm.
 
     The angle is then at most arcsin(turn), and the chord between the two directions 2 sin(arcsin(turn)/2).
     """
-    turn = np.asarray(turn, dtype=np.float64)
-    error: Array = null_scale(m) * np.where(turn < 1, 2 * np.sin(np.arcsin(np.minimum(turn, 1)) / 2), 2.0)
-    return error
+    if isinstance(turn, float):
+        turn = np.asarray(turn)
+    xp = namespace(turn)
+    return null_scale(m) * xp.where(turn < 1, 2 * xp.sin(xp.asin(xp.clip(turn, None, 1.0)) / 2), 2.0)
 
 
 def _turn_for(error: float, m: int) -> float:
@@ -155,230 +183,271 @@ def _turn_for(error: float, m: int) -> float:
     return float(np.sin(2 * np.arcsin(min(error / (2 * null_scale(m)), np.sqrt(0.5)))))
 
 
-def _tanh_slope(u: Array) -> Array:
+def _tanh_slope(u: Any) -> Any:
     """`2 tanh(u/2) / u`, between 0 and 1."""
-    u = np.minimum(u, 1e6)
+    xp = namespace(u)
+    u = xp.clip(u, None, 1e6)
     small = u < 1e-4
-    safe = np.where(small, 1.0, u)
-    slope: Array = np.where(small, 1.0 - u * u / 12, 2 * np.tanh(safe / 2) / safe)
-    return slope
+    safe = xp.where(small, 1.0, u)
+    return xp.where(small, 1.0 - u * u / 12, 2 * xp.tanh(safe / 2) / safe)
 
 
-def _root(square: Array, scale: Array, m: int, dtype: Any) -> Array:
+def _root(square: Any, scale: Any, m: int, dtype: Any) -> Any:
     """Square root, with zero for what is only rounding of sums over m rows of numbers as large as `scale`."""
-    root: Array = np.sqrt(np.where(square > 8 * m * np.finfo(dtype).eps * scale, square, 0.0))
-    return root
+    xp = namespace(square)
+    return xp.sqrt(xp.where(square > (8 * m * eps(dtype)) * scale, square, 0.0))
 
 
 @dataclass(frozen=True)
 class _Weights:
     """The matrices that every feature's function is paired with, and what they are made of."""
 
-    interaction: Array
+    interaction: Any
     interaction_norm: float
-    total: Array
+    total: Any
     total_sum: float
-    rho: Array
-    rest: Array
+    rho: Any
+    rest: Any
 
     @classmethod
-    def of(cls, sample: Sample, log_expected: Array) -> tuple["_Weights", float]:
+    def of(cls, sample: Sample, log_expected: Any) -> tuple["_Weights", float]:
         """`U(L∘U(Q))` and `L∘Q` from `log Q`, whose maximum is returned as the scale (eq. 6 and 3)."""
-        np.fill_diagonal(log_expected, -np.inf)
+        set_diagonal(log_expected, -np.inf)
         scale = float(log_expected.max())
         # less one: centring does not see it, and a kernel close to one keeps its digits
-        expected = np.expm1(log_expected - scale)
+        expected = namespace(log_expected).expm1(log_expected - scale)
         hollow, rho = hollow_split(expected)
         expected += 1.0
         rho += 0.5
         hollow *= sample.target.kernel
         interaction, rest = hollow_split(hollow)
-        norm = float(np.linalg.norm(interaction))
+        length = norm(interaction)
         # what is left of a product with a constant kernel is rounding
-        norm = norm if norm > 1e-12 * sample.target.hollow_norm else 0.0
+        length = length if length > 1e-12 * sample.target.hollow_norm else 0.0
         total = sample.target.kernel * expected
-        return cls(interaction, norm, total, float(total.sum()), rho, rest), scale
+        return cls(interaction, length, total, float(total.sum()), rho, rest), scale
 
-    def interaction_mean(self, feature_norm: Array, mean: Array, m: int) -> Array:
+    def interaction_mean(self, feature_norm: Any, mean: Any, m: int) -> Any:
         """Mean of `⟨A, T_i⟩` under the null, through the feature's own share in Q (eq. 8'); `mean` is that of tanh."""
-        share: Array = self.total_sum * feature_norm**2 / (2 * (1 + mean) * m * (m - 3))
-        return share
+        return feature_norm**2 / (1 + mean) * (self.total_sum / (2 * m * (m - 3)))
 
 
 def _evaluate(sample: Sample, gamma: float, moments: _Moments, rough: Array) -> tuple[Contribution, float]:
     """Contributions, and how large the error of `log Q` may be for the interaction scores to stay in tolerance."""
-    m, n = sample.X.shape
+    m = len(sample.X)
+    xp = namespace(moments.second)
     free = ~sample.fixed
-    # where tanh saturates, what varies besides is small against it
-    precision = np.float64 if (moments.heavy() | (moments.reach > 4.0))[rough].any() else sample.X.dtype
-    elements = _Elements(sample.X[:, rough].T.astype(precision, order="C"), gamma) if rough.any() else None
-    log_expected = _log_expected(sample, gamma, rough, elements)
-    if elements is not None and rough.all() and elements.row_sums.min() >= m - 1:
+    elements = None
+    if rough.any():
+        # where tanh saturates, what varies besides is small against it
+        rare = take(moments.heavy() | (moments.reach > 4.0), rough)
+        Xt = gather(sample.X, rough).T
+        elements = _Elements(xp.asarray(double(Xt) if bool(xp.any(rare)) else Xt, copy=True), gamma)
+    log_expected, neglected = _log_expected(sample, gamma, rough, elements)
+    if elements is not None and rough.all() and float(elements.row_sums.min()) >= m - 1:
         raise ValueError(UNDERFLOW.format(gamma))
     weights, scale = _Weights.of(sample, log_expected)
+    # Q is at most 1 here, so that a small error of log Q bounds that of Q
+    largest, limit = sample.target.largest, _turn_for(TOLERANCE, m)
+    allowed = limit * weights.interaction_norm / largest if largest > 0 else np.inf
+    if neglected > 0.5 * allowed:
+        sample.sum_squares()
+        log_expected, neglected = _log_expected(sample, gamma, rough, elements)
+        weights, scale = _Weights.of(sample, log_expected)
+        allowed = limit * weights.interaction_norm / largest if largest > 0 else np.inf
 
-    total, main, interaction = np.zeros(n), np.zeros(n), np.zeros(n)
-    if not rough.all():
-        total[~rough], main[~rough], interaction[~rough] = _smooth(sample, gamma, moments, weights, ~rough)
-    if elements is not None:
-        total[rough], main[rough], interaction[rough] = elements.products(sample, weights)
-    log_error = float(moments.log_error(~rough & free).sum())
-    # Q is at most 1 here, and the error of log Q is one-sided, so that it bounds the error of Q
-    largest, norm = sample.target.largest, weights.interaction_norm
-    allowed = _turn_for(TOLERANCE, m) * norm / largest if largest > 0 else np.inf
-    expected_error = float(_score_error(log_error * largest / norm, m)) if norm > 0 else 0.0
-    slope = np.where(rough, 1.0, _tanh_slope(moments.reach))
-    misfit = gamma * moments.pair_norm() * float(np.linalg.norm(weights.total)) * (1 - slope)
-    total_bound = (misfit + largest * gamma * moments.pair_norm() * log_error) / sample.target.n_pairs
+    smooth_values = None if rough.all() else _smooth(sample, gamma, moments, weights, ~rough)
+    rough_values = None if elements is None else elements.products(sample, weights)
+    total, main, interaction = _merge(smooth_values, rough_values, rough)
+    log_error = moments.log_error(~rough & free) + neglected
+    length = weights.interaction_norm
+    expected_error = float(_score_error(log_error * largest / length, m)) if length > 0 else 0.0
+    is_rough = xp.asarray(rough, device=device_of(total))
+    slope = xp.where(is_rough, 1.0, _tanh_slope(moments.reach))
+    misfit = moments.pair_norm * (1 - slope) * (gamma * norm(weights.total))
+    total_bound = (misfit + moments.pair_norm * (largest * gamma * log_error)) / sample.target.n_pairs
     for i in np.flatnonzero(sample.fixed).tolist():
         own = _total_if_free(sample, gamma, i, log_expected - scale)
-        total[i], total_bound[i] = own.sum(), np.linalg.norm(own) * log_error
-    score_bound = np.where(rough, 0.0, moments.slope_error()) + expected_error
+        total[i], total_bound[i] = own.sum(), norm(own) * log_error
+    score_bound = xp.where(is_rough, 0.0, moments.slope_error()) + expected_error
     skewness = (lambda: skewness_of(sample.target.hollow[0]), lambda: skewness_of(weights.interaction))
     return Contribution(total, scale, main, interaction, total_bound, score_bound, skewness), allowed
 
 
-def _log_expected(sample: Sample, gamma: float, rough: Array, elements: "_Elements | None") -> Array:
-    """`log Q = Σ_free log((1 + z_j)/2) + Σ_fixed log z_j` (eq. 2), by series for the smooth features."""
-    m = len(sample.X)
-    free = ~sample.fixed
-    log_expected = -gamma * sample.fixed_distances
+def _merge(smooth: Any, rough: Any, mask: Array) -> Any:
+    """Put the values of both routes in the places of their features."""
+    if smooth is None or rough is None:
+        return rough if smooth is None else smooth
+    xp = namespace(smooth)
+    merged = xp.empty((3, len(mask)), dtype=xp.float64, device=device_of(smooth))
+    merged[:, index_of(~mask, smooth)] = smooth
+    merged[:, index_of(mask, smooth)] = rough
+    return merged
+
+
+def _log_expected(sample: Sample, gamma: float, rough: Array, elements: "_Elements | None") -> tuple[Any, float]:
+    """`log Q = Σ_free log((1 + z_j)/2) + Σ_fixed log z_j` (eq. 2), by series for the smooth features.
+
+    Of the second order perhaps only what costs no further matrix product (eq. 10'); how large the rest can be comes
+    with it.
+    """
+    free, neglected = ~sample.fixed, 0.0
+    log_expected: Any = 0.0
+    if sample.fixed.any():
+        log_expected = distances_of(sample.fixed_products) * -gamma
     if (free & ~rough).any():
         sums = sample.sums
         if (free & rough).any():
-            sums = sums - PairSums.of(sample.X[:, free & rough])
-        log_expected += sums.d1 * (-gamma / 2) + sums.d2 * (gamma * gamma / 8)
+            sums = sums - PairSums.of(gather(sample.X, free & rough), sketch=sums.sketch is not None)
+        squares, rest = sums.second_order()
+        log_expected = distances_of(sums.products) * (-gamma / 2) + log_expected
+        log_expected += squares * (gamma * gamma / 8)
+        neglected = rest * (gamma * gamma / 8)
     if elements is not None:
-        log_expected += elements.log_factors(m, free[rough])
-    return log_expected
+        log_expected = elements.log_factors(free[rough]) + log_expected
+    return log_expected, neglected
 
 
-def _smooth(
-    sample: Sample, gamma: float, moments: _Moments, weights: _Weights, smooth: Array
-) -> tuple[Array, Array, Array]:
+def _smooth(sample: Sample, gamma: float, moments: _Moments, weights: _Weights, smooth: Array) -> Any:
     """Totals and scores to first order, `2 tanh(u/2) ≈ u`: one matrix product per block of features (eq. 9)."""
-    X = sample.X if smooth.all() else sample.X[:, smooth]
+    X = sample.X if smooth.all() else gather(sample.X, smooth)
     Y = sample.target.Y
-    m, n = X.shape
-    dtype = X.dtype
-    matrix = weights.interaction.astype(dtype)
-    loads = np.einsum("ij,ij->i", Y, Y)
-    rows = np.vstack([Y.T, (weights.rho[:, None] * Y).T]).astype(dtype)
-    squares = np.vstack(
+    xp, m = namespace(Y), len(X)
+    loads = (Y * Y).sum(axis=1)
+    matrix = astype(weights.interaction, X.dtype)
+    rows = astype(xp.concat([Y, weights.rho[:, None] * Y], axis=1).T, X.dtype)
+    squares = xp.stack(
         [weights.total.sum(axis=1), weights.rest + weights.rho * loads, loads - 2 * sample.target.hollow[1]]
-    ).astype(dtype)
-    total, main, interaction = np.zeros(n), np.zeros(n), np.zeros(n)
-    for start in range(0, n, BLOCK_COLUMNS):
-        at = slice(start, min(start + BLOCK_COLUMNS, n))
-        x = X[:, at]
-        product = matrix @ x
-        product *= x
-        form = product.sum(axis=0).astype(np.float64)
-        linear = (rows @ x).astype(np.float64)
-        along, tilted = linear[: Y.shape[1]], linear[Y.shape[1] :]
-        np.multiply(x, x, out=product)
-        own, diagonal, lost = (squares @ product).astype(np.float64)
-        interaction[at] = form
-        main[at] = (along * along).sum(axis=0) - lost
-        total[at] = own - (form + 2 * (along * tilted).sum(axis=0) - 2 * diagonal)
-    hollow = 2 * gamma * moments.hollow_norm()[smooth]
+    )
+    squares = astype(squares, X.dtype)
+    parts = []
+    for _, x in blocks(X, STRIP if on_host(Y) else scratch(Y) // m):
+        form = double(columnwise(matrix @ x, x))
+        linear = double(rows @ x)
+        along, tilted = linear[: Y.shape[1], :], linear[Y.shape[1] :, :]
+        own, diagonal, lost = double(squares @ (x * x))
+        parts.append(
+            xp.stack(
+                [
+                    own - (form + 2 * (along * tilted).sum(axis=0) - 2 * diagonal),
+                    (along * along).sum(axis=0) - lost,
+                    form,
+                ]
+            )
+        )
+    total, main, interaction = xp.concat(parts, axis=1)
+    hollow = 2 * gamma * take(moments.hollow_norm, smooth)
     interaction *= 2 * gamma
-    interaction -= weights.interaction_mean(hollow, gamma * moments.second[smooth] / (m - 1), m)
-    return (
-        total * (-2 * gamma / sample.target.n_pairs),
-        _score(2 * gamma * main, sample.target.hollow_norm, hollow, m),
-        _score(interaction, weights.interaction_norm, hollow, m),
+    interaction -= weights.interaction_mean(hollow, take(moments.second, smooth) * (gamma / (m - 1)), m)
+    return xp.stack(
+        [
+            total * (-2 * gamma / sample.target.n_pairs),
+            _score(2 * gamma * main, sample.target.hollow_norm, hollow, m),
+            _score(interaction, weights.interaction_norm, hollow, m),
+        ]
     )
 
 
-def _score(form: Array, matrix_norm: float, feature_norm: Array, m: int) -> Array:
+def _score(form: Any, matrix_norm: float, feature_norm: Any, m: int) -> Any:
     """Divide `⟨A, B⟩` by `‖A‖ ‖B‖` and by its standard deviation under the null (eq. 8); 0 where nothing varies."""
-    norm = matrix_norm * feature_norm
-    return np.divide(null_scale(m) * form, norm, out=np.zeros_like(form), where=norm > 0)
+    return _ratio(null_scale(m) * form, matrix_norm * feature_norm)
 
 
-def skewness_of(A: Array) -> float:
+def skewness_of(A: Any) -> float:
     """Skewness of `⟨A, B^π⟩` under permutation for B of rank one, the most that it can be (eq. 8'')."""
-    norm = float(np.linalg.norm(A))
-    return float(np.sqrt(8.0) * np.sum((A @ A) * A) / norm**3) if norm > 0 else 0.0
+    length = norm(A)
+    return float(np.sqrt(8.0) * float(((A @ A) * A).sum()) / length**3) if length > 0 else 0.0
 
 
-def _total_if_free(sample: Sample, gamma: float, i: int, log_expected: Array) -> Array:
+def _total_if_free(sample: Sample, gamma: float, i: int, log_expected: Any) -> Any:
     """Contribution of a fixed feature, pair by pair: with it against without it, other fixed features in (eq. 3')."""
-    u = gamma * squared_distances(sample.X[:, [i]])
-    without = np.exp(np.minimum(log_expected + u, 700.0))
-    return np.asarray(sample.target.kernel * without * np.expm1(-u)) / sample.target.n_pairs
+    xp = namespace(log_expected)
+    u = gamma * squared_distances(gather(sample.X, np.arange(sample.X.shape[1]) == i))
+    without = xp.exp(xp.clip(log_expected + u, None, 700.0))
+    return sample.target.kernel * without * xp.expm1(-u) / sample.target.n_pairs
 
 
 class _Elements:
     """`T = tanh(γ d / 2)` of some features, pair by pair: rows of the upper triangle in blocks."""
 
-    def __init__(self, Xt: Array, gamma: float) -> None:
+    def __init__(self, Xt: Any, gamma: float) -> None:
         self._Xt = Xt
-        self._half = Xt.dtype.type(min(gamma / 2, np.finfo(Xt.dtype).max))
+        self._half = min(gamma / 2, 3e38 if single(Xt.dtype) else 1e308)
         n, m = Xt.shape
-        self._keep = n * m * m // 2 * Xt.itemsize <= KEEP_BYTES
-        self._kept: dict[int, Array] = {}
-        self.row_sums = np.zeros((n, m))
-        self.squares = np.zeros(n)
+        self._keep = n * m * m // 2 * (4 if single(Xt.dtype) else 8) <= KEEP_BYTES * (scratch(Xt) // SCRATCH)
+        self._kept: dict[int, Any] = {}
+        xp = namespace(Xt)
+        self.row_sums = xp.zeros((n, m), dtype=xp.float64, device=device_of(Xt))
+        self.squares = xp.zeros(n, dtype=xp.float64, device=device_of(Xt))
 
-    def _blocks(self) -> Iterator[tuple[int, int, Array]]:
+    def _blocks(self) -> Iterator[tuple[int, int, Any]]:
         """Rows start to stop against columns from start on; (feature, row, column)."""
         n, m = self._Xt.shape
+        xp = namespace(self._Xt)
         start = 0
         while start < m:
-            stop = min(m, start + max(1, SCRATCH // (n * (m - start))))
+            stop = min(m, start + max(1, scratch(self._Xt) // (n * (m - start))))
             block = self._kept.get(start)
             if block is None:
                 block = self._Xt[:, start:stop, None] - self._Xt[:, None, start:]
-                np.square(block, out=block)
+                block *= block
                 with np.errstate(over="ignore"):
                     block *= self._half
-                np.tanh(block, out=block)
+                block = xp.tanh(block)
                 if self._keep:
                     self._kept[start] = block
             yield start, stop, block
             start = stop
 
-    def log_factors(self, m: int, free: Array) -> Array:
+    def log_factors(self, free: Array) -> Any:
         """`Σ_j log((1 + z_j)/2) = - Σ_j log(1 + T_j)` over the free features; gathers the norms on the way."""
-        log_factors = np.zeros((m, m))
+        xp, m = namespace(self._Xt), self._Xt.shape[1]
+        upper = xp.zeros((m, m), dtype=xp.float64, device=device_of(self._Xt))
+        self.row_sums[:] = 0.0
+        self.squares[:] = 0.0
         for start, stop, block in self._blocks():
-            log_factors[start:stop, start:] = -_log_product(block if free.all() else block[free])
+            upper[start:stop, start:] = -_log_product(block if free.all() else block[index_of(free, block)])
             own = block[:, :, : stop - start]
-            self.row_sums[:, start:stop] += block @ np.ones(m - start, dtype=block.dtype)
-            self.row_sums[:, stop:] += block[:, :, stop - start :].sum(axis=1)
-            flat = block.reshape(len(block), 1, -1)
-            self.squares += 2 * (flat @ flat.swapaxes(1, 2))[:, 0, 0] - np.einsum("jpq,jpq->j", own, own)
-        upper = np.triu(log_factors, 1)
+            # sums as products: far faster along a short axis
+            ones = xp.ones(m - start, dtype=block.dtype, device=device_of(block))
+            self.row_sums[:, start:stop] += double(block @ ones)
+            self.row_sums[:, stop:] += double(ones[: stop - start] @ block[:, :, stop - start :])
+            flat = xp.reshape(block, (block.shape[0], 1, -1))
+            self.squares += 2 * double((flat @ xp.matrix_transpose(flat))[:, 0, 0])
+            self.squares -= double(xp.linalg.vecdot(own, own).sum(axis=1))
+        upper = xp.triu(upper, k=1)
         return upper + upper.T
 
-    def products(self, sample: Sample, weights: _Weights) -> tuple[Array, Array, Array]:
+    def products(self, sample: Sample, weights: _Weights) -> Any:
         """Totals and scores, the full function (eq. 3 and 7)."""
-        m = len(sample.X)
-        matrices = np.stack([weights.total, sample.target.hollow[0], weights.interaction])
-        forms = np.zeros((len(self._Xt), 3))
+        xp, m = namespace(self._Xt), self._Xt.shape[1]
+        matrices = xp.stack([weights.total, sample.target.hollow[0], weights.interaction])
+        forms = xp.zeros((self._Xt.shape[0], 3), dtype=xp.float64, device=device_of(self._Xt))
         for start, stop, block in self._blocks():
-            part = matrices[:, start:stop, start:].copy()
+            part = xp.asarray(matrices[:, start:stop, start:], copy=True)
             part[:, :, stop - start :] *= 2
-            forms += block.reshape(len(block), -1) @ part.reshape(3, -1).T.astype(block.dtype)
+            part = astype(xp.reshape(part, (3, -1)), block.dtype)
+            forms += double(xp.reshape(block, (block.shape[0], -1)) @ part.T)
         total, main, interaction = -2 * forms.T
-        row_squares = np.einsum("jp,jp->j", self.row_sums, self.row_sums)
+        row_squares = (self.row_sums * self.row_sums).sum(axis=1)
         sums = self.row_sums.sum(axis=1)
-        square = self.squares - 2 / (m - 2) * row_squares + sums**2 / ((m - 1) * (m - 2))
+        square = self.squares - row_squares * (2 / (m - 2)) + sums**2 / ((m - 1) * (m - 2))
         hollow = 2 * _root(square, self.squares, m, self._Xt.dtype)
-        interaction -= weights.interaction_mean(hollow, sums / (m * (m - 1)), m)
-        return (
-            total / sample.target.n_pairs,
-            _score(main, sample.target.hollow_norm, hollow, m),
-            _score(interaction, weights.interaction_norm, hollow, m),
+        interaction = interaction - weights.interaction_mean(hollow, sums / (m * (m - 1)), m)
+        return xp.stack(
+            [
+                total / sample.target.n_pairs,
+                _score(main, sample.target.hollow_norm, hollow, m),
+                _score(interaction, weights.interaction_norm, hollow, m),
+            ]
         )
 
 
-def _log_product(block: Array) -> Array:
+def _log_product(block: Any) -> Any:
     """`Σ_j log(1 + T_j)`, by products as long as they cannot overflow."""
-    longest = 100 if block.dtype == np.float32 else 1000
-    total = np.zeros(block.shape[1:])
-    for start in range(0, len(block), longest):
-        total += np.log(np.multiply.reduce(1 + block[start : start + longest], axis=0))
+    xp = namespace(block)
+    longest = 100 if single(block.dtype) else 1000
+    total: Any = 0.0
+    for start in range(0, block.shape[0], longest):
+        total = total + double(xp.log(xp.prod(1 + block[start : start + longest], axis=0)))
     return total

@@ -5,13 +5,16 @@ infinitely many subsets. Both take the same arguments and return the same result
 """
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from randsel._backend import Array, device_of, double, namespace, on_host, to_numpy
 from randsel._parallel import generator, ordered_map
 from randsel.closed_form import Contribution, check_gamma, closed_form
-from randsel.kernels import UNDERFLOW, Array, Sample, Target
+from randsel.kernels import UNDERFLOW, Target
+from randsel.sample import Sample
 
 #: Rows above which the closed form is averaged over row blocks of at most this size: pairs grow as m².
 MAX_ROWS = 2000
@@ -49,33 +52,36 @@ def row_blocks(target: Target, draws: Draws) -> list[Array]:
     m = len(target.Y)
     if m <= MAX_ROWS:
         return [np.arange(m)]
-    size = np.clip(draws.subsample * m, MAX_ROWS // 2, MAX_ROWS)
+    size = MAX_ROWS // 2
     order = generator(draws.seed).permutation(m)
     order = order[np.argsort(target.strata[order].round(9), kind="stable")]
-    n_blocks = max(round(m / size), -(-m // MAX_ROWS))
+    n_blocks = round(m / size)
     return [np.sort(order[start::n_blocks]) for start in range(min(n_blocks, draws.n_bootstraps))]
 
 
 def _block(sample: Sample, rows: Array, gamma: float) -> Contribution:
-    return closed_form(sample.rows(rows), gamma)
+    # less the skewness, which would keep the matrices of all blocks alive
+    return replace(closed_form(sample.rows(rows), gamma), skewness=None)
 
 
 def _average(parts: list[Contribution]) -> Contribution:
     """Mean of the totals; scores of independent blocks add up to √B times a standard score."""
     scale = max(part.log_scale for part in parts)
-    relative = np.mean([part.relative * np.exp(part.log_scale - scale) for part in parts], axis=0)
 
-    def combined(name: str) -> Array:
-        return np.asarray(sum(getattr(part, name) for part in parts) / np.sqrt(len(parts)))
+    def mean(name: str) -> Any:
+        return sum(getattr(part, name) * float(np.exp(part.log_scale - scale)) for part in parts) / len(parts)
+
+    def combined(name: str) -> Any:
+        return sum(getattr(part, name) for part in parts) / len(parts) ** 0.5
 
     # a matrix of rank one has skewness √8, and a sum of B independent scores 1/√B of theirs
     most = float(np.sqrt(8.0 / len(parts)))
     return Contribution(
-        relative=relative,
+        relative=mean("relative"),
         log_scale=scale,
         main=combined("main"),
         interaction=combined("interaction"),
-        total_bound=np.mean([part.total_bound * np.exp(part.log_scale - scale) for part in parts], axis=0),
+        total_bound=mean("total_bound"),
         score_bound=combined("score_bound"),
         skewness=(lambda: most, lambda: most),
     )
@@ -150,7 +156,7 @@ def draw_subsets(sample: Sample, size: int, address: tuple[int, int], draws: Dra
     keys = rng.random((count, m))
     if sample.target.weights is not None:
         with np.errstate(over="ignore"):
-            keys = -np.log1p(-keys) / sample.target.weights
+            keys = -np.log1p(-keys) / to_numpy(sample.target.weights)
     return columns, _smallest(keys, s)
 
 
@@ -166,35 +172,45 @@ def alignments(
     sample: Sample, gamma: float, columns: Array, rows: Array, *, normalise: bool = True
 ) -> tuple[Array, bool]:
     """Values of one draw per row of `columns` (among the free features) and `rows`, and whether any kernel varied."""
-    free = np.flatnonzero(~sample.fixed)
-    always = np.flatnonzero(sample.fixed)
-    count, s = rows.shape
-    kernels = np.empty((count, s, s))
-    for kernel, chosen, at in zip(kernels, columns, rows, strict=True):
-        part = sample.X.take(at, axis=0).take(np.concatenate([always, free[chosen]]), axis=1)
-        np.matmul(part, part.T, out=kernel, dtype=np.float64, casting="same_kind")
-    norms = np.einsum("bii->bi", kernels).copy()
+    Y = sample.target.Y if sample.target.weights is None else sample.target.Y / sample.target.weights[:, None]
+    xp, s = namespace(Y), rows.shape[1]
+    kernels = _grams(sample, columns, rows)
+    norms = xp.asarray(xp.linalg.diagonal(kernels), copy=True)
     kernels *= 2.0
     kernels -= norms[:, :, None]
     kernels -= norms[:, None, :]
-    np.minimum(kernels, 0.0, out=kernels)
+    kernels = xp.clip(kernels, None, 0.0)
     # less one: centring does not see it, and a kernel close to one keeps its digits
     with np.errstate(over="ignore"):
         kernels *= gamma
-    np.expm1(kernels, out=kernels)
-    np.einsum("bii->bi", kernels)[:] = 0.0
+    kernels = xp.expm1(kernels)
+    diagonal = np.arange(s)
+    kernels[:, diagonal, diagonal] = 0.0
     row_sums = kernels.sum(axis=2)
-    informative = bool((row_sums > 1 - s).any())
-    Y = sample.target.Y if sample.target.weights is None else sample.target.Y / sample.target.weights[:, None]
-    part_Y = Y[rows]
+    informative = bool(xp.any(row_sums > 1 - s))
+    part_Y = Y[rows, :]
     if not normalise:
-        kernels += 1.0 - np.eye(s)
-        return np.einsum("bic,bic->b", part_Y, kernels @ part_Y) / (s * (s - 1)), informative
-    part_Y = part_Y - part_Y.mean(axis=1, keepdims=True)
-    inner = np.einsum("bic,bic->b", part_Y, kernels @ part_Y)
-    squares = np.einsum("bij,bij->b", kernels, kernels)
-    norm_x = squares - 2 / s * np.einsum("bi,bi->b", row_sums, row_sums) + (row_sums.sum(axis=1) / s) ** 2
-    norm_y = np.square(np.swapaxes(part_Y, 1, 2) @ part_Y).sum(axis=(1, 2))
-    norm = np.sqrt(np.maximum(norm_x, 0.0) * norm_y)
+        kernels += 1.0 - xp.eye(s, dtype=xp.float64, device=device_of(Y))
+        return to_numpy((part_Y * (kernels @ part_Y)).sum(axis=(1, 2)) / (s * (s - 1))), informative
+    part_Y = part_Y - xp.mean(part_Y, axis=1, keepdims=True)
+    aligned = (part_Y * (kernels @ part_Y)).sum(axis=(1, 2))
+    squares = (kernels * kernels).sum(axis=(1, 2))
+    norm_x = squares - (row_sums * row_sums).sum(axis=1) * (2 / s) + (row_sums.sum(axis=1) / s) ** 2
+    norm_y = ((xp.matrix_transpose(part_Y) @ part_Y) ** 2).sum(axis=(1, 2))
     flat = (norm_x <= 1e-13 * squares) | (norm_y <= 0.0)
-    return np.divide(inner, norm, out=np.zeros(count), where=~flat), informative
+    lengths = xp.sqrt(xp.where(flat, 1.0, norm_x * norm_y))
+    return to_numpy(xp.where(flat, 0.0, aligned / lengths)), informative
+
+
+def _grams(sample: Sample, columns: Array, rows: Array) -> Any:
+    """Gram matrix of the rows and columns of every draw, and of the fixed features, in double precision."""
+    free, always = np.flatnonzero(~sample.fixed), np.flatnonzero(sample.fixed)
+    chosen = np.concatenate([np.tile(always, (len(rows), 1)), free[columns]], axis=1)
+    if not on_host(sample.target.Y):
+        parts = double(sample.X[rows[:, :, None], chosen[:, None, :]])
+        return parts @ namespace(parts).matrix_transpose(parts)
+    grams = np.empty((len(rows), rows.shape[1], rows.shape[1]))
+    for gram, held, at in zip(grams, chosen, rows, strict=True):
+        part = sample.X.take(at, axis=0).take(held, axis=1)
+        np.matmul(part, part.T, out=gram, dtype=np.float64, casting="same_kind")
+    return grams

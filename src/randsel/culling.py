@@ -2,17 +2,20 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from randsel._backend import Array, ascending, namespace, single, to_numpy
 from randsel._optional import optional
 from randsel._parallel import ordered_map
 from randsel.alignment import chance_alignments, null_scale, unbiased_alignment
 from randsel.closed_form import Contribution
 from randsel.contribution import Draws, row_blocks
-from randsel.kernels import Array, Sample, bandwidth
+from randsel.kernels import bandwidth
 from randsel.null_distribution import log_tail_of_score
+from randsel.sample import Sample
 
 Estimator = Callable[[Sample, float, Draws], Contribution]
 
@@ -77,18 +80,44 @@ class Round:
 class CullingPath:
     """The rounds, first to last; the last one drops nothing."""
 
-    rounds: tuple[Round, ...]
-    order: Array
-    """All features that entered the path, best first: fixed ones, other survivors by score, the dropped, last first."""
+    own_rounds: tuple[Round, ...]
+    """The rounds as they were computed; `rounds` has the names that the caller gave to the features."""
+    own_order: Array
     null_sd: float
     """Standard deviation of a round's alignment when the target is unrelated to the features."""
-    pvalues: tuple[Array, Array] | None = None
-    """P-values of the main and the interaction scores of the first round, whose features nothing has selected."""
+    skewness: tuple[float, float] | None = None
+    """Of the main and the interaction scores of the first round under the null."""
+    columns: Array | None = None
+    """Name of every feature; None: features are called by their place."""
+
+    @cached_property
+    def rounds(self) -> tuple[Round, ...]:
+        """The rounds."""
+        if self.columns is None:
+            return self.own_rounds
+        return tuple(r.relabel(self.columns) for r in self.own_rounds)
+
+    @property
+    def order(self) -> Array:
+        """All features that entered, best first: fixed ones, other survivors by score, the dropped, last first."""
+        order: Array = self.own_order if self.columns is None else self.columns[self.own_order]
+        return order
+
+    @cached_property
+    def pvalues(self) -> tuple[Array, Array] | None:
+        """P-values of the main and the interaction scores of the first round, whose features nothing has selected."""
+        if self.skewness is None:
+            return None
+        first, (main, interaction) = self.rounds[0], self.skewness
+        return (
+            np.exp(log_tail_of_score(first.main, main)),
+            np.exp(log_tail_of_score(first.interaction, interaction)),
+        )
 
     @property
     def best(self) -> int:
         """Index of the round whose features align best with the target; the later one, with fewer, on ties."""
-        alignments = np.array([r.alignment for r in self.rounds])
+        alignments = np.array([r.alignment for r in self.own_rounds])
         return int(np.flatnonzero(alignments == alignments.max())[-1])
 
     @property
@@ -97,29 +126,28 @@ class CullingPath:
 
         Better by three standard deviations of an unrelated target. The second comparison is free of selection.
         """
-        best, first = self.rounds[self.best], self.rounds[0]
+        best, first = self.own_rounds[self.best], self.own_rounds[0]
         return max(best.alignment - best.chance, first.alignment) > 3.0 * self.null_sd
 
     @property
     def fixed(self) -> Array:
         """Columns that were fixed, ascending."""
-        return np.sort(np.concatenate([r.fixed for r in self.rounds]))
+        fixed = np.concatenate([r.fixed for r in self.own_rounds])
+        return np.sort(fixed if self.columns is None else self.columns[fixed])
 
     def last_values(self, name: str, n_features: int) -> Array:
         """Per column, the value of a field of `Round` at the last round in which the column lived (0 if in none)."""
+        entered = self.own_rounds[0].features
+        last = np.zeros(int(entered.max()) + 1)
+        for r in self.own_rounds:
+            last[r.features] = getattr(r, name)
         values = np.zeros(n_features)
-        for r in self.rounds:
-            values[r.features] = getattr(r, name)
+        values[entered if self.columns is None else self.columns[entered]] = last[entered]
         return values
 
     def relabel(self, columns: Array) -> "CullingPath":
         """Return the path with feature `i` called `columns[i]`."""
-        rounds = tuple(r.relabel(columns) for r in self.rounds)
-        pvalues = self.pvalues
-        if pvalues is not None:
-            ascending = np.argsort(columns[self.rounds[0].features], kind="stable")
-            pvalues = pvalues[0][ascending], pvalues[1][ascending]
-        return CullingPath(rounds, columns[self.order], self.null_sd, pvalues)
+        return replace(self, columns=columns)
 
     def of_owners(self, owner: Array, min_features: int) -> "CullingPath":
         """Return the path of features from a path of their functions, `owner[i]` being the feature of function `i`.
@@ -137,12 +165,12 @@ class CullingPath:
             if last:
                 break
         order = owner[self.order]
-        pvalues = None
+        first = np.sort(np.unique(order, return_index=True)[1])
+        path = CullingPath(tuple(rounds), order[first], self.null_sd, self.skewness)
         if self.pvalues is not None:
             owners = owner[self.rounds[0].features]
-            main, interaction = (_least(p, owners) for p in self.pvalues)
-            pvalues = main, interaction
-        return CullingPath(tuple(rounds), order[np.sort(np.unique(order, return_index=True)[1])], self.null_sd, pvalues)
+            path.__dict__["pvalues"] = tuple(_least(p, owners) for p in self.pvalues)
+        return path
 
     def to_frame(self) -> Any:
         """One row per round and feature as a pandas data frame."""
@@ -182,23 +210,25 @@ def cull(
     chance = chance_alignments(sample.target.Y, len(columns), null_sd, len(blocks))
     rounds: list[Round] = []
     key_when_fixed: dict[int, float] = {}
+    skewness = None
     while True:
         round_draws = replace(draws, seed=draws.seed + len(rounds))
         gamma, alignment = _bandwidth_and_alignment(sample, rules.gamma, round_draws)
         estimate = estimator(sample, gamma, round_draws)
         keys, ties = estimate.sort_keys(rules.score)
-        ascending = np.lexsort((columns, _rounded(ties, sample.X.dtype), _rounded(keys, sample.X.dtype)))
-        dropped = _bottom(ascending, sample.fixed, rules)
+        upwards = ascending(_rounded(keys, sample.X.dtype), _rounded(ties, sample.X.dtype))
+        keys = to_numpy(keys)
+        dropped = _bottom(upwards, sample.fixed, rules)
         kept = np.ones(len(columns), dtype=bool)
         kept[dropped] = False
-        streak, newly_fixed = _fix(streak, ascending, sample.fixed, kept, rules)
+        streak, newly_fixed = _fix(streak, upwards, sample.fixed, kept, rules)
         nothing = np.full(len(columns), np.nan)
         rounds.append(
             Round(
                 features=columns,
-                contributions=estimate.total,
-                main=nothing if estimate.main is None else estimate.main,
-                interaction=nothing if estimate.interaction is None else estimate.interaction,
+                contributions=to_numpy(estimate.total),
+                main=nothing if estimate.main is None else to_numpy(estimate.main),
+                interaction=nothing if estimate.interaction is None else to_numpy(estimate.interaction),
                 scores=keys,
                 dropped=columns[dropped],
                 fixed=columns[newly_fixed],
@@ -207,8 +237,9 @@ def cull(
                 chance=float(chance[len(columns) - 1]),
             )
         )
-        if len(rounds) == 1:
-            pvalues = _pvalues(estimate)
+        if len(rounds) == 1 and estimate.skewness is not None:
+            main, interaction = (of_scores() for of_scores in estimate.skewness)
+            skewness = main, interaction
         if on_round is not None:
             on_round(rounds[-1])
         if not len(dropped):
@@ -219,10 +250,10 @@ def cull(
         columns, streak = columns[kept], streak[kept]
     key_when_fixed.update(zip(columns[newly_fixed].tolist(), keys[newly_fixed].tolist(), strict=True))
     kept_for_good = sorted(key_when_fixed, key=lambda column: -key_when_fixed[column])
-    others = [column for column in columns[ascending[::-1]].tolist() if column not in key_when_fixed]
+    others = [column for column in columns[upwards[::-1]].tolist() if column not in key_when_fixed]
     survivors = np.array([*kept_for_good, *others], dtype=int)
     culled = [r.dropped[::-1] for r in rounds[::-1]]
-    return CullingPath(tuple(rounds), np.concatenate([survivors, *culled]), null_sd, pvalues)
+    return CullingPath(tuple(rounds), np.concatenate([survivors, *culled]), null_sd, skewness)
 
 
 def _of_owners(r: Round, owner: Array, names: Array, gone: Array, before: list[Round]) -> Round:
@@ -251,27 +282,18 @@ def _least(pvalues: Array, owners: Array) -> Array:
     return np.minimum(least * counts, 1.0)
 
 
-def _pvalues(estimate: Contribution) -> tuple[Array, Array] | None:
-    if estimate.skewness is None or estimate.main is None or estimate.interaction is None:
-        return None
-    main, interaction = (skewness() for skewness in estimate.skewness)
-    return (
-        np.exp(log_tail_of_score(estimate.main, main)),
-        np.exp(log_tail_of_score(estimate.interaction, interaction)),
-    )
-
-
-def _rounded(keys: Array, dtype: Any) -> Array:
+def _rounded(keys: Any, dtype: Any) -> Any:
     """Round to what the precision holds, so that equal features tie whatever the order of a sum was."""
-    largest = float(np.abs(keys).max())
-    digits = 9 if dtype == np.float64 else 4
-    return np.round(keys / largest, digits) if 0.0 < largest < np.inf else keys
+    xp = namespace(keys)
+    largest = float(xp.max(xp.abs(keys)))
+    digits = 1e4 if single(dtype) else 1e9
+    return xp.round(keys * (digits / largest)) if 0.0 < largest < np.inf else keys
 
 
-def _bottom(ascending: Array, fixed: Array, rules: Rules) -> Array:
+def _bottom(upwards: Array, fixed: Array, rules: Rules) -> Array:
     """Positions to drop, worst first: ⌊drop·n⌋ but at least one, no fixed feature, never below `min_features`."""
-    free = ascending[~fixed[ascending]]
-    return free[: _number_to_drop(len(ascending), rules.drop, rules.min_features)]
+    free = upwards[~fixed[upwards]] if fixed.any() else upwards
+    return free[: _number_to_drop(len(upwards), rules.drop, rules.min_features)]
 
 
 def _number_to_drop(n: int, drop: float, min_features: int) -> int:
@@ -286,12 +308,12 @@ def path_sizes(n: int, drop: float, min_features: int) -> list[int]:
     return sizes
 
 
-def _fix(streak: Array, ascending: Array, fixed: Array, kept: Array, rules: Rules) -> tuple[Array, Array]:
+def _fix(streak: Array, upwards: Array, fixed: Array, kept: Array, rules: Rules) -> tuple[Array, Array]:
     """Count rounds in a row among the top, and tell which free features have now been there long enough."""
     if rules.fix_top is None or rules.fix_after is None:
         return streak, np.zeros(len(fixed), dtype=bool)
     top = np.zeros(len(fixed), dtype=bool)
-    top[ascending[len(ascending) - max(1, int(np.floor(rules.fix_top * len(ascending)))) :]] = True
+    top[upwards[len(upwards) - max(1, int(np.floor(rules.fix_top * len(upwards)))) :]] = True
     streak = np.where(top, streak + 1, 0)
     return streak, (streak >= rules.fix_after) & ~fixed & kept
 
@@ -312,7 +334,7 @@ def _bandwidth(sample: Sample, gamma: float | str) -> float:
 
 def _alignment(sample: Sample, gamma: float) -> float:
     # weights are in the target alone: weighting both sides would align the weights with themselves
-    return unbiased_alignment(np.exp(-gamma * sample.distances), sample.target.hollow[0])
+    return unbiased_alignment(namespace(sample.distances).exp(-gamma * sample.distances), sample.target.hollow[0])
 
 
 def _alignment_rows(sample: Sample, rows: Array, gamma: float) -> float:

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from randsel._backend import Array
 from randsel._parallel import generator, seed_of
-from randsel.kernels import Array
 
 Problem = tuple[Array, Array, Array]
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from randsel._backend import Array
 from randsel.interaction import BATCH_BYTES, Evidence, Problem, evidence, log_number, parts, products_of, residual
-from randsel.kernels import Array
 from randsel.null_distribution import cumulants, log_tail_of_moments
 from randsel.pair_scan import scan, scan_triples
 

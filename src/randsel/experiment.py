@@ -31,8 +31,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from randsel import baselines, datasets, selector, stability
+from randsel._backend import Array
 from randsel.culling import path_sizes
-from randsel.kernels import Array, bandwidth, squared_distances
+from randsel.kernels import bandwidth, squared_distances
 from randsel.tables import Table, read_npz
 
 #: Methods by name: class and parameters. `gamma` is set where the class has it.

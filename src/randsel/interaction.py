@@ -16,8 +16,8 @@ from itertools import combinations
 import numpy as np
 from scipy.special import gammaln
 
+from randsel._backend import Array
 from randsel._parallel import ordered_map
-from randsel.kernels import Array
 from randsel.null_distribution import log_tail
 from randsel.rank_functions import Functions, centre
 
@@ -47,6 +47,8 @@ class Problem:
         Within which the target may be permuted under the null hypothesis, or None.
     n_jobs
         Threads.
+    device
+        Where the scan of pairs runs, as in `to_device`; None for the host.
     """
 
     functions: Functions
@@ -55,6 +57,7 @@ class Problem:
     share: Array
     strata: Array | None
     n_jobs: int | None = None
+    device: str | None = None
 
     @property
     def n_features(self) -> int:

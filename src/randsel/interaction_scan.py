@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.stats import false_discovery_control
 
+from randsel._backend import Array, check_device, to_numpy
 from randsel._validation import (
     Interval,
     RealNotInt,
@@ -21,11 +22,11 @@ from randsel._validation import (
     fit_context,
     nominal_columns,
 )
+from randsel.columns import column_keys
 from randsel.discovery import Analysis, analyse
 from randsel.interaction import Problem, encode_target, functions_of_triples, log_number
-from randsel.kernels import Array
 from randsel.rank_functions import COLUMNS, rank_functions
-from randsel.selector import Selector, column_keys, ranking
+from randsel.selector import Selector, ranking
 
 #: Functions per feature where the samples allow.
 MOST_FUNCTIONS = 6
@@ -63,8 +64,9 @@ class InteractionScan(Selector):
         frame. Columns of few distinct numbers need not be named: their order is used.
     target : {"auto", "classification", "regression"}, default="auto"
         Meaning of y. "auto" takes text, and whole numbers of at most 20 values, for classes.
-    device : {"cpu"} or None, default=None
-        Where to compute.
+    device : str or None, default=None
+        Where the pairs are scanned: "cpu", "cuda", "cuda:1". None: where X is, as in `RandSel`. On a GPU the scan is
+        done in half precision; what it finds is tested on the host, in the precision of ever.
     n_jobs : int, default=None
         Threads. The answer does not depend on it.
     verbose : int or callable, default=0
@@ -124,7 +126,7 @@ class InteractionScan(Selector):
         "n_pairs": [Interval(Integral, 1, None, closed="left"), None],
         "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
         "target": [StrOptions({"auto", "classification", "regression"})],
-        "device": [StrOptions({"cpu"}), None],
+        "device": [str, None],
         "n_jobs": [Integral, None],
         "verbose": ["verbose", callable],
     }
@@ -187,6 +189,8 @@ class InteractionScan(Selector):
         if weights is not None and strata is not None:
             strata = np.unique(strata[weights > 0.0], return_inverse=True)[1]
         X, y, weights = counted_rows(X, y, weights)
+        device = check_device(self.device, X)
+        X = to_numpy(X)
         wanted = (
             None if self.n_features_to_select is None else check_number_to_select(self.n_features_to_select, X.shape[1])
         )
@@ -205,6 +209,7 @@ class InteractionScan(Selector):
             share,
             strata,
             self.n_jobs,
+            device,
         )
         show = self.verbose if callable(self.verbose) else _write_progress if self.verbose else None
         analysis = analyse(problem, self.n_pairs or PAIRS, self.order, show)

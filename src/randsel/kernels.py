@@ -1,23 +1,17 @@
-"""Kernels on features and on targets, their centring, their bandwidth.
-
-`Sample` is what the mathematics works on: standardised features, the target, and the sums over features of
-squared differences, which are additive and so need not be computed again when features fall.
-"""
+"""Kernels on features and on targets, their centring, their bandwidth."""
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from randsel._backend import Array, double, inner, like, namespace, norm, on_host, set_diagonal, to_numpy
+from randsel.columns import blocks
 
 #: Columns per matrix product: bounds scratch memory, and lets single precision products be summed in double.
 BLOCK = 4096
-#: Features above which the closed form will need the pair sums, so that distances are taken from them.
-WIDE = 512
 #: What to say where a kernel is zero between all different samples.
 UNDERFLOW = (
     "gamma={:g} is so large that the kernel is zero between all different samples, which leaves nothing to compare; "
@@ -28,20 +22,30 @@ UNDERFLOW = (
 # ---------------------------------------------------------------- Gaussian kernels on features
 
 
-def squared_distances(X: Array, Z: Array | None = None) -> Array:
+def squared_distances(X: Any, Z: Any = None) -> Any:
     """`‖x_p - z_q‖²` for all rows of X and Z (X itself by default), never negative."""
-    distances: Array
     if Z is None:
-        gram = _gram(X, X)
-        norms = np.diagonal(gram)
-        distances = norms[:, None] + norms[None, :] - 2.0 * gram
-        np.fill_diagonal(distances, 0.0)
-    else:
-        norms_x = np.einsum("ij,ij->i", X, X, dtype=np.float64)
-        norms_z = np.einsum("ij,ij->i", Z, Z, dtype=np.float64)
-        distances = norms_x[:, None] + norms_z - 2.0 * _gram(X, Z)
-    np.maximum(distances, 0.0, out=distances)
-    return distances
+        return distances_of(gram(X))
+    xp = namespace(X)
+    norms_x, norms_z = (xp.sum(double(rows) ** 2, axis=1) for rows in (X, Z))
+    return _positive(norms_x[:, None] + norms_z - 2.0 * double(X @ Z.T))
+
+
+def distances_of(products: Any) -> Any:
+    """Squared distances from a Gram matrix, never negative."""
+    xp = namespace(products)
+    norms = xp.linalg.diagonal(products)
+    distances = products * -2.0
+    distances += norms[:, None]
+    distances += norms[None, :]
+    set_diagonal(distances, 0.0)
+    return _positive(distances)
+
+
+def _positive(distances: Any) -> Any:
+    if on_host(distances):
+        return np.maximum(distances, 0.0, out=distances)
+    return namespace(distances).clip(distances, 0.0, None)
 
 
 def gaussian_kernel(X: Array, gamma: float, *, columns: Array | None = None, Z: Array | None = None) -> Array:
@@ -53,41 +57,12 @@ def gaussian_kernel(X: Array, gamma: float, *, columns: Array | None = None, Z: 
     return kernel
 
 
-def _gram(X: Array, Z: Array) -> Array:
-    """`X Zᵀ` in double precision, whatever the precision of the block products."""
-    gram = np.zeros((X.shape[0], Z.shape[0]))
-    for start in range(0, X.shape[1], BLOCK):
-        block = X[:, start : start + BLOCK]
-        gram += block @ (block.T if X is Z else Z[:, start : start + BLOCK].T)
-    return gram
-
-
-@dataclass(frozen=True)
-class PairSums:
-    """Sums over features of `d = (x_p - x_q)²` and of `d²`, for all pairs of rows."""
-
-    d1: Array
-    d2: Array
-
-    @classmethod
-    def of(cls, X: Array) -> "PairSums":
-        """Three Gram matrices: `d² = x_p⁴ - 4 x_p³ x_q + 6 x_p² x_q² - 4 x_p x_q³ + x_q⁴`."""
-        m = X.shape[0]
-        gram, gram_22, gram_31 = np.zeros((m, m)), np.zeros((m, m)), np.zeros((m, m))
-        for start in range(0, X.shape[1], BLOCK):
-            block = X[:, start : start + BLOCK]
-            square = block * block
-            gram += block @ block.T
-            gram_22 += square @ square.T
-            square *= block
-            gram_31 += square @ block.T
-        norms, fourth = np.diagonal(gram), np.diagonal(gram_22)
-        d1 = norms[:, None] + norms[None, :] - 2.0 * gram
-        d2 = fourth[:, None] + fourth[None, :] + 6.0 * gram_22 - 4.0 * (gram_31 + gram_31.T)
-        return cls(d1, d2)
-
-    def __sub__(self, other: "PairSums") -> "PairSums":
-        return PairSums(self.d1 - other.d1, self.d2 - other.d2)
+def gram(X: Any) -> Any:
+    """`X Xᵀ` in double precision, whatever the precision of the block products."""
+    total: Any = 0.0
+    for _, block in blocks(X, BLOCK):
+        total = total + double(block @ block.T)
+    return total
 
 
 def median_gamma(distances: Array, weights: Array | None = None) -> float:
@@ -95,6 +70,10 @@ def median_gamma(distances: Array, weights: Array | None = None) -> float:
 
     With `weights` w the pair (p, q) counts w_p w_q times.
     """
+    if not on_host(distances):
+        if weights is None:
+            return _device_median_gamma(distances)
+        distances, weights = to_numpy(distances), to_numpy(weights)
     upper = _upper(distances.shape[0])
     values = distances.ravel()[upper]
     counts = None if weights is None else np.outer(weights, weights).ravel()[upper]
@@ -102,6 +81,17 @@ def median_gamma(distances: Array, weights: Array | None = None) -> float:
     if median <= 0.0:
         positive = values > 0.0
         median = _median(values[positive], None if counts is None else counts[positive])
+    return 1.0 / median if median > 0.0 else 1.0
+
+
+def _device_median_gamma(distances: Any) -> float:
+    """`median_gamma` on a device: every pair is there twice, and the zeros of the diagonal come first."""
+    xp, m = namespace(distances), distances.shape[0]
+    values = xp.sort(xp.reshape(distances, (-1,)))[m:]
+    if float(values[values.shape[0] // 2]) <= 0.0:
+        values = values[values > 0.0]
+    half = values.shape[0] // 2
+    median = float(values[half - 1 : half + 1].mean()) if half else 0.0
     return 1.0 / median if median > 0.0 else 1.0
 
 
@@ -156,20 +146,20 @@ def centre(kernel: Array) -> Array:
     return centred
 
 
-def hollow_split(kernel: Array) -> tuple[Array, Array]:
+def hollow_split(kernel: Any) -> tuple[Any, Any]:
     """Split off the diagonal `K_pq = U_pq + ρ_p + ρ_q`, where U has a zero diagonal and zero row sums (eq. 4)."""
-    m = kernel.shape[0]
-    hollow: Array = np.array(kernel, dtype=np.float64)
-    np.fill_diagonal(hollow, 0.0)
+    xp, m = namespace(kernel), kernel.shape[0]
+    hollow = xp.asarray(kernel, dtype=xp.float64, copy=True)
+    set_diagonal(hollow, 0.0)
     rows = hollow.sum(axis=1)
     rho = rows / (m - 2) - rows.sum() / (2 * (m - 1) * (m - 2))
     hollow -= rho[:, None]
     hollow -= rho[None, :]
-    np.fill_diagonal(hollow, 0.0)
+    set_diagonal(hollow, 0.0)
     return hollow, rho
 
 
-def hollow_centre(kernel: Array) -> Array:
+def hollow_centre(kernel: Any) -> Any:
     """U-centring: the nearest symmetric matrix with a zero diagonal and zero row sums."""
     return hollow_split(kernel)[0]
 
@@ -216,124 +206,47 @@ class Target:
         weights = share * len(Y)
         return cls(Y * weights[:, None], weights, kind)
 
-    @cached_property
-    def kernel(self) -> Array:
-        """`L`."""
-        kernel: Array = self.Y @ self.Y.T
-        return kernel
+    def beside(self, X: Any) -> "Target":
+        """Return the target where X is."""
+        weights = None if self.weights is None else like(self.weights, X)
+        return replace(self, Y=like(self.Y, X), weights=weights)
 
     @cached_property
-    def hollow(self) -> tuple[Array, Array]:
+    def kernel(self) -> Any:
+        """`L`."""
+        return self.Y @ self.Y.T
+
+    @cached_property
+    def hollow(self) -> tuple[Any, Any]:
         """`L` split into its U-centred part and the rest."""
         return hollow_split(self.kernel)
 
     @cached_property
     def hollow_norm(self) -> float:
         """`‖U(L)‖_F`, zero where only rounding is left, as with a class of one member."""
-        norm = float(np.linalg.norm(self.hollow[0]))
-        return norm if norm > 1e-10 * float(np.linalg.norm(self.kernel)) else 0.0
+        length = norm(self.hollow[0])
+        return length if length > 1e-10 * norm(self.kernel) else 0.0
 
     @cached_property
     def largest(self) -> float:
         """`max |L_pq|` over different samples."""
-        off = np.abs(self.kernel)
-        np.fill_diagonal(off, 0.0)
+        off = namespace(self.Y).abs(self.kernel)
+        set_diagonal(off, 0.0)
         return float(off.max())
 
     @cached_property
     def n_pairs(self) -> float:
         """`Σ_{p≠q} w_p w_q`, by which sums over pairs become means."""
-        weights = np.ones(len(self.Y)) if self.weights is None else self.weights
-        return float(weights.sum() ** 2 - weights @ weights)
+        if self.weights is None:
+            return float(len(self.Y) * (len(self.Y) - 1))
+        return float(self.weights.sum()) ** 2 - inner(self.weights, self.weights)
 
     @cached_property
     def strata(self) -> Array:
         """A number per sample by which blocks of rows are made alike: one per class, or growing with the output."""
-        strata: Array = self.Y @ np.arange(1.0, self.Y.shape[1] + 1)
-        return strata if self.weights is None else strata / self.weights
+        strata: Array = to_numpy(self.Y) @ np.arange(1.0, self.Y.shape[1] + 1)
+        return strata if self.weights is None else strata / to_numpy(self.weights)
 
     def rows(self, index: Array) -> "Target":
         """Return the target on some of the rows, still centred by the mean of all."""
         return replace(self, Y=self.Y[index], weights=None if self.weights is None else self.weights[index])
-
-
-# ---------------------------------------------------------------- features and target together
-
-
-@dataclass(frozen=True)
-class Sample:
-    """Features whose columns have mean zero, the target, and which features are fixed (enter every subset)."""
-
-    X: Array
-    target: Target
-    fixed: Array
-    _moments: Array | None = field(default=None, repr=False)
-    _sums: PairSums | None = field(default=None, repr=False)
-    _summed_at: int = 0
-
-    @classmethod
-    def of(cls, X: Array, target: Target, fixed: Array | None = None) -> "Sample":
-        """Return a sample with no feature fixed unless said."""
-        return cls(X, target, np.zeros(X.shape[1], dtype=bool) if fixed is None else np.asarray(fixed, dtype=bool))
-
-    @cached_property
-    def moments(self) -> Array:
-        """Per column the sums of squares and of fourth powers, and the range, in double precision: three rows."""
-        if self._moments is not None:
-            return self._moments
-        moments = np.zeros((3, self.X.shape[1]))
-        for start in range(0, self.X.shape[1], BLOCK):
-            block = self.X[:, start : start + BLOCK].astype(np.float64)
-            moments[2, start : start + BLOCK] = block.max(axis=0) - block.min(axis=0)
-            np.square(block, out=block)
-            moments[0, start : start + BLOCK] = block.sum(axis=0)
-            moments[1, start : start + BLOCK] = np.einsum("ij,ij->j", block, block)
-        return moments
-
-    @cached_property
-    def sums(self) -> PairSums:
-        """The pair sums over the free features."""
-        return PairSums.of(self._free) if self._sums is None else self._sums
-
-    @cached_property
-    def fixed_distances(self) -> Array:
-        """`Σ d` over the fixed features."""
-        if not self.fixed.any():
-            return np.zeros((len(self.X), len(self.X)))
-        return squared_distances(self.X[:, self.fixed])
-
-    @cached_property
-    def distances(self) -> Array:
-        """`Σ d` over all features."""
-        if "sums" not in self.__dict__ and self._sums is None and self.X.shape[1] <= WIDE:
-            return squared_distances(self.X)
-        distances: Array = np.maximum(self.sums.d1 + self.fixed_distances, 0.0)
-        return distances
-
-    @property
-    def _free(self) -> Array:
-        free: Array = self.X[:, ~self.fixed] if self.fixed.any() else self.X
-        return free
-
-    def keep(self, kept: Array, fixed: Array) -> "Sample":
-        """Keep the features in the mask `kept`; of the kept ones those in the mask `fixed` are fixed.
-
-        Sums that were computed are updated by subtraction, and computed afresh once seven eighths of what they
-        were computed over is gone: their rounding error has then grown eightfold relative to what is left.
-        """
-        after = Sample(self.X[:, kept], self.target, fixed, self.moments[:, kept])
-        if "sums" not in self.__dict__:
-            return after
-        summed_at = self._summed_at or int((~self.fixed).sum())
-        left = int((~fixed).sum())
-        if left < summed_at / 8:
-            return after
-        gone = ~self.fixed
-        gone[np.flatnonzero(kept)[~fixed]] = False
-        sums = self.sums - PairSums.of(self.X[:, gone]) if gone.any() else self.sums
-        return replace(after, _sums=sums, _summed_at=summed_at)
-
-    def rows(self, index: Array) -> "Sample":
-        """Return the sample on some of its rows, its columns centred again."""
-        X = self.X[index]
-        return Sample(X - X.mean(axis=0), self.target.rows(index), self.fixed)

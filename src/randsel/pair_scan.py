@@ -2,17 +2,30 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from randsel._backend import (
+    Array,
+    add_square,
+    device_of,
+    halved,
+    largest,
+    like,
+    namespace,
+    product,
+    to_device,
+    to_numpy,
+)
 from randsel._parallel import ordered_map
 from randsel.interaction import SMOOTH, Problem
-from randsel.kernels import Array
 from randsel.null_distribution import cumulants, log_tail_of_moments
 from randsel.rank_functions import Functions
 
-#: Features per tile of the scan: a tile's products fit the cache, and its matrix products are long enough.
-TILE = 512
+#: Features per tile of the scan: a tile's products fit the cache, and its matrix products are long enough. On a device
+#: a tile is large, so that starting its operations takes little beside them.
+TILE, DEVICE_TILE = 512, 8192
 
 
 @dataclass(frozen=True)
@@ -41,7 +54,8 @@ def scan(
         Rows (i, j) with i < j, the least likely first, and what the scan takes for the log p-value: the best `n_pairs`
         by either statistic are among them.
     """
-    blocks = _blocks(problem.functions)
+    blocks = _blocks(problem.functions, TILE if problem.device is None else DEVICE_TILE)
+    placed = _placed(problem)
     e = (Y * problem.share[:, None]).T
     if factor is not None:
         e = (factor[:, None, :] * e).reshape(-1, e.shape[1])
@@ -56,8 +70,8 @@ def scan(
     pool_p, pool = np.zeros(0), np.zeros((0, 2), dtype=int)
     for number, block in enumerate(blocks):
         limit = pool_p.max() if len(pool_p) >= 2 * n_pairs else np.inf
-        tasks = [(problem, e, spread, block, other, n_pairs, limit) for other in blocks[number:]]
-        for ends, log_p, pairs in ordered_map(_tile, tasks, problem.n_jobs):
+        tasks = [(problem, placed, e, spread, block, other, n_pairs, limit) for other in blocks[number:]]
+        for ends, log_p, pairs in ordered_map(_tile, tasks, problem.n_jobs if problem.device is None else 1):
             for features, at, values in ends:
                 better = values < best_p[features]
                 best_p[features[better]] = values[better]
@@ -78,8 +92,16 @@ def scan(
     return pairs[first], log_p[order][first]
 
 
-def _blocks(functions: Functions) -> list[_Block]:
-    """Find runs of at most `TILE` features of one kind and number of functions; features without any are left out."""
+def _placed(problem: Problem) -> Any:
+    """Functions where the scan is to run; on a device in half precision, which ranks pairs: tests are on the host."""
+    values = problem.functions.values
+    if problem.device is None:
+        return values
+    return halved(to_device(values, problem.device))
+
+
+def _blocks(functions: Functions, tile: int) -> list[_Block]:
+    """Find runs of at most `tile` features of one kind and number of functions; features without any are left out."""
     blocks = []
     edges = np.flatnonzero(np.diff(2 * functions.counts + functions.plain)) + 1
     for run in np.split(np.arange(len(functions.counts)), edges):
@@ -87,82 +109,108 @@ def _blocks(functions: Functions) -> list[_Block]:
         if count:
             blocks += [
                 _Block(int(part[0]), int(part[-1]) + 1, count, bool(functions.plain[part[0]]))
-                for part in np.array_split(run, -(-len(run) // TILE))
+                for part in np.array_split(run, -(-len(run) // tile))
             ]
     return blocks
 
 
 def _tile(
-    problem: Problem, e: Array, spread: Array, rows: _Block, columns: _Block, n_pairs: int, limit: float
+    problem: Problem, values: Any, e: Array, spread: Array, rows: _Block, columns: _Block, n_pairs: int, limit: float
 ) -> tuple[list[tuple[Array, Array, Array]], Array, Array]:
     """Best partners of the features of a tile, and log p and places of its best pairs, by either statistic."""
-    values, decay = problem.functions.values, problem.decay.astype(np.float32)
-    left = values[rows.start : rows.stop, : rows.count] * np.sqrt(decay[: rows.count, None])
-    right = values[columns.start : columns.stop, : columns.count] * np.sqrt(decay[: columns.count, None])
+    decay = np.sqrt(problem.decay)
+    left = values[rows.start : rows.stop, : rows.count] * like(decay[: rows.count, None], values, precise=False)
+    right = values[columns.start : columns.stop, : columns.count]
+    right = right * like(decay[: columns.count, None], values, precise=False)
     weights = np.outer(problem.decay[: rows.count], problem.decay[: columns.count])
     plain = rows.plain and columns.plain
+    places = like(e, values, precise=False), like(problem.share, values, precise=False)
     ends, log_p, pairs = [], [], []
-    for used, statistic in _statistics(left, right, e, problem.share, None if plain else weights.astype(np.float32)):
-        if rows.start == columns.start:
-            statistic[np.tril_indices(len(statistic))] = -np.inf
+    for used, statistic in _statistics(left, right, *places, None if plain else weights):
         moments = cumulants(np.outer(weights[:used, :used], spread).ravel())
-        found = _best_of(statistic, moments, n_pairs, limit)
-        for (places, partners, values_), block, other in zip(found[0], (rows, columns), (columns, rows), strict=True):
-            ends.append((places + block.start, partners + other.start, values_))
+        once = _upper(statistic) if rows.start == columns.start else statistic
+        found = _best_of(once, moments, n_pairs, limit)
+        for (at, partners, values_), block, other in zip(found[0], (rows, columns), (columns, rows), strict=True):
+            ends.append((at + block.start, partners + other.start, values_))
         log_p.append(found[1])
         pairs.append(found[2] + [[rows.start, columns.start]])
     return ends, np.concatenate(log_p), np.concatenate(pairs)
 
 
+def _upper(statistic: Any) -> Any:
+    """Count each pair of a tile on the diagonal once: what is not above it becomes -∞."""
+    xp = namespace(statistic)
+    below = xp.tril(xp.ones(statistic.shape, dtype=xp.bool, device=device_of(statistic)))
+    return xp.where(below, -np.inf, statistic)
+
+
 def _best_of(
-    statistic: Array, moments: tuple[Array, Array, Array], n_pairs: int, limit: float
+    statistic: Any, moments: tuple[Array, Array, Array], n_pairs: int, limit: float
 ) -> tuple[list[tuple[Array, Array, Array]], Array, Array]:
     """Best partner and its log p by row and by column; log p and places of the best pairs, none above the limit."""
 
     def log_p(q: Array) -> Array:
         return log_tail_of_moments(q.astype(np.float64), *moments)
 
+    xp = namespace(statistic)
     ends = []
     for axis in (1, 0):
-        at = statistic.argmax(axis=axis)
-        top = np.take_along_axis(statistic, np.expand_dims(at, axis), axis).ravel()
+        at, top = to_numpy(xp.argmax(statistic, axis=axis)), to_numpy(xp.max(statistic, axis=axis))
         seen = np.flatnonzero(top >= 0.0)
         ends.append((seen, at[seen], log_p(top[seen])))
-    flat = statistic.ravel()
-    count = min(n_pairs, int((flat >= 0.0).sum()))
-    places = np.argpartition(-flat, count - 1)[:count] if 0 < count < len(flat) else np.flatnonzero(flat >= 0.0)
-    found = log_p(flat[places])
+    flat = xp.reshape(statistic, (-1,))
+    # a statistic whose log p is at the limit: what is smaller need not be looked at
+    candidates = xp.nonzero(flat >= max(0.0, _statistic_at(limit, log_p)))[0]
+    if candidates.shape[0] > n_pairs:
+        places, found = largest(xp.take(flat, candidates), n_pairs)
+        candidates = to_numpy(candidates)[places]
+    else:
+        found, candidates = to_numpy(xp.take(flat, candidates)), to_numpy(candidates)
+    found = log_p(found)
     kept = found <= limit
-    return ends, found[kept], np.stack(np.unravel_index(places[kept], statistic.shape), axis=1)
+    return ends, found[kept], np.stack(np.unravel_index(candidates[kept], tuple(statistic.shape)), axis=1)
 
 
-def _statistics(left: Array, right: Array, e: Array, share: Array, weights: Array | None) -> list[tuple[int, Array]]:
+def _statistic_at(limit: float, log_p: Callable[[Array], Array]) -> float:
+    """Statistic just below that of a log p, by bisection; zero for no limit."""
+    if not np.isfinite(limit):
+        return 0.0
+    low, high = 0.0, 1.0
+    while log_p(np.array([high]))[0] > limit and high < 1e12:
+        low, high = high, 2.0 * high
+    for _ in range(40):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if log_p(np.array([middle]))[0] > limit else (low, middle)
+    return low * (1.0 - 1e-6)
+
+
+def _statistics(left: Any, right: Any, e: Any, share: Any, weights: Array | None) -> list[tuple[int, Any]]:
     """Eq. 18 for all pairs of a tile, with the smooth functions only and with all; how many they are comes with them.
 
     `left` and `right` hold the functions times `√ω`. With `weights`, the `ω_a ω_b`, each product is divided by its own
     mean square: rare levels would blow it up.
     """
+    xp = namespace(left)
     m, most = left.shape[2], max(left.shape[1], right.shape[1])
-    statistic = np.zeros((len(left), len(right)), dtype=np.float32)
-    inner, squares = np.empty_like(statistic), np.empty_like(statistic)
+    statistic = xp.zeros((left.shape[0], right.shape[0]), dtype=xp.float32, device=device_of(left))
+    root = 1.0 / m**0.5
     made = []
     for used, before in ((min(SMOOTH, most), 0), (most, SMOOTH)):
         for a in range(min(used, left.shape[1])):
-            weighted = [left[:, a] * column for column in e]
-            scale = np.square(left[:, a]) * np.square(share).astype(np.float32)
+            # divided by √m and m first, which half precision needs
+            weighted = [left[:, a] * (column * root) for column in e]
+            scale = None if weights is None else left[:, a] ** 2 * (share**2 / m)
             for b in range(before if a < before else 0, min(used, right.shape[1])):
                 if weights is not None:
-                    np.matmul(scale, np.square(right[:, b]).T, out=squares)
-                    np.maximum(squares, 1e-6 * m, out=squares)
+                    squares = product(scale, right[:, b] ** 2)
+                    squares = xp.sqrt(xp.clip(squares, 1e-6, None) * (1.0 / float(weights[a, b])))
                 for factor in weighted:
-                    np.matmul(factor, right[:, b].T, out=inner)
-                    np.multiply(inner, inner, out=inner)
+                    inner = product(factor, right[:, b])
                     if weights is not None:
                         inner /= squares
-                        inner *= m * weights[a, b]
-                    statistic += inner
+                    add_square(statistic, inner)
         if used > before:
-            made.append((used, statistic / m))
+            made.append((used, xp.asarray(statistic, copy=True)))
     return made
 
 

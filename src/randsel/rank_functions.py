@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from randsel.kernels import Array
+from randsel._backend import Array
 
 #: Columns of at most this many distinct values are discrete: their rare levels are pooled.
 MAX_LEVELS = 12

@@ -11,7 +11,8 @@ from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from randsel._parallel import generator, one_thread_if, seed_of
+from randsel._backend import Array, check_device, like, on_host, take, to_device, to_numpy
+from randsel._parallel import one_thread_if, seed_of
 from randsel._validation import (
     Interval,
     RealNotInt,
@@ -20,12 +21,13 @@ from randsel._validation import (
     check_number_to_select,
     counted_rows,
     fit_context,
-    standardise,
 )
+from randsel.columns import ALL_CONSTANT, Columns, canonical_order, room_for, standardise
 from randsel.contribution import Draws, bootstrap, exact
 from randsel.culling import CullingPath, Round, Rules, cull
-from randsel.kernels import Array, Sample, Target, median_factor
+from randsel.kernels import Target, median_factor
 from randsel.rank_functions import rank_functions
+from randsel.sample import Sample
 
 #: Functions of its ranks that stand for a column with kernel="rank".
 RANK_FUNCTIONS = 4
@@ -78,17 +80,21 @@ class RandSel(Selector):
     min_features : int, default=2
         The path ends at this many features.
     n_bootstraps, subsample : int, default=3000, and float in (0, 1], default=0.25
-        Random subsets per round, and the share of the rows each is evaluated on. With `estimator="exact"` they matter
-        only above 2000 samples: the closed form is then averaged over disjoint random row blocks of that share, but
-        of about 1000 and of at most 2000 rows, and at most `n_bootstraps` blocks of them.
+        Random subsets per round, and the share of the rows each is evaluated on. With `estimator="exact"` only the
+        first matters, and only above 2000 samples: the closed form is then averaged over disjoint random blocks of
+        about 1000 rows, at most `n_bootstraps` of them.
     fix_top, fix_after : float in (0, 1) and int, default=None
         A feature among this top fraction for this many consecutive rounds is kept for good and enters every subset.
     target : {"auto", "classification", "regression"}, default="auto"
         Meaning of y. "auto" takes text, and whole numbers of at most 20 values, for classes.
     scale : bool, default=True
         Bring all columns to standard deviation one. Without it a column of large values dominates the distances.
-    device : {"cpu"} or None, default=None
-        Where to compute.
+    max_memory : int or str, default=None
+        Bytes ("2GB", "500MB") that the computation may use beside X. A table too large for that is read in blocks of
+        columns, again in every round until what is left fits: give X as a memory map. None: as many as it takes.
+    device : str or None, default=None
+        Where to compute: "cpu", "cuda", "cuda:1". None: where X is. Tensors of a device need scikit-learn's
+        `set_config(array_api_dispatch=True)`.
     n_jobs : int, default=None
         Jobs over bootstraps or row blocks (joblib). The answer does not depend on it.
     random_state : int, RandomState or None, default=None
@@ -146,7 +152,8 @@ class RandSel(Selector):
         "fix_after": [Interval(Integral, 1, None, closed="left"), None],
         "target": [StrOptions({"auto", "classification", "regression"})],
         "scale": ["boolean"],
-        "device": [StrOptions({"cpu"}), None],
+        "max_memory": [Interval(Integral, 1, None, closed="left"), str, None],
+        "device": [str, None],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
         "verbose": ["verbose", callable],
@@ -168,6 +175,7 @@ class RandSel(Selector):
         fix_after: int | None = None,
         target: str = "auto",
         scale: bool = True,
+        max_memory: int | str | None = None,
         device: str | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -187,6 +195,7 @@ class RandSel(Selector):
         self.fix_after = fix_after
         self.target = target
         self.scale = scale
+        self.max_memory = max_memory
         self.device = device
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -222,24 +231,60 @@ class RandSel(Selector):
         X, y, weights = counted_rows(X, y, weights)
         n_features = X.shape[1]
         wanted = check_number_to_select(self.n_features_to_select, n_features)
-        Z, varies = standardise(X, weights, self.scale)
-        order = canonical_order(Z)
-        columns, Z = np.flatnonzero(varies)[order], Z[:, order]
+        Z, columns = self._columns(X, weights)
+        del X
         ranks = self.kernel == "rank"
         if ranks:
             Z, columns = _rank_columns(Z, columns, weights)
-        sample = Sample.of(Z, Target.encode(y, kind, weights))
+        place = to_device(np.zeros(0), Z.device) if isinstance(Z, Columns) else Z
+        sample = Sample.of(Z, Target.encode(y, kind, weights).beside(place))
+        del Z
         draws = Draws(self.n_bootstraps, self.subsample, seed_of(self.random_state), self.n_jobs)
         show = self.verbose if callable(self.verbose) else _line_per_round if self.verbose else None
         # of functions there is no path of features before the end
         on_round = None if show is None or ranks else lambda r: show(r.relabel(columns))
-        with one_thread_if(Z.size < SMALL):
+        with one_thread_if(sample.X.shape[0] * sample.X.shape[1] < SMALL):
             path = cull(sample, exact if self.estimator == "exact" else bootstrap, rules, draws, on_round)
         path = path.of_owners(columns, self.min_features) if ranks else path.relabel(columns)
         for r in path.rounds if ranks and show is not None else ():
             show(r)
         self._set_attributes(path, n_features, wanted)
         return self
+
+    @property
+    def main_pvalues_(self) -> Array:
+        """P-values of the main scores of the first round."""
+        return self._pvalues(0)
+
+    @property
+    def interaction_pvalues_(self) -> Array:
+        """P-values of the interaction scores of the first round."""
+        return self._pvalues(1)
+
+    def _pvalues(self, part: int) -> Array:
+        check_is_fitted(self)
+        pvalues = np.ones(self.n_features_in_)
+        found = self.path_.pvalues
+        pvalues[self.path_.rounds[0].features] = np.nan if found is None else found[part]
+        return pvalues
+
+    def _columns(self, X: Any, weights: Array | None) -> tuple[Any, Array]:
+        """Standardise what varies, in an order that does not depend on theirs; or leave it where it is to be read."""
+        room = None if self.max_memory is None else room_for(self.max_memory, len(X))
+        device = check_device(self.device, X)
+        if self.device == "cpu":
+            X = to_numpy(X)
+        if room is not None and on_host(X) and X.nbytes > room:
+            if self.kernel == "rank" or self.estimator == "bootstrap":
+                msg = "max_memory is too small for X, and only kernel='gaussian', estimator='exact' read it in blocks."
+                raise ValueError(msg)
+            stream = Columns.of(X, weights, scale=self.scale, room=room, device=device)
+            return stream, stream.places
+        Z, varies = standardise(to_device(X, device), weights, self.scale)
+        if not varies.any():
+            raise ValueError(ALL_CONSTANT)
+        order = canonical_order(Z)
+        return take(Z, order), np.flatnonzero(varies)[order]
 
     def _rules(self) -> Rules:
         if isinstance(self.gamma, str):
@@ -266,12 +311,8 @@ class RandSel(Selector):
         self.contributions_ = path.last_values("contributions", n_features)
         self.main_scores_ = path.last_values("main", n_features)
         self.interaction_scores_ = path.last_values("interaction", n_features)
-        main, interaction = (np.nan, np.nan) if path.pvalues is None else path.pvalues
-        self.main_pvalues_, self.interaction_pvalues_ = np.ones(n_features), np.ones(n_features)
-        self.main_pvalues_[path.rounds[0].features] = main
-        self.interaction_pvalues_[path.rounds[0].features] = interaction
         if wanted is None:
-            best = path.rounds[path.best]
+            best = path.own_rounds[path.best]
             wanted = len(best.features)
             if not path.stands_out:
                 warnings.warn(
@@ -299,15 +340,10 @@ def _criterion(criterion: str, others: dict[str, str]) -> str:
     return score
 
 
-def canonical_order(Z: Array) -> Array:
-    """Order the columns by what they hold, not by where they stand: draws and rounding then follow them."""
-    return np.argsort(column_keys(Z), kind="stable")
-
-
 def _rank_columns(Z: Array, columns: Array, weights: Array | None) -> tuple[Array, Array]:
     """Functions of the ranks of every column, side by side, and the column that each belongs to."""
     share = np.ones(len(Z)) if weights is None else weights * (len(Z) / weights.sum())
-    made = rank_functions(Z, RANK_FUNCTIONS, share, np.zeros(Z.shape[1], dtype=bool))
+    made = rank_functions(to_numpy(Z), RANK_FUNCTIONS, share, np.zeros(Z.shape[1], dtype=bool))
     if not made.counts.any():
         msg = (
             "No column of X has two levels seen often enough for kernel='rank', which pools rare levels; use "
@@ -315,19 +351,9 @@ def _rank_columns(Z: Array, columns: Array, weights: Array | None) -> tuple[Arra
         )
         raise ValueError(msg)
     exist = np.arange(RANK_FUNCTIONS) < made.counts[:, None]
-    values = made.values[exist].astype(Z.dtype).T
-    return values - values.mean(axis=0), np.repeat(columns, made.counts)
-
-
-def column_keys(Z: Array) -> Array:
-    """Return a number per column that depends on its values alone.
-
-    Row by row, because a matrix product may round a column differently at another place.
-    """
-    keys = np.zeros(Z.shape[1])
-    for factor, row in zip(generator(0).standard_normal(len(Z)), Z, strict=True):
-        keys += factor * row
-    return keys
+    values = made.values[exist].T
+    values = values - values.mean(axis=0)
+    return like(values, Z, precise=False), np.repeat(columns, made.counts)
 
 
 def ranking(order: Array, n_features: int, wanted: int) -> tuple[Array, Array]:

@@ -16,10 +16,11 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 from sklearn.utils.validation import has_fit_parameter
 
+from randsel._backend import Array
 from randsel._parallel import ordered_map, seed_of
 from randsel._validation import HasMethods, check_data, counted_rows, fit_context
 from randsel.culling import path_sizes
-from randsel.kernels import Array, median_factor
+from randsel.kernels import median_factor
 from randsel.selector import RandSel, Selector
 
 

@@ -10,10 +10,11 @@ import sklearn
 from sklearn.linear_model import LogisticRegression, lasso_path
 from sklearn.utils.fixes import parse_version
 
+from randsel._backend import Array
 from randsel._parallel import generator, ordered_map, seed_of
 from randsel._validation import Interval, StrOptions
 from randsel.baselines import COMMON, Baseline, Ranked
-from randsel.kernels import Array, Target
+from randsel.kernels import Target
 
 
 class StabilitySelection(Baseline):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from randsel.kernels import Array
+from randsel._backend import Array
 
 _MISSING = ("", "NA", "NaN", "nan")
 

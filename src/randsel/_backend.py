@@ -1,0 +1,180 @@
+"""One set of formulas for numpy arrays and for torch tensors, wherever they are: what the array API leaves open.
+
+Masks and column numbers stay numpy arrays on the host; values live where the data live. Nothing imports torch: a tensor
+brings its own namespace, and `to_device` asks for torch by name.
+"""
+
+import re
+import sys
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from array_api_compat import array_namespace, device, is_numpy_array, is_torch_array
+
+from randsel._optional import optional
+
+Array = npt.NDArray[Any]
+
+#: Elements of scratch arrays, on the host (what stays in cache) and on a device (what fills it).
+SCRATCH, DEVICE_SCRATCH = 1 << 18, 1 << 27
+
+
+_NUMPY = array_namespace(np.zeros(0))
+
+
+def namespace(x: Any) -> Any:
+    """Return the array API namespace of an array."""
+    return _NUMPY if type(x) is np.ndarray else array_namespace(x)
+
+
+def on_host(x: Any) -> bool:
+    """Whether an array is numpy's."""
+    return bool(is_numpy_array(x))
+
+
+def to_numpy(x: Any) -> Array:
+    """Copy an array to the host, or return it if it is there."""
+    if is_numpy_array(x):
+        return np.asarray(x)
+    return np.asarray(x.detach().cpu().numpy() if is_torch_array(x) else x)
+
+
+def like(values: Any, other: Any, *, precise: bool = True) -> Any:
+    """Put numbers where `other` is: in double precision, or in the precision of `other`."""
+    xp = array_namespace(other)
+    dtype = (xp.float64 if precise else other.dtype) if np.asarray(values).dtype.kind == "f" else None
+    return xp.asarray(values, dtype=dtype, device=device(other))
+
+
+def device_of(x: Any) -> Any:
+    """Where an array is."""
+    return device(x)
+
+
+def index_of(mask: Array, other: Any) -> Any:
+    """Column numbers of a mask, where `other` is."""
+    places = np.flatnonzero(mask)
+    return places if is_numpy_array(other) else array_namespace(other).asarray(places, device=device(other))
+
+
+def take(X: Any, mask: Array) -> Any:
+    """Columns of a mask, or of numbers."""
+    if is_numpy_array(X):
+        return X[..., mask]
+    places = np.flatnonzero(mask) if mask.dtype.kind == "b" else mask
+    return array_namespace(X).take(X, array_namespace(X).asarray(places, device=device(X)), axis=-1)
+
+
+def astype(x: Any, dtype: Any) -> Any:
+    """Cast, without a copy where nothing changes."""
+    return namespace(x).astype(x, dtype, copy=False)
+
+
+def double(x: Any) -> Any:
+    """Cast to double precision."""
+    return astype(x, namespace(x).float64)
+
+
+def eps(dtype: Any) -> float:
+    """Spacing of numbers near one."""
+    return 2.0**-23 if "float32" in str(dtype) else 2.0**-52
+
+
+def single(dtype: Any) -> bool:
+    """Whether a type is of single precision."""
+    return "float32" in str(dtype)
+
+
+def set_diagonal(matrix: Any, value: float) -> None:
+    """Overwrite the diagonal of a square matrix."""
+    if is_numpy_array(matrix):
+        np.fill_diagonal(matrix, value)
+    else:
+        at = array_namespace(matrix).arange(matrix.shape[0], device=device(matrix))
+        matrix[at, at] = value
+
+
+def norm(x: Any) -> float:
+    """Frobenius norm."""
+    return float(np.linalg.norm(x)) if is_numpy_array(x) else float((x * x).sum() ** 0.5)
+
+
+def inner(a: Any, b: Any) -> float:
+    """Sum of the products of entries."""
+    return float(np.vdot(a, b)) if is_numpy_array(a) else float((a * b).sum())
+
+
+def columnwise(a: Any, b: Any) -> Any:
+    """Inner products of the columns of two matrices."""
+    return np.einsum("ij,ij->j", a, b) if is_numpy_array(a) else (a * b).sum(axis=0)
+
+
+def product(a: Any, b: Any) -> Any:
+    """Return `a bᵀ`; of tensors in half precision, summed and returned in single precision."""
+    if not is_numpy_array(a) and a.dtype.itemsize == 2:
+        torch = sys.modules["torch"]
+        return torch.mm(a, b.T, out_dtype=torch.float32)
+    return a @ b.T
+
+
+def halved(x: Any) -> Any:
+    """Return a tensor in half precision where that is faster, which is on a GPU."""
+    return x.half() if device(x).type == "cuda" else x
+
+
+def add_square(total: Any, x: Any) -> None:
+    """Add the squares of x to the total; x is lost."""
+    if is_numpy_array(x):
+        x *= x
+        total += x
+    else:
+        total.addcmul_(x, x)
+
+
+def largest(values: Any, count: int) -> tuple[Array, Array]:
+    """Places and values of the largest numbers of a vector, on the host; in no order."""
+    if is_numpy_array(values):
+        places = np.argpartition(-values, count - 1)[:count] if count < len(values) else np.arange(len(values))
+        return places, values[places]
+    top, places = values.topk(count, sorted=False)
+    return to_numpy(places), to_numpy(top)
+
+
+def ascending(keys: Any, ties: Any) -> Array:
+    """Places by `keys`, equal ones by `ties`, then by place; on the host."""
+    if is_numpy_array(keys):
+        return np.lexsort((ties, keys))
+    xp = array_namespace(keys)
+    first = xp.argsort(ties, stable=True)
+    return to_numpy(xp.take(first, xp.argsort(xp.take(keys, first), stable=True)))
+
+
+def scratch(x: Any) -> int:
+    """Elements that a scratch array beside x may have."""
+    return SCRATCH if is_numpy_array(x) else DEVICE_SCRATCH
+
+
+def to_device(X: Any, name: str | None) -> Any:
+    """Move an array to a device of torch, as `check_device` names it; None leaves it where it is."""
+    if name is None:
+        return X
+    torch = optional("torch", extra="gpu", purpose=f"device={name!r}")
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        msg = f"device={name!r}: torch sees no CUDA device here; use device='cpu', or leave it out."
+        raise ValueError(msg)
+    count = torch.cuda.device_count()
+    if name.startswith("cuda:") and int(name.split(":")[1]) >= count:
+        msg = f"device={name!r}: torch sees {count} CUDA devices, numbered from 0."
+        raise ValueError(msg)
+    return torch.as_tensor(X, device=name)
+
+
+def check_device(name: str | None, X: Any) -> str | None:
+    """Return the device to compute on: the one named, or where X is; None for numpy on the host."""
+    if name is not None and re.fullmatch(r"cpu|cuda(:\d+)?", name) is None:
+        msg = f"device={name!r} is not a device; use 'cpu', 'cuda', 'cuda:1', or leave it out."
+        raise ValueError(msg)
+    if name is None and not is_numpy_array(X):
+        return str(device(X))
+    return None if name == "cpu" else name

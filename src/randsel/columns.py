@@ -1,0 +1,274 @@
+"""The columns that the mathematics works on: standardised, in memory or read block by block, on the host or a device.
+
+Everything is done column by column, so that a column's values do not depend on its place.
+"""
+
+import mmap
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from randsel._backend import (
+    Array,
+    astype,
+    device_of,
+    double,
+    like,
+    namespace,
+    on_host,
+    single,
+    take,
+    to_device,
+    to_numpy,
+)
+from randsel._parallel import generator
+
+#: Columns to standardise at a time: a few hundred rows of them stay in cache.
+STRIP = 512
+#: Powers of unscaled values up to the fourth must neither overflow nor vanish in double precision.
+UNSCALED_RANGE = (1e-50, 1e50)
+ALL_CONSTANT = "Every column of X is constant, so there is nothing to select; check how the table was read."
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns that are read from a table and standardised whenever they are needed.
+
+    Attributes
+    ----------
+    table
+        The table as it came, often a memory map; its columns in `places` (ascending) are meant.
+    places
+        Numbers of the columns.
+    weights, scale
+        As in `standardise`.
+    room
+        Bytes that columns in memory may take: fewer columns than that are kept there.
+    device
+        Where blocks go, as in `to_device`.
+    rows
+        Rows that are left, after standardising; None for all.
+    """
+
+    table: Array
+    places: Array
+    weights: Array | None
+    scale: bool
+    room: int
+    device: str | None = None
+    rows: Array | None = None
+
+    @classmethod
+    def of(cls, table: Array, weights: Array | None, *, scale: bool, room: int, device: str | None) -> "Columns":
+        """Read the table once, to see which columns vary."""
+        everything = cls(table, np.arange(table.shape[1]), weights, scale, room)
+        varies = [standardise(part, weights, scale)[1] for part in everything.raw(STRIP)]
+        places = np.flatnonzero(np.concatenate(varies))
+        if not len(places):
+            raise ValueError(ALL_CONSTANT)
+        return replace(everything, places=places, device=device)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return len(self), len(self.places)
+
+    @property
+    def dtype(self) -> Any:
+        """Of the blocks."""
+        return self.table.dtype
+
+    def __len__(self) -> int:
+        return len(self.table) if self.rows is None else len(self.rows)
+
+    def raw(self, width: int) -> Iterator[Array]:
+        """Blocks of at most `width` columns as the table has them, in order."""
+        width = max(2, min(width, self.room // (8 * self.table.shape[0] * self.table.itemsize)))
+        for at in strips(len(self.places), width):
+            places = self.places[at]
+            low, high = int(places[0]), int(places[-1]) + 1
+            block = self.table[:, low:high]
+            block = np.array(block if high - low == len(places) else block[:, places - low], order="C")
+            forget(self.table)
+            yield block
+
+    def blocks(self, width: int) -> Iterator[tuple[slice, Any]]:
+        """Standardised blocks of at most `width` columns, and where they are."""
+        start = 0
+        for part in self.raw(width):
+            block = standardise(part, self.weights, self.scale)[0]
+            if self.rows is not None:
+                block = block[self.rows]
+                block -= block.mean(axis=0)
+            yield slice(start, start + block.shape[1]), to_device(block, self.device)
+            start += block.shape[1]
+
+    def take(self, mask: Array) -> Any:
+        """Columns of a mask, in memory."""
+        places = self.places[mask]
+        if not len(places):
+            return to_device(np.zeros((len(self), 0), dtype=self.dtype), self.device)
+        parts = [block for _, block in replace(self, places=places).blocks(STRIP)]
+        return namespace(parts[0]).concat(parts, axis=1)
+
+    def keep(self, mask: Array) -> Any:
+        """Columns of a mask, in memory if there is room."""
+        left = int(mask.sum()) * len(self) * self.table.itemsize
+        return self.take(mask) if left <= self.room else replace(self, places=self.places[mask])
+
+    def of_rows(self, rows: Array) -> Any:
+        """Return some rows of all columns, centred again; in memory if there is room."""
+        chosen = replace(self, rows=rows if self.rows is None else self.rows[rows])
+        return chosen.keep(np.ones(len(self.places), dtype=bool))
+
+
+def room_for(max_memory: int | str, m: int) -> int:
+    """Bytes of columns that may be in memory, of those that the whole computation on m rows may use."""
+    allowed = bytes_of(max_memory)
+    # some twenty matrices over pairs of rows, and the columns about two and a half times while some of them are culled
+    pairs = 160 * min(m, 2000) ** 2
+    room = int((allowed - pairs) / 2.5)
+    if room < 64 * 8 * m:
+        msg = (
+            f"max_memory={max_memory!r} is too little for {m} samples, whose pairs alone take {pairs / 1e6:.0f} MB; "
+            f"allow at least {(pairs + 2000 * m) / 1e6:.0f} MB."
+        )
+        raise ValueError(msg)
+    return room
+
+
+def bytes_of(size: int | str) -> int:
+    """Read a number of bytes: 2000000000, "2GB", "1.5 GiB", "500MB"."""
+    if not isinstance(size, str):
+        return int(size)
+    match = re.fullmatch(r"\s*([0-9.]+)\s*([kKMGT]?)(i?)[bB]?\s*", size)
+    try:
+        number = float(match[1]) if match else -1.0
+    except ValueError:
+        number = -1.0
+    if match is None or number <= 0.0:
+        msg = f"max_memory={size!r} is not a size; write bytes as a number, or '500MB', '2GB', '1.5GiB'."
+        raise ValueError(msg)
+    return int(number * (1024 if match[3] else 1000) ** " kMGT".index(match[2].replace("K", "k") or " "))
+
+
+def strips(n: int, width: int) -> Iterator[slice]:
+    """Cut n columns into slices; none of a single one if n is more, as sums over its rows would round otherwise."""
+    start = 0
+    while start < n:
+        stop = n if n - start <= width + 1 else start + width
+        yield slice(start, stop)
+        start = stop
+
+
+def blocks(X: Any, width: int) -> Iterator[tuple[slice, Any]]:
+    """Blocks of at most about `width` columns of an array or of `Columns`, and where they are."""
+    if isinstance(X, Columns):
+        yield from X.blocks(width)
+        return
+    for at in strips(X.shape[1], width):
+        yield at, X[:, at]
+
+
+def gather(X: Any, mask: Array) -> Any:
+    """Columns of a mask, in memory."""
+    return X.take(mask) if isinstance(X, Columns) else take(X, mask)
+
+
+def keep(X: Any, mask: Array) -> Any:
+    """Columns of a mask: in memory if X is, or if there is room."""
+    return X.keep(mask) if isinstance(X, Columns) else take(X, mask)
+
+
+def of_rows(X: Any, rows: Array) -> Any:
+    """Return some rows, their columns centred again."""
+    if isinstance(X, Columns):
+        return X.of_rows(rows)
+    part = X[rows]
+    part -= part.mean(axis=0)
+    return part
+
+
+def forget(table: Array) -> None:
+    """Give pages of a memory map back to the system; what is read again comes from its cache or the disk."""
+    base: Any = table
+    while base is not None and not isinstance(base, mmap.mmap):
+        base = getattr(base, "base", None)
+    if base is not None and hasattr(mmap, "MADV_DONTNEED"):
+        base.madvise(mmap.MADV_DONTNEED)
+
+
+def standardise(X: Any, weights: Array | None, scale: bool) -> tuple[Any, Array]:
+    """Columns of mean zero and, if `scale`, weighted standard deviation one; and which columns vary at all."""
+    xp = namespace(X)
+    dtype = X.dtype if scale else xp.float64
+    Z = xp.empty(X.shape, dtype=dtype, device=device_of(X))
+    alive = np.zeros(X.shape[1], dtype=bool)
+    share = None if weights is None else like(weights / weights.sum(), X)
+    for at in strips(X.shape[1], STRIP if on_host(X) else 64 * STRIP):
+        Z[:, at], varies = _standardise(X[:, at], share, scale)
+        alive[at] = to_numpy(varies)
+    return (Z if alive.all() else take(Z, alive)), alive
+
+
+def _standardise(x: Any, share: Any, scale: bool) -> tuple[Any, Any]:
+    xp = namespace(x)
+    low, high = xp.min(x, axis=0), xp.max(x, axis=0)
+    varies = high > low
+    peak = to_numpy(xp.maximum(xp.abs(low), xp.abs(high))).astype(np.float64)
+    if not scale:
+        z = double(x)
+        inside = peak[to_numpy(varies)]
+        if inside.size and not (inside.max() < UNSCALED_RANGE[1] and inside.min() > UNSCALED_RANGE[0]):
+            msg = (
+                f"Columns of X have largest values from {inside.min():.3g} to {inside.max():.3g}, too extreme for "
+                "scale=False; use scale=True."
+            )
+            raise ValueError(msg)
+        return z - xp.mean(z, axis=0), varies
+    # a power of two changes no digit, and keeps squares of 1e30 and 1e-30 in range
+    exponents = -np.frexp(peak)[1]
+    # in two steps: the power itself may be out of range
+    z = x * like(np.exp2(exponents // 2), x, precise=False)
+    z *= like(np.exp2(exponents - exponents // 2), x, precise=False)
+    # differences of neighbouring numbers are exact: a small spread around a large value keeps its digits
+    z -= xp.asarray(z[0, :], copy=True)
+    z -= astype(_mean(z, None), z.dtype)
+    mean = 0.0 if share is None else _mean(z, share)
+    square = double(z)
+    square = square * square
+    spread = _mean(square, share) - mean * mean
+    # a column that varies by less than the rounding of its own mean
+    varies &= spread > 0.0
+    spread = xp.sqrt(xp.where(varies, spread, xp.ones_like(spread)))
+    z /= astype(spread, z.dtype)
+    z -= astype(_mean(z, None), z.dtype)
+    return z, varies
+
+
+def _mean(z: Any, share: Any) -> Any:
+    """Mean over the rows in double precision, weighted by `share`."""
+    xp = namespace(z)
+    if share is None:
+        return xp.mean(z, axis=0) if not single(z.dtype) else xp.sum(z, axis=0, dtype=xp.float64) / z.shape[0]
+    return xp.sum(z * share[:, None], axis=0)
+
+
+def canonical_order(Z: Any) -> Array:
+    """Order the columns by what they hold, not by where they stand: draws and rounding then follow them."""
+    return np.argsort(column_keys(Z), kind="stable")
+
+
+def column_keys(Z: Any) -> Array:
+    """Return a number per column that depends on its values alone.
+
+    Row by row, because a matrix product may round a column differently at another place.
+    """
+    xp = namespace(Z)
+    keys = xp.zeros(Z.shape[1], dtype=xp.float64, device=device_of(Z))
+    for factor, row in zip(generator(0).standard_normal(Z.shape[0]).tolist(), Z, strict=True):
+        keys += factor * row
+    return to_numpy(keys)
