@@ -1,4 +1,4 @@
-"""What a GPU does: the path over a million features, all pairs of many, the bootstrap; against its bare matrix products.
+"""What a GPU does: the path over a million features, all pairs of many, the bootstrap; against its bare products.
 
 SCIPY_ARRAY_API=1 python benchmarks/gpu.py [--out docs/results/gpu.md] [--only path,scan,...] [--profile]
 

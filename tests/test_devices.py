@@ -13,7 +13,14 @@ TOLERANCE = {np.float64: 1e-8, np.float32: 2e-3}
 
 
 @pytest.fixture
-def dispatch():
+def dispatch(monkeypatch):
+    """Switch dispatch on, and numpy's silent conversion of tensors off: those of a GPU have none."""
+
+    def refuse(*_):
+        msg = "numpy was given a tensor"
+        raise TypeError(msg)
+
+    monkeypatch.setattr(torch.Tensor, "__array__", refuse)
     with sklearn.config_context(array_api_dispatch=True):
         yield
 

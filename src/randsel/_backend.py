@@ -132,13 +132,21 @@ def add_square(total: Any, x: Any) -> None:
         total.addcmul_(x, x)
 
 
-def largest(values: Any, count: int) -> tuple[Array, Array]:
-    """Places and values of the largest numbers of a vector, on the host; in no order."""
+def largest(values: Any, count: int, least: float) -> tuple[Array, Array]:
+    """Places and values of the largest numbers of a vector that are `least` or more, on the host; in no order."""
     if is_numpy_array(values):
-        places = np.argpartition(-values, count - 1)[:count] if count < len(values) else np.arange(len(values))
+        places = np.flatnonzero(values >= least)
+        if len(places) > count:
+            places = places[np.argpartition(-values[places], count - 1)[:count]]
         return places, values[places]
-    top, places = values.topk(count, sorted=False)
-    return to_numpy(places), to_numpy(top)
+    if least > 0.0:
+        places = (values >= least).nonzero()[:, 0]
+        values = values[places]
+        top, order = values.topk(min(count, len(values)), sorted=False)
+        return to_numpy(places[order]), to_numpy(top)
+    top, places = values.topk(min(count, len(values)), sorted=False)
+    places, top = to_numpy(places), to_numpy(top)
+    return places[top >= least], top[top >= least]
 
 
 def ascending(keys: Any, ties: Any) -> Array:

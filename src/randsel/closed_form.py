@@ -22,7 +22,6 @@ from randsel._backend import (
     index_of,
     namespace,
     norm,
-    on_host,
     scratch,
     set_diagonal,
     single,
@@ -30,7 +29,7 @@ from randsel._backend import (
     to_numpy,
 )
 from randsel.alignment import null_scale
-from randsel.columns import blocks, gather
+from randsel.columns import blocks, gather, width
 from randsel.kernels import UNDERFLOW, distances_of, hollow_split, squared_distances
 from randsel.sample import STRIP, PairSums, Sample
 
@@ -321,7 +320,7 @@ def _smooth(sample: Sample, gamma: float, moments: _Moments, weights: _Weights, 
     )
     squares = astype(squares, X.dtype)
     parts = []
-    for _, x in blocks(X, STRIP if on_host(Y) else scratch(Y) // m):
+    for _, x in blocks(X, width(X, STRIP)):
         form = double(columnwise(matrix @ x, x))
         linear = double(rows @ x)
         along, tilted = linear[: Y.shape[1], :], linear[Y.shape[1] :, :]

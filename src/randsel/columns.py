@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from randsel._backend import (
+    DEVICE_SCRATCH,
     Array,
     astype,
     device_of,
@@ -173,6 +174,14 @@ def blocks(X: Any, width: int) -> Iterator[tuple[slice, Any]]:
         yield at, X[:, at]
 
 
+def width(X: Any, on_host_width: int) -> int:
+    """Columns per block: as said for arrays of the host, as many as keep a device busy otherwise."""
+    streamed = isinstance(X, Columns)
+    if (X.device is None) if streamed else on_host(X):
+        return on_host_width
+    return max(on_host_width, DEVICE_SCRATCH // (4 * X.shape[0]))
+
+
 def gather(X: Any, mask: Array) -> Any:
     """Columns of a mask, in memory."""
     return X.take(mask) if isinstance(X, Columns) else take(X, mask)
@@ -208,7 +217,7 @@ def standardise(X: Any, weights: Array | None, scale: bool) -> tuple[Any, Array]
     Z = xp.empty(X.shape, dtype=dtype, device=device_of(X))
     alive = np.zeros(X.shape[1], dtype=bool)
     share = None if weights is None else like(weights / weights.sum(), X)
-    for at in strips(X.shape[1], STRIP if on_host(X) else 64 * STRIP):
+    for at in strips(X.shape[1], width(X, STRIP)):
         Z[:, at], varies = _standardise(X[:, at], share, scale)
         alive[at] = to_numpy(varies)
     return (Z if alive.all() else take(Z, alive)), alive
@@ -259,10 +268,10 @@ def _mean(z: Any, share: Any) -> Any:
 
 def canonical_order(Z: Any) -> Array:
     """Order the columns by what they hold, not by where they stand: draws and rounding then follow them."""
-    return np.argsort(column_keys(Z), kind="stable")
+    return to_numpy(namespace(Z).argsort(column_keys(Z), stable=True))
 
 
-def column_keys(Z: Any) -> Array:
+def column_keys(Z: Any) -> Any:
     """Return a number per column that depends on its values alone.
 
     Row by row, because a matrix product may round a column differently at another place.
@@ -271,4 +280,4 @@ def column_keys(Z: Any) -> Array:
     keys = xp.zeros(Z.shape[1], dtype=xp.float64, device=device_of(Z))
     for factor, row in zip(generator(0).standard_normal(Z.shape[0]).tolist(), Z, strict=True):
         keys += factor * row
-    return to_numpy(keys)
+    return keys

@@ -207,7 +207,7 @@ def cull(
     streak = np.zeros(len(columns), dtype=int)
     blocks = row_blocks(sample.target, draws)
     null_sd = float(np.sqrt(sum(null_scale(len(rows)) ** -2 for rows in blocks))) / len(blocks)
-    chance = chance_alignments(sample.target.Y, len(columns), null_sd, len(blocks))
+    chance = chance_alignments(to_numpy(sample.target.Y), len(columns), null_sd, len(blocks))
     rounds: list[Round] = []
     key_when_fixed: dict[int, float] = {}
     skewness = None

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from randsel._backend import Array, double, inner, like, namespace, norm, on_host, set_diagonal, to_numpy
-from randsel.columns import blocks
+from randsel.columns import blocks, width
 
 #: Columns per matrix product: bounds scratch memory, and lets single precision products be summed in double.
 BLOCK = 4096
@@ -60,7 +60,7 @@ def gaussian_kernel(X: Array, gamma: float, *, columns: Array | None = None, Z: 
 def gram(X: Any) -> Any:
     """`X Xᵀ` in double precision, whatever the precision of the block products."""
     total: Any = 0.0
-    for _, block in blocks(X, BLOCK):
+    for _, block in blocks(X, width(X, BLOCK)):
         total = total + double(block @ block.T)
     return total
 

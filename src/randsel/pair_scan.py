@@ -158,29 +158,19 @@ def _best_of(
         at, top = to_numpy(xp.argmax(statistic, axis=axis)), to_numpy(xp.max(statistic, axis=axis))
         seen = np.flatnonzero(top >= 0.0)
         ends.append((seen, at[seen], log_p(top[seen])))
-    flat = xp.reshape(statistic, (-1,))
-    # a statistic whose log p is at the limit: what is smaller need not be looked at
-    candidates = xp.nonzero(flat >= max(0.0, _statistic_at(limit, log_p)))[0]
-    if candidates.shape[0] > n_pairs:
-        places, found = largest(xp.take(flat, candidates), n_pairs)
-        candidates = to_numpy(candidates)[places]
-    else:
-        found, candidates = to_numpy(xp.take(flat, candidates)), to_numpy(candidates)
+    places, found = largest(xp.reshape(statistic, (-1,)), n_pairs, _statistic_at(limit, moments))
     found = log_p(found)
     kept = found <= limit
-    return ends, found[kept], np.stack(np.unravel_index(candidates[kept], tuple(statistic.shape)), axis=1)
+    return ends, found[kept], np.stack(np.unravel_index(places[kept], tuple(statistic.shape)), axis=1)
 
 
-def _statistic_at(limit: float, log_p: Callable[[Array], Array]) -> float:
-    """Statistic just below that of a log p, by bisection; zero for no limit."""
-    if not np.isfinite(limit):
-        return 0.0
-    low, high = 0.0, 1.0
-    while log_p(np.array([high]))[0] > limit and high < 1e12:
-        low, high = high, 2.0 * high
-    for _ in range(40):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if log_p(np.array([middle]))[0] > limit else (low, middle)
+def _statistic_at(limit: float, moments: tuple[Array, Array, Array]) -> float:
+    """Statistic just below that of a log p: what is smaller need not be looked at; zero for no limit."""
+    low, high = 0.0, 1e9
+    for _ in range(6 if np.isfinite(limit) else 0):
+        grid = low + (high - low) * np.linspace(0.0, 1.0, 65) ** 2
+        below = int((log_tail_of_moments(grid, *moments) > limit).sum())
+        low, high = float(grid[max(below - 1, 0)]), float(grid[min(below, 64)])
     return low * (1.0 - 1e-6)
 
 

@@ -5,14 +5,14 @@ taken off.
 """
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
-from randsel._backend import Array, columnwise, double, inner, like, namespace, norm, on_host, take
+from randsel._backend import Array, columnwise, double, inner, like, namespace, norm, take
 from randsel._parallel import generator
-from randsel.columns import blocks, gather, keep, of_rows
+from randsel.columns import blocks, gather, keep, of_rows, width
 from randsel.kernels import BLOCK, Target, distances_of, gram
 
 #: Columns per block of element-wise work: block and products stay in the second-level cache for a few hundred rows.
@@ -98,11 +98,11 @@ class PairSums:
     def of(cls, X: Any, *, sketch: bool = False) -> "PairSums":
         """One Gram matrix and a sketch, or three Gram matrices."""
         products, d2, sketched = 0.0, None, None
-        for _, wide in blocks(X, BLOCK):
+        for _, wide in blocks(X, width(X, BLOCK)):
             products = products + double(wide @ wide.T)
             if sketch:
                 z = probe_vectors(wide)
-                for _, x in blocks(wide, STRIP if on_host(wide) else BLOCK):
+                for _, x in blocks(wide, width(wide, STRIP)):
                     part = Sketch.of(x, z)
                     sketched = part if sketched is None else sketched + part
             else:
@@ -138,8 +138,13 @@ class PairSums:
 
 def probe_vectors(beside: Any) -> Any:
     """Random vectors of mean zero, always the same."""
-    z = generator(0).standard_normal((beside.shape[0], PROBES))
-    return like(z - z.mean(axis=0), beside, precise=False)
+    return like(_probe_vectors(beside.shape[0]), beside, precise=False)
+
+
+@lru_cache(maxsize=2)
+def _probe_vectors(m: int) -> Array:
+    z = generator(0).standard_normal((m, PROBES))
+    return z - z.mean(axis=0)
 
 
 def _fourth_order(X: Any) -> Any:
@@ -177,7 +182,7 @@ class Sample:
         if self._moments is not None:
             return self._moments
         parts = []
-        for _, block in blocks(self.X, STRIP):
+        for _, block in blocks(self.X, width(self.X, STRIP)):
             xp, x = namespace(block), double(block)
             span = xp.max(x, axis=0) - xp.min(x, axis=0)
             x = x * x

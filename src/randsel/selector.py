@@ -252,6 +252,25 @@ class RandSel(Selector):
         return self
 
     @property
+    def contributions_(self) -> Array:
+        """The paper's contribution at the last round in which the feature lived."""
+        return self._last_values("contributions")
+
+    @property
+    def main_scores_(self) -> Array:
+        """Standard scores of what the feature does alone, at that round."""
+        return self._last_values("main")
+
+    @property
+    def interaction_scores_(self) -> Array:
+        """Standard scores of what the feature does together with others, at that round."""
+        return self._last_values("interaction")
+
+    def _last_values(self, name: str) -> Array:
+        check_is_fitted(self)
+        return self.path_.last_values(name, self.n_features_in_)
+
+    @property
     def main_pvalues_(self) -> Array:
         """P-values of the main scores of the first round."""
         return self._pvalues(0)
@@ -308,9 +327,6 @@ class RandSel(Selector):
     def _set_attributes(self, path: CullingPath, n_features: int, wanted: int | None) -> None:
         self.path_ = path
         self.fixed_ = path.fixed
-        self.contributions_ = path.last_values("contributions", n_features)
-        self.main_scores_ = path.last_values("main", n_features)
-        self.interaction_scores_ = path.last_values("interaction", n_features)
         if wanted is None:
             best = path.own_rounds[path.best]
             wanted = len(best.features)
@@ -361,7 +377,9 @@ def ranking(order: Array, n_features: int, wanted: int) -> tuple[Array, Array]:
 
     Constant columns come last and share the last rank.
     """
-    constant = np.setdiff1d(np.arange(n_features), order)
+    constant = np.ones(n_features, dtype=bool)
+    constant[order] = False
+    constant = np.flatnonzero(constant)
     ranks = np.empty(n_features, dtype=int)
     ranks[order] = np.maximum(np.arange(len(order)) - wanted + 2, 1)
     ranks[constant] = max(len(order) - wanted + 2, 2)
