@@ -208,7 +208,9 @@ def profile(function):
     function()
     torch.cuda.synchronize()
     profiler.disable()
-    pstats.Stats(profiler).sort_stats("tottime").print_stats(25)
+    found = pstats.Stats(profiler)
+    for key in ("tottime", "cumtime"):
+        found.sort_stats(key).print_stats(20)
 
 
 PARTS = {

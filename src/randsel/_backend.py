@@ -6,6 +6,8 @@ brings its own namespace, and `to_device` asks for torch by name.
 
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,8 @@ Array = npt.NDArray[Any]
 
 #: Elements of scratch arrays, on the host (what stays in cache) and on a device (what fills it).
 SCRATCH, DEVICE_SCRATCH = 1 << 18, 1 << 27
+#: Features from which products on a GPU may be coarse.
+COARSE = 32768
 
 
 _NUMPY = array_namespace(np.zeros(0))
@@ -53,17 +57,18 @@ def device_of(x: Any) -> Any:
 
 
 def index_of(mask: Array, other: Any) -> Any:
-    """Column numbers of a mask, where `other` is."""
-    places = np.flatnonzero(mask)
-    return places if is_numpy_array(other) else array_namespace(other).asarray(places, device=device(other))
+    """Column numbers of a mask (or the numbers), where `other` is."""
+    if is_numpy_array(other):
+        return np.flatnonzero(mask) if mask.dtype.kind == "b" else mask
+    moved = array_namespace(other).asarray(mask, device=device(other))
+    return moved.nonzero()[:, 0] if mask.dtype.kind == "b" else moved
 
 
 def take(X: Any, mask: Array) -> Any:
     """Columns of a mask, or of numbers."""
     if is_numpy_array(X):
         return X[..., mask]
-    places = np.flatnonzero(mask) if mask.dtype.kind == "b" else mask
-    return array_namespace(X).take(X, array_namespace(X).asarray(places, device=device(X)), axis=-1)
+    return array_namespace(X).take(X, index_of(mask, X), axis=-1)
 
 
 def astype(x: Any, dtype: Any) -> Any:
@@ -91,8 +96,7 @@ def set_diagonal(matrix: Any, value: float) -> None:
     if is_numpy_array(matrix):
         np.fill_diagonal(matrix, value)
     else:
-        at = array_namespace(matrix).arange(matrix.shape[0], device=device(matrix))
-        matrix[at, at] = value
+        matrix.fill_diagonal_(value)
 
 
 def norm(x: Any) -> float:
@@ -103,6 +107,23 @@ def norm(x: Any) -> float:
 def inner(a: Any, b: Any) -> float:
     """Sum of the products of entries."""
     return float(np.vdot(a, b)) if is_numpy_array(a) else float((a * b).sum())
+
+
+@contextmanager
+def coarse_products(X: Any, n: int) -> Iterator[None]:
+    """Let a GPU round factors to 11 bits in products over n features, if they are many: tensor cores do those.
+
+    While many are left only the worst quarter of them falls, and that does not hang on the last digits.
+    """
+    if n < COARSE or on_host(X) or device(X).type != "cuda":
+        yield
+        return
+    settings = sys.modules["torch"].backends.cuda.matmul
+    before, settings.allow_tf32 = settings.allow_tf32, True
+    try:
+        yield
+    finally:
+        settings.allow_tf32 = before
 
 
 def columnwise(a: Any, b: Any) -> Any:

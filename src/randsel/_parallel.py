@@ -46,7 +46,7 @@ def ordered_map(function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], 
     """
     here = os.getpid()
     run = Parallel(n_jobs=n_jobs, prefer="threads")
-    with threadpool_limits(limits=1, user_api="blas"):
+    with _pools().limit(limits=1, user_api="blas"):
         return list(run(delayed(_single_threaded)(function, task, here) for task in tasks))
 
 

@@ -163,7 +163,7 @@ def _hsic_weights(y: Array, kind: str) -> Array:
         Y = np.eye(len(classes))[codes.ravel()] / counts
         Y = Y[:, 1:] - Y[:, :1] if len(classes) == 2 else Y
     m = len(Y)
-    return hollow_centre(Y @ Y.T) / (m * (m - 3))
+    return np.asarray(hollow_centre(Y @ Y.T) / (m * (m - 3)))
 
 
 class BaHSIC(Baseline):

@@ -15,6 +15,7 @@ from randsel._backend import (
     SCRATCH,
     Array,
     astype,
+    coarse_products,
     columnwise,
     device_of,
     double,
@@ -51,8 +52,9 @@ class Contribution:
         `total = relative · exp(log_scale)`; `relative` ranks features even where the kernel itself underflows.
     main, interaction
         Standard scores of what a feature does alone and together with others; None from the bootstrap.
-    total_bound, score_bound
-        Largest possible error of `relative` and of the two scores through the series of the matrix route.
+    bounds
+        Largest possible errors of `relative` and of the two scores through the series of the matrix route, computed
+        when called.
     skewness
         Of the main and of the interaction score under the null (eq. 8''), computed when called.
 
@@ -63,8 +65,7 @@ class Contribution:
     log_scale: float
     main: Any = None
     interaction: Any = None
-    total_bound: Any = None
-    score_bound: Any = None
+    bounds: Callable[[], tuple[Any, Any]] | None = None
     skewness: tuple[Callable[[], float], Callable[[], float]] | None = None
 
     @property
@@ -88,7 +89,9 @@ def closed_form(sample: Sample, gamma: float) -> Contribution:
     """
     moments = _Moments.of(sample, gamma)
     check_gamma(gamma, sample)
-    rough = to_numpy((moments.slope_error() > TOLERANCE) | moments.heavy()) | (sample.X.shape[1] <= FEW)
+    rough = np.ones(sample.X.shape[1], dtype=bool)
+    if len(rough) > FEW:
+        rough = to_numpy((moments.slope_error > TOLERANCE) | moments.heavy())
     for _ in range(3):
         if rough.mean() > 0.7:
             rough[:] = True
@@ -144,10 +147,15 @@ class _Moments:
         """`‖d‖_F`, the norm of a feature's squared differences."""
         return (2 * self.m * self.fourth + 6 * self.second**2) ** 0.5
 
+    @cached_property
+    def slope(self) -> Any:
+        """Least slope of `2 tanh(u/2)` over the feature's range."""
+        return _tanh_slope(self.reach)
+
+    @cached_property
     def slope_error(self) -> Any:
         """Bound on the error of a score when `2 tanh(u/2)` is replaced by `u` times a constant (eq. 12)."""
-        slope = _tanh_slope(self.reach)
-        return _score_error((1 - slope) / (1 + slope) * _ratio(self.pair_norm, 2 * self.hollow_norm), self.m)
+        return _score_error((1 - self.slope) / (1 + self.slope) * _ratio(self.pair_norm, 2 * self.hollow_norm), self.m)
 
     def log_errors(self) -> Any:
         """Bound on each feature's share in the Frobenius norm of the error of `log Q` to second order (eq. 10)."""
@@ -259,18 +267,22 @@ def _evaluate(sample: Sample, gamma: float, moments: _Moments, rough: Array) -> 
     rough_values = None if elements is None else elements.products(sample, weights)
     total, main, interaction = _merge(smooth_values, rough_values, rough)
     log_error = moments.log_error(~rough & free) + neglected
-    length = weights.interaction_norm
-    expected_error = float(_score_error(log_error * largest / length, m)) if length > 0 else 0.0
-    is_rough = xp.asarray(rough, device=device_of(total))
-    slope = xp.where(is_rough, 1.0, _tanh_slope(moments.reach))
-    misfit = moments.pair_norm * (1 - slope) * (gamma * norm(weights.total))
-    total_bound = (misfit + moments.pair_norm * (largest * gamma * log_error)) / sample.target.n_pairs
+    lengths = {}
     for i in np.flatnonzero(sample.fixed).tolist():
         own = _total_if_free(sample, gamma, i, log_expected - scale)
-        total[i], total_bound[i] = own.sum(), norm(own) * log_error
-    score_bound = xp.where(is_rough, 0.0, moments.slope_error()) + expected_error
+        total[i], lengths[i] = own.sum(), norm(own)
+
+    def bounds() -> tuple[Any, Any]:
+        length, is_rough = weights.interaction_norm, xp.asarray(rough, device=device_of(total))
+        misfit = moments.pair_norm * xp.where(is_rough, 0.0, 1 - moments.slope) * (gamma * norm(weights.total))
+        of_total = (misfit + moments.pair_norm * (largest * gamma * log_error)) / sample.target.n_pairs
+        for i, own in lengths.items():
+            of_total[i] = own * log_error
+        of_expected = float(_score_error(log_error * largest / length, m)) if length > 0 else 0.0
+        return of_total, xp.where(is_rough, 0.0, moments.slope_error) + of_expected
+
     skewness = (lambda: skewness_of(sample.target.hollow[0]), lambda: skewness_of(weights.interaction))
-    return Contribution(total, scale, main, interaction, total_bound, score_bound, skewness), allowed
+    return Contribution(total, scale, main, interaction, bounds, skewness), allowed
 
 
 def _merge(smooth: Any, rough: Any, mask: Array) -> Any:
@@ -321,10 +333,11 @@ def _smooth(sample: Sample, gamma: float, moments: _Moments, weights: _Weights, 
     squares = astype(squares, X.dtype)
     parts = []
     for _, x in blocks(X, width(X, STRIP)):
-        form = double(columnwise(matrix @ x, x))
-        linear = double(rows @ x)
+        with coarse_products(x, X.shape[1]):
+            form = double(columnwise(matrix @ x, x))
+            linear = double(rows @ x)
+            own, diagonal, lost = double(squares @ (x * x))
         along, tilted = linear[: Y.shape[1], :], linear[Y.shape[1] :, :]
-        own, diagonal, lost = double(squares @ (x * x))
         parts.append(
             xp.stack(
                 [

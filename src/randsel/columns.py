@@ -179,7 +179,7 @@ def width(X: Any, on_host_width: int) -> int:
     streamed = isinstance(X, Columns)
     if (X.device is None) if streamed else on_host(X):
         return on_host_width
-    return max(on_host_width, DEVICE_SCRATCH // (4 * X.shape[0]))
+    return max(on_host_width, DEVICE_SCRATCH // (4 * int(X.shape[0])))
 
 
 def gather(X: Any, mask: Array) -> Any:

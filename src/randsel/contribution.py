@@ -60,8 +60,8 @@ def row_blocks(target: Target, draws: Draws) -> list[Array]:
 
 
 def _block(sample: Sample, rows: Array, gamma: float) -> Contribution:
-    # less the skewness, which would keep the matrices of all blocks alive
-    return replace(closed_form(sample.rows(rows), gamma), skewness=None)
+    # what is computed when called would keep the matrices of all blocks alive
+    return replace(closed_form(sample.rows(rows), gamma), bounds=None, skewness=None)
 
 
 def _average(parts: list[Contribution]) -> Contribution:
@@ -81,8 +81,6 @@ def _average(parts: list[Contribution]) -> Contribution:
         log_scale=scale,
         main=combined("main"),
         interaction=combined("interaction"),
-        total_bound=mean("total_bound"),
-        score_bound=combined("score_bound"),
         skewness=(lambda: most, lambda: most),
     )
 

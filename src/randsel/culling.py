@@ -222,13 +222,12 @@ def cull(
         kept = np.ones(len(columns), dtype=bool)
         kept[dropped] = False
         streak, newly_fixed = _fix(streak, upwards, sample.fixed, kept, rules)
-        nothing = np.full(len(columns), np.nan)
         rounds.append(
             Round(
                 features=columns,
                 contributions=to_numpy(estimate.total),
-                main=nothing if estimate.main is None else to_numpy(estimate.main),
-                interaction=nothing if estimate.interaction is None else to_numpy(estimate.interaction),
+                main=_or_nan(estimate.main, columns),
+                interaction=_or_nan(estimate.interaction, columns),
                 scores=keys,
                 dropped=columns[dropped],
                 fixed=columns[newly_fixed],
@@ -245,8 +244,7 @@ def cull(
         if not len(dropped):
             break
         key_when_fixed.update(zip(columns[newly_fixed].tolist(), keys[newly_fixed].tolist(), strict=True))
-        fixed = (sample.fixed | newly_fixed)[kept]
-        sample = sample.keep(kept, fixed)
+        sample = sample.keep(kept, (sample.fixed | newly_fixed)[kept])
         columns, streak = columns[kept], streak[kept]
     key_when_fixed.update(zip(columns[newly_fixed].tolist(), keys[newly_fixed].tolist(), strict=True))
     kept_for_good = sorted(key_when_fixed, key=lambda column: -key_when_fixed[column])
@@ -258,9 +256,12 @@ def cull(
 
 def _of_owners(r: Round, owner: Array, names: Array, gone: Array, before: list[Round]) -> Round:
     at = np.searchsorted(names, owner[r.features])
-    best = {name: np.full(len(names), -np.inf) for name in ("main", "interaction", "scores")}
-    for name, values in best.items():
-        np.maximum.at(values, at, getattr(r, name))
+
+    def best(values: Array) -> Array:
+        largest = np.full(len(names), -np.inf)
+        np.maximum.at(largest, at, values)
+        return largest
+
     falls = owner[r.dropped][::-1]
     falls = falls[np.sort(np.unique(falls, return_index=True)[1])]
     known = np.concatenate([np.array([], dtype=int), *(past.fixed for past in before)])
@@ -268,9 +269,11 @@ def _of_owners(r: Round, owner: Array, names: Array, gone: Array, before: list[R
         r,
         features=names,
         contributions=np.bincount(at, weights=r.contributions),
+        main=best(r.main),
+        interaction=best(r.interaction),
+        scores=best(r.scores),
         dropped=falls[np.isin(falls, gone)][::-1],
         fixed=np.setdiff1d(owner[r.fixed], known),
-        **best,
     )
 
 
@@ -280,6 +283,10 @@ def _least(pvalues: Array, owners: Array) -> Array:
     least = np.ones(len(counts))
     np.minimum.at(least, at, pvalues)
     return np.minimum(least * counts, 1.0)
+
+
+def _or_nan(values: Any, columns: Array) -> Array:
+    return np.full(len(columns), np.nan) if values is None else to_numpy(values)
 
 
 def _rounded(keys: Any, dtype: Any) -> Any:

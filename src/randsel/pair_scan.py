@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -66,15 +67,16 @@ def scan(
     if not len(e):
         return np.zeros((0, 2), dtype=int), np.zeros(0)
     n = problem.n_features
-    best_p, partner = np.full(n, np.inf), np.full(n, -1)
+    best: dict[tuple[float, float, float], tuple[Array, Array]] = {}
     pool_p, pool = np.zeros(0), np.zeros((0, 2), dtype=int)
     for number, block in enumerate(blocks):
         limit = pool_p.max() if len(pool_p) >= 2 * n_pairs else np.inf
         tasks = [(problem, placed, e, spread, block, other, n_pairs, limit) for other in blocks[number:]]
         for ends, log_p, pairs in ordered_map(_tile, tasks, problem.n_jobs if problem.device is None else 1):
-            for features, at, values in ends:
-                better = values < best_p[features]
-                best_p[features[better]] = values[better]
+            for moments, features, at, values in ends:
+                largest_yet, partner = best.setdefault(moments, (np.full(n, -1.0, dtype=np.float32), np.full(n, -1)))
+                better = values > largest_yet[features]
+                largest_yet[features[better]] = values[better]
                 partner[features[better]] = at[better]
             pool_p, pool = np.concatenate([pool_p, log_p]), np.concatenate([pool, pairs])
         # a pair can be there twice, once by each statistic
@@ -83,13 +85,24 @@ def scan(
         if progress is not None:
             tiles = len(blocks) * (len(blocks) + 1) // 2
             progress(tiles - (len(blocks) - number - 1) * (len(blocks) - number) // 2, tiles)
-    own = np.flatnonzero(partner >= 0)
-    both = np.sort(np.stack([own, partner[own]], axis=1), axis=1)
-    log_p = np.concatenate([pool_p, best_p[own]])
+    partners, partners_p = _best_partners(best, n)
+    log_p = np.concatenate([pool_p, partners_p])
     order = np.argsort(log_p, kind="stable")
-    pairs = np.concatenate([pool, both])[order]
+    pairs = np.concatenate([pool, partners])[order]
     first = np.sort(np.unique(pairs, axis=0, return_index=True)[1])
     return pairs[first], log_p[order][first]
+
+
+def _best_partners(best: dict[tuple[float, float, float], tuple[Array, Array]], n: int) -> tuple[Array, Array]:
+    """Every feature with the partner of the least log p, over all kinds of statistic, and that log p."""
+    best_p, partner = np.full(n, np.inf), np.full(n, -1)
+    for moments, (statistic, at) in best.items():
+        seen = np.flatnonzero(at >= 0)
+        log_p = log_tail_of_moments(statistic[seen].astype(np.float64), *moments)
+        better = log_p < best_p[seen]
+        best_p[seen[better]], partner[seen[better]] = log_p[better], at[seen[better]]
+    own = np.flatnonzero(partner >= 0)
+    return np.sort(np.stack([own, partner[own]], axis=1), axis=1), best_p[own]
 
 
 def _placed(problem: Problem) -> Any:
@@ -116,7 +129,7 @@ def _blocks(functions: Functions, tile: int) -> list[_Block]:
 
 def _tile(
     problem: Problem, values: Any, e: Array, spread: Array, rows: _Block, columns: _Block, n_pairs: int, limit: float
-) -> tuple[list[tuple[Array, Array, Array]], Array, Array]:
+) -> tuple[list[tuple[tuple[float, float, float], Array, Array, Array]], Array, Array]:
     """Best partners of the features of a tile, and log p and places of its best pairs, by either statistic."""
     decay = np.sqrt(problem.decay)
     left = values[rows.start : rows.stop, : rows.count] * like(decay[: rows.count, None], values, precise=False)
@@ -127,11 +140,12 @@ def _tile(
     places = like(e, values, precise=False), like(problem.share, values, precise=False)
     ends, log_p, pairs = [], [], []
     for used, statistic in _statistics(left, right, *places, None if plain else weights):
-        moments = cumulants(np.outer(weights[:used, :used], spread).ravel())
+        first, second, third = (float(sum_) for sum_ in cumulants(np.outer(weights[:used, :used], spread).ravel()))
+        moments = first, second, third
         once = _upper(statistic) if rows.start == columns.start else statistic
         found = _best_of(once, moments, n_pairs, limit)
         for (at, partners, values_), block, other in zip(found[0], (rows, columns), (columns, rows), strict=True):
-            ends.append((at + block.start, partners + other.start, values_))
+            ends.append((moments, at + block.start, partners + other.start, values_))
         log_p.append(found[1])
         pairs.append(found[2] + [[rows.start, columns.start]])
     return ends, np.concatenate(log_p), np.concatenate(pairs)
@@ -145,26 +159,23 @@ def _upper(statistic: Any) -> Any:
 
 
 def _best_of(
-    statistic: Any, moments: tuple[Array, Array, Array], n_pairs: int, limit: float
+    statistic: Any, moments: tuple[float, float, float], n_pairs: int, limit: float
 ) -> tuple[list[tuple[Array, Array, Array]], Array, Array]:
-    """Best partner and its log p by row and by column; log p and places of the best pairs, none above the limit."""
-
-    def log_p(q: Array) -> Array:
-        return log_tail_of_moments(q.astype(np.float64), *moments)
-
+    """Best partner and its statistic by row and by column; log p and places of the best pairs, none above the limit."""
     xp = namespace(statistic)
     ends = []
     for axis in (1, 0):
         at, top = to_numpy(xp.argmax(statistic, axis=axis)), to_numpy(xp.max(statistic, axis=axis))
         seen = np.flatnonzero(top >= 0.0)
-        ends.append((seen, at[seen], log_p(top[seen])))
+        ends.append((seen, at[seen], top[seen]))
     places, found = largest(xp.reshape(statistic, (-1,)), n_pairs, _statistic_at(limit, moments))
-    found = log_p(found)
+    found = log_tail_of_moments(found.astype(np.float64), *moments)
     kept = found <= limit
     return ends, found[kept], np.stack(np.unravel_index(places[kept], tuple(statistic.shape)), axis=1)
 
 
-def _statistic_at(limit: float, moments: tuple[Array, Array, Array]) -> float:
+@lru_cache(maxsize=256)
+def _statistic_at(limit: float, moments: tuple[float, float, float]) -> float:
     """Statistic just below that of a log p: what is smaller need not be looked at; zero for no limit."""
     low, high = 0.0, 1e9
     for _ in range(6 if np.isfinite(limit) else 0):

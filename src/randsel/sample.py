@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from randsel._backend import Array, columnwise, double, inner, like, namespace, norm, take
+from randsel._backend import Array, coarse_products, columnwise, double, inner, like, namespace, norm, take
 from randsel._parallel import generator
 from randsel.columns import blocks, gather, keep, of_rows, width
 from randsel.kernels import BLOCK, Target, distances_of, gram
@@ -99,15 +99,16 @@ class PairSums:
         """One Gram matrix and a sketch, or three Gram matrices."""
         products, d2, sketched = 0.0, None, None
         for _, wide in blocks(X, width(X, BLOCK)):
-            products = products + double(wide @ wide.T)
-            if sketch:
-                z = probe_vectors(wide)
-                for _, x in blocks(wide, width(wide, STRIP)):
-                    part = Sketch.of(x, z)
-                    sketched = part if sketched is None else sketched + part
-            else:
-                part = _fourth_order(wide)
-                d2 = part if d2 is None else d2 + part
+            with coarse_products(wide, X.shape[1]):
+                products = products + double(wide @ wide.T)
+                if sketch:
+                    z = probe_vectors(wide)
+                    for _, x in blocks(wide, width(wide, STRIP)):
+                        part = Sketch.of(x, z)
+                        sketched = part if sketched is None else sketched + part
+                else:
+                    part = _fourth_order(wide)
+                    d2 = part if d2 is None else d2 + part
         return cls(products, d2, sketched)
 
     def __sub__(self, other: "PairSums") -> "PairSums":
@@ -143,8 +144,9 @@ def probe_vectors(beside: Any) -> Any:
 
 @lru_cache(maxsize=2)
 def _probe_vectors(m: int) -> Array:
-    z = generator(0).standard_normal((m, PROBES))
-    return z - z.mean(axis=0)
+    z: Array = generator(0).standard_normal((m, PROBES))
+    z -= z.mean(axis=0)
+    return z
 
 
 def _fourth_order(X: Any) -> Any:

@@ -246,8 +246,9 @@ class RandSel(Selector):
         with one_thread_if(sample.X.shape[0] * sample.X.shape[1] < SMALL):
             path = cull(sample, exact if self.estimator == "exact" else bootstrap, rules, draws, on_round)
         path = path.of_owners(columns, self.min_features) if ranks else path.relabel(columns)
-        for r in path.rounds if ranks and show is not None else ():
-            show(r)
+        if ranks and show is not None:
+            for r in path.rounds:
+                show(r)
         self._set_attributes(path, n_features, wanted)
         return self
 
