@@ -203,14 +203,14 @@ def bootstrap_round(m=202, n=6247, draws=10_000, rows=67):
 
 
 def profile(function):
-    profiler = cProfile.Profile()
-    profiler.enable()
-    function()
-    torch.cuda.synchronize()
-    profiler.disable()
-    found = pstats.Stats(profiler)
-    for key in ("tottime", "cumtime"):
-        found.sort_stats(key).print_stats(20)
+    """Print where the device and the host spend their time."""
+    with torch.profiler.profile() as on_device:
+        function()
+        torch.cuda.synchronize()
+    print(on_device.key_averages().table(sort_by="self_cuda_time_total", row_limit=30, max_name_column_width=60))
+    on_host = cProfile.Profile()
+    on_host.runcall(function)
+    pstats.Stats(on_host).sort_stats("tottime").print_stats(20)
 
 
 PARTS = {

@@ -52,6 +52,6 @@ def test_chance_alignment_is_what_selecting_noise_reaches(rng):
         X = rng.normal(size=(m, n))
         best = np.argsort(-np.abs(y @ X))[:k]
         reached.append(alignment.unbiased_alignment(X[:, best] @ X[:, best].T, hollow_centre(np.outer(y, y))))
-    chance = alignment.chance_alignments(y[:, None], n, 1 / alignment.null_scale(m))
+    chance = alignment.Chance.of(y[:, None], n, 1 / alignment.null_scale(m)).alignments
     assert chance[k - 1] == pytest.approx(np.mean(reached), rel=0.2)
     assert abs(chance[-1]) < 0.02

@@ -221,3 +221,25 @@ def test_an_irrelevant_feature_never_raises_the_expected_alignment(seed, gamma):
         both = K[i, j] * np.exp(-gamma * (v[a] - v[b]) ** 2)
         with_it += p[i] * p[j] * w[a] * w[b] * y[i] * y[j] * both
     assert with_it <= without + 1e-15
+
+
+@pytest.mark.parametrize("tails", [4, 30])
+def test_sharper_bound_on_the_slope_holds_and_is_sharper(rng, tails):
+    sample = make_sample(rng.standard_t(tails, (60, 50)), rng.integers(0, 2, 60))
+    gamma = median_gamma(sample.distances)
+    crude = cf._Moments.of(sample, gamma)
+    sharp = crude.sharpened(sample, np.ones(50, dtype=bool))
+    assert np.all(sharp.slope_error <= crude.slope_error)
+    assert np.median(sharp.slope_error / crude.slope_error) < 0.6
+    for j in range(50):
+        u = gamma * (sample.X[:, j, None] - sample.X[None, :, j]) ** 2
+        exact, linear = (hollow_centre(values) for values in (2 * np.tanh(u / 2), u))
+        turned = exact / np.linalg.norm(exact) - linear / np.linalg.norm(linear)
+        assert null_scale(60) * np.linalg.norm(turned) <= sharp.slope_error[j]
+
+
+def test_moments_of_differences(rng):
+    x = rng.normal(size=(9, 3))
+    d = (x[:, None] - x[None]) ** 2
+    for k, found in zip((2, 4, 6), cf._moments_of_differences(x, (2, 4, 6)), strict=True):
+        np.testing.assert_allclose(found, (d**k).sum(axis=(0, 1)), rtol=1e-10)

@@ -126,7 +126,7 @@ def test_row_blocks_average_the_closed_form(rng, monkeypatch):
     X = rng.uniform(-1, 1, (600, 12))
     sample = make_sample(X, (X[:, 0] * X[:, 1] > 0).astype(int))
     whole = exact(sample, 0.05, Draws())
-    monkeypatch.setattr(contribution, "MAX_ROWS", 300)
+    monkeypatch.setattr(contribution, "MAX_ROWS", 500)
     blocks = exact(sample, 0.05, Draws(subsample=0.5, seed=1))
     assert set(np.argsort(-blocks.interaction)[:2]) == set(np.argsort(-whole.interaction)[:2]) == {0, 1}
     assert blocks.total[:2] == pytest.approx(whole.total[:2], rel=0.5)

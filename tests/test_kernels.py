@@ -142,3 +142,14 @@ def test_weighted_target_is_centred_by_the_weighted_mean(rng):
     expected = reference.centred_target(signs, weights) * np.outer(w, w)
     np.testing.assert_allclose(target.kernel, expected, atol=1e-13)
     assert target.n_pairs == pytest.approx(np.outer(w, w).sum() - (w**2).sum())
+
+
+@pytest.mark.parametrize("size", [4095, 4096, 5001, 40000])
+def test_median_of_many_is_the_median(rng, size):
+    for values in (
+        rng.random(size),
+        np.sort(rng.random(size)),
+        rng.integers(0, 3, size) / 2,
+        np.r_[np.zeros(size // 2), np.ones(size - size // 2)],
+    ):
+        assert kernels._middle(values) == np.median(values)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace, device, is_numpy_array, is_torch_array
+from scipy.linalg import get_blas_funcs
 
 from randsel._optional import optional
 
@@ -20,6 +21,8 @@ Array = npt.NDArray[Any]
 
 #: Elements of scratch arrays, on the host (what stays in cache) and on a device (what fills it).
 SCRATCH, DEVICE_SCRATCH = 1 << 18, 1 << 27
+#: Columns that the rows of a device's matrices are padded to a multiple of.
+ALIGNED = 16
 #: Features from which products on a GPU may be coarse.
 COARSE = 32768
 
@@ -65,15 +68,29 @@ def index_of(mask: Array, other: Any) -> Any:
 
 
 def take(X: Any, mask: Array) -> Any:
-    """Columns of a mask, or of numbers."""
+    """Columns of a mask, or of numbers; X itself if that is all of it."""
+    if mask.dtype.kind == "b" and mask.all():
+        return X
     if is_numpy_array(X):
-        return X[..., mask]
-    return array_namespace(X).take(X, index_of(mask, X), axis=-1)
+        # rows stay contiguous; indexing by [:, mask] would make columns so, and everything after it slower
+        return np.compress(mask, X, axis=-1) if mask.dtype.kind == "b" else np.take(X, mask, axis=-1)
+    places = index_of(mask, X)
+    count = places.shape[0]
+    if X.ndim == 2 and count > ALIGNED:
+        # rows that start at multiples of 64 bytes: matrix products are faster on them
+        xp = array_namespace(X)
+        places = xp.concat([places, places[: -count % ALIGNED]])
+    return array_namespace(X).take(X, places, axis=-1)[..., :count]
 
 
 def astype(x: Any, dtype: Any) -> Any:
     """Cast, without a copy where nothing changes."""
-    return namespace(x).astype(x, dtype, copy=False)
+    return x if x.dtype == dtype else namespace(x).astype(x, dtype)
+
+
+def contiguous(x: Any) -> Any:
+    """Lay an array out in the order of its rows."""
+    return np.ascontiguousarray(x) if is_numpy_array(x) else x.contiguous()
 
 
 def double(x: Any) -> Any:
@@ -99,9 +116,17 @@ def set_diagonal(matrix: Any, value: float) -> None:
         matrix.fill_diagonal_(value)
 
 
+def clipped(x: Any, low: float | None = None, high: float | None = None) -> Any:
+    """Cut off what is below or above; the namespaces' own functions do more and take longer."""
+    if is_numpy_array(x):
+        x = x if low is None else np.maximum(x, low)
+        return x if high is None else np.minimum(x, high)
+    return x.clamp(low, high)
+
+
 def norm(x: Any) -> float:
     """Frobenius norm."""
-    return float(np.linalg.norm(x)) if is_numpy_array(x) else float((x * x).sum() ** 0.5)
+    return float(np.vdot(x, x) if is_numpy_array(x) else (x * x).sum()) ** 0.5
 
 
 def inner(a: Any, b: Any) -> float:
@@ -124,6 +149,24 @@ def coarse_products(X: Any, n: int) -> Iterator[None]:
         yield
     finally:
         settings.allow_tf32 = before
+
+
+def square_sums(x: Any) -> Any:
+    """Return the sums of squares of the columns, in double precision."""
+    if is_numpy_array(x):
+        wide = double(x)
+        return np.sum(wide * wide, axis=0)
+    # no array in double precision is made on the way
+    return sys.modules["torch"].linalg.vector_norm(x, dim=0, dtype=array_namespace(x).float64) ** 2
+
+
+def fourth_powers(x: Any) -> Any:
+    """Return the sums of fourth powers of the columns, in double precision."""
+    if is_numpy_array(x):
+        wide = double(x)
+        wide = wide * wide
+        return np.einsum("ij,ij->j", wide, wide)
+    return sys.modules["torch"].linalg.vector_norm(x, ord=4, dim=0, dtype=array_namespace(x).float64) ** 4
 
 
 def columnwise(a: Any, b: Any) -> Any:
@@ -168,6 +211,23 @@ def largest(values: Any, count: int, least: float) -> tuple[Array, Array]:
     top, places = values.topk(min(count, len(values)), sorted=False)
     places, top = to_numpy(places), to_numpy(top)
     return places[top >= least], top[top >= least]
+
+
+def half_of(matrix: Any, dtype: Any) -> Any:
+    """Prepare a symmetric matrix for `quadratic_forms`."""
+    if not is_numpy_array(matrix):
+        return astype(matrix, dtype)
+    half = np.tril(matrix).astype(dtype, order="F")
+    np.fill_diagonal(half, 0.5 * np.diagonal(half))
+    return half
+
+
+def quadratic_forms(half: Any, x: Any) -> Any:
+    """`x_jᵀ A x_j` for all columns of x; on the host by a triangular product, which is half the work."""
+    if not is_numpy_array(x):
+        return columnwise(half @ x, x)
+    multiply = get_blas_funcs("trmm", dtype=x.dtype)
+    return 2 * np.einsum("ji,ji->j", multiply(1.0, half, x.T, side=1, lower=1, trans_a=1), x.T)
 
 
 def ascending(keys: Any, ties: Any) -> Array:

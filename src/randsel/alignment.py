@@ -4,6 +4,8 @@ The paper's definition is `⟨C_x, C_y⟩_F / (‖C_x‖_F ‖C_y‖_F)`; the su
 denominator is a slip, since it is not the Frobenius norm it stands for. Frobenius norms are used here.
 """
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,27 +30,46 @@ def null_scale(m: int) -> float:
     return float(np.sqrt(m * (m - 3) / 2))
 
 
-def chance_alignments(Y: Array, n: int, null_sd: float, n_blocks: int = 1) -> Array:
-    """Alignment reached by the best k of n independent noise features, for k = 1, …, n (docs/mathematics.md, eq. 13).
+@dataclass(frozen=True)
+class Chance:
+    """Alignment reached by the best of independent noise features (docs/mathematics.md, eq. 13).
 
-    `Y` is the factor of the target kernel; its eigenvalues give the null distribution of a feature's main score, which
-    is a sum over `n_blocks` blocks of rows. `null_sd` is the standard deviation of the alignment under the null.
+    Attributes
+    ----------
+    spectrum
+        Eigenvalues of the target kernel, of norm one: they give the null distribution of a feature's main score.
+    n
+        Number of features to choose from.
+    null_sd
+        Standard deviation of the alignment under the null.
+    n_blocks
+        Blocks of rows that a score is a sum over.
     """
-    spectrum = np.linalg.eigvalsh(Y.T @ Y)
-    spectrum = spectrum / np.linalg.norm(spectrum)
-    rng = generator(0)
-    repeats = max(1, min(20, 20000 // n))
-    sums = np.zeros(n)
-    for _ in range(repeats):
-        if n_blocks == 1:  # far faster, and all there is up to a few thousand samples
-            squares = np.square(rng.standard_normal((n, len(spectrum)), dtype=np.float32))
-        else:
-            squares = rng.chisquare(n_blocks, (n, len(spectrum)))
-        scores = (squares - n_blocks) @ spectrum / np.sqrt(2 * n_blocks)
-        sums += np.cumsum(np.sort(scores)[::-1]) / repeats
-    signal = sums * null_sd
-    chance: Array = signal / np.sqrt(np.arange(1, n + 1) + signal**2)
-    return chance
+
+    spectrum: Array
+    n: int
+    null_sd: float
+    n_blocks: int = 1
+
+    @classmethod
+    def of(cls, Y: Array, n: int, null_sd: float, n_blocks: int = 1) -> "Chance":
+        """Take the spectrum from the factor Y of the target kernel."""
+        spectrum = np.linalg.eigvalsh(Y.T @ Y)
+        return cls(spectrum / np.linalg.norm(spectrum), n, null_sd, n_blocks)
+
+    @cached_property
+    def alignments(self) -> Array:
+        """By the best k features, for k = 1, …, n."""
+        rng = generator(0)
+        repeats = max(1, min(20, 20000 // self.n))
+        sums = np.zeros(self.n)
+        for _ in range(repeats):
+            squares = rng.chisquare(self.n_blocks, (self.n, len(self.spectrum)))
+            scores = (squares - self.n_blocks) @ self.spectrum / np.sqrt(2 * self.n_blocks)
+            sums += np.cumsum(np.sort(scores)[::-1]) / repeats
+        signal = sums * self.null_sd
+        chance: Array = signal / np.sqrt(np.arange(1, self.n + 1) + signal**2)
+        return chance
 
 
 def hsic(kernel: Array, target: Array) -> float:

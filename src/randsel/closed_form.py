@@ -5,8 +5,9 @@ go through matrix products; the others, element by element.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,17 @@ from randsel._backend import (
     SCRATCH,
     Array,
     astype,
+    clipped,
     coarse_products,
-    columnwise,
+    contiguous,
     device_of,
     double,
     eps,
+    half_of,
     index_of,
     namespace,
     norm,
+    quadratic_forms,
     scratch,
     set_diagonal,
     single,
@@ -36,6 +40,8 @@ from randsel.sample import STRIP, PairSums, Sample
 
 #: Largest error, in standard deviations of the null, that each of two series may cause in a score: a worst case.
 TOLERANCE = 0.2
+#: Features up to which a dear bound is tried where a cheap one does not hold.
+MANY = 256
 #: Features up to which the series is not used at all: the exact function costs little more.
 FEW = 32
 #: Bytes of `tanh` values kept between the two passes of the element-wise route; beyond, they are computed twice.
@@ -77,8 +83,7 @@ class Contribution:
         """Return what ranks features, and what breaks ties: the positive sum of the parts, or the total."""
         if score == "total" or self.main is None or self.interaction is None:
             return self.relative, self.relative
-        xp = namespace(self.main)
-        return xp.clip(self.main, 0.0, None) + xp.clip(self.interaction, 0.0, None), self.main + self.interaction
+        return clipped(self.main, 0.0, None) + clipped(self.interaction, 0.0, None), self.main + self.interaction
 
 
 def closed_form(sample: Sample, gamma: float) -> Contribution:
@@ -92,6 +97,8 @@ def closed_form(sample: Sample, gamma: float) -> Contribution:
     rough = np.ones(sample.X.shape[1], dtype=bool)
     if len(rough) > FEW:
         rough = to_numpy((moments.slope_error > TOLERANCE) | moments.heavy())
+        moments = moments.sharpened(sample, rough)
+        rough = to_numpy((moments.slope_error > TOLERANCE) | moments.heavy())
     for _ in range(3):
         if rough.mean() > 0.7:
             rough[:] = True
@@ -99,7 +106,7 @@ def closed_form(sample: Sample, gamma: float) -> Contribution:
         if rough.all() or moments.log_error(~rough & ~sample.fixed) <= allowed:
             return result
         order = np.argsort(to_numpy(moments.reach), kind="stable")
-        shares = np.where(sample.fixed, 0.0, to_numpy(moments.log_errors()))
+        shares = np.where(sample.fixed, 0.0, to_numpy(moments.log_errors))
         rough[order[np.cumsum(shares[order]) > 0.5 * allowed]] = True
     return _evaluate(sample, gamma, moments, np.ones_like(rough))[0]
 
@@ -138,6 +145,22 @@ class _Moments:
         square = self.second**2 * (1 + 1 / ((m - 1) * (m - 2))) - self.fourth * (m / (m - 2))
         return _root(square, self.second**2, m, "float64")
 
+    def sharpened(self, sample: Sample, features: Array) -> "_Moments":
+        """Bound the slope error of some features by their twelfth moments, dearer than their range (eq. 12')."""
+        if not 0 < features.sum() <= MANY:
+            return self
+        x = double(gather(sample.X, features))
+        d2, d4, d6 = _moments_of_differences(x, (2, 4, 6))
+        curve = clipped(d6 - _ratio(d4 * d4, d2), 0.0) ** 0.5 / 12
+        curve = curve + d6**0.5 * take(self.reach, features) ** 2 / 120
+        error = _score_error(self.gamma**2 * _ratio(curve, 2 * take(self.hollow_norm, features)), self.m)
+        slope_error = namespace(error).asarray(self.slope_error, copy=True)
+        at = index_of(features, error)
+        slope_error[at] = namespace(error).minimum(slope_error[at], error)
+        sharper = replace(self)
+        sharper.__dict__.update(self.__dict__, slope_error=slope_error)
+        return sharper
+
     def heavy(self) -> Any:
         """Columns that are little more than one outlier, of whose rest single precision would lose too much."""
         return (self.hollow_norm > 0) & (40 * self.hollow_norm < self.pair_norm) & single(self.dtype)
@@ -157,6 +180,7 @@ class _Moments:
         """Bound on the error of a score when `2 tanh(u/2)` is replaced by `u` times a constant (eq. 12)."""
         return _score_error((1 - self.slope) / (1 + self.slope) * _ratio(self.pair_norm, 2 * self.hollow_norm), self.m)
 
+    @cached_property
     def log_errors(self) -> Any:
         """Bound on each feature's share in the Frobenius norm of the error of `log Q` to second order (eq. 10)."""
         with np.errstate(over="ignore"):
@@ -164,7 +188,19 @@ class _Moments:
 
     def log_error(self, features: Array) -> float:
         """Sum of `log_errors` over some features."""
-        return float(take(self.log_errors(), features).sum()) if features.any() else 0.0
+        return float(take(self.log_errors, features).sum()) if features.any() else 0.0
+
+
+def _moments_of_differences(x: Any, orders: tuple[int, ...]) -> list[Any]:
+    """`Σ_pq d^k` of every column, with `d = (x_p - x_q)²`, from sums of powers."""
+    sums, power = [float(x.shape[0])], x
+    for _ in range(2 * max(orders)):
+        sums.append(power.sum(axis=0))
+        power = power * x
+    return [
+        clipped(sum((-1) ** i * comb(2 * k, i) * sums[i] * sums[2 * k - i] for i in range(2 * k + 1)), 0.0)
+        for k in orders
+    ]
 
 
 def _ratio(above: Any, below: Any) -> Any:
@@ -182,7 +218,7 @@ def _score_error(turn: Any, m: int) -> Any:
     if isinstance(turn, float):
         turn = np.asarray(turn)
     xp = namespace(turn)
-    return null_scale(m) * xp.where(turn < 1, 2 * xp.sin(xp.asin(xp.clip(turn, None, 1.0)) / 2), 2.0)
+    return null_scale(m) * xp.where(turn < 1, 2 * xp.sin(xp.asin(clipped(turn, None, 1.0)) / 2), 2.0)
 
 
 def _turn_for(error: float, m: int) -> float:
@@ -193,7 +229,7 @@ def _turn_for(error: float, m: int) -> float:
 def _tanh_slope(u: Any) -> Any:
     """`2 tanh(u/2) / u`, between 0 and 1."""
     xp = namespace(u)
-    u = xp.clip(u, None, 1e6)
+    u = clipped(u, None, 1e6)
     small = u < 1e-4
     safe = xp.where(small, 1.0, u)
     return xp.where(small, 1.0 - u * u / 12, 2 * xp.tanh(safe / 2) / safe)
@@ -249,7 +285,7 @@ def _evaluate(sample: Sample, gamma: float, moments: _Moments, rough: Array) -> 
         # where tanh saturates, what varies besides is small against it
         rare = take(moments.heavy() | (moments.reach > 4.0), rough)
         Xt = gather(sample.X, rough).T
-        elements = _Elements(xp.asarray(double(Xt) if bool(xp.any(rare)) else Xt, copy=True), gamma)
+        elements = _Elements(contiguous(double(Xt) if bool(xp.any(rare)) else Xt), gamma)
     log_expected, neglected = _log_expected(sample, gamma, rough, elements)
     if elements is not None and rough.all() and float(elements.row_sums.min()) >= m - 1:
         raise ValueError(UNDERFLOW.format(gamma))
@@ -325,7 +361,7 @@ def _smooth(sample: Sample, gamma: float, moments: _Moments, weights: _Weights, 
     Y = sample.target.Y
     xp, m = namespace(Y), len(X)
     loads = (Y * Y).sum(axis=1)
-    matrix = astype(weights.interaction, X.dtype)
+    half = half_of(weights.interaction, X.dtype)
     rows = astype(xp.concat([Y, weights.rho[:, None] * Y], axis=1).T, X.dtype)
     squares = xp.stack(
         [weights.total.sum(axis=1), weights.rest + weights.rho * loads, loads - 2 * sample.target.hollow[1]]
@@ -334,7 +370,7 @@ def _smooth(sample: Sample, gamma: float, moments: _Moments, weights: _Weights, 
     parts = []
     for _, x in blocks(X, width(X, STRIP)):
         with coarse_products(x, X.shape[1]):
-            form = double(columnwise(matrix @ x, x))
+            form = double(quadratic_forms(half, x))
             linear = double(rows @ x)
             own, diagonal, lost = double(squares @ (x * x))
         along, tilted = linear[: Y.shape[1], :], linear[Y.shape[1] :, :]
@@ -375,7 +411,7 @@ def _total_if_free(sample: Sample, gamma: float, i: int, log_expected: Any) -> A
     """Contribution of a fixed feature, pair by pair: with it against without it, other fixed features in (eq. 3')."""
     xp = namespace(log_expected)
     u = gamma * squared_distances(gather(sample.X, np.arange(sample.X.shape[1]) == i))
-    without = xp.exp(xp.clip(log_expected + u, None, 700.0))
+    without = xp.exp(clipped(log_expected + u, None, 700.0))
     return sample.target.kernel * without * xp.expm1(-u) / sample.target.n_pairs
 
 

@@ -240,16 +240,15 @@ def _standardise(x: Any, share: Any, scale: bool) -> tuple[Any, Any]:
         return z - xp.mean(z, axis=0), varies
     # a power of two changes no digit, and keeps squares of 1e30 and 1e-30 in range
     exponents = -np.frexp(peak)[1]
-    # in two steps: the power itself may be out of range
-    z = x * like(np.exp2(exponents // 2), x, precise=False)
-    z *= like(np.exp2(exponents - exponents // 2), x, precise=False)
+    z = x * like(np.exp2(np.clip(exponents, -100, 100)), x, precise=False)
+    if np.abs(exponents).max() > 100:  # in two steps: the power itself may be out of range
+        z *= like(np.exp2(exponents - np.clip(exponents, -100, 100)), x, precise=False)
     # differences of neighbouring numbers are exact: a small spread around a large value keeps its digits
     z -= xp.asarray(z[0, :], copy=True)
-    z -= astype(_mean(z, None), z.dtype)
-    mean = 0.0 if share is None else _mean(z, share)
-    square = double(z)
-    square = square * square
-    spread = _mean(square, share) - mean * mean
+    z -= xp.mean(z, axis=0)
+    # differences are no smaller than the digits of the largest value, so that their squares do not vanish
+    even = share is None
+    spread = _mean(z * z, None) if even else _mean(double(z) ** 2, share) - _mean(z, share) ** 2
     # a column that varies by less than the rounding of its own mean
     varies &= spread > 0.0
     spread = xp.sqrt(xp.where(varies, spread, xp.ones_like(spread)))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from randsel._backend import Array, device_of, double, namespace, on_host, to_numpy
+from randsel._backend import Array, clipped, device_of, double, namespace, on_host, to_numpy
 from randsel._parallel import generator, ordered_map
 from randsel.closed_form import Contribution, check_gamma, closed_form
 from randsel.kernels import UNDERFLOW, Target
@@ -177,7 +177,7 @@ def alignments(
     kernels *= 2.0
     kernels -= norms[:, :, None]
     kernels -= norms[:, None, :]
-    kernels = xp.clip(kernels, None, 0.0)
+    kernels = clipped(kernels, None, 0.0)
     # less one: centring does not see it, and a kernel close to one keeps its digits
     with np.errstate(over="ignore"):
         kernels *= gamma

@@ -10,7 +10,7 @@ import numpy as np
 from randsel._backend import Array, ascending, namespace, single, to_numpy
 from randsel._optional import optional
 from randsel._parallel import ordered_map
-from randsel.alignment import chance_alignments, null_scale, unbiased_alignment
+from randsel.alignment import Chance, null_scale, unbiased_alignment
 from randsel.closed_form import Contribution
 from randsel.contribution import Draws, row_blocks
 from randsel.kernels import bandwidth
@@ -52,8 +52,8 @@ class Round:
         Columns fixed at the end of this round.
     gamma, alignment
         Bandwidth of the round, and unbiased alignment of the kernel on all features alive.
-    chance
-        Alignment that culling independent noise to as many features would reach.
+    size, by_chance
+        Number of columns of the kernel, and what noise reaches with as many.
     """
 
     features: Array
@@ -65,7 +65,13 @@ class Round:
     fixed: Array
     gamma: float
     alignment: float
-    chance: float
+    size: int
+    by_chance: Chance
+
+    @property
+    def chance(self) -> float:
+        """Alignment that culling independent noise to as many features would reach."""
+        return float(self.by_chance.alignments[self.size - 1])
 
     def relabel(self, columns: Array) -> "Round":
         """Return the round with feature `i` called `columns[i]`."""
@@ -207,7 +213,7 @@ def cull(
     streak = np.zeros(len(columns), dtype=int)
     blocks = row_blocks(sample.target, draws)
     null_sd = float(np.sqrt(sum(null_scale(len(rows)) ** -2 for rows in blocks))) / len(blocks)
-    chance = chance_alignments(to_numpy(sample.target.Y), len(columns), null_sd, len(blocks))
+    by_chance = Chance.of(to_numpy(sample.target.Y), len(columns), null_sd, len(blocks))
     rounds: list[Round] = []
     key_when_fixed: dict[int, float] = {}
     skewness = None
@@ -233,7 +239,8 @@ def cull(
                 fixed=columns[newly_fixed],
                 gamma=gamma,
                 alignment=alignment,
-                chance=float(chance[len(columns) - 1]),
+                size=len(columns),
+                by_chance=by_chance,
             )
         )
         if len(rounds) == 1 and estimate.skewness is not None:

@@ -10,6 +10,7 @@ import numpy as np
 from randsel._backend import (
     Array,
     add_square,
+    clipped,
     device_of,
     halved,
     largest,
@@ -204,7 +205,7 @@ def _statistics(left: Any, right: Any, e: Any, share: Any, weights: Array | None
             for b in range(before if a < before else 0, min(used, right.shape[1])):
                 if weights is not None:
                     squares = product(scale, right[:, b] ** 2)
-                    squares = xp.sqrt(xp.clip(squares, 1e-6, None) * (1.0 / float(weights[a, b])))
+                    squares = xp.sqrt(clipped(squares, 1e-6, None) * (1.0 / float(weights[a, b])))
                 for factor in weighted:
                     inner = product(factor, right[:, b])
                     if weights is not None:

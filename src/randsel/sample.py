@@ -10,7 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from randsel._backend import Array, coarse_products, columnwise, double, inner, like, namespace, norm, take
+from randsel._backend import (
+    Array,
+    coarse_products,
+    double,
+    fourth_powers,
+    inner,
+    like,
+    namespace,
+    norm,
+    square_sums,
+    take,
+)
 from randsel._parallel import generator
 from randsel.columns import blocks, gather, keep, of_rows, width
 from randsel.kernels import BLOCK, Target, distances_of, gram
@@ -185,10 +196,9 @@ class Sample:
             return self._moments
         parts = []
         for _, block in blocks(self.X, width(self.X, STRIP)):
-            xp, x = namespace(block), double(block)
-            span = xp.max(x, axis=0) - xp.min(x, axis=0)
-            x = x * x
-            parts.append(xp.stack([xp.sum(x, axis=0), columnwise(x, x), span]))
+            xp = namespace(block)
+            span = double(xp.max(block, axis=0)) - double(xp.min(block, axis=0))
+            parts.append(xp.stack([square_sums(block), fourth_powers(block), span]))
         return namespace(parts[0]).concat(parts, axis=1)
 
     @cached_property
