@@ -17,8 +17,11 @@ SOURCE = ROOT / "src" / "randsel"
 ORDER = [
     "_optional",
     "_parallel",
+    "_backend",
+    "columns",
     "kernels",
     "_validation",
+    "sample",
     "alignment",
     "null_distribution",
     "closed_form",

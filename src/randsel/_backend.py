@@ -4,6 +4,7 @@ Masks and column numbers stay numpy arrays on the host; values live where the da
 brings its own namespace, and `to_device` asks for torch by name.
 """
 
+import math
 import re
 import sys
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ Array = npt.NDArray[Any]
 
 #: Elements of scratch arrays, on the host (what stays in cache) and on a device (what fills it).
 SCRATCH, DEVICE_SCRATCH = 1 << 18, 1 << 27
+#: Numbers from which copies from a device go through pinned memory.
+MUCH = 1 << 16
 #: Columns that the rows of a device's matrices are padded to a multiple of.
 ALIGNED = 16
 #: Features from which products on a GPU may be coarse.
@@ -44,7 +47,12 @@ def to_numpy(x: Any) -> Array:
     """Copy an array to the host, or return it if it is there."""
     if is_numpy_array(x):
         return np.asarray(x)
-    return np.asarray(x.detach().cpu().numpy() if is_torch_array(x) else x)
+    if not is_torch_array(x):
+        return np.asarray(x)
+    if x.device.type == "cuda" and x.numel() > MUCH:
+        # through memory that the device reads and writes itself, which is far faster
+        return np.array(sys.modules["torch"].empty(x.shape, dtype=x.dtype, pin_memory=True).copy_(x).numpy())
+    return np.asarray(x.detach().cpu().numpy())
 
 
 def like(values: Any, other: Any, *, precise: bool = True) -> Any:
@@ -67,14 +75,14 @@ def index_of(mask: Array, other: Any) -> Any:
     return moved.nonzero()[:, 0] if mask.dtype.kind == "b" else moved
 
 
-def take(X: Any, mask: Array) -> Any:
-    """Columns of a mask, or of numbers; X itself if that is all of it."""
-    if mask.dtype.kind == "b" and mask.all():
+def take(X: Any, mask: Any) -> Any:
+    """Columns of a mask, or of numbers as `index_of` gives them; X itself if the mask is all of it."""
+    if is_numpy_array(mask) and mask.dtype.kind == "b" and mask.all():
         return X
     if is_numpy_array(X):
         # rows stay contiguous; indexing by [:, mask] would make columns so, and everything after it slower
         return np.compress(mask, X, axis=-1) if mask.dtype.kind == "b" else np.take(X, mask, axis=-1)
-    places = index_of(mask, X)
+    places = index_of(mask, X) if is_numpy_array(mask) else mask
     count = places.shape[0]
     if X.ndim == 2 and count > ALIGNED:
         # rows that start at multiples of 64 bytes: matrix products are faster on them
@@ -126,12 +134,16 @@ def clipped(x: Any, low: float | None = None, high: float | None = None) -> Any:
 
 def norm(x: Any) -> float:
     """Frobenius norm."""
-    return float(np.vdot(x, x) if is_numpy_array(x) else (x * x).sum()) ** 0.5
+    return math.sqrt(float(np.vdot(x, x) if is_numpy_array(x) else (x * x).sum()))
 
 
 def inner(a: Any, b: Any) -> float:
     """Sum of the products of entries."""
     return float(np.vdot(a, b)) if is_numpy_array(a) else float((a * b).sum())
+
+
+def _is_coarse(X: Any, n: int) -> bool:
+    return n >= COARSE and not on_host(X) and device(X).type == "cuda" and single(X.dtype)
 
 
 @contextmanager
@@ -140,7 +152,7 @@ def coarse_products(X: Any, n: int) -> Iterator[None]:
 
     While many are left only the worst quarter of them falls, and that does not hang on the last digits.
     """
-    if n < COARSE or on_host(X) or device(X).type != "cuda":
+    if not _is_coarse(X, n):
         yield
         return
     settings = sys.modules["torch"].backends.cuda.matmul
@@ -213,6 +225,14 @@ def largest(values: Any, count: int, least: float) -> tuple[Array, Array]:
     return places[top >= least], top[top >= least]
 
 
+def coarse_gram(x: Any, n: int) -> Any:
+    """Return `x xᵀ`, coarse as `coarse_products` are."""
+    if not _is_coarse(x, n):
+        return x @ x.T
+    rounded = x.half()
+    return product(rounded, rounded)
+
+
 def half_of(matrix: Any, dtype: Any) -> Any:
     """Prepare a symmetric matrix for `quadratic_forms`."""
     if not is_numpy_array(matrix):
@@ -222,8 +242,14 @@ def half_of(matrix: Any, dtype: Any) -> Any:
     return half
 
 
-def quadratic_forms(half: Any, x: Any) -> Any:
-    """`x_jᵀ A x_j` for all columns of x; on the host by a triangular product, which is half the work."""
+def quadratic_forms(half: Any, x: Any, n: int) -> Any:
+    """`x_jᵀ A x_j` for all columns of x; on the host by a triangular product, which is half the work.
+
+    Coarse as `coarse_products` are, of n features.
+    """
+    if _is_coarse(x, n):
+        scale = half.abs().max()
+        return columnwise(product((half / scale).half(), x.half().T), x) * scale
     if not is_numpy_array(x):
         return columnwise(half @ x, x)
     multiply = get_blas_funcs("trmm", dtype=x.dtype)

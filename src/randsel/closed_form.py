@@ -369,8 +369,8 @@ def _smooth(sample: Sample, gamma: float, moments: _Moments, weights: _Weights, 
     squares = astype(squares, X.dtype)
     parts = []
     for _, x in blocks(X, width(X, STRIP)):
+        form = double(quadratic_forms(half, x, X.shape[1]))
         with coarse_products(x, X.shape[1]):
-            form = double(quadratic_forms(half, x))
             linear = double(rows @ x)
             own, diagonal, lost = double(squares @ (x * x))
         along, tilted = linear[: Y.shape[1], :], linear[Y.shape[1] :, :]

@@ -66,7 +66,7 @@ class Columns:
     def of(cls, table: Array, weights: Array | None, *, scale: bool, room: int, device: str | None) -> "Columns":
         """Read the table once, to see which columns vary."""
         everything = cls(table, np.arange(table.shape[1]), weights, scale, room)
-        varies = [standardise(part, weights, scale)[1] for part in everything.raw(STRIP)]
+        varies = [standardise_part(part, weights, scale)[1] for part in everything.raw(STRIP)]
         places = np.flatnonzero(np.concatenate(varies))
         if not len(places):
             raise ValueError(ALL_CONSTANT)
@@ -100,7 +100,7 @@ class Columns:
         """Standardised blocks of at most `width` columns, and where they are."""
         start = 0
         for part in self.raw(width):
-            block = standardise(part, self.weights, self.scale)[0]
+            block = standardise_part(part, self.weights, self.scale)[0]
             if self.rows is not None:
                 block = block[self.rows]
                 block -= block.mean(axis=0)
@@ -212,6 +212,14 @@ def forget(table: Array) -> None:
 
 def standardise(X: Any, weights: Array | None, scale: bool) -> tuple[Any, Array]:
     """Columns of mean zero and, if `scale`, weighted standard deviation one; and which columns vary at all."""
+    Z, varies = standardise_part(X, weights, scale)
+    if not varies.any():
+        raise ValueError(ALL_CONSTANT)
+    return Z, varies
+
+
+def standardise_part(X: Any, weights: Array | None, scale: bool) -> tuple[Any, Array]:
+    """Standardise some columns of a table, of which none need vary."""
     xp = namespace(X)
     dtype = X.dtype if scale else xp.float64
     Z = xp.empty(X.shape, dtype=dtype, device=device_of(X))

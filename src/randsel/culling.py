@@ -251,8 +251,10 @@ def cull(
         if not len(dropped):
             break
         key_when_fixed.update(zip(columns[newly_fixed].tolist(), keys[newly_fixed].tolist(), strict=True))
-        sample = sample.keep(kept, (sample.fixed | newly_fixed)[kept])
-        columns, streak = columns[kept], streak[kept]
+        fixed = sample.fixed | newly_fixed
+        sample = sample.keep(kept, fixed[kept] if fixed.any() else np.zeros(len(columns) - len(dropped), dtype=bool))
+        columns = columns[kept]
+        streak = streak if rules.fix_after is None else streak[kept]
     key_when_fixed.update(zip(columns[newly_fixed].tolist(), keys[newly_fixed].tolist(), strict=True))
     kept_for_good = sorted(key_when_fixed, key=lambda column: -key_when_fixed[column])
     others = [column for column in columns[upwards[::-1]].tolist() if column not in key_when_fixed]

@@ -59,6 +59,8 @@ def gaussian_kernel(X: Array, gamma: float, *, columns: Array | None = None, Z: 
 
 def gram(X: Any) -> Any:
     """`X Xᵀ` in double precision, whatever the precision of the block products."""
+    if not X.shape[1]:
+        return np.zeros((X.shape[0], X.shape[0]))
     total: Any = 0.0
     for _, block in blocks(X, width(X, BLOCK)):
         total = total + double(block @ block.T)

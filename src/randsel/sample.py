@@ -12,9 +12,11 @@ import numpy as np
 
 from randsel._backend import (
     Array,
+    coarse_gram,
     coarse_products,
     double,
     fourth_powers,
+    index_of,
     inner,
     like,
     namespace,
@@ -23,7 +25,7 @@ from randsel._backend import (
     take,
 )
 from randsel._parallel import generator
-from randsel.columns import blocks, gather, keep, of_rows, width
+from randsel.columns import Columns, blocks, gather, keep, of_rows, width
 from randsel.kernels import BLOCK, Target, distances_of, gram
 
 #: Columns per block of element-wise work: block and products stay in the second-level cache for a few hundred rows.
@@ -49,7 +51,7 @@ class Sketch:
     """
 
     rows: Any
-    constant: float
+    constant: Any
     diagonal: Any
     probes: Any
 
@@ -62,7 +64,7 @@ class Sketch:
         second, third = square.sum(axis=0) / m, cube.sum(axis=0) / m
         fourth_sum, second_sum = double((square * square).sum(axis=1)), double(square @ second)
         third_sum = double(x @ third)
-        constant = 6.0 * float(double(second * second).sum())
+        constant = 6.0 * double(second * second).sum()
         # 6 S Sᵀ - 4 (C Xᵀ + X Cᵀ), S and C the squares and cubes less their means
         applied = 6.0 * (square @ (square.T @ z)) - 4.0 * (cube @ (x.T @ z) + x @ (cube.T @ z))
         return cls(
@@ -110,8 +112,8 @@ class PairSums:
         """One Gram matrix and a sketch, or three Gram matrices."""
         products, d2, sketched = 0.0, None, None
         for _, wide in blocks(X, width(X, BLOCK)):
+            products = products + double(coarse_gram(wide, X.shape[1]))
             with coarse_products(wide, X.shape[1]):
-                products = products + double(wide @ wide.T)
                 if sketch:
                     z = probe_vectors(wide)
                     for _, x in blocks(wide, width(wide, STRIP)):
@@ -234,7 +236,10 @@ class Sample:
         Sums that were computed are updated by subtraction, and computed afresh once seven eighths of what they
         were computed over is gone: their rounding error has then grown eightfold relative to what is left.
         """
-        after = Sample(keep(self.X, kept), self.target, fixed, take(self.moments, kept))
+        # numbers of columns, found once and where the columns are
+        chosen = index_of(kept, self.moments)
+        X = self.X.keep(kept) if isinstance(self.X, Columns) else take(self.X, chosen)
+        after = Sample(X, self.target, fixed, take(self.moments, chosen))
         if "sums" not in self.__dict__:
             return after
         summed_at = self._summed_at or int((~self.fixed).sum())

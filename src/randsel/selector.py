@@ -22,7 +22,7 @@ from randsel._validation import (
     counted_rows,
     fit_context,
 )
-from randsel.columns import ALL_CONSTANT, Columns, canonical_order, room_for, standardise
+from randsel.columns import Columns, canonical_order, room_for, standardise
 from randsel.contribution import Draws, bootstrap, exact
 from randsel.culling import CullingPath, Round, Rules, cull
 from randsel.kernels import Target, median_factor
@@ -301,8 +301,6 @@ class RandSel(Selector):
             stream = Columns.of(X, weights, scale=self.scale, room=room, device=device)
             return stream, stream.places
         Z, varies = standardise(to_device(X, device), weights, self.scale)
-        if not varies.any():
-            raise ValueError(ALL_CONSTANT)
         order = canonical_order(Z)
         return take(Z, order), np.flatnonzero(varies)[order]
 
