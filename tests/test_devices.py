@@ -147,3 +147,14 @@ def test_scan_of_tensors_finds_the_same_pairs(dispatch, rng, kind, monkeypatch):
     again = {(p["i"], p["j"]): p["p"] for p in found.pairs_[:50]}
     assert len(set(both) & set(again)) >= 45
     assert all(again[pair] == both[pair] for pair in set(both) & set(again))
+
+
+def test_blocks_that_go_to_a_device(dispatch, monkeypatch):
+    X, y = PROBLEMS["wide"]()
+    X = X.astype(np.float32)
+    expected = RandSel(5).fit(X, y)
+    monkeypatch.setattr("randsel.selector.room_for", lambda *_: X.nbytes // 3)
+    monkeypatch.setattr("randsel.selector.check_device", lambda *_: "cpu")  # torch's
+    found = RandSel(5, max_memory="1MB").fit(X, y)
+    assert list(found.get_support()) == list(expected.get_support())
+    assert found.path_.rounds[0].main.dtype == np.float32

@@ -142,7 +142,8 @@ def inner(a: Any, b: Any) -> float:
     return float(np.vdot(a, b)) if is_numpy_array(a) else float((a * b).sum())
 
 
-def _is_coarse(X: Any, n: int) -> bool:
+def is_coarse(X: Any, n: int) -> bool:
+    """Whether products over n features beside X are coarse."""
     return n >= COARSE and not on_host(X) and device(X).type == "cuda" and single(X.dtype)
 
 
@@ -152,7 +153,7 @@ def coarse_products(X: Any, n: int) -> Iterator[None]:
 
     While many are left only the worst quarter of them falls, and that does not hang on the last digits.
     """
-    if not _is_coarse(X, n):
+    if not is_coarse(X, n):
         yield
         return
     settings = sys.modules["torch"].backends.cuda.matmul
@@ -227,7 +228,7 @@ def largest(values: Any, count: int, least: float) -> tuple[Array, Array]:
 
 def coarse_gram(x: Any, n: int) -> Any:
     """Return `x xᵀ`, coarse as `coarse_products` are."""
-    if not _is_coarse(x, n):
+    if not is_coarse(x, n):
         return x @ x.T
     rounded = x.half()
     return product(rounded, rounded)
@@ -247,7 +248,7 @@ def quadratic_forms(half: Any, x: Any, n: int) -> Any:
 
     Coarse as `coarse_products` are, of n features.
     """
-    if _is_coarse(x, n):
+    if is_coarse(x, n):
         scale = half.abs().max()
         return columnwise(product((half / scale).half(), x.half().T), x) * scale
     if not is_numpy_array(x):

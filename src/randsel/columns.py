@@ -79,8 +79,9 @@ class Columns:
 
     @property
     def dtype(self) -> Any:
-        """Of the blocks."""
-        return self.table.dtype
+        """Of the blocks, where they go."""
+        dtype = self.table.dtype if self.scale else np.float64
+        return to_device(np.zeros(0, dtype=dtype), self.device).dtype
 
     def __len__(self) -> int:
         return len(self.table) if self.rows is None else len(self.rows)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from randsel._backend import Array, ascending, namespace, single, to_numpy
+from randsel._backend import Array, ascending, astype, namespace, on_host, single, to_numpy
 from randsel._optional import optional
 from randsel._parallel import ordered_map
 from randsel.alignment import Chance, null_scale, unbiased_alignment
@@ -223,7 +223,7 @@ def cull(
         estimate = estimator(sample, gamma, round_draws)
         keys, ties = estimate.sort_keys(rules.score)
         upwards = ascending(_rounded(keys, sample.X.dtype), _rounded(ties, sample.X.dtype))
-        keys = to_numpy(keys)
+        keys = _hosted(keys, sample)
         dropped = _bottom(upwards, sample.fixed, rules)
         kept = np.ones(len(columns), dtype=bool)
         kept[dropped] = False
@@ -231,9 +231,9 @@ def cull(
         rounds.append(
             Round(
                 features=columns,
-                contributions=to_numpy(estimate.total),
-                main=_or_nan(estimate.main, columns),
-                interaction=_or_nan(estimate.interaction, columns),
+                contributions=_hosted(estimate.total, sample),
+                main=_hosted(estimate.main, sample),
+                interaction=_hosted(estimate.interaction, sample),
                 scores=keys,
                 dropped=columns[dropped],
                 fixed=columns[newly_fixed],
@@ -294,8 +294,11 @@ def _least(pvalues: Array, owners: Array) -> Array:
     return np.minimum(least * counts, 1.0)
 
 
-def _or_nan(values: Any, columns: Array) -> Array:
-    return np.full(len(columns), np.nan) if values is None else to_numpy(values)
+def _hosted(values: Any, sample: Sample) -> Array:
+    """Bring values of a round to the host, in the precision of the features if they come from elsewhere."""
+    if values is None:
+        return np.full(sample.X.shape[1], np.nan)
+    return to_numpy(values if on_host(values) else astype(values, sample.X.dtype))
 
 
 def _rounded(keys: Any, dtype: Any) -> Any:

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from randsel._backend import Array, check_device, like, on_host, take, to_device, to_numpy
+from randsel._backend import Array, check_device, is_coarse, like, on_host, take, to_device, to_numpy
 from randsel._parallel import one_thread_if, seed_of
 from randsel._validation import (
     Interval,
@@ -289,7 +289,10 @@ class RandSel(Selector):
         return pvalues
 
     def _columns(self, X: Any, weights: Array | None) -> tuple[Any, Array]:
-        """Standardise what varies, in an order that does not depend on theirs; or leave it where it is to be read."""
+        """Standardise what varies, in an order that does not depend on theirs; or leave it where it is to be read.
+
+        Products that are coarse, and blocks that are read, round by more than the order matters.
+        """
         room = None if self.max_memory is None else room_for(self.max_memory, len(X))
         device = check_device(self.device, X)
         if self.device == "cpu":
@@ -301,6 +304,8 @@ class RandSel(Selector):
             stream = Columns.of(X, weights, scale=self.scale, room=room, device=device)
             return stream, stream.places
         Z, varies = standardise(to_device(X, device), weights, self.scale)
+        if is_coarse(Z, Z.shape[1]):
+            return Z, np.flatnonzero(varies)
         order = canonical_order(Z)
         return take(Z, order), np.flatnonzero(varies)[order]
 
