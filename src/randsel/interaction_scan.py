@@ -25,7 +25,7 @@ from randsel._validation import (
 from randsel.columns import column_keys
 from randsel.discovery import Analysis, analyse
 from randsel.interaction import Problem, encode_target, functions_of_triples, log_number
-from randsel.rank_functions import COLUMNS, rank_functions
+from randsel.rank_functions import Functions, rank_functions
 from randsel.selector import Selector, ranking
 
 #: Functions per feature where the samples allow.
@@ -196,14 +196,15 @@ class InteractionScan(Selector):
         )
         share = np.ones(len(X)) if weights is None else weights / weights.mean()
         self.n_functions_ = self._number_of_functions(len(X), strata)
-        order = _canonical(X, self.n_functions_, share, nominal)
+        functions = rank_functions(X, self.n_functions_, share, nominal)
+        order = _canonical(functions)
         Y = encode_target(y, kind, share, strata)
         if not Y.shape[1]:
             msg = "y hardly varies under sample_weight and within strata, so there is nothing to explain; check them."
             raise ValueError(msg)
         self._check_sizes(len(X), len(order))
         problem = Problem(
-            rank_functions(X[:, order], self.n_functions_, share, nominal[order]),
+            functions.take(order),
             float(self.decay) ** np.arange(self.n_functions_),
             Y,
             share,
@@ -312,15 +313,10 @@ class InteractionScan(Selector):
         self.n_features_ = int(self.support_.sum())
 
 
-def _canonical(X: Array, n_functions: int, share: Array, nominal: Array) -> Array:
+def _canonical(functions: Functions) -> Array:
     """Order the columns by number and kind of functions and by what they hold; those without any are left out."""
-    kinds, keys = np.zeros(X.shape[1], dtype=int), np.zeros(X.shape[1])
-    for start in range(0, X.shape[1], COLUMNS):
-        part = slice(start, start + COLUMNS)
-        made = rank_functions(X[:, part], n_functions, share, nominal[part])
-        kinds[part] = 2 * made.counts + made.plain
-        keys[part] = column_keys(made.values[:, 0].T)
-    order = np.lexsort((keys, kinds))
+    kinds = 2 * functions.counts + functions.plain
+    order = np.lexsort((column_keys(functions.values[:, 0].T), kinds))
     return order[kinds[order] > 0]
 
 

@@ -15,6 +15,8 @@ from randsel._backend import Array
 MAX_LEVELS = 12
 #: Share of a cosine's variance that the functions before it must leave over for it to be kept.
 LEAST_VARIANCE = 0.05
+#: Tables of functions by the counts of their levels to remember.
+MANY_TABLES = 4096
 #: Columns to work on at a time.
 COLUMNS = 256
 
@@ -36,6 +38,10 @@ class Functions:
     values: Array
     counts: Array
     plain: Array
+
+    def take(self, columns: Array) -> "Functions":
+        """Functions of some columns."""
+        return Functions(self.values[columns], self.counts[columns], self.plain[columns])
 
 
 def rank_functions(X: Array, n_functions: int, share: Array, nominal: Array) -> Functions:
@@ -63,33 +69,54 @@ def rank_functions(X: Array, n_functions: int, share: Array, nominal: Array) -> 
     cosines = np.sqrt(2.0) * np.cos(np.pi * np.arange(1, n_functions + 1)[:, None] * grid)
     values = np.zeros((n, n_functions, m), dtype=np.float32)
     counts, plain = np.zeros(n, dtype=int), np.zeros(n, dtype=bool)
+    known: dict[tuple[bool, bytes], Array] = {}
     for start in range(0, n, COLUMNS):
-        block = np.asarray(X[:, start : start + COLUMNS])
-        order = np.argsort(block, axis=0, kind="stable")
-        ordered = np.take_along_axis(block, order, axis=0)
-        tied = (ordered[1:] == ordered[:-1]).any(axis=0) | nominal[start : start + COLUMNS]
-        for k, at in enumerate(range(start, start + block.shape[1])):
-            if even and not tied[k]:
-                values[at][:, order[:, k]] = cosines
-                counts[at], plain[at] = n_functions, True
-            else:
-                made = _of_levels(block[:, k], n_functions, share, nominal=bool(nominal[at]))
-                values[at, : len(made)] = made
-                counts[at] = len(made)
+        block = np.ascontiguousarray(np.asarray(X[:, start : start + COLUMNS]).T)
+        for at, x in enumerate(block, start):
+            codes = _small_codes(x)
+            if codes is None:
+                order = np.argsort(x, kind="stable")
+                new = np.diff(x[order]) != 0
+                if even and new.all() and not nominal[at]:
+                    values[at][:, order] = cosines
+                    counts[at], plain[at] = n_functions, True
+                    continue
+                codes = np.empty(m, dtype=np.intp)
+                codes[order] = np.concatenate([[0], np.cumsum(new)])
+            mass = np.bincount(codes, weights=share)
+            if not mass.all():  # numbers that no sample has
+                codes, mass = (np.cumsum(mass > 0) - 1)[codes], mass[mass > 0]
+            # functions of the levels follow from how many samples each has: SNPs of equal counts share them
+            key = bool(nominal[at]), mass.tobytes()
+            if key not in known:
+                known = {} if len(known) > MANY_TABLES else known
+                known[key] = _of_levels(mass, m, n_functions, nominal=bool(nominal[at]))
+            made = known[key][:, codes]
+            values[at, : len(made)] = made
+            counts[at] = len(made)
     return Functions(values, counts, plain)
 
 
-def _of_levels(x: Array, n_functions: int, share: Array, *, nominal: bool) -> Array:
-    levels, codes = np.unique(x, return_inverse=True)
-    mass = np.bincount(codes, weights=share)
+def _small_codes(x: Array) -> Array | None:
+    """Small whole numbers as they are, which need no sorting; None for anything else."""
+    low, high = x.min(), x.max()
+    if not (low >= 0 and high <= MAX_LEVELS):
+        return None
+    codes = x.astype(np.intp)
+    return codes if np.array_equal(codes, x) else None
+
+
+def _of_levels(mass: Array, m: int, n_functions: int, *, nominal: bool) -> Array:
+    """Functions of the levels of a column of m samples, from the weight of each level."""
+    codes = np.arange(len(mass))
     if nominal:
         merged = _most_frequent(mass, n_functions + 1)
-    elif len(levels) <= MAX_LEVELS:
-        merged = _pool_rare(mass, least=float(np.clip(len(x) / 50, 3, 10)))
+    elif len(mass) <= MAX_LEVELS:
+        merged = _pool_rare(mass, least=float(np.clip(m / 50, 3, 10)))
     else:
-        merged = np.arange(len(levels))
+        merged = codes
     codes = merged[codes]
-    mass = np.bincount(codes, weights=share)
+    mass = np.bincount(codes, weights=mass)
     if nominal:
         raw = np.eye(len(mass))[np.argsort(-mass, kind="stable")[: n_functions + 1]]
     else:
