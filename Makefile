@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test lint types check bench bench-peers bench-plink bench-growth bench-check bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-scaling gallery lock clean
+.PHONY: help demo test lint types check bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-scaling gallery lock clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -35,6 +35,12 @@ bench-plink: .venv/dev  ## pairs of SNPs beside PLINK (Debian package plink1.9);
 
 bench-growth: .venv/dev  ## time and memory as samples and features grow; a quarter of an hour, resumable
 	$(BIN)/python benchmarks/growth.py --out docs/results
+
+bench-large: .venv/dev  ## 100 000 features, a table larger than the memory allowed, 100 000 samples; ten minutes
+	$(BIN)/python benchmarks/large.py --out docs/results/large.md
+
+bench-gpu: .venv/dev  ## path, pairs and bootstrap on a CUDA device; three minutes
+	$(BIN)/python benchmarks/gpu.py --out docs/results/gpu.md
 
 bench-check: .venv/dev  ## fails if a ratio of benchmarks/ratios.json has become 30 % worse; a minute
 	$(BIN)/python benchmarks/check.py

@@ -21,6 +21,7 @@ from sklearn.utils.validation import (
 )
 
 from randsel._backend import Array, to_numpy
+from randsel.columns import MAPPED_ROWS, forget
 
 __all__ = [
     "HasMethods",
@@ -262,7 +263,11 @@ def _check_labels(y: Array) -> Array:
 def _check_finite(X: Any, names: Array | None) -> None:
     # the sum is finite if all values are, unless it overflows: then look closely
     with np.errstate(all="ignore"):
-        if np.isfinite(float(X.sum())):
+        total = 0.0
+        for start in range(0, len(X), MAPPED_ROWS):
+            total += float(X[start : start + MAPPED_ROWS].sum())
+            forget(X)
+        if np.isfinite(total):
             return
         X = to_numpy(X)
         finite = np.isfinite(X)

@@ -29,6 +29,8 @@ from randsel._parallel import generator
 
 #: Columns to standardise at a time: a few hundred rows of them stay in cache.
 STRIP = 512
+#: Rows to read from a memory map at a time: the system maps far more of a row than is asked for.
+MAPPED_ROWS = 16
 #: Powers of unscaled values up to the fourth must neither overflow nor vanish in double precision.
 UNSCALED_RANGE = (1e-50, 1e50)
 ALL_CONSTANT = "Every column of X is constant, so there is nothing to select; check how the table was read."
@@ -92,9 +94,12 @@ class Columns:
         for at in strips(len(self.places), width):
             places = self.places[at]
             low, high = int(places[0]), int(places[-1]) + 1
-            block = self.table[:, low:high]
-            block = np.array(block if high - low == len(places) else block[:, places - low], order="C")
-            forget(self.table)
+            block = np.empty((len(self.table), len(places)), dtype=self.table.dtype)
+            for start in range(0, len(block), MAPPED_ROWS):
+                rows = slice(start, start + MAPPED_ROWS)
+                part = self.table[rows, low:high]
+                block[rows] = part if high - low == len(places) else part[:, places - low]
+                forget(self.table)
             yield block
 
     def blocks(self, width: int) -> Iterator[tuple[slice, Any]]:
@@ -127,16 +132,17 @@ class Columns:
         return chosen.keep(np.ones(len(self.places), dtype=bool))
 
 
-def room_for(max_memory: int | str, m: int) -> int:
-    """Bytes of columns that may be in memory, of those that the whole computation on m rows may use."""
+def room_for(max_memory: int | str, m: int, n: int) -> int:
+    """Bytes of columns that may be in memory, of those that the whole computation on m rows and n columns may use."""
     allowed = bytes_of(max_memory)
-    # some twenty matrices over pairs of rows, and the columns about two and a half times while some of them are culled
-    pairs = 160 * min(m, 2000) ** 2
-    room = int((allowed - pairs) / 2.5)
+    # some twenty matrices over pairs of rows, some forty numbers per column, half of them for the path
+    other = 160 * min(m, 2000) ** 2 + 320 * n
+    # the columns are there about two and a half times while some of them are culled
+    room = int((allowed - other) / 2.5)
     if room < 64 * 8 * m:
         msg = (
-            f"max_memory={max_memory!r} is too little for {m} samples, whose pairs alone take {pairs / 1e6:.0f} MB; "
-            f"allow at least {(pairs + 2000 * m) / 1e6:.0f} MB."
+            f"max_memory={max_memory!r} is too little for {m} samples and {n} features: pairs of samples and results "
+            f"take {other / 1e6:.0f} MB; allow at least {(other + 2000 * m) / 1e6:.0f} MB."
         )
         raise ValueError(msg)
     return room

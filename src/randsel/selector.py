@@ -293,7 +293,7 @@ class RandSel(Selector):
 
         Products that are coarse, and blocks that are read, round by more than the order matters.
         """
-        room = None if self.max_memory is None else room_for(self.max_memory, len(X))
+        room = None if self.max_memory is None else room_for(self.max_memory, *X.shape)
         device = check_device(self.device, X)
         if self.device == "cpu":
             X = to_numpy(X)
