@@ -61,12 +61,13 @@ def rates():
     single, _ = median_of(lambda: a @ a)
     halved, _ = median_of(lambda: half @ half)
     RATES.update(single=flop / single, half=flop / halved)
-    return [
+    return (
         f"Bare products of 8192×8192: {flop / single / 1e12:.0f} TFLOP/s float32, {flop / halved / 1e12:.0f} float16."
-    ]
+    )
 
 
-RATES = {}
+RATES: dict[str, float] = {}
+SETTINGS = {"profile": False}
 
 
 def path(m=1000, n=1_000_000):
@@ -83,14 +84,14 @@ def path(m=1000, n=1_000_000):
 
     bare, _ = median_of(products)
     seconds, fitted = median_of(fit)
-    if PROFILE:
+    if SETTINGS["profile"]:
         profile(fit)
     chosen = fitted.get_support(indices=True).tolist()
     used = torch.cuda.max_memory_allocated() / 1e9
-    return [
+    return (
         f"| full path, {m}×{n} float32, to 2 features | {seconds:.3f} s | {bare:.3f} s for one X Xᵀ and one W X in "
         f"float32: {seconds / bare:.1f} times | chosen {chosen}, planted [17, {n - 5}]; {used:.0f} GB |"
-    ]
+    )
 
 
 def agreement(m=400, n=20_000):
@@ -100,11 +101,11 @@ def agreement(m=400, n=20_000):
     host, device = RandSel(10).fit(X, y), RandSel(10, device="cuda").fit(X, y)
     scores = [np.abs(getattr(device, s) - getattr(host, s)).max() for s in ("main_scores_", "interaction_scores_")]
     same = len(set(host.order_[:100].tolist()) & set(device.order_[:100].tolist()))
-    return [
+    return (
         f"CPU and GPU on XOR, {m}×{n} float32: the same {int((host.support_ & device.support_).sum())} of 10 features, "
-        f"the relevant pair {'among' if device.support_[relevant].all() else 'not among'} them; {same} of the first 100 "
-        f"in common; largest difference of a score {max(scores):.1e} standard deviations."
-    ]
+        f"the relevant pair {'among' if device.support_[relevant].all() else 'not among'} them; {same} of the first "
+        f"100 in common; largest difference of a score {max(scores):.1e} standard deviations."
+    )
 
 
 def problem_of(values, y, decay=0.9, *, plain=True):
@@ -149,17 +150,17 @@ def pairs(make, m, n, functions, what, repeats):
     values, y = make(m, n) if make is snps else make(m, n, functions)
     made = problem_of(values, y, plain=make is not snps)
     seconds, (found, _) = median_of(lambda: scan(made, made.Y, 1000), repeats)
-    if PROFILE:
+    if SETTINGS["profile"]:
         profile(lambda: scan(made, made.Y, 1000))
     products = functions**2 * (1 if make is continuous else 2)
     work = n * (n - 1) / 2 * m
     share = 2 * work * products / seconds / RATES["half"]
     best = sorted(found[0].tolist())
-    return [
-        f"| all pairs, {m}×{n} {what}, {functions} functions each | {seconds:.2f} s | {work / seconds / 1e12:.0f}·10¹² pairs "
-        f"× samples per second; {products} products a pair at {share:.0%} of the measured float16 rate | first pair {best}, "
-        f"planted [11, {n - 7}] |"
-    ]
+    return (
+        f"| all pairs, {m}×{n} {what}, {functions} functions each | {seconds:.2f} s | {work / seconds / 1e12:.1f}·10¹² "
+        f"pairs × samples per second; {products} products a pair at {share:.0%} of the measured float16 rate | first "
+        f"pair {best}, planted [11, {n - 7}] |"
+    )
 
 
 def whole_scan(m=1000, n=20_000):
@@ -168,10 +169,10 @@ def whole_scan(m=1000, n=20_000):
     start = time.perf_counter()
     fitted = InteractionScan(2, n_functions=4, device="cuda").fit(X, y)
     seconds = time.perf_counter() - start
-    return [
+    return (
         f"| InteractionScan in all, {m}×{n}, 4 functions, numpy input | {seconds:.1f} s | functions, tests and forward "
         f"steps are on one core of the host | XOR pair {'found' if fitted.support_[relevant].all() else 'missed'} |"
-    ]
+    )
 
 
 def bootstrap_round(m=202, n=6247, draws=10_000, rows=67):
@@ -195,11 +196,11 @@ def bootstrap_round(m=202, n=6247, draws=10_000, rows=67):
         reference.draw_value(X, target.Y, gamma, columns, at)
     literal = (time.perf_counter() - start) / few * 2 * draws
     error = np.abs(found.total - expected.total).max() / expected.total.std()
-    return [
-        f"| one bootstrap round, {m}×{n}, 2×{draws} draws of {rows} rows, float64 | {on_device:.1f} s | {on_host:.1f} s on "
-        f"one core of the host, {literal:.0f} s literally (from {few} draws) | largest difference {error:.0e} of their "
-        "standard deviation |"
-    ]
+    return (
+        f"| one bootstrap round, {m}×{n}, 2×{draws} draws of {rows} rows, float64 | {on_device:.1f} s | {on_host:.1f} "
+        f"s on one core of the host, {literal:.0f} s literally (from {few} draws) | largest difference {error:.0e} of "
+        "their standard deviation |"
+    )
 
 
 def profile(function):
@@ -221,26 +222,24 @@ PARTS = {
     "bootstrap": bootstrap_round,
     "agreement": agreement,
 }
-PROFILE = False
 
 
 def main():
-    global PROFILE
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="also write the table to this Markdown file")
     parser.add_argument("--only", default=",".join(PARTS), help="parts to run, by commas")
     parser.add_argument("--profile", action="store_true", help="print where the host spends its time")
     options = parser.parse_args()
-    PROFILE = options.profile
-    lines = [*rates(), "", "| what | time | beside | result |", "|---|---|---|---|"]
+    SETTINGS["profile"] = options.profile
+    lines = [rates(), "", "| what | time | beside | result |", "|---|---|---|---|"]
     print(lines[0], flush=True)
     said = []
     for name in options.only.split(","):
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-        for line in PARTS[name]():
-            print(line, flush=True)
-            (lines if line.startswith("|") else said).append(line)
+        line = PARTS[name]()
+        print(line, flush=True)
+        (lines if line.startswith("|") else said).append(line)
     text = "\n".join([*lines, "", *said])
     if options.out:
         title = f"# On a GPU\n\n`make bench-gpu`, {torch.cuda.get_device_name()}, torch {torch.__version__}.\n\n"
