@@ -164,22 +164,14 @@ def coarse_products(X: Any, n: int) -> Iterator[None]:
         settings.allow_tf32 = before
 
 
-def square_sums(x: Any) -> Any:
-    """Return the sums of squares of the columns, in double precision."""
+def power_sums(x: Any) -> tuple[Any, Any]:
+    """Return the sums of squares and of fourth powers of the columns, in double precision."""
     if is_numpy_array(x):
-        wide = double(x)
-        return np.sum(wide * wide, axis=0)
+        squares = double(x) ** 2
+        return squares.sum(axis=0), np.einsum("ij,ij->j", squares, squares)
     # no array in double precision is made on the way
-    return sys.modules["torch"].linalg.vector_norm(x, dim=0, dtype=array_namespace(x).float64) ** 2
-
-
-def fourth_powers(x: Any) -> Any:
-    """Return the sums of fourth powers of the columns, in double precision."""
-    if is_numpy_array(x):
-        wide = double(x)
-        wide = wide * wide
-        return np.einsum("ij,ij->j", wide, wide)
-    return sys.modules["torch"].linalg.vector_norm(x, ord=4, dim=0, dtype=array_namespace(x).float64) ** 4
+    vector_norm, precise = sys.modules["torch"].linalg.vector_norm, array_namespace(x).float64
+    return vector_norm(x, dim=0, dtype=precise) ** 2, vector_norm(x, ord=4, dim=0, dtype=precise) ** 4
 
 
 def columnwise(a: Any, b: Any) -> Any:

@@ -268,7 +268,7 @@ def _standardise(x: Any, share: Any, scale: bool) -> tuple[Any, Any]:
     varies &= spread > 0.0
     spread = xp.sqrt(xp.where(varies, spread, xp.ones_like(spread)))
     z /= astype(spread, z.dtype)
-    z -= astype(_mean(z, None), z.dtype)
+    z -= xp.mean(z, axis=0)
     return z, varies
 
 

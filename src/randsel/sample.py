@@ -15,13 +15,12 @@ from randsel._backend import (
     coarse_gram,
     coarse_products,
     double,
-    fourth_powers,
     index_of,
     inner,
     like,
     namespace,
     norm,
-    square_sums,
+    power_sums,
     take,
 )
 from randsel._parallel import generator
@@ -30,6 +29,8 @@ from randsel.kernels import BLOCK, Target, distances_of, gram
 
 #: Columns per block of element-wise work: block and products stay in the second-level cache for a few hundred rows.
 STRIP = 512
+#: Features up to which sums are not kept: the closed form goes element by element then.
+SO_FEW = 64
 #: Features above which the closed form will need the pair sums, so that distances are taken from them.
 WIDE = 512
 #: Random vectors that the size of the second-order term is measured with, and rows from which that is cheaper than it.
@@ -200,7 +201,7 @@ class Sample:
         for _, block in blocks(self.X, width(self.X, STRIP)):
             xp = namespace(block)
             span = double(xp.max(block, axis=0)) - double(xp.min(block, axis=0))
-            parts.append(xp.stack([square_sums(block), fourth_powers(block), span]))
+            parts.append(xp.stack([*power_sums(block), span]))
         return namespace(parts[0]).concat(parts, axis=1)
 
     @cached_property
@@ -240,10 +241,10 @@ class Sample:
         chosen = index_of(kept, self.moments)
         X = self.X.keep(kept) if isinstance(self.X, Columns) else take(self.X, chosen)
         after = Sample(X, self.target, fixed, take(self.moments, chosen))
-        if "sums" not in self.__dict__:
+        left = int((~fixed).sum())
+        if "sums" not in self.__dict__ or left <= SO_FEW:
             return after
         summed_at = self._summed_at or int((~self.fixed).sum())
-        left = int((~fixed).sum())
         if left < summed_at / 8:
             return after
         gone = ~self.fixed
