@@ -133,7 +133,7 @@ class PairSums:
         )
 
     def second_order(self) -> tuple[Any, float]:
-        """`Σ_j d²` as far as known, and a bound on the norm of the rest, wrong with probability 1e-6 at most.
+        """`Σ_j d²` as far as known, and a bound on the norm of the rest, wrong with probability 1e-5 at most.
 
         Cubes of a column go along with the column, so that most of R is a multiple of the Gram matrix.
         """
