@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from array_api_compat import array_namespace, device, is_numpy_array, is_torch_array
+from array_api_compat import array_namespace, device, is_torch_array
 from scipy.linalg import get_blas_funcs
 
 from randsel._optional import optional
@@ -30,22 +30,25 @@ ALIGNED = 16
 COARSE = 32768
 
 
-_NUMPY = array_namespace(np.zeros(0))
+_SPACES: dict[type, Any] = {}
 
 
 def namespace(x: Any) -> Any:
     """Return the array API namespace of an array."""
-    return _NUMPY if type(x) is np.ndarray else array_namespace(x)
+    kind = type(x)
+    if kind not in _SPACES:
+        _SPACES[kind] = array_namespace(x)
+    return _SPACES[kind]
 
 
 def on_host(x: Any) -> bool:
     """Whether an array is numpy's."""
-    return bool(is_numpy_array(x))
+    return isinstance(x, np.ndarray)
 
 
 def to_numpy(x: Any) -> Array:
     """Copy an array to the host, or return it if it is there."""
-    if is_numpy_array(x):
+    if on_host(x):
         return np.asarray(x)
     if not is_torch_array(x):
         return np.asarray(x)
@@ -57,7 +60,7 @@ def to_numpy(x: Any) -> Array:
 
 def like(values: Any, other: Any, *, precise: bool = True) -> Any:
     """Put numbers where `other` is: in double precision, or in the precision of `other`."""
-    xp = array_namespace(other)
+    xp = namespace(other)
     dtype = (xp.float64 if precise else other.dtype) if np.asarray(values).dtype.kind == "f" else None
     return xp.asarray(values, dtype=dtype, device=device(other))
 
@@ -69,26 +72,26 @@ def device_of(x: Any) -> Any:
 
 def index_of(mask: Array, other: Any) -> Any:
     """Column numbers of a mask (or the numbers), where `other` is."""
-    if is_numpy_array(other):
+    if on_host(other):
         return np.flatnonzero(mask) if mask.dtype.kind == "b" else mask
-    moved = array_namespace(other).asarray(mask, device=device(other))
+    moved = namespace(other).asarray(mask, device=device(other))
     return moved.nonzero()[:, 0] if mask.dtype.kind == "b" else moved
 
 
 def take(X: Any, mask: Any) -> Any:
     """Columns of a mask, or of numbers as `index_of` gives them; X itself if the mask is all of it."""
-    if is_numpy_array(mask) and mask.dtype.kind == "b" and mask.all():
+    if on_host(mask) and mask.dtype.kind == "b" and mask.all():
         return X
-    if is_numpy_array(X):
+    if on_host(X):
         # rows stay contiguous; indexing by [:, mask] would make columns so, and everything after it slower
         return np.compress(mask, X, axis=-1) if mask.dtype.kind == "b" else np.take(X, mask, axis=-1)
-    places = index_of(mask, X) if is_numpy_array(mask) else mask
+    places = index_of(mask, X) if on_host(mask) else mask
     count = places.shape[0]
     if X.ndim == 2 and count > ALIGNED:
         # rows that start at multiples of 64 bytes: matrix products are faster on them
-        xp = array_namespace(X)
+        xp = namespace(X)
         places = xp.concat([places, places[: -count % ALIGNED]])
-    return array_namespace(X).take(X, places, axis=-1)[..., :count]
+    return namespace(X).take(X, places, axis=-1)[..., :count]
 
 
 def astype(x: Any, dtype: Any) -> Any:
@@ -98,7 +101,7 @@ def astype(x: Any, dtype: Any) -> Any:
 
 def contiguous(x: Any) -> Any:
     """Lay an array out in the order of its rows."""
-    return np.ascontiguousarray(x) if is_numpy_array(x) else x.contiguous()
+    return np.ascontiguousarray(x) if on_host(x) else x.contiguous()
 
 
 def double(x: Any) -> Any:
@@ -118,7 +121,7 @@ def single(dtype: Any) -> bool:
 
 def set_diagonal(matrix: Any, value: float) -> None:
     """Overwrite the diagonal of a square matrix."""
-    if is_numpy_array(matrix):
+    if on_host(matrix):
         np.fill_diagonal(matrix, value)
     else:
         matrix.fill_diagonal_(value)
@@ -126,7 +129,7 @@ def set_diagonal(matrix: Any, value: float) -> None:
 
 def clipped(x: Any, low: float | None = None, high: float | None = None) -> Any:
     """Cut off what is below or above; the namespaces' own functions do more and take longer."""
-    if is_numpy_array(x):
+    if on_host(x):
         x = x if low is None else np.maximum(x, low)
         return x if high is None else np.minimum(x, high)
     return x.clamp(low, high)
@@ -134,12 +137,12 @@ def clipped(x: Any, low: float | None = None, high: float | None = None) -> Any:
 
 def norm(x: Any) -> float:
     """Frobenius norm."""
-    return math.sqrt(float(np.vdot(x, x) if is_numpy_array(x) else (x * x).sum()))
+    return math.sqrt(float(np.vdot(x, x) if on_host(x) else (x * x).sum()))
 
 
 def inner(a: Any, b: Any) -> float:
     """Sum of the products of entries."""
-    return float(np.vdot(a, b)) if is_numpy_array(a) else float((a * b).sum())
+    return float(np.vdot(a, b)) if on_host(a) else float((a * b).sum())
 
 
 def is_coarse(X: Any, n: int) -> bool:
@@ -166,22 +169,22 @@ def coarse_products(X: Any, n: int) -> Iterator[None]:
 
 def power_sums(x: Any) -> tuple[Any, Any]:
     """Return the sums of squares and of fourth powers of the columns, in double precision."""
-    if is_numpy_array(x):
+    if on_host(x):
         squares = double(x) ** 2
         return squares.sum(axis=0), np.einsum("ij,ij->j", squares, squares)
     # no array in double precision is made on the way
-    vector_norm, precise = sys.modules["torch"].linalg.vector_norm, array_namespace(x).float64
+    vector_norm, precise = sys.modules["torch"].linalg.vector_norm, namespace(x).float64
     return vector_norm(x, dim=0, dtype=precise) ** 2, vector_norm(x, ord=4, dim=0, dtype=precise) ** 4
 
 
 def columnwise(a: Any, b: Any) -> Any:
     """Inner products of the columns of two matrices."""
-    return np.einsum("ij,ij->j", a, b) if is_numpy_array(a) else (a * b).sum(axis=0)
+    return np.einsum("ij,ij->j", a, b) if on_host(a) else (a * b).sum(axis=0)
 
 
 def product(a: Any, b: Any) -> Any:
     """Return `a bᵀ`; of tensors in half precision, summed and returned in single precision."""
-    if not is_numpy_array(a) and a.dtype.itemsize == 2:
+    if not on_host(a) and a.dtype.itemsize == 2:
         torch = sys.modules["torch"]
         return torch.mm(a, b.T, out_dtype=torch.float32)
     return a @ b.T
@@ -194,7 +197,7 @@ def halved(x: Any) -> Any:
 
 def add_square(total: Any, x: Any) -> None:
     """Add the squares of x to the total; x is lost."""
-    if is_numpy_array(x):
+    if on_host(x):
         x *= x
         total += x
     else:
@@ -203,7 +206,7 @@ def add_square(total: Any, x: Any) -> None:
 
 def largest(values: Any, count: int, least: float) -> tuple[Array, Array]:
     """Places and values of the largest numbers of a vector that are `least` or more, on the host; in no order."""
-    if is_numpy_array(values):
+    if on_host(values):
         places = np.flatnonzero(values >= least)
         if len(places) > count:
             places = places[np.argpartition(-values[places], count - 1)[:count]]
@@ -228,7 +231,7 @@ def coarse_gram(x: Any, n: int) -> Any:
 
 def half_of(matrix: Any, dtype: Any) -> Any:
     """Prepare a symmetric matrix for `quadratic_forms`."""
-    if not is_numpy_array(matrix):
+    if not on_host(matrix):
         return astype(matrix, dtype)
     half = np.tril(matrix).astype(dtype, order="F")
     np.fill_diagonal(half, 0.5 * np.diagonal(half))
@@ -243,7 +246,7 @@ def quadratic_forms(half: Any, x: Any, n: int) -> Any:
     if is_coarse(x, n):
         scale = half.abs().max()
         return columnwise(product((half / scale).half(), x.half().T), x) * scale
-    if not is_numpy_array(x):
+    if not on_host(x):
         return columnwise(half @ x, x)
     multiply = get_blas_funcs("trmm", dtype=x.dtype)
     return 2 * np.einsum("ji,ji->j", multiply(1.0, half, x.T, side=1, lower=1, trans_a=1), x.T)
@@ -251,16 +254,16 @@ def quadratic_forms(half: Any, x: Any, n: int) -> Any:
 
 def ascending(keys: Any, ties: Any) -> Array:
     """Places by `keys`, equal ones by `ties`, then by place; on the host."""
-    if is_numpy_array(keys):
+    if on_host(keys):
         return np.lexsort((ties, keys))
-    xp = array_namespace(keys)
+    xp = namespace(keys)
     first = xp.argsort(ties, stable=True)
     return to_numpy(xp.take(first, xp.argsort(xp.take(keys, first), stable=True)))
 
 
 def scratch(x: Any) -> int:
     """Elements that a scratch array beside x may have."""
-    return SCRATCH if is_numpy_array(x) else DEVICE_SCRATCH
+    return SCRATCH if on_host(x) else DEVICE_SCRATCH
 
 
 def to_device(X: Any, name: str | None) -> Any:
@@ -283,6 +286,6 @@ def check_device(name: str | None, X: Any) -> str | None:
     if name is not None and re.fullmatch(r"cpu|cuda(:\d+)?", name) is None:
         msg = f"device={name!r} is not a device; use 'cpu', 'cuda', 'cuda:1', or leave it out."
         raise ValueError(msg)
-    if name is None and not is_numpy_array(X):
+    if name is None and not on_host(X):
         return str(device(X))
     return None if name == "cpu" else name

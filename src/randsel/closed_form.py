@@ -45,7 +45,7 @@ MANY = 256
 #: Features up to which the series is not used at all: the exact function costs little more.
 FEW = 32
 #: Bytes of `tanh` values kept between the two passes of the element-wise route; beyond, they are computed twice.
-KEEP_BYTES = 48 << 20
+KEEP_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
