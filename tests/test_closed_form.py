@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import reference
 from conftest import make_sample, standardised
 from randsel import closed_form as cf
+from randsel import series_bounds
 from randsel.alignment import null_scale
 from randsel.kernels import Target, hollow_centre, median_gamma
 from randsel.sample import Sample
@@ -15,7 +16,7 @@ from randsel.sample import Sample
 
 def evaluate(sample, gamma, rough):
     """Force a route: rough features go element by element, the others through matrix products."""
-    moments = cf._Moments.of(sample, gamma)
+    moments = cf.Moments.of(sample, gamma)
     return cf._evaluate(sample, gamma, moments, np.broadcast_to(rough, sample.X.shape[1]).copy())[0]
 
 
@@ -142,7 +143,7 @@ def test_matrix_route_stays_within_its_bound(rng, factor, dtype):
     sample = make_sample(X, y)
     sample = Sample.of(sample.X.astype(dtype), sample.target)
     gamma = factor * median_gamma(sample.distances)
-    heavy = cf._Moments.of(sample, gamma).heavy()
+    heavy = cf.Moments.of(sample, gamma).heavy()
     assert heavy.any() == (dtype is np.float32)
     matrix, exact = evaluate(sample, gamma, heavy), evaluate(sample, gamma, True)
     rounding = 1e-9 if dtype is np.float64 else 1e-2
@@ -158,7 +159,7 @@ def test_routes_are_mixed_by_the_bound_and_the_result_stays_in_tolerance(rng):
     sample = make_sample(X, y)
     gamma = median_gamma(sample.distances)
     result, exact = cf.closed_form(sample, gamma), evaluate(sample, gamma, True)
-    share = np.mean(cf._Moments.of(sample, gamma).slope_error > cf.TOLERANCE)
+    share = np.mean(cf.Moments.of(sample, gamma).slope_error > cf.TOLERANCE)
     assert 0 < share < 0.5
     assert result.bounds()[1].max() <= 2 * cf.TOLERANCE
     np.testing.assert_allclose(result.interaction, exact.interaction, atol=0.01)
@@ -227,7 +228,7 @@ def test_an_irrelevant_feature_never_raises_the_expected_alignment(seed, gamma):
 def test_sharper_bound_on_the_slope_holds_and_is_sharper(rng, tails):
     sample = make_sample(rng.standard_t(tails, (60, 50)), rng.integers(0, 2, 60))
     gamma = median_gamma(sample.distances)
-    crude = cf._Moments.of(sample, gamma)
+    crude = cf.Moments.of(sample, gamma)
     sharp = crude.sharpened(sample, np.ones(50, dtype=bool))
     assert np.all(sharp.slope_error <= crude.slope_error)
     assert np.median(sharp.slope_error / crude.slope_error) < 0.6
@@ -241,5 +242,5 @@ def test_sharper_bound_on_the_slope_holds_and_is_sharper(rng, tails):
 def test_moments_of_differences(rng):
     x = rng.normal(size=(9, 3))
     d = (x[:, None] - x[None]) ** 2
-    for k, found in zip((2, 4, 6), cf._moments_of_differences(x, (2, 4, 6)), strict=True):
+    for k, found in zip((2, 4, 6), series_bounds.moments_of_differences(x, (2, 4, 6)), strict=True):
         np.testing.assert_allclose(found, (d**k).sum(axis=(0, 1)), rtol=1e-10)

@@ -24,6 +24,7 @@ ORDER = [
     "sample",
     "alignment",
     "null_distribution",
+    "series_bounds",
     "closed_form",
     "contribution",
     "culling",

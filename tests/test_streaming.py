@@ -92,5 +92,7 @@ def test_sizes_that_are_none(rng, size):
 
 
 def test_too_little_memory_is_refused(rng):
-    with pytest.raises(ValueError, match="too little for 500 samples and 50 features: pairs of samples and results take 40 MB"):
+    with pytest.raises(
+        ValueError, match="too little for 500 samples and 50 features: pairs of samples and results take 40 MB"
+    ):
         RandSel(2, max_memory="30MB").fit(rng.normal(size=(500, 50)), np.arange(500) % 2)

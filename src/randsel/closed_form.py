@@ -5,9 +5,7 @@ go through matrix products; the others, element by element.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
-from math import comb
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,7 +19,6 @@ from randsel._backend import (
     contiguous,
     device_of,
     double,
-    eps,
     half_of,
     index_of,
     namespace,
@@ -37,11 +34,10 @@ from randsel.alignment import null_scale
 from randsel.columns import blocks, gather, width
 from randsel.kernels import UNDERFLOW, distances_of, hollow_split, squared_distances
 from randsel.sample import STRIP, PairSums, Sample
+from randsel.series_bounds import Moments, ratio, root, score_error, turn_for
 
 #: Largest error, in standard deviations of the null, that each of two series may cause in a score: a worst case.
 TOLERANCE = 0.2
-#: Features up to which a dear bound is tried where a cheap one does not hold.
-MANY = 256
 #: Features up to which the series is not used at all: the exact function costs little more.
 FEW = 32
 #: Bytes of `tanh` values kept between the two passes of the element-wise route; beyond, they are computed twice.
@@ -92,7 +88,7 @@ def closed_form(sample: Sample, gamma: float) -> Contribution:
     Which are rough follows from the bound on the series, never from hope: first from the bound on each feature's own
     function, then, if the expected kernel could still be off, from the share each has in that.
     """
-    moments = _Moments.of(sample, gamma)
+    moments = Moments.of(sample, gamma)
     check_gamma(gamma, sample)
     rough = np.ones(sample.X.shape[1], dtype=bool)
     if len(rough) > FEW:
@@ -119,126 +115,6 @@ def check_gamma(gamma: float, sample: Sample) -> None:
             "use gamma='median' or a larger number."
         )
         raise ValueError(msg)
-
-
-@dataclass(frozen=True)
-class _Moments:
-    """Per feature: what the first-order form and its error bound need. Columns have mean zero."""
-
-    m: int
-    second: Any
-    fourth: Any
-    reach: Any
-    gamma: float
-    dtype: Any
-
-    @classmethod
-    def of(cls, sample: Sample, gamma: float) -> "_Moments":
-        second, fourth, span = sample.moments
-        with np.errstate(over="ignore"):
-            return cls(len(sample.X), second, fourth, gamma * span * span, gamma, sample.X.dtype)
-
-    @cached_property
-    def hollow_norm(self) -> Any:
-        """`‖U(x xᵀ)‖_F` (eq. 9)."""
-        m = self.m
-        square = self.second**2 * (1 + 1 / ((m - 1) * (m - 2))) - self.fourth * (m / (m - 2))
-        return _root(square, self.second**2, m, "float64")
-
-    def sharpened(self, sample: Sample, features: Array) -> "_Moments":
-        """Bound the slope error of some features by their twelfth moments, dearer than their range (eq. 12')."""
-        if not 0 < features.sum() <= MANY:
-            return self
-        x = double(gather(sample.X, features))
-        d2, d4, d6 = _moments_of_differences(x, (2, 4, 6))
-        curve = clipped(d6 - _ratio(d4 * d4, d2), 0.0) ** 0.5 / 12
-        curve = curve + d6**0.5 * take(self.reach, features) ** 2 / 120
-        error = _score_error(self.gamma**2 * _ratio(curve, 2 * take(self.hollow_norm, features)), self.m)
-        slope_error = namespace(error).asarray(self.slope_error, copy=True)
-        at = index_of(features, error)
-        slope_error[at] = namespace(error).minimum(slope_error[at], error)
-        sharper = replace(self)
-        sharper.__dict__.update(self.__dict__, slope_error=slope_error)
-        return sharper
-
-    def heavy(self) -> Any:
-        """Columns that are little more than one outlier, of whose rest single precision would lose too much."""
-        return (self.hollow_norm > 0) & (40 * self.hollow_norm < self.pair_norm) & single(self.dtype)
-
-    @cached_property
-    def pair_norm(self) -> Any:
-        """`‖d‖_F`, the norm of a feature's squared differences."""
-        return (2 * self.m * self.fourth + 6 * self.second**2) ** 0.5
-
-    @cached_property
-    def slope(self) -> Any:
-        """Least slope of `2 tanh(u/2)` over the feature's range."""
-        return _tanh_slope(self.reach)
-
-    @cached_property
-    def slope_error(self) -> Any:
-        """Bound on the error of a score when `2 tanh(u/2)` is replaced by `u` times a constant (eq. 12)."""
-        return _score_error((1 - self.slope) / (1 + self.slope) * _ratio(self.pair_norm, 2 * self.hollow_norm), self.m)
-
-    @cached_property
-    def log_errors(self) -> Any:
-        """Bound on each feature's share in the Frobenius norm of the error of `log Q` to second order (eq. 10)."""
-        with np.errstate(over="ignore"):
-            return self.reach**3 * self.pair_norm * (self.gamma / 192)
-
-    def log_error(self, features: Array) -> float:
-        """Sum of `log_errors` over some features."""
-        return float(take(self.log_errors, features).sum()) if features.any() else 0.0
-
-
-def _moments_of_differences(x: Any, orders: tuple[int, ...]) -> list[Any]:
-    """`Σ_pq d^k` of every column, with `d = (x_p - x_q)²`, from sums of powers."""
-    sums, power = [float(x.shape[0])], x
-    for _ in range(2 * max(orders)):
-        sums.append(power.sum(axis=0))
-        power = power * x
-    return [
-        clipped(sum((-1) ** i * comb(2 * k, i) * sums[i] * sums[2 * k - i] for i in range(2 * k + 1)), 0.0)
-        for k in orders
-    ]
-
-
-def _ratio(above: Any, below: Any) -> Any:
-    """Quotient, with zero where the lower number is zero."""
-    xp = namespace(below)
-    alive = below > 0
-    return xp.where(alive, above, 0.0) / xp.where(alive, below, 1.0)
-
-
-def _score_error(turn: Any, m: int) -> Any:
-    """How far a score can move when one of its matrices changes by the fraction `turn` of its norm.
-
-    The angle is then at most arcsin(turn), and the chord between the two directions 2 sin(arcsin(turn)/2).
-    """
-    if isinstance(turn, float):
-        turn = np.asarray(turn)
-    xp = namespace(turn)
-    return null_scale(m) * xp.where(turn < 1, 2 * xp.sin(xp.asin(clipped(turn, None, 1.0)) / 2), 2.0)
-
-
-def _turn_for(error: float, m: int) -> float:
-    """Return the largest `turn` whose `_score_error` is at most `error`."""
-    return float(np.sin(2 * np.arcsin(min(error / (2 * null_scale(m)), np.sqrt(0.5)))))
-
-
-def _tanh_slope(u: Any) -> Any:
-    """`2 tanh(u/2) / u`, between 0 and 1."""
-    xp = namespace(u)
-    u = clipped(u, None, 1e6)
-    small = u < 1e-4
-    safe = xp.where(small, 1.0, u)
-    return xp.where(small, 1.0 - u * u / 12, 2 * xp.tanh(safe / 2) / safe)
-
-
-def _root(square: Any, scale: Any, m: int, dtype: Any) -> Any:
-    """Square root, with zero for what is only rounding of sums over m rows of numbers as large as `scale`."""
-    xp = namespace(square)
-    return xp.sqrt(xp.where(square > (8 * m * eps(dtype)) * scale, square, 0.0))
 
 
 @dataclass(frozen=True)
@@ -275,7 +151,7 @@ class _Weights:
         return feature_norm**2 / (1 + mean) * (self.total_sum / (2 * m * (m - 3)))
 
 
-def _evaluate(sample: Sample, gamma: float, moments: _Moments, rough: Array) -> tuple[Contribution, float]:
+def _evaluate(sample: Sample, gamma: float, moments: Moments, rough: Array) -> tuple[Contribution, float]:
     """Contributions, and how large the error of `log Q` may be for the interaction scores to stay in tolerance."""
     m = len(sample.X)
     xp = namespace(moments.second)
@@ -291,7 +167,7 @@ def _evaluate(sample: Sample, gamma: float, moments: _Moments, rough: Array) -> 
         raise ValueError(UNDERFLOW.format(gamma))
     weights, scale = _Weights.of(sample, log_expected)
     # Q is at most 1 here, so that a small error of log Q bounds that of Q
-    largest, limit = sample.target.largest, _turn_for(TOLERANCE, m)
+    largest, limit = sample.target.largest, turn_for(TOLERANCE, m)
     allowed = limit * weights.interaction_norm / largest if largest > 0 else np.inf
     if neglected > 0.5 * allowed:
         sample.sum_squares()
@@ -314,7 +190,7 @@ def _evaluate(sample: Sample, gamma: float, moments: _Moments, rough: Array) -> 
         of_total = (misfit + moments.pair_norm * (largest * gamma * log_error)) / sample.target.n_pairs
         for i, own in lengths.items():
             of_total[i] = own * log_error
-        of_expected = float(_score_error(log_error * largest / length, m)) if length > 0 else 0.0
+        of_expected = float(score_error(log_error * largest / length, m)) if length > 0 else 0.0
         return of_total, xp.where(is_rough, 0.0, moments.slope_error) + of_expected
 
     skewness = (lambda: skewness_of(sample.target.hollow[0]), lambda: skewness_of(weights.interaction))
@@ -355,7 +231,7 @@ def _log_expected(sample: Sample, gamma: float, rough: Array, elements: "_Elemen
     return log_expected, neglected
 
 
-def _smooth(sample: Sample, gamma: float, moments: _Moments, weights: _Weights, smooth: Array) -> Any:
+def _smooth(sample: Sample, gamma: float, moments: Moments, weights: _Weights, smooth: Array) -> Any:
     """Totals and scores to first order, `2 tanh(u/2) ≈ u`: one matrix product per block of features (eq. 9)."""
     X = sample.X if smooth.all() else gather(sample.X, smooth)
     Y = sample.target.Y
@@ -398,7 +274,7 @@ def _smooth(sample: Sample, gamma: float, moments: _Moments, weights: _Weights, 
 
 def _score(form: Any, matrix_norm: float, feature_norm: Any, m: int) -> Any:
     """Divide `⟨A, B⟩` by `‖A‖ ‖B‖` and by its standard deviation under the null (eq. 8); 0 where nothing varies."""
-    return _ratio(null_scale(m) * form, matrix_norm * feature_norm)
+    return ratio(null_scale(m) * form, matrix_norm * feature_norm)
 
 
 def skewness_of(A: Any) -> float:
@@ -480,7 +356,7 @@ class _Elements:
         row_squares = (self.row_sums * self.row_sums).sum(axis=1)
         sums = self.row_sums.sum(axis=1)
         square = self.squares - row_squares * (2 / (m - 2)) + sums**2 / ((m - 1) * (m - 2))
-        hollow = 2 * _root(square, self.squares, m, self._Xt.dtype)
+        hollow = 2 * root(square, self.squares, m, self._Xt.dtype)
         interaction = interaction - weights.interaction_mean(hollow, sums / (m * (m - 1)), m)
         return xp.stack(
             [

@@ -1,0 +1,140 @@
+"""When a feature's function may stand for its first-order form, and the expected kernel for its series: bounds.
+
+Equations are numbered as in docs/mathematics.md.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import comb
+from typing import Any
+
+import numpy as np
+
+from randsel._backend import Array, clipped, double, eps, index_of, namespace, single, take
+from randsel.alignment import null_scale
+from randsel.columns import gather
+from randsel.sample import Sample
+
+#: Features up to which a dear bound is tried where a cheap one does not hold.
+MANY = 256
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Per feature: what the first-order form and its error bound need. Columns have mean zero."""
+
+    m: int
+    second: Any
+    fourth: Any
+    reach: Any
+    gamma: float
+    dtype: Any
+
+    @classmethod
+    def of(cls, sample: Sample, gamma: float) -> "Moments":
+        """Take the moments of a sample, for one bandwidth."""
+        second, fourth, span = sample.moments
+        with np.errstate(over="ignore"):
+            return cls(len(sample.X), second, fourth, gamma * span * span, gamma, sample.X.dtype)
+
+    @cached_property
+    def hollow_norm(self) -> Any:
+        """`‖U(x xᵀ)‖_F` (eq. 9)."""
+        m = self.m
+        square = self.second**2 * (1 + 1 / ((m - 1) * (m - 2))) - self.fourth * (m / (m - 2))
+        return root(square, self.second**2, m, "float64")
+
+    def sharpened(self, sample: Sample, features: Array) -> "Moments":
+        """Bound the slope error of some features by their twelfth moments, dearer than their range (eq. 12')."""
+        if not 0 < features.sum() <= MANY:
+            return self
+        x = double(gather(sample.X, features))
+        d2, d4, d6 = moments_of_differences(x, (2, 4, 6))
+        curve = clipped(d6 - ratio(d4 * d4, d2), 0.0) ** 0.5 / 12
+        curve = curve + d6**0.5 * take(self.reach, features) ** 2 / 120
+        error = score_error(self.gamma**2 * ratio(curve, 2 * take(self.hollow_norm, features)), self.m)
+        slope_error = namespace(error).asarray(self.slope_error, copy=True)
+        at = index_of(features, error)
+        slope_error[at] = namespace(error).minimum(slope_error[at], error)
+        sharper = replace(self)
+        sharper.__dict__.update(self.__dict__, slope_error=slope_error)
+        return sharper
+
+    def heavy(self) -> Any:
+        """Columns that are little more than one outlier, of whose rest single precision would lose too much."""
+        return (self.hollow_norm > 0) & (40 * self.hollow_norm < self.pair_norm) & single(self.dtype)
+
+    @cached_property
+    def pair_norm(self) -> Any:
+        """`‖d‖_F`, the norm of a feature's squared differences."""
+        return (2 * self.m * self.fourth + 6 * self.second**2) ** 0.5
+
+    @cached_property
+    def slope(self) -> Any:
+        """Least slope of `2 tanh(u/2)` over the feature's range."""
+        return tanh_slope(self.reach)
+
+    @cached_property
+    def slope_error(self) -> Any:
+        """Bound on the error of a score when `2 tanh(u/2)` is replaced by `u` times a constant (eq. 12)."""
+        return score_error((1 - self.slope) / (1 + self.slope) * ratio(self.pair_norm, 2 * self.hollow_norm), self.m)
+
+    @cached_property
+    def log_errors(self) -> Any:
+        """Bound on each feature's share in the Frobenius norm of the error of `log Q` to second order (eq. 10)."""
+        with np.errstate(over="ignore"):
+            return self.reach**3 * self.pair_norm * (self.gamma / 192)
+
+    def log_error(self, features: Array) -> float:
+        """Sum of `log_errors` over some features."""
+        return float(take(self.log_errors, features).sum()) if features.any() else 0.0
+
+
+def moments_of_differences(x: Any, orders: tuple[int, ...]) -> list[Any]:
+    """`Σ_pq d^k` of every column, with `d = (x_p - x_q)²`, from sums of powers."""
+    sums, power = [float(x.shape[0])], x
+    for _ in range(2 * max(orders)):
+        sums.append(power.sum(axis=0))
+        power = power * x
+    return [
+        clipped(sum((-1) ** i * comb(2 * k, i) * sums[i] * sums[2 * k - i] for i in range(2 * k + 1)), 0.0)
+        for k in orders
+    ]
+
+
+def ratio(above: Any, below: Any) -> Any:
+    """Quotient, with zero where the lower number is zero."""
+    xp = namespace(below)
+    alive = below > 0
+    return xp.where(alive, above, 0.0) / xp.where(alive, below, 1.0)
+
+
+def score_error(turn: Any, m: int) -> Any:
+    """How far a score can move when one of its matrices changes by the fraction `turn` of its norm.
+
+    The angle is then at most arcsin(turn), and the chord between the two directions 2 sin(arcsin(turn)/2).
+    """
+    if isinstance(turn, float):
+        turn = np.asarray(turn)
+    xp = namespace(turn)
+    return null_scale(m) * xp.where(turn < 1, 2 * xp.sin(xp.asin(clipped(turn, None, 1.0)) / 2), 2.0)
+
+
+def turn_for(error: float, m: int) -> float:
+    """Return the largest `turn` whose `score_error` is at most `error`."""
+    return float(np.sin(2 * np.arcsin(min(error / (2 * null_scale(m)), np.sqrt(0.5)))))
+
+
+def tanh_slope(u: Any) -> Any:
+    """`2 tanh(u/2) / u`, between 0 and 1."""
+    xp = namespace(u)
+    u = clipped(u, None, 1e6)
+    small = u < 1e-4
+    safe = xp.where(small, 1.0, u)
+    return xp.where(small, 1.0 - u * u / 12, 2 * xp.tanh(safe / 2) / safe)
+
+
+def root(square: Any, scale: Any, m: int, dtype: Any) -> Any:
+    """Square root, with zero for what is only rounding of sums over m rows of numbers as large as `scale`."""
+    xp = namespace(square)
+    return xp.sqrt(xp.where(square > (8 * m * eps(dtype)) * scale, square, 0.0))
