@@ -1,5 +1,8 @@
 """The same answer from torch tensors as from numpy arrays. Tensors of the processor stand for those of a device."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import sklearn
@@ -158,3 +161,17 @@ def test_blocks_that_go_to_a_device(dispatch, monkeypatch):
     found = RandSel(5, max_memory="1MB").fit(X, y)
     assert list(found.get_support()) == list(expected.get_support())
     assert found.path_.rounds[0].main.dtype == np.float32
+
+
+def test_torch_is_not_imported_unless_it_is_used():
+    code = """
+import sys
+import numpy as np
+from randsel import InteractionScan, RandSel
+rng = np.random.default_rng(0)
+X, y = rng.normal(size=(40, 30)), np.arange(40) % 2
+RandSel(2, device="cpu").fit(X, y)
+InteractionScan(2).fit(X, y)
+sys.exit("torch" in sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -20,7 +20,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from randsel._backend import Array, to_numpy
+from randsel._backend import Array, on_host, to_numpy
 from randsel.columns import MAPPED_ROWS, forget
 
 __all__ = [
@@ -263,9 +263,9 @@ def _check_labels(y: Array) -> Array:
 def _check_finite(X: Any, names: Array | None) -> None:
     # the sum is finite if all values are, unless it overflows: then look closely
     with np.errstate(all="ignore"):
-        total = 0.0
-        for start in range(0, len(X), MAPPED_ROWS):
-            total += float(X[start : start + MAPPED_ROWS].sum())
+        total, step = 0.0, MAPPED_ROWS if on_host(X) else len(X)
+        for start in range(0, len(X), step):
+            total += float(X[start : start + step].sum())
             forget(X)
         if np.isfinite(total):
             return

@@ -247,8 +247,10 @@ class Sample:
         summed_at = self._summed_at or int((~self.fixed).sum())
         if left < summed_at / 8:
             return after
-        gone = ~self.fixed
-        gone[np.flatnonzero(kept)[~fixed]] = False
+        gone = ~kept
+        if fixed.any():
+            gone = ~self.fixed
+            gone[np.flatnonzero(kept)[~fixed]] = False
         sums = self.sums
         if gone.any():
             sums = sums - PairSums.of(keep(self.X, gone), sketch=sums.sketch is not None)
