@@ -3,7 +3,7 @@
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from randsel import InteractionScan, RandSel, RandSelCV
+from randsel import InteractionScan, RandSel, RandSelCV, SparseFiltering
 
 WEIGHTS = (
     "Weights say how much a sample counts, and only their ratios matter. A repeated row is something else: it forms a "
@@ -25,6 +25,7 @@ def expected_failures(estimator):
 @pytest.mark.filterwarnings("ignore:Nothing stands out")
 @pytest.mark.filterwarnings("ignore:No features were selected")
 @pytest.mark.filterwarnings("ignore:cv=3 was reduced")
+@pytest.mark.filterwarnings("ignore:Sparse filtering did not converge")
 @pytest.mark.filterwarnings("ignore:.*features were in none of")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning")
 @parametrize_with_checks(
@@ -35,6 +36,7 @@ def expected_failures(estimator):
         RandSelCV(cv=3),
         InteractionScan(1),
         InteractionScan(),
+        SparseFiltering(3, max_iter=50),
     ],
     expected_failed_checks=expected_failures,
 )

@@ -36,6 +36,7 @@ ORDER = [
     "selector",
     "selector_cv",
     "interaction_scan",
+    "sparse_filtering",
     "baselines",
     "stability",
     "datasets",

@@ -5,6 +5,7 @@ from randsel.baselines import BaHSIC, CorrelationFilter, FoHSIC, KernelRFE
 from randsel.interaction_scan import InteractionScan
 from randsel.selector import RandSel
 from randsel.selector_cv import RandSelCV
+from randsel.sparse_filtering import SparseFiltering
 from randsel.stability import StabilitySelection
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "KernelRFE",
     "RandSel",
     "RandSelCV",
+    "SparseFiltering",
     "StabilitySelection",
     "__version__",
     "datasets",

@@ -32,6 +32,7 @@ __all__ = [
     "check_data",
     "check_number_to_select",
     "check_strata",
+    "check_table",
     "counted_rows",
     "fit_context",
     "nominal_columns",
@@ -77,6 +78,14 @@ def check_data(
     counted = y if weights is None else y[weights > 0.0]
     _check_enough(counted, kind)
     return X, y, kind, weights
+
+
+def check_table(estimator: Any, X: Any, *, reset: bool) -> Array:
+    """Return X alone, in double precision."""
+    _check_kinds(X, "X")
+    X = validate_data(estimator, X=X, reset=reset, dtype=np.float64, ensure_all_finite=False)
+    _check_finite(X, getattr(estimator, "feature_names_in_", None))
+    return np.asarray(X)
 
 
 def _is_tensor(values: Any) -> bool:

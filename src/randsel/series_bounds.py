@@ -16,7 +16,7 @@ from randsel.columns import gather
 from randsel.sample import Sample
 
 #: Features up to which a dear bound is tried where a cheap one does not hold.
-MANY = 256
+MANY = 1024
 
 
 @dataclass(frozen=True)
