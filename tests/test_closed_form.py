@@ -244,3 +244,14 @@ def test_moments_of_differences(rng):
     d = (x[:, None] - x[None]) ** 2
     for k, found in zip((2, 4, 6), series_bounds.moments_of_differences(x, (2, 4, 6)), strict=True):
         np.testing.assert_allclose(found, (d**k).sum(axis=(0, 1)), rtol=1e-10)
+
+
+def test_single_precision_inside_moves_scores_by_a_thousandth_at_most(rng, monkeypatch):
+    X = standardised(rng.standard_t(4, (150, 60)) * 10.0 ** rng.uniform(-3, 3, 60))
+    sample = make_sample(X, rng.integers(0, 2, 150))
+    gamma = median_gamma(sample.distances)
+    precise = evaluate(sample, gamma, True)
+    monkeypatch.setattr(cf, "SKETCH_ROWS", 100)
+    inside = evaluate(sample, gamma, True)
+    assert 0 < np.abs(inside.interaction - precise.interaction).max() < 1e-3
+    assert np.abs(inside.main - precise.main).max() < 1e-3

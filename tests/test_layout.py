@@ -37,6 +37,8 @@ ORDER = [
     "selector_cv",
     "interaction_scan",
     "sparse_filtering",
+    "lpboost",
+    "mkl",
     "baselines",
     "stability",
     "datasets",

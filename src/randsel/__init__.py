@@ -3,6 +3,7 @@
 from randsel import datasets, guarantees, plots
 from randsel.baselines import BaHSIC, CorrelationFilter, FoHSIC, KernelRFE
 from randsel.interaction_scan import InteractionScan
+from randsel.mkl import LPBoostMKL, PathKernels
 from randsel.selector import RandSel
 from randsel.selector_cv import RandSelCV
 from randsel.sparse_filtering import SparseFiltering
@@ -14,6 +15,8 @@ __all__ = [
     "FoHSIC",
     "InteractionScan",
     "KernelRFE",
+    "LPBoostMKL",
+    "PathKernels",
     "RandSel",
     "RandSelCV",
     "SparseFiltering",

@@ -12,11 +12,12 @@ import numpy as np
 from sklearn import get_config
 from sklearn.base import _fit_context as fit_context
 from sklearn.utils._param_validation import HasMethods, Interval, RealNotInt, StrOptions
-from sklearn.utils.multiclass import type_of_target
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_array,
     check_consistent_length,
+    column_or_1d,
     validate_data,
 )
 
@@ -29,6 +30,7 @@ __all__ = [
     "RealNotInt",
     "StrOptions",
     "categories_to_codes",
+    "check_classes",
     "check_data",
     "check_number_to_select",
     "check_strata",
@@ -86,6 +88,22 @@ def check_table(estimator: Any, X: Any, *, reset: bool) -> Array:
     X = validate_data(estimator, X=X, reset=reset, dtype=np.float64, ensure_all_finite=False)
     _check_finite(X, getattr(estimator, "feature_names_in_", None))
     return np.asarray(X)
+
+
+def check_classes(estimator: Any, y: Any, m: int | None = None) -> tuple[Array, Array]:
+    """Return the classes, two at least, and the number of each sample's class."""
+    if y is None:
+        msg = f"{type(estimator).__name__} requires y to be passed, but the target y is None."
+        raise ValueError(msg)
+    y = _check_y(column_or_1d(y, warn=True))
+    if m is not None:
+        check_consistent_length(np.empty(m), y)
+    check_classification_targets(y)
+    classes, codes = np.unique(y, return_inverse=True)
+    if len(classes) < 2:
+        msg = f"y has one class only ({classes[0]!r}), and a classifier needs two; pass samples of at least two."
+        raise ValueError(msg)
+    return classes, codes
 
 
 def _is_tensor(values: Any) -> bool:

@@ -33,7 +33,7 @@ from randsel._backend import (
 from randsel.alignment import null_scale
 from randsel.columns import blocks, gather, width
 from randsel.kernels import UNDERFLOW, distances_of, hollow_split, squared_distances
-from randsel.sample import STRIP, PairSums, Sample
+from randsel.sample import SKETCH_ROWS, STRIP, PairSums, Sample
 from randsel.series_bounds import Moments, ratio, root, score_error, turn_for
 
 #: Largest error, in standard deviations of the null, that each of two series may cause in a score: a worst case.
@@ -159,9 +159,11 @@ def _evaluate(sample: Sample, gamma: float, moments: Moments, rough: Array) -> t
     elements = None
     if rough.any():
         # where tanh saturates, what varies besides is small against it
-        rare = take(moments.heavy() | (moments.reach > 4.0), rough)
+        precise = bool(xp.any(take(moments.outlying | (moments.reach > 4.0), rough)))
+        # many features of many samples are approximate anyway, and rounding moves scores by a thousandth at most
+        precise |= not single(sample.X.dtype) and (len(rough) <= FEW or m < SKETCH_ROWS)
         Xt = gather(sample.X, rough).T
-        elements = _Elements(contiguous(double(Xt) if bool(xp.any(rare)) else Xt), gamma)
+        elements = _Elements(contiguous(astype(Xt, xp.float64 if precise else xp.float32)), gamma)
     log_expected, neglected = _log_expected(sample, gamma, rough, elements)
     if elements is not None and rough.all() and float(elements.row_sums.min()) >= m - 1:
         raise ValueError(UNDERFLOW.format(gamma))

@@ -61,8 +61,13 @@ class Moments:
         return sharper
 
     def heavy(self) -> Any:
+        """Columns in single precision that are `outlying`."""
+        return self.outlying & single(self.dtype)
+
+    @cached_property
+    def outlying(self) -> Any:
         """Columns that are little more than one outlier, of whose rest single precision would lose too much."""
-        return (self.hollow_norm > 0) & (40 * self.hollow_norm < self.pair_norm) & single(self.dtype)
+        return (self.hollow_norm > 0) & (40 * self.hollow_norm < self.pair_norm)
 
     @cached_property
     def pair_norm(self) -> Any:
