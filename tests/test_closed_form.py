@@ -255,3 +255,39 @@ def test_single_precision_inside_moves_scores_by_a_thousandth_at_most(rng, monke
     inside = evaluate(sample, gamma, True)
     assert 0 < np.abs(inside.interaction - precise.interaction).max() < 1e-3
     assert np.abs(inside.main - precise.main).max() < 1e-3
+
+
+@pytest.mark.parametrize("size", [2.0**-95, 2.0**-30, 1.0, 2.0**60, 2.0**90])
+def test_units_of_unscaled_columns_do_not_matter(rng, size, monkeypatch):
+    monkeypatch.setattr(cf, "SKETCH_ROWS", 100)
+    X = rng.standard_t(4, (120, 60))
+    X -= X.mean(axis=0)
+    y = rng.integers(0, 2, 120)
+    target = Target.encode(y, "classification")
+    plain, other = Sample.of(X, target), Sample.of(X * size, target)
+    gamma = median_gamma(plain.distances)
+    crude, sharp = (cf.Moments.of(other, gamma / size**2), cf.Moments.of(plain, gamma))
+    everything = np.ones(60, dtype=bool)
+    np.testing.assert_allclose(
+        crude.sharpened(other, everything).slope_error, sharp.sharpened(plain, everything).slope_error, rtol=1e-6
+    )
+    expected, found = cf.closed_form(plain, gamma), cf.closed_form(other, gamma / size**2)
+    np.testing.assert_allclose(found.main, expected.main, atol=2e-3)
+    np.testing.assert_allclose(found.interaction, expected.interaction, atol=2e-3)
+
+
+def test_huge_unscaled_column_does_not_drown_the_others(rng):
+    X = rng.normal(size=(40, 60))
+    X[:, 0] = 1e10 * (rng.random(40) < 0.1)
+    X -= X.mean(axis=0)
+    sample = make_sample(rng.normal(size=(40, 60)), rng.integers(0, 2, 40))
+    sample = Sample.of(X, sample.target)
+    found, exact = cf.closed_form(sample, 1 / 120), evaluate(sample, 1 / 120, True)
+    assert np.abs(found.interaction - exact.interaction)[1:].max() < 2 * cf.TOLERANCE
+
+
+def test_tiny_bandwidth_in_single_precision(rng):
+    sample = make_sample(rng.normal(size=(60, 20)), rng.integers(0, 2, 60))
+    gamma = 1e-6 * median_gamma(sample.distances)
+    single = cf.closed_form(Sample.of(sample.X.astype(np.float32), sample.target), gamma)
+    np.testing.assert_allclose(single.interaction, cf.closed_form(sample, gamma).interaction, atol=0.05)

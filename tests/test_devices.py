@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import sklearn
 
-from randsel import InteractionScan, RandSel, _backend, datasets
+from randsel import InteractionScan, RandSel, RandSelCV, _backend, datasets
 
 torch = pytest.importorskip("torch")
 
@@ -175,3 +175,11 @@ InteractionScan(2).fit(X, y)
 sys.exit("torch" in sys.modules)
 """
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.filterwarnings("ignore:Nothing stands out")
+def test_cross_validation_and_gradients_take_tensors_too(dispatch):
+    X, y = PROBLEMS["xor"]()
+    expected = RandSelCV(cv=3, gammas=["median"]).fit(X, y)
+    assert list(RandSelCV(cv=3, gammas=["median"]).fit(torch.asarray(X), y).support_) == list(expected.support_)
+    assert RandSel(2).fit(torch.asarray(X).requires_grad_(), y).n_features_ == 2

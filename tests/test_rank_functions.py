@@ -102,3 +102,10 @@ def test_centring_within_strata(rng, n_strata):
         mean = (rows[..., here] * mass[here]).sum(axis=-1, keepdims=True) / mass[here].sum()
         assert np.allclose(centred[..., here], rows[..., here] - mean)
     assert np.allclose(centre(rows, mass, None), centre(rows, mass, np.zeros(90, dtype=int)))
+
+
+def test_few_ranks_without_ties_are_no_levels(rng):
+    X = np.array([rng.permutation(12) for _ in range(4)], dtype=float).T
+    whole, half = (functions(A, 2) for A in (X, X + 0.5))
+    assert whole.plain.all()
+    np.testing.assert_array_equal(whole.values, half.values)

@@ -96,3 +96,23 @@ def test_too_little_memory_is_refused(rng):
         ValueError, match="too little for 500 samples and 50 features: pairs of samples and results take 40 MB"
     ):
         RandSel(2, max_memory="30MB").fit(rng.normal(size=(500, 50)), np.arange(500) % 2)
+
+
+def test_changes_in_a_copy_on_write_map_are_kept(tmp_path, rng):
+    X, y = rng.normal(size=(100, 30)), np.arange(100) % 2
+    np.save(tmp_path / "X.npy", X)
+    table = np.load(tmp_path / "X.npy", mmap_mode="c")
+    table[:, 5] = 3.0 * y
+    fitted = RandSel(1).fit(table, y)
+    assert np.array_equal(table[:, 5], 3.0 * y)
+    assert list(fitted.get_support(indices=True)) == [5]
+
+
+def test_a_map_in_the_order_of_its_columns_is_not_copied(tmp_path, room, rng):
+    X, y = np.asfortranarray(rng.normal(size=(60, 400))), np.arange(60) % 2
+    np.save(tmp_path / "X.npy", X)
+    table = np.load(tmp_path / "X.npy", mmap_mode="r")
+    assert table.flags.f_contiguous
+    room(X)
+    expected = RandSel(5).fit(X, y)
+    assert list(RandSel(5, max_memory="1MB").fit(table, y).get_support()) == list(expected.get_support())

@@ -38,6 +38,7 @@ __all__ = [
     "counted_rows",
     "fit_context",
     "nominal_columns",
+    "on_the_host",
 ]
 
 #: Numbers with more distinct values than this are taken for measurements, not for class codes.
@@ -51,10 +52,14 @@ def check_data(
     _check_kinds(X, "X")
     _check_kinds(y, "y")
     on_device = _dispatched(X)
+    if on_device:
+        X = X.detach()
     y, sample_weight = (to_numpy(values) if _is_tensor(values) else values for values in (y, sample_weight))
     dtypes = [X.double().dtype, X.float().dtype] if on_device else [np.float64, np.float32]
     try:
-        X = validate_data(estimator, X=X, accept_sparse=False, dtype=dtypes, order="C", ensure_all_finite=False)
+        # a table that is read in blocks is not copied
+        order = "C" if getattr(estimator, "max_memory", None) is None else None
+        X = validate_data(estimator, X=X, accept_sparse=False, dtype=dtypes, order=order, ensure_all_finite=False)
     except ValueError as error:
         column = _text_column(X) if "convert string" in str(error) else None
         if column is None:
@@ -108,6 +113,11 @@ def check_classes(estimator: Any, y: Any, m: int | None = None) -> tuple[Array, 
 
 def _is_tensor(values: Any) -> bool:
     return type(values).__module__.split(".")[0] == "torch"
+
+
+def on_the_host(X: Any) -> Any:
+    """Return a tensor as a numpy array, and anything else as it is: models of scikit-learn are fitted on the host."""
+    return to_numpy(X) if _is_tensor(X) else X
 
 
 def _dispatched(X: Any) -> bool:

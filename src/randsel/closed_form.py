@@ -162,6 +162,7 @@ def _evaluate(sample: Sample, gamma: float, moments: Moments, rough: Array) -> t
         precise = bool(xp.any(take(moments.outlying | (moments.reach > 4.0), rough)))
         # many features of many samples are approximate anyway, and rounding moves scores by a thousandth at most
         precise |= not single(sample.X.dtype) and (len(rough) <= FEW or m < SKETCH_ROWS)
+        precise |= not moments.ordinary
         Xt = gather(sample.X, rough).T
         elements = _Elements(contiguous(astype(Xt, xp.float64 if precise else xp.float32)), gamma)
     log_expected, neglected = _log_expected(sample, gamma, rough, elements)
@@ -196,7 +197,7 @@ def _evaluate(sample: Sample, gamma: float, moments: Moments, rough: Array) -> t
         return of_total, xp.where(is_rough, 0.0, moments.slope_error) + of_expected
 
     skewness = (lambda: skewness_of(sample.target.hollow[0]), lambda: skewness_of(weights.interaction))
-    return Contribution(total, scale, main, interaction, bounds, skewness), allowed
+    return Contribution(total, scale, main, interaction, bounds, skewness), allowed - neglected
 
 
 def _merge(smooth: Any, rough: Any, mask: Array) -> Any:
@@ -223,7 +224,7 @@ def _log_expected(sample: Sample, gamma: float, rough: Array, elements: "_Elemen
     if (free & ~rough).any():
         sums = sample.sums
         if (free & rough).any():
-            sums = sums - PairSums.of(gather(sample.X, free & rough), sketch=sums.sketch is not None)
+            sums = _without(sample, free & rough, free & ~rough)
         squares, rest = sums.second_order()
         log_expected = distances_of(sums.products) * (-gamma / 2) + log_expected
         log_expected += squares * (gamma * gamma / 8)
@@ -231,6 +232,15 @@ def _log_expected(sample: Sample, gamma: float, rough: Array, elements: "_Elemen
     if elements is not None:
         log_expected = elements.log_factors(free[rough]) + log_expected
     return log_expected, neglected
+
+
+def _without(sample: Sample, rough: Array, smooth: Array) -> PairSums:
+    """Sum over the smooth features: all less the rough, or alone where the rough would leave only rounding."""
+    sketch = sample.sums.sketch is not None
+    of_rough, of_smooth = (float(take(sample.moments[1], features).sum()) for features in (rough, smooth))
+    if of_rough > 1e6 * of_smooth:
+        return PairSums.of(gather(sample.X, smooth), sketch=sketch)
+    return sample.sums - PairSums.of(gather(sample.X, rough), sketch=sketch)
 
 
 def _smooth(sample: Sample, gamma: float, moments: Moments, weights: _Weights, smooth: Array) -> Any:

@@ -117,13 +117,13 @@ class Columns:
         """Columns of a mask, in memory."""
         places = self.places[mask]
         if not len(places):
-            return to_device(np.zeros((len(self), 0), dtype=self.dtype), self.device)
+            return to_device(np.zeros((len(self), 0), dtype=self.table.dtype), self.device)
         parts = [block for _, block in replace(self, places=places).blocks(STRIP)]
         return namespace(parts[0]).concat(parts, axis=1)
 
     def keep(self, mask: Array) -> Any:
         """Columns of a mask, in memory if there is room."""
-        left = int(mask.sum()) * len(self) * self.table.itemsize
+        left = int(mask.sum()) * len(self) * (self.table.itemsize if self.scale else 8)
         return self.take(mask) if left <= self.room else replace(self, places=self.places[mask])
 
     def of_rows(self, rows: Array) -> Any:
@@ -209,11 +209,16 @@ def of_rows(X: Any, rows: Array) -> Any:
 
 
 def forget(table: Array) -> None:
-    """Give pages of a memory map back to the system; what is read again comes from its cache or the disk."""
+    """Give pages of a memory map back to the system; what is read again comes from its cache or the disk.
+
+    Only of maps that share their pages with the file: those of a map opened copy-on-write may hold changes.
+    """
     base: Any = table
+    shared = False
     while base is not None and not isinstance(base, mmap.mmap):
+        shared |= isinstance(base, np.memmap) and base.mode in ("r", "r+", "w+")
         base = getattr(base, "base", None)
-    if base is not None and hasattr(mmap, "MADV_DONTNEED"):
+    if base is not None and shared and hasattr(mmap, "MADV_DONTNEED"):
         base.madvise(mmap.MADV_DONTNEED)
 
 

@@ -100,7 +100,7 @@ def rank_functions(X: Array, n_functions: int, share: Array, nominal: Array) -> 
 def _small_codes(x: Array) -> Array | None:
     """Small whole numbers as they are, which need no sorting; None for anything else."""
     low, high = x.min(), x.max()
-    if not (low >= 0 and high <= MAX_LEVELS):
+    if not (low >= 0 and high <= MAX_LEVELS and len(x) > MAX_LEVELS + 1):  # so few may be ranks, without ties
         return None
     codes = x.astype(np.intp)
     return codes if np.array_equal(codes, x) else None
@@ -118,7 +118,7 @@ def _of_levels(mass: Array, m: int, n_functions: int, *, nominal: bool) -> Array
     codes = merged[codes]
     mass = np.bincount(codes, weights=mass)
     if nominal:
-        raw = np.eye(len(mass))[np.argsort(-mass, kind="stable")[: n_functions + 1]]
+        raw = np.eye(len(mass))[np.argsort(-mass.round(9), kind="stable")[: n_functions + 1]]
     else:
         middle = (np.cumsum(mass) - mass / 2) / mass.sum()
         raw = np.sqrt(2.0) * np.cos(np.pi * np.arange(1, n_functions + 1)[:, None] * middle)
@@ -143,7 +143,7 @@ def _pool_rare(mass: Array, least: float) -> Array:
 
 def _most_frequent(mass: Array, count: int) -> Array:
     """Keep the most frequent levels; the others, and those of fewer than three samples, join the last of them."""
-    order = np.argsort(-mass, kind="stable")
+    order = np.argsort(-mass.round(9), kind="stable")
     merged = np.minimum(np.argsort(order, kind="stable"), count - 1)
     while merged.max() > 0 and mass[merged == merged.max()].sum() < 3.0:
         merged = np.minimum(merged, merged.max() - 1)

@@ -144,11 +144,13 @@ class PairSums:
         along = self.products @ z - off[:, None] * z
         probes = sketch.probes - sketch.diagonal[:, None] * z
         slope = inner(probes, along) / max(inner(along, along), 1e-300)
+        # random vectors of mean zero do not see what the constant vector is mapped to, which is known
+        unseen = norm(sketch.diagonal - slope * off) ** 2 / len(z)
         rows = sketch.rows - 0.5 * sketch.constant
         known = self.products * slope
         known += rows[:, None]
         known += rows[None, :]
-        return known, 2.0 * norm(probes - slope * along) / PROBES**0.5
+        return known, (4.0 * norm(probes - slope * along) ** 2 / PROBES + unseen) ** 0.5
 
 
 def probe_vectors(beside: Any) -> Any:
@@ -248,7 +250,7 @@ class Sample:
         if left < summed_at / 8:
             return after
         gone = ~kept
-        if fixed.any():
+        if fixed.any() or self.fixed.any():
             gone = ~self.fixed
             gone[np.flatnonzero(kept)[~fixed]] = False
         sums = self.sums

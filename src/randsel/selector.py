@@ -91,7 +91,8 @@ class RandSel(Selector):
         Bring all columns to standard deviation one. Without it a column of large values dominates the distances.
     max_memory : int or str, default=None
         Bytes ("2GB", "500MB") that the computation may use beside X. A table too large for that is read in blocks of
-        columns, again in every round until what is left fits: give X as a memory map. None: as many as it takes.
+        columns, again in every round until what is left fits: give X as a memory map of float32 or float64 (others,
+        and rows of weight zero, need a copy first). None: as many as it takes.
     device : str or None, default=None
         Where to compute: "cpu", "cuda", "cuda:1". None: where X is. Tensors of a device need scikit-learn's
         `set_config(array_api_dispatch=True)`.
@@ -297,7 +298,7 @@ class RandSel(Selector):
         device = check_device(self.device, X)
         if self.device == "cpu":
             X = to_numpy(X)
-        if room is not None and on_host(X) and X.nbytes > room:
+        if room is not None and on_host(X) and X.size * (X.itemsize if self.scale else 8) > room:
             if self.kernel == "rank" or self.estimator == "bootstrap":
                 msg = "max_memory is too small for X, and only kernel='gaussian', estimator='exact' read it in blocks."
                 raise ValueError(msg)

@@ -48,11 +48,14 @@ class Moments:
         """Bound the slope error of some features by their twelfth moments, dearer than their range (eq. 12')."""
         if not 0 < features.sum() <= MANY:
             return self
-        x = double(gather(sample.X, features))
-        d2, d4, d6 = moments_of_differences(x, (2, 4, 6))
+        # in units of the range, whatever those of the column are
+        span, reach = take(sample.moments[2], features), take(self.reach, features)
+        d2, d4, d6 = moments_of_differences(double(gather(sample.X, features)) / span, (2, 4, 6))
         curve = clipped(d6 - ratio(d4 * d4, d2), 0.0) ** 0.5 / 12
-        curve = curve + d6**0.5 * take(self.reach, features) ** 2 / 120
-        error = score_error(self.gamma**2 * ratio(curve, 2 * take(self.hollow_norm, features)), self.m)
+        curve = curve + d6**0.5 * reach**2 / 120
+        factor = 1.0 - reach**2 * ratio(d4, d2) / 12
+        length = 2 * take(self.hollow_norm, features) / span**2 * clipped(factor, 1e-3)
+        error = score_error(reach**2 * ratio(curve, length), self.m)
         slope_error = namespace(error).asarray(self.slope_error, copy=True)
         at = index_of(features, error)
         slope_error[at] = namespace(error).minimum(slope_error[at], error)
@@ -63,6 +66,12 @@ class Moments:
     def heavy(self) -> Any:
         """Columns in single precision that are `outlying`."""
         return self.outlying & single(self.dtype)
+
+    @property
+    def ordinary(self) -> bool:
+        """Whether squared differences, times γ, keep their digits in single precision."""
+        widest, narrowest = float((self.reach / self.gamma).max()), float((self.reach / self.gamma).min())
+        return 1e-10 < self.gamma < 1e10 and narrowest > 1e-6 and widest < 1e12 and float(self.reach.max()) > 1e-2
 
     @cached_property
     def outlying(self) -> Any:
