@@ -251,15 +251,15 @@ def test_single_precision_inside_moves_scores_by_a_thousandth_at_most(rng, monke
     sample = make_sample(X, rng.integers(0, 2, 150))
     gamma = median_gamma(sample.distances)
     precise = evaluate(sample, gamma, True)
-    monkeypatch.setattr(cf, "SKETCH_ROWS", 100)
-    inside = evaluate(sample, gamma, True)
+    monkeypatch.setattr("randsel.sample.SKETCH_ROWS", 100)
+    inside = evaluate(Sample.of(sample.X, sample.target), gamma, True)
     assert 0 < np.abs(inside.interaction - precise.interaction).max() < 1e-3
     assert np.abs(inside.main - precise.main).max() < 1e-3
 
 
 @pytest.mark.parametrize("size", [2.0**-95, 2.0**-30, 1.0, 2.0**60, 2.0**90])
 def test_units_of_unscaled_columns_do_not_matter(rng, size, monkeypatch):
-    monkeypatch.setattr(cf, "SKETCH_ROWS", 100)
+    monkeypatch.setattr("randsel.sample.SKETCH_ROWS", 100)
     X = rng.standard_t(4, (120, 60))
     X -= X.mean(axis=0)
     y = rng.integers(0, 2, 120)

@@ -69,10 +69,12 @@ def test_sums_follow_the_features_that_are_kept_and_fixed(rng, kept, sketch_rows
     fixed[0] = True
     after = sample.keep(keep, fixed)
     fresh = PairSums.of(after.X[:, ~fixed], sketch=sketch_rows == 4)
-    np.testing.assert_allclose(after.sums.products, fresh.products, atol=1e-10)
-    np.testing.assert_allclose(after.sums.second_order()[0], fresh.second_order()[0], atol=1e-8)
-    np.testing.assert_allclose(after.distances, kernels.squared_distances(after.X), atol=1e-10)
-    np.testing.assert_allclose(before, kernels.squared_distances(sample.X), atol=1e-10)
+    # with sketches, products are in single precision
+    digits = 1e-4 if sketch_rows == 4 else 1e-10
+    np.testing.assert_allclose(after.sums.products, fresh.products, atol=digits)
+    np.testing.assert_allclose(after.sums.second_order()[0], fresh.second_order()[0], atol=100 * digits)
+    np.testing.assert_allclose(after.distances, kernels.squared_distances(after.X), atol=digits)
+    np.testing.assert_allclose(before, kernels.squared_distances(sample.X), atol=digits)
 
 
 def test_median_bandwidth(rng):

@@ -12,7 +12,7 @@ import numpy as np
 
 from randsel._backend import Array, inner, norm
 from randsel._parallel import generator
-from randsel.kernels import centre, hollow_centre
+from randsel.kernels import centre, hollow_centre, hollow_split
 
 
 def alignment(kernel: Array, target: Array) -> float:
@@ -21,8 +21,11 @@ def alignment(kernel: Array, target: Array) -> float:
 
 
 def unbiased_alignment(kernel: Any, hollow_target: Any) -> float:
-    """Alignment of U-centred kernels, the target's already so: mean 0 for an unrelated target and any kernel."""
-    return _cosine(hollow_centre(kernel), hollow_target)
+    """Alignment of U-centred kernels, the target's already so: mean 0 for an unrelated target and any kernel.
+
+    The kernel is overwritten.
+    """
+    return _cosine(hollow_split(kernel, overwrite=True)[0], hollow_target)
 
 
 def null_scale(m: int) -> float:

@@ -33,7 +33,7 @@ from randsel._backend import (
 from randsel.alignment import null_scale
 from randsel.columns import blocks, gather, width
 from randsel.kernels import UNDERFLOW, distances_of, hollow_split, squared_distances
-from randsel.sample import SKETCH_ROWS, STRIP, PairSums, Sample
+from randsel.sample import STRIP, PairSums, Sample
 from randsel.series_bounds import Moments, ratio, root, score_error, turn_for
 
 #: Largest error, in standard deviations of the null, that each of two series may cause in a score: a worst case.
@@ -41,7 +41,7 @@ TOLERANCE = 0.2
 #: Features up to which the series is not used at all: the exact function costs little more.
 FEW = 32
 #: Bytes of `tanh` values kept between the two passes of the element-wise route; beyond, they are computed twice.
-KEEP_BYTES = 256 << 20
+KEEP_BYTES = 48 << 20
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class _Weights:
         expected += 1.0
         rho += 0.5
         hollow *= sample.target.kernel
-        interaction, rest = hollow_split(hollow)
+        interaction, rest = hollow_split(hollow, overwrite=True)
         length = norm(interaction)
         # what is left of a product with a constant kernel is rounding
         length = length if length > 1e-12 * sample.target.hollow_norm else 0.0
@@ -160,8 +160,7 @@ def _evaluate(sample: Sample, gamma: float, moments: Moments, rough: Array) -> t
     if rough.any():
         # where tanh saturates, what varies besides is small against it
         precise = bool(xp.any(take(moments.outlying | (moments.reach > 4.0), rough)))
-        # many features of many samples are approximate anyway, and rounding moves scores by a thousandth at most
-        precise |= not single(sample.X.dtype) and (len(rough) <= FEW or m < SKETCH_ROWS)
+        precise |= not single(sample.inside) or (len(rough) <= FEW and not single(sample.X.dtype))
         precise |= not moments.ordinary
         Xt = gather(sample.X, rough).T
         elements = _Elements(contiguous(astype(Xt, xp.float64 if precise else xp.float32)), gamma)
@@ -218,19 +217,21 @@ def _log_expected(sample: Sample, gamma: float, rough: Array, elements: "_Elemen
     with it.
     """
     free, neglected = ~sample.fixed, 0.0
-    log_expected: Any = 0.0
+    terms = []
     if sample.fixed.any():
-        log_expected = distances_of(sample.fixed_products) * -gamma
+        terms.append(distances_of(sample.fixed_products) * -gamma)
     if (free & ~rough).any():
-        sums = sample.sums
-        if (free & rough).any():
-            sums = _without(sample, free & rough, free & ~rough)
+        mixed = bool((free & rough).any())
+        sums = _without(sample, free & rough, free & ~rough) if mixed else sample.sums
         squares, rest = sums.second_order()
-        log_expected = distances_of(sums.products) * (-gamma / 2) + log_expected
-        log_expected += squares * (gamma * gamma / 8)
+        distances = distances_of(sums.products) if mixed or sample.fixed.any() else sample.distances
+        terms += [distances * (-gamma / 2), squares * (gamma * gamma / 8)]
         neglected = rest * (gamma * gamma / 8)
     if elements is not None:
-        log_expected = elements.log_factors(free[rough]) + log_expected
+        terms.append(elements.log_factors(free[rough]))
+    log_expected = terms[0]
+    for term in terms[1:]:
+        log_expected += term
     return log_expected, neglected
 
 
@@ -239,8 +240,8 @@ def _without(sample: Sample, rough: Array, smooth: Array) -> PairSums:
     sketch = sample.sums.sketch is not None
     of_rough, of_smooth = (float(take(sample.moments[1], features).sum()) for features in (rough, smooth))
     if of_rough > 1e6 * of_smooth:
-        return PairSums.of(gather(sample.X, smooth), sketch=sketch)
-    return sample.sums - PairSums.of(gather(sample.X, rough), sketch=sketch)
+        return PairSums.of(gather(sample.X, smooth), sketch=sketch, inside=sample.inside)
+    return sample.sums - PairSums.of(gather(sample.X, rough), sketch=sketch, inside=sample.inside)
 
 
 def _smooth(sample: Sample, gamma: float, moments: Moments, weights: _Weights, smooth: Array) -> Any:
@@ -249,14 +250,16 @@ def _smooth(sample: Sample, gamma: float, moments: Moments, weights: _Weights, s
     Y = sample.target.Y
     xp, m = namespace(Y), len(X)
     loads = (Y * Y).sum(axis=1)
-    half = half_of(weights.interaction, X.dtype)
-    rows = astype(xp.concat([Y, weights.rho[:, None] * Y], axis=1).T, X.dtype)
+    inside = sample.inside
+    half = half_of(weights.interaction, inside)
+    rows = astype(xp.concat([Y, weights.rho[:, None] * Y], axis=1).T, inside)
     squares = xp.stack(
         [weights.total.sum(axis=1), weights.rest + weights.rho * loads, loads - 2 * sample.target.hollow[1]]
     )
-    squares = astype(squares, X.dtype)
+    squares = astype(squares, inside)
     parts = []
-    for _, x in blocks(X, width(X, STRIP)):
+    for _, block in blocks(X, width(X, STRIP)):
+        x = astype(block, inside)
         form = double(quadratic_forms(half, x, X.shape[1]))
         with coarse_products(x, X.shape[1]):
             linear = double(rows @ x)

@@ -353,7 +353,7 @@ def _bandwidth(sample: Sample, gamma: float | str) -> float:
 
 def _alignment(sample: Sample, gamma: float) -> float:
     # weights are in the target alone: weighting both sides would align the weights with themselves
-    return unbiased_alignment(namespace(sample.distances).exp(-gamma * sample.distances), sample.target.hollow[0])
+    return unbiased_alignment(namespace(sample.distances).exp(sample.distances * -gamma), sample.target.hollow[0])
 
 
 def _alignment_rows(sample: Sample, rows: Array, gamma: float) -> float:

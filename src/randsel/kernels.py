@@ -163,10 +163,10 @@ def centre(kernel: Array) -> Array:
     return centred
 
 
-def hollow_split(kernel: Any) -> tuple[Any, Any]:
+def hollow_split(kernel: Any, *, overwrite: bool = False) -> tuple[Any, Any]:
     """Split off the diagonal `K_pq = U_pq + ρ_p + ρ_q`, where U has a zero diagonal and zero row sums (eq. 4)."""
     xp, m = namespace(kernel), kernel.shape[0]
-    hollow = xp.asarray(kernel, dtype=xp.float64, copy=True)
+    hollow = kernel if overwrite else xp.asarray(kernel, dtype=xp.float64, copy=True)
     set_diagonal(hollow, 0.0)
     rows = hollow.sum(axis=1)
     rho = rows / (m - 2) - rows.sum() / (2 * (m - 1) * (m - 2))

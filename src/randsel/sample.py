@@ -12,6 +12,7 @@ import numpy as np
 
 from randsel._backend import (
     Array,
+    astype,
     coarse_gram,
     coarse_products,
     double,
@@ -109,10 +110,11 @@ class PairSums:
     sketch: Sketch | None
 
     @classmethod
-    def of(cls, X: Any, *, sketch: bool = False) -> "PairSums":
-        """One Gram matrix and a sketch, or three Gram matrices."""
+    def of(cls, X: Any, *, sketch: bool = False, inside: Any = None) -> "PairSums":
+        """One Gram matrix and a sketch, or three Gram matrices, of products in the type `inside`."""
         products, d2, sketched = 0.0, None, None
-        for _, wide in blocks(X, width(X, BLOCK)):
+        for _, block in blocks(X, width(X, BLOCK)):
+            wide = block if inside is None else astype(block, inside)
             products = products + double(coarse_gram(wide, X.shape[1]))
             with coarse_products(wide, X.shape[1]):
                 if sketch:
@@ -207,15 +209,25 @@ class Sample:
         return namespace(parts[0]).concat(parts, axis=1)
 
     @cached_property
+    def inside(self) -> Any:
+        """Precision of products over many features: single for many samples, whose scores move by a thousandth at most.
+
+        Columns that are not of ordinary size would leave its range.
+        """
+        xp, span = namespace(self.moments), self.moments[2]
+        ordinary = float(xp.min(span)) > 1e-3 and float(xp.max(span)) < 1e6
+        return xp.float32 if self.X.shape[0] >= SKETCH_ROWS and ordinary else self.X.dtype
+
+    @cached_property
     def sums(self) -> PairSums:
         """The pair sums over the free features."""
         if self._sums is not None:
             return self._sums
-        return PairSums.of(self._free, sketch=self.X.shape[0] >= SKETCH_ROWS)
+        return PairSums.of(self._free, sketch=self.X.shape[0] >= SKETCH_ROWS, inside=self.inside)
 
     def sum_squares(self) -> None:
         """Compute `Σ_j d²` where only a sketch of it is known; from here on it is updated as features fall."""
-        self.__dict__["sums"] = PairSums.of(self._free)
+        self.__dict__["sums"] = PairSums.of(self._free, inside=self.inside)
 
     @cached_property
     def fixed_products(self) -> Any:
@@ -255,7 +267,7 @@ class Sample:
             gone[np.flatnonzero(kept)[~fixed]] = False
         sums = self.sums
         if gone.any():
-            sums = sums - PairSums.of(keep(self.X, gone), sketch=sums.sketch is not None)
+            sums = sums - PairSums.of(keep(self.X, gone), sketch=sums.sketch is not None, inside=self.inside)
         return replace(after, _sums=sums, _summed_at=summed_at)
 
     def rows(self, index: Array) -> "Sample":

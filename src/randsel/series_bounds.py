@@ -35,7 +35,7 @@ class Moments:
         """Take the moments of a sample, for one bandwidth."""
         second, fourth, span = sample.moments
         with np.errstate(over="ignore"):
-            return cls(len(sample.X), second, fourth, gamma * span * span, gamma, sample.X.dtype)
+            return cls(len(sample.X), second, fourth, gamma * span * span, gamma, sample.inside)
 
     @cached_property
     def hollow_norm(self) -> Any:
