@@ -258,7 +258,7 @@ def _smooth(sample: Sample, gamma: float, moments: Moments, weights: _Weights, s
     )
     squares = astype(squares, inside)
     parts = []
-    for _, block in blocks(X, width(X, STRIP)):
+    for _, block in blocks(X, width(X, 2 * STRIP)):
         x = astype(block, inside)
         form = double(quadratic_forms(half, x, X.shape[1]))
         with coarse_products(x, X.shape[1]):
