@@ -230,6 +230,8 @@ def main():
     parser.add_argument("--only", default=",".join(PARTS), help="parts to run, by commas")
     parser.add_argument("--profile", action="store_true", help="print where the host spends its time")
     options = parser.parse_args()
+    if not torch.cuda.is_available():
+        sys.exit("This benchmark needs a CUDA device and a torch built for it; torch sees none here.")
     SETTINGS["profile"] = options.profile
     lines = [rates(), "", "| what | time | beside | result |", "|---|---|---|---|"]
     print(lines[0], flush=True)

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -16,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from randsel._backend import Array
 from randsel._parallel import ordered_map
 from randsel._validation import Interval, StrOptions, check_classes, check_table, fit_context
-from randsel.columns import standardise
+from randsel.columns import ALL_CONSTANT
 from randsel.kernels import bandwidth, gaussian_kernel, squared_distances
 from randsel.lpboost import Boosted, boost, check_kernels
 from randsel.selector import RandSel
@@ -25,6 +26,25 @@ from randsel.selector import RandSel
 GRID = ("0.25*median", "median", "4*median")
 #: Folds whose held-out values probabilities are calibrated on.
 CALIBRATION_FOLDS = 3
+
+
+@dataclass(frozen=True)
+class _Scaling:
+    """Mean and spread of the training samples; constant columns are only centred, and make no distances."""
+
+    offset: Array
+    divisor: Array
+    varies: Array
+
+    @classmethod
+    def of(cls, X: Array, *, scale: bool) -> "_Scaling":
+        varies = X.max(axis=0) > X.min(axis=0)
+        spread = X.std(axis=0)
+        divisor = np.where(varies & (spread > 0.0), spread, 1.0) if scale else np.ones(X.shape[1])
+        return cls(X.mean(axis=0), divisor, varies)
+
+    def of_table(self, X: Array) -> Array:
+        return np.asarray((X - self.offset) / self.divisor)
 
 
 class LPBoostMKL(ClassifierMixin, BaseEstimator):
@@ -150,14 +170,10 @@ class LPBoostMKL(ClassifierMixin, BaseEstimator):
 
     def _make_kernels(self, X: Array) -> Array:
         """Gaussian kernels between the training samples; what new samples need for theirs is kept."""
-        if self.scale:
-            self._varies = standardise(X, None, scale=True)[1]
-            part = X[:, self._varies]
-            self._offset, self._divisor = part.mean(axis=0), part.std(axis=0)
-            X = (part - self._offset) / self._divisor
-        else:
-            self._varies = np.ones(X.shape[1], dtype=bool)
-            self._offset, self._divisor = np.zeros(X.shape[1]), np.ones(X.shape[1])
+        self._scaling = _Scaling.of(X, scale=self.scale)
+        if not self._scaling.varies.any():
+            raise ValueError(ALL_CONSTANT)
+        X = self._scaling.of_table(X)
         wanted = [(None, gamma) for gamma in GRID] if self.kernels is None else list(self.kernels)
         if not wanted:
             msg = "kernels is an empty list; name at least one (columns, gamma)."
@@ -173,21 +189,18 @@ class LPBoostMKL(ClassifierMixin, BaseEstimator):
         return self._between(X)
 
     def _columns(self, columns: Any, k: int) -> Array:
-        """Places of the columns of a kernel among those that vary."""
-        n = len(self._varies)
-        if columns is None:
-            return np.arange(int(self._varies.sum()))
-        named = np.asarray(columns)
+        """Numbers of the columns of a kernel, of which one at least varies."""
+        n = len(self._scaling.varies)
+        named = np.arange(n) if columns is None else np.asarray(columns)
         if named.dtype.kind == "b" and named.shape == (n,):
             named = np.flatnonzero(named)
         if named.ndim != 1 or not named.size or named.dtype.kind not in "iu" or not np.all((named >= 0) & (named < n)):
             msg = f"kernels[{k}] names columns {columns!r}, but X has n_features={n}; give indices, a mask, or None."
             raise ValueError(msg)
-        kept = (np.cumsum(self._varies) - 1)[named[self._varies[named]]]
-        if not len(kept):
+        if not self._scaling.varies[named].any():
             msg = f"kernels[{k}] has only constant columns; leave it out."
             raise ValueError(msg)
-        return np.asarray(kept)
+        return named
 
     def _between(self, X: Array) -> Array:
         return np.array([gaussian_kernel(self._train, gamma, columns=at, Z=X).T for at, gamma in self._specs])
@@ -234,8 +247,7 @@ class LPBoostMKL(ClassifierMixin, BaseEstimator):
                 )
                 raise ValueError(msg)
         else:
-            X = check_table(self, X, reset=False)[:, self._varies]
-            kernels = self._between((X - self._offset) / self._divisor)
+            kernels = self._between(self._scaling.of_table(check_table(self, X, reset=False)))
         return np.asarray(np.einsum("pki,kti->tp", self._coefficients, kernels, optimize=True))
 
     def predict(self, X: Any) -> Array:
@@ -333,12 +345,8 @@ class PathKernels(TransformerMixin, BaseEstimator):
         rounds = self.selector_.path_.rounds
         chosen = np.unique(np.linspace(0, len(rounds) - 1, min(self.max_kernels, len(rounds))).round().astype(int))
         self.kernels_ = [(rounds[r].features, rounds[r].gamma) for r in chosen]
-        used = rounds[0].features
-        self._offset, self._divisor = np.zeros(X.shape[1]), np.ones(X.shape[1])
-        self._offset[used] = X[:, used].mean(axis=0)
-        if self.selector_.scale:
-            self._divisor[used] = X[:, used].std(axis=0)
-        self._train = (X - self._offset) / self._divisor
+        self._scaling = _Scaling.of(X, scale=self.selector_.scale)
+        self._train = self._scaling.of_table(X)
         return self
 
     def transform(self, X: Any) -> Array:
@@ -355,7 +363,7 @@ class PathKernels(TransformerMixin, BaseEstimator):
             What `LPBoostMKL("precomputed")` takes.
         """
         check_is_fitted(self)
-        Z = (check_table(self, X, reset=False) - self._offset) / self._divisor
+        Z = self._scaling.of_table(check_table(self, X, reset=False))
         return np.array([gaussian_kernel(Z, gamma, columns=at, Z=self._train) for at, gamma in self.kernels_])
 
     def __sklearn_tags__(self) -> Any:
