@@ -233,8 +233,12 @@ def half_of(matrix: Any, dtype: Any) -> Any:
     """Prepare a symmetric matrix for `quadratic_forms`."""
     if not on_host(matrix):
         return astype(matrix, dtype)
-    half = np.tril(matrix).astype(dtype, order="F")
-    np.fill_diagonal(half, 0.5 * np.diagonal(half))
+    diagonal = np.diagonal(matrix)
+    # in order of columns, of which only the lower triangle is read; its rows are its columns
+    half = astype(matrix, dtype).T
+    if diagonal.any():
+        half = half.copy(order="F")
+        np.fill_diagonal(half, 0.5 * diagonal)
     return half
 
 

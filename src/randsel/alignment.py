@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from randsel._backend import Array, inner, norm
+from randsel._backend import Array, double, eps, inner, norm, set_diagonal
 from randsel._parallel import generator
-from randsel.kernels import centre, hollow_centre, hollow_split
+from randsel.kernels import centre, hollow_centre
 
 
 def alignment(kernel: Array, target: Array) -> float:
@@ -23,9 +23,19 @@ def alignment(kernel: Array, target: Array) -> float:
 def unbiased_alignment(kernel: Any, hollow_target: Any) -> float:
     """Alignment of U-centred kernels, the target's already so: mean 0 for an unrelated target and any kernel.
 
-    The kernel is overwritten.
+    The kernel is overwritten. It need not be centred itself: its product with a centred matrix is the same, and its
+    norm follows from its row sums.
     """
-    return _cosine(hollow_split(kernel, overwrite=True)[0], hollow_target)
+    m = kernel.shape[0]
+    # nearly constant kernels would leave only rounding of their squares
+    kernel -= kernel.mean()
+    set_diagonal(kernel, 0.0)
+    rows, square = double(kernel.sum(axis=1)), inner(kernel, kernel)
+    centred = square - 2 / (m - 2) * inner(rows, rows) + float(rows.sum()) ** 2 / ((m - 1) * (m - 2))
+    length = norm(hollow_target)
+    if centred <= 64 * eps(kernel.dtype) * square or length == 0.0:
+        return 0.0
+    return inner(kernel, hollow_target) / (centred**0.5 * length)
 
 
 def null_scale(m: int) -> float:

@@ -21,6 +21,7 @@ from randsel._backend import (
     double,
     half_of,
     index_of,
+    inner,
     namespace,
     norm,
     quadratic_forms,
@@ -33,8 +34,8 @@ from randsel._backend import (
 from randsel.alignment import null_scale
 from randsel.columns import blocks, gather, width
 from randsel.kernels import UNDERFLOW, distances_of, hollow_split, squared_distances
-from randsel.sample import STRIP, PairSums, Sample
-from randsel.series_bounds import Moments, ratio, root, score_error, turn_for
+from randsel.sample import STRIP, PairSums, Sample, root
+from randsel.series_bounds import Moments, ratio, score_error, turn_for
 
 #: Largest error, in standard deviations of the null, that each of two series may cause in a score: a worst case.
 TOLERANCE = 0.2
@@ -133,18 +134,21 @@ class _Weights:
         """`U(L∘U(Q))` and `L∘Q` from `log Q`, whose maximum is returned as the scale (eq. 6 and 3)."""
         set_diagonal(log_expected, -np.inf)
         scale = float(log_expected.max())
+        target, _ = sample.target.matrices(log_expected.dtype)
         # less one: centring does not see it, and a kernel close to one keeps its digits
         expected = namespace(log_expected).expm1(log_expected - scale)
         hollow, rho = hollow_split(expected)
+        varies = 2 * float(abs(rho).max()) if single(expected.dtype) else 1.0
         expected += 1.0
-        rho += 0.5
-        hollow *= sample.target.kernel
+        rho = double(rho) + 0.5
+        hollow *= target
         interaction, rest = hollow_split(hollow, overwrite=True)
         length = norm(interaction)
         # what is left of a product with a constant kernel is rounding
-        length = length if length > 1e-12 * sample.target.hollow_norm else 0.0
-        total = sample.target.kernel * expected
-        return cls(interaction, length, total, float(total.sum()), rho, rest), scale
+        rounding = 1e-5 * varies if single(expected.dtype) else 1e-12
+        length = length if length > rounding * sample.target.hollow_norm else 0.0
+        expected *= target
+        return cls(interaction, length, expected, float(expected.sum()), rho, double(rest)), scale
 
     def interaction_mean(self, feature_norm: Any, mean: Any, m: int) -> Any:
         """Mean of `⟨A, T_i⟩` under the null, through the feature's own share in Q (eq. 8'); `mean` is that of tanh."""
@@ -160,8 +164,7 @@ def _evaluate(sample: Sample, gamma: float, moments: Moments, rough: Array) -> t
     if rough.any():
         # where tanh saturates, what varies besides is small against it
         precise = bool(xp.any(take(moments.outlying | (moments.reach > 4.0), rough)))
-        precise |= not single(sample.inside) or (len(rough) <= FEW and not single(sample.X.dtype))
-        precise |= not moments.ordinary
+        precise |= not single(sample.inside) or not moments.ordinary
         Xt = gather(sample.X, rough).T
         elements = _Elements(contiguous(astype(Xt, xp.float64 if precise else xp.float32)), gamma)
     log_expected, neglected = _log_expected(sample, gamma, rough, elements)
@@ -195,7 +198,8 @@ def _evaluate(sample: Sample, gamma: float, moments: Moments, rough: Array) -> t
         of_expected = float(score_error(log_error * largest / length, m)) if length > 0 else 0.0
         return of_total, xp.where(is_rough, 0.0, moments.slope_error) + of_expected
 
-    skewness = (lambda: skewness_of(sample.target.hollow[0]), lambda: skewness_of(weights.interaction))
+    of_target = sample.target.matrices(sample.pairs)[1]
+    skewness = (lambda: skewness_of(of_target), lambda: skewness_of(weights.interaction))
     return Contribution(total, scale, main, interaction, bounds, skewness), allowed - neglected
 
 
@@ -219,7 +223,7 @@ def _log_expected(sample: Sample, gamma: float, rough: Array, elements: "_Elemen
     free, neglected = ~sample.fixed, 0.0
     terms = []
     if sample.fixed.any():
-        terms.append(distances_of(sample.fixed_products) * -gamma)
+        terms.append(astype(distances_of(sample.fixed_products) * -gamma, sample.pairs))
     if (free & ~rough).any():
         mixed = bool((free & rough).any())
         sums = _without(sample, free & rough, free & ~rough) if mixed else sample.sums
@@ -228,7 +232,7 @@ def _log_expected(sample: Sample, gamma: float, rough: Array, elements: "_Elemen
         terms += [distances * (-gamma / 2), squares * (gamma * gamma / 8)]
         neglected = rest * (gamma * gamma / 8)
     if elements is not None:
-        terms.append(elements.log_factors(free[rough]))
+        terms.append(elements.log_factors(free[rough], sample.pairs))
     log_expected = terms[0]
     for term in terms[1:]:
         log_expected += term
@@ -240,8 +244,8 @@ def _without(sample: Sample, rough: Array, smooth: Array) -> PairSums:
     sketch = sample.sums.sketch is not None
     of_rough, of_smooth = (float(take(sample.moments[1], features).sum()) for features in (rough, smooth))
     if of_rough > 1e6 * of_smooth:
-        return PairSums.of(gather(sample.X, smooth), sketch=sketch, inside=sample.inside)
-    return sample.sums - PairSums.of(gather(sample.X, rough), sketch=sketch, inside=sample.inside)
+        return PairSums.of(gather(sample.X, smooth), sketch=sketch, inside=sample.inside, dtype=sample.pairs)
+    return sample.sums - PairSums.of(gather(sample.X, rough), sketch=sketch, inside=sample.inside, dtype=sample.pairs)
 
 
 def _smooth(sample: Sample, gamma: float, moments: Moments, weights: _Weights, smooth: Array) -> Any:
@@ -254,7 +258,7 @@ def _smooth(sample: Sample, gamma: float, moments: Moments, weights: _Weights, s
     half = half_of(weights.interaction, inside)
     rows = astype(xp.concat([Y, weights.rho[:, None] * Y], axis=1).T, inside)
     squares = xp.stack(
-        [weights.total.sum(axis=1), weights.rest + weights.rho * loads, loads - 2 * sample.target.hollow[1]]
+        [double(weights.total.sum(axis=1)), weights.rest + weights.rho * loads, loads - 2 * sample.target.hollow[1]]
     )
     squares = astype(squares, inside)
     parts = []
@@ -295,7 +299,8 @@ def _score(form: Any, matrix_norm: float, feature_norm: Any, m: int) -> Any:
 def skewness_of(A: Any) -> float:
     """Skewness of `⟨A, B^π⟩` under permutation for B of rank one, the most that it can be (eq. 8'')."""
     length = norm(A)
-    return float(np.sqrt(8.0) * float(((A @ A) * A).sum()) / length**3) if length > 0 else 0.0
+    # A is symmetric, and a product with its own transpose is half the work
+    return float(np.sqrt(8.0) * inner(A @ A.T, A) / length**3) if length > 0 else 0.0
 
 
 def _total_if_free(sample: Sample, gamma: float, i: int, log_expected: Any) -> Any:
@@ -310,12 +315,14 @@ class _Elements:
     """`T = tanh(γ d / 2)` of some features, pair by pair: rows of the upper triangle in blocks."""
 
     def __init__(self, Xt: Any, gamma: float) -> None:
-        self._Xt = Xt
-        self._half = min(gamma / 2, 3e38 if single(Xt.dtype) else 1e308)
+        # squares of differences of these are what tanh is taken of
+        self._Xt = Xt * float(np.sqrt(gamma / 2))
         n, m = Xt.shape
         self._keep = n * m * m // 2 * (4 if single(Xt.dtype) else 8) <= KEEP_BYTES * (scratch(Xt) // SCRATCH)
         self._kept: dict[int, Any] = {}
         xp = namespace(Xt)
+        # one piece of memory for all blocks that are not kept: fresh memory costs more than what is done with it
+        self._room = xp.empty(0 if self._keep else scratch(Xt) + n * m, dtype=Xt.dtype, device=device_of(Xt))
         self.row_sums = xp.zeros((n, m), dtype=xp.float64, device=device_of(Xt))
         self.squares = xp.zeros(n, dtype=xp.float64, device=device_of(Xt))
 
@@ -328,20 +335,23 @@ class _Elements:
             stop = min(m, start + max(1, scratch(self._Xt) // (n * (m - start))))
             block = self._kept.get(start)
             if block is None:
-                block = self._Xt[:, start:stop, None] - self._Xt[:, None, start:]
-                block *= block
+                shape = n, stop - start, m - start
+                block = xp.empty(shape, dtype=self._Xt.dtype, device=device_of(self._Xt))
+                if not self._keep:
+                    block = xp.reshape(self._room[: n * shape[1] * shape[2]], shape)
+                xp.subtract(self._Xt[:, start:stop, None], self._Xt[:, None, start:], out=block)
                 with np.errstate(over="ignore"):
-                    block *= self._half
-                block = xp.tanh(block)
+                    block *= block
+                xp.tanh(block, out=block)
                 if self._keep:
                     self._kept[start] = block
             yield start, stop, block
             start = stop
 
-    def log_factors(self, free: Array) -> Any:
+    def log_factors(self, free: Array, dtype: Any) -> Any:
         """`Σ_j log((1 + z_j)/2) = - Σ_j log(1 + T_j)` over the free features; gathers the norms on the way."""
         xp, m = namespace(self._Xt), self._Xt.shape[1]
-        upper = xp.zeros((m, m), dtype=xp.float64, device=device_of(self._Xt))
+        upper = xp.zeros((m, m), dtype=dtype, device=device_of(self._Xt))
         self.row_sums[:] = 0.0
         self.squares[:] = 0.0
         for start, stop, block in self._blocks():
@@ -359,14 +369,15 @@ class _Elements:
 
     def products(self, sample: Sample, weights: _Weights) -> Any:
         """Totals and scores, the full function (eq. 3 and 7)."""
-        xp, m = namespace(self._Xt), self._Xt.shape[1]
-        matrices = xp.stack([weights.total, sample.target.hollow[0], weights.interaction])
-        forms = xp.zeros((self._Xt.shape[0], 3), dtype=xp.float64, device=device_of(self._Xt))
+        xp, (n, m) = namespace(self._Xt), self._Xt.shape
+        matrices = weights.total, sample.target.matrices(weights.total.dtype)[1], weights.interaction
+        forms = xp.zeros((n, 3), dtype=xp.float64, device=device_of(self._Xt))
         for start, stop, block in self._blocks():
-            part = xp.asarray(matrices[:, start:stop, start:], copy=True)
-            part[:, :, stop - start :] *= 2
-            part = astype(xp.reshape(part, (3, -1)), block.dtype)
-            forms += double(xp.reshape(block, (block.shape[0], -1)) @ part.T)
+            part = astype(xp.stack([matrix[start:stop, start:] for matrix in matrices]), block.dtype)
+            own = xp.reshape(block[:, :, : stop - start], (n, -1))
+            # pairs within the rows are there twice, the others once
+            forms -= double(own @ xp.reshape(part[:, :, : stop - start], (3, -1)).T)
+            forms += 2 * double(xp.reshape(block, (n, -1)) @ xp.reshape(part, (3, -1)).T)
         total, main, interaction = -2 * forms.T
         row_squares = (self.row_sums * self.row_sums).sum(axis=1)
         sums = self.row_sums.sum(axis=1)

@@ -222,7 +222,7 @@ def cull(
         gamma, alignment = _bandwidth_and_alignment(sample, rules.gamma, round_draws)
         estimate = estimator(sample, gamma, round_draws)
         keys, ties = estimate.sort_keys(rules.score)
-        upwards = ascending(_rounded(keys, sample.X.dtype), _rounded(ties, sample.X.dtype))
+        upwards = ascending(_rounded(keys, sample.inside), _rounded(ties, sample.inside))
         keys = _hosted(keys, sample)
         dropped = _bottom(upwards, sample.fixed, rules)
         kept = np.ones(len(columns), dtype=bool)
@@ -353,7 +353,7 @@ def _bandwidth(sample: Sample, gamma: float | str) -> float:
 
 def _alignment(sample: Sample, gamma: float) -> float:
     # weights are in the target alone: weighting both sides would align the weights with themselves
-    return unbiased_alignment(namespace(sample.distances).exp(sample.distances * -gamma), sample.target.hollow[0])
+    return unbiased_alignment(namespace(sample.distances).exp(sample.distances * -gamma), sample.target.matrices(sample.pairs)[1])
 
 
 def _alignment_rows(sample: Sample, rows: Array, gamma: float) -> float:

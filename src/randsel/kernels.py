@@ -2,12 +2,12 @@
 
 import re
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from randsel._backend import Array, clipped, double, inner, like, namespace, norm, on_host, set_diagonal, to_numpy
+from randsel._backend import Array, astype, clipped, double, inner, like, namespace, norm, on_host, set_diagonal, to_numpy
 from randsel.columns import blocks, width
 
 #: Columns per matrix product: bounds scratch memory, and lets single precision products be summed in double.
@@ -76,9 +76,8 @@ def median_gamma(distances: Array, weights: Array | None = None) -> float:
         if weights is None:
             return _device_median_gamma(distances)
         distances, weights = to_numpy(distances), to_numpy(weights)
-    upper = _upper(distances.shape[0])
-    values = distances.ravel()[upper]
-    counts = None if weights is None else np.outer(weights, weights).ravel()[upper]
+    values = _upper(distances)
+    counts = None if weights is None else _upper(np.outer(weights, weights))
     median = _median(values, counts)
     if median <= 0.0:
         positive = values > 0.0
@@ -110,23 +109,21 @@ def _median(values: Array, counts: Array | None) -> float:
 
 def _middle(values: Array) -> float:
     """Median; of many values, by looking only at those near the median of some."""
-    if len(values) < 4096:
-        return float(np.median(values))
-    some = np.sort(values[:: len(values) // 1000])
-    low, high = some[len(some) * 2 // 5], some[len(some) * 3 // 5]
-    near = values[(values >= low) & (values <= high)]
-    first = int(np.count_nonzero(values < low))
-    half = len(values) // 2 - first
-    if not 1 <= half < len(near):  # the median is elsewhere
-        return float(np.median(values))
-    near.partition([half - 1, half])
-    return float(near[half]) if len(values) % 2 else float(near[half - 1 : half + 1].mean())
+    odd, half = len(values) % 2, len(values) // 2
+    if len(values) >= 8192:
+        some = np.sort(values[:: len(values) // 4000 | 1])
+        low, high = some[len(some) // 2 - 150], some[len(some) // 2 + 150]
+        below = int(np.count_nonzero(values < low))
+        near = values[(values >= low) & (values <= high)]
+        if 1 <= half - below < len(near):  # otherwise the median is elsewhere
+            values, half = near, half - below
+    values = np.partition(values, half)
+    return float(values[half]) if odd else 0.5 * (float(values[:half].max()) + float(values[half]))
 
 
-@lru_cache(maxsize=2)
-def _upper(m: int) -> Array:
-    """Positions of the pairs p < q in a flattened m×m matrix."""
-    return np.flatnonzero(np.triu(np.ones((m, m), dtype=bool), 1))
+def _upper(matrix: Array) -> Array:
+    """Entries above the diagonal, row by row: faster than by their positions."""
+    return np.concatenate([row[i:] for i, row in enumerate(matrix, 1)])
 
 
 _MULTIPLE = re.compile(r"(?:(?P<factor>[0-9.eE+-]+)\s*\*\s*)?median")
@@ -166,7 +163,7 @@ def centre(kernel: Array) -> Array:
 def hollow_split(kernel: Any, *, overwrite: bool = False) -> tuple[Any, Any]:
     """Split off the diagonal `K_pq = U_pq + ρ_p + ρ_q`, where U has a zero diagonal and zero row sums (eq. 4)."""
     xp, m = namespace(kernel), kernel.shape[0]
-    hollow = kernel if overwrite else xp.asarray(kernel, dtype=xp.float64, copy=True)
+    hollow = kernel if overwrite else xp.asarray(kernel, copy=True)
     set_diagonal(hollow, 0.0)
     rows = hollow.sum(axis=1)
     rho = rows / (m - 2) - rows.sum() / (2 * (m - 1) * (m - 2))
@@ -237,6 +234,16 @@ class Target:
     def hollow(self) -> tuple[Any, Any]:
         """`L` split into its U-centred part and the rest."""
         return hollow_split(self.kernel)
+
+    @cached_property
+    def _cast(self) -> dict[Any, tuple[Any, Any]]:
+        return {}
+
+    def matrices(self, dtype: Any) -> tuple[Any, Any]:
+        """`L` and its U-centred part in a precision, kept."""
+        if dtype not in self._cast:
+            self._cast[dtype] = astype(self.kernel, dtype), astype(self.hollow[0], dtype)
+        return self._cast[dtype]
 
     @cached_property
     def hollow_norm(self) -> float:

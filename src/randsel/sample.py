@@ -16,15 +16,18 @@ from randsel._backend import (
     coarse_gram,
     coarse_products,
     double,
+    eps,
     index_of,
     inner,
     like,
     namespace,
     norm,
     power_sums,
+    single,
     take,
 )
 from randsel._parallel import generator
+from randsel.alignment import null_scale
 from randsel.columns import Columns, blocks, gather, keep, of_rows, width
 from randsel.kernels import BLOCK, Target, distances_of, gram
 
@@ -32,6 +35,8 @@ from randsel.kernels import BLOCK, Target, distances_of, gram
 STRIP = 512
 #: Features up to which sums are not kept: the closed form goes element by element then.
 SO_FEW = 64
+#: Largest error of a score, in standard deviations of the null, through single precision of matrices of pairs.
+WORST = 0.1
 #: Features above which the closed form will need the pair sums, so that distances are taken from them.
 WIDE = 512
 #: Random vectors that the size of the second-order term is measured with, and rows from which that is cheaper than it.
@@ -110,12 +115,12 @@ class PairSums:
     sketch: Sketch | None
 
     @classmethod
-    def of(cls, X: Any, *, sketch: bool = False, inside: Any = None) -> "PairSums":
-        """One Gram matrix and a sketch, or three Gram matrices, of products in the type `inside`."""
-        products, d2, sketched = 0.0, None, None
+    def of(cls, X: Any, *, sketch: bool = False, inside: Any = None, dtype: Any = None) -> "PairSums":
+        """One Gram matrix and a sketch, or three Gram matrices, of products in the type `inside`; kept in `dtype`."""
+        products, d2, sketched = None, None, None
         for _, block in blocks(X, width(X, BLOCK)):
             wide = block if inside is None else astype(block, inside)
-            products = products + double(coarse_gram(wide, X.shape[1]))
+            products = _added(products, coarse_gram(wide, X.shape[1]))
             with coarse_products(wide, X.shape[1]):
                 if sketch:
                     z = probe_vectors(wide)
@@ -123,9 +128,14 @@ class PairSums:
                         part = Sketch.of(x, z)
                         sketched = part if sketched is None else sketched + part
                 else:
-                    part = _fourth_order(wide)
-                    d2 = part if d2 is None else d2 + part
-        return cls(products, d2, sketched)
+                    d2 = _added(d2, _fourth_order(wide))
+        return cls(products, d2, sketched).astype(dtype)
+
+    def astype(self, dtype: Any) -> "PairSums":
+        """Return the sums in another precision, double by default."""
+        dtype = namespace(self.products).float64 if dtype is None else dtype
+        d2 = None if self.d2 is None else astype(self.d2, dtype)
+        return PairSums(astype(self.products, dtype), d2, self.sketch)
 
     def __sub__(self, other: "PairSums") -> "PairSums":
         return PairSums(
@@ -141,18 +151,41 @@ class PairSums:
         """
         if self.sketch is None:
             return self.d2, 0.0
-        sketch, z = self.sketch, double(probe_vectors(self.products))
-        off = namespace(self.products).linalg.diagonal(self.products)
-        along = self.products @ z - off[:, None] * z
+        sketch, z = self.sketch, probe_vectors(self.products)
+        off = double(namespace(self.products).linalg.diagonal(self.products))
+        along, z = double(self.products @ z), double(z)
+        along -= off[:, None] * z
         probes = sketch.probes - sketch.diagonal[:, None] * z
         slope = inner(probes, along) / max(inner(along, along), 1e-300)
         # random vectors of mean zero do not see what the constant vector is mapped to, which is known
         unseen = norm(sketch.diagonal - slope * off) ** 2 / len(z)
-        rows = sketch.rows - 0.5 * sketch.constant
+        rows = astype(sketch.rows - 0.5 * sketch.constant, self.products.dtype)
         known = self.products * slope
         known += rows[:, None]
         known += rows[None, :]
         return known, (4.0 * norm(probes - slope * along) ** 2 / PROBES + unseen) ** 0.5
+
+
+def hollow_norm(second: Any, fourth: Any, m: int) -> Any:
+    """`‖U(x xᵀ)‖_F` of columns of mean zero, from their sums of squares and of fourth powers (eq. 9)."""
+    square = second**2 * (1 + 1 / ((m - 1) * (m - 2))) - fourth * (m / (m - 2))
+    return root(square, second**2, m, "float64")
+
+
+def pair_norm(second: Any, fourth: Any, m: int) -> Any:
+    """`‖d‖_F`, the norm of the squared differences of columns of mean zero."""
+    return (2 * m * fourth + 6 * second**2) ** 0.5
+
+
+def root(square: Any, scale: Any, m: int, dtype: Any) -> Any:
+    """Square root, with zero for what is only rounding of sums over m rows of numbers as large as `scale`."""
+    xp = namespace(square)
+    return xp.sqrt(xp.where(square > (8 * m * eps(dtype)) * scale, square, 0.0))
+
+
+def _added(total: Any, part: Any) -> Any:
+    """Add a part to a total, in double precision from the second on."""
+    return part if total is None else double(total) + double(part)
 
 
 def probe_vectors(beside: Any) -> Any:
@@ -170,11 +203,14 @@ def _probe_vectors(m: int) -> Array:
 def _fourth_order(X: Any) -> Any:
     """`Σ_j d²` with `d² = x_p⁴ - 4 x_p³ x_q + 6 x_p² x_q² - 4 x_p x_q³ + x_q⁴`: two Gram matrices."""
     square = X * X
-    even = double(square @ square.T)
+    total = square @ square.T
+    fourth = namespace(total).asarray(namespace(total).linalg.diagonal(total), copy=True)
     square *= X
-    odd = double(square @ X.T)
-    fourth = namespace(even).linalg.diagonal(even)
-    total = 6.0 * even - 4.0 * (odd + odd.T)
+    odd = square @ X.T
+    total *= 6.0
+    odd *= 4.0
+    total -= odd
+    total -= odd.T
     total += fourth[:, None]
     total += fourth[None, :]
     return total
@@ -219,15 +255,44 @@ class Sample:
         return xp.float32 if self.X.shape[0] >= SKETCH_ROWS and ordinary else self.X.dtype
 
     @cached_property
+    def pairs(self) -> Any:
+        """Precision of matrices of pairs: single where products are, as long as scores move by a tenth at most.
+
+        Entries of log Q then have errors of a few units in the last place of one, those of the sums growing eightfold
+        until they are computed again, and vary by about one over the root of the number of features.
+        """
+        xp, (m, n) = namespace(self.moments), self.X.shape
+        worst = null_scale(m) * 4 * eps(xp.float32) * n**0.5
+        if not single(self.inside) or worst > WORST or bool(xp.any(self.outlying)):
+            return xp.float64
+        return xp.float32
+
+    @cached_property
+    def outlying(self) -> Any:
+        """Columns that are little more than one outlier: `40 ‖U(x xᵀ)‖ < ‖d‖`.
+
+        Single precision loses too much of what they are besides.
+        """
+        second, fourth, _ = self.moments
+        hollow, pairs = hollow_norm(second, fourth, len(self.X)), pair_norm(second, fourth, len(self.X))
+        return (hollow > 0) & (40 * hollow < pairs)
+
+    @cached_property
     def sums(self) -> PairSums:
         """The pair sums over the free features."""
         if self._sums is not None:
             return self._sums
-        return PairSums.of(self._free, sketch=self.X.shape[0] >= SKETCH_ROWS, inside=self.inside)
+        return self._sum(self._free, sketch=self.X.shape[0] >= SKETCH_ROWS)
 
     def sum_squares(self) -> None:
         """Compute `Σ_j d²` where only a sketch of it is known; from here on it is updated as features fall."""
-        self.__dict__["sums"] = PairSums.of(self._free, inside=self.inside)
+        d2 = None
+        for _, block in blocks(self._free, width(self._free, BLOCK)):
+            d2 = _added(d2, _fourth_order(astype(block, self.inside)))
+        self.__dict__["sums"] = PairSums(self.sums.products, astype(d2, self.pairs), None)
+
+    def _sum(self, X: Any, *, sketch: bool) -> PairSums:
+        return PairSums.of(X, sketch=sketch, inside=self.inside, dtype=self.pairs)
 
     @cached_property
     def fixed_products(self) -> Any:
@@ -238,8 +303,9 @@ class Sample:
     def distances(self) -> Any:
         """`Σ d` over all features."""
         if "sums" not in self.__dict__ and self._sums is None and self.X.shape[1] <= WIDE:
-            return distances_of(gram(self.X))
-        return distances_of(self.sums.products + self.fixed_products)
+            return distances_of(astype(gram(self.X), self.pairs))
+        products = self.sums.products
+        return distances_of(products + astype(self.fixed_products, self.pairs) if self.fixed.any() else products)
 
     @property
     def _free(self) -> Any:
@@ -267,8 +333,8 @@ class Sample:
             gone[np.flatnonzero(kept)[~fixed]] = False
         sums = self.sums
         if gone.any():
-            sums = sums - PairSums.of(keep(self.X, gone), sketch=sums.sketch is not None, inside=self.inside)
-        return replace(after, _sums=sums, _summed_at=summed_at)
+            sums = sums - self._sum(keep(self.X, gone), sketch=sums.sketch is not None)
+        return replace(after, _sums=sums.astype(after.pairs), _summed_at=summed_at)
 
     def rows(self, index: Array) -> "Sample":
         """Return the sample on some of its rows, its columns centred again."""

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from randsel._backend import Array, clipped, double, eps, index_of, namespace, single, take
+from randsel._backend import Array, clipped, double, index_of, namespace, single, take
 from randsel.alignment import null_scale
 from randsel.columns import gather
-from randsel.sample import Sample
+from randsel.sample import Sample, hollow_norm, pair_norm
 
 #: Features up to which a dear bound is tried where a cheap one does not hold.
 MANY = 1024
@@ -29,20 +29,19 @@ class Moments:
     reach: Any
     gamma: float
     dtype: Any
+    outlying: Any
 
     @classmethod
     def of(cls, sample: Sample, gamma: float) -> "Moments":
         """Take the moments of a sample, for one bandwidth."""
         second, fourth, span = sample.moments
         with np.errstate(over="ignore"):
-            return cls(len(sample.X), second, fourth, gamma * span * span, gamma, sample.inside)
+            return cls(len(sample.X), second, fourth, gamma * span * span, gamma, sample.inside, sample.outlying)
 
     @cached_property
     def hollow_norm(self) -> Any:
         """`‖U(x xᵀ)‖_F` (eq. 9)."""
-        m = self.m
-        square = self.second**2 * (1 + 1 / ((m - 1) * (m - 2))) - self.fourth * (m / (m - 2))
-        return root(square, self.second**2, m, "float64")
+        return hollow_norm(self.second, self.fourth, self.m)
 
     def sharpened(self, sample: Sample, features: Array) -> "Moments":
         """Bound the slope error of some features by their twelfth moments, dearer than their range (eq. 12')."""
@@ -74,14 +73,9 @@ class Moments:
         return 1e-10 < self.gamma < 1e10 and narrowest > 1e-6 and widest < 1e12 and float(self.reach.max()) > 1e-2
 
     @cached_property
-    def outlying(self) -> Any:
-        """Columns that are little more than one outlier, of whose rest single precision would lose too much."""
-        return (self.hollow_norm > 0) & (40 * self.hollow_norm < self.pair_norm)
-
-    @cached_property
     def pair_norm(self) -> Any:
         """`‖d‖_F`, the norm of a feature's squared differences."""
-        return (2 * self.m * self.fourth + 6 * self.second**2) ** 0.5
+        return pair_norm(self.second, self.fourth, self.m)
 
     @cached_property
     def slope(self) -> Any:
@@ -146,9 +140,3 @@ def tanh_slope(u: Any) -> Any:
     small = u < 1e-4
     safe = xp.where(small, 1.0, u)
     return xp.where(small, 1.0 - u * u / 12, 2 * xp.tanh(safe / 2) / safe)
-
-
-def root(square: Any, scale: Any, m: int, dtype: Any) -> Any:
-    """Square root, with zero for what is only rounding of sums over m rows of numbers as large as `scale`."""
-    xp = namespace(square)
-    return xp.sqrt(xp.where(square > (8 * m * eps(dtype)) * scale, square, 0.0))
