@@ -17,7 +17,8 @@ from randsel.sample import Sample
 def evaluate(sample, gamma, rough):
     """Force a route: rough features go element by element, the others through matrix products."""
     moments = cf.Moments.of(sample, gamma)
-    return cf._evaluate(sample, gamma, moments, np.broadcast_to(rough, sample.X.shape[1]).copy())[0]
+    routes = cf._Routes(np.broadcast_to(rough, sample.X.shape[1]).copy())
+    return cf._evaluate(sample, gamma, moments, routes)[0]
 
 
 TARGETS = {

@@ -25,6 +25,7 @@ ORDER = [
     "sample",
     "null_distribution",
     "series_bounds",
+    "cubic_series",
     "closed_form",
     "contribution",
     "culling",

@@ -35,7 +35,7 @@ def unbiased_alignment(kernel: Any, hollow_target: Any) -> float:
     length = norm(hollow_target)
     if centred <= 64 * eps(kernel.dtype) * square or length == 0.0:
         return 0.0
-    return inner(kernel, hollow_target) / (centred**0.5 * length)
+    return inner(kernel, hollow_target) / (float(np.sqrt(centred)) * length)
 
 
 def null_scale(m: int) -> float:

@@ -6,6 +6,7 @@ go through matrix products; the others, element by element.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -33,14 +34,17 @@ from randsel._backend import (
 )
 from randsel.alignment import null_scale
 from randsel.columns import blocks, gather, width
+from randsel.cubic_series import REACH, CubicSeries
 from randsel.kernels import UNDERFLOW, distances_of, hollow_split, squared_distances
 from randsel.sample import STRIP, PairSums, Sample, root
-from randsel.series_bounds import Moments, ratio, score_error, turn_for
+from randsel.series_bounds import MANY, Moments, ratio, score_error, turn_for
 
 #: Largest error, in standard deviations of the null, that each of two series may cause in a score: a worst case.
 TOLERANCE = 0.2
 #: Features up to which the series is not used at all: the exact function costs little more.
 FEW = 32
+#: Features and pairs from which the series to third order is tried for features that the first order is too short for.
+DEAR = 1 << 22
 #: Bytes of `tanh` values kept between the two passes of the element-wise route; beyond, they are computed twice.
 KEEP_BYTES = 48 << 20
 
@@ -97,15 +101,30 @@ def closed_form(sample: Sample, gamma: float) -> Contribution:
         moments = moments.sharpened(sample, rough)
         rough = to_numpy((moments.slope_error > TOLERANCE) | moments.heavy())
     for _ in range(3):
-        if rough.mean() > 0.7:
-            rough[:] = True
-        result, allowed = _evaluate(sample, gamma, moments, rough)
-        if rough.all() or moments.log_error(~rough & ~sample.fixed) <= allowed:
+        cubic = _cubic(sample, gamma, moments, rough)
+        routes = _Routes(rough if cubic is None else rough & ~cubic.features, cubic)
+        if routes.rough.mean() > 0.7:
+            routes = _Routes(np.ones_like(rough))
+        result, allowed = _evaluate(sample, gamma, moments, routes)
+        if routes.rough.all() or routes.log_error(moments, ~sample.fixed) <= allowed:
             return result
         order = np.argsort(to_numpy(moments.reach), kind="stable")
         shares = np.where(sample.fixed, 0.0, to_numpy(moments.log_errors))
         rough[order[np.cumsum(shares[order]) > 0.5 * allowed]] = True
-    return _evaluate(sample, gamma, moments, np.ones_like(rough))[0]
+    return _evaluate(sample, gamma, moments, _Routes(np.ones_like(rough)))[0]
+
+
+def _cubic(sample: Sample, gamma: float, moments: Moments, rough: Array) -> CubicSeries | None:
+    """Those of the rough features whose series to third order is good enough, where they are dear pair by pair."""
+    m = len(sample.X)
+    if rough.sum() > MANY or rough.sum() * m * m < DEAR:
+        return None
+    tried = rough & to_numpy((moments.reach < REACH) & ~moments.outlying & (moments.hollow_norm > 0))
+    if not tried.any() or tried.sum() * m * m < DEAR:
+        return None
+    cubic = CubicSeries.of(sample, gamma, tried)
+    good = to_numpy(cubic.score_error <= TOLERANCE)
+    return cubic.only(good) if good.any() else None
 
 
 def check_gamma(gamma: float, sample: Sample) -> None:
@@ -155,19 +174,43 @@ class _Weights:
         return feature_norm**2 / (1 + mean) * (self.total_sum / (2 * m * (m - 3)))
 
 
-def _evaluate(sample: Sample, gamma: float, moments: Moments, rough: Array) -> tuple[Contribution, float]:
+@dataclass(frozen=True)
+class _Routes:
+    """Which features go which way: pair by pair, to third order, and the others to first order."""
+
+    rough: Array
+    cubic: CubicSeries | None = None
+
+    @cached_property
+    def smooth(self) -> Array:
+        """Features to first order."""
+        return ~self.rough if self.cubic is None else ~self.rough & ~self.cubic.features
+
+    def log_error(self, moments: Moments, free: Array) -> float:
+        """Bound on the norm of the error of `log Q` through the series of the free features."""
+        error = moments.log_error(self.smooth & free)
+        if self.cubic is not None:
+            error += float(take(self.cubic.log_errors, free[self.cubic.features]).sum())
+        return error
+
+    def misfits(self, moments: Moments) -> tuple[Any, Any]:
+        """Bounds on the norm of the error of each function, and on the error of its scores."""
+        xp = namespace(moments.second)
+        smooth = xp.asarray(self.smooth, device=device_of(moments.second))
+        misfit = xp.where(smooth, 1 - moments.slope, 0.0) * moments.pair_norm * moments.gamma
+        turned = xp.where(smooth, moments.slope_error, 0.0)
+        if self.cubic is not None:
+            at = index_of(self.cubic.features, misfit)
+            misfit[at], turned[at] = self.cubic.error, self.cubic.score_error
+        return misfit, turned
+
+
+def _evaluate(sample: Sample, gamma: float, moments: Moments, routes: _Routes) -> tuple[Contribution, float]:
     """Contributions, and how large the error of `log Q` may be for the interaction scores to stay in tolerance."""
     m = len(sample.X)
-    xp = namespace(moments.second)
-    free = ~sample.fixed
-    elements = None
-    if rough.any():
-        # where tanh saturates, what varies besides is small against it
-        precise = bool(xp.any(take(moments.outlying | (moments.reach > 4.0), rough)))
-        precise |= not single(sample.inside) or not moments.ordinary
-        Xt = gather(sample.X, rough).T
-        elements = _Elements(contiguous(astype(Xt, xp.float64 if precise else xp.float32)), gamma)
-    log_expected, neglected = _log_expected(sample, gamma, rough, elements)
+    rough = routes.rough
+    elements = _Elements.of(sample, gamma, moments, rough) if rough.any() else None
+    log_expected, neglected = _log_expected(sample, gamma, routes, elements)
     if elements is not None and rough.all() and float(elements.row_sums.min()) >= m - 1:
         raise ValueError(UNDERFLOW.format(gamma))
     weights, scale = _Weights.of(sample, log_expected)
@@ -176,51 +219,58 @@ def _evaluate(sample: Sample, gamma: float, moments: Moments, rough: Array) -> t
     allowed = limit * weights.interaction_norm / largest if largest > 0 else np.inf
     if neglected > 0.5 * allowed:
         sample.sum_squares()
-        log_expected, neglected = _log_expected(sample, gamma, rough, elements)
+        log_expected, neglected = _log_expected(sample, gamma, routes, elements)
         weights, scale = _Weights.of(sample, log_expected)
         allowed = limit * weights.interaction_norm / largest if largest > 0 else np.inf
 
-    smooth_values = None if rough.all() else _smooth(sample, gamma, moments, weights, ~rough)
-    rough_values = None if elements is None else elements.products(sample, weights)
-    total, main, interaction = _merge(smooth_values, rough_values, rough)
-    log_error = moments.log_error(~rough & free) + neglected
+    values = []
+    if routes.smooth.any():
+        values.append((routes.smooth, _smooth(sample, gamma, moments, weights, routes.smooth)))
+    if routes.cubic is not None:
+        values.append((routes.cubic.features, _to_third_order(sample, routes.cubic, weights)))
+    if elements is not None:
+        values.append((rough, elements.products(sample, weights)))
+    total, main, interaction = _merge(values)
+    log_error = routes.log_error(moments, ~sample.fixed) + neglected
     lengths = {}
     for i in np.flatnonzero(sample.fixed).tolist():
         own = _total_if_free(sample, gamma, i, log_expected - scale)
         total[i], lengths[i] = own.sum(), norm(own)
 
     def bounds() -> tuple[Any, Any]:
-        length, is_rough = weights.interaction_norm, xp.asarray(rough, device=device_of(total))
-        misfit = moments.pair_norm * xp.where(is_rough, 0.0, 1 - moments.slope) * (gamma * norm(weights.total))
-        of_total = (misfit + moments.pair_norm * (largest * gamma * log_error)) / sample.target.n_pairs
+        length, (misfit, turned) = weights.interaction_norm, routes.misfits(moments)
+        of_total = (
+            misfit * norm(weights.total) + moments.pair_norm * (largest * gamma * log_error)
+        ) / sample.target.n_pairs
         for i, own in lengths.items():
             of_total[i] = own * log_error
         of_expected = float(score_error(log_error * largest / length, m)) if length > 0 else 0.0
-        return of_total, xp.where(is_rough, 0.0, moments.slope_error) + of_expected
+        return of_total, turned + of_expected
 
     of_target = sample.target.matrices(sample.pairs)[1]
     skewness = (lambda: skewness_of(of_target), lambda: skewness_of(weights.interaction))
     return Contribution(total, scale, main, interaction, bounds, skewness), allowed - neglected
 
 
-def _merge(smooth: Any, rough: Any, mask: Array) -> Any:
-    """Put the values of both routes in the places of their features."""
-    if smooth is None or rough is None:
-        return rough if smooth is None else smooth
-    xp = namespace(smooth)
-    merged = xp.empty((3, len(mask)), dtype=xp.float64, device=device_of(smooth))
-    merged[:, index_of(~mask, smooth)] = smooth
-    merged[:, index_of(mask, smooth)] = rough
+def _merge(parts: list[tuple[Array, Any]]) -> Any:
+    """Put the values of the routes in the places of their features."""
+    mask, values = parts[0]
+    if len(parts) == 1:
+        return values
+    xp = namespace(values)
+    merged = xp.empty((3, len(mask)), dtype=xp.float64, device=device_of(values))
+    for features, part in parts:
+        merged[:, index_of(features, part)] = part
     return merged
 
 
-def _log_expected(sample: Sample, gamma: float, rough: Array, elements: "_Elements | None") -> tuple[Any, float]:
+def _log_expected(sample: Sample, gamma: float, routes: _Routes, elements: "_Elements | None") -> tuple[Any, float]:
     """`log Q = Σ_free log((1 + z_j)/2) + Σ_fixed log z_j` (eq. 2), by series for the smooth features.
 
     Of the second order perhaps only what costs no further matrix product (eq. 10'); how large the rest can be comes
     with it.
     """
-    free, neglected = ~sample.fixed, 0.0
+    free, neglected, rough, cubic = ~sample.fixed, 0.0, routes.rough, routes.cubic
     terms = []
     if sample.fixed.any():
         terms.append(astype(distances_of(sample.fixed_products) * -gamma, sample.pairs))
@@ -231,6 +281,8 @@ def _log_expected(sample: Sample, gamma: float, rough: Array, elements: "_Elemen
         distances = distances_of(sums.products) if mixed or sample.fixed.any() else sample.distances
         terms += [distances * (-gamma / 2), squares * (gamma * gamma / 8)]
         neglected = rest * (gamma * gamma / 8)
+    if cubic is not None and free[cubic.features].any():
+        terms.append(astype(cubic.log_terms(free[cubic.features]), sample.pairs))
     if elements is not None:
         terms.append(elements.log_factors(free[rough], sample.pairs))
     log_expected = terms[0]
@@ -291,6 +343,22 @@ def _smooth(sample: Sample, gamma: float, moments: Moments, weights: _Weights, s
     )
 
 
+def _to_third_order(sample: Sample, cubic: CubicSeries, weights: _Weights) -> Any:
+    """Totals and scores to third order, `2 tanh(u/2) ≈ a u - b u³` (eq. 9')."""
+    m = len(sample.X)
+    matrices = weights.total, sample.target.matrices(weights.total.dtype)[1], weights.interaction
+    total, main, interaction = (-cubic.products(matrix) for matrix in matrices)
+    hollow = cubic.hollow_norm
+    interaction = interaction - weights.interaction_mean(hollow, cubic.sums / (2 * m * (m - 1)), m)
+    return namespace(hollow).stack(
+        [
+            total / sample.target.n_pairs,
+            _score(main, sample.target.hollow_norm, hollow, m),
+            _score(interaction, weights.interaction_norm, hollow, m),
+        ]
+    )
+
+
 def _score(form: Any, matrix_norm: float, feature_norm: Any, m: int) -> Any:
     """Divide `⟨A, B⟩` by `‖A‖ ‖B‖` and by its standard deviation under the null (eq. 8); 0 where nothing varies."""
     return ratio(null_scale(m) * form, matrix_norm * feature_norm)
@@ -325,6 +393,16 @@ class _Elements:
         self._room = xp.empty(0 if self._keep else scratch(Xt) + n * m, dtype=Xt.dtype, device=device_of(Xt))
         self.row_sums = xp.zeros((n, m), dtype=xp.float64, device=device_of(Xt))
         self.squares = xp.zeros(n, dtype=xp.float64, device=device_of(Xt))
+
+    @classmethod
+    def of(cls, sample: Sample, gamma: float, moments: Moments, rough: Array) -> "_Elements":
+        """Take the features of a mask, in double precision where single would lose too much."""
+        xp = namespace(moments.second)
+        # where tanh saturates, what varies besides is small against it
+        precise = bool(xp.any(take(moments.outlying | (moments.reach > 4.0), rough)))
+        precise |= not single(sample.inside) or not moments.ordinary
+        Xt = gather(sample.X, rough).T
+        return cls(contiguous(astype(Xt, xp.float64 if precise else xp.float32)), gamma)
 
     def _blocks(self) -> Iterator[tuple[int, int, Any]]:
         """Rows start to stop against columns from start on; (feature, row, column)."""

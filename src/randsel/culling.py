@@ -353,7 +353,8 @@ def _bandwidth(sample: Sample, gamma: float | str) -> float:
 
 def _alignment(sample: Sample, gamma: float) -> float:
     # weights are in the target alone: weighting both sides would align the weights with themselves
-    return unbiased_alignment(namespace(sample.distances).exp(sample.distances * -gamma), sample.target.matrices(sample.pairs)[1])
+    kernel = namespace(sample.distances).exp(sample.distances * -gamma)
+    return unbiased_alignment(kernel, sample.target.matrices(sample.pairs)[1])
 
 
 def _alignment_rows(sample: Sample, rows: Array, gamma: float) -> float:

@@ -7,7 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from randsel._backend import Array, astype, clipped, double, inner, like, namespace, norm, on_host, set_diagonal, to_numpy
+from randsel._backend import (
+    Array,
+    astype,
+    clipped,
+    double,
+    inner,
+    like,
+    namespace,
+    norm,
+    on_host,
+    set_diagonal,
+    to_numpy,
+)
 from randsel.columns import blocks, width
 
 #: Columns per matrix product: bounds scratch memory, and lets single precision products be summed in double.

@@ -41,6 +41,8 @@ WORST = 0.1
 WIDE = 512
 #: Random vectors that the size of the second-order term is measured with, and rows from which that is cheaper than it.
 PROBES, SKETCH_ROWS = 32, 512
+#: Features per row from which the second order is likely to be small enough for that.
+SKETCH_RATIO = 8
 
 
 @dataclass(frozen=True)
@@ -282,7 +284,8 @@ class Sample:
         """The pair sums over the free features."""
         if self._sums is not None:
             return self._sums
-        return self._sum(self._free, sketch=self.X.shape[0] >= SKETCH_ROWS)
+        m, n = self.X.shape
+        return self._sum(self._free, sketch=m >= SKETCH_ROWS and n > SKETCH_RATIO * m)
 
     def sum_squares(self) -> None:
         """Compute `Σ_j d²` where only a sketch of it is known; from here on it is updated as features fall."""
