@@ -86,6 +86,7 @@ def test_bootstrap_on_tensors(dispatch):
 def test_row_blocks_and_sketches_on_tensors(dispatch, monkeypatch):
     monkeypatch.setattr("randsel.contribution.MAX_ROWS", 100)
     monkeypatch.setattr("randsel.sample.SKETCH_ROWS", 4)
+    monkeypatch.setattr("randsel.sample.SKETCH_RATIO", 0)
     X, y, _ = datasets.make_xor(300, 800, random_state=3)
     settings = {"random_state": 0, "subsample": 0.5}
     expected, found = RandSel(2, **settings).fit(X, y), RandSel(2, **settings).fit(torch.asarray(X), y)

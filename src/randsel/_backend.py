@@ -256,13 +256,20 @@ def quadratic_forms(half: Any, x: Any, n: int) -> Any:
     return 2 * np.einsum("ji,ji->j", multiply(1.0, half, x.T, side=1, lower=1, trans_a=1), x.T)
 
 
-def ascending(keys: Any, ties: Any) -> Array:
-    """Places by `keys`, equal ones by `ties`, then by place; on the host."""
+def ascending(keys: Any, ties: Any) -> Any:
+    """Places by `keys`, equal ones by `ties`, then by place."""
     if on_host(keys):
         return np.lexsort((ties, keys))
     xp = namespace(keys)
     first = xp.argsort(ties, stable=True)
-    return to_numpy(xp.take(first, xp.argsort(xp.take(keys, first), stable=True)))
+    return xp.take(first, xp.argsort(xp.take(keys, first), stable=True))
+
+
+def others(places: Any, n: int) -> Any:
+    """Places below n that are not among some, ascending."""
+    mask = namespace(places).ones(n, dtype=namespace(places).bool, device=device(places))
+    mask[places] = False
+    return np.flatnonzero(mask) if on_host(mask) else mask.nonzero()[:, 0]
 
 
 def scratch(x: Any) -> int:

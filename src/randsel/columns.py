@@ -113,18 +113,19 @@ class Columns:
             yield slice(start, start + block.shape[1]), to_device(block, self.device)
             start += block.shape[1]
 
-    def take(self, mask: Array) -> Any:
-        """Columns of a mask, in memory."""
-        places = self.places[mask]
+    def take(self, chosen: Array) -> Any:
+        """Columns of a mask or of places, in memory."""
+        places = self.places[chosen]
         if not len(places):
             return to_device(np.zeros((len(self), 0), dtype=self.table.dtype), self.device)
         parts = [block for _, block in replace(self, places=places).blocks(STRIP)]
         return namespace(parts[0]).concat(parts, axis=1)
 
-    def keep(self, mask: Array) -> Any:
-        """Columns of a mask, in memory if there is room."""
-        left = int(mask.sum()) * len(self) * (self.table.itemsize if self.scale else 8)
-        return self.take(mask) if left <= self.room else replace(self, places=self.places[mask])
+    def keep(self, chosen: Any) -> Any:
+        """Columns of a mask or of places, in memory if there is room."""
+        places = self.places[to_numpy(chosen)]
+        left = len(places) * len(self) * (self.table.itemsize if self.scale else 8)
+        return self.take(to_numpy(chosen)) if left <= self.room else replace(self, places=places)
 
     def of_rows(self, rows: Array) -> Any:
         """Return some rows of all columns, centred again; in memory if there is room."""
@@ -194,9 +195,9 @@ def gather(X: Any, mask: Array) -> Any:
     return X.take(mask) if isinstance(X, Columns) else take(X, mask)
 
 
-def keep(X: Any, mask: Array) -> Any:
-    """Columns of a mask: in memory if X is, or if there is room."""
-    return X.keep(mask) if isinstance(X, Columns) else take(X, mask)
+def keep(X: Any, chosen: Any) -> Any:
+    """Columns of a mask or of places: in memory if X is, or if there is room."""
+    return X.keep(chosen) if isinstance(X, Columns) else take(X, chosen)
 
 
 def of_rows(X: Any, rows: Array) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 from randsel._backend import Array, astype, clipped, columnwise, double, namespace, take
 from randsel.columns import gather
 from randsel.sample import Sample, root
-from randsel.series_bounds import ratio, score_error
+from randsel.series_bounds import moment_of_differences, power_sums, ratio, score_error
 
 #: Largest `u` of a feature for which the series is tried.
 REACH = 1.5
@@ -63,8 +63,8 @@ class CubicSeries:
         """Expand the functions of the features of a mask."""
         span = take(sample.moments[2], features)
         z, reach = double(gather(sample.X, features)) / span, gamma * span**2
-        power_sums = _power_sums(z)
-        moments = {k: _moment(power_sums, k) for k in (1, 2, 3, 4, 6, 8, 10)}
+        sums = power_sums(z, POWERS)
+        moments = {k: moment_of_differences(sums, k) for k in (1, 2, 3, 4, 6, 8, 10)}
         # u⁵ by u and u³, in the least squares sense
         determinant = moments[2] * moments[6] - moments[4] ** 2
         determinant = namespace(z).where(determinant > 1e-9 * moments[2] * moments[6], determinant, np.inf)
@@ -73,7 +73,7 @@ class CubicSeries:
         left = moments[10] * (1 + 1e-9) - by_first * moments[6] - by_third * moments[8]
         a, b = 1 + reach**4 * by_first / 120, 1 / 12 - reach**2 * by_third / 120
         first, third = a * reach, b * reach**3
-        rows = first * _row_sums(z, power_sums, 1) - third * _row_sums(z, power_sums, 3)
+        rows = first * _row_sums(z, sums, 1) - third * _row_sums(z, sums, 3)
         tenth = moments[10] ** 0.5
         return cls(
             features=features,
@@ -140,22 +140,7 @@ class CubicSeries:
         return self.a * self.reach * of_first - self.b * self.reach**3 * of_third
 
 
-def _power_sums(z: Any) -> list[Any]:
-    """Sum the powers of every column, from the power zero on."""
-    sums, power = [float(z.shape[0]), z.sum(axis=0)], z
-    for _ in range(POWERS - 1):
-        power = power * z
-        sums.append(power.sum(axis=0))
-    return sums
-
-
-def _moment(sums: list[Any], k: int) -> Any:
-    """`Σ_pq (z_p - z_q)^{2k}` of every column."""
-    terms = ((-1) ** i * comb(2 * k, i) * sums[i] * sums[2 * k - i] for i in range(2 * k + 1))
-    return clipped(sum(terms), 0.0)
-
-
-def _row_sums(z: Any, sums: list[Any], k: int) -> Any:
+def _row_sums(z: Any, sums: Any, k: int) -> Any:
     """`Σ_q (z_p - z_q)^{2k}` for every row p and column."""
     total: Any = 0.0
     for i in range(2 * k + 1):

@@ -7,7 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from randsel._backend import Array, ascending, astype, namespace, on_host, single, to_numpy
+from randsel._backend import (
+    Array,
+    ascending,
+    astype,
+    device_of,
+    index_of,
+    namespace,
+    on_host,
+    others,
+    single,
+    to_numpy,
+)
 from randsel._optional import optional
 from randsel._parallel import ordered_map
 from randsel.alignment import Chance, null_scale, unbiased_alignment
@@ -54,6 +65,8 @@ class Round:
         Bandwidth of the round, and unbiased alignment of the kernel on all features alive.
     size, by_chance
         Number of columns of the kernel, and what noise reaches with as many.
+
+    While features fall on a device, its arrays stay there; those of `CullingPath.rounds` are numpy's.
     """
 
     features: Array
@@ -73,6 +86,15 @@ class Round:
         """Alignment that culling independent noise to as many features would reach."""
         return float(self.by_chance.alignments[self.size - 1])
 
+    def hosted(self) -> "Round":
+        """Return the round with numpy arrays."""
+        names = "features", "contributions", "main", "interaction", "scores", "dropped", "fixed"
+        values = {name: getattr(self, name) for name in names}
+        if all(map(on_host, values.values())):
+            return self
+        hosted: dict[str, Any] = {name: to_numpy(value) for name, value in values.items()}
+        return replace(self, **hosted)
+
     def relabel(self, columns: Array) -> "Round":
         """Return the round with feature `i` called `columns[i]`."""
         names = columns[self.features]
@@ -86,8 +108,8 @@ class Round:
 class CullingPath:
     """The rounds, first to last; the last one drops nothing."""
 
-    own_rounds: tuple[Round, ...]
-    """The rounds as they were computed; `rounds` has the names that the caller gave to the features."""
+    computed: tuple[Round, ...]
+    """The rounds where they were computed; `rounds` has the names that the caller gave to the features."""
     own_order: Array
     null_sd: float
     """Standard deviation of a round's alignment when the target is unrelated to the features."""
@@ -95,6 +117,15 @@ class CullingPath:
     """Of the main and the interaction scores of the first round under the null."""
     columns: Array | None = None
     """Name of every feature; None: features are called by their place."""
+
+    @property
+    def own_rounds(self) -> tuple[Round, ...]:
+        """The rounds, their features called by their place; brought from the device when they are first looked at."""
+        self.__dict__["computed"] = tuple(r.hosted() for r in self.computed)
+        return self.computed
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "computed": self.own_rounds}
 
     @cached_property
     def rounds(self) -> tuple[Round, ...]:
@@ -123,7 +154,7 @@ class CullingPath:
     @property
     def best(self) -> int:
         """Index of the round whose features align best with the target; the later one, with fewer, on ties."""
-        alignments = np.array([r.alignment for r in self.own_rounds])
+        alignments = np.array([r.alignment for r in self.computed])
         return int(np.flatnonzero(alignments == alignments.max())[-1])
 
     @property
@@ -132,13 +163,13 @@ class CullingPath:
 
         Better by three standard deviations of an unrelated target. The second comparison is free of selection.
         """
-        best, first = self.own_rounds[self.best], self.own_rounds[0]
+        best, first = self.computed[self.best], self.computed[0]
         return max(best.alignment - best.chance, first.alignment) > 3.0 * self.null_sd
 
     @property
     def fixed(self) -> Array:
         """Columns that were fixed, ascending."""
-        fixed = np.concatenate([r.fixed for r in self.own_rounds])
+        fixed = np.concatenate([r.fixed for r in self.computed])
         return np.sort(fixed if self.columns is None else self.columns[fixed])
 
     def last_values(self, name: str, n_features: int) -> Array:
@@ -209,11 +240,11 @@ def cull(
     on_round: Callable[[Round], None] | None = None,
 ) -> CullingPath:
     """Cull until `min_features` are left, or until every feature left is fixed."""
-    columns = np.arange(sample.X.shape[1])
-    streak = np.zeros(len(columns), dtype=int)
+    columns: Any = None
+    streak = np.zeros(sample.X.shape[1], dtype=int)
     blocks = row_blocks(sample.target, draws)
     null_sd = float(np.sqrt(sum(null_scale(len(rows)) ** -2 for rows in blocks))) / len(blocks)
-    by_chance = Chance.of(to_numpy(sample.target.Y), len(columns), null_sd, len(blocks))
+    by_chance = Chance.of(to_numpy(sample.target.Y), sample.X.shape[1], null_sd, len(blocks))
     rounds: list[Round] = []
     key_when_fixed: dict[int, float] = {}
     skewness = None
@@ -223,20 +254,20 @@ def cull(
         estimate = estimator(sample, gamma, round_draws)
         keys, ties = estimate.sort_keys(rules.score)
         upwards = ascending(_rounded(keys, sample.inside), _rounded(ties, sample.inside))
-        keys = _hosted(keys, sample)
+        if columns is None:
+            columns = namespace(upwards).arange(len(upwards), device=device_of(upwards))
         dropped = _bottom(upwards, sample.fixed, rules)
-        kept = np.ones(len(columns), dtype=bool)
-        kept[dropped] = False
+        kept = others(dropped, len(upwards))
         streak, newly_fixed = _fix(streak, upwards, sample.fixed, kept, rules)
         rounds.append(
             Round(
                 features=columns,
-                contributions=_hosted(estimate.total, sample),
-                main=_hosted(estimate.main, sample),
-                interaction=_hosted(estimate.interaction, sample),
-                scores=keys,
+                contributions=_kept(estimate.total, sample),
+                main=_kept(estimate.main, sample),
+                interaction=_kept(estimate.interaction, sample),
+                scores=_kept(keys, sample),
                 dropped=columns[dropped],
-                fixed=columns[newly_fixed],
+                fixed=to_numpy(columns)[newly_fixed] if len(newly_fixed) else newly_fixed,
                 gamma=gamma,
                 alignment=alignment,
                 size=len(columns),
@@ -247,20 +278,23 @@ def cull(
             main, interaction = (of_scores() for of_scores in estimate.skewness)
             skewness = main, interaction
         if on_round is not None:
-            on_round(rounds[-1])
+            on_round(rounds[-1].hosted())
+        if len(newly_fixed):
+            scores = to_numpy(keys)[newly_fixed]
+            key_when_fixed.update(zip(rounds[-1].fixed.tolist(), scores.tolist(), strict=True))
         if not len(dropped):
             break
-        key_when_fixed.update(zip(columns[newly_fixed].tolist(), keys[newly_fixed].tolist(), strict=True))
-        fixed = sample.fixed | newly_fixed
-        sample = sample.keep(kept, fixed[kept] if fixed.any() else np.zeros(len(columns) - len(dropped), dtype=bool))
+        fixed = np.zeros(len(kept), dtype=bool)
+        if len(newly_fixed) or sample.fixed.any():
+            fixed = (sample.fixed | np.isin(np.arange(len(upwards)), newly_fixed))[to_numpy(kept)]
+        sample = sample.keep(kept, namespace(dropped).sort(dropped), fixed)
         columns = columns[kept]
-        streak = streak if rules.fix_after is None else streak[kept]
-    key_when_fixed.update(zip(columns[newly_fixed].tolist(), keys[newly_fixed].tolist(), strict=True))
+        streak = streak if rules.fix_after is None else streak[to_numpy(kept)]
     kept_for_good = sorted(key_when_fixed, key=lambda column: -key_when_fixed[column])
-    others = [column for column in columns[upwards[::-1]].tolist() if column not in key_when_fixed]
-    survivors = np.array([*kept_for_good, *others], dtype=int)
-    culled = [r.dropped[::-1] for r in rounds[::-1]]
-    return CullingPath(tuple(rounds), np.concatenate([survivors, *culled]), null_sd, skewness)
+    last = to_numpy(columns[upwards])[::-1].tolist()
+    survivors = np.array([*kept_for_good, *(column for column in last if column not in key_when_fixed)], dtype=int)
+    culled = to_numpy(namespace(columns).concat([r.dropped for r in rounds]))[::-1]
+    return CullingPath(tuple(rounds), np.concatenate([survivors, culled]), null_sd, skewness)
 
 
 def _of_owners(r: Round, owner: Array, names: Array, gone: Array, before: list[Round]) -> Round:
@@ -294,24 +328,28 @@ def _least(pvalues: Array, owners: Array) -> Array:
     return np.minimum(least * counts, 1.0)
 
 
-def _hosted(values: Any, sample: Sample) -> Array:
-    """Bring values of a round to the host, in the precision of the features if they come from elsewhere."""
+def _kept(values: Any, sample: Sample) -> Any:
+    """Values of a round as they are kept; in the precision of the features where memory is dear, on a device."""
     if values is None:
         return np.full(sample.X.shape[1], np.nan)
-    return to_numpy(values if on_host(values) else astype(values, sample.X.dtype))
+    return values if on_host(values) else astype(values, sample.X.dtype)
 
 
 def _rounded(keys: Any, dtype: Any) -> Any:
     """Round to what the precision holds, so that equal features tie whatever the order of a sum was."""
     xp = namespace(keys)
-    largest = float(xp.max(xp.abs(keys)))
+    largest = xp.max(xp.abs(keys))
     digits = 1e4 if single(dtype) else 1e9
-    return xp.round(keys * (digits / largest)) if 0.0 < largest < np.inf else keys
+    usual = (largest > 0.0) & xp.isfinite(largest)
+    return xp.where(usual, xp.round(keys * (digits / xp.where(usual, largest, 1.0))), keys)
 
 
-def _bottom(upwards: Array, fixed: Array, rules: Rules) -> Array:
-    """Positions to drop, worst first: ⌊drop·n⌋ but at least one, no fixed feature, never below `min_features`."""
-    free = upwards[~fixed[upwards]] if fixed.any() else upwards
+def _bottom(upwards: Any, fixed: Array, rules: Rules) -> Any:
+    """Places to drop, worst first: ⌊drop·n⌋ but at least one, no fixed feature, never below `min_features`."""
+    free = upwards
+    if fixed.any():
+        placed = to_numpy(upwards)
+        free = index_of(placed[~fixed[placed]], upwards)
     return free[: _number_to_drop(len(upwards), rules.drop, rules.min_features)]
 
 
@@ -327,14 +365,15 @@ def path_sizes(n: int, drop: float, min_features: int) -> list[int]:
     return sizes
 
 
-def _fix(streak: Array, upwards: Array, fixed: Array, kept: Array, rules: Rules) -> tuple[Array, Array]:
-    """Count rounds in a row among the top, and tell which free features have now been there long enough."""
+def _fix(streak: Array, upwards: Any, fixed: Array, kept: Any, rules: Rules) -> tuple[Array, Array]:
+    """Count rounds in a row among the top, and tell the places of free features that now were there long enough."""
     if rules.fix_top is None or rules.fix_after is None:
-        return streak, np.zeros(len(fixed), dtype=bool)
+        return streak, np.array([], dtype=int)
     top = np.zeros(len(fixed), dtype=bool)
-    top[upwards[len(upwards) - max(1, int(np.floor(rules.fix_top * len(upwards)))) :]] = True
+    top[to_numpy(upwards)[len(upwards) - max(1, int(np.floor(rules.fix_top * len(upwards)))) :]] = True
     streak = np.where(top, streak + 1, 0)
-    return streak, (streak >= rules.fix_after) & ~fixed & kept
+    places = to_numpy(kept)
+    return streak, places[(streak[places] >= rules.fix_after) & ~fixed[places]]
 
 
 def _bandwidth_and_alignment(sample: Sample, gamma: float | str, draws: Draws) -> tuple[float, float]:

@@ -22,13 +22,15 @@ from randsel._backend import (
     like,
     namespace,
     norm,
+    on_host,
     power_sums,
     single,
     take,
+    to_numpy,
 )
 from randsel._parallel import generator
 from randsel.alignment import null_scale
-from randsel.columns import Columns, blocks, gather, keep, of_rows, width
+from randsel.columns import blocks, gather, keep, of_rows, width
 from randsel.kernels import BLOCK, Target, distances_of, gram
 
 #: Columns per block of element-wise work: block and products stay in the second-level cache for a few hundred rows.
@@ -314,28 +316,26 @@ class Sample:
     def _free(self) -> Any:
         return keep(self.X, ~self.fixed) if self.fixed.any() else self.X
 
-    def keep(self, kept: Array, fixed: Array) -> "Sample":
-        """Keep the features in the mask `kept`; of the kept ones those in the mask `fixed` are fixed.
+    def keep(self, kept: Any, gone: Any, fixed: Array) -> "Sample":
+        """Keep the features in the places `kept`, not those in `gone` (both ascending); fix those in the mask `fixed`.
 
         Sums that were computed are updated by subtraction, and computed afresh once seven eighths of what they
         were computed over is gone: their rounding error has then grown eightfold relative to what is left.
         """
-        # numbers of columns, found once and where the columns are
-        chosen = index_of(kept, self.moments)
-        X = self.X.keep(kept) if isinstance(self.X, Columns) else take(self.X, chosen)
-        after = Sample(X, self.target, fixed, take(self.moments, chosen))
+        kept, gone = (index_of(places, self.moments) if on_host(places) else places for places in (kept, gone))
+        after = Sample(keep(self.X, kept), self.target, fixed, take(self.moments, kept))
         left = int((~fixed).sum())
         if "sums" not in self.__dict__ or left <= SO_FEW:
             return after
         summed_at = self._summed_at or int((~self.fixed).sum())
         if left < summed_at / 8:
             return after
-        gone = ~kept
         if fixed.any() or self.fixed.any():
-            gone = ~self.fixed
-            gone[np.flatnonzero(kept)[~fixed]] = False
+            no_more = ~self.fixed
+            no_more[to_numpy(kept)[~fixed]] = False
+            gone = index_of(no_more, self.moments)
         sums = self.sums
-        if gone.any():
+        if len(gone):
             sums = sums - self._sum(keep(self.X, gone), sketch=sums.sketch is not None)
         return replace(after, _sums=sums.astype(after.pairs), _summed_at=summed_at)
 

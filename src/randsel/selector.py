@@ -333,7 +333,7 @@ class RandSel(Selector):
         self.path_ = path
         self.fixed_ = path.fixed
         if wanted is None:
-            best = path.own_rounds[path.best]
+            best = path.computed[path.best]
             wanted = len(best.features)
             if not path.stands_out:
                 warnings.warn(

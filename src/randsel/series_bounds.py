@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from randsel._backend import Array, clipped, double, index_of, namespace, single, take
+from randsel._backend import Array, clipped, double, index_of, like, namespace, single, take
 from randsel.alignment import null_scale
 from randsel.columns import gather
 from randsel.sample import Sample, hollow_norm, pair_norm
@@ -49,7 +49,8 @@ class Moments:
             return self
         # in units of the range, whatever those of the column are
         span, reach = take(sample.moments[2], features), take(self.reach, features)
-        d2, d4, d6 = moments_of_differences(double(gather(sample.X, features)) / span, (2, 4, 6))
+        sums = power_sums(double(gather(sample.X, features)) / span, 12)
+        d2, d4, d6 = (moment_of_differences(sums, k) for k in (2, 4, 6))
         curve = clipped(d6 - ratio(d4 * d4, d2), 0.0) ** 0.5 / 12
         curve = curve + d6**0.5 * reach**2 / 120
         factor = 1.0 - reach**2 * ratio(d4, d2) / 12
@@ -98,16 +99,23 @@ class Moments:
         return float(take(self.log_errors, features).sum()) if features.any() else 0.0
 
 
-def moments_of_differences(x: Any, orders: tuple[int, ...]) -> list[Any]:
-    """`Σ_pq d^k` of every column, with `d = (x_p - x_q)²`, from sums of powers."""
-    sums, power = [float(x.shape[0])], x
-    for _ in range(2 * max(orders)):
-        sums.append(power.sum(axis=0))
+def power_sums(x: Any, highest: int) -> Any:
+    """Sum the powers of every column, from the power zero on; one row each."""
+    xp = namespace(x)
+    power = xp.ones_like(x)
+    sums = [power.sum(axis=0)]
+    for _ in range(highest):
         power = power * x
-    return [
-        clipped(sum((-1) ** i * comb(2 * k, i) * sums[i] * sums[2 * k - i] for i in range(2 * k + 1)), 0.0)
-        for k in orders
-    ]
+        sums.append(power.sum(axis=0))
+    return xp.stack(sums)
+
+
+def moment_of_differences(sums: Any, k: int) -> Any:
+    """`Σ_pq d^k` of every column, with `d = (x_p - x_q)²`, from sums of powers."""
+    xp = namespace(sums)
+    signs = like(np.array([(-1.0) ** i * comb(2 * k, i) for i in range(2 * k + 1)]), sums)
+    needed = sums[: 2 * k + 1, :]
+    return clipped((signs[:, None] * needed * xp.flip(needed, axis=0)).sum(axis=0), 0.0)
 
 
 def ratio(above: Any, below: Any) -> Any:
