@@ -132,10 +132,11 @@ def test_tensors_of_another_device_want_dispatch():
 
 
 def test_ties_are_broken_alike():
-    keys, ties = np.array([1.0, 0.0, 1.0, 0.0, 1.0]), np.array([2.0, 5.0, 1.0, 5.0, 2.0])
+    keys, ties = np.array([1.0, 0.0, 1.0, 0.0, 1.0]), np.array([2.0, 5.0, -1.0, 5.0, 2.0])
     expected = [1, 3, 2, 0, 4]
-    assert list(_backend.ascending(keys, ties)) == expected
-    assert list(_backend.ascending(torch.asarray(keys), torch.asarray(ties))) == expected
+    assert list(_backend.ascending(keys, ties, 5.0)) == expected
+    for largest in (5.0, 1e9):  # small enough for one sort, and not
+        assert list(_backend.ascending(torch.asarray(keys), torch.asarray(ties), largest)) == expected
 
 
 @pytest.mark.parametrize("kind", ["plain", "snps", "mixed"])

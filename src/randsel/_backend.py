@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,12 @@ from randsel._optional import optional
 
 Array = npt.NDArray[Any]
 
-#: Elements of scratch arrays, on the host (what stays in cache) and on a device (what fills it).
-SCRATCH, DEVICE_SCRATCH = 1 << 18, 1 << 27
+#: Elements of scratch arrays, on the host (what stays in cache) and at most on a device (what keeps it busy).
+SCRATCH, DEVICE_SCRATCH = 1 << 18, 1 << 29
 #: Numbers from which copies from a device go through pinned memory.
 MUCH = 1 << 16
 #: Columns that the rows of a device's matrices are padded to a multiple of.
-ALIGNED = 16
+ALIGNED = 64
 #: Features from which products on a GPU may be coarse.
 COARSE = 32768
 
@@ -172,9 +173,11 @@ def power_sums(x: Any) -> tuple[Any, Any]:
     if on_host(x):
         squares = double(x) ** 2
         return squares.sum(axis=0), np.einsum("ij,ij->j", squares, squares)
-    # no array in double precision is made on the way
-    vector_norm, precise = sys.modules["torch"].linalg.vector_norm, namespace(x).float64
-    return vector_norm(x, dim=0, dtype=precise) ** 2, vector_norm(x, ord=4, dim=0, dtype=precise) ** 4
+    # no array in double precision is made on the way, and devices sum in pieces
+    squares = x * x
+    second = squares.sum(dim=0)
+    squares *= squares
+    return double(second), double(squares.sum(dim=0))
 
 
 def columnwise(a: Any, b: Any) -> Any:
@@ -256,11 +259,13 @@ def quadratic_forms(half: Any, x: Any, n: int) -> Any:
     return 2 * np.einsum("ji,ji->j", multiply(1.0, half, x.T, side=1, lower=1, trans_a=1), x.T)
 
 
-def ascending(keys: Any, ties: Any) -> Any:
-    """Places by `keys`, equal ones by `ties`, then by place."""
+def ascending(keys: Any, ties: Any, largest: float) -> Any:
+    """Places by whole numbers `keys`, equal ones by `ties`, both up to `largest` in size, then by place."""
     if on_host(keys):
         return np.lexsort((ties, keys))
     xp = namespace(keys)
+    if largest**2 < 2**50:
+        return xp.argsort(keys * (2 * largest + 1) + ties, stable=True)
     first = xp.argsort(ties, stable=True)
     return xp.take(first, xp.argsort(xp.take(keys, first), stable=True))
 
@@ -274,7 +279,17 @@ def others(places: Any, n: int) -> Any:
 
 def scratch(x: Any) -> int:
     """Elements that a scratch array beside x may have."""
-    return SCRATCH if on_host(x) else DEVICE_SCRATCH
+    return SCRATCH if on_host(x) else device_scratch(str(device(x)))
+
+
+@lru_cache
+def device_scratch(name: str) -> int:
+    """Elements of a scratch array on a device of torch: a dozen of them take a quarter of what is free."""
+    torch = sys.modules["torch"]
+    if torch.device(name).type != "cuda":
+        return SCRATCH
+    free = torch.cuda.mem_get_info(name)[0]
+    return int(min(max(free // (4 * 12 * 4), 1 << 24), DEVICE_SCRATCH))
 
 
 def to_device(X: Any, name: str | None) -> Any:

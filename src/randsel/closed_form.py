@@ -96,10 +96,10 @@ def closed_form(sample: Sample, gamma: float) -> Contribution:
     moments = Moments.of(sample, gamma)
     check_gamma(gamma, sample)
     rough = np.ones(sample.X.shape[1], dtype=bool)
-    if len(rough) > FEW:
-        rough = to_numpy((moments.slope_error > TOLERANCE) | moments.heavy())
+    if len(rough) > max(FEW, _dear(sample) // (16 * len(sample.X) ** 2)):
+        rough = moments.too_steep(TOLERANCE)
         moments = moments.sharpened(sample, rough)
-        rough = to_numpy((moments.slope_error > TOLERANCE) | moments.heavy())
+        rough = moments.too_steep(TOLERANCE)
     for _ in range(3):
         cubic = _cubic(sample, gamma, moments, rough)
         routes = _Routes(rough if cubic is None else rough & ~cubic.features, cubic)
@@ -117,19 +117,25 @@ def closed_form(sample: Sample, gamma: float) -> Contribution:
 def _cubic(sample: Sample, gamma: float, moments: Moments, rough: Array) -> CubicSeries | None:
     """Those of the rough features whose series to third order is good enough, where they are dear pair by pair."""
     m = len(sample.X)
-    if rough.sum() > MANY or rough.sum() * m * m < DEAR:
+    if rough.sum() > MANY or rough.sum() * m * m < _dear(sample):
         return None
-    tried = rough & to_numpy((moments.reach < REACH) & ~moments.outlying & (moments.hollow_norm > 0))
-    if not tried.any() or tried.sum() * m * m < DEAR:
+    fit = (moments.reach < REACH) & (moments.hollow_norm > 0)
+    tried = rough & to_numpy(fit if moments.outlying is None else fit & ~moments.outlying)
+    if not tried.any() or tried.sum() * m * m < _dear(sample):
         return None
     cubic = CubicSeries.of(sample, gamma, tried)
     good = to_numpy(cubic.score_error <= TOLERANCE)
     return cubic.only(good) if good.any() else None
 
 
+def _dear(sample: Sample) -> int:
+    """Features times pairs from which it pays to avoid them: more on a device."""
+    return DEAR * (scratch(sample.target.Y) // SCRATCH)
+
+
 def check_gamma(gamma: float, sample: Sample) -> None:
     """Refuse a bandwidth that leaves no difference between samples; UNDERFLOW is found later, from the kernel."""
-    if gamma * float(sample.moments[2].max()) ** 2 < 1e-30:
+    if gamma * sample.extent[1] ** 2 < 1e-30:
         msg = (
             f"gamma={gamma:g} is so small that the kernel is one between all samples, which leaves nothing to compare; "
             "use gamma='median' or a larger number."
@@ -309,22 +315,20 @@ def _smooth(sample: Sample, gamma: float, moments: Moments, weights: _Weights, s
     inside = sample.inside
     half = half_of(weights.interaction, inside)
     rows = astype(xp.concat([Y, weights.rho[:, None] * Y], axis=1).T, inside)
-    squares = xp.stack(
-        [double(weights.total.sum(axis=1)), weights.rest + weights.rho * loads, loads - 2 * sample.target.hollow[1]]
-    )
-    squares = astype(squares, inside)
+    own = double(weights.total.sum(axis=1)) + 2 * (weights.rest + weights.rho * loads)
+    squares = astype(xp.stack([own, loads - 2 * sample.target.hollow[1]]), inside)
     parts = []
     for _, block in blocks(X, width(X, 2 * STRIP)):
         x = astype(block, inside)
         form = double(quadratic_forms(half, x, X.shape[1]))
         with coarse_products(x, X.shape[1]):
             linear = double(rows @ x)
-            own, diagonal, lost = double(squares @ (x * x))
+            own, lost = double(squares @ (x * x))
         along, tilted = linear[: Y.shape[1], :], linear[Y.shape[1] :, :]
         parts.append(
             xp.stack(
                 [
-                    own - (form + 2 * (along * tilted).sum(axis=0) - 2 * diagonal),
+                    own - form - 2 * (along * tilted).sum(axis=0),
                     (along * along).sum(axis=0) - lost,
                     form,
                 ]
@@ -399,7 +403,7 @@ class _Elements:
         """Take the features of a mask, in double precision where single would lose too much."""
         xp = namespace(moments.second)
         # where tanh saturates, what varies besides is small against it
-        precise = bool(xp.any(take(moments.outlying | (moments.reach > 4.0), rough)))
+        precise = moments.outlying is not None or moments.gamma * moments.extent[1] ** 2 > 4.0
         precise |= not single(sample.inside) or not moments.ordinary
         Xt = gather(sample.X, rough).T
         return cls(contiguous(astype(Xt, xp.float64 if precise else xp.float32)), gamma)
@@ -433,7 +437,12 @@ class _Elements:
         self.row_sums[:] = 0.0
         self.squares[:] = 0.0
         for start, stop, block in self._blocks():
-            upper[start:stop, start:] = -_log_product(block if free.all() else block[index_of(free, block)])
+            factors = _log_product(block if free.all() else block[index_of(free, block)])
+            if stop - start == m:  # all pairs at once, each of them twice
+                self.row_sums[:] = block.sum(axis=2)
+                self.squares[:] = (block * block).sum(axis=(1, 2))
+                return upper - factors
+            upper[start:stop, start:] = -factors
             own = block[:, :, : stop - start]
             # sums as products: far faster along a short axis
             ones = xp.ones(m - start, dtype=block.dtype, device=device_of(block))
@@ -452,6 +461,9 @@ class _Elements:
         forms = xp.zeros((n, 3), dtype=xp.float64, device=device_of(self._Xt))
         for start, stop, block in self._blocks():
             part = astype(xp.stack([matrix[start:stop, start:] for matrix in matrices]), block.dtype)
+            if stop - start == m:
+                forms = double(xp.reshape(block, (n, -1)) @ xp.reshape(part, (3, -1)).T)
+                break
             own = xp.reshape(block[:, :, : stop - start], (n, -1))
             # pairs within the rows are there twice, the others once
             forms -= double(own @ xp.reshape(part[:, :, : stop - start], (3, -1)).T)

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from randsel._backend import (
-    DEVICE_SCRATCH,
+    ALIGNED,
     Array,
     astype,
     device_of,
+    device_scratch,
     double,
     like,
     namespace,
@@ -187,7 +188,9 @@ def width(X: Any, on_host_width: int) -> int:
     streamed = isinstance(X, Columns)
     if (X.device is None) if streamed else on_host(X):
         return on_host_width
-    return max(on_host_width, DEVICE_SCRATCH // (4 * int(X.shape[0])))
+    room = device_scratch(X.device if streamed else str(device_of(X)))
+    # matrix products are far slower on columns that start at odd places
+    return max(on_host_width, room // (4 * int(X.shape[0])) // ALIGNED * ALIGNED)
 
 
 def gather(X: Any, mask: Array) -> Any:
@@ -239,12 +242,12 @@ def standardise_part(X: Any, weights: Array | None, scale: bool) -> tuple[Any, A
     alive = np.zeros(X.shape[1], dtype=bool)
     share = None if weights is None else like(weights / weights.sum(), X)
     for at in strips(X.shape[1], width(X, STRIP)):
-        Z[:, at], varies = _standardise(X[:, at], share, scale)
-        alive[at] = to_numpy(varies)
+        alive[at] = to_numpy(_standardise(X[:, at], share, scale, Z[:, at]))
     return (Z if alive.all() else take(Z, alive)), alive
 
 
-def _standardise(x: Any, share: Any, scale: bool) -> tuple[Any, Any]:
+def _standardise(x: Any, share: Any, scale: bool, out: Any) -> Any:
+    """Standardise columns into `out`, and tell which vary."""
     xp = namespace(x)
     low, high = xp.min(x, axis=0), xp.max(x, axis=0)
     varies = high > low
@@ -258,14 +261,16 @@ def _standardise(x: Any, share: Any, scale: bool) -> tuple[Any, Any]:
                 "scale=False; use scale=True."
             )
             raise ValueError(msg)
-        return z - xp.mean(z, axis=0), varies
+        out[:] = z - xp.mean(z, axis=0)
+        return varies
     # a power of two changes no digit, and keeps squares of 1e30 and 1e-30 in range
     exponents = -np.frexp(peak)[1]
-    z = x * like(np.exp2(np.clip(exponents, -100, 100)), x, precise=False)
-    if np.abs(exponents).max() > 100:  # in two steps: the power itself may be out of range
-        z *= like(np.exp2(exponents - np.clip(exponents, -100, 100)), x, precise=False)
+    if np.abs(exponents).max() > 20:
+        x = x * like(np.exp2(np.clip(exponents, -100, 100)), x, precise=False)
+        # in two steps: the power itself may be out of range
+        x *= like(np.exp2(exponents - np.clip(exponents, -100, 100)), x, precise=False)
     # differences of neighbouring numbers are exact: a small spread around a large value keeps its digits
-    z -= xp.asarray(z[0, :], copy=True)
+    z = x - x[0, :]
     z -= xp.mean(z, axis=0)
     # differences are no smaller than the digits of the largest value, so that their squares do not vanish
     even = share is None
@@ -274,15 +279,17 @@ def _standardise(x: Any, share: Any, scale: bool) -> tuple[Any, Any]:
     varies &= spread > 0.0
     spread = xp.sqrt(xp.where(varies, spread, xp.ones_like(spread)))
     z /= astype(spread, z.dtype)
-    z -= xp.mean(z, axis=0)
-    return z, varies
+    xp.subtract(z, xp.mean(z, axis=0), out=out)
+    return varies
 
 
 def _mean(z: Any, share: Any) -> Any:
     """Mean over the rows in double precision, weighted by `share`."""
     xp = namespace(z)
     if share is None:
-        return xp.mean(z, axis=0) if not single(z.dtype) else xp.sum(z, axis=0, dtype=xp.float64) / z.shape[0]
+        if on_host(z) and single(z.dtype):
+            return xp.sum(z, axis=0, dtype=xp.float64) / z.shape[0]
+        return double(xp.mean(z, axis=0))
     return xp.sum(z * share[:, None], axis=0)
 
 

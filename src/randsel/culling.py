@@ -11,6 +11,7 @@ from randsel._backend import (
     Array,
     ascending,
     astype,
+    clipped,
     device_of,
     index_of,
     namespace,
@@ -253,7 +254,9 @@ def cull(
         gamma, alignment = _bandwidth_and_alignment(sample, rules.gamma, round_draws)
         estimate = estimator(sample, gamma, round_draws)
         keys, ties = estimate.sort_keys(rules.score)
-        upwards = ascending(_rounded(keys, sample.inside), _rounded(ties, sample.inside))
+        # rounded to what the precision holds, so that equal features tie whatever the order of a sum was
+        digits = 1e4 if single(sample.inside) else 1e9
+        upwards = ascending(_rounded(keys, digits), _rounded(ties, digits), digits)
         if columns is None:
             columns = namespace(upwards).arange(len(upwards), device=device_of(upwards))
         dropped = _bottom(upwards, sample.fixed, rules)
@@ -335,13 +338,11 @@ def _kept(values: Any, sample: Sample) -> Any:
     return values if on_host(values) else astype(values, sample.X.dtype)
 
 
-def _rounded(keys: Any, dtype: Any) -> Any:
-    """Round to what the precision holds, so that equal features tie whatever the order of a sum was."""
+def _rounded(keys: Any, digits: float) -> Any:
+    """Return whole numbers, the largest of size `digits`."""
     xp = namespace(keys)
-    largest = xp.max(xp.abs(keys))
-    digits = 1e4 if single(dtype) else 1e9
-    usual = (largest > 0.0) & xp.isfinite(largest)
-    return xp.where(usual, xp.round(keys * (digits / xp.where(usual, largest, 1.0))), keys)
+    largest = clipped(xp.max(xp.abs(keys), keepdims=True), 1e-300, 1e300)
+    return xp.round(keys / largest * digits)
 
 
 def _bottom(upwards: Any, fixed: Array, rules: Rules) -> Any:

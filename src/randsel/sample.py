@@ -4,7 +4,7 @@ Sums over features of squared differences are additive: they are computed once, 
 taken off.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -69,15 +69,21 @@ class Sketch:
     @classmethod
     def of(cls, x: Any, z: Any) -> "Sketch":
         """Products with a few vectors z only."""
-        m = x.shape[0]
+        xp, m = namespace(x), x.shape[0]
         square = x * x
         cube = square * x
-        second, third = square.sum(axis=0) / m, cube.sum(axis=0) / m
-        fourth_sum, second_sum = double((square * square).sum(axis=1)), double(square @ second)
-        third_sum = double(x @ third)
-        constant = 6.0 * double(second * second).sum()
+        # with a column of ones, sums come along
+        ones = xp.concat([z, xp.ones_like(z[:, :1]) / m], axis=1)
+        squares, cubes = square.T @ ones, cube.T @ ones
+        second = squares[:, -1]
+        squares[:, :-1] *= 6.0
+        cubes[:, :-1] *= -4.0
         # 6 S Sᵀ - 4 (C Xᵀ + X Cᵀ), S and C the squares and cubes less their means
-        applied = 6.0 * (square @ (square.T @ z)) - 4.0 * (cube @ (x.T @ z) + x @ (cube.T @ z))
+        by_square, by_x = square @ squares, x @ cubes
+        applied = by_square[:, :-1] + by_x[:, :-1] + cube @ (x.T @ (z * -4.0))
+        second_sum, third_sum = double(by_square[:, -1]), double(by_x[:, -1])
+        fourth_sum = double((square * square).sum(axis=1))
+        constant = 6.0 * double(second * second).sum()
         return cls(
             rows=fourth_sum + 6.0 * second_sum - 4.0 * third_sum,
             constant=constant,
@@ -238,15 +244,27 @@ class Sample:
 
     @cached_property
     def moments(self) -> Any:
-        """Per column the sums of squares and of fourth powers, and the range, in double precision: three rows."""
+        """Per column, in double precision, one row each: what depends on it alone.
+
+        The sums of squares and of fourth powers, the range, `hollow_norm` and `pair_norm`.
+        """
         if self._moments is not None:
             return self._moments
         parts = []
         for _, block in blocks(self.X, width(self.X, STRIP)):
             xp = namespace(block)
             span = double(xp.max(block, axis=0)) - double(xp.min(block, axis=0))
-            parts.append(xp.stack([*power_sums(block), span]))
+            second, fourth = power_sums(block)
+            norms = hollow_norm(second, fourth, len(block)), pair_norm(second, fourth, len(block))
+            parts.append(xp.stack([second, fourth, span, *norms]))
         return namespace(parts[0]).concat(parts, axis=1)
+
+    @cached_property
+    def extent(self) -> tuple[float, float]:
+        """Smallest and largest range of a column."""
+        xp, span = namespace(self.moments), self.moments[2]
+        low, high = to_numpy(xp.stack([xp.min(span), xp.max(span)])).tolist()
+        return low, high
 
     @cached_property
     def inside(self) -> Any:
@@ -254,9 +272,9 @@ class Sample:
 
         Columns that are not of ordinary size would leave its range.
         """
-        xp, span = namespace(self.moments), self.moments[2]
-        ordinary = float(xp.min(span)) > 1e-3 and float(xp.max(span)) < 1e6
-        return xp.float32 if self.X.shape[0] >= SKETCH_ROWS and ordinary else self.X.dtype
+        ordinary = self.extent[0] > 1e-3 and self.extent[1] < 1e6
+        single_is_enough = self.X.shape[0] >= SKETCH_ROWS and ordinary
+        return namespace(self.moments).float32 if single_is_enough else self.X.dtype
 
     @cached_property
     def pairs(self) -> Any:
@@ -267,19 +285,17 @@ class Sample:
         """
         xp, (m, n) = namespace(self.moments), self.X.shape
         worst = null_scale(m) * 4 * eps(xp.float32) * n**0.5
-        if not single(self.inside) or worst > WORST or bool(xp.any(self.outlying)):
-            return xp.float64
-        return xp.float32
+        return xp.float32 if single(self.inside) and worst < WORST and self.outlying is None else xp.float64
 
     @cached_property
     def outlying(self) -> Any:
-        """Columns that are little more than one outlier: `40 ‖U(x xᵀ)‖ < ‖d‖`.
+        """Columns that are little more than one outlier, `40 ‖U(x xᵀ)‖ < ‖d‖`; None if there are none.
 
         Single precision loses too much of what they are besides.
         """
-        second, fourth, _ = self.moments
-        hollow, pairs = hollow_norm(second, fourth, len(self.X)), pair_norm(second, fourth, len(self.X))
-        return (hollow > 0) & (40 * hollow < pairs)
+        hollow, pairs = self.moments[3], self.moments[4]
+        outlying = (hollow > 0) & (40 * hollow < pairs)
+        return outlying if bool(namespace(outlying).any(outlying)) else None
 
     @cached_property
     def sums(self) -> PairSums:
@@ -324,6 +340,11 @@ class Sample:
         """
         kept, gone = (index_of(places, self.moments) if on_host(places) else places for places in (kept, gone))
         after = Sample(keep(self.X, kept), self.target, fixed, take(self.moments, kept))
+        # what holds for all columns holds for some
+        if self.outlying is None:
+            after.__dict__["outlying"] = None
+        if single(self.inside):
+            after.__dict__["inside"] = self.inside
         left = int((~fixed).sum())
         if "sums" not in self.__dict__ or left <= SO_FEW:
             return after
@@ -337,7 +358,8 @@ class Sample:
         sums = self.sums
         if len(gone):
             sums = sums - self._sum(keep(self.X, gone), sketch=sums.sketch is not None)
-        return replace(after, _sums=sums.astype(after.pairs), _summed_at=summed_at)
+        after.__dict__.update(_sums=sums.astype(after.pairs), _summed_at=summed_at)
+        return after
 
     def rows(self, index: Array) -> "Sample":
         """Return the sample on some of its rows, its columns centred again."""

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from randsel._backend import Array, check_device, is_coarse, like, on_host, take, to_device, to_numpy
+from randsel._backend import Array, check_device, is_coarse, like, on_host, others, take, to_device, to_numpy
 from randsel._parallel import one_thread_if, seed_of
 from randsel._validation import (
     Interval,
@@ -382,11 +382,13 @@ def ranking(order: Array, n_features: int, wanted: int) -> tuple[Array, Array]:
 
     Constant columns come last and share the last rank.
     """
-    constant = np.ones(n_features, dtype=bool)
-    constant[order] = False
-    constant = np.flatnonzero(constant)
+    ascending = np.arange(2 - wanted, len(order) + 2 - wanted)
+    ascending[:wanted] = 1
     ranks = np.empty(n_features, dtype=int)
-    ranks[order] = np.maximum(np.arange(len(order)) - wanted + 2, 1)
+    ranks[order] = ascending
+    if len(order) == n_features:
+        return order, ranks
+    constant = others(order, n_features)
     ranks[constant] = max(len(order) - wanted + 2, 2)
     if wanted > len(order):
         warnings.warn(

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from randsel._backend import Array, clipped, double, index_of, like, namespace, single, take
+from randsel._backend import Array, clipped, double, index_of, like, namespace, single, take, to_numpy
 from randsel.alignment import null_scale
 from randsel.columns import gather
-from randsel.sample import Sample, hollow_norm, pair_norm
+from randsel.sample import Sample
 
 #: Features up to which a dear bound is tried where a cheap one does not hold.
 MANY = 1024
@@ -25,23 +25,24 @@ class Moments:
 
     m: int
     second: Any
-    fourth: Any
     reach: Any
+    hollow_norm: Any
+    """`‖U(x xᵀ)‖_F` (eq. 9)."""
+    pair_norm: Any
+    """`‖d‖_F`, the norm of a feature's squared differences."""
     gamma: float
     dtype: Any
     outlying: Any
+    extent: tuple[float, float]
 
     @classmethod
     def of(cls, sample: Sample, gamma: float) -> "Moments":
         """Take the moments of a sample, for one bandwidth."""
-        second, fourth, span = sample.moments
+        second, _, span, hollow, pairs = sample.moments
         with np.errstate(over="ignore"):
-            return cls(len(sample.X), second, fourth, gamma * span * span, gamma, sample.inside, sample.outlying)
-
-    @cached_property
-    def hollow_norm(self) -> Any:
-        """`‖U(x xᵀ)‖_F` (eq. 9)."""
-        return hollow_norm(self.second, self.fourth, self.m)
+            reach = gamma * span * span
+        own = gamma, sample.inside, sample.outlying, sample.extent
+        return cls(len(sample.X), second, reach, hollow, pairs, *own)
 
     def sharpened(self, sample: Sample, features: Array) -> "Moments":
         """Bound the slope error of some features by their twelfth moments, dearer than their range (eq. 12')."""
@@ -65,18 +66,20 @@ class Moments:
 
     def heavy(self) -> Any:
         """Columns in single precision that are `outlying`."""
-        return self.outlying & single(self.dtype)
+        heavy = namespace(self.second).zeros_like(self.second, dtype=namespace(self.second).bool)
+        return self.outlying if self.outlying is not None and single(self.dtype) else heavy
+
+    def too_steep(self, tolerance: float) -> Array:
+        """Mask, on the host, of features that may not stand for their first-order form."""
+        steep = self.slope_error > tolerance
+        return to_numpy(steep if self.outlying is None else steep | self.heavy())
 
     @property
     def ordinary(self) -> bool:
         """Whether squared differences, times γ, keep their digits in single precision."""
-        widest, narrowest = float((self.reach / self.gamma).max()), float((self.reach / self.gamma).min())
-        return 1e-10 < self.gamma < 1e10 and narrowest > 1e-6 and widest < 1e12 and float(self.reach.max()) > 1e-2
-
-    @cached_property
-    def pair_norm(self) -> Any:
-        """`‖d‖_F`, the norm of a feature's squared differences."""
-        return pair_norm(self.second, self.fourth, self.m)
+        narrowest, widest = self.extent
+        in_range = 1e-10 < self.gamma < 1e10 and narrowest > 1e-3 and widest < 1e6
+        return in_range and self.gamma * widest**2 > 1e-2
 
     @cached_property
     def slope(self) -> Any:
@@ -120,9 +123,7 @@ def moment_of_differences(sums: Any, k: int) -> Any:
 
 def ratio(above: Any, below: Any) -> Any:
     """Quotient, with zero where the lower number is zero."""
-    xp = namespace(below)
-    alive = below > 0
-    return xp.where(alive, above, 0.0) / xp.where(alive, below, 1.0)
+    return namespace(below).where(below > 0, above / clipped(below, 1e-300), 0.0)
 
 
 def score_error(turn: Any, m: int) -> Any:
