@@ -129,10 +129,10 @@ def test_names_are_text_and_many_classes_are_classes(run, tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("latin.csv", "y,é\n1,2\n".encode("latin-1"), "is not text in UTF-8"),
+        ("binary.csv", b"y,a\n1,\0\n", "is not a text file"),
         ("cut.csv.gz", gzip.compress(b"y,a\n" + b"1,2\n" * 5000)[:60], "cut off or damaged"),
         ("plain.csv.gz", b"y,a\n1,2\n", "cut off or damaged"),
-        ("long.csv", b"y,a\n1," + b"2" * 200_000, "cut off or damaged"),
+        ("long.csv", b"y,a\n0,1\n0,1\n1,1\n1," + b"2" * 200_000, "(1 entries of column 'a') are infinite"),
     ],
 )
 def test_files_that_are_no_tables_are_named(run, tmp_path, name, content, message):
