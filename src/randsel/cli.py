@@ -183,8 +183,8 @@ def compare(
     FILE is a table of any format of docs/files.md, the target class labels. Groups are not split between folds, and
     --missing median takes medians of training samples. The folder gets table.md and table.csv (accuracies),
     features.csv (what was selected how often), comparison.png, times.csv, and a file per finished cell: run the command
-    again to go on where it was interrupted. --reshuffles 1 takes a third of the time. Without --methods all are compared but the
-    bootstrap, which takes as long as the others together.
+    again to go on where it was interrupted. --reshuffles 1 takes a third of the time. Without --methods all are
+    compared but the bootstrap, which takes as long as the others together.
 
     Example: randsel compare expression.csv --target status --groups donor --out results --jobs 2
     """

@@ -127,7 +127,7 @@ def _worst(counts: Array, names: list[str]) -> str:
 def take_log2(X: Array, nominal: tuple[int, ...], notes: list[str]) -> Array:
     """Take logarithms; a logarithm looks at one value at a time, so it may be taken before the folds."""
     codes = X[:, list(nominal)].copy()
-    low = int((X < LOWEST).sum())
+    low = int((X < LOWEST).sum()) - int((codes < LOWEST).sum())
     X = np.maximum(X, LOWEST)
     np.log2(X, out=X)
     X[:, list(nominal)] = codes

@@ -19,8 +19,8 @@ _IDS = ("sample_ids", "ids")
 
 
 def numbered(values: Array) -> Array:
-    """Single precision if the values have it, double precision otherwise; object arrays and text are no numbers."""
-    return values.astype(np.float32 if values.dtype == np.float32 else np.float64, copy=False)
+    """Row by row, in single precision if the values have it, in double precision otherwise."""
+    return np.ascontiguousarray(values, dtype=np.float32 if values.dtype == np.float32 else np.float64)
 
 
 def _text(values: Any) -> list[str]:
@@ -257,7 +257,7 @@ class H5:
         if not isinstance(group, self.h5py.Group):
             msg = f"{self.path} was written by anndata before 0.7; read and write it again with a newer one."
             raise ValueError(msg)
-        index = _text(self.array(group, str(group.attrs.get("_index", "_index"))))
+        index = _text(self.column(group, str(group.attrs.get("_index", "_index"))))
         wanted = [] if index_only else [str(column) for column in group.attrs.get("column-order", [])]
         columns = {column: self.column(group, column) for column in wanted if column in group}
         return index, columns
@@ -270,19 +270,15 @@ class H5:
             # anndata 0.7 keeps categories apart, and points to them
             reference = item.attrs.get("categories")
             if reference is not None:
-                return self._categories(values, group["__categories"], name)
+                return _levels(values, self.column(group["__categories"], name))
             return _text(values) if values.dtype.kind in "OSU" else values
         if "codes" in item:
-            return self._categories(self.array(item, "codes"), item, "categories")
+            return _levels(self.array(item, "codes"), self.column(item, "categories"))
         if "values" in item and "mask" in item:
             values, mask = self.array(item, "values"), self.array(item, "mask")
             return ["" if gone else value for value, gone in zip(_text(values), mask, strict=True)]
-        return [""] * len(self.array(group, str(group.attrs.get("_index", "_index"))))
-
-    def _categories(self, codes: Array, group: Any, name: str) -> list[str]:
-        levels = [*_text(self.array(group, name)), ""]
-        # code -1 is missing, which is also the last entry
-        return [levels[code] for code in codes.tolist()]
+        msg = f"{self.path}: column {name!r} is of a kind that cannot be read; write it as text, numbers or categories."
+        raise ValueError(msg)
 
     def matrix(self, file: Any, place: str) -> tuple[Array, str]:
         """Read a matrix, dense or sparse, as dense; and say which it was."""
@@ -300,9 +296,16 @@ class H5:
         from scipy import sparse  # noqa: PLC0415 (needed for this format only)
 
         parts = tuple(self.array(item, name) for name in ("data", "indices", "indptr"))
-        made = (sparse.csr_matrix if kind.startswith("csr") else sparse.csc_matrix)(parts, shape=shape)
-        made.check_format(full_check=True)
-        return numbered(made.toarray()), kind[:3].upper()
+        with _readable(self.path, "a sparse matrix", ValueError):
+            made = (sparse.csr_matrix if kind.startswith("csr") else sparse.csc_matrix)(parts, shape=shape)
+            made.check_format(full_check=True)
+        return numbered(made.toarray(order="C")), kind[:3].upper()
+
+
+def _levels(codes: Array, levels: Any) -> list[str]:
+    # code -1 is missing, and is also the place of the last entry
+    names = [*_text(levels), ""]
+    return [names[code] for code in codes.tolist()]
 
 
 # ---------------------------------------------------------------- PLINK

@@ -59,7 +59,7 @@ def _lying(
         upright, across = count == len(sheet.values), count == len(header)
         shown = f"the {count} entries of the target file are as many as"
     else:
-        upright, across = overlap(labels, down) > 0, overlap(labels, header) > 0
+        upright, across = _share_ids(labels, down), _share_ids(labels, header)
         shown = "ids of the target file are"
     if upright == across:
         both = "both in the header and in the rows" if upright else "neither in the header nor in the rows"
@@ -68,24 +68,28 @@ def _lying(
     return across, f"{shown} {'in the header' if across else 'in the rows'}".replace("many as in the", "many as the")
 
 
-def overlap(labels: Sheet, ids: Sequence[str] | None) -> int:
-    """Return how many ids are in the column of the target file that has most of them."""
-    known = set(ids or ())
-    return max(len(known.intersection(cells)) for cells in labels.texts.values())
+def _share_ids(labels: Sheet, ids: Sequence[str] | None) -> bool:
+    """Whether a column of the target file has most of the ids, or most of its entries are ids."""
+    ids = ids or ()
+    known, enough = set(ids), min(len(ids), len(labels.values)) / 2
+    # a few in common prove nothing: a column of zeros and ones has numbers in common with many
+    return any(len(known.intersection(cells)) > enough for cells in labels.texts.values())
 
 
 def _turned(path: Path, sheet: Sheet, id_column: str | None) -> Sheet:
     """Return a sheet of features in rows with samples in rows."""
-    names = list(sheet.texts.get(id_column or "", sheet.first or []))
+    # rows that were asked for by name are columns of their own afterwards
+    rows = [i for i, name in enumerate(sheet.first or []) if name not in sheet.across]
+    cells = sheet.texts.get(id_column or "", sheet.first or [])
+    names = [cells[i] for i in rows]
     check_distinct(names, path, "features")
     at = [j for j, name in enumerate(sheet.columns) if j > 0 and name != id_column]
     return Sheet(
-        np.ascontiguousarray(sheet.values[:, at].T),
+        np.ascontiguousarray(sheet.values[np.ix_(rows, at)].T),
         names,
         sheet.kind,
         rows=[sheet.columns[j] for j in at],
         texts={name: [cells[j] for j in at] for name, cells in sheet.across.items()},
-        odd=sheet.odd_rows,
         odd_rows={new: sheet.odd[old] for new, old in enumerate(at) if old in sheet.odd},
         lying=True,
     )
@@ -97,7 +101,9 @@ def _upright(sheet: Sheet, id_column: str | None, labels: Sheet | None, notes: l
     if id_column is not None and id_column in sheet.texts:
         return replace(sheet, rows=sheet.texts[id_column])
     named = name == "" or (name not in sheet.texts and 0 in sheet.odd and len(set(first)) == len(first))
-    if named or (labels is not None and len(labels.columns) > 1 and name not in sheet.texts and overlap(labels, first)):
+    if named or (
+        labels is not None and len(labels.columns) > 1 and name not in sheet.texts and _share_ids(labels, first)
+    ):
         called = repr(name) if name else "which has no name"
         notes.append(f"The first column, {called}, is taken for the names of samples.")
         return replace(sheet, rows=first, roles={"ids": name})

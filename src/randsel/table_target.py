@@ -116,7 +116,7 @@ def labelled(cells: Any, use: Array) -> Array:
     texts = [cells[at] for at in use.tolist()]
     numbers = [None if text.lower() in ("true", "false") else number(text) for text in texts]
     # codes of many digits would become equal as numbers
-    if any(value is None or abs(value) > _LARGEST_EXACT for value in numbers):
+    if any(value is None or abs(value) >= _LARGEST_EXACT for value in numbers):
         return np.array(texts, dtype=str)
     return np.array(numbers, dtype=np.float64)
 
