@@ -1,6 +1,7 @@
 """One small reader per format that is no plain text: file to `Sheet`. Nothing is unpickled; sizes are checked first."""
 
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,6 +17,9 @@ from randsel.table_text import Grid, Sheet, check_distinct, check_size, complain
 _ROLES = ("groups", "batch", "relevant")
 _NAMES = ("feature_names", "names")
 _IDS = ("sample_ids", "ids")
+#: What damaged files raise, which the libraries do not gather under one name.
+_ZIP_ERRORS = (zipfile.BadZipFile, EOFError, OSError, SyntaxError, NotImplementedError, RuntimeError, zlib.error)
+_HDF5_ERRORS = (OSError, KeyError, RuntimeError, TypeError, IndexError, AttributeError, UnicodeError)
 
 
 def numbered(values: Array) -> Array:
@@ -28,7 +32,7 @@ def _text(values: Any) -> list[str]:
 
 
 @contextmanager
-def _readable(path: Path, what: str, *kinds: type[Exception]) -> Iterator[None]:
+def _readable(path: Path, what: str, *kinds: type[BaseException]) -> Iterator[None]:
     """Turn what a library says of a damaged file into a sentence."""
     try:
         yield
@@ -42,13 +46,13 @@ def _readable(path: Path, what: str, *kinds: type[Exception]) -> Iterator[None]:
 
 def read_npz(path: Path, *, keep: set[str], limit: int) -> Sheet:
     """Read arrays X (samples in rows) and y, and perhaps feature_names, sample_ids, groups, batch, relevant."""
-    with _readable(path, "NPZ", zipfile.BadZipFile, EOFError, OSError, SyntaxError), zipfile.ZipFile(path) as archive:
+    wanted = {"X", "y", *_ROLES, *_NAMES, *_IDS} | keep
+    with _readable(path, "NPZ", *_ZIP_ERRORS), zipfile.ZipFile(path) as archive:
         for member in archive.infolist():
-            if member.filename.endswith(".npy"):
+            if member.filename.removesuffix(".npy") in wanted:
                 with archive.open(member) as file:
                     _check_npy(file, path, member.filename, limit)
-    with _readable(path, "NPZ", zipfile.BadZipFile, EOFError), np.load(path, allow_pickle=False) as data:
-        wanted = {"X", "y", *_ROLES, *_NAMES, *_IDS} | keep
+    with _readable(path, "NPZ", *_ZIP_ERRORS), np.load(path, allow_pickle=False) as data:
         found = {name: data[name] for name in data.files if name in wanted}
         return _of_arrays(path, found, data.files, "NPZ")
 
@@ -142,7 +146,7 @@ def _of_arrays(path: Path, found: dict[str, Array], there: list[str], kind: str)
 def read_parquet(path: Path, *, keep: set[str], limit: int) -> Sheet:
     """Read a Parquet file: a column per column, samples or features in rows."""
     polars = optional("polars", extra="files", purpose="Reading Parquet")
-    with _readable(path, "Parquet", polars.exceptions.PolarsError, OSError):
+    with _readable(path, "Parquet", polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError):
         lazy = polars.scan_parquet(path)
         names = lazy.collect_schema().names()
         rows = int(lazy.select(polars.len()).collect().item())
@@ -212,7 +216,7 @@ def _fill(values: Array, cells: list[str]) -> Iterator[tuple[int, str]]:
 def read_h5ad(path: Path, *, layer: str | None, limit: int) -> Sheet:
     """Read X or a layer of an AnnData file, samples in rows, and the columns of obs."""
     h5py = optional("h5py", extra="files", purpose="Reading h5ad")
-    with _readable(path, "h5ad", OSError, KeyError, RuntimeError), h5py.File(path, "r") as file:
+    with _readable(path, "h5ad", *_HDF5_ERRORS), h5py.File(path, "r") as file:
         layers = list(file["layers"]) if "layers" in file else []
         if layer is not None and layer not in layers:
             msg = f"{path} has no layer {layer!r}; it has {', '.join(map(repr, layers)) or 'none'}."
