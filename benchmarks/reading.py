@@ -37,7 +37,10 @@ def without_polars(path, _):
 def with_pandas(path, _):
     import pandas as pd  # noqa: PLC0415 (its memory must not count for the others)
 
-    return lambda: pd.read_csv(path).iloc[:, 1:-1].to_numpy()
+    def read():
+        return pd.read_csv(path).iloc[:, 1:-1].to_numpy()
+
+    return read
 
 
 def with_numpy(path, features):
@@ -112,7 +115,8 @@ def main():
         f"{options.samples * options.features * 8 / 1e6:.0f} MB as numbers. "
         f"{'All readers find the same numbers.' if len(sums) == 1 else f'The sums of the numbers differ: {sums}.'}\n\n"
         + as_markdown(rows)
-        + f"\n\nReading a CSV file of 300×{options.features} ({whole['table']:.0f} MB as numbers) and `RandSel(20).fit`: the "
+        + f"\n\nReading a CSV file of 300×{options.features} ({whole['table']:.0f} MB as numbers) and "
+        "`RandSel(20).fit`: the "
         f"whole process takes {whole['megabytes']:.0f} MB at most.\n"
     )
     print(text)

@@ -392,6 +392,12 @@ def test_what_is_no_table_is_named(file, name, content, message):
         tables.read(file(content, name), target="y", max_bytes=100_000)
 
 
+def test_numbers_that_are_longer_than_their_text_are_refused(file, engine):
+    wide = ",".join(["y", *map(str, range(500))]) + "\n" + ("1" + ",0" * 500 + "\n") * 20
+    with pytest.raises(ValueError, match=r"would take .* GB are allowed"):
+        tables.read(file(wide), target="y", max_bytes=50_000)
+
+
 def test_lines_without_end_are_refused(file, monkeypatch):
     monkeypatch.setattr(table_text, "LONGEST_LINE", 100)
     with pytest.raises(ValueError, match="line 2 has more than 100 characters"):

@@ -378,7 +378,7 @@ def read_geo(path: Path, *, limit: int) -> Sheet:
                 _describe(described, cells[0].removeprefix("!Sample_"), cells[1:])
             elif cells[0] == "ID_REF":
                 check_distinct(cells, path, "columns")
-                grid = Grid(path, cells, "\t", set())
+                grid = Grid(path, cells, "\t", set(), limit)
                 grid.fill(row for row in lines if not row[1].startswith("!"))
                 break
         else:

@@ -148,7 +148,7 @@ def read_text(path: Path, *, keep: set[str] | None, limit: int) -> Sheet:
             header = ["", *header]
             notes.append("The header has a name less than the rows have entries, so the first are names of rows.")
         check_distinct(header, path, "columns")
-        grid = Grid(path, header, separator, set(header) if keep is None else keep)
+        grid = Grid(path, header, separator, set(header) if keep is None else keep, limit)
         grid.fill(chain(start[1:], lines))
     notes.extend(grid.remarks())
     kind = f"text, {len(header)} columns separated by {_SEPARATORS[separator]}"
@@ -297,8 +297,8 @@ def split(record: str, separator: str) -> list[str]:
 class Grid:
     """Rows of cells as they come, turned into numbers, with what is no number put aside."""
 
-    def __init__(self, path: Path, header: list[str], separator: str, keep: set[str]) -> None:
-        self.path, self.header, self.separator = path, header, separator
+    def __init__(self, path: Path, header: list[str], separator: str, keep: set[str], limit: int) -> None:
+        self.path, self.header, self.separator, self.limit = path, header, separator, limit
         self.kept = {j: list[str]() for j, name in enumerate(header) if j == 0 or name in keep}
         self.keep, self.across = keep, dict[str, list[str]]()
         self.odd, self.odd_rows, self.truths = dict[int, str](), dict[int, str](), dict[int, list[int]]()
@@ -382,6 +382,7 @@ class Grid:
                 values[place] = self._strange(flat[place], j, len(self._lines) + i, lines[i])
         self._lines.extend(lines)
         self._numbers.frombytes(values.tobytes())
+        check_size(self.path, 8 * len(self._numbers), self.limit)
 
     def _strange(self, cell: str, j: int, i: int, line: int) -> float:
         value = number(cell, decimal_comma=self.decimal_comma)
