@@ -46,6 +46,7 @@ def test_messages_of_the_page_on_files_are_those_of_the_code():
         "_optional",
         "table_text",
         "table_formats",
+        "table_mat",
         "table_orientation",
         "table_target",
         "table_features",

@@ -44,6 +44,7 @@ ORDER = [
     "datasets",
     "table_text",
     "table_formats",
+    "table_mat",
     "table_orientation",
     "table_target",
     "table_features",

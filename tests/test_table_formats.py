@@ -201,13 +201,38 @@ def test_mat_with_sparse_numbers_and_a_capital_target(tmp_path, X):
     table = tables.read(path)
     np.testing.assert_array_equal(table.X, X)
     assert table.y.tolist() == [1, 2, 1, 2, 1]
-    with pytest.raises(ValueError, match=r"would take .* GB"):
+    with pytest.raises(ValueError, match=r"set.mat unpacks to more than .* GB"):
         tables.read(path, max_bytes=100)
     path.write_bytes(path.read_bytes()[:200])
     with pytest.raises(ValueError, match="cannot be read as a MATLAB file, it may be cut off"):
         tables.read(path)
+    path.write_bytes(b"")
+    with pytest.raises(ValueError, match="is empty"):
+        tables.read(path)
+    savemat(path, {"X": np.zeros((100, 100)), "y": np.arange(100)})
+    with pytest.raises(ValueError, match=r"set.mat would take .* GB"):
+        tables.read(path, max_bytes=50_000)
     path.write_bytes(b"MATLAB 7.3 MAT-file".ljust(512) + b"\x89HDF")
     with pytest.raises(ValueError, match=r"MATLAB 7.3 file; save it again in MATLAB with save\(..., '-v7'\)"):
+        tables.read(path)
+
+
+@pytest.mark.parametrize(
+    ("at", "byte", "message"),
+    [
+        (128 + 8 + 9, 0x08, "a matrix has 1 parts instead of 2"),  # said to be complex
+        (128 + 8 + 40, 0x0A, "there are numbers of type 10"),
+        (128 + 8, 0x05, r"has parts of types \[5, 5, 1\]"),
+        (128 + 6, 0x01, "goes beyond its end"),
+    ],
+)
+def test_mat_files_on_which_scipy_would_crash(tmp_path, X, at, byte, message):
+    path = tmp_path / "set.mat"
+    savemat(path, {"X": X, "y": np.arange(5)})
+    data = bytearray(path.read_bytes())
+    data[at] = byte
+    path.write_bytes(bytes(data))
+    with pytest.raises(ValueError, match=f"may be cut off or damaged: .*{message}"):
         tables.read(path)
 
 

@@ -14,9 +14,10 @@ from randsel._backend import Array
 from randsel._optional import optional
 from randsel.table_text import Grid, Sheet, check_distinct, check_size, complaint, number, records, split
 
-_ROLES = ("groups", "batch", "relevant")
-_NAMES = ("feature_names", "names")
-_IDS = ("sample_ids", "ids")
+#: Arrays that are known by their names, in NPZ and MAT files.
+ROLES = ("groups", "batch", "relevant")
+NAMES = ("feature_names", "names")
+IDS = ("sample_ids", "ids")
 #: What damaged files raise, which the libraries do not gather under one name.
 _ZIP_ERRORS = (zipfile.BadZipFile, EOFError, OSError, SyntaxError, NotImplementedError, RuntimeError, zlib.error)
 _HDF5_ERRORS = (OSError, KeyError, RuntimeError, TypeError, IndexError, AttributeError, UnicodeError)
@@ -32,7 +33,7 @@ def _text(values: Any) -> list[str]:
 
 
 @contextmanager
-def _readable(path: Path, what: str, *kinds: type[BaseException]) -> Iterator[None]:
+def readable(path: Path, what: str, *kinds: type[BaseException]) -> Iterator[None]:
     """Turn what a library says of a damaged file into a sentence."""
     try:
         yield
@@ -41,20 +42,20 @@ def _readable(path: Path, what: str, *kinds: type[BaseException]) -> Iterator[No
         raise ValueError(msg) from error
 
 
-# ---------------------------------------------------------------- arrays by name: NPZ and MAT
+# ---------------------------------------------------------------- arrays by name: NPZ
 
 
 def read_npz(path: Path, *, keep: set[str], limit: int) -> Sheet:
     """Read arrays X (samples in rows) and y, and perhaps feature_names, sample_ids, groups, batch, relevant."""
-    wanted = {"X", "y", *_ROLES, *_NAMES, *_IDS} | keep
-    with _readable(path, "NPZ", *_ZIP_ERRORS), zipfile.ZipFile(path) as archive:
+    wanted = {"X", "y", *ROLES, *NAMES, *IDS} | keep
+    with readable(path, "NPZ", *_ZIP_ERRORS), zipfile.ZipFile(path) as archive:
         for member in archive.infolist():
             if member.filename.removesuffix(".npy") in wanted:
                 with archive.open(member) as file:
                     _check_npy(file, path, member.filename, limit)
-    with _readable(path, "NPZ", *_ZIP_ERRORS), np.load(path, allow_pickle=False) as data:
+    with readable(path, "NPZ", *_ZIP_ERRORS), np.load(path, allow_pickle=False) as data:
         found = {name: data[name] for name in data.files if name in wanted}
-        return _of_arrays(path, found, data.files, "NPZ")
+        return of_arrays(path, found, data.files, "NPZ")
 
 
 def _check_npy(file: Any, path: Path, name: str, limit: int) -> None:
@@ -69,10 +70,10 @@ def _check_npy(file: Any, path: Path, name: str, limit: int) -> None:
     if dtype.hasobject:
         msg = f"{path}: array {name!r} holds Python objects, which are not unpickled; save text and numbers as such."
         raise ValueError(msg)
-    check_size(path, _bytes(shape, dtype.itemsize), limit)
+    check_size(path, bytes_in(shape, dtype.itemsize), limit)
 
 
-def _bytes(shape: tuple[int, ...], itemsize: int = 8) -> int:
+def bytes_in(shape: tuple[int, ...], itemsize: int = 8) -> int:
     """Size of an array in numbers that cannot overflow."""
     size = max(itemsize, 1)
     for length in shape:
@@ -80,40 +81,8 @@ def _bytes(shape: tuple[int, ...], itemsize: int = 8) -> int:
     return size
 
 
-def read_mat(path: Path, *, keep: set[str], limit: int) -> Sheet:
-    """Read variables X (samples in rows) and y or Y of a MATLAB file of version 4 to 7."""
-    from scipy.io import loadmat, whosmat  # noqa: PLC0415 (needed for this format only)
-    from scipy.sparse import issparse  # noqa: PLC0415
-
-    with path.open("rb") as file:
-        head = file.read(520)
-    if b"MATLAB 7.3" in head[:128] or b"\x89HDF" in head:
-        msg = f"{path} is a MATLAB 7.3 file; save it again in MATLAB with save(..., '-v7')."
-        raise ValueError(msg)
-    # scipy has no error of its own for damaged files: it raises what the first wrong byte leads to
-    with _readable(path, "a MATLAB file", Exception):
-        there = {name: shape for name, shape, _ in whosmat(str(path))}
-    wanted = [name for name in there if name in {"X", "y", "Y", *_ROLES, *_NAMES, *_IDS} | keep]
-    for name in wanted:
-        check_size(path, _bytes(there[name]), limit)
-    with _readable(path, "a MATLAB file", Exception):
-        found = {n: v for n, v in loadmat(str(path), variable_names=wanted).items() if n in wanted}
-    if "Y" in found and "y" not in found:
-        found["y"] = found.pop("Y")
-    arrays = {name: v.toarray() if issparse(v) else _plain(v, name) for name, v in found.items()}
-    return _of_arrays(path, arrays, list(there), "a MATLAB file")
-
-
-def _plain(values: Array, name: str) -> Array:
-    """Drop the second dimension that MATLAB gives to everything, and the boxes around the strings of a cell array."""
-    if values.dtype == object:
-        values = np.array([str(np.squeeze(cell)) for cell in values.ravel()])
-    if name == "X":
-        return values
-    return np.char.strip(values.ravel()) if values.dtype.kind == "U" else values.ravel()
-
-
-def _of_arrays(path: Path, found: dict[str, Array], there: list[str], kind: str) -> Sheet:
+def of_arrays(path: Path, found: dict[str, Array], there: list[str], kind: str) -> Sheet:
+    """Make a sheet of X and what is named after its purpose."""
     X = found.pop("X", None)
     if X is None:
         msg = f"{path} has no array 'X'; it holds {', '.join(there) or 'nothing'}."
@@ -124,7 +93,7 @@ def _of_arrays(path: Path, found: dict[str, Array], there: list[str], kind: str)
     found = {name: v.ravel() if v.ndim == 2 and 1 in v.shape else v for name, v in found.items()}
     given = {
         role: next((found.pop(name) for name in names if name in found), None)
-        for role, names in (("features", _NAMES), ("ids", _IDS))
+        for role, names in (("features", NAMES), ("ids", IDS))
     }
     names = np.arange(X.shape[1]) if given["features"] is None else given["features"]
     for what, values, length in [
@@ -135,7 +104,7 @@ def _of_arrays(path: Path, found: dict[str, Array], there: list[str], kind: str)
         if values is not None and (values.ndim != 1 or len(values) != length):
             msg = f"{path}: X is {X.shape[0]}×{X.shape[1]}, but has {values.size} {what}."
             raise ValueError(msg)
-    roles = {role: name for role, name in (("target", "y"), *zip(_ROLES, _ROLES, strict=True)) if name in found}
+    roles = {role: name for role, name in (("target", "y"), *zip(ROLES, ROLES, strict=True)) if name in found}
     ids = None if given["ids"] is None else _text(given["ids"])
     return Sheet(numbered(X), _text(names), f"{kind}, arrays {', '.join(there)}", ids, texts=found, roles=roles)
 
@@ -146,11 +115,11 @@ def _of_arrays(path: Path, found: dict[str, Array], there: list[str], kind: str)
 def read_parquet(path: Path, *, keep: set[str], limit: int) -> Sheet:
     """Read a Parquet file: a column per column, samples or features in rows."""
     polars = optional("polars", extra="files", purpose="Reading Parquet")
-    with _readable(path, "Parquet", polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError):
+    with readable(path, "Parquet", polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError):
         lazy = polars.scan_parquet(path)
         names = lazy.collect_schema().names()
         rows = int(lazy.select(polars.len()).collect().item())
-        check_size(path, _bytes((rows, len(names))), limit)
+        check_size(path, bytes_in((rows, len(names))), limit)
         frame = lazy.collect()
     if not rows or not names:
         msg = f"{path} has {len(names)} columns and {rows} rows: there is no table in it."
@@ -216,7 +185,7 @@ def _fill(values: Array, cells: list[str]) -> Iterator[tuple[int, str]]:
 def read_h5ad(path: Path, *, layer: str | None, limit: int) -> Sheet:
     """Read X or a layer of an AnnData file, samples in rows, and the columns of obs."""
     h5py = optional("h5py", extra="files", purpose="Reading h5ad")
-    with _readable(path, "h5ad", *_HDF5_ERRORS), h5py.File(path, "r") as file:
+    with readable(path, "h5ad", *_HDF5_ERRORS), h5py.File(path, "r") as file:
         layers = list(file["layers"]) if "layers" in file else []
         if layer is not None and layer not in layers:
             msg = f"{path} has no layer {layer!r}; it has {', '.join(map(repr, layers)) or 'none'}."
@@ -251,7 +220,7 @@ class H5:
         if outside or not isinstance(dataset, self.h5py.Dataset) or dataset.external or dataset.is_virtual:
             msg = f"{self.path}: {name!r} is not an array inside the file; write the file again with anndata."
             raise ValueError(msg)
-        check_size(self.path, _bytes(dataset.shape, max(dataset.dtype.itemsize, 8)), self.limit)
+        check_size(self.path, bytes_in(dataset.shape, max(dataset.dtype.itemsize, 8)), self.limit)
         values: Array = dataset[()]
         return values
 
@@ -288,7 +257,7 @@ class H5:
         """Read a matrix, dense or sparse, as dense; and say which it was."""
         item = file[place]
         if isinstance(item, self.h5py.Dataset):
-            check_size(self.path, _bytes(item.shape), self.limit)
+            check_size(self.path, bytes_in(item.shape), self.limit)
             return numbered(self.array(file, place)), "dense"
         kind = item.attrs.get("encoding-type", item.attrs.get("h5sparse_format"))
         kind = kind.decode() if isinstance(kind, bytes) else str(kind)
@@ -296,11 +265,13 @@ class H5:
         if kind[:3] not in ("csr", "csc") or len(shape) != 2:
             msg = f"{self.path}: {place} is of type {kind!r}; dense, csr and csc matrices can be read."
             raise ValueError(msg)
-        check_size(self.path, _bytes(shape), self.limit, f"is sparse; as a dense {shape[0]}×{shape[1]} matrix it takes")
+        check_size(
+            self.path, bytes_in(shape), self.limit, f"is sparse; as a dense {shape[0]}×{shape[1]} matrix it takes"
+        )
         from scipy import sparse  # noqa: PLC0415 (needed for this format only)
 
         parts = tuple(self.array(item, name) for name in ("data", "indices", "indptr"))
-        with _readable(self.path, "a sparse matrix", ValueError):
+        with readable(self.path, "a sparse matrix", ValueError):
             made = (sparse.csr_matrix if kind.startswith("csr") else sparse.csc_matrix)(parts, shape=shape)
             made.check_format(full_check=True)
         return numbered(made.toarray(order="C")), kind[:3].upper()
@@ -333,7 +304,7 @@ def read_plink(path: Path, *, limit: int) -> Sheet:
             f"variants, and starts with {magic.hex(' ')} and has {has}: it is cut off, or is not of these two files."
         )
         raise ValueError(msg)
-    check_size(path, _bytes((len(fam), len(bim)), 4), limit)
+    check_size(path, bytes_in((len(fam), len(bim)), 4), limit)
     with bed_reader.open_bed(bed, iid_count=len(fam), sid_count=len(bim), num_threads=1) as file:
         # 0, 1 and 2 are exact in single precision
         values = file.read(dtype="float32", order="C")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.impute import SimpleImputer
 
-from randsel import table_formats
+from randsel import table_formats, table_mat
 from randsel._backend import Array
 from randsel.columns import bytes_of
 from randsel.table_features import features, note_types, take_log2, without_missing
@@ -246,7 +246,7 @@ def _sheet(path: Path, keep: set[str], layer: str | None, limit: int) -> Sheet:
     readers: dict[str, Callable[[], Sheet]] = {
         ".parquet": lambda: table_formats.read_parquet(path, keep=keep, limit=limit),
         ".npz": lambda: table_formats.read_npz(path, keep=keep, limit=limit),
-        ".mat": lambda: table_formats.read_mat(path, keep=keep, limit=limit),
+        ".mat": lambda: table_mat.read_mat(path, keep=keep, limit=limit),
         ".h5ad": lambda: table_formats.read_h5ad(path, layer=layer, limit=limit),
         ".bed": lambda: table_formats.read_plink(path, limit=limit),
     }
