@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test lint types check bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-scaling gallery lock clean
+.PHONY: help demo test lint types check bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-scaling bench-reading gallery lock clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -66,6 +66,9 @@ bench-rules: .venv/dev  ## rules for culling, another kernel, and the scan compa
 
 bench-scaling: .venv/dev  ## linear Weston with and without scaled columns; a minute
 	$(BIN)/python benchmarks/scaling.py --out docs/results/scaling.md
+
+bench-reading: .venv/dev  ## time and memory of reading a CSV of 50 000 columns, beside pandas and numpy; a minute
+	$(BIN)/python benchmarks/reading.py --out docs/results/reading.md
 
 gallery: .venv/dev  ## run the examples and write their pages; two minutes
 	$(BIN)/python benchmarks/gallery.py

@@ -1,5 +1,6 @@
 import csv
 import gzip
+import inspect
 import subprocess
 import sys
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from randsel import __version__, plots
+from randsel import __version__, _optional, plots, tables
 from randsel.cli import main
 
 
@@ -129,10 +130,10 @@ def test_names_are_text_and_many_classes_are_classes(run, tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("latin.csv", "y,é\n1,2\n".encode("latin-1"), "is not text in UTF-8"),
+        ("binary.csv", b"y,a\n1,\0\n", "is not a text file"),
         ("cut.csv.gz", gzip.compress(b"y,a\n" + b"1,2\n" * 5000)[:60], "cut off or damaged"),
         ("plain.csv.gz", b"y,a\n1,2\n", "cut off or damaged"),
-        ("long.csv", b"y,a\n1," + b"2" * 200_000, "cut off or damaged"),
+        ("long.csv", b"y,a\n0,1\n0,1\n1,1\n1," + b"2" * 200_000, "(1 entries of column 'a') are infinite"),
     ],
 )
 def test_files_that_are_no_tables_are_named(run, tmp_path, name, content, message):
@@ -148,3 +149,45 @@ def test_a_column_has_one_purpose(run, epistatic, tmp_path):
         result = run("interactions", str(epistatic), "--target", "status", *options, "--out", str(tmp_path / "out"))
         assert result.exit_code == 1
         assert "'status' is named twice" in result.output
+
+
+def test_a_table_that_lies_on_its_side_with_gaps(run, tmp_path):
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((6, 40))
+    status = np.where(X[2] > 0, "case", "control")
+    cells = [["" if (i + j) % 11 == 0 else repr(v) for j, v in enumerate(x)] for i, x in enumerate(X.tolist())]
+    rows = [["gene", *(f"s{j}" for j in range(40))], *([f"g{i}", *row] for i, row in enumerate(cells))]
+    (tmp_path / "genes.tsv").write_text("\n".join("\t".join(row) for row in rows))
+    labels = "".join(f"s{j},{label}\n" for j, label in enumerate(status))
+    (tmp_path / "labels.csv").write_text("sample,status\n" + labels)
+    options = [str(tmp_path / "genes.tsv"), "--target-file", str(tmp_path / "labels.csv")]
+    refused = run("interactions", *options, "--out", str(tmp_path / "scan"))
+    assert refused.exit_code == 1
+    assert "Choose --missing median (imputed within folds) or --missing drop-columns" in refused.output
+    result = run("interactions", *options, "--missing", "median", "--out", str(tmp_path / "scan"))
+    assert result.exit_code == 0, result.output
+    assert "Note: Features are in rows: ids of the target file are in the header." in result.stderr
+    assert "Note: there are no folds here, so medians are those of all samples." in result.stderr
+    assert read(tmp_path / "scan" / "features.csv")[0]["feature"] == "g2"
+    few = ["--methods", "Corr. Coeff.", "--folds", "2", "--reshuffles", "1", "--out", str(tmp_path / "compare")]
+    result = run("compare", *options, "--missing", "median", *few)
+    assert result.exit_code == 0, result.output
+    assert "medians of training samples" in result.stderr
+    assert "no folds here" not in result.stderr
+
+
+def test_every_option_of_reading_is_an_option_of_the_commands():
+    known = set(inspect.signature(tables.read).parameters) - {"path", "classes", "batches"}
+    for command in (main.commands["interactions"], main.commands["compare"]):
+        assert known <= {parameter.name for parameter in command.params}
+
+
+def test_a_package_that_is_not_there_is_a_sentence(run, tmp_path, monkeypatch):
+    def gone(module):
+        raise ImportError(module)
+
+    monkeypatch.setattr(_optional, "import_module", gone)
+    (tmp_path / "x.h5ad").write_bytes(b"")
+    result = run("interactions", str(tmp_path / "x.h5ad"), "--target", "y", "--out", str(tmp_path / "out"))
+    assert result.exit_code == 1
+    assert "Error: Reading h5ad needs h5py, which is not installed: pip install 'randsel[files]'." in result.output

@@ -1,8 +1,12 @@
 """Numbers in the documentation are those that commands printed."""
 
+import inspect
 import re
 import runpy
 from pathlib import Path
+
+from randsel import tables
+from randsel.table_text import LONGEST_LINE, MISSING
 
 ROOT = Path(__file__).parents[1]
 
@@ -34,3 +38,36 @@ def test_tests_named_in_the_mathematics_exist():
     named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs" / "mathematics.md").read_text()))
     assert len(named) > 8
     assert not {name for name in named if f"def {name}" not in tests}
+
+
+def test_messages_of_the_page_on_files_are_those_of_the_code():
+    page = (ROOT / "docs" / "files.md").read_text()
+    sources = [
+        "_optional",
+        "table_text",
+        "table_formats",
+        "table_mat",
+        "table_orientation",
+        "table_target",
+        "table_features",
+        "tables",
+    ]
+    code = "\n".join((ROOT / "src" / "randsel" / f"{name}.py").read_text() for name in sources)
+    cells = [line.split("|")[2] for line in page.split("## Messages")[1].splitlines() if line.startswith("| ")]
+    quoted = [words for cell in cells for words in re.findall("`([^`]+)`", cell)]
+    assert len(quoted) > 20
+    assert not [words for words in quoted if words not in code]
+
+
+def test_the_page_on_files_names_options_and_tests_that_exist():
+    page = (ROOT / "docs" / "files.md").read_text()
+    tests = "\n".join(path.read_text() for path in (ROOT / "tests").glob("test_*.py"))
+    assert not {name for name in re.findall(r"`(test_\w+)`", page) if f"def {name}(" not in tests}
+    known = set(inspect.signature(tables.read).parameters)
+    named = {name.removeprefix("--").replace("-", "_") for name in re.findall(r"`(--[a-z-]*[a-z0-9])`", page)}
+    assert named <= known
+    assert len(named) == len(known) - 3  # path, classes and batches are no options
+    assert f"more than {inspect.signature(tables.read).parameters['max_bytes'].default[:-2]} GB" in page
+    assert f"A line may have {LONGEST_LINE / 1e6:.0f} million characters" in page
+    missing = re.search(r"## Missing values\n\n(Empty.*?) are missing", page, re.DOTALL).group(1)
+    assert set(re.findall("`([^`]+)`", missing)) | {""} == set(MISSING)

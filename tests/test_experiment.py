@@ -380,3 +380,29 @@ def test_a_full_or_unwritable_folder_is_said_and_what_is_finished_is_kept(
     assert all(path.exists() for path in written)
     monkeypatch.undo()
     assert CliRunner().invoke(main, options).exit_code == 0
+
+
+def test_medians_are_those_of_training_samples(run, tmp_path):
+    spec = small_spec(methods=({"name": "Corr. Coeff."},), reshuffles=1)
+    (table,) = tables_of(spec).values()
+    X = table.X.copy()
+    X[::5, 3] = np.nan
+    with pytest.raises(ValueError, match="column '3' and 0 others have missing values"):
+        experiment.run(spec, {"xor": replace(table, X=X)}, tmp_path / "out")
+    gaps = replace(table, X=X, missing="median")
+    outcome = experiment.run(spec, {"xor": gaps}, tmp_path / "out")
+    assert not outcome.errors
+    assert len(outcome.results) == 3
+    train = np.arange(0, 40)
+    filled = experiment._filled(X, train)
+    assert filled[0, 3] == np.nanmedian(X[:40, 3]) != np.nanmedian(X[:, 3])
+    assert filled[45, 3] == filled[0, 3]
+    # what is selected in a fold does not change with the samples that are left out of it
+    cell = outcome.cells[0]
+    held = experiment._splits(table.y, None, 3, cell.seed)[cell.fold][1]
+    other = X.copy()
+    other[np.ix_(held, [3])] += 100.0
+    chosen = [experiment.evaluate(cell, replace(gaps, X=values))["features"] for values in (X, other)]
+    assert chosen[0] == chosen[1]
+    with pytest.raises(ValueError, match="have missing values"):
+        experiment.run(spec, {"xor": replace(gaps, X=np.where(np.isnan(X), np.inf, X))}, tmp_path / "out")

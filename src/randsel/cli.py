@@ -1,6 +1,8 @@
 """The command line: parses and calls, nothing else."""
 
 import errno
+import functools
+import inspect
 import sys
 import warnings
 from dataclasses import replace
@@ -8,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 
 from randsel import InteractionScan, RandSel, __version__, datasets, experiment, plots, summary, tables
 from randsel._backend import Array
@@ -23,7 +26,7 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except OSError as error:
             raise click.ClickException(_sentence(error)) from error
-        except ValueError as error:
+        except (ValueError, ImportError) as error:
             raise click.ClickException(str(error)) from error
 
 
@@ -90,6 +93,56 @@ def _line(r: Round, relevant: Array, names: list[str]) -> str:
     return f"{len(r.features):5d} {r.alignment:10.4f} {true}   {noise}"
 
 
+def table_options(command: Any) -> Any:
+    """Add the file and all that can be said about it; the command gets `file`, and `reading` for `tables.read`."""
+    options = [
+        click.argument("file", type=click.Path(path_type=Path)),
+        click.option("--target", help="Column of the target: class labels, or numbers."),
+        click.option("--target-file", type=click.Path(path_type=Path), help="File of sample ids and target."),
+        click.option("--groups", help="Column of groups, such as donors, that belong together."),
+        click.option("--batch", help="Column of batches, such as sub-studies."),
+        click.option("--categorical", help="Comma-separated columns of names, without order."),
+        click.option("--drop-columns", help="Comma-separated columns to leave out."),
+        click.option("--id-column", help="Column of the names of samples."),
+        click.option("--log2", is_flag=True, help="Take logarithms of the features."),
+        click.option("--layer", help="Layer of an h5ad file, instead of X."),
+        click.option(
+            "--orientation",
+            default="auto",
+            show_default=True,
+            type=click.Choice(tables.ORIENTATIONS),
+            help="Which way the table lies.",
+        ),
+        click.option(
+            "--missing",
+            default="error",
+            show_default=True,
+            type=click.Choice([rule for rule in tables.MISSING_RULES if rule != "keep"]),
+            help="What to do about missing values.",
+        ),
+        click.option("--max-bytes", default="4GB", show_default=True, help="Refuse larger tables."),
+    ]
+    own = set(inspect.signature(tables.read).parameters) - {"path", "classes", "batches"}
+
+    @functools.wraps(command)
+    def reading(**given: Any) -> Any:
+        found = {name: given.pop(name) for name in own}
+        found.update({name: tuple(_names(found[name])) for name in ("categorical", "drop_columns")})
+        return command(reading=found, **given)
+
+    for option in reversed(options):
+        reading = option(reading)
+    return reading
+
+
+def _read(file: Path, reading: dict[str, Any]) -> tables.Table:
+    """Read a table, and say what was found in it."""
+    table = tables.read(file, **reading)
+    for note in table.notes:
+        click.echo(f"Note: {note}", err=True)
+    return table
+
+
 def _run_options(command: Any) -> Any:
     """Options of every command that runs cells."""
     for option in reversed(
@@ -109,17 +162,14 @@ def _run_options(command: Any) -> Any:
 
 
 @main.command()
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--target", required=True, help="Column of the class labels.")
-@click.option("--groups", help="Column of groups, such as donors, that must not be split between folds.")
+@table_options
 @click.option("--folds", default=10, show_default=True, type=click.IntRange(2), help="Folds of both loops.")
 @click.option("--reshuffles", default=3, show_default=True, type=click.IntRange(1), help="Repetitions.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0, 2**31), help="Seed of the folds.")
 @_run_options
 def compare(
     file: Path,
-    target: str,
-    groups: str | None,
+    reading: dict[str, Any],
     folds: int,
     reshuffles: int,
     seed: int,
@@ -130,10 +180,11 @@ def compare(
 ) -> None:
     """Compare selectors on your own table by nested cross-validation.
 
-    FILE is a CSV or TSV table, one sample per row. The folder gets table.md and table.csv (accuracies), features.csv
-    (what was selected how often), comparison.png, times.csv, and a file per finished cell: run the command again to go
-    on where it was interrupted. --reshuffles 1 takes a third of the time. Without --methods all are compared but the
-    bootstrap, which takes as long as the others together.
+    FILE is a table of any format of docs/files.md, the target class labels. Groups are not split between folds, and
+    --missing median takes medians of training samples. The folder gets table.md and table.csv (accuracies),
+    features.csv (what was selected how often), comparison.png, times.csv, and a file per finished cell: run the command
+    again to go on where it was interrupted. --reshuffles 1 takes a third of the time. Without --methods all are
+    compared but the bootstrap, which takes as long as the others together.
 
     Example: randsel compare expression.csv --target status --groups donor --out results --jobs 2
     """
@@ -146,15 +197,11 @@ def compare(
         reshuffles=reshuffles,
         seed=seed,
     )
-    _run(spec, {file.stem: tables.read_csv(file, target, groups=groups)}, out, jobs, timeout)
+    _run(spec, {file.stem: _read(file, reading)}, out, jobs, timeout)
 
 
 @main.command()
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--target", required=True, help="Column of the target: class labels, or numbers.")
-@click.option("--groups", help="Column of groups, such as donors: the target is compared within them only.")
-@click.option("--batch", help="Column of batches, such as sub-studies: likewise.")
-@click.option("--categorical", help="Comma-separated columns of names, without order.")
+@table_options
 @click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Result folder.")
 @click.option("--top", type=click.IntRange(1), help="Select this many features.")
 @click.option("--fdr", type=click.FloatRange(0, 1, min_open=True, max_open=True), help="Largest q-value selected.")
@@ -163,10 +210,7 @@ def compare(
 @click.option("--jobs", type=int, help="Threads.")
 def interactions(
     file: Path,
-    target: str,
-    groups: str | None,
-    batch: str | None,
-    categorical: str | None,
+    reading: dict[str, Any],
     out: Path,
     top: int | None,
     fdr: float | None,
@@ -176,12 +220,16 @@ def interactions(
 ) -> None:
     """Test every feature alone and with every other one.
 
-    FILE is a CSV or TSV table, one sample per row. The folder gets features.csv (best first: p- and q-values, partner),
+    FILE is a table of any format of docs/files.md; the target is compared within groups and batches only, and --missing
+    median takes medians of all samples. The folder gets features.csv (best first: p- and q-values, partner),
     pairs.csv, heatmap.png and pairs.png. Without --top and --fdr, features of a q-value of at most 0.05 are selected.
 
     Example: randsel interactions expression.csv --target status --out results
     """
-    table = tables.read_csv(file, target, groups=groups, batch=batch, categorical=tuple(_names(categorical)))
+    table = _read(file, reading)
+    if np.isnan(table.X).any():
+        click.echo("Note: there are no folds here, so medians are those of all samples.", err=True)
+        table = replace(table, X=tables.imputer().fit_transform(table.X))
     scan = InteractionScan(
         top,
         alpha=fdr,
@@ -245,7 +293,9 @@ def reproduce(
         return
     spec = experiment.Spec.load(Path(__file__).parent / "experiments" / f"{what}.toml").only(_names(methods))
     if what == "table2" and geo is not None:
-        found = tables.read_geo(geo, {"latent": "LTBI", "control": "control"}, characteristic="illness")
+        wanted = {"latent": "LTBI", "control": "control"}
+        # probes with a missing value are left out, as in the paper
+        found = tables.read(geo, target="illness", classes=wanted, missing="drop-columns")
         spec = replace(spec, data=({"name": "LTBI, GSE19491"},))
         loaded = {"LTBI, GSE19491": found}
     elif what == "table2" and data is None:

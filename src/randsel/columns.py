@@ -150,7 +150,7 @@ def room_for(max_memory: int | str, m: int, n: int) -> int:
     return room
 
 
-def bytes_of(size: int | str) -> int:
+def bytes_of(size: int | str, name: str = "max_memory") -> int:
     """Read a number of bytes: 2000000000, "2GB", "1.5 GiB", "500MB"."""
     if not isinstance(size, str):
         return int(size)
@@ -160,7 +160,7 @@ def bytes_of(size: int | str) -> int:
     except ValueError:
         number = -1.0
     if match is None or number <= 0.0:
-        msg = f"max_memory={size!r} is not a size; write bytes as a number, or '500MB', '2GB', '1.5GiB'."
+        msg = f"{name}={size!r} is not a size; write bytes as a number, or '500MB', '2GB', '1.5GiB'."
         raise ValueError(msg)
     return int(number * (1024 if match[3] else 1000) ** " kMGT".index(match[2].replace("K", "k") or " "))
 

@@ -34,7 +34,8 @@ from randsel import baselines, datasets, selector, stability
 from randsel._backend import Array
 from randsel.culling import path_sizes
 from randsel.kernels import bandwidth, squared_distances
-from randsel.tables import Table, read_npz
+from randsel.table_features import LOWEST
+from randsel.tables import Table, imputer, read
 
 #: Methods by name: class and parameters. `gamma` is set where the class has it.
 METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -131,9 +132,9 @@ def load_table(entry: dict[str, Any], folder: Path) -> Table:
         X, y, relevant = getattr(datasets, options.pop("make"))(**options)
         table = Table(X, y, tuple(map(str, range(X.shape[1]))), relevant=relevant)
     else:
-        table = read_npz(folder / options.pop("file"), **options)
+        table = read(folder / options.pop("file"), missing="keep", **options)
     # a logarithm looks at one value at a time, so that taking it before the folds lets nothing leak
-    return replace(table, X=np.log2(np.maximum(table.X, 1e-3))) if entry.get("log2") else table
+    return replace(table, X=np.log2(np.maximum(table.X, LOWEST))) if entry.get("log2") else table
 
 
 def fingerprint(table: Table) -> str:
@@ -161,7 +162,7 @@ def number_of_folds(table: Table, wanted: int) -> int:
 
 
 def _check_finite(table: Table, name: str) -> None:
-    bad = np.flatnonzero(~np.isfinite(table.X).all(axis=0))
+    bad = np.flatnonzero((np.isinf(table.X) if table.missing == "median" else ~np.isfinite(table.X)).any(axis=0))
     if len(bad):
         first, others = table.names[bad[0]], len(bad) - 1
         msg = f"{name}: column {first!r} and {others} others have missing values; impute or drop them first."
@@ -186,16 +187,18 @@ def evaluate(cell: Cell, table: Table) -> dict[str, Any]:
     scores = np.zeros((len(cell.gammas), len(sizes)))
     inner = _splits(part.y, part.groups, number_of_folds(part, cell.folds), seed + 1)
     for fit, held in inner:
-        for g, order in enumerate(_rankings(cell, part.X[fit], part.y[fit], cell.gammas)):
+        X = _filled(part.X, fit)
+        for g, order in enumerate(_rankings(cell, X[fit], part.y[fit], cell.gammas)):
             for k, size in enumerate(sizes):
-                predicted = _predict(part.X, part.y, fit, held, order[:size], cell.gammas[g])
+                predicted = _predict(X, part.y, fit, held, order[:size], cell.gammas[g])
                 scores[g, k] += accuracy_score(part.y[held], predicted) / len(inner)
     g, k = min(np.argwhere(scores >= scores.max() - 1e-12).tolist(), key=lambda at: (sizes[at[1]], at[0]))
+    X = _filled(table.X, train)
     start = time.perf_counter()
-    (order,) = _rankings(cell, part.X, part.y, cell.gammas[g : g + 1])
+    (order,) = _rankings(cell, X[train], part.y, cell.gammas[g : g + 1])
     seconds = time.perf_counter() - start
     chosen = order[: sizes[k]]
-    predicted = _predict(table.X, table.y, train, test, chosen, cell.gammas[g])
+    predicted = _predict(X, table.y, train, test, chosen, cell.gammas[g])
     return {
         "accuracy": accuracy_score(table.y[test], predicted),
         "balanced_accuracy": balanced_accuracy_score(table.y[test], predicted),
@@ -206,6 +209,14 @@ def evaluate(cell: Cell, table: Table) -> dict[str, Any]:
         "curve": {str(size): float(scores[:, at].max()) for at, size in enumerate(sizes)},
         "seconds": seconds,
     }
+
+
+def _filled(X: Array, train: Array) -> Array:
+    """Replace missing values by the medians of the training samples."""
+    if not np.isnan(X).any():
+        return X
+    filled: Array = imputer().fit(X[train]).transform(X)
+    return filled
 
 
 def _rankings(cell: Cell, X: Array, y: Array, gammas: tuple[float | str, ...]) -> list[Array]:

@@ -1,18 +1,26 @@
-"""Files to `Table`: X, y, names, groups. CSV and TSV, NPZ, and GEO series matrices."""
+"""Files to `Table`: which way they lie, what is the target, what is missing; the formats are in `table_formats.py`."""
 
-import csv
 import difflib
-import gzip
-import io
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from sklearn.impute import SimpleImputer
 
+from randsel import table_formats, table_mat
 from randsel._backend import Array
+from randsel.columns import bytes_of
+from randsel.table_features import features, note_types, take_log2, without_missing
+from randsel.table_orientation import samples_in_rows
+from randsel.table_target import check_target, column, is_missing, labelled, matched, target_column
+from randsel.table_text import Sheet, read_text, records
 
-_MISSING = ("", "NA", "NaN", "nan")
+ORIENTATIONS = ("auto", "samples-in-rows", "features-in-rows")
+MISSING_RULES = ("error", "median", "drop-columns", "keep")
+_FORMATS = ".csv, .tsv, .txt (each also .gz), .parquet, .npz, .mat, .h5ad, .bed"
 
 
 @dataclass(frozen=True)
@@ -31,6 +39,12 @@ class Table:
         Columns known to be relevant; None if not known.
     nominal
         Columns whose numbers are codes of named levels.
+    ids
+        Names of the samples; None if the file has none.
+    missing
+        What to do about NaN in X: "error", "median" (imputed within folds, see `imputer`), or "keep".
+    notes
+        Sentences that say what was found in the file, and what was made of it.
     """
 
     X: Array
@@ -40,6 +54,9 @@ class Table:
     batch: Array | None = None
     relevant: Array | None = None
     nominal: tuple[int, ...] = ()
+    ids: Array | None = None
+    missing: str = "error"
+    notes: tuple[str, ...] = ()
 
     def rows(self, index: Array) -> "Table":
         """Return the table on some of its rows."""
@@ -47,269 +64,257 @@ class Table:
         def part(values: Array | None) -> Array | None:
             return None if values is None else values[index]
 
-        return replace(self, X=self.X[index], y=self.y[index], groups=part(self.groups), batch=part(self.batch))
+        return replace(
+            self,
+            X=self.X[index],
+            y=self.y[index],
+            groups=part(self.groups),
+            batch=part(self.batch),
+            ids=part(self.ids),
+        )
+
+    def fingerprint(self) -> str:
+        """Return a SHA-256 of shape, values (whatever their type), names, target, groups and batch."""
+        digest = hashlib.sha256(repr((self.X.shape, self.names, self.nominal)).encode())
+        for row in self.X:
+            # one zero and one NaN, of the several that there are
+            plain = np.ascontiguousarray(row, dtype="<f8") + 0.0
+            plain[np.isnan(plain)] = np.nan
+            digest.update(plain.tobytes())
+        for values in (self.y, self.groups, self.batch):
+            if values is not None:
+                same = values.astype(np.float64) + 0.0 if values.dtype.kind in "fiub" else values.astype(str)
+                digest.update(repr(same.tolist()).encode())
+            digest.update(b";")
+        return digest.hexdigest()
 
 
-def read_csv(
+def imputer() -> SimpleImputer:
+    """Return a step for pipelines that replaces NaN by the medians of the columns, of the rows that it is fitted on."""
+    return SimpleImputer(strategy="median", keep_empty_features=True)
+
+
+def read(
     path: str | Path,
-    target: str,
     *,
+    target: str | None = None,
+    target_file: str | Path | None = None,
     groups: str | None = None,
     batch: str | None = None,
-    categorical: tuple[str, ...] = (),
+    categorical: Sequence[str] = (),
+    drop_columns: Sequence[str] = (),
+    id_column: str | None = None,
+    log2: bool = False,
+    layer: str | None = None,
+    orientation: str = "auto",
+    missing: str = "error",
+    classes: Sequence[Any] | dict[str, str] | None = None,
+    batches: Sequence[Any] | None = None,
+    max_bytes: int | str = "4GB",
 ) -> Table:
-    """Read a CSV or TSV file (also gzipped) with a header, one sample per row.
+    """Read a table from a file.
 
     Parameters
     ----------
     path : str or Path
-        The file; tabs separate columns if the header has any.
-    target : str
-        Column of y. Numbers if all of its entries are.
+        CSV, TSV or TXT (also gzipped), Parquet, NPZ, MAT, h5ad, PLINK (the .bed file) or a GEO series matrix.
+    target : str, default=None
+        Column of y (or row, if features are in rows); numbers if all of its entries are. In h5ad a column of obs. None
+        takes y of NPZ and MAT, the phenotype of PLINK, and the only column beside the ids of a target file.
+    target_file : str or Path, default=None
+        A text file with ids of samples and the target, and perhaps groups and batch.
     groups, batch : str, default=None
         Columns of groups and of batches, which are then no features.
-    categorical : tuple of str, default=()
+    categorical : sequence of str, default=()
         Columns of names, such as text; they become codes.
+    drop_columns : sequence of str, default=()
+        Columns (or rows, if features are in rows) to leave out.
+    id_column : str, default=None
+        Column of the names of samples (of features, if they are in rows).
+    log2 : bool, default=False
+        Take logarithms of all that is not categorical; values below 0.001 are raised to it first.
+    layer : str, default=None
+        Layer of an h5ad file; None is X.
+    orientation : {"auto", "samples-in-rows", "features-in-rows"}, default="auto"
+        Which way text and Parquet lie. "auto" finds out by where the target or its ids are, and says so in the notes.
+    missing : {"error", "median", "drop-columns", "keep"}, default="error"
+        "median" and "keep" leave NaN in X, "drop-columns" leaves the columns out.
+    classes : sequence or dict, default=None
+        Keep only samples whose target is one of these; or a dict of text to look for in the target, and the label it
+        means.
+    batches : sequence, default=None
+        Keep only samples whose batch is one of these.
+    max_bytes : int or str, default="4GB"
+        What the unpacked text, or the table in memory, may take.
 
     Returns
     -------
     Table
-        All other columns are features, and must hold numbers; a first column without a name is taken for row names.
+        All columns without another purpose are features; its notes say what was found.
     """
-    header, numbered = _rows(Path(path))
-    rows = [row for _, row in numbered]
-    roles = [column for column in (target, groups, batch) if column is not None]
-    for column in (*roles, *categorical):
-        if column not in header:
-            raise ValueError(_unknown_column(column, header, path))
-    both = next((column for column in categorical if column in roles), None)
-    if both is not None or len(set(roles)) < len(roles):
-        msg = f"{path}: column {both or roles[-1]!r} is named twice, for two purposes; name it once."
+    path = _existing(path)
+    _check_choice("orientation", orientation, ORIENTATIONS)
+    _check_choice("missing", missing, MISSING_RULES)
+    named = [name for name in (target, groups, batch, id_column, *categorical, *drop_columns) if name is not None]
+    _check_purposes(path, named)
+    limit = bytes_of(max_bytes, "max_bytes")
+    sheet = _sheet(path, set(named), layer, limit)
+    labels, file = None, Path(target_file or "")
+    if target_file is not None:
+        labels = read_text(_existing(target_file), keep=None, limit=limit)
+    elif target is None and "target" not in sheet.roles:
+        msg = f"{path}: nobody says what the target is; name its column (--target) or its file (--target-file)."
         raise ValueError(msg)
-    twice = next((name for name in header if header.count(name) > 1), None)
-    if twice is not None:
-        msg = f"{path} has several columns called {twice!r}; give each a name of its own."
-        raise ValueError(msg)
-    ragged = next(((number, row) for number, row in numbered if len(row) != len(header)), None)
-    if not rows or ragged:
-        what = f"line {ragged[0]} has {len(ragged[1])} entries" if ragged else "it has no rows"
-        msg = f"{path} cannot be read as a table: the header has {len(header)} columns, and {what}."
-        raise ValueError(msg)
-    special = {header.index(column) for column in roles} | ({0} if header[0] == "" else set())
-    features = [j for j in range(len(header)) if j not in special]
-    X = np.empty((len(rows), len(features)))
-    for at, j in enumerate(features):
-        values = [row[j] for row in rows]
-        X[:, at] = _codes(values) if header[j] in categorical else _numbers(values, header[j], path)
-    missing = np.flatnonzero(~np.isfinite(X).all(axis=0))
-    if len(missing):
-        count, more = int((~np.isfinite(X[:, missing[0]])).sum()), len(missing) - 1
-        others = f", and {more} other columns have some" if more else ""
-        name = header[features[missing[0]]]
-        msg = f"{path}: {count} entries of column {name!r} are missing or infinite{others}; impute or drop them first."
-        raise ValueError(msg)
-    for column in roles:
-        blank = [n for n, row in numbered if row[header.index(column)].strip() in _MISSING]
-        if blank:
-            count, first = len(blank), blank[0]
-            msg = f"{path}: {count} entries of column {column!r} are missing, the first in line {first}; drop the rows."
-            raise ValueError(msg)
-    y = _labels([row[header.index(target)] for row in rows])
-    labels = [
-        None if name is None else np.array([row[header.index(name)].strip() for row in rows])
-        for name in (groups, batch)
-    ]
-    nominal = tuple(at for at, j in enumerate(features) if header[j] in categorical)
-    return Table(X, y, tuple(header[j] for j in features), labels[0], labels[1], nominal=nominal)
-
-
-def _codes(values: list[str]) -> Array:
-    """Replace names by the numbers of their levels; what is missing stays missing."""
-    names = [value.strip() for value in values]
-    levels = {name: code for code, name in enumerate(sorted(set(names) - set(_MISSING)))}
-    return np.array([levels.get(name, np.nan) for name in names], dtype=np.float64)
-
-
-def _rows(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    """Header, and rows with the numbers of their lines."""
-    try:
-        with _open(path) as file:
-            lines = csv.reader(file, delimiter=_delimiter(file))
-            header = [name.strip() for name in next(lines, [])]
-            return header, [(number, row) for number, row in enumerate(lines, 2) if row]
-    except UnicodeDecodeError:
-        msg = f"{path} is not text in UTF-8; save it as CSV UTF-8, and name it .gz if it is compressed."
-    except (csv.Error, EOFError, gzip.BadGzipFile) as error:
-        msg = f"{path} cannot be read as a table, it may be cut off or damaged: {error}."
-    raise ValueError(msg)
-
-
-def _delimiter(file: io.TextIOBase) -> str:
-    header = file.readline()
-    file.seek(0)
-    return "\t" if "\t" in header else ","
-
-
-def _open(path: Path) -> io.TextIOBase:
-    if path.suffix == ".gz":
-        return io.TextIOWrapper(gzip.open(path, "rb"), encoding="utf-8-sig", newline="")
-    return path.open(encoding="utf-8-sig", newline="")
-
-
-def _unknown_column(column: str, header: list[str], path: str | Path) -> str:
-    near = difflib.get_close_matches(column, header, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"its first columns are {header[:5]}."
-    hint = hint if header else "it is empty."
-    return f"{path} has no column {column!r}; {hint}"
-
-
-def _numbers(values: list[str], name: str, path: str | Path) -> Array:
-    try:
-        return np.array([np.nan if value.strip() in _MISSING else _number(value) for value in values])
-    except ValueError:
-        wrong = next(value for value in values if not _is_number(value))
-        msg = (
-            f"{path}: column {name!r} holds {wrong!r}, not a number; drop the column, or name it in an option that "
-            "says what it is."
-        )
-        raise ValueError(msg) from None
-
-
-def _number(value: str) -> float:
-    # float() would read 1_000 as a thousand
-    return float(value.replace("_", "?"))
-
-
-def _is_number(value: str) -> bool:
-    try:
-        _number(value)
-    except ValueError:
-        return value.strip() in _MISSING
-    return True
-
-
-def _labels(values: list[str]) -> Array:
-    stripped = [value.strip() for value in values]
-    if all(map(_is_number, stripped)):
-        return np.array([float(value) for value in stripped])
-    return np.array(stripped)
-
-
-# ---------------------------------------------------------------- NPZ
-
-
-def read_npz(path: str | Path, *, classes: list[int] | None = None, batches: list[int] | None = None) -> Table:
-    """Read an NPZ file with arrays X and y, and perhaps feature_names, groups, batch, relevant.
-
-    Parameters
-    ----------
-    path : str or Path
-        The file; nothing in it is unpickled.
-    classes, batches : list of int, default=None
-        Keep only samples whose y, or whose batch, is one of these.
-
-    Returns
-    -------
-    Table
-        Samples in the order of the file.
-    """
-    with np.load(path, allow_pickle=False) as data:
-        missing = [name for name in ("X", "y") if name not in data]
-        if missing:
-            msg = f"{path} has no array {missing[0]!r}; it holds {', '.join(data.files)}."
-            raise ValueError(msg)
-        found = {name: data[name] for name in data.files}
-    X = found["X"]
-    names = found.get("feature_names", np.arange(X.shape[1]).astype(str))
-    if len(names) != X.shape[1] or len(found["y"]) != len(X):
-        msg = (
-            f"{path}: X is {X.shape[0]}×{X.shape[1]}, but has {len(names)} feature names and {len(found['y'])} targets."
-        )
-        raise ValueError(msg)
-    table = Table(
-        X.astype(np.float32 if X.dtype == np.float32 else np.float64),
-        found["y"],
-        tuple(names.tolist()),
-        found.get("groups"),
-        found.get("batch"),
-        found.get("relevant"),
-    )
-    keep = np.ones(len(X), dtype=bool)
-    if classes is not None:
-        keep &= np.isin(table.y, classes)
+    notes = [f"{path.name}: {sheet.kind}.", *sheet.notes]
+    samples = samples_in_rows(path, sheet, orientation, target, id_column, labels, notes)
+    del sheet  # which holds all numbers, perhaps once more
+    beside: dict[str, list[str]] = {}
+    wanted = {"target": target, "groups": groups, "batch": batch}
+    if labels is not None:
+        beside = matched(path, samples, labels, file, id_column, notes)
+        wanted["target"] = target_column(path, samples, file, beside, target, (groups, batch))
+    roles = {role: name or samples.roles.get(role) for role, name in wanted.items()}
+    cells = {role: column(path, samples, beside, name) for role, name in roles.items() if name is not None}
+    use = _rows_in_use(path, samples, cells, drop_columns, notes)
+    y, use = _classes(path, labelled(cells["target"], use), use, classes, notes)
+    parts = {role: _complete(path, cells[role], use, str(roles[role])) for role in ("groups", "batch") if role in cells}
     if batches is not None:
-        if table.batch is None:
-            msg = f"{path} has no array 'batch', so its batches cannot be chosen."
+        keep = _in_batches(path, parts.get("batch"), batches)
+        y, use, parts = y[keep], use[keep], {role: values[keep] for role, values in parts.items()}
+    check_target(path, y, str(roles["target"]), parts.get("groups"), loose=samples.lying is None)
+    special = {name for name in (*roles.values(), *samples.roles.values(), id_column) if name is not None}
+    found = features(path, samples, special, tuple(categorical), drop_columns, use)
+    X, names, nominal = without_missing(path, found, missing, notes)
+    if log2:
+        X = take_log2(X, nominal, notes)
+    note_types(X, names, nominal, samples, special, y, str(roles["target"]), notes)
+    ids = None if samples.rows is None else np.array(samples.rows, dtype=str)[use]
+    return Table(
+        X,
+        y,
+        names,
+        parts.get("groups"),
+        parts.get("batch"),
+        samples.texts.get("relevant") if "relevant" in samples.roles else None,
+        nominal,
+        ids,
+        missing if missing in ("median", "keep") else "error",
+        tuple(notes),
+    )
+
+
+def _existing(path: str | Path) -> Path:
+    path = Path(path)
+    if path.is_dir():
+        msg = f"{path} is a folder; name the file in it."
+        raise ValueError(msg)
+    if not path.exists():
+        near = difflib.get_close_matches(path.name, _neighbours(path), n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "check the name and the folder."
+        msg = f"{path} does not exist; {hint}"
+        raise ValueError(msg)
+    return path
+
+
+def _neighbours(path: Path) -> list[str]:
+    return [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
+
+
+def _check_choice(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        msg = f"{name}={value!r} is none of {', '.join(map(repr, known))}."
+        raise ValueError(msg)
+
+
+def _check_purposes(path: Path, given: list[str]) -> None:
+    twice = next((name for name in given if given.count(name) > 1), None)
+    if twice is not None:
+        msg = f"{path}: column {twice!r} is named twice, for two purposes; name it once."
+        raise ValueError(msg)
+
+
+def _sheet(path: Path, keep: set[str], layer: str | None, limit: int) -> Sheet:
+    """Choose the reader by the end of the name."""
+    suffix = (path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower()
+    if layer is not None and suffix != ".h5ad":
+        msg = f"{path}: layers are parts of h5ad files; leave --layer out."
+        raise ValueError(msg)
+    if suffix in (".csv", ".tsv", ".txt", ".tab"):
+        with records(path, limit, []) as lines:
+            geo = next(lines, (0, ""))[1].startswith("!")
+        return table_formats.read_geo(path, limit=limit) if geo else read_text(path, keep=keep, limit=limit)
+    readers: dict[str, Callable[[], Sheet]] = {
+        ".parquet": lambda: table_formats.read_parquet(path, keep=keep, limit=limit),
+        ".npz": lambda: table_formats.read_npz(path, keep=keep, limit=limit),
+        ".mat": lambda: table_mat.read_mat(path, keep=keep, limit=limit),
+        ".h5ad": lambda: table_formats.read_h5ad(path, layer=layer, limit=limit),
+        ".bed": lambda: table_formats.read_plink(path, limit=limit),
+    }
+    if suffix not in readers or path.suffix == ".gz":
+        excel = " Export the sheet of a workbook as CSV." if suffix in (".xls", ".xlsx", ".ods") else ""
+        msg = f"{path} is of no known format; the end of the name must be one of {_FORMATS}.{excel}"
+        raise ValueError(msg)
+    return readers[suffix]()
+
+
+# ---------------------------------------------------------------- samples
+
+
+def _rows_in_use(path: Path, samples: Sheet, cells: dict[str, Any], drop: Sequence[str], notes: list[str]) -> Array:
+    """Return the samples that have a target and are not dropped."""
+    gone = is_missing(cells["target"])
+    if gone.any():
+        notes.append(f"{int(gone.sum())} samples have no target and are left out.")
+    dropped = np.zeros(len(gone), dtype=bool)
+    if samples.lying:
+        dropped = np.isin(np.array(samples.rows), list(drop))
+    use = np.flatnonzero(~gone & ~dropped)
+    if samples.lying:
+        odd = next((at for at in use.tolist() if at in samples.odd_rows), None)
+        if odd is not None:
+            msg = f"{path}: {samples.odd_rows[odd]}"
             raise ValueError(msg)
-        keep &= np.isin(table.batch, batches)
-    return table.rows(np.flatnonzero(keep))
+    return use
 
 
-# ---------------------------------------------------------------- GEO series matrix
-
-
-def read_geo(path: str | Path, classes: dict[str, str], *, characteristic: str | None = None) -> Table:
-    """Read a GEO series matrix file (plain or gzipped): probes in rows, samples in columns.
-
-    Parameters
-    ----------
-    path : str or Path
-        The file, as GEO offers it for download.
-    classes : dict of str to str
-        Text to look for in the characteristics of a sample, and the label it means; samples without any are left out.
-    characteristic : str, default=None
-        Look only at the characteristic of this name (`illness`, say); None looks at all.
-
-    Returns
-    -------
-    Table
-        Samples in rows. Probes with a missing value are left out, as in the paper.
-    """
-    described: list[list[str]] = []
-    values: list[list[str]] = []
-    header: list[str] = []
-    for row in _geo_rows(Path(path)):
-        if row[0].startswith("!Sample_characteristics") or row[0] in ("!Sample_title", "!Sample_source_name_ch1"):
-            described.append(row[1:])
-        elif row[0] == "ID_REF":
-            header = row[1:]
-        elif header and not row[0].startswith("!"):
-            values.append(row)
-    if not header or not values:
-        msg = f"{path} is not a GEO series matrix: it has no table that starts with ID_REF."
+def _classes(
+    path: Path, y: Array, use: Array, classes: Sequence[Any] | dict[str, str] | None, notes: list[str]
+) -> tuple[Array, Array]:
+    """Keep the samples of some classes, by label, or by text that stands for a label."""
+    if classes is None:
+        return y, use
+    if isinstance(classes, dict):
+        found = np.array([_label(str(text), classes) for text in y.tolist()], dtype=str)
+        keep, wanted = found != "", sorted(set(classes.values()))
+    else:
+        found, keep, wanted = y, np.isin(y, list(classes)), list(classes)
+    if len(np.unique(found[keep])) < 2:
+        seen = np.unique(y)[:8].tolist()
+        msg = f"{path}: fewer than two of the classes {wanted} were found; samples say {seen}."
         raise ValueError(msg)
-    labels = [_geo_label(texts, classes, characteristic) for texts in zip(*described, strict=True)]
-    samples = [at for at, label in enumerate(labels) if label]
-    if len({labels[at] for at in samples}) < 2:
-        seen = sorted({text for texts in described for text in texts})[:8]
-        msg = f"{path}: fewer than two of the classes {sorted(set(classes.values()))} were found; samples say {seen}."
+    if not keep.all():
+        notes.append(f"{int((~keep).sum())} samples of other classes are left out.")
+    return found[keep], use[keep]
+
+
+def _label(text: str, classes: dict[str, str]) -> str:
+    return next((label for wanted, label in classes.items() if wanted.lower() in text.lower()), "")
+
+
+def _complete(path: Path, cells: Any, use: Array, name: str) -> Array:
+    """Return groups or batches, none of which may be missing."""
+    gone = np.flatnonzero(is_missing(cells)[use])
+    if len(gone):
+        msg = (
+            f"{path}: {len(gone)} entries of column {name!r} are missing, the first of sample {int(use[gone[0]]) + 1}; "
+            "fill them in, or leave the samples out."
+        )
         raise ValueError(msg)
-    X = np.array([[_geo_number(row[1 + at]) for at in samples] for row in values]).T
-    complete = np.isfinite(X).all(axis=0)
-    names = tuple(row[0] for row, whole in zip(values, complete, strict=True) if whole)
-    return Table(X[:, complete], np.array([labels[at] for at in samples]), names)
+    return np.array([cells[at] for at in use.tolist()], dtype=str) if isinstance(cells, list) else cells[use]
 
 
-def _geo_rows(path: Path) -> Iterator[list[str]]:
-    with _open(path) as file:
-        for row in csv.reader(file, delimiter="\t"):
-            if row:
-                yield row
-
-
-def _geo_label(texts: tuple[str, ...], classes: dict[str, str], characteristic: str | None) -> str:
-    for text in texts:
-        name, _, value = text.partition(":")
-        if characteristic is not None and name.strip().lower() != characteristic.lower():
-            continue
-        for wanted, label in classes.items():
-            if wanted.lower() in (value or text).lower():
-                return label
-    return ""
-
-
-def _geo_number(value: str) -> float:
-    try:
-        return float(value)
-    except ValueError:
-        return float("nan")
+def _in_batches(path: Path, batch: Array | None, batches: Sequence[Any]) -> Array:
+    if batch is None:
+        msg = f"{path} has no array 'batch', so its batches cannot be chosen; name a column (batch=)."
+        raise ValueError(msg)
+    return np.isin(batch, list(batches))
