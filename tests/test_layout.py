@@ -45,6 +45,7 @@ ORDER = [
     "tables",
     "experiment",
     "summary",
+    "analysis",
     "plots",
     "__init__",
     "cli",
