@@ -47,6 +47,7 @@ ORDER = [
     "summary",
     "analysis",
     "plots",
+    "report",
     "__init__",
     "cli",
     "__main__",
