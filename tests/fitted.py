@@ -77,7 +77,7 @@ def _frequencies(table, kind, halves):
     for seed in range(halves):
         rows = np.random.default_rng(seed).permutation(len(table.X))[: len(table.X) // 2]
         found += RandSel(4, target=kind).fit(table.X[rows], table.y[rows]).support_
-    return found / halves
+    return found / max(halves, 1)
 
 
 def _accuracy(table, kind, folds, trees):

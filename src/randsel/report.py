@@ -23,7 +23,7 @@ from randsel._optional import optional
 from randsel.analysis import Accuracy, Analysis, Feature, Pair, Stability, label
 
 #: Features in the table, and those drawn; pairs listed, and those drawn. The files beside the report have all.
-TABLE, DRAWN, PAIRS, DRAWN_PAIRS = 500, 12, 50, 6
+TABLE, DRAWN, PAIRS, DRAWN_PAIRS = 500, 12, 10, 6
 #: Corrected p-value of pairs, and q-value of features, from which they count.
 LEVEL = 0.05
 #: Characters of a class that fit below a strip, and the most strips that have room for them.
@@ -77,7 +77,8 @@ def p_value(value: float | None) -> str:
 
 def fixed(value: float | None, digits: int = 1) -> str:
     """Write a number with so many digits after the point, for columns of a table."""
-    return "–" if value is None or np.isnan(value) else f"{value:,.{digits}f}".replace(",", "").replace("-", "−")
+    # adding zero takes the sign from what is rounded to it
+    return "–" if value is None or np.isnan(value) else f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
 
 
 def power(exponent: int) -> str:
@@ -285,7 +286,7 @@ def _software(settings: Mapping[str, Any]) -> str:
 def _mean_and_spread(values: Array) -> str:
     values = np.asarray(values, dtype=float)
     mean = f"{values.mean():.2f}".replace("-", "−")
-    return mean if len(values) < 2 else f"{mean} ± {values.std(ddof=1):.2f}"
+    return mean if len(values) < 2 else f"{mean}\u00a0±\u00a0{values.std(ddof=1):.2f}"
 
 
 def _range_of(sizes: Array) -> str:
