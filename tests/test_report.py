@@ -208,6 +208,14 @@ def test_the_summary_says_what_was_found(plain, quick):
     assert not re.search(r"\de[+-]\d", " ".join(report.contents(plain)["summary"]))
 
 
+def test_long_names_are_cut_in_sentences_only(plain, quick):
+    name = "x" * 300
+    long = tuple(replace(f, name=name) if f.rank == 1 else f for f in plain.features)
+    found = report.contents(replace(plain, features=long))
+    assert name[:49] + "… and gene" in found["summary"][0]
+    assert found["features"]["rows"][0]["name"] == name
+
+
 def test_accuracy_and_stability_in_words(plain, quick):
     accuracy = Accuracy("balanced accuracy", np.array([0.8, 0.9]), np.array([0.7, 0.7]), 0.5, np.array([3, 12]))
     stability = Stability(100, 0.6, 0.25, np.r_[np.ones(3), np.zeros(37)])

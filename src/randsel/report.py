@@ -28,6 +28,8 @@ TABLE, DRAWN, PAIRS, DRAWN_PAIRS = 500, 12, 10, 6
 LEVEL = 0.05
 #: Characters of a class that fit below a strip, and the most strips that have room for them.
 SHORT_LABEL, FEW_STRIPS = 10, 3
+#: Characters of a name within a sentence.
+LONG_NAME = 50
 #: What to cite; a test holds it to CITATION.cff.
 PAPER = "Athanasakis, Dimitrios; Shawe-Taylor, John; Fernandez-Reyes, Delmiro (2013). Learning Non-Linear Feature Maps."
 SOFTWARE = "The randsel developers. randsel: non-linear feature selection by kernel-target alignment."
@@ -99,6 +101,11 @@ def count(value: int) -> str:
 def visible(name: str) -> str:
     """Write a name such that nothing in it is hidden: control characters and changes of direction become numbers."""
     return "".join(c if c.isprintable() or c in JOINERS else f"\\u{ord(c):04x}" for c in name)
+
+
+def _in_a_sentence(name: str) -> str:
+    name = visible(name)
+    return name if len(name) <= LONG_NAME else name[: LONG_NAME - 1] + "…"
 
 
 def _number_of(value: int, one: str, many: str) -> str:
@@ -312,7 +319,7 @@ def _summary(analysis: Analysis) -> list[str]:
 def _found(analysis: Analysis) -> str:
     total = count(len(analysis.features))
     chosen = [feature for feature in analysis.features if feature.selected]
-    names = [visible(feature.name) for feature in chosen[:3]]
+    names = [_in_a_sentence(feature.name) for feature in chosen[:3]]
     if analysis.nothing_stands_out and (tested := _tested(analysis)):
         return (
             "The selection by culling does not stand out from what noise would reach, but tests of the "
@@ -348,7 +355,7 @@ def _samples(analysis: Analysis) -> str:
         return f"The table has {rows}; the target runs from {low} to {high}, half of it below {middle}."
     classes = _classes(y)
     largest = sorted(classes, key=lambda c: -c["count"])[:5]
-    parts = [f"{count(c['count'])} {c['name']}" for c in largest]
+    parts = [f"{count(c['count'])} {_in_a_sentence(c['name'])}" for c in largest]
     if len(classes) > len(largest):
         parts.append(f"{len(classes) - len(largest)} smaller classes")
     return f"The table has {rows}: {_listed(parts)}."
@@ -371,7 +378,7 @@ def _together(analysis: Analysis) -> list[str]:
             sentences.append(f"No pair of features stands out after correction for their number (best p {p}).")
         else:
             sentences.append(
-                f"The strongest pair is {visible(best.first)} with {visible(best.second)} (corrected p "
+                f"The strongest pair is {_in_a_sentence(best.first)} with {_in_a_sentence(best.second)} (corrected p "
                 f"{p_value(best.corrected_p)})"
                 + (f", the first of {count(strong)} below {LEVEL:g}." if strong > 1 else ".")
             )
@@ -591,7 +598,7 @@ def render(found: Mapping[str, Any]) -> str:
     environment.filters |= {"number": number, "p": p_value, "share": share, "count": count}
     environment.filters |= {"fixed": fixed, "power": power, "digest": _digest}
     template = environment.from_string(Path(__file__).with_name("report.html.j2").read_text(encoding="utf-8"))
-    text: str = template.render(**found, data=_without_figures(found))
+    text: str = template.render(**found, data=_without_figures(found), ramp=plots.LOW_TO_HIGH)
     return text
 
 
