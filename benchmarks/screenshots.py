@@ -44,7 +44,11 @@ def main():
     options = parser.parse_args()
     if chromium() is None:
         sys.exit("Pictures need the program Chromium (Debian package chromium).")
-    html = report.render(report.contents(analysis_of(table(), "classification", data="cohort.csv", halves=50)))
+    data = table()
+    analysis = analysis_of(data, "classification", data="cohort.csv", halves=50)
+    print("matter:  ", ", ".join(data.names[j] for j in data.relevant))
+    print("selected:", ", ".join(feature.name for feature in analysis.features if feature.selected))
+    html = report.render(report.contents(analysis))
     if options.keep:
         options.keep.write_text(html, encoding="utf-8")
     options.out.mkdir(parents=True, exist_ok=True)

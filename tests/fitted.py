@@ -10,6 +10,10 @@ from randsel import InteractionScan, RandSel, __version__
 from randsel.analysis import Accuracy, Analysis, Feature, Pair, Stability, cautions
 from randsel.experiment import fingerprint
 
+#: Features kept on every half, and the share of halves from which a feature is stable; the bound on false ones follows
+#: from the two, as in `StabilitySelection`.
+KEPT, THRESHOLD = 4, 0.6
+
 
 def analysis_of(table, kind, *, data="table.csv", halves=10, folds=5, trees=50):
     """Select, test, repeat on halves, cross-validate: a small twin of what a command does."""
@@ -57,7 +61,7 @@ def _analysis_of(table, kind, data, halves, folds, trees):
         features=features,
         pairs=pairs,
         accuracy=_accuracy(table, kind, folds, trees),
-        stability=Stability(halves, 0.6, 1.0, frequencies),
+        stability=Stability(halves, THRESHOLD, KEPT**2 / ((2 * THRESHOLD - 1) * len(features)), frequencies),
         nothing_stands_out=not selector.path_.stands_out,
         warnings=cautions(table, kind),
         settings={
@@ -76,7 +80,7 @@ def _frequencies(table, kind, halves):
     found = np.zeros(table.X.shape[1])
     for seed in range(halves):
         rows = np.random.default_rng(seed).permutation(len(table.X))[: len(table.X) // 2]
-        found += RandSel(4, target=kind).fit(table.X[rows], table.y[rows]).support_
+        found += RandSel(KEPT, target=kind).fit(table.X[rows], table.y[rows]).support_
     return found / max(halves, 1)
 
 

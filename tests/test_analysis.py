@@ -1,4 +1,5 @@
 from dataclasses import FrozenInstanceError, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -143,12 +144,28 @@ def test_results_cannot_be_changed():
         pair.p = 0.0
 
 
+def test_limits_in_the_documentation_are_those_of_the_code():
+    text = (Path(__file__).parents[1] / "docs" / "report.md").read_text()
+    assert f"fewer than {analysis.FEW_SAMPLES} |" in text
+    assert f"at least {analysis.CONFOUNDED}, with a permutation p of at most {analysis.CONFOUNDED_P} |" in text
+    assert f"above {analysis.COPY}," in text
+    assert analysis.UNEQUAL == 0.5
+    assert "less than half of an equal share" in text
+
+
 @pytest.mark.data
 def test_the_batch_of_the_tuberculosis_series_is_confounded(benchmark_set):
     found = cautions(read_npz(benchmark_set("tb_gse19491_ltbi").fid.name), "classification")
     assert [c for c in found if "batch is confounded" in c and "--batch" in c]
     # the same controls are in two of its sub-series
     assert [c for c in found if "24 samples are nearly copies" in c]
+
+
+@pytest.mark.data
+def test_donors_as_different_as_people_are_not_seen(benchmark_set):
+    series = read_npz(benchmark_set("tb_gse107993_ltbi").fid.name)
+    assert len(np.unique(series.groups)) < len(series.y) / 2
+    assert cautions(replace(series, groups=None), "classification") == ()
 
 
 @pytest.mark.data

@@ -222,11 +222,13 @@ def test_accuracy_and_stability_in_words(plain, quick):
     found = report.contents(replace(plain, accuracy=accuracy, stability=stability))
     text = " ".join(found["summary"])
     assert "balanced accuracy of 0.85\u00a0±\u00a00.07 in nested cross-validation (2 folds)" in text
-    assert "no better than chance" not in text
+    assert "Chance is within" not in text
     assert "3 features in at least 60\u202f% of them; of features that carry nothing, at most 0.25" in text
     assert found["accuracy"]["words"]["sizes"] == "3 to 12"
     guess = replace(accuracy, selected=np.array([0.4, 0.62]))
-    assert "no better than chance" in " ".join(report.contents(replace(plain, accuracy=guess))["summary"])
+    assert "Chance is within a standard deviation" in " ".join(
+        report.contents(replace(plain, accuracy=guess))["summary"]
+    )
 
 
 def test_nothing_stands_out_is_said_first(quick):

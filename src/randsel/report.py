@@ -401,8 +401,9 @@ def _stable(analysis: Analysis, stability: Stability) -> str:
 
 
 def _accurate(accuracy: Accuracy) -> str:
-    mean, spread = float(np.mean(accuracy.selected)), float(np.std(accuracy.selected))
-    verdict = " That is no better than chance, given the spread." if mean - spread <= accuracy.chance else ""
+    mean = float(np.mean(accuracy.selected))
+    spread = float(np.std(accuracy.selected, ddof=1)) if len(accuracy.selected) > 1 else 0.0
+    verdict = " Chance is within a standard deviation of that." if mean - spread <= accuracy.chance else ""
     folds = len(accuracy.selected)
     return (
         f"A model on features selected inside each fold reaches a {accuracy.measure} of "
