@@ -1,5 +1,6 @@
 import base64
 import hashlib
+import io
 import json
 import re
 import sys
@@ -11,10 +12,11 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from browser import Browser, chromium
 from fitted import analysis_of
-from randsel import RandSel, datasets, report
+from randsel import RandSel, datasets, plots, report
 from randsel.analysis import Accuracy, Stability
 from randsel.tables import Table
 
@@ -247,6 +249,14 @@ def test_a_pair_that_culling_missed_is_said_first(plain, quick):
     assert "1 pair of a corrected p of at most 0.05" in first
 
 
+def test_which_features_may_be_less_sure_than_that_some_matter(plain, quick):
+    assert "surer than which" not in " ".join(report.contents(plain)["summary"])
+    wide = replace(plain, path=replace(plain.path, null_sd=1.0))
+    assert report.contents(wide)["summary"][1].startswith(
+        "That some features tell about the target is surer than which"
+    )
+
+
 def test_what_was_not_computed_is_left_out(plain, quick):
     bare = replace(plain, pairs=(), accuracy=None, stability=None, warnings=(), notes=(), settings={})
     found = report.contents(bare)
@@ -280,8 +290,15 @@ def test_many_samples_and_features_stay_light(plain):
     X, y, _ = datasets.make_xor(3000, 700, random_state=0)
     path = RandSel(2).fit(X[:60], y[:60]).path_
     table = Table(X, y, tuple(f"g{j}" for j in range(700)))
-    html = report.render(report.contents(replace(plain, table=table, path=path)))
-    assert "data:image/png;base64," in html
+    found = report.contents(replace(plain, table=table, path=path))
+    html = report.render(found)
+    # what is drawn as pixels has the colours of the legend
+    pixels = re.search(r"data:image/png;base64,([^\"]*)", found["features"]["drawn"][0]["figure"]).group(1)
+    drawn = np.asarray(Image.open(io.BytesIO(base64.b64decode(pixels))).convert("RGBA")).reshape(-1, 4)
+    first = next(colour[:3] for colour in drawn if colour[3] > 150)
+    assert "#" + "".join(f"{part:02x}" for part in first) in {c["colour"] for c in found["target"]}
+    panel = report.contents(plain)["features"]["drawn"][0]["figure"]
+    assert all(c["colour"] in panel for c in found["target"])
     assert len(html.encode()) < 2_000_000
 
 
@@ -481,7 +498,8 @@ def test_text_and_lines_have_contrast(opened, dark):
     opened.media(dark=dark)
 
     def luminance(name):
-        value = opened.js(f"getComputedStyle(document.documentElement).getPropertyValue('{name}').trim()")
+        find = f"getComputedStyle(document.documentElement).getPropertyValue('{name}').trim()"
+        value = opened.js(find) if name.startswith("--") else name
         parts = [int(value[k : k + 2], 16) / 255 for k in (1, 3, 5)]
         linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
         return float(np.dot(linear, [0.2126, 0.7152, 0.0722]))
@@ -492,5 +510,5 @@ def test_text_and_lines_have_contrast(opened, dark):
 
     # WCAG 2: text 4.5, graphics 3
     assert all(contrast(name) >= 4.5 for name in ("--ink", "--quiet", "--accent", "--link"))
-    assert all(contrast(f"--class-{code}") >= 3.0 for code in range(10))
+    assert all(contrast(colour) >= 3.0 for colour in (*plots.CLASS_COLOURS, plots.LOW_TO_HIGH[0], plots.LOW_TO_HIGH[2]))
     opened.media()

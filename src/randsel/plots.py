@@ -15,6 +15,19 @@ FEW_LEVELS = 12
 LONG_NAME = 28
 #: With more lines, or more samples in a panel, vector files grow heavy: they are drawn as pixels.
 MANY = 500
+#: Classes, on a light and on a dark ground alike: a contrast of 3 and more to both.
+CLASS_COLOURS = (
+    "#3b7fc4",
+    "#d2691e",
+    "#37985a",
+    "#b452a8",
+    "#8f7d1e",
+    "#a0664f",
+    "#d9559a",
+    "#7a828c",
+    "#7470d6",
+    "#1c97a3",
+)
 #: From low to high on a light and on a dark ground alike.
 LOW_TO_HIGH = ("#2f78bd", "#8c8c8c", "#d9702b")
 
@@ -296,7 +309,7 @@ def feature_panel(
     style = {"linestyle": "", "marker": "o", "markersize": 2.8, "markeredgewidth": 0, "alpha": 0.65}
     values = np.asarray(values, dtype=float)
     if not categories:
-        axes.plot(_shaken(values, 0), y, **style, color=class_colours(0), rasterized=len(y) > MANY)
+        axes.plot(_shaken(values, 0), y, **style, color=CLASS_COLOURS[0], rasterized=len(y) > MANY)
         axes.set_ylabel("target")
         return figure
     classes, codes = np.unique(y, return_inverse=True)
@@ -308,7 +321,7 @@ def feature_panel(
             code + aside[here],
             values[here],
             **style,
-            color=class_colours(code),
+            color=str(class_colours(code)),
             rasterized=len(y) > MANY,
             clip_on=False,
         )
@@ -394,8 +407,8 @@ def _pair(axes: Any, first: Array, second: Array, y: Array, categories: bool, **
 
 
 def class_colours(codes: Any) -> Any:
-    """Colour of every class."""
-    return np.array(optional("matplotlib", extra="plot", purpose="Drawing").colormaps["tab10"].colors)[codes % 10]
+    """Colour of every class; from the eleventh on they repeat."""
+    return np.array(CLASS_COLOURS)[np.asarray(codes) % len(CLASS_COLOURS)]
 
 
 def _shaken(values: Array, seed: int) -> Array:

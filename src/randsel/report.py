@@ -10,7 +10,6 @@ import io
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -24,6 +23,8 @@ from randsel.analysis import Accuracy, Analysis, Feature, Pair, Stability, label
 
 #: Features in the table, and those drawn; pairs listed, and those drawn. The files beside the report have all.
 TABLE, DRAWN, PAIRS, DRAWN_PAIRS = 500, 12, 10, 6
+#: Features named in the culling path: more names would lie on each other.
+NAMED = 6
 #: Corrected p-value of pairs, and q-value of features, from which they count.
 LEVEL = 0.05
 #: Characters of a class that fit below a strip, and the most strips that have room for them.
@@ -33,7 +34,8 @@ LONG_NAME = 50
 #: What to cite; a test holds it to CITATION.cff.
 PAPER = "Athanasakis, Dimitrios; Shawe-Taylor, John; Fernandez-Reyes, Delmiro (2013). Learning Non-Linear Feature Maps."
 SOFTWARE = "The randsel developers. randsel: non-linear feature selection by kernel-target alignment."
-#: Colours of figures, which the style sheet knows by these names and changes in the dark.
+#: Colours of figures that the style sheet knows by these names and changes in the dark. Those of samples stay: where
+#: they are many, they are drawn as pixels.
 THEME = {
     "#000000": "var(--ink)",
     "#ffffff": "var(--paper)",
@@ -184,10 +186,10 @@ def _facts(analysis: Analysis) -> list[dict[str, str]]:
 
 
 def _classes(y: Array) -> list[dict[str, Any]]:
-    """Classes in ascending order, with the number of the colour that figures give them."""
+    """Classes in ascending order, with the colour that figures give them."""
     names, counts = np.unique(y, return_counts=True)
     return [
-        {"name": visible(label(name)), "count": int(number), "colour": at % 10, "place": at + 1}
+        {"name": visible(label(name)), "count": int(number), "colour": str(plots.class_colours(at)), "place": at + 1}
         for at, (name, number) in enumerate(zip(names, counts, strict=True))
     ]
 
@@ -308,6 +310,7 @@ def _summary(analysis: Analysis) -> list[str]:
     """Sentences, the most important first."""
     return [
         _found(analysis),
+        *_unsure(analysis),
         _samples(analysis),
         *_together(analysis),
         *([] if analysis.stability is None else [_stable(analysis, analysis.stability)]),
@@ -335,6 +338,18 @@ def _found(analysis: Analysis) -> str:
     if len(chosen) <= 3:
         return f"Of {total} features, {_number_of(len(chosen), 'was', 'were')} selected: {_listed(names)}."
     return f"Of {total} features, {count(len(chosen))} were selected; the first are {_listed(names)}."
+
+
+def _unsure(analysis: Analysis) -> list[str]:
+    """Say so if all features together stand out, but those of the best round do not (see `CullingPath.stands_out`)."""
+    best = analysis.path.rounds[analysis.path.best]
+    if analysis.nothing_stands_out or best.alignment - best.chance > 3.0 * analysis.path.null_sd:
+        return []
+    sentence = (
+        "That some features tell about the target is surer than which: the best round of culling agrees with it no "
+        "better than culled noise would."
+    )
+    return [sentence]
 
 
 def _tested(analysis: Analysis) -> list[str]:
@@ -404,9 +419,9 @@ def _accurate(accuracy: Accuracy) -> str:
     mean = float(np.mean(accuracy.selected))
     spread = float(np.std(accuracy.selected, ddof=1)) if len(accuracy.selected) > 1 else 0.0
     verdict = " Chance is within a standard deviation of that." if mean - spread <= accuracy.chance else ""
-    folds = len(accuracy.selected)
+    folds, article = len(accuracy.selected), "an" if accuracy.measure.startswith("R") else "a"
     return (
-        f"A model on features selected inside each fold reaches a {accuracy.measure} of "
+        f"A model on features selected inside each fold reaches {article} {accuracy.measure} of "
         f"{_mean_and_spread(accuracy.selected)} in nested cross-validation ({folds} folds), where chance is "
         f"{accuracy.chance:.2f} and a model on all features reaches {_mean_and_spread(accuracy.everything)}.{verdict}"
     )
@@ -424,16 +439,17 @@ def _careful(analysis: Analysis) -> list[str]:
 def _path(analysis: Analysis) -> dict[str, Any]:
     names = [visible(name) for name in analysis.table.names]
     lived = set(analysis.path.rounds[0].features.tolist())
-    chosen = [feature.column for feature in analysis.features if feature.selected and feature.column in lived][:10]
+    chosen = [feature.column for feature in analysis.features if feature.selected and feature.column in lived]
+    first = chosen[:NAMED]
     figures = {}
     for name, size, longest in (("wide", (6.4, 4.6), 20), ("narrow", (3.7, 4.2), 9)):
         short = [text if len(text) <= longest else text[: longest - 1] + "…" for text in names]
         figures[name] = _svg(
             plots.culling_path,
             analysis.path,
-            highlight=np.array(chosen, dtype=int),
+            highlight=np.array(first, dtype=int),
             names=short,
-            label="selected" if len(chosen) < 10 else "the first ten selected",
+            label="selected" if len(first) == len(chosen) else f"the first {NAMED} selected",
             size=size,
             about="Contribution of every feature, round by round, and alignment of the features left",
             title=None,
@@ -542,7 +558,7 @@ def _attribute(name: str, value: str, prefix: str, used: set[str]) -> str:
         # hundredths of a point are finer than any screen
         return re.sub(r"\d+\.\d{3,}", lambda found: f"{float(found[0]):.2f}", " ".join(value.split()))
     if name == "style":
-        value = re.sub(r"#[0-9a-f]{6}\b", lambda found: _theme().get(found[0], found[0]), value)
+        value = re.sub(r"#[0-9a-f]{6}\b", lambda found: THEME.get(found[0], found[0]), value)
         value = re.sub(r"font: (?:\S+ )*?([\d.]+px) [^;]*", r"font-size: \1", value)
         return re.sub(r"font-family: [^;]*;?", "", value).strip()
     return value
@@ -557,11 +573,6 @@ def _share_style(parent: ElementTree.Element) -> None:
             del child.attrib["style"]
 
 
-@lru_cache(maxsize=1)
-def _theme() -> dict[str, str]:
-    return THEME | {_hexadecimal(plots.class_colours(np.array(code))): f"var(--class-{code})" for code in range(10)}
-
-
 def _references(root: ElementTree.Element) -> list[str]:
     """Return attributes in which an element names another one."""
     return [
@@ -570,10 +581,6 @@ def _references(root: ElementTree.Element) -> list[str]:
         for name, value in element.attrib.items()
         if name.endswith(("href", "clip-path")) and not value.startswith("data:")
     ]
-
-
-def _hexadecimal(colour: Array) -> str:
-    return "#" + "".join(f"{round(255 * part):02x}" for part in colour.tolist())
 
 
 # ---------------------------------------------------------------- HTML
