@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test lint types check bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-scaling bench-reading gallery lock clean
+.PHONY: help demo test lint types check bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-scaling bench-reading gallery screenshots lock clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -72,6 +72,9 @@ bench-reading: .venv/dev  ## time and memory of reading a CSV of 50 000 columns,
 
 gallery: .venv/dev  ## run the examples and write their pages; two minutes
 	$(BIN)/python benchmarks/gallery.py
+
+screenshots: .venv/dev  ## a report of simulated data, photographed (Debian package chromium); a minute
+	$(BIN)/python benchmarks/screenshots.py
 
 lock:  ## pin the development dependencies anew
 	$(PYTHON) -m venv .venv/lock

@@ -13,6 +13,23 @@ GREY, RED = "0.6", "#c1121f"
 FEW_LEVELS = 12
 #: Characters of a name that are drawn.
 LONG_NAME = 28
+#: With more lines, or more samples in a panel, vector files grow heavy: they are drawn as pixels.
+MANY = 500
+#: Classes, on a light and on a dark ground alike: a contrast of 3 and more to both.
+CLASS_COLOURS = (
+    "#3b7fc4",
+    "#d2691e",
+    "#37985a",
+    "#b452a8",
+    "#8f7d1e",
+    "#a0664f",
+    "#d9559a",
+    "#7a828c",
+    "#7470d6",
+    "#1c97a3",
+)
+#: From low to high on a light and on a dark ground alike.
+LOW_TO_HIGH = ("#2f78bd", "#8c8c8c", "#d9702b")
 
 
 def culling_path(
@@ -20,8 +37,9 @@ def culling_path(
     *,
     highlight: Array | None = None,
     names: Any = None,
-    title: str = "",
+    title: str | None = "",
     label: str = "features of the best round",
+    size: tuple[float, float] = (8.0, 5.5),
 ) -> Any:
     """Contribution of every feature in every round (the paper's figure 1), and the alignment of the features left.
 
@@ -34,16 +52,16 @@ def culling_path(
     names : sequence of str, default=None
         Names of the columns.
     title, label : str
-        Title of the figure, and what the legend calls the highlighted features.
+        Title of the figure, None for no title, and what the legend calls the highlighted features.
+    size : tuple of float
+        Width and height, inches.
 
     Returns
     -------
     matplotlib.figure.Figure
         Save it with `figure.savefig(...)`.
     """
-    figure = optional("matplotlib.figure", extra="plot", purpose="Drawing").Figure(
-        figsize=(8, 5.5), layout="constrained"
-    )
+    figure = optional("matplotlib.figure", extra="plot", purpose="Drawing").Figure(figsize=size, layout="constrained")
     names = getattr(path, "feature_names_in_", None) if names is None else names
     path = getattr(path, "path_", path)
     if highlight is None:
@@ -59,16 +77,18 @@ def culling_path(
     top.legend(frameon=False, fontsize="small", loc="upper left")
     top.axhline(0.0, color="black", linewidth=0.6)
     top.set_ylabel("contribution")
-    top.set_title(title or "Contribution of each feature as others are culled", loc="left")
+    if title is not None:
+        top.set_title(title or "Contribution of each feature as others are culled", loc="left")
     at = np.arange(len(path.rounds))
     bottom.plot(at, [r.alignment for r in path.rounds], color="black", marker=".", label="features left")
     bottom.plot(at, [r.chance for r in path.rounds], color=GREY, linestyle="--", label="culled noise, about")
     bottom.axvline(path.best, color=RED, linewidth=0.8, linestyle=":")
     bottom.set_ylabel("alignment")
     bottom.legend(frameon=False, fontsize="small")
-    ticks = at[:: max(1, len(at) // 12)]
+    ticks = at[:: -(-len(at) // max(2, int(2.0 * size[0])))]
     bottom.set_xticks(ticks, [str(len(path.rounds[i].features)) for i in ticks])
     bottom.set_xlabel("features left in the round")
+    bottom.locator_params(axis="y", nbins=3)
     for axes in (top, bottom):
         axes.spines[["top", "right"]].set_visible(False)
     return figure
@@ -83,16 +103,20 @@ def _lines(axes: Any, path: CullingPath, highlight: Array, names: Any) -> None:
             lines.setdefault(feature, []).append((number, value))
     red = set(highlight.tolist()) & set(lines)
     grey = [points for feature, points in lines.items() if feature not in red]
-    axes.add_collection(collections.LineCollection(grey, colors=GREY, linewidths=0.8, alpha=0.7))
+    axes.add_collection(
+        collections.LineCollection(grey, colors=GREY, linewidths=0.8, alpha=0.7, rasterized=len(grey) > MANY)
+    )
     top = max(value for points in lines.values() for _, value in points)
-    height, taken = 0.045 * top, -np.inf
+    # the height of a line of text, if the axes are two thirds of the figure
+    height, taken = 0.25 / axes.figure.get_figheight() * top, -np.inf
     for feature in sorted(red, key=lambda j: lines[j][-1][1]):
         rounds, values = zip(*lines[feature], strict=True)
         axes.plot(rounds, values, color=RED, linewidth=1.8)
         # names of lines that end close together are moved apart
         taken = max(values[-1], taken + height)
-        label = str(feature) if names is None else str(names[feature])
-        axes.annotate(label, (rounds[-1], taken), xytext=(4, 0), textcoords="offset points", color=RED, va="center")
+        label = str(feature) if names is None else _short(str(names[feature]))
+        place = {"xytext": (4, 0), "textcoords": "offset points", "va": "center"}
+        axes.annotate(label, (rounds[-1], taken), color=RED, **place).set_parse_math(False)
     axes.autoscale_view()
     axes.margins(x=0.05)
 
@@ -203,42 +227,188 @@ def pair_panels(X: Any, y: Any, scan: Any, *, names: Any = None, count: int = 6,
     X, y = np.asarray(X), np.asarray(y)
     y = y[:, 0] if y.ndim == 2 else y
     pairs = scan.pairs_[np.argsort(scan.pairs_["step"] == 0, kind="stable")][:count]
-    matplotlib = optional("matplotlib", extra="plot", purpose="Drawing")
     columns = max(1, min(3, len(pairs)))
     rows = max(1, -(-len(pairs) // columns))
     figure = optional("matplotlib.figure", extra="plot", purpose="Drawing").Figure(
         figsize=(3.4 * columns + 0.8, 3.2 * rows), layout="constrained"
     )
     axes = figure.subplots(rows, columns, squeeze=False)
-    levels, codes = np.unique(y, return_inverse=True)
+    levels = np.unique(y)
     categories = len(levels) <= 10 or y.dtype.kind not in "fiub" if categories is None else categories
-    colours = np.array(matplotlib.colormaps["tab10"].colors)
-    shuffled = np.random.default_rng(0).permutation(len(y))
     drawn = None
     for ax, pair in zip(axes.ravel(), pairs, strict=False):
-        u, v = (_shaken(np.asarray(X[:, j], dtype=float), j) for j in (pair["i"], pair["j"]))
-        if categories:
-            # in random order: the class drawn last would hide the others
-            ax.scatter(u[shuffled], v[shuffled], s=9, c=colours[codes[shuffled] % 10], alpha=0.8)
-        else:
-            drawn = ax.scatter(u, v, s=9, c=y.astype(float), cmap="viridis")
+        drawn = _pair(ax, X[:, pair["i"]], X[:, pair["j"]], y, categories, cmap="viridis", s=9)
         ax.set_xlabel(_name(pair["i"], scan, names), parse_math=False)
         ax.set_ylabel(_name(pair["j"], scan, names), parse_math=False)
-        for axis, j in ((ax.xaxis, pair["i"]), (ax.yaxis, pair["j"])):
-            if len(np.unique(X[:, j])) <= FEW_LEVELS:
-                axis.set_ticks(np.unique(X[:, j]))
         ax.set_title(f"corrected p = {pair['p_corrected']:.2g}", fontsize="small", loc="left")
-        ax.spines[["top", "right"]].set_visible(False)
     for ax in axes.ravel()[len(pairs) :]:
         ax.set_axis_off()
     if categories and len(pairs):
-        dots = [axes[0, 0].plot([], [], "o", color=colours[code % 10])[0] for code in range(len(levels))]
+        colours = class_colours(np.arange(len(levels)))
+        dots = [axes[0, 0].plot([], [], "o", color=colour)[0] for colour in colours]
         labels = [_short(str(level)) for level in levels]
         for text in figure.legend(dots, labels, loc="outside right upper", frameon=False).get_texts():
             text.set_parse_math(False)
-    if drawn is not None:
+    elif drawn is not None:
         figure.colorbar(drawn, ax=axes, label="target", shrink=0.7)
     return figure
+
+
+def pair_panel(
+    first: Array, second: Array, y: Array, *, labels: tuple[str, str], categories: bool, size: tuple[float, float]
+) -> Any:
+    """Draw samples by two features, coloured by the target: one panel of `pair_panels`, without a legend.
+
+    Parameters
+    ----------
+    first, second, y : arrays
+        Values of the two features, and the target.
+    labels : tuple of str
+        Names of the axes.
+    categories : bool
+        Whether y are classes; numbers are coloured from `LOW_TO_HIGH`.
+    size : tuple of float
+        Width and height, inches.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        One panel.
+    """
+    figure, axes = _one_panel(size)
+    colors = optional("matplotlib.colors", extra="plot", purpose="Drawing")
+    cmap = colors.LinearSegmentedColormap.from_list("low to high", LOW_TO_HIGH)
+    _pair(axes, first, second, y, categories, cmap=cmap, s=7)
+    axes.set_xlabel(_short(labels[0]), parse_math=False)
+    axes.set_ylabel(_short(labels[1]), parse_math=False)
+    return figure
+
+
+def feature_panel(
+    values: Array, y: Array, *, categories: bool, labels: tuple[str, ...] = (), size: tuple[float, float]
+) -> Any:
+    """Draw one feature against the target: a strip of samples per class with its quartiles, or a scatter plot.
+
+    Parameters
+    ----------
+    values, y : arrays
+        Values of the feature, and the target.
+    categories : bool
+        Whether y are classes.
+    labels : tuple of str
+        What to write below the classes, in ascending order; numbers from 1 if left out.
+    size : tuple of float
+        Width and height, inches.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        One panel.
+    """
+    figure, axes = _one_panel(size)
+    style = {"linestyle": "", "marker": "o", "markersize": 2.8, "markeredgewidth": 0, "alpha": 0.65}
+    values = np.asarray(values, dtype=float)
+    if not categories:
+        axes.plot(_shaken(values, 0), y, **style, color=CLASS_COLOURS[0], rasterized=len(y) > MANY)
+        axes.set_ylabel("target")
+        return figure
+    classes, codes = np.unique(y, return_inverse=True)
+    aside = np.random.default_rng(0).uniform(-0.22, 0.22, len(y))
+    for code in range(len(classes)):
+        here = codes == code
+        low, middle, high = np.quantile(values[here], [0.25, 0.5, 0.75])
+        axes.plot(
+            code + aside[here],
+            values[here],
+            **style,
+            color=str(class_colours(code)),
+            rasterized=len(y) > MANY,
+            clip_on=False,
+        )
+        axes.plot([code, code], [low, high], color="black", linewidth=1.0, solid_capstyle="butt")
+        axes.plot([code - 0.3, code + 0.3], [middle, middle], color="black", linewidth=1.6, solid_capstyle="butt")
+    axes.set_xticks(range(len(classes)), labels or range(1, len(classes) + 1), parse_math=False)
+    axes.set_xlim(-0.5, len(classes) - 0.5)
+    axes.tick_params(axis="x", length=0)
+    return figure
+
+
+def accuracy(
+    rows: dict[str, Array], *, chance: float, measure: str, size: tuple[float, float], highlight: str = ""
+) -> Any:
+    """Draw values of every fold, their mean, and chance.
+
+    Parameters
+    ----------
+    rows : dict of str to array
+        Values by what they are of; the first is on top.
+    chance : float
+        Drawn as a dashed line.
+    measure : str
+        Name of the axis.
+    size : tuple of float
+        Width and height, inches.
+    highlight : str
+        The row to draw in red.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        One panel.
+    """
+    figure, axes = _one_panel(size)
+    axes.axvline(chance, color=GREY, linestyle="--", linewidth=1.0)
+    axes.annotate(
+        "chance",
+        (chance, 1.0),
+        xycoords=("data", "axes fraction"),
+        xytext=(0, 3),
+        textcoords="offset points",
+        ha="center",
+    )
+    for at, (name, values) in enumerate(rows.items()):
+        colour = RED if name == highlight else GREY
+        aside = at + np.random.default_rng(0).uniform(-0.12, 0.12, len(values))
+        axes.plot(values, aside, "o", markersize=4.0, markeredgewidth=0, alpha=0.75, color=colour)
+        axes.plot([np.mean(values)] * 2, [at - 0.3, at + 0.3], color="black", linewidth=1.8)
+    axes.set_yticks(range(len(rows)), list(rows))
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.margins(x=0.06)
+    axes.set_xlabel(measure)
+    return figure
+
+
+def _one_panel(size: tuple[float, float]) -> tuple[Any, Any]:
+    figure = optional("matplotlib.figure", extra="plot", purpose="Drawing").Figure(figsize=size, layout="constrained")
+    axes = figure.subplots()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.locator_params(nbins=4)
+    return figure, axes
+
+
+def _pair(axes: Any, first: Array, second: Array, y: Array, categories: bool, **style: Any) -> Any:
+    """Scatter samples by two features, and return what a colour bar needs."""
+    u, v = (_shaken(np.asarray(values, dtype=float), seed) for seed, values in enumerate((first, second)))
+    if categories:
+        # in random order: the class drawn last would hide the others
+        shuffled = np.random.default_rng(0).permutation(len(y))
+        codes = np.unique(y, return_inverse=True)[1][shuffled]
+        u, v, style = u[shuffled], v[shuffled], {"c": class_colours(codes), "alpha": 0.8, "s": style["s"]}
+    else:
+        style["c"] = np.asarray(y, dtype=float)
+    drawn = axes.scatter(u, v, linewidths=0, rasterized=len(y) > MANY, **style)
+    for axis, values in ((axes.xaxis, first), (axes.yaxis, second)):
+        if len(np.unique(values)) <= FEW_LEVELS:
+            axis.set_ticks(np.unique(values))
+    axes.spines[["top", "right"]].set_visible(False)
+    return drawn
+
+
+def class_colours(codes: Any) -> Any:
+    """Colour of every class; from the eleventh on they repeat."""
+    return np.array(CLASS_COLOURS)[np.asarray(codes) % len(CLASS_COLOURS)]
 
 
 def _shaken(values: Array, seed: int) -> Array:
