@@ -21,7 +21,7 @@ TOP = 20
 
 
 @dataclass(frozen=True)
-class Analysis:
+class Discovery:
     """Evidence for every feature alone, for the best sets of features, and an order of the features.
 
     Attributes
@@ -64,7 +64,7 @@ class Analysis:
 
 def analyse(
     problem: Problem, n_pairs: int, order: int = 2, progress: Callable[[int, int], None] | None = None
-) -> Analysis:
+) -> Discovery:
     """Test all features and all sets of up to `order` of them; `progress` gets tiles done and tiles in all."""
     n = problem.n_features
     main = evidence(problem, problem.Y, np.arange(n)[:, None])
@@ -86,7 +86,7 @@ def analyse(
     rest = np.argsort(np.minimum(log_p, left), kind="stable")
     ranked = np.concatenate([taken, rest[~np.isin(rest, taken)]])
     among_top = _among(problem, pair_target, main, ranked[:TOP])
-    return Analysis(main, sets, found, steps, log_p, left, ranked, among_top)
+    return Discovery(main, sets, found, steps, log_p, left, ranked, among_top)
 
 
 def _among(problem: Problem, Y: Array, main: Evidence, features: Array) -> Array:

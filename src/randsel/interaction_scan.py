@@ -23,7 +23,7 @@ from randsel._validation import (
     nominal_columns,
 )
 from randsel.columns import column_keys
-from randsel.discovery import Analysis, analyse
+from randsel.discovery import Discovery, analyse
 from randsel.interaction import Problem, encode_target, functions_of_triples, log_number
 from randsel.rank_functions import Functions, rank_functions
 from randsel.selector import Selector, ranking
@@ -258,7 +258,7 @@ class InteractionScan(Selector):
                 )
                 raise ValueError(msg)
 
-    def _set_attributes(self, analysis: Analysis, order: Array, n_features: int) -> None:
+    def _set_attributes(self, analysis: Discovery, order: Array, n_features: int) -> None:
         def spread_out(values: Array, absent: float) -> Array:
             full = np.full(n_features, absent, dtype=values.dtype)
             full[order] = values
@@ -278,7 +278,7 @@ class InteractionScan(Selector):
         if self.order == 3:
             self.triples_ = self._table(analysis, 3, order)
 
-    def _table(self, analysis: Analysis, size: int, order: Array) -> Array:
+    def _table(self, analysis: Discovery, size: int, order: Array) -> Array:
         names = ["i", "j", "k"][:size]
         fields: list[tuple[str, Any]] = [(name, np.intp) for name in names]
         fields += [("statistic", float), ("p", float), ("p_corrected", float), ("step", np.intp)]
