@@ -45,6 +45,7 @@ ORDER = [
     "tables",
     "experiment",
     "summary",
+    "black_box",
     "plots",
     "__init__",
     "cli",

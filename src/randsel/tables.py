@@ -1,4 +1,4 @@
-"""Files to `Table`: X, y, names, groups. CSV and TSV, NPZ, and GEO series matrices."""
+"""Files to `Table`: X, y, names, groups. CSV and TSV, NPZ, GEO series matrices; those of the Black Box challenge."""
 
 import csv
 import difflib
@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from randsel._backend import Array
+from randsel.datasets import BlackBox
 
 _MISSING = ("", "NA", "NaN", "nan")
 
@@ -313,3 +314,85 @@ def _geo_number(value: str) -> float:
         return float(value)
     except ValueError:
         return float("nan")
+
+
+# ---------------------------------------------------------------- the Black Box Learning Challenge
+
+
+def read_black_box(
+    train: str | Path, test: str | Path, unlabelled: str | Path | None = None, *, max_unlabelled: int | None = None
+) -> BlackBox:
+    """Read the files of the Black Box Learning Challenge of 2013, plain or gzipped.
+
+    Parameters
+    ----------
+    train : str or Path
+        `train.csv`: a header, then rows of a class and its features.
+    test : str or Path
+        `test.csv`: a header, then rows of features.
+    unlabelled : str or Path, default=None
+        `extra_unsupervised_data.csv`: rows of features. A first line that holds anything but numbers is taken for a
+        header, here as in the other files: programs written for the challenge disagree whether this one has any.
+    max_unlabelled : int, default=None
+        Rows to read of it; the challenge's file, of some hundred thousand, takes two gigabytes.
+
+    Returns
+    -------
+    BlackBox
+        Without `held_out_y`, which the challenge kept to itself.
+    """
+    labelled = _box(Path(train))
+    if labelled.shape[1] < 2:
+        msg = f"{train} has one column only; a class and at least one feature are needed."
+        raise ValueError(msg)
+    y, X = labelled[:, 0], labelled[:, 1:]
+    if np.any(y != np.round(y)):
+        wrong = int(np.argmax(y != np.round(y)))
+        msg = f"{train}: the first column must hold classes, but row {wrong + 1} has {y[wrong]:g}; is it a test file?"
+        raise ValueError(msg)
+    others = [_box(Path(test))]
+    others.append(X[:0] if unlabelled is None else _box(Path(unlabelled), max_unlabelled))
+    for path, rows in zip((test, unlabelled), others, strict=True):
+        if rows.shape[1] != X.shape[1]:
+            msg = f"{path} has {rows.shape[1]} columns, but {train} has {X.shape[1]} features beside the class."
+            raise ValueError(msg)
+    return BlackBox(X, y.astype(int), others[1], others[0])
+
+
+def _box(path: Path, most: int | None = None) -> Array:
+    """Numbers of a file with or without a header, all of them finite, in rows of the same length."""
+    rows: list[Array] = []
+    try:
+        with _open(path) as file:
+            for number, line in enumerate(file, 1):
+                if len(rows) == most:
+                    break
+                entries = line.strip().split(",")
+                if entries == [""] or (number == 1 and not all(map(_is_number, entries))):
+                    continue
+                rows.append(_box_row(entries, number, len(rows[0]) if rows else len(entries), path))
+    except UnicodeDecodeError:
+        msg = f"{path} is not text in UTF-8; save it as CSV UTF-8, and name it .gz if it is compressed."
+        raise ValueError(msg) from None
+    except (EOFError, gzip.BadGzipFile) as error:
+        msg = f"{path} cannot be read as a table, it may be cut off or damaged: {error}."
+        raise ValueError(msg) from None
+    if not rows:
+        msg = f"{path} has no rows of numbers."
+        raise ValueError(msg)
+    return np.array(rows)
+
+
+def _box_row(entries: list[str], number: int, length: int, path: Path) -> Array:
+    if len(entries) != length:
+        msg = f"{path}: line {number} has {len(entries)} entries, and the first row {length}; the file may be cut off."
+        raise ValueError(msg)
+    wrong = next((entry for entry in entries if not _is_number(entry) or entry.strip() in _MISSING), None)
+    if wrong is not None:
+        msg = f"{path}: line {number} holds {wrong!r}, not a number."
+        raise ValueError(msg)
+    row = np.array(entries, dtype=np.float64)
+    if not np.isfinite(row).all():
+        msg = f"{path}: line {number} holds infinity; the challenge's files have numbers only."
+        raise ValueError(msg)
+    return row
