@@ -8,7 +8,9 @@ The best weak learner of kernel K for the weights u is `h = K(y∘u) / √((y∘
 Learners are added until no kernel has an edge above β + ε.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.optimize import linprog
@@ -136,6 +138,8 @@ def _solve(learners: Array, cap: float) -> tuple[Array, float, Array]:
         b_eq=[1.0],
         bounds=[*[(0.0, cap)] * m, (None, None)],
         method="highs",
+        # a dense program that is always feasible: there is nothing to find before it is solved
+        options={"presolve": False},
     )
     if not found.success:
         msg = f"The linear program of LPBoost was not solved ({found.message}); scale the kernels, or raise nu."
@@ -144,16 +148,30 @@ def _solve(learners: Array, cap: float) -> tuple[Array, float, Array]:
     return u / u.sum(), float(found.x[m]), np.maximum(-found.ineqlin.marginals, 0.0)
 
 
+def stack_of(kernels: Any) -> Array:
+    """Return kernels as one array of numbers; a list of them must be of one size."""
+    if isinstance(kernels, Sequence):
+        shapes = [np.shape(kernel) for kernel in kernels]
+        other = next((k for k, shape in enumerate(shapes) if shape != shapes[0]), None)
+        if other is not None:
+            msg = (
+                f"Kernel {other} is of shape {shapes[other]} and kernel 0 of shape {shapes[0]}; kernels that are "
+                "combined must be between the same samples."
+            )
+            raise ValueError(msg)
+    return np.asarray(kernels, dtype=np.float64)
+
+
 def check_kernels(kernels: Array, m: int) -> Array:
     """Return a stack of kernels between m samples that are symmetric, finite, and positive but for rounding."""
+    if not len(kernels):
+        msg = "There are no kernels to combine: the stack is empty."
+        raise ValueError(msg)
     if kernels.ndim != 3:
         msg = f"Precomputed kernels need the shape (kernels, samples, samples), but X has shape {kernels.shape}."
         raise ValueError(msg)
     if kernels.shape[1] != kernels.shape[2] or kernels.shape[1] != m:
         msg = f"Precomputed kernels of shape {kernels.shape[1:]} are not square over the {m} samples of y."
-        raise ValueError(msg)
-    if not len(kernels):
-        msg = "There are no kernels to combine: the stack is empty."
         raise ValueError(msg)
     for k, kernel in enumerate(kernels):
         size = float(np.abs(kernel).max())
