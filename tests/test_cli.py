@@ -2,12 +2,13 @@ import csv
 import gzip
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from randsel import __version__, plots
+from randsel import __version__, black_box, plots
 from randsel.cli import main
 
 
@@ -148,3 +149,29 @@ def test_a_column_has_one_purpose(run, epistatic, tmp_path):
         result = run("interactions", str(epistatic), "--target", "status", *options, "--out", str(tmp_path / "out"))
         assert result.exit_code == 1
         assert "'status' is named twice" in result.output
+
+
+def test_black_box_writes_tables_and_a_picture(run, tmp_path, monkeypatch):
+    tiny = replace(black_box.QUICK, n_labelled=45, n_held_out=45, n_components=12, iterations=(3,), folds=2, seeds=1)
+    monkeypatch.setattr(black_box, "QUICK", tiny)
+    result = run("reproduce", "blackbox", "--quick", "--out", str(tmp_path))
+    assert result.exit_code == 0, result.output
+    assert "| LPBoostMKL, kernels of the path |" in result.output
+    assert "45 labelled rows, 45 held out" in (tmp_path / "table.md").read_text()
+    assert len(list(csv.DictReader((tmp_path / "table.csv").read_text().splitlines()))) == 6
+    assert (tmp_path / "weights.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["blackbox", "--jobs", "2"], "blackbox runs all it has on one core"),
+        (["blackbox", "--methods", "randSel"], "for table1 and table2"),
+        (["blackbox", "--data", "."], "--data and --geo are for table2"),
+        (["table1", "--quick"], "--quick is for blackbox"),
+    ],
+)
+def test_options_that_another_experiment_has(run, tmp_path, options, message):
+    result = run("reproduce", *options, "--out", str(tmp_path))
+    assert result.exit_code == 2
+    assert message in result.output
