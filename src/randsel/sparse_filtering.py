@@ -36,8 +36,7 @@ class SparseFiltering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     tol : float, default=1e-6
         Stop when an iteration lowers the objective by less than this share of it.
     device : str or None, default=None
-        Where to compute the objective: "cpu", or with torch "cuda", "cuda:1". It pays where n_components, rows and
-        columns are thousands. What is learned is kept on the host.
+        Where to compute the objective: "cpu", or with torch "cuda", "cuda:1". What is learned is kept on the host.
     random_state : int, RandomState or None, default=None
         Seed of the start.
     verbose : int or callable, default=0
