@@ -45,6 +45,12 @@ def test_every_method_tells_held_out_rows_better_than_chance(results):
     assert boosted["neighbours"] > boosted["ends"]
 
 
+def test_features_are_the_responses_without_their_sign():
+    learned = Trial(0, TINY).learned[0]
+    np.testing.assert_allclose(np.abs(learned.signed), learned.features, atol=1e-3)
+    assert np.mean(learned.signed < 0) > 0.2
+
+
 def test_finished_cells_are_read_and_damaged_ones_computed_again(results, folder, monkeypatch):
     seen = []
 
@@ -84,14 +90,14 @@ def test_held_out_labels_change_no_choice(results, tmp_path, monkeypatch):
 
 def test_features_are_learned_without_held_out_rows(monkeypatch):
     trial = Trial(0, TINY)
-    features = trial.learned[0]
+    features = trial.learned[0].features
 
     def other(*args, **kwargs):
         box = datasets.make_black_box(*args, **kwargs)
         return replace(box, held_out=1000.0 * box.held_out)
 
     monkeypatch.setattr(black_box, "make_black_box", other)
-    np.testing.assert_array_equal(Trial(0, TINY).learned[0][:54], features[:54])
+    np.testing.assert_array_equal(Trial(0, TINY).learned[0].features[:54], features[:54])
 
 
 def test_the_average_is_that_of_the_kernels(results):

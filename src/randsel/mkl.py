@@ -63,7 +63,8 @@ class LPBoostMKL(ClassifierMixin, BaseEstimator):
         training samples) to predict.
     nu : float in (0, 1], default=0.2
         Soft margin: at most this share of the samples lies within the margin or beyond it, and no sample has a weight
-        above 1/(nu·n_samples).
+        above 1/(nu·n_samples). All of (0, 1] is feasible; but with several classes, of which each is set against the
+        rest, a nu above the share of a class lets all of its samples lie beyond the margin. Take less.
     tol : float, default=1e-3
         Stop when no kernel could raise the edge by more, in units of the root of the largest diagonal entry.
     max_iter : int, default=200
