@@ -334,7 +334,7 @@ def read_black_box(
         `extra_unsupervised_data.csv`: rows of features. A first line that holds anything but numbers is taken for a
         header, here as in the other files: programs written for the challenge disagree whether this one has any.
     max_unlabelled : int, default=None
-        Rows to read of it; the challenge's file, of some hundred thousand, takes two gigabytes.
+        Rows to read of it, which is by far the largest file.
 
     Returns
     -------
