@@ -296,11 +296,11 @@ def run(
         Results, errors, and notes on what was reduced or redone.
     """
     out.mkdir(parents=True, exist_ok=True)
-    with _only_run(out):
+    with only_run(out):
         cells, notes = _cells(spec, tables)
         results: dict[str, dict[str, Any]] = {}
         for cell in cells:
-            found = _read(out / f"{cell.key}.json", notes)
+            found = read_cell(out / f"{cell.key}.json", notes)
             if found is not None:
                 results[cell.key] = found
         pending = [cell for cell in cells if cell.key not in results]
@@ -420,7 +420,8 @@ def _deadline(seconds: float | None) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _read(path: Path, notes: list[str]) -> dict[str, Any] | None:
+def read_cell(path: Path, notes: list[str]) -> dict[str, Any] | None:
+    """Return the result in a cell's file, or None where there is none, or a damaged one, which is noted."""
     if not path.exists():
         return None
     try:
@@ -443,7 +444,7 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 @contextmanager
-def _only_run(out: Path) -> Iterator[None]:
+def only_run(out: Path) -> Iterator[None]:
     """Hold the folder's lock, which the system takes back when the process ends, however it ends."""
     import fcntl  # noqa: PLC0415 (Unix only; the rest of the package runs without it)
 
