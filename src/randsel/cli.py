@@ -259,6 +259,7 @@ def _run_options(command: Any) -> Any:
 @click.pass_context
 def select(
     ctx: click.Context,
+    /,
     file: Path,
     reading: dict[str, Any],
     out: Path,
@@ -289,18 +290,20 @@ def select(
       randsel select expression.csv --target status --out results
       randsel select genes.tsv.gz --target-file samples.csv --groups donor --top 20 --fdr 0.1 --out results
       randsel select cells.h5ad --target cell_type --batch plate --no-accuracy --halves 20 --out quick
-    """
+    """  # noqa: D301 (click wants the character)
     if jobs == 0:
         msg = "--jobs 0 leaves nobody to work; use 1 or more, or -1 for all cores."
         raise click.UsageError(msg)
     from randsel import run_folder
 
-    run_folder.make_folder(out)
+    run_folder.check_folder(out)
     table = _read(file, reading)
+    # after the notes, which are there the sooner
     from randsel import results, selection
 
     settings = selection.Settings(**{**how, "folds": 0 if no_accuracy else how["folds"]})
     about = results.identity(file, table, reading, settings, out)
+    out.mkdir(parents=True, exist_ok=True)
     with run_folder.only_run(out):
         run_folder.claim(out, about, results.SAME)
         parts, line = run_folder.Parts(out / "parts"), run_folder.ProgressLine()

@@ -1,7 +1,9 @@
 """An analysis to the files of a folder, and back; and to a table on a terminal."""
 
+import io
 import math
 import shlex
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
@@ -125,7 +127,11 @@ def _draw_path(analysis: Analysis, file: Path) -> None:
     figure = plots.culling_path(
         analysis.path, highlight=np.array(first, dtype=int), names=names, label="the first selected"
     )
-    figure.savefig(file, dpi=150)
+    content = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about glyphs that a font does not have
+        figure.savefig(content, dpi=150, format="png")
+    write_atomically(file, content.getvalue())
 
 
 def write_report(analysis: Analysis, file: Path) -> None:

@@ -1,5 +1,6 @@
 """Folders of results: files that are there whole or not at all, one run at a time, and parts of a run that are kept."""
 
+import errno
 import io
 import json
 import os
@@ -44,12 +45,14 @@ def only_run(out: Path) -> Iterator[None]:
         yield
 
 
-def make_folder(out: Path) -> None:
-    """Make a folder for results, unless a file is in the way."""
+def check_folder(out: Path) -> None:
+    """Refuse a folder that results cannot be written to, before anything is computed."""
     if out.exists() and not out.is_dir():
         msg = f"{out} is a file; give a folder for the results (--out)."
         raise ValueError(msg)
-    out.mkdir(parents=True, exist_ok=True)
+    there = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, "not writable", str(there))
 
 
 def claim(out: Path, identity: Mapping[str, Any], same: tuple[str, ...]) -> None:

@@ -157,7 +157,7 @@ def analyse(
     path = _kept_path(unit, kind, settings, parts, show)
     with remarked(remarks):
         tests = _kept_tests(unit, kind, settings, parts, show, n_jobs)
-    notes += _about_pairs(unit, tests)
+    notes += [*_about_pairs(unit, tests), *_about_strata(unit)]
     columns = chosen(path, tests, settings, table.X.shape[1])
     stability = _stability(table, kind, settings, max(len(columns), 1), parts, show, n_jobs, notes)
     accuracy = _accuracy(table, kind, settings, parts, show, n_jobs, notes)
@@ -329,6 +329,12 @@ def _about_pairs(table: Table, tests: Findings) -> list[str]:
         "them."
     )
     return [sentence]
+
+
+def _about_strata(table: Table) -> list[str]:
+    named = [name for name, values in (("groups", table.groups), ("batches", table.batch)) if values is not None]
+    where = " and ".join(named)
+    return [f"p, q and pairs compare within {where}; contributions and accuracy do not."] if named else []
 
 
 def chosen(path: CullingPath, tests: Findings | None, settings: Settings, n_features: int) -> Array:

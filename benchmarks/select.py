@@ -1,0 +1,101 @@
+"""`randsel select` from a wide CSV file to the report, on one core: seconds to the first words and to the end, memory.
+
+python benchmarks/select.py [--out docs/results/select.md] [--samples 300] [--features 50000]
+
+Every run is a process of its own, and its memory the highest resident set of that process.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import measure
+
+measure.one_core()
+
+import reading
+
+from randsel import __version__
+from randsel.summary import as_markdown
+
+
+def timed(command, folder):
+    """Run a command; seconds to its first line and to its end, the most memory that it had, and what it said."""
+    start = time.perf_counter()
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=measure.end_with_parent,
+    )
+    lines, first = [], []
+
+    def listen():
+        for line in process.stdout:
+            first.append(time.perf_counter() - start) if not first else None
+            lines.append(line.rstrip())
+
+    listener = threading.Thread(target=listen)
+    listener.start()
+    _, status, used = os.wait4(process.pid, 0)
+    seconds = time.perf_counter() - start
+    listener.join()
+    return {
+        "status": os.waitstatus_to_exitcode(status),
+        "first": first[0],
+        "seconds": seconds,
+        "processor": used.ru_utime + used.ru_stime,
+        "megabytes": used.ru_maxrss / 1024,
+        "lines": lines,
+    }
+
+
+def row(what, found):
+    return {
+        "what": what,
+        "first words, s": f"{found['first']:.1f}",
+        "end, s": f"{found['seconds']:.0f}",
+        "of which processor, s": f"{found['processor']:.0f}",
+        "memory of the process, MB": f"{found['megabytes']:.0f}",
+        "exit status": str(found["status"]),
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, help="also write the table to this Markdown file")
+    parser.add_argument("--samples", type=int, default=300)
+    parser.add_argument("--features", type=int, default=50_000)
+    options = parser.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for features in (1000, options.features):
+            reading.write(Path(folder) / f"{features}.csv", options.samples, features)
+            select = [sys.executable, "-m", "randsel", "select", f"{features}.csv", "--target", "status"]
+            for words in ([], ["--halves", "0", "--no-accuracy"]):
+                out = f"out{features}{len(words)}"
+                found = timed([*select, *words, "--out", out], folder)
+                print(*found.pop("lines"), sep="\n", flush=True)
+                rows.append(row(f"{options.samples}×{features} {' '.join(words)}".strip(), found))
+                print(rows[-1], flush=True)
+        rows.append(row("`randsel --help`", timed([sys.executable, "-m", "randsel", "--help"], folder)))
+    text = (
+        "# From file to report\n\n"
+        f"`make bench-select`, randsel {__version__}, one core, a process per run: `randsel select` on CSV files of "
+        "noise, with its 50 half-samples and five folds unless it says otherwise. Pairs are tested up to samples × "
+        "features² of 3e10. On noise nothing stands out, which is exit status 3.\n\n" + as_markdown(rows) + "\n"
+    )
+    print(text)
+    if options.out:
+        options.out.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
