@@ -1,6 +1,6 @@
 """`randsel select` from a wide CSV file to the report, on one core: seconds to the first words and to the end, memory.
 
-python benchmarks/select.py [--out docs/results/select.md] [--samples 300] [--features 50000]
+python benchmarks/selecting.py [--out docs/results/select.md] [--samples 300] [--features 50000]
 
 Every run is a process of its own, and its memory the highest resident set of that process.
 """
