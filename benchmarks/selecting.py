@@ -27,14 +27,7 @@ from randsel.summary import as_markdown
 def timed(command, folder):
     """Run a command; seconds to its first line and to its end, the most memory that it had, and what it said."""
     start = time.perf_counter()
-    process = subprocess.Popen(
-        command,
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        preexec_fn=measure.end_with_parent,
-    )
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     lines, first = [], []
 
     def listen():

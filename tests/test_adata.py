@@ -53,11 +53,11 @@ def test_results_are_in_var_in_its_order(adata, tmp_path):
 def test_layers_sparse_matrices_and_observations_without_a_label(adata):
     adata.layers["sparse"] = csr_matrix(adata.X)
     adata.layers["nothing"] = np.zeros_like(adata.X) + np.arange(150)[:, None] % 5
-    dense = randsel.select_adata(adata, "gaps", halves=0, folds=0)
+    dense = randsel.select_adata(adata, "gaps", halves=2, folds=0)
     assert "1 observations have no 'gaps' and are left out." in dense.notes
     assert len(dense.table.y) == 149
-    assert randsel.select_adata(adata, "gaps", layer="sparse", halves=0, folds=0).features == dense.features
-    other = randsel.select_adata(adata, "gaps", layer="nothing", halves=0, folds=0)
+    assert randsel.select_adata(adata, "gaps", layer="sparse", halves=2, folds=0).features == dense.features
+    other = randsel.select_adata(adata, "gaps", layer="nothing", halves=2, folds=0)
     assert other.features != dense.features
     numbers = randsel.select_adata(adata, "age", halves=0, folds=0, top=3)
     assert numbers.kind == "regression"

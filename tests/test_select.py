@@ -54,13 +54,15 @@ def test_a_selection_writes_its_files_and_prints_a_table(finished):
     assert result.exit_code == 0, result.output
     assert {path.name for path in out.iterdir() if not path.name.startswith(".")} == FILES | {"parts"}
     assert (out / "path.png").read_bytes().startswith(b"\x89PNG")
-    heading, first, second = result.stdout.splitlines()[:3]
+    summary, _, ranked = result.stdout.partition("\n\n")
+    heading, first, second = ranked.splitlines()[:3]
     assert heading.split() == [
         *("rank", "feature", "contribution", "main", "interaction", "partner", "p", "q", "stability")
     ]
     assert {first.split()[2], second.split()[2]} == {"g0", "g1"}
     assert first.startswith("*")
-    assert "Of 12 features, 2 were selected" in result.stdout
+    assert summary.startswith("Of 12 features, 2 were selected")
+    assert "balanced accuracy" in summary
     assert "Note: table.csv: text, 13 columns separated by commas." in result.stderr
     assert "\r" not in result.stderr
 

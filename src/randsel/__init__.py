@@ -4,7 +4,7 @@ Names are imported when they are first used, so that the command line answers at
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from randsel import datasets, guarantees, plots
@@ -55,9 +55,9 @@ _PLACES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in _PLACES:
-        value = globals()[name] = getattr(import_module(f"randsel.{_PLACES[name]}"), name)
+        globals()[name] = value = getattr(import_module(f"randsel.{_PLACES[name]}"), name)
         return value
     if name in __all__:
         return import_module(f"randsel.{name}")

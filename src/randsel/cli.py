@@ -316,9 +316,9 @@ def select(
         missing = results.write(analysis, out, parts)
     _say("Note", [note for note in analysis.notes if note not in table.notes])
     _say("Warning", analysis.warnings)
-    click.echo(results.as_text(analysis, settings.top or results.PRINTED) + "\n")
     for sentence in results.sentences(analysis):
         click.echo(sentence)
+    click.echo("\n" + results.as_text(analysis, settings.top or results.PRINTED))
     _say("Note", missing)
     click.echo(f"\nAll of it: {out}")
     if not results.found_something(analysis, settings.fdr):

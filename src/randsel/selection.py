@@ -159,7 +159,9 @@ def analyse(
         tests = _kept_tests(unit, kind, settings, parts, show, n_jobs)
     notes += [*_about_pairs(unit, tests), *_about_strata(unit)]
     columns = chosen(path, tests, settings, table.X.shape[1])
-    stability = _stability(table, kind, settings, max(len(columns), 1), parts, show, n_jobs, notes)
+    # where nothing is selected, as many as culling would: how far they change shows that they are noise
+    wanted = len(columns) or len(path.rounds[path.best].features)
+    stability = _stability(table, kind, settings, wanted, parts, show, n_jobs, notes)
     accuracy = _accuracy(table, kind, settings, parts, show, n_jobs, notes)
     found = cautions(full, kind, samples=None if table.ids is None else table.ids.tolist())
     features, pairs = _features(table, path, tests, columns, stability), _pairs(table, tests)
