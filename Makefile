@@ -100,7 +100,7 @@ clean:  ## remove the environment and what tools left
 # what a user gets, at the versions of the lock
 .venv/user: pyproject.toml requirements-dev.lock | .venv/bin/python
 	$(PIP) install --constraint requirements-dev.lock hatchling editables
-	$(PIP) install --no-build-isolation --constraint requirements-dev.lock --editable '.[plot,report,files]'
+	$(PIP) install --no-build-isolation --constraint requirements-dev.lock --editable '.[report,files]'
 	@touch $@
 
 .venv/dev: pyproject.toml requirements-dev.lock | .venv/bin/python
