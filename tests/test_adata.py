@@ -88,6 +88,6 @@ def test_names_that_occur_twice_and_missing_values_are_refused(adata):
 
 
 def test_anndata_is_not_imported():
-    code = "import sys, randsel; randsel.select_adata; print([m for m in ('anndata', 'pandas') if m in sys.modules])"
+    code = "import sys, randsel; randsel.select_adata; print('anndata' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
+    assert found.stdout.strip() == "False"

@@ -243,9 +243,9 @@ def test_samples_of_a_donor_are_averaged_where_the_target_is_the_donors(rng):
     # as if they were independent, donors look like effects
     alone = analyse(replace(noise, groups=None), Settings(halves=0, folds=0))
     assert sum(feature.q <= 0.05 for feature in alone.features) > 5
-    strong = analyse(donors(rng, effect=30.0), Settings(halves=4, folds=3, top=1))
+    strong = analyse(donors(rng, effect=30.0), Settings(halves=4, folds=3, top=2))
     assert strong.features[0].name == "g0"
-    assert strong.accuracy.selected.min() == 1.0
+    assert strong.accuracy.selected.mean() > 0.8
 
 
 def test_folds_keep_groups_together(rng):
@@ -278,6 +278,7 @@ def test_tests_compare_within_batches_and_say_so(rng):
     assert by_name["g3"].p > 0.05
     assert analysis.features[0].name == "g3"
     assert any("compare within batches" in note for note in analysis.notes)
+    assert any("compared within batches or groups no feature does" in warning for warning in analysis.warnings)
     assert any("confounded" in warning for warning in analysis.warnings)
 
 

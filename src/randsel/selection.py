@@ -174,7 +174,13 @@ def analyse(
         accuracy=accuracy,
         stability=stability,
         nothing_stands_out=not path.stands_out,
-        warnings=(*found, *remarks, *_left_out(table, tests, columns), *_formulas(table.names)),
+        warnings=(
+            *found,
+            *remarks,
+            *_between_strata(unit, path, tests),
+            *_left_out(table, tests, columns),
+            *_formulas(table.names),
+        ),
         settings=dict(about or {}),
         notes=(*notes, *(f"{name} was damaged and was computed again." for name in parts.damaged)),
     )
@@ -593,6 +599,18 @@ def _pairs(table: Table, tests: Findings) -> tuple[Pair, ...]:
     return tuple(
         Pair(table.names[i], table.names[j], i, j, statistic, p, corrected) for i, j, statistic, p, corrected, _ in rows
     )
+
+
+def _between_strata(table: Table, path: CullingPath, tests: Findings) -> list[str]:
+    """Warn if culling, which does not look at batches, finds what tests within them do not."""
+    least = float(tests.q.min())
+    if (table.batch is None and table.groups is None) or not path.stands_out or least <= LEVEL:
+        return []
+    sentence = (
+        f"Culling stands out, but compared within batches or groups no feature does (smallest q {least:.2g}): what is "
+        "ranked first may differ between batches only."
+    )
+    return [sentence]
 
 
 def _left_out(table: Table, tests: Findings, columns: Array) -> list[str]:
