@@ -90,8 +90,8 @@ def main():
         "# From file to report\n\n"
         f"`make bench-select`, randsel {__version__}, one core, a process per run: `randsel select` on CSV files of "
         "noise, with its 50 half-samples and five folds unless it says otherwise. Pairs are tested up to samples × "
-        "features² of 3e10. Seconds of the clock, and of the processor in brackets, which are less where other programs share "
-        "the core. On noise nothing stands out, which is exit status 3.\n\n" + as_markdown(rows) + "\n"
+        "features² of 3e10. Seconds of the clock, and of the processor in brackets, which are less where other "
+        "programs share the core. On noise nothing stands out, which is exit status 3.\n\n" + as_markdown(rows) + "\n"
     )
     print(text)
     if options.out:
