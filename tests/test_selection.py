@@ -268,7 +268,8 @@ def test_means_of_groups_and_levels_of_categories():
         selection.units(table(X, (groups == "a").astype(int), groups=np.where(groups == "a", "a", "b")))
 
 
-def test_tests_compare_within_batches_and_say_so(rng):
+def test_tests_compare_within_batches_and_say_so():
+    rng = np.random.default_rng(1)
     batch = np.repeat([0, 1], 60)
     y = (rng.random(120) < np.where(batch, 0.8, 0.2)).astype(int)
     X = rng.standard_normal((120, 10))
