@@ -1,6 +1,6 @@
 """`randsel select` from a wide CSV file to the report, on one core: seconds to the first words and to the end, memory.
 
-python benchmarks/selecting.py [--out docs/results/select.md] [--samples 300] [--features 50000]
+python benchmarks/selecting.py [--out docs/results/select.md] [--samples 300] [--features 50000] [--whole]
 
 Every run is a process of its own, and its memory the highest resident set of that process.
 """
@@ -73,18 +73,21 @@ def main():
     parser.add_argument("--out", type=Path, help="also write the table to this Markdown file")
     parser.add_argument("--samples", type=int, default=300)
     parser.add_argument("--features", type=int, default=50_000)
+    parser.add_argument("--whole", action="store_true", help="the large table with all half-samples and folds, too")
     options = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        for features in (1000, options.features):
-            reading.write(Path(folder) / f"{features}.csv", options.samples, features)
-            select = [sys.executable, "-m", "randsel", "select", f"{features}.csv", "--target", "status"]
-            for words in ([], ["--halves", "0", "--no-accuracy"]):
-                out = f"out{features}{len(words)}"
-                found = timed([*select, *words, "--out", out], folder)
-                print(*found.pop("lines"), sep="\n", flush=True)
-                rows.append(row(f"{options.samples}×{features} {' '.join(words)}".strip(), found))
-                print(rows[-1], flush=True)
+        short, shortest = ["--halves", "2", "--folds", "2"], ["--halves", "0", "--no-accuracy"]
+        runs = [(1000, []), (1000, shortest), (options.features, short), (options.features, shortest)]
+        for at, (features, words) in enumerate([*runs, (options.features, [])] if options.whole else runs):
+            path = Path(folder) / f"{features}.csv"
+            if not path.exists():
+                reading.write(path, options.samples, features)
+            select = [sys.executable, "-m", "randsel", "select", path.name, "--target", "status"]
+            found = timed([*select, *words, "--out", f"out{at}"], folder)
+            print(*found.pop("lines"), sep="\n", flush=True)
+            rows.append(row(f"{options.samples}×{features} {' '.join(words)}".strip(), found))
+            print(rows[-1], flush=True)
         rows.append(row("`randsel --help`", timed([sys.executable, "-m", "randsel", "--help"], folder)))
     text = (
         "# From file to report\n\n"
