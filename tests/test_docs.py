@@ -5,7 +5,8 @@ import re
 import runpy
 from pathlib import Path
 
-from randsel import tables
+from randsel import cli, results, selection, tables
+from randsel.analysis import Feature
 from randsel.table_text import LONGEST_LINE, MISSING
 
 ROOT = Path(__file__).parents[1]
@@ -71,3 +72,23 @@ def test_the_page_on_files_names_options_and_tests_that_exist():
     assert f"A line may have {LONGEST_LINE / 1e6:.0f} million characters" in page
     missing = re.search(r"## Missing values\n\n(Empty.*?) are missing", page, re.DOTALL).group(1)
     assert set(re.findall("`([^`]+)`", missing)) | {""} == set(MISSING)
+
+
+def test_the_page_on_selecting_names_options_codes_and_tests_that_exist():
+    page = (ROOT / "docs" / "select.md").read_text()
+    tests = "\n".join(path.read_text() for path in (ROOT / "tests").glob("test_*.py"))
+    named = set(re.findall(r"`(test_\w+)`", page))
+    assert len(named) > 15
+    assert not {name for name in named if f"def {name}(" not in tests}
+    command = cli.main.commands["select"]
+    known = {option for parameter in command.params for option in parameter.opts} | {"--debug"}
+    assert set(re.findall(r"(--[a-z][a-z-]*)", page)) <= known
+    codes = re.findall(r"^\| (\d+) \|", page.split("## Exit status")[1], re.MULTILINE)
+    assert codes == ["0", "1", "2", str(cli.NOTHING), str(cli.INTERRUPTED)]
+    assert selection.PAIR_BUDGET == 3e10
+    assert "3·10¹⁰" in page
+    assert f"{selection.THRESHOLD:.0%}".replace("%", " %") in page
+    assert f"(2·{selection.THRESHOLD} − 1)" in page
+    columns = re.search(r"`ranking.csv` \|(.*)", page).group(1)
+    feature = Feature("a", 0, 1, 0.0, 0.0, 0.0, None, 1.0, 1.0, 0.0, False)
+    assert re.findall("`([a-z_]+)`", columns) == list(results._row(feature))

@@ -27,9 +27,10 @@ from sklearn.svm import SVC
 from randsel._backend import Array
 from randsel.alignment import alignment
 from randsel.datasets import make_black_box
-from randsel.experiment import only_run, read_cell, write_atomically
+from randsel.experiment import read_cell
 from randsel.kernels import bandwidth, gaussian_kernel, squared_distances
 from randsel.mkl import LPBoostMKL, PathKernels
+from randsel.run_folder import only_run, write_atomically
 from randsel.selector import RandSel
 from randsel.sparse_filtering import SparseFiltering
 
