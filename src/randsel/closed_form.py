@@ -19,6 +19,7 @@ from randsel._backend import (
     contiguous,
     device_of,
     double,
+    eps,
     forms_of_columns,
     half_of,
     index_of,
@@ -92,6 +93,8 @@ def closed_form(sample: Sample, gamma: float) -> Contribution:
     Which are rough follows from the bound on the series, never from hope: first from the bound on each feature's own
     function, then, if the expected kernel could still be off, from the share each has in that.
     """
+    if not sample.resolves(gamma):
+        return closed_form(sample.in_double(), gamma)
     moments = Moments.of(sample, gamma)
     check_gamma(gamma, sample)
     rough = np.ones(sample.X.shape[1], dtype=bool)
@@ -105,6 +108,9 @@ def closed_form(sample: Sample, gamma: float) -> Contribution:
         if routes.rough.mean() > 0.7:
             routes = _Routes(np.ones_like(rough))
         result, allowed = _evaluate(sample, gamma, moments, routes)
+        rounding = 0.5 * eps(sample.pairs) * len(sample.X) * (1.0 - result.log_scale)
+        if single(sample.pairs) and rounding > 0.5 * allowed:
+            return closed_form(sample.in_double(), gamma)
         if routes.rough.all() or routes.log_error(moments, ~sample.fixed) <= allowed:
             return result
         order = np.argsort(to_numpy(moments.reach), kind="stable")

@@ -430,8 +430,11 @@ def _fix(streak: Array, upwards: Any, fixed: Array, kept: Any, rules: Rules) -> 
 def _bandwidth_and_alignment(sample: Sample, gamma: float | str, draws: Draws) -> tuple[float, float]:
     blocks = row_blocks(sample.target, draws)
     if len(blocks) == 1:
-        gamma = _bandwidth(sample, gamma)
-        return gamma, _alignment(sample, gamma)
+        found = _bandwidth(sample, gamma)
+        if not sample.resolves(found):
+            sample = sample.in_double()
+            found = _bandwidth(sample, gamma)
+        return found, _alignment(sample, found)
     gamma = _bandwidth(sample.rows(blocks[0]), gamma)
     values = ordered_map(_alignment_rows, [(sample, rows, gamma) for rows in blocks], draws.n_jobs)
     return gamma, float(np.mean(values))
@@ -442,6 +445,8 @@ def _bandwidth(sample: Sample, gamma: float | str) -> float:
 
 
 def _alignment(sample: Sample, gamma: float) -> float:
+    if sample.target.hollow_norm == 0.0:  # what is left of it is rounding
+        return 0.0
     # weights are in the target alone: weighting both sides would align the weights with themselves
     kernel = namespace(sample.distances).exp(sample.distances * -gamma)
     return unbiased_alignment(kernel, sample.target.matrices(sample.pairs)[1])

@@ -271,6 +271,12 @@ class Target:
         return length if length > 1e-10 * norm(self.kernel) else 0.0
 
     @cached_property
+    def lopsided(self) -> bool:
+        """Whether nearly all of `L` is the diagonal, as with a class of one member or one extreme number."""
+        loads, whole = (self.Y * self.Y).sum(axis=1), norm(self.Y.T @ self.Y) ** 2
+        return whole - inner(loads, loads) < 1e-4 * whole
+
+    @cached_property
     def largest(self) -> float:
         """`max |L_pq|` over different samples."""
         off = namespace(self.Y).abs(self.kernel)

@@ -39,6 +39,8 @@ STRIP = 512
 SO_FEW = 64
 #: Largest error of a score, in standard deviations of the null, through single precision of matrices of pairs.
 WORST = 0.1
+#: Largest error of γ times a distance through single precision.
+RESOLUTION = 1e-3
 #: Features above which the closed form will need the pair sums, so that distances are taken from them.
 WIDE = 512
 #: Random vectors that the size of the second-order term is measured with, and rows from which that is cheaper than it.
@@ -273,20 +275,37 @@ class Sample:
         Columns that are not of ordinary size, which only unscaled ones can be, would leave its range, and their squares
         that of half precision.
         """
+        xp = namespace(self.moments)
+        if self.target.lopsided:  # what is left of its kernel is a small difference
+            return xp.float64
         ordinary = self.extent[0] > 1e-3 and self.extent[1] < 250.0
-        single_is_enough = self.X.shape[0] >= SKETCH_ROWS and ordinary
-        return namespace(self.moments).float32 if single_is_enough else self.X.dtype
+        return xp.float32 if self.X.shape[0] >= SKETCH_ROWS and ordinary else self.X.dtype
 
     @cached_property
     def pairs(self) -> Any:
         """Precision of matrices of pairs: single where products are, as long as scores move by a tenth at most.
 
         Entries of log Q then have errors of a few units in the last place of one, those of the sums growing eightfold
-        until they are computed again, and vary by about one over the root of the number of features.
+        until they are computed again, and usually vary by one over the root of the number of features, or more; whether
+        they did is seen afterwards.
         """
         xp, (m, n) = namespace(self.moments), self.X.shape
         worst = null_scale(m) * 4 * eps(xp.float32) * n**0.5
         return xp.float32 if single(self.inside) and worst < WORST and self.outlying is None else xp.float64
+
+    def resolves(self, gamma: float) -> bool:
+        """Whether single precision, if used, holds the distances at a bandwidth: not if rows are far from zero."""
+        if not single(self.pairs) or ("sums" not in self.__dict__ and self._sums is None):
+            return True
+        largest = float(namespace(self.moments).linalg.diagonal(self.sums.products).max())
+        return gamma * largest * 8 * eps(self.pairs) < RESOLUTION
+
+    def in_double(self) -> "Sample":
+        """Return the sample to be computed in double precision."""
+        precise = Sample(self.X, self.target, self.fixed, self.moments)
+        double_precision = namespace(self.moments).float64
+        precise.__dict__.update(inside=double_precision, pairs=double_precision, outlying=self.outlying)
+        return precise
 
     @cached_property
     def outlying(self) -> Any:

@@ -126,7 +126,7 @@ class RandSelCV(Selector):
         selector._validate_params()
         X = on_the_host(X)
         X, y, kind, weights = check_data(self, X, y, sample_weight, selector.target)
-        X = tamed(X)
+        X = tamed(X) if selector.scale else X
         groups = _check_groups(groups, len(X))
         if isinstance(self.cv, Integral) and weights is not None:
             groups = None if groups is None else groups[weights > 0.0]

@@ -123,7 +123,7 @@ def moment_of_differences(sums: Any, k: int) -> Any:
 
 def ratio(above: Any, below: Any) -> Any:
     """Quotient, with zero where the lower number is zero."""
-    return namespace(below).where(below > 0, above / clipped(below, 1e-300), 0.0)
+    return namespace(below).where(below > 0, above, 0.0) / clipped(below, 1e-300)
 
 
 def score_error(turn: Any, m: int) -> Any:
