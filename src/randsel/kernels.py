@@ -272,9 +272,11 @@ class Target:
 
     @cached_property
     def lopsided(self) -> bool:
-        """Whether nearly all of `L` is the diagonal, as with a class of one member or one extreme number."""
-        loads, whole = (self.Y * self.Y).sum(axis=1), norm(self.Y.T @ self.Y) ** 2
-        return whole - inner(loads, loads) < 1e-4 * whole
+        """Whether little of `L` is left when U-centred, as with a class of one member or one extreme number."""
+        m, loads, whole = len(self.Y), (self.Y * self.Y).sum(axis=1), norm(self.Y.T @ self.Y) ** 2
+        rows = self.Y @ self.Y.sum(axis=0) - loads
+        left = whole - inner(loads, loads) - 2 / (m - 2) * inner(rows, rows)
+        return left + float(rows.sum()) ** 2 / ((m - 1) * (m - 2)) < 1e-6 * whole
 
     @cached_property
     def largest(self) -> float:
