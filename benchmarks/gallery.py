@@ -35,7 +35,9 @@ def outcome(script):
     """Run a script; return what it printed, and its pictures by name. No pictures: it lacks its data."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {"PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **os.environ}
-        run = subprocess.run([sys.executable, script], cwd=folder, capture_output=True, text=True, env=environment)
+        run = subprocess.run(
+            [sys.executable, script], cwd=folder, capture_output=True, text=True, env=environment, check=False
+        )
         if run.returncode:
             sys.exit(f"{script.name} failed:\n{run.stderr}")
         return run.stdout.strip(), {path.name: path.read_bytes() for path in sorted(Path(folder).glob("*.png"))}
@@ -55,7 +57,11 @@ def page(script, printed, pictures):
 
 def index():
     """Return the Markdown of the list of all examples."""
-    lines = ["# Gallery", "", "Short scripts, each an answer to a question; `make gallery` runs them and writes the pages."]
+    lines = [
+        "# Gallery",
+        "",
+        "Short scripts, each an answer to a question; `make gallery` runs them and writes the pages.",
+    ]
     for heading, names in ORDER.items():
         lines += ["", f"## {heading}", "", "| question | what to learn | |", "|---|---|---|"]
         for name in names:

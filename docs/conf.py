@@ -27,6 +27,8 @@ suppress_warnings = ["myst.header"]
 default_role = "literal"  # docstrings quote code as Markdown does
 autodoc_typehints = "none"  # their numpydoc sections say the same in words
 autodoc_member_order = "bysource"
+# made by scikit-learn for every estimator, with links into its own pages
+autodoc_default_options = {"exclude-members": "set_fit_request, set_predict_request, set_score_request"}
 napoleon_google_docstring = False
 napoleon_use_ivar = True
 napoleon_use_rtype = False

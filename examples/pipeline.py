@@ -33,7 +33,7 @@ search = GridSearchCV(model, {"randsel__n_features_to_select": [2, 5, 20]}, cv=5
 print(f"GridSearchCV takes {search.best_params_['randsel__n_features_to_select']} features.")
 figure = Figure(figsize=(6, 3), layout="constrained")
 axes = figure.subplots()
-for at, (name, (inside, before)) in enumerate(outcome.items()):
+for at, (inside, before) in enumerate(outcome.values()):
     for shift, values, colour in ((-0.12, inside, "#3b7fc4"), (0.12, before, "#c1121f")):
         axes.plot(np.full(5, at + shift), values, "o", color=colour, alpha=0.7)
 axes.axhline(0.5, color="0.5", linestyle="--", linewidth=1)

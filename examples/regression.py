@@ -1,16 +1,15 @@
 """What if the target is a number?
 
-Nothing changes: give numbers as y. Here the yield depends on five of 500 features, as in Friedman's benchmark: on the
-product of two through a sine, on one through a square, and on two in a straight line. Whole
-numbers of at most 20 values would be taken for classes, unless you say `target="regression"`.
+Nothing changes: give numbers as y. Here the target depends on five of 500 features, as in Friedman's benchmark: on
+the product of two through a sine, on one through a square, and on two in a straight line. Whole numbers of at most 20
+values would be taken for classes, unless you say `target="regression"`.
 
-To learn: an effect that rises on both sides of the middle, feature 2, is invisible to a straight line and to the default
-of `RandSel`; ranks see it.
+To learn: an effect that rises on both sides of the middle, feature 2, is invisible to a straight line and to the
+default of `RandSel`; ranks see it.
 """
 
 from pathlib import Path
 
-import numpy as np
 from matplotlib.figure import Figure
 from sklearn.datasets import make_friedman1
 from sklearn.feature_selection import f_regression
@@ -23,7 +22,7 @@ scan = InteractionScan().fit(X, y)
 linear = f_regression(X, y)[1]
 print("Features 0 to 4 matter: 10 sin(π x0 x1) + 20 (x2 - ½)² + 10 x3 + 5 x4 + noise.")
 ranks = RandSel(5, kernel="rank").fit(X, y)
-print(f"RandSel(5): {selector.order_[:5]}; with kernel=\"rank\": {ranks.order_[:5]}")
+print(f'RandSel(5): {selector.order_[:5]}; with kernel="rank": {ranks.order_[:5]}')
 print(f"InteractionScan, q ≤ 0.05: {scan.get_support(indices=True)}")
 print("p of a straight line through feature 2:", f"{linear[2]:.2f};", f"of the scan: {scan.main_pvalues_[2]:.1e}")
 best = scan.pairs_[0]

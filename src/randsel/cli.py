@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 import numpy as np
+from click.shell_completion import get_completion_class
 
 from randsel import InteractionScan, RandSel, __version__, datasets, experiment, plots, summary, tables
 from randsel._backend import Array
@@ -43,7 +44,14 @@ def _sentence(error: OSError) -> str:
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="randsel")
 def main() -> None:
-    """Select features that matter non-linearly, alone or together."""
+    """Select features that matter non-linearly, alone or together.
+
+    \b
+    Examples:
+      randsel demo
+      randsel interactions expression.csv --target status --out results
+      randsel COMMAND --help
+    """
 
 
 @main.command()
@@ -61,6 +69,11 @@ def demo(samples: int, features: int, seed: int, out: Path) -> None:
     """Find the two features whose XOR is the label, among many that are noise.
 
     Neither of the two tells anything alone: a filter that looks at one feature at a time cannot see them.
+
+    \b
+    Examples:
+      randsel demo
+      randsel demo --features 1000 --seed 3 --out path.png
     """
     X, y, relevant = datasets.make_xor(samples, features, random_state=seed)
     names = [f"x{j}" for j in range(features)]
@@ -186,7 +199,10 @@ def compare(
     again to go on where it was interrupted. --reshuffles 1 takes a third of the time. Without --methods all are
     compared but the bootstrap, which takes as long as the others together.
 
-    Example: randsel compare expression.csv --target status --groups donor --out results --jobs 2
+    \b
+    Examples:
+      randsel compare expression.csv --target status --groups donor --out results --jobs 2
+      randsel compare counts.h5ad --target diagnosis --log2 --reshuffles 1 --methods "randSel, RFE" --out quick
     """
     names = _names(methods) or [m for m in experiment.METHODS if "bootstrap" not in m]
     spec = experiment.Spec(
@@ -224,7 +240,11 @@ def interactions(
     median takes medians of all samples. The folder gets features.csv (best first: p- and q-values, partner),
     pairs.csv, heatmap.png and pairs.png. Without --top and --fdr, features of a q-value of at most 0.05 are selected.
 
-    Example: randsel interactions expression.csv --target status --out results
+    \b
+    Examples:
+      randsel interactions expression.csv --target status --out results
+      randsel interactions genes.tsv.gz --target-file samples.csv --target status --batch study --out results
+      randsel interactions snps.bed --top 20 --out results
     """
     table = _read(file, reading)
     if np.isnan(table.X).any():
@@ -283,6 +303,12 @@ def reproduce(
 
     figure1 draws the culling path of a 200-dimensional XOR problem. table1 has synthetic data; table2 real data, from
     the folder --data, or with --geo the paper's own task (69 latent infections, 133 controls).
+
+    \b
+    Examples:
+      randsel reproduce figure1 --out figure1
+      randsel reproduce table1 --out table1 --jobs 2
+      randsel reproduce table2 --data FOLDER --out table2 --jobs 2
     """
     if what != "table2" and (data or geo):
         msg = "--data and --geo are for table2."
@@ -304,6 +330,26 @@ def reproduce(
     else:
         loaded = {entry["name"]: experiment.load_table(entry, data or Path()) for entry in spec.data}
     _run(spec, loaded, out, jobs, timeout)
+
+
+@main.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print a script that completes commands and options in a shell.
+
+    Put the line of your shell into its start-up file (~/.bashrc, ~/.zshrc, ~/.config/fish/config.fish).
+
+    \b
+    Examples:
+      eval "$(randsel completion bash)"
+      eval "$(randsel completion zsh)"
+      randsel completion fish | source
+    """
+    found = get_completion_class(shell)
+    if found is None:
+        msg = f"click knows no completion for {shell}; renew it: pip install --upgrade click."
+        raise click.ClickException(msg)
+    click.echo(found(main, {}, "randsel", "_RANDSEL_COMPLETE").source())
 
 
 def _names(methods: str | None) -> list[str]:
