@@ -21,6 +21,7 @@ release = version = randsel.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 root_doc = "index"
 exclude_patterns = ["conf.py"]
+myst_enable_extensions = ["html_image"]  # the width of a picture is HTML where code is hosted
 myst_heading_anchors = 4
 suppress_warnings = ["myst.header"]
 

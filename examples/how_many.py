@@ -31,5 +31,5 @@ axes.axvline(chosen.n_features_, color="#c1121f", label=f"chosen: {chosen.n_feat
 axes.axvline(len(relevant), color="#c1121f", linestyle=":", label=f"true: {len(relevant)}")
 axes.set(xscale="log", xlabel="features kept", ylabel="accuracy")
 axes.set_xticks([2, 5, 10, 20, 50, 100, 200], ["2", "5", "10", "20", "50", "100", "200"])
-axes.legend(frameon=False)
+figure.legend(frameon=False, loc="outside upper left", ncols=3)
 figure.savefig(Path("how_many.png"), dpi=110)

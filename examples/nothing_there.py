@@ -27,6 +27,6 @@ print(f"InteractionScan selects {InteractionScan().fit(X, y).n_features_}.")
 selected = [InteractionScan().fit(rng.standard_normal((100, 200)), y).n_features_ for _ in range(40)]
 print(f"In 40 other tables of noise it selects something in {np.count_nonzero(selected)}.")
 figure = plots.culling_path(
-    selector, highlight=np.array([], dtype=int), title="Nothing but noise: below the dashed line"
+    selector, highlight=np.array([], dtype=int), title="Nothing but noise: agreement stays below that of culled noise"
 )
 figure.savefig(Path("nothing_there.png"), dpi=100)

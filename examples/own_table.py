@@ -14,9 +14,9 @@ import numpy as np
 from randsel import InteractionScan, plots, tables
 
 rng = np.random.default_rng(4)
-X = rng.standard_normal((150, 400)).round(3)
-sick = X[:, 7] * X[:, 300] + 0.7 * X[:, 42] + 0.4 * rng.standard_normal(150) > 0
-ids = [f"P{i:03d}" for i in range(150)]
+X = rng.standard_normal((200, 400)).round(3)
+sick = 1.5 * X[:, 7] * X[:, 300] + 0.7 * X[:, 42] + 0.4 * rng.standard_normal(200) > 0
+ids = [f"P{i:03d}" for i in range(200)]
 rows = [["gene", *ids], *([f"GENE{j}", *map(str, X[:, j])] for j in range(400))]
 Path("expression.tsv").write_text("\n".join("\t".join(row) for row in rows))
 diagnosis = np.where(sick, "sick", "well")
@@ -29,4 +29,4 @@ scan = InteractionScan().fit(table.X, table.y)
 for j in scan.get_support(indices=True):
     partner = table.names[scan.partner_[j]]
     print(f"{table.names[j]}: q = {scan.qvalues_[j]:.0e}, alone p = {scan.main_pvalues_[j]:.0e}, best with {partner}")
-plots.pair_panels(table.X, table.y, scan, names=table.names, count=2).savefig(Path("own_table.png"), dpi=110)
+plots.pair_panels(table.X, table.y, scan, names=table.names, count=1).savefig(Path("own_table.png"), dpi=110)

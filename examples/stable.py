@@ -30,8 +30,8 @@ for j in sorted(chosen, key=lambda j: -share[j]):
 print(f"Best of the noise: {share[4:].max():.0%}.")
 figure = Figure(figsize=(6.5, 3), layout="constrained")
 axes = figure.subplots()
-best = np.argsort(-share, kind="stable")[:25]
-axes.bar(range(25), share[best], color=["#c1121f" if j < 4 else "0.6" for j in best])
-axes.set_xticks(range(25), best, fontsize="small")
+best = np.argsort(-share, kind="stable")[:15]
+axes.bar(range(15), share[best], color=["#c1121f" if j < 4 else "0.6" for j in best])
+axes.set_xticks(range(15), best, fontsize="small")
 axes.set(xlabel="feature (red: it matters)", ylabel="share of halves", ylim=(0, 1))
 figure.savefig(Path("stable.png"), dpi=110)
