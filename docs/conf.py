@@ -28,8 +28,7 @@ suppress_warnings = ["myst.header"]
 default_role = "literal"  # docstrings quote code as Markdown does
 autodoc_typehints = "none"  # their numpydoc sections say the same in words
 autodoc_member_order = "bysource"
-# made by scikit-learn for every estimator, with links into its own pages
-autodoc_default_options = {"exclude-members": "set_fit_request, set_predict_request, set_score_request"}
+toc_object_entries = False  # headings are enough
 napoleon_google_docstring = False
 napoleon_use_ivar = True
 napoleon_use_rtype = False
@@ -43,8 +42,14 @@ html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_theme_options = {"navigation_with_keys": True, "top_of_page_buttons": []}
 pygments_style = "friendly"
+highlight_language = "none"  # indented blocks are commands and equations
 
 HERE = Path(__file__).parent
+#: What users read of a path; the rest of its methods are for the package.
+MEMBERS = {
+    "CullingPath": ["rounds", "order", "pvalues", "best", "stands_out", "fixed", "to_frame"],
+    "Round": ["chance"],
+}
 
 
 def navigation(text):
@@ -74,9 +79,12 @@ def documented(match):
     name = match["name"]
     module, _, last = name.rpartition(".")
     thing = getattr(import_module(module), last)
-    kind = "class" if inspect.isclass(thing) else "function"
-    members = "   :members:\n" if kind == "class" else ""
-    return f"\n### {last}\n\n{match['text']}\n\n```{{eval-rst}}\n.. auto{kind}:: {name}\n{members}```\n"
+    kind, members = "function", ""
+    if inspect.isclass(thing):
+        own = [key for key, value in vars(thing).items() if inspect.isfunction(value) and not key.startswith("_")]
+        kind, members = "class", f"   :members: {', '.join(MEMBERS.get(last, own))}\n"
+    text = match["text"][:1].upper() + match["text"][1:]
+    return f"\n### {last}\n\n{text}\n\n```{{eval-rst}}\n.. auto{kind}:: {name}\n{members}```\n"
 
 
 def expand(app, docname, source):
