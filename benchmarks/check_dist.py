@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 INSIDE = ["py.typed", "report.html.j2", "experiments/table1.toml", "experiments/table2.toml"]
-#: Tests that need nothing but the package, pytest, hypothesis and matplotlib; some of each kind.
+#: Tests that need little beside the package; some of each kind.
 TESTS = ["tests/test_alignment.py", "tests/test_culling.py", "tests/test_guarantees.py", "tests/test_layout.py"]
 
 
@@ -67,7 +67,7 @@ def main():
         top = source.name.removesuffix(".tar.gz")
         check_inside(archive.getnames(), source.name, f"{top}/src/randsel")
         install(wheel, Path(folder) / "wheel", "plot,report")
-        python, pip = install(source, Path(folder) / "source", "plot,report")
+        python, pip = install(source, Path(folder) / "source", "plot,report,pandas")
         archive.extractall(folder, filter="data")
         run(*pip, "pytest", "hypothesis", cwd=folder)
         said = run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS, cwd=Path(folder) / top)
