@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test lint types check bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-scaling bench-reading gallery screenshots docs dist check-dist lock clean
+.PHONY: help demo test lint types check bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-scaling bench-reading bench-mkl bench-select formats gallery screenshots docs dist check-dist lock clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -70,6 +70,15 @@ bench-scaling: .venv/dev  ## linear Weston with and without scaled columns; a mi
 bench-reading: .venv/dev  ## time and memory of reading a CSV of 50 000 columns, beside pandas and numpy; a minute
 	$(BIN)/python benchmarks/reading.py --out docs/results/reading.md
 
+bench-mkl: .venv/dev build/mkl/ready  ## time, memory and accuracy of LPBoostMKL, beside MKLpy; ten minutes, resumable
+	$(BIN)/python benchmarks/mkl.py --out docs/results/mkl.md
+
+bench-select: .venv/dev  ## time and memory of randsel select from a CSV of 50 000 columns to the report; minutes
+	$(BIN)/python benchmarks/selecting.py --out docs/results/select.md
+
+formats: .venv/dev  ## the colon cancer data as CSV, Parquet and h5ad, selected from and compared; a minute
+	$(BIN)/python benchmarks/formats.py
+
 gallery: .venv/dev  ## run the examples and write their pages; two minutes
 	$(BIN)/python benchmarks/gallery.py
 
@@ -112,7 +121,7 @@ clean:  ## remove the environment and what tools left
 # what a user gets, at the versions of the lock
 .venv/user: pyproject.toml requirements-dev.lock | .venv/bin/python
 	$(PIP) install --constraint requirements-dev.lock hatchling editables
-	$(PIP) install --no-build-isolation --constraint requirements-dev.lock --editable '.[plot]'
+	$(PIP) install --no-build-isolation --constraint requirements-dev.lock --editable '.[report,files]'
 	@touch $@
 
 .venv/dev: pyproject.toml requirements-dev.lock | .venv/bin/python
@@ -132,4 +141,11 @@ build/peers/ready: benchmarks/peers.txt requirements-dev.lock
 	$(PYTHON) -m venv build/peers
 	-xargs -n 1 build/peers/bin/python -m pip --disable-pip-version-check --quiet install \
 		--constraint requirements-dev.lock < benchmarks/peers.txt
+	@touch $@
+
+# MKLpy and what it needs, torch at the version of the lock; if it cannot be installed, the benchmark says so
+build/mkl/ready: benchmarks/mkl.txt requirements-dev.lock
+	$(PYTHON) -m venv build/mkl
+	-build/mkl/bin/python -m pip --disable-pip-version-check --quiet install \
+		--constraint requirements-dev.lock --requirement benchmarks/mkl.txt
 	@touch $@

@@ -21,6 +21,7 @@ ORDER = {
     "First steps": ["own_table", "pipeline", "how_many", "how_fast"],
     "What acts together": ["xor_in_2000", "snp_pair", "regression", "echoes"],
     "How far to trust it": ["stable", "nothing_there", "batches", "tuberculosis"],
+    "Features learned without labels": ["localised_filters"],
 }
 
 

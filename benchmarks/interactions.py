@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 from sklearn.model_selection import KFold
 
 from randsel import InteractionScan, __version__, datasets
-from randsel.experiment import write_atomically
+from randsel.run_folder import write_atomically
 from randsel.summary import as_markdown
 
 ROOT = Path(__file__).parents[1]

@@ -1,4 +1,4 @@
-"""Measuring in processes of their own, on one core: what peers.py, plink.py, growth.py and check.py share."""
+"""Measuring in processes of their own, on one core: what peers.py, mkl.py, plink.py, growth.py and check.py share."""
 
 import ctypes
 import faulthandler
@@ -8,6 +8,7 @@ import os
 import resource
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -73,6 +74,18 @@ def measured(fit, limit, *, enough=2.0, most=5):
         megabytes = resident("VmHWM") - before if megabytes is None else megabytes
     faulthandler.cancel_dump_traceback_later()
     return result, min(seconds), megabytes
+
+
+def versions(python):
+    """Versions of all that is installed in an environment; nothing if there is none."""
+    code = (
+        "import json; from importlib.metadata import distributions as d; "
+        "print(json.dumps({x.name.lower().replace('_', '-'): x.version for x in d()}))"
+    )
+    try:
+        return json.loads(subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout)
+    except FileNotFoundError:
+        sys.exit(f"{python} is not there; a target of the Makefile sets it up, or name one with --python.")
 
 
 def resident(field):

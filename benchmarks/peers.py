@@ -9,8 +9,6 @@ crash is a result too, and is tried again with --again, or with more time or mem
 
 import argparse
 import inspect
-import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -44,18 +42,6 @@ def data_of(problem, seed):
     X, y, relevant = make(*arguments, random_state=4000 + seed)
     order = np.random.default_rng(seed).permutation(X.shape[1])
     return X[:, order], (y > 0).astype(int), np.flatnonzero(np.isin(order, relevant))
-
-
-def versions(python):
-    """Versions of all that is installed in an environment; nothing if there is none."""
-    code = (
-        "import json; from importlib.metadata import distributions as d; "
-        "print(json.dumps({x.name.lower().replace('_', '-'): x.version for x in d()}))"
-    )
-    try:
-        return json.loads(subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout)
-    except FileNotFoundError:
-        sys.exit(f"{python} is not there; `make bench-peers` sets it up, or name one with --python.")
 
 
 def cell(name, problem, seed, environments, options):
@@ -177,7 +163,7 @@ def main():
     parser.add_argument("--out", type=Path, help="also write the tables to this Markdown file")
     options = parser.parse_args()
     pythons = {"ours": sys.executable, "peers": options.python}
-    environments = {whose: (python, versions(python)) for whose, python in pythons.items()}
+    environments = {whose: (python, measure.versions(python)) for whose, python in pythons.items()}
     methods = chosen(options.only, {slug(name): name for name in METHODS})
     problems = chosen(options.problems, {name: name for name in PROBLEMS})
     results = {problem: {name: [] for name in methods} for problem in problems}

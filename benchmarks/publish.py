@@ -11,6 +11,10 @@ from pathlib import Path
 from randsel.summary import as_markdown
 
 ROOT = Path(__file__).parents[1]
+PICTURES = {
+    "comparison.png": "Accuracy against the number of features, and time",
+    "weights.png": "Weights of the kernels along the path, per seed and per class",
+}
 
 
 def rows_of(path):
@@ -36,20 +40,23 @@ def main():
         }
         for name in dict.fromkeys(row["data"] for row in times)
     ]
-    text = [heading, "", f"`{options.command}`", "", table.strip(), "", "## Runs", "", as_markdown(runs)]
+    text = [heading, "", f"`{options.command}`", "", table.strip()]
+    if runs:
+        text += ["", "## Runs", "", as_markdown(runs)]
     text += ["", options.note] if options.note else []
-    text += [
-        "",
-        "## Seconds per selection",
-        "",
-        "All samples of an outer fold; on one core, unless said otherwise above.",
-        "",
-        as_markdown(seconds),
-    ]
-    picture = options.folder / "comparison.png"
-    if picture.exists():
-        shutil.copy(picture, out / f"{options.name}.png")
-        text += ["", f"![Accuracy against the number of features, and time]({options.name}.png)"]
+    if seconds:
+        text += [
+            "",
+            "## Seconds per selection",
+            "",
+            "All samples of an outer fold; on one core, unless said otherwise above.",
+            "",
+            as_markdown(seconds),
+        ]
+    for name, said in PICTURES.items():
+        if (options.folder / name).exists():
+            shutil.copy(options.folder / name, out / f"{options.name}.png")
+            text += ["", f"![{said}]({options.name}.png)"]
     (out / f"{options.name}.md").write_text("\n".join(text) + "\n")
     shutil.copy(options.folder / "table.csv", out / f"{options.name}.csv")
 

@@ -5,12 +5,13 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from randsel import __version__, _optional, plots, tables
+from randsel import __version__, _optional, black_box, plots, tables
 from randsel.cli import main
 
 
@@ -220,3 +221,29 @@ def test_a_package_that_is_not_there_is_a_sentence(run, tmp_path, monkeypatch):
     result = run("interactions", str(tmp_path / "x.h5ad"), "--target", "y", "--out", str(tmp_path / "out"))
     assert result.exit_code == 1
     assert "Error: Reading h5ad needs h5py, which is not installed: pip install 'randsel[files]'." in result.output
+
+
+def test_black_box_writes_tables_and_a_picture(run, tmp_path, monkeypatch):
+    tiny = replace(black_box.QUICK, n_labelled=45, n_held_out=45, n_components=12, iterations=(3,), folds=2, seeds=1)
+    monkeypatch.setattr(black_box, "QUICK", tiny)
+    result = run("reproduce", "blackbox", "--quick", "--out", str(tmp_path))
+    assert result.exit_code == 0, result.output
+    assert "| LPBoostMKL, kernels of the path |" in result.output
+    assert "45 labelled rows, 45 held out" in (tmp_path / "table.md").read_text()
+    assert len(list(csv.DictReader((tmp_path / "table.csv").read_text().splitlines()))) == 6
+    assert (tmp_path / "weights.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["blackbox", "--jobs", "2"], "blackbox runs all it has on one core"),
+        (["blackbox", "--methods", "randSel"], "for table1 and table2"),
+        (["blackbox", "--data", "."], "--data and --geo are for table2"),
+        (["table1", "--quick"], "--quick is for blackbox"),
+    ],
+)
+def test_options_that_another_experiment_has(run, tmp_path, options, message):
+    result = run("reproduce", *options, "--out", str(tmp_path))
+    assert result.exit_code == 2
+    assert message in result.output

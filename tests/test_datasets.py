@@ -75,3 +75,42 @@ def test_passemiers_is_balanced_and_follows_its_columns(kind):
 def test_unknown_choices_name_the_known_ones(call):
     with pytest.raises(ValueError, match=r"must be|'variance' or an 'sd'"):
         call()
+
+
+def test_black_box_is_a_linear_map_of_digits_with_most_labels_hidden():
+    box = datasets.make_black_box(90, 300, random_state=0)
+    assert box.X.shape == (90, 1875)
+    assert box.held_out.shape == (300, 1875)
+    assert len(box.X) + len(box.held_out) + len(box.unlabelled) == 1797 - 181
+    assert np.bincount(box.y).tolist() == [0, *[10] * 9]
+    assert np.bincount(box.held_out_y)[1:].min() >= 32
+    everything = np.vstack([box.X, box.unlabelled, box.held_out])
+    # the map is linear: no more dimensions than pixels that vary
+    values = np.linalg.svd(everything, compute_uv=False)
+    assert values[64] < 1e-9 * values[0]
+    assert everything.std(axis=0).max() > 20 * everything.std(axis=0).min()
+    # no row is there twice: what is held out was not seen
+    assert len(np.unique(np.round(everything[:, :5], 6), axis=0)) == len(everything)
+
+
+def test_black_box_follows_its_seed_and_keeps_the_digits_apart():
+    box, again, other = (datasets.make_black_box(180, 600, 300, random_state=seed) for seed in (1, 1, 2))
+    assert np.array_equal(box.held_out, again.held_out)
+    assert not np.array_equal(box.X, other.X)
+    nearest = np.argmin(((box.held_out[:, None] - box.X[None]) ** 2).sum(axis=2), axis=1)
+    assert np.mean(box.y[nearest] == box.held_out_y) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"left_out": 10}, "must be a digit"),
+        ({"n_labelled": 8}, "nine labels"),
+        ({"n_held_out": 0}, "held-out row"),
+        ({"n_labelled": 1000, "n_held_out": 900}, "together 1566 at most"),
+        ({"n_features": 0}, "a feature at least"),
+    ],
+)
+def test_black_box_says_what_is_possible(options, message):
+    with pytest.raises(ValueError, match=message):
+        datasets.make_black_box(**options)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import sklearn
 
-from randsel import InteractionScan, RandSel, RandSelCV, _backend, datasets
+from randsel import InteractionScan, RandSel, RandSelCV, SparseFiltering, _backend, datasets, sparse_filtering
 
 torch = pytest.importorskip("torch")
 
@@ -187,3 +187,28 @@ def test_cross_validation_and_gradients_take_tensors_too(dispatch):
     expected = RandSelCV(cv=3, gammas=["median"]).fit(X, y)
     assert list(RandSelCV(cv=3, gammas=["median"]).fit(torch.asarray(X), y).support_) == list(expected.support_)
     assert RandSel(2).fit(torch.asarray(X).requires_grad_(), y).n_features_ == 2
+
+
+@pytest.mark.filterwarnings("ignore:Sparse filtering did not converge")
+def test_sparse_filtering_has_the_same_objective_on_tensors(rng, monkeypatch):
+    X, W = rng.normal(size=(50, 8)), rng.normal(size=(6, 8))
+    value, slope = sparse_filtering.objective(W, X)
+    found, its_slope = sparse_filtering.objective(W, torch.asarray(X))
+    assert found == pytest.approx(value, rel=1e-12)
+    assert isinstance(its_slope, np.ndarray)
+    close(its_slope, slope, 1e-10)
+    expected = SparseFiltering(6, max_iter=5, random_state=0).fit(X)
+    # a tensor of the processor in place of the device's
+    monkeypatch.setattr(sparse_filtering, "to_device", lambda X, name: torch.asarray(X) if name == "cuda" else X)
+    moved = SparseFiltering(6, max_iter=5, device="cuda", random_state=0).fit(X)
+    close(moved.components_, expected.components_, 1e-6)
+    assert isinstance(moved.transform(X), np.ndarray)
+
+
+def test_sparse_filtering_says_what_is_no_device(rng):
+    X = rng.normal(size=(20, 4))
+    with pytest.raises(ValueError, match="'gpu' is not a device"):
+        SparseFiltering(3, device="gpu").fit(X)
+    if not torch.cuda.is_available():
+        with pytest.raises(ValueError, match="torch sees no CUDA device"):
+            SparseFiltering(3, device="cuda").fit(X)

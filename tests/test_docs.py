@@ -1,6 +1,7 @@
 """Numbers in the documentation are those that commands printed."""
 
 import csv
+import dataclasses
 import inspect
 import re
 import runpy
@@ -10,8 +11,8 @@ import numpy as np
 import pytest
 
 import randsel
-from randsel import InteractionScan, RandSel, RandSelCV, analysis, culling, report, tables
-from randsel.cli import main
+from randsel import InteractionScan, RandSel, RandSelCV, analysis, cli, culling, report, results, selection, tables
+from randsel.analysis import Feature
 from randsel.table_text import LONGEST_LINE, MISSING
 
 ROOT = Path(__file__).parents[1]
@@ -129,7 +130,7 @@ def test_every_page_of_results_names_the_command_that_makes_it(page):
     if command["target"]:
         assert f"docs/results/{page.name}" in _recipe(command["target"]) or "docs/results" in _recipe(command["target"])
     else:
-        assert command["command"] in main.commands
+        assert command["command"] in cli.main.commands
 
 
 def _recipe(target):
@@ -150,7 +151,8 @@ def test_every_parameter_has_a_row_of_settings_with_its_default(estimator):
 def public():
     """What the API pages must name: classes and functions of the package, and of the modules that users import from."""
     for module in (randsel, randsel.datasets, randsel.guarantees, randsel.plots, tables, report, analysis, culling):
-        for name, thing in vars(module).items():
+        names = randsel.__all__ if module is randsel else list(vars(module))
+        for name, thing in ((name, getattr(module, name)) for name in names):
             home = getattr(thing, "__module__", "")
             mine = home.startswith("randsel.") if module is randsel else home == module.__name__
             if (inspect.isclass(thing) or inspect.isfunction(thing)) and mine and not name.startswith("_"):
@@ -160,6 +162,7 @@ def public():
 #: Parts that only other modules of the package use.
 INTERNAL = {
     "randsel.plots.class_colours",
+    "randsel.report.summary",
     "randsel.culling.Rules",
     "randsel.culling.cull",
     "randsel.culling.path_sizes",
@@ -180,7 +183,7 @@ def test_every_public_name_is_on_a_page_of_the_api_and_has_an_example():
     assert named == set(known) - INTERNAL
     for name in named:
         text = inspect.getdoc(known[name]) or ""
-        plain = name.startswith("randsel.analysis.") and inspect.isclass(known[name])  # they only hold what was found
+        plain = dataclasses.is_dataclass(known[name]) and "Examples" not in text  # they only hold what was found
         assert plain or ">>> " in text, name
 
 
@@ -246,3 +249,23 @@ def test_the_page_on_files_names_options_and_tests_that_exist():
     assert f"A line may have {LONGEST_LINE / 1e6:.0f} million characters" in page
     missing = re.search(r"## Missing values\n\n(Empty.*?) are missing", page, re.DOTALL).group(1)
     assert set(re.findall("`([^`]+)`", missing)) | {""} == set(MISSING)
+
+
+def test_the_page_on_selecting_names_options_codes_and_tests_that_exist():
+    page = (ROOT / "docs" / "select.md").read_text()
+    tests = "\n".join(path.read_text() for path in (ROOT / "tests").glob("test_*.py"))
+    named = set(re.findall(r"`(test_\w+)`", page))
+    assert len(named) > 15
+    assert not {name for name in named if f"def {name}(" not in tests}
+    command = cli.main.commands["select"]
+    known = {option for parameter in command.params for option in parameter.opts} | {"--debug"}
+    assert set(re.findall(r"(--[a-z][a-z-]*)", page)) <= known
+    codes = re.findall(r"^\| (\d+) \|", page.split("## Exit status")[1], re.MULTILINE)
+    assert codes == ["0", "1", "2", str(cli.NOTHING), str(cli.INTERRUPTED)]
+    assert selection.PAIR_BUDGET == 3e10
+    assert "3·10¹⁰" in page
+    assert f"{selection.THRESHOLD:.0%}".replace("%", " %") in page
+    assert f"(2·{selection.THRESHOLD} − 1)" in page
+    columns = re.search(r"`ranking.csv` \|(.*)", page).group(1)
+    feature = Feature("a", 0, 1, 0.0, 0.0, 0.0, None, 1.0, 1.0, 0.0, False)
+    assert re.findall("`([a-z_]+)`", columns) == list(results._row(feature))

@@ -1,4 +1,8 @@
-"""scikit-learn's own checks, all of them, on every public estimator."""
+"""scikit-learn's own checks, all of them, on every public estimator.
+
+But for `PathKernels`, whose output is a stack of matrices, and the checks want a matrix; `tests/test_mkl.py` has its
+pipeline cross-validated, cloned and pickled.
+"""
 
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks

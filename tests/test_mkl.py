@@ -9,7 +9,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 
-from randsel import LPBoostMKL, PathKernels, RandSel, SparseFiltering, datasets
+from randsel import LPBoostMKL, PathKernels, RandSel, SparseFiltering, datasets, lpboost
 from randsel.lpboost import boost
 
 
@@ -178,6 +178,8 @@ def test_says_when_it_did_not_converge(xor, kernels):
         (lambda K: K[:, :-1, :-1], "not square over the 80 samples"),
         (lambda K: K[0], r"need the shape \(kernels, samples, samples\)"),
         (lambda K: K[:0], "no kernels"),
+        (lambda _: [], "no kernels"),
+        (lambda K: [K[0], K[1][:70, :70]], r"Kernel 1 is of shape \(70, 70\) and kernel 0 of shape \(80, 80\)"),
         (lambda K: K + np.triu(np.ones((80, 80)), 1), "not symmetric"),
         (lambda K: K - 2 * np.eye(80), "indefinite: its eigenvalues go from"),
         (lambda K: np.where(np.eye(80) > 0, np.nan, K), "Kernel 0 holds NaN or infinity in 80 places"),
@@ -206,6 +208,29 @@ def test_settings_out_of_range(xor, options, message):
         LPBoostMKL(**options).fit(*xor[:2])
 
 
+def test_any_share_up_to_one_can_be_had(xor, kernels):
+    """Weights below 1/(nu·m) can sum to one for every nu in (0, 1]: no value in the range is infeasible."""
+    y = labels(xor[1])
+    hard, soft = boost(kernels, y, 1e-6, 1e-4, 500), boost(kernels, y, 1.0, 1e-4, 500)
+    np.testing.assert_allclose(soft.sample_weights, 1 / 80)
+    assert 0 < hard.margin < soft.margin
+
+
+def test_learners_that_are_dropped_do_not_change_the_optimum(xor, monkeypatch):
+    """Kernels close to the identity need many learners; without dropping any, the margin is the same."""
+    K = np.array([rbf_kernel(xor[0][:, at], gamma=4.0) for at in ([0, 1], [2, 3], [4, 5])])
+    y = labels(xor[1])
+    found = boost(K, y, 0.05, 1e-6, 1000)
+    assert found.n_iter > 2 * lpboost.PATIENCE
+    monkeypatch.setattr(lpboost, "PATIENCE", 10_000)
+    kept = boost(K, y, 0.05, 1e-6, 1000)
+    assert found.converged
+    assert found.margin == pytest.approx(kept.margin, abs=2e-6)
+    f = np.einsum("ki,kij->j", found.coefficients, K)
+    slack = np.maximum(0, np.sort(y * f)[4] - y * f)  # the margin of the primal is at the νm-th smallest value
+    assert np.sort(y * f)[4] - slack.sum() / (0.05 * 80) == pytest.approx(found.margin, abs=1e-5)
+
+
 def test_other_bad_input(xor, kernels):
     X, y, _ = xor
     with pytest.raises(ValueError, match="one class only"):
@@ -213,6 +238,8 @@ def test_other_bad_input(xor, kernels):
     model = LPBoostMKL("precomputed").fit(kernels, y)
     with pytest.raises(ValueError, match=r"need the shape \(3, new samples, 80\)"):
         model.predict(kernels[:2])
+    with pytest.raises(ValueError, match="to predict hold NaN or infinity in 3 places"):
+        model.predict(np.where(np.arange(80) > 0, kernels[:, :1], np.nan))
     X[:, 3] = 1.0
     with pytest.raises(ValueError, match="only constant columns"):
         LPBoostMKL([([3], 1.0)]).fit(X, y)

@@ -84,3 +84,14 @@ def test_panels_show_the_best_pairs_by_the_target(scanned, kind):
     assert np.allclose(np.sort(drawn[:, continuous]), np.sort(X[:, 2]))
     assert np.abs(np.sort(drawn[:, 1 - continuous]) - np.sort(X[:, 4])).max() <= 0.15
     figure.savefig(io.BytesIO(), format="png")
+
+
+def test_kernel_weights_draw_every_run_and_class():
+    weights = np.random.default_rng(0).dirichlet(np.ones(4), (5, 3))
+    figure = plots.kernel_weights(np.array([16, 8, 4, 2]), weights, classes=["a", "b", "c"], title="weights")
+    top, bottom = figure.axes[:2]
+    np.testing.assert_allclose(top.lines[5].get_ydata(), weights.mean(axis=(0, 1)))
+    np.testing.assert_allclose(bottom.images[0].get_array(), weights.mean(axis=0))
+    assert [label.get_text() for label in bottom.get_yticklabels()] == ["a", "b", "c"]
+    assert [label.get_text() for label in bottom.get_xticklabels()] == ["16", "8", "4", "2"]
+    figure.savefig(io.BytesIO(), format="png")

@@ -48,14 +48,14 @@ def hostile_table(kind, rows=120):
 
 @pytest.fixture(scope="module", params=["classification", "regression"])
 def hostile(request):
-    return analysis_of(hostile_table(request.param), request.param, data="<i>table</i>.csv", halves=4, trees=10)
+    return analysis_of(hostile_table(request.param), request.param, data="<i>table</i>.csv", halves=4)
 
 
 @pytest.fixture(scope="module")
 def plain():
     X, y, _ = datasets.make_xor(150, 40, random_state=0)
     names = tuple(f"gene {j}" for j in range(40))
-    return analysis_of(Table(X, np.where(y > 0, "case", "control"), names), "classification", halves=4, trees=10)
+    return analysis_of(Table(X, np.where(y > 0, "case", "control"), names), "classification", halves=4)
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def open_page(browser, tmp_path):
 def noise():
     rng = np.random.default_rng(0)
     table = Table(rng.standard_normal((80, 20)), rng.permutation(80) % 2, tuple(f"g{j}" for j in range(20)))
-    return analysis_of(table, "classification", halves=2, trees=10)
+    return analysis_of(table, "classification", halves=2)
 
 
 class Page(HTMLParser):
@@ -190,7 +190,7 @@ def test_contents_are_plain_and_complete(hostile, hostile_found):
     assert found["accuracy"]["selected"] == hostile.accuracy.selected.tolist()
     assert found["repeat"]["command"].startswith("randsel select")
     assert found["repeat"]["data_hash"] == hostile.settings["data_hash"]
-    assert {"name": "gamma", "value": "median"} in found["settings"]
+    assert {"name": "halves", "value": "4"} in found["settings"]
     assert found["notes"] == list(hostile.notes)
 
 
@@ -305,7 +305,7 @@ def test_many_samples_and_features_stay_light(plain):
 def test_many_classes_are_numbered():
     rng = np.random.default_rng(0)
     table = Table(rng.standard_normal((90, 8)), np.repeat(list("abcdef"), 15), tuple("ABCDEFGH"))
-    found = report.contents(analysis_of(table, "classification", halves=2, folds=2, trees=5))
+    found = report.contents(analysis_of(table, "classification", halves=2, folds=2))
     assert found["features"]["numbered"]
     assert [c["place"] for c in found["target"]] == [1, 2, 3, 4, 5, 6]
     assert ">6</text>" in found["features"]["drawn"][0]["figure"]

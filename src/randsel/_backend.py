@@ -245,18 +245,28 @@ def half_of(matrix: Any, dtype: Any) -> Any:
     return half
 
 
-def quadratic_forms(half: Any, x: Any, n: int) -> Any:
-    """`x_jᵀ A x_j` for all columns of x; on the host by a triangular product, which is half the work.
-
-    Coarse as `coarse_products` are, of n features.
-    """
-    if is_coarse(x, n):
-        scale = half.abs().max()
-        return columnwise(product((half / scale).half(), x.half().T), x) * scale
+def quadratic_forms(half: Any, x: Any) -> Any:
+    """`x_jᵀ A x_j` for all columns of x; on the host by a triangular product, which is half the work."""
     if not on_host(x):
         return columnwise(half @ x, x)
     multiply = get_blas_funcs("trmm", dtype=x.dtype)
     return 2 * np.einsum("ji,ji->j", multiply(1.0, half, x.T, side=1, lower=1, trans_a=1), x.T)
+
+
+def forms_of_columns(half: Any, rows: Any, weights: Any, x: Any, n: int) -> tuple[Any, Any, Any]:
+    """`x_jᵀ A x_j`, `rows x` and `weights x²` for all columns of x; coarse as `coarse_products` are, of n features."""
+    if not is_coarse(x, n):
+        return double(quadratic_forms(half, x)), double(rows @ x), double(weights @ (x * x))
+    m, torch = x.shape[0], sys.modules["torch"]
+    scales = [part.abs().max() for part in (half, rows, weights)]
+    half, rows, weights = ((part / scale).half() for part, scale in zip((half, rows, weights), scales, strict=True))
+    rounded = x.half()
+    wide = product(torch.cat([half, rows]), rounded.T)
+    rounded *= rounded
+    of_squares = product(weights, rounded.T)
+    linear = double(wide[m:]) * scales[1]
+    wide[:m] *= x
+    return double(wide[:m].sum(dim=0)) * scales[0], linear, double(of_squares) * scales[2]
 
 
 def ascending(keys: Any, ties: Any, largest: float) -> Any:

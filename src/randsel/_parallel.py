@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.utils import check_random_state
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 
 def seed_of(random_state: Any) -> int:
     """One integer from anything scikit-learn accepts as `random_state`."""
+    from sklearn.utils import check_random_state  # noqa: PLC0415 (reading a file needs no scikit-learn)
+
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 

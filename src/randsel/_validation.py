@@ -72,7 +72,7 @@ def check_data(
     y = _check_y(y)
     check_consistent_length(X, y)
     _check_finite(X, getattr(estimator, "feature_names_in_", None))
-    kind = _kind_of_target(y, target)
+    kind = kind_of_target(y, target)
     weights = None
     if sample_weight is not None:
         rows = np.zeros((len(X), 1)) if on_device else X
@@ -320,7 +320,8 @@ def _check_finite(X: Any, names: Array | None) -> None:
     raise ValueError(msg)
 
 
-def _kind_of_target(y: Array, target: str) -> str:
+def kind_of_target(y: Array, target: str) -> str:
+    """Return what y is: "classification" or "regression"."""
     numeric = y.dtype.kind in "fiub"
     if target == "regression":
         if not numeric:

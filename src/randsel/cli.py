@@ -1,54 +1,113 @@
-"""The command line: parses and calls, nothing else."""
+"""The command line: parses and calls, nothing else.
+
+What takes long to import is imported by the commands that need it, so that help and mistakes are answered at once.
+"""
+# ruff: noqa: PLC0415
 
 import errno
 import functools
-import inspect
 import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
 from click.shell_completion import get_completion_class
 
-from randsel import InteractionScan, RandSel, __version__, datasets, experiment, plots, summary, tables
-from randsel._backend import Array
-from randsel.culling import Round
+from randsel import __version__
+
+if TYPE_CHECKING:
+    from randsel import experiment, tables
+    from randsel._backend import Array
+    from randsel.culling import Round
+
+#: Choices of `tables.read` and names of `experiment.METHODS`, which would take seconds to import; a test compares them.
+ORIENTATIONS = ("auto", "samples-in-rows", "features-in-rows")
+MISSING_RULES = ("error", "median", "drop-columns")
+METHODS = (
+    "randSel",
+    "randSel (total)",
+    "randSel (bootstrap)",
+    "BaHSIC",
+    "FoHSIC",
+    "Corr. Coeff.",
+    "Stab. Sel.",
+    "RFE",
+)
+#: Options on how a table is read.
+READING = (
+    "target",
+    "target_file",
+    "groups",
+    "batch",
+    "categorical",
+    "drop_columns",
+    "id_column",
+    "log2",
+    "layer",
+    "orientation",
+    "missing",
+    "max_bytes",
+)
+#: Exit status if nothing stands out, and after Ctrl-C (128 and the number of the signal, as shells have it). 1 are
+#: mistakes in files, 2 in options, as click has it.
+NOTHING, INTERRUPTED = 3, 130
 
 
 class Commands(click.Group):
     """Commands whose errors are sentences: what is wrong with the input, or with a file, ends without a traceback."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take --debug from wherever it is."""
+        return super().parse_args(ctx, sorted(args, key=lambda word: word != "--debug"))
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         try:
             return super().invoke(ctx)
-        except OSError as error:
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except KeyboardInterrupt:
+            click.echo("\nInterrupted. What is finished is kept: run the same command again to go on.", err=True)
+            ctx.exit(INTERRUPTED)
+        except Exception as error:
+            if ctx.params["debug"]:
+                raise
             raise click.ClickException(_sentence(error)) from error
-        except (ValueError, ImportError) as error:
-            raise click.ClickException(str(error)) from error
 
 
-def _sentence(error: OSError) -> str:
-    """Say what to do about a file that cannot be written."""
-    where = error.filename or "the result folder"
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"no room left to write {where}; make some and run again, what is finished is kept."
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return f"{where} may not be written or read; give another folder, or change its permissions."
-    return str(error)
+def _sentence(error: Exception) -> str:
+    """Say what is wrong, and what to do about a file that cannot be written, or a fault of ours."""
+    if isinstance(error, OSError):
+        where = error.filename or "the result folder"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return f"no room left to write {where}; make some and run again, what is finished is kept."
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            return f"{where} may not be written or read; give another folder, or change its permissions."
+        return str(error)
+    if isinstance(error, MemoryError):
+        return "not enough memory; leave out columns, or say how much may be used (--memory 2GB)."
+    if isinstance(error, ValueError | ImportError):
+        return _printable(str(error))
+    return f"{type(error).__name__}: {_printable(str(error))}. This should not happen: --debug shows where it did."
+
+
+def _printable(text: str) -> str:
+    """Write what came with the data such that it cannot act on a terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else f"\\u{ord(c):04x}" for c in text)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--debug", is_flag=True, help="Show where an error came from.")
 @click.version_option(__version__, prog_name="randsel")
-def main() -> None:
+def main(debug: bool) -> None:
     """Select features that matter non-linearly, alone or together.
 
     \b
     Examples:
       randsel demo
+      randsel select expression.csv --target status --out results
       randsel interactions expression.csv --target status --out results
       randsel COMMAND --help
     """
@@ -75,6 +134,8 @@ def demo(samples: int, features: int, seed: int, out: Path) -> None:
       randsel demo
       randsel demo --features 1000 --seed 3 --out path.png
     """
+    from randsel import RandSel, datasets, plots
+
     X, y, relevant = datasets.make_xor(samples, features, random_state=seed)
     names = [f"x{j}" for j in range(features)]
     click.echo(f"{samples} samples, {features} features; the label is the XOR of the signs of x0 and x1.\n")
@@ -97,7 +158,7 @@ def demo(samples: int, features: int, seed: int, out: Path) -> None:
     click.echo(f"The path, drawn: {out}")
 
 
-def _line(r: Round, relevant: Array, names: list[str]) -> str:
+def _line(r: "Round", relevant: "Array", names: list[str]) -> str:
     """Scores of the relevant features of a round against the best of the others."""
     score = dict(zip(r.features.tolist(), r.scores.tolist(), strict=True))
     true = " ".join(f"{score.pop(j):9.2f}" if j in score else f"{'culled':>9}" for j in relevant.tolist())
@@ -123,23 +184,22 @@ def table_options(command: Any) -> Any:
             "--orientation",
             default="auto",
             show_default=True,
-            type=click.Choice(tables.ORIENTATIONS),
+            type=click.Choice(ORIENTATIONS),
             help="Which way the table lies.",
         ),
         click.option(
             "--missing",
             default="error",
             show_default=True,
-            type=click.Choice([rule for rule in tables.MISSING_RULES if rule != "keep"]),
+            type=click.Choice(MISSING_RULES),
             help="What to do about missing values.",
         ),
         click.option("--max-bytes", default="4GB", show_default=True, help="Refuse larger tables."),
     ]
-    own = set(inspect.signature(tables.read).parameters) - {"path", "classes", "batches"}
 
     @functools.wraps(command)
     def reading(**given: Any) -> Any:
-        found = {name: given.pop(name) for name in own}
+        found = {name: given.pop(name) for name in READING}
         found.update({name: tuple(_names(found[name])) for name in ("categorical", "drop_columns")})
         return command(reading=found, **given)
 
@@ -148,12 +208,18 @@ def table_options(command: Any) -> Any:
     return reading
 
 
-def _read(file: Path, reading: dict[str, Any]) -> tables.Table:
+def _read(file: Path, reading: dict[str, Any]) -> "tables.Table":
     """Read a table, and say what was found in it."""
+    from randsel import tables
+
     table = tables.read(file, **reading)
-    for note in table.notes:
-        click.echo(f"Note: {note}", err=True)
+    _say("Note", table.notes)
     return table
+
+
+def _say(what: str, sentences: Any) -> None:
+    for sentence in sentences:
+        click.echo(f"{what}: {_printable(sentence)}", err=True)
 
 
 def _run_options(command: Any) -> Any:
@@ -167,11 +233,125 @@ def _run_options(command: Any) -> Any:
                 "--jobs", default=1, show_default=True, type=int, help="Cells to run at a time; -1: all cores."
             ),
             click.option("--timeout", type=click.FloatRange(0, min_open=True), help="Seconds to give a cell."),
-            click.option("--methods", help=f"Comma-separated, of: {', '.join(experiment.METHODS)}."),
+            click.option("--methods", help=f"Comma-separated, of: {', '.join(METHODS)}."),
         ]
     ):
         command = option(command)
     return command
+
+
+@main.command()
+@table_options
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Result folder.")
+@click.option("--top", type=click.IntRange(1), help="Select at most this many features, and print as many.")
+@click.option(
+    "--fdr",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    help="Select features of at most this q-value, such as 0.1.",
+)
+@click.option(
+    "--task",
+    default="auto",
+    show_default=True,
+    type=click.Choice(["auto", "classification", "regression"]),
+    help="What the target is; auto takes text, and up to 20 whole numbers, for classes.",
+)
+@click.option(
+    "--pairs",
+    default="auto",
+    show_default=True,
+    type=click.Choice(["auto", "all", "none"]),
+    help="Test pairs of features; auto: if samples × features² is at most 3e10.",
+)
+@click.option("--halves", default=50, show_default=True, type=click.IntRange(0), help="Half-samples; 0 for none.")
+@click.option("--folds", default=5, show_default=True, type=click.IntRange(0), help="Folds; 0 for none.")
+@click.option("--no-accuracy", is_flag=True, help="Leave out the cross-validation; as --folds 0.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0, 2**31), help="Of halves and folds.")
+@click.option("--jobs", default=1, show_default=True, type=int, help="Halves and folds at a time; -1: all cores.")
+@click.option("--memory", help="Memory that culling may use beside the table, such as 2GB.")
+@click.option("--device", help="Where to compute, such as cuda.")
+@click.pass_context
+def select(
+    ctx: click.Context,
+    /,
+    file: Path,
+    reading: dict[str, Any],
+    out: Path,
+    jobs: int,
+    no_accuracy: bool,
+    **how: Any,
+) -> None:
+    """Rank and select features, and find out how far to trust them.
+
+    FILE is a table of any format of docs/files.md. The folder gets ranking.csv (all features, best first), pairs.csv,
+    path.png, report.html to send to a colleague, and run.json, from which the run can be repeated. Run the command
+    again to go on where it was interrupted.
+
+    Without --top and --fdr, those features are selected that survive culling to its best round, if that stands out
+    from noise, and those that tests take in one by one. --fdr 0.1 selects features of a q-value of at most 0.1
+    instead, --top 20 the first 20, both together at most 20 of such a q-value.
+
+    \b
+    Exit status:
+      0    something stands out
+      1    the table, the folder or a package: see the message
+      2    the options: see the message
+      3    nothing stands out; all files are written
+      130  interrupted (Ctrl-C); finished parts are kept
+
+    \b
+    Examples:
+      randsel select expression.csv --target status --out results
+      randsel select genes.tsv.gz --target-file samples.csv --groups donor --top 20 --fdr 0.1 --out results
+      randsel select cells.h5ad --target cell_type --batch plate --no-accuracy --halves 20 --out quick
+    """
+    if jobs == 0:
+        msg = "--jobs 0 leaves nobody to work; use 1 or more, or -1 for all cores."
+        raise click.UsageError(msg)
+    from randsel import run_folder
+
+    run_folder.check_folder(out)
+    table = _read(file, reading)
+    # after the notes, which are there the sooner
+    from randsel import results, selection
+
+    settings = selection.Settings(**{**how, "folds": 0 if no_accuracy else how["folds"]})
+    about = results.identity(file, table, reading, settings, out)
+    out.mkdir(parents=True, exist_ok=True)
+    with run_folder.only_run(out):
+        run_folder.claim(out, about, results.SAME)
+        parts, line = run_folder.Parts(out / "parts"), run_folder.ProgressLine()
+        try:
+            analysis = selection.analyse(
+                table, settings, about=about, parts=parts, progress=line, n_jobs=None if jobs == 1 else jobs
+            )
+        finally:
+            line.end()
+        missing = results.write(analysis, out, parts)
+    _say("Note", [note for note in analysis.notes if note not in table.notes])
+    _say("Warning", analysis.warnings)
+    for sentence in results.sentences(analysis):
+        click.echo(sentence)
+    click.echo("\n" + results.as_text(analysis, settings.top or results.PRINTED))
+    _say("Note", missing)
+    click.echo(f"\nAll of it: {out}")
+    if not results.found_something(analysis, settings.fdr):
+        ctx.exit(NOTHING)
+
+
+@main.command("report")
+@click.argument("folder", type=click.Path(path_type=Path))
+def rebuild_report(folder: Path) -> None:
+    """Write report.html anew from a folder of randsel select, without computing anything again.
+
+    \b
+    Examples:
+      randsel report results
+    """
+    from randsel import results
+
+    results.write_report(results.load(folder), folder / "report.html")
+    click.echo(f"Written: {folder / 'report.html'}")
 
 
 @main.command()
@@ -204,7 +384,9 @@ def compare(
       randsel compare expression.csv --target status --groups donor --out results --jobs 2
       randsel compare counts.h5ad --target diagnosis --log2 --reshuffles 1 --methods "randSel, RFE" --out quick
     """
-    names = _names(methods) or [m for m in experiment.METHODS if "bootstrap" not in m]
+    from randsel import experiment
+
+    names = _names(methods) or [m for m in METHODS if "bootstrap" not in m]
     spec = experiment.Spec(
         name=file.stem,
         data=({"name": file.stem},),
@@ -246,6 +428,10 @@ def interactions(
       randsel interactions genes.tsv.gz --target-file samples.csv --target status --batch study --out results
       randsel interactions snps.bed --top 20 --out results
     """
+    import numpy as np
+
+    from randsel import InteractionScan, plots, run_folder, summary, tables
+
     table = _read(file, reading)
     if np.isnan(table.X).any():
         click.echo("Note: there are no folds here, so medians are those of all samples.", err=True)
@@ -266,8 +452,8 @@ def interactions(
         click.echo(f"Note: {remark.message}", err=True)
     out.mkdir(parents=True, exist_ok=True)
     features, found = summary.features_tested(scan, table.names), summary.pairs_tested(scan, table.names)
-    experiment.write_atomically(out / "features.csv", summary.as_csv(features))
-    experiment.write_atomically(out / "pairs.csv", summary.as_csv(found))
+    run_folder.write_atomically(out / "features.csv", summary.as_csv(features))
+    run_folder.write_atomically(out / "pairs.csv", summary.as_csv(found))
     click.echo(f"{len(table.X)} samples, {len(table.names)} features; {scan.n_features_} selected.\n")
     click.echo(summary.as_markdown(features[: max(5, min(20, scan.n_features_))]))
     for rows in (found[: len(scan.pairs_)], found[len(scan.pairs_) :]):
@@ -284,16 +470,18 @@ def interactions(
 
 
 @main.command()
-@click.argument("what", type=click.Choice(["figure1", "table1", "table2"]))
+@click.argument("what", type=click.Choice(["figure1", "table1", "table2", "blackbox"]))
 @click.option(
     "--data", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Folder of the NPZ data sets."
 )
 @click.option("--geo", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Series matrix of GSE19491.")
+@click.option("--quick", is_flag=True, help="blackbox only: few labels and settings, to see it work in a minute.")
 @_run_options
 def reproduce(
     what: str,
     data: Path | None,
     geo: Path | None,
+    quick: bool,
     out: Path,
     jobs: int,
     timeout: float | None,
@@ -302,17 +490,30 @@ def reproduce(
     """Repeat an experiment of the paper.
 
     figure1 draws the culling path of a 200-dimensional XOR problem. table1 has synthetic data; table2 real data, from
-    the folder --data, or with --geo the paper's own task (69 latent infections, 133 controls).
+    the folder --data, or with --geo the paper's own task (69 latent infections, 133 controls). blackbox compares deep
+    representations, with and without LPBoostMKL, on a stand-in for the Black Box challenge.
 
     \b
     Examples:
       randsel reproduce figure1 --out figure1
       randsel reproduce table1 --out table1 --jobs 2
       randsel reproduce table2 --data FOLDER --out table2 --jobs 2
+      randsel reproduce blackbox --out blackbox
     """
     if what != "table2" and (data or geo):
         msg = "--data and --geo are for table2."
         raise click.UsageError(msg)
+    if quick and what != "blackbox":
+        msg = "--quick is for blackbox."
+        raise click.UsageError(msg)
+    if what == "blackbox":
+        if methods or timeout or jobs != 1:
+            msg = "--methods, --timeout and --jobs are for table1 and table2; blackbox runs all it has on one core."
+            raise click.UsageError(msg)
+        _black_box(quick, out)
+        return
+    from randsel import experiment, tables
+
     if what == "figure1":
         out.mkdir(parents=True, exist_ok=True)
         click.get_current_context().invoke(demo, samples=300, features=200, seed=0, out=out / "figure1.png")
@@ -352,11 +553,41 @@ def completion(shell: str) -> None:
     click.echo(found(main, {}, "randsel", "_RANDSEL_COMPLETE").source())
 
 
+def _black_box(quick: bool, out: Path) -> None:
+    from randsel import black_box, experiment, plots, run_folder, summary
+
+    settings = black_box.QUICK if quick else black_box.Settings()
+    results = black_box.run(settings, out, progress=experiment.progress_line)
+    rows, why = black_box.accuracies(results), black_box.differences(results)
+    heading = (
+        f"{settings.n_labelled} labelled rows, {settings.n_held_out} held out, the others without label; "
+        f"{settings.seeds} seeds, mean ± sd. All choices by {settings.folds}-fold cross-validation on labelled rows."
+    )
+    text = "\n".join(
+        ["# blackbox", "", heading, "", summary.as_markdown(rows), "", "## Why", "", summary.as_markdown(why), ""]
+    )
+    run_folder.write_atomically(out / "table.md", text)
+    run_folder.write_atomically(out / "table.csv", summary.as_csv(rows))
+    run_folder.write_atomically(out / "why.csv", summary.as_csv(why))
+    click.echo(text)
+    sizes, weights = black_box.weights_along_path(results)
+    try:
+        figure = plots.kernel_weights(sizes, weights, classes=range(1, 10), title="LPBoostMKL on the stand-in")
+    except ImportError as error:
+        click.echo(f"No picture: {error}", err=True)
+        return
+    figure.savefig(out / "weights.png", dpi=120)
+
+
 def _names(methods: str | None) -> list[str]:
     return [name.strip() for name in methods.split(",")] if methods else []
 
 
-def _run(spec: experiment.Spec, loaded: dict[str, tables.Table], out: Path, jobs: int, timeout: float | None) -> None:
+def _run(
+    spec: "experiment.Spec", loaded: dict[str, "tables.Table"], out: Path, jobs: int, timeout: float | None
+) -> None:
+    from randsel import experiment, plots, summary
+
     if jobs == 0:
         msg = "--jobs 0 leaves nobody to work; use 1 or more, or -1 for all cores."
         raise click.UsageError(msg)

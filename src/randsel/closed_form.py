@@ -16,16 +16,15 @@ from randsel._backend import (
     Array,
     astype,
     clipped,
-    coarse_products,
     contiguous,
     device_of,
     double,
+    forms_of_columns,
     half_of,
     index_of,
     inner,
     namespace,
     norm,
-    quadratic_forms,
     scratch,
     set_diagonal,
     single,
@@ -319,11 +318,7 @@ def _smooth(sample: Sample, gamma: float, moments: Moments, weights: _Weights, s
     squares = astype(xp.stack([own, loads - 2 * sample.target.hollow[1]]), inside)
     parts = []
     for _, block in blocks(X, width(X, 2 * STRIP)):
-        x = astype(block, inside)
-        form = double(quadratic_forms(half, x, X.shape[1]))
-        with coarse_products(x, X.shape[1]):
-            linear = double(rows @ x)
-            own, lost = double(squares @ (x * x))
+        form, linear, (own, lost) = forms_of_columns(half, rows, squares, astype(block, inside), X.shape[1])
         along, tilted = linear[: Y.shape[1], :], linear[Y.shape[1] :, :]
         parts.append(
             xp.stack(

@@ -293,6 +293,15 @@ def _mean(z: Any, share: Any) -> Any:
     return xp.sum(z * share[:, None], axis=0)
 
 
+def tamed(X: Array) -> Array:
+    """Columns of extreme size in units of a power of two, so that other people's sums of squares stay in range."""
+    peak = np.abs(X).max(axis=0, initial=0.0)
+    extreme = (peak > 0.0) & ((peak > 1e15) | (peak < 1e-10))
+    if not extreme.any():
+        return X
+    return np.ldexp(X, np.where(extreme, -np.frexp(peak)[1], 0))
+
+
 def canonical_order(Z: Any) -> Array:
     """Order the columns by what they hold, not by where they stand: draws and rounding then follow them."""
     return to_numpy(namespace(Z).argsort(column_keys(Z), stable=True))

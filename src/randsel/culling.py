@@ -1,6 +1,6 @@
 """Rounds of culling: estimate, drop the bottom, perhaps fix the top, until few features remain (Algorithm 1)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -28,6 +28,17 @@ from randsel.contribution import Draws, row_blocks
 from randsel.kernels import bandwidth
 from randsel.null_distribution import log_tail_of_score
 from randsel.sample import Sample
+
+#: Arrays of a round, and the one of them that is as long.
+PER_ROUND = {
+    "features": "features",
+    "contributions": "features",
+    "main": "features",
+    "interaction": "features",
+    "scores": "features",
+    "dropped": "dropped",
+    "fixed": "fixed",
+}
 
 Estimator = Callable[[Sample, float, Draws], Contribution]
 
@@ -226,6 +237,45 @@ class CullingPath:
             owners = owner[self.rounds[0].features]
             path.__dict__["pvalues"] = tuple(_least(p, owners) for p in self.pvalues)
         return path
+
+    def to_arrays(self) -> dict[str, Any]:
+        """Return the path as arrays to keep in a file, the rounds one behind the other."""
+        rounds = self.rounds
+        counts = {f"n_{name}": [len(getattr(r, name)) for r in rounds] for name in ("features", "dropped", "fixed")}
+        chance = rounds[0].by_chance
+        return {
+            **{name: np.concatenate([getattr(r, name) for r in rounds]) for name in PER_ROUND},
+            **counts,
+            **{name: [getattr(r, name) for r in rounds] for name in ("gamma", "alignment", "size")},
+            "spectrum": chance.spectrum,
+            "chance": [chance.n, chance.null_sd, chance.n_blocks],
+            "order": self.order,
+            "null_sd": self.null_sd,
+            "skewness": [] if self.skewness is None else self.skewness,
+        }
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, Array]) -> "CullingPath":
+        """Return the path that `to_arrays` took apart."""
+        n, null_sd, n_blocks = arrays["chance"].tolist()
+        chance = Chance(arrays["spectrum"], int(n), null_sd, int(n_blocks))
+        pieces = {
+            name: np.split(arrays[name], np.cumsum(arrays[f"n_{of}"])[:-1].astype(int))
+            for name, of in PER_ROUND.items()
+        }
+        rounds = tuple(
+            Round(
+                **{name: pieces[name][at] for name in PER_ROUND},
+                gamma=float(arrays["gamma"][at]),
+                alignment=float(arrays["alignment"][at]),
+                size=int(arrays["size"][at]),
+                by_chance=chance,
+            )
+            for at in range(len(arrays["gamma"]))
+        )
+        main_and_interaction = arrays["skewness"].tolist()
+        skewness = (main_and_interaction[0], main_and_interaction[1]) if main_and_interaction else None
+        return cls(rounds, arrays["order"], float(arrays["null_sd"]), skewness)
 
     def to_frame(self) -> Any:
         """One row per round and feature as a pandas data frame."""

@@ -1,13 +1,36 @@
-"""Synthetic problems with a known answer. Each function returns `X, y, relevant`."""
+"""Synthetic problems with a known answer. Each function returns `X, y, relevant`; `make_black_box` a `BlackBox`."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.datasets import load_digits
 
 from randsel._backend import Array
 from randsel._parallel import generator, seed_of
 
 Problem = tuple[Array, Array, Array]
+
+
+@dataclass(frozen=True)
+class BlackBox:
+    """A problem with few labels: rows with labels, rows without, and rows to be told.
+
+    Attributes
+    ----------
+    X, y
+        The labelled rows, and their classes.
+    unlabelled
+        Rows of which nothing else is known; features may be learned from them.
+    held_out, held_out_y
+        Rows to be classified, and their classes; None where these are not known.
+    """
+
+    X: Array
+    y: Array
+    unlabelled: Array
+    held_out: Array
+    held_out_y: Array | None = None
 
 
 def make_xor(n_samples: int = 300, n_features: int = 100, *, noise: float = 0.0, random_state: Any = None) -> Problem:
@@ -212,6 +235,72 @@ def _passemiers_label(kind: str, U: Array, rng: np.random.Generator) -> Array:
         return (ring(0, 1) <= 0.0704) | (xor(2, 3) >= 0.0337)
     total = U[:, 4] + U[:, 5] + rng.normal(0.0, 0.2, len(U))
     return (ring(0, 1) <= 0.0479) | (xor(2, 3) >= 0.0598) | (total >= 1.4074)
+
+
+def make_black_box(
+    n_labelled: int = 180, n_held_out: int = 600, n_features: int = 1875, *, left_out: int = 4, random_state: Any = None
+) -> BlackBox:
+    """Make a stand-in for the Black Box Learning Challenge of 2013: images of digits that nobody can see any more.
+
+    The challenge had 1875 features, nine classes, 1000 labelled rows and many more without a label; what the features
+    were was not said. They were house numbers, without one of the digits, put through a linear map (Goodfellow et al.
+    2013, arXiv 1307.0414). Its data are not public. Here scikit-learn's digits, of 8 by 8 pixels, are mapped by a
+    random matrix to as many features, in random order, and each feature is stretched by a factor of its own.
+
+    Parameters
+    ----------
+    n_labelled, n_held_out : int
+        Rows that keep their label, and rows to be classified, both with the classes in equal shares as nearly as can
+        be. The others, of some 1617, are `unlabelled`.
+    n_features : int
+        Columns.
+    left_out : int
+        The digit that is left out.
+    random_state : int, RandomState or None
+        Seed.
+
+    Returns
+    -------
+    BlackBox
+        Classes are 1 to 9, in the order of the digits.
+
+    Examples
+    --------
+    >>> from randsel import datasets
+    >>> box = datasets.make_black_box(random_state=0)
+    >>> box.X.shape, sorted(set(box.y.tolist()))
+    ((180, 1875), [1, 2, 3, 4, 5, 6, 7, 8, 9])
+    """
+    images, digits = load_digits(return_X_y=True)
+    if left_out not in range(10):
+        msg = f"left_out={left_out!r} must be a digit, 0 to 9."
+        raise ValueError(msg)
+    images, digits = images[digits != left_out], digits[digits != left_out]
+    most = int(9 * np.bincount(np.unique(digits, return_inverse=True)[1]).min())
+    if n_labelled < 9 or n_held_out < 1 or n_labelled + n_held_out > most or n_features < 1:
+        msg = (
+            f"n_labelled={n_labelled}, n_held_out={n_held_out}, n_features={n_features}: there must be nine labels, a "
+            f"held-out row and a feature at least, and of labelled and held-out rows together {most} at most."
+        )
+        raise ValueError(msg)
+    rng = generator(seed_of(random_state))
+    classes = 1 + np.unique(digits, return_inverse=True)[1]
+    order = _by_turns(classes, rng)
+    map_ = rng.normal(0.0, 1.0 / 8.0, (64, n_features))[:, rng.permutation(n_features)]
+    X = images[order] @ (map_ * np.exp(rng.normal(0.0, 1.0, n_features)))
+    y = classes[order]
+    labelled, held_out = slice(n_labelled), slice(n_labelled, n_labelled + n_held_out)
+    return BlackBox(X[labelled], y[labelled], X[held_out.stop :], X[held_out], y[held_out])
+
+
+def _by_turns(classes: Array, rng: np.random.Generator) -> Array:
+    """Rows in random order, but so that each class has its turn: every run of them holds all classes alike."""
+    shuffled = rng.permutation(len(classes))
+    turn = np.empty(len(classes), dtype=int)
+    for c in np.unique(classes):
+        members = shuffled[classes[shuffled] == c]
+        turn[members] = np.arange(len(members))
+    return np.asarray(shuffled[np.argsort(turn[shuffled], kind="stable")])
 
 
 def _start(random_state: Any, n_features: int, n_relevant: int) -> np.random.Generator:

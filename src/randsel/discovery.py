@@ -37,6 +37,8 @@ class Discovery:
     log_p_left
         In what the features taken in by forward steps leave unexplained, of main effect and best set together, as the
         scan takes them: a measure to rank by.
+    taken
+        Features taken in by forward steps, in their order.
     order
         Features, best first: those taken in by forward steps, then by the smaller of the two.
     among_top
@@ -49,6 +51,7 @@ class Discovery:
     steps: dict[int, Array]
     log_p: Array
     log_p_left: Array
+    taken: Array
     order: Array
     among_top: Array
 
@@ -86,7 +89,7 @@ def analyse(
     rest = np.argsort(np.minimum(log_p, left), kind="stable")
     ranked = np.concatenate([taken, rest[~np.isin(rest, taken)]])
     among_top = _among(problem, pair_target, main, ranked[:TOP])
-    return Discovery(main, sets, found, steps, log_p, left, ranked, among_top)
+    return Discovery(main, sets, found, steps, log_p, left, taken, ranked, among_top)
 
 
 def _among(problem: Problem, Y: Array, main: Evidence, features: Array) -> Array:

@@ -9,7 +9,6 @@ import csv
 import difflib
 import hashlib
 import json
-import os
 import signal
 import sys
 import time
@@ -34,6 +33,7 @@ from randsel import baselines, datasets, selector, stability
 from randsel._backend import Array
 from randsel.culling import path_sizes
 from randsel.kernels import bandwidth, squared_distances
+from randsel.run_folder import only_run, write_atomically
 from randsel.table_features import LOWEST
 from randsel.tables import Table, imputer, read
 
@@ -296,11 +296,11 @@ def run(
         Results, errors, and notes on what was reduced or redone.
     """
     out.mkdir(parents=True, exist_ok=True)
-    with _only_run(out):
+    with only_run(out):
         cells, notes = _cells(spec, tables)
         results: dict[str, dict[str, Any]] = {}
         for cell in cells:
-            found = _read(out / f"{cell.key}.json", notes)
+            found = read_cell(out / f"{cell.key}.json", notes)
             if found is not None:
                 results[cell.key] = found
         pending = [cell for cell in cells if cell.key not in results]
@@ -420,7 +420,8 @@ def _deadline(seconds: float | None) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _read(path: Path, notes: list[str]) -> dict[str, Any] | None:
+def read_cell(path: Path, notes: list[str]) -> dict[str, Any] | None:
+    """Return the result in a cell's file, or None where there is none, or a damaged one, which is noted."""
     if not path.exists():
         return None
     try:
@@ -430,30 +431,6 @@ def _read(path: Path, notes: list[str]) -> dict[str, Any] | None:
         notes.append(f"{path.name} was damaged and is computed again.")
         return None
     return result
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file so that it is there whole, or not at all."""
-    partial = path.with_suffix(f".{os.getpid()}.partial")
-    try:
-        partial.write_text(text)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-@contextmanager
-def _only_run(out: Path) -> Iterator[None]:
-    """Hold the folder's lock, which the system takes back when the process ends, however it ends."""
-    import fcntl  # noqa: PLC0415 (Unix only; the rest of the package runs without it)
-
-    with (out / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            msg = f"another run is working in {out}; wait for it, or give another folder."
-            raise ValueError(msg) from None
-        yield
 
 
 def progress_line(done: int, total: int, seconds: float) -> None:

@@ -22,9 +22,9 @@ from randsel._validation import (
     fit_context,
     nominal_columns,
 )
-from randsel.columns import column_keys
+from randsel.columns import column_keys, strips
 from randsel.discovery import Discovery, analyse
-from randsel.interaction import Problem, encode_target, functions_of_triples, log_number
+from randsel.interaction import Problem, encode_target, evidence, functions_of_triples, log_number
 from randsel.rank_functions import Functions, rank_functions
 from randsel.selector import Selector, ranking
 
@@ -32,6 +32,8 @@ from randsel.selector import Selector, ranking
 MOST_FUNCTIONS = 6
 #: Pairs reported if no number is given.
 PAIRS = 1000
+#: Bytes of the functions of a block of columns, if features are tested alone.
+BLOCK_BYTES = 1 << 26
 #: Multiplications that a scan of triples may take: some minutes on one core.
 TRIPLE_BUDGET = 1e12
 
@@ -91,6 +93,9 @@ class InteractionScan(Selector):
         forward steps the pair was taken in (0: never, better features or pairs explain it).
     triples_ : structured ndarray
         Likewise with `k`, if `order=3`.
+    taken_ : ndarray of int
+        Columns that forward steps took in, in that order: each stood out, after correction for all that was looked at,
+        from what those before it left unexplained.
     top_ : ndarray of int
         The first 20 columns of the ranking by evidence.
     top_pvalues_ : ndarray of float
@@ -271,6 +276,7 @@ class InteractionScan(Selector):
         partner, log_p = analysis.partners()
         self.partner_ = spread_out(np.where(partner >= 0, order[partner], -1), -1)
         self.partner_pvalues_ = spread_out(np.exp(log_p), 1.0)
+        self.taken_ = order[analysis.taken]
         self.top_ = order[analysis.order[: len(analysis.among_top)]]
         self.top_pvalues_ = np.exp(np.minimum(analysis.among_top, 0.0))
         self.pairs_ = self._table(analysis, 2, order)
@@ -311,6 +317,25 @@ class InteractionScan(Selector):
         self.order_, self.ranking_ = ranking(order, n_features, len(chosen) if wanted is None else wanted)
         self.support_ = self.ranking_ == 1
         self.n_features_ = int(self.support_.sum())
+
+
+def main_effects(X: Array, y: Array, kind: str, *, nominal: Array, strata: Array | None, n_jobs: int | None) -> Array:
+    """P-values of every feature alone, as those of `InteractionScan(order=1)`, in blocks of columns.
+
+    Functions of all columns at once would take several times the memory of X.
+    """
+    share = np.ones(len(X))
+    n_functions = InteractionScan()._number_of_functions(len(X), strata)
+    Y = encode_target(y, kind, share, strata)
+    decay = InteractionScan().decay ** np.arange(n_functions)
+    pvalues = np.ones(X.shape[1])
+    for part in strips(X.shape[1], max(1, BLOCK_BYTES // (4 * n_functions * len(X)))):
+        functions = rank_functions(X[:, part], n_functions, share, nominal[part])
+        alive = np.flatnonzero(functions.counts)
+        problem = Problem(functions.take(alive), decay, Y, share, strata, n_jobs)
+        found = evidence(problem, Y, np.arange(len(alive))[:, None])
+        pvalues[np.arange(X.shape[1])[part][alive]] = np.exp(np.minimum(found.log_p, 0.0))
+    return pvalues
 
 
 def _canonical(functions: Functions) -> Array:

@@ -8,7 +8,9 @@ The best weak learner of kernel K for the weights u is `h = K(y∘u) / √((y∘
 Learners are added until no kernel has an edge above β + ε.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.optimize import linprog
@@ -17,6 +19,10 @@ from randsel._backend import Array
 
 #: Negative eigenvalues up to this share of the largest are rounding.
 INDEFINITE = 1e-6
+#: Linear programs after which a learner that had no weight in any of them is dropped.
+PATIENCE = 8
+#: Steps that are looked at between the best weights and the linear program's; never none at all.
+WAY = np.linspace(0.03, 1.0, 98)
 
 
 @dataclass(frozen=True)
@@ -53,40 +59,72 @@ class Boosted:
 def boost(kernels: Array, y: Array, nu: float, tol: float, max_iter: int) -> Boosted:
     """Column generation over kernels, a stack of shape (kernels, samples, samples), for labels ±1.
 
-    Learners are the best ones for weights halfway between those of the linear program and the best weights so far,
-    whose largest edge is the smallest: it bounds the optimum from above, as β does from below. At the program's own
-    weights, which jump from corner to corner, learners would help little.
+    The best weights so far are those whose largest edge is the smallest: it bounds the optimum from above, as β does
+    from below. Learners are the best ones for weights between those and the linear program's, where the largest edge is
+    smallest. At the program's own weights, which jump from corner to corner, learners would help little.
     """
     m = len(y)
     cap = 1.0 / (nu * m)
-    inside = np.full(m, 1.0 / m)
-    learners: list[Array] = []  # y ∘ h, what the linear program sees of a weak learner
-    parts: list[Array] = []  # its coefficients over the samples
-    owners: list[int] = []
+    learners = _Learners(np.zeros((0, m)), np.zeros((0, m)), np.zeros(0, dtype=int), np.zeros(0, dtype=int))
     beta, weights, above = -np.inf, np.zeros(0), np.inf
     # lengths of functions are of the order of the root of a kernel's diagonal
     enough = tol * float(np.sqrt(np.einsum("kii->ki", kernels).max()))
-    u, n_iter = inside, 0
+    u, n_iter = np.full(m, 1.0 / m), 0
+    images = kernels @ (y * u)
+    inside, images_inside = u, images
     while True:
-        signed = y * u
-        images = kernels @ signed
-        edges = np.sqrt(np.maximum(images @ signed, 0.0))
+        edges = np.sqrt(np.maximum(images @ (y * u), 0.0))
         if edges.max() < above:
-            inside, above = u, float(edges.max())
+            inside, images_inside, above = u, images, float(edges.max())
         if above - beta <= enough or n_iter == max_iter:
             break
-        for k in np.flatnonzero((edges > beta) & (edges > 0.0)).tolist():
-            learners.append(y * images[k] / edges[k])
-            parts.append(signed / edges[k])
-            owners.append(k)
-        corner, beta, weights = _solve(np.array(learners), cap)
+        learners = learners.with_more(y, u, images, edges, beta)
+        corner, beta, weights = _solve(learners.values, cap)
+        learners = learners.after(weights)
         n_iter += 1
-        u = 0.5 * (corner + inside)
+        images_corner = kernels @ (y * corner)
+        t = _step(y * inside, y * corner, images_inside, images_corner)
+        u = t * corner + (1.0 - t) * inside
+        images = t * images_corner + (1.0 - t) * images_inside
     coefficients, kernel_weights = np.zeros((len(kernels), m)), np.zeros(len(kernels))
-    for owner, part, weight in zip(owners, parts, weights, strict=False):
-        coefficients[owner] += weight * part
-        kernel_weights[owner] += weight
+    np.add.at(coefficients, learners.owners, weights[:, None] * learners.parts)
+    np.add.at(kernel_weights, learners.owners, weights)
     return Boosted(coefficients, kernel_weights, inside, beta, above - beta, n_iter, above - beta <= enough)
+
+
+@dataclass(frozen=True)
+class _Learners:
+    """Weak learners: `values` y∘h, `parts` their coefficients over the samples, their kernels, and how long unused."""
+
+    values: Array
+    parts: Array
+    owners: Array
+    idle: Array
+
+    def with_more(self, y: Array, u: Array, images: Array, edges: Array, beta: float) -> "_Learners":
+        """Add the best learner of every kernel whose edge is above β, and drop those long unused.
+
+        What has no weight in a linear program can be left out of it without changing its value, so that β never falls.
+        """
+        keep, new = self.idle < PATIENCE, np.flatnonzero((edges > beta) & (edges > 0.0))
+        return _Learners(
+            np.vstack([self.values[keep], y * images[new] / edges[new, None]]),
+            np.vstack([self.parts[keep], y * u / edges[new, None]]),
+            np.append(self.owners[keep], new),
+            np.append(self.idle[keep], np.zeros(len(new), dtype=int)),
+        )
+
+    def after(self, weights: Array) -> "_Learners":
+        return replace(self, idle=np.where(weights > 0.0, 0, self.idle + 1))
+
+
+def _step(inside: Array, corner: Array, images_inside: Array, images_corner: Array) -> float:
+    """How far to go from the best weights to the linear program's: squared edges are parabolas along the way."""
+    first, last, mixed = images_inside @ inside, images_corner @ corner, images_corner @ inside
+    largest = (
+        np.outer(first, (1.0 - WAY) ** 2) + np.outer(2.0 * mixed, WAY * (1.0 - WAY)) + np.outer(last, WAY**2)
+    ).max(axis=0)
+    return float(WAY[largest.argmin()])
 
 
 def _solve(learners: Array, cap: float) -> tuple[Array, float, Array]:
@@ -100,6 +138,8 @@ def _solve(learners: Array, cap: float) -> tuple[Array, float, Array]:
         b_eq=[1.0],
         bounds=[*[(0.0, cap)] * m, (None, None)],
         method="highs",
+        # a dense program that is always feasible: there is nothing to find before it is solved
+        options={"presolve": False},
     )
     if not found.success:
         msg = f"The linear program of LPBoost was not solved ({found.message}); scale the kernels, or raise nu."
@@ -108,16 +148,30 @@ def _solve(learners: Array, cap: float) -> tuple[Array, float, Array]:
     return u / u.sum(), float(found.x[m]), np.maximum(-found.ineqlin.marginals, 0.0)
 
 
+def stack_of(kernels: Any) -> Array:
+    """Return kernels as one array of numbers; a list of them must be of one size."""
+    if isinstance(kernels, Sequence):
+        shapes = [np.shape(kernel) for kernel in kernels]
+        other = next((k for k, shape in enumerate(shapes) if shape != shapes[0]), None)
+        if other is not None:
+            msg = (
+                f"Kernel {other} is of shape {shapes[other]} and kernel 0 of shape {shapes[0]}; kernels that are "
+                "combined must be between the same samples."
+            )
+            raise ValueError(msg)
+    return np.asarray(kernels, dtype=np.float64)
+
+
 def check_kernels(kernels: Array, m: int) -> Array:
     """Return a stack of kernels between m samples that are symmetric, finite, and positive but for rounding."""
+    if not len(kernels):
+        msg = "There are no kernels to combine: the stack is empty."
+        raise ValueError(msg)
     if kernels.ndim != 3:
         msg = f"Precomputed kernels need the shape (kernels, samples, samples), but X has shape {kernels.shape}."
         raise ValueError(msg)
     if kernels.shape[1] != kernels.shape[2] or kernels.shape[1] != m:
         msg = f"Precomputed kernels of shape {kernels.shape[1:]} are not square over the {m} samples of y."
-        raise ValueError(msg)
-    if not len(kernels):
-        msg = "There are no kernels to combine: the stack is empty."
         raise ValueError(msg)
     for k, kernel in enumerate(kernels):
         size = float(np.abs(kernel).max())

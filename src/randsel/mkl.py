@@ -19,7 +19,7 @@ from randsel._parallel import ordered_map
 from randsel._validation import Interval, StrOptions, check_classes, check_table, fit_context
 from randsel.columns import ALL_CONSTANT
 from randsel.kernels import bandwidth, gaussian_kernel, squared_distances
-from randsel.lpboost import Boosted, boost, check_kernels
+from randsel.lpboost import Boosted, boost, check_kernels, stack_of
 from randsel.selector import RandSel
 
 #: Multiples of the median bandwidth that kernels are made of if none are named.
@@ -63,7 +63,8 @@ class LPBoostMKL(ClassifierMixin, BaseEstimator):
         training samples) to predict.
     nu : float in (0, 1], default=0.2
         Soft margin: at most this share of the samples lies within the margin or beyond it, and no sample has a weight
-        above 1/(nu·n_samples).
+        above 1/(nu·n_samples). All of (0, 1] is feasible; but with several classes, of which each is set against the
+        rest, a nu above the share of a class lets all of its samples lie beyond the margin. Take less.
     tol : float, default=1e-3
         Stop when no kernel could raise the edge by more, in units of the root of the largest diagonal entry.
     max_iter : int, default=200
@@ -144,7 +145,7 @@ class LPBoostMKL(ClassifierMixin, BaseEstimator):
         """
         if isinstance(self.kernels, str):
             self.classes_, codes = check_classes(self, y)
-            kernels = check_kernels(np.asarray(X, dtype=np.float64), len(codes))
+            kernels = check_kernels(stack_of(X), len(codes))
         else:
             X = check_table(self, X, reset=True)
             self.classes_, codes = check_classes(self, y, len(X))
@@ -238,13 +239,17 @@ class LPBoostMKL(ClassifierMixin, BaseEstimator):
     def _values(self, X: Any) -> Array:
         check_is_fitted(self)
         if isinstance(self.kernels, str):
-            kernels = np.asarray(X, dtype=np.float64)
+            kernels = stack_of(X)
             shape = self._coefficients.shape
             if kernels.ndim != 3 or kernels.shape[0] != shape[1] or kernels.shape[2] != shape[2]:
                 msg = (
                     f"Precomputed kernels to predict need the shape ({shape[1]}, new samples, {shape[2]}), but X has "
                     f"shape {kernels.shape}."
                 )
+                raise ValueError(msg)
+            bad = int((~np.isfinite(kernels)).sum())
+            if bad:
+                msg = f"Precomputed kernels to predict hold NaN or infinity in {bad} places."
                 raise ValueError(msg)
         else:
             kernels = self._between(self._scaling.of_table(check_table(self, X, reset=False)))

@@ -436,6 +436,54 @@ def accuracy(
     return figure
 
 
+def kernel_weights(sizes: Array, weights: Array, *, classes: Any = None, title: str = "") -> Any:
+    """Weights that LPBoost gave to the kernels of a path's rounds.
+
+    Parameters
+    ----------
+    sizes : array of int, of shape (n_kernels,)
+        Features left in the round of every kernel.
+    weights : array of shape (n_runs, n_problems, n_kernels)
+        `LPBoostMKL.kernel_weights_` of one or several runs.
+    classes : sequence, default=None
+        Names of the problems, each a class against the rest.
+    title : str
+        Title of the figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Above the mean over classes, a grey line per run and their mean in red; below every class, mean over runs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from randsel import plots
+    >>> figure = plots.kernel_weights(np.array([20, 10, 5]), np.full((2, 1, 3), 1 / 3), classes=["case"])
+    >>> figure.axes[0].get_ylabel()
+    'weight'
+    """
+    figure = optional("matplotlib.figure", extra="plot", purpose="Drawing").Figure(figsize=(8, 6), layout="constrained")
+    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[1, 1.2])
+    at, runs = np.arange(len(sizes)), weights.mean(axis=1)
+    top.plot(at, runs.T, color=GREY, linewidth=0.8)
+    top.plot(at, runs.mean(axis=0), color=RED, marker=".", label="mean")
+    top.plot([], [], color=GREY, linewidth=0.8, label="one run each, mean over classes")
+    top.axhline(1.0 / len(sizes), color="black", linewidth=0.6, linestyle=":", label="equal weights")
+    top.legend(frameon=False, fontsize="small")
+    top.set_ylim(bottom=0.0)
+    top.set_ylabel("weight")
+    top.set_title(title or "Weights of the kernels along the path", loc="left")
+    top.spines[["top", "right"]].set_visible(False)
+    image = bottom.imshow(weights.mean(axis=0), aspect="auto", cmap="magma_r", vmin=0.0)
+    names = np.arange(weights.shape[1]) if classes is None else classes
+    bottom.set_yticks(range(weights.shape[1]), [str(name) for name in names], parse_math=False)
+    bottom.set_xticks(at, [str(size) for size in sizes])
+    bottom.set(xlabel="features left in the kernel's round", ylabel="class")
+    figure.colorbar(image, ax=bottom, label="weight, mean over runs", shrink=0.9)
+    return figure
+
+
 def _one_panel(size: tuple[float, float]) -> tuple[Any, Any]:
     figure = optional("matplotlib.figure", extra="plot", purpose="Drawing").Figure(figsize=size, layout="constrained")
     axes = figure.subplots()

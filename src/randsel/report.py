@@ -160,7 +160,7 @@ def contents(analysis: Analysis) -> dict[str, Any]:
         "title": f"Feature selection: {visible(data)}" if data else "Feature selection",
         "kind": analysis.kind,
         "nothing_stands_out": bool(analysis.nothing_stands_out),
-        "summary": _summary(analysis),
+        "summary": summary(analysis),
         "facts": _facts(analysis),
         "warnings": [visible(text) for text in analysis.warnings],
         "notes": [visible(text) for text in analysis.notes],
@@ -321,7 +321,7 @@ def _range_of(sizes: Array) -> str:
 # ---------------------------------------------------------------- summary in words
 
 
-def _summary(analysis: Analysis) -> list[str]:
+def summary(analysis: Analysis) -> list[str]:
     """Sentences, the most important first."""
     return [
         _found(analysis),

@@ -270,9 +270,10 @@ class Sample:
     def inside(self) -> Any:
         """Precision of products over many features: single for many samples, whose scores move by a thousandth at most.
 
-        Columns that are not of ordinary size would leave its range.
+        Columns that are not of ordinary size, which only unscaled ones can be, would leave its range, and their squares
+        that of half precision.
         """
-        ordinary = self.extent[0] > 1e-3 and self.extent[1] < 1e6
+        ordinary = self.extent[0] > 1e-3 and self.extent[1] < 250.0
         single_is_enough = self.X.shape[0] >= SKETCH_ROWS and ordinary
         return namespace(self.moments).float32 if single_is_enough else self.X.dtype
 

@@ -19,6 +19,7 @@ from sklearn.utils.validation import has_fit_parameter
 from randsel._backend import Array
 from randsel._parallel import ordered_map, seed_of
 from randsel._validation import HasMethods, check_data, counted_rows, fit_context, on_the_host
+from randsel.columns import tamed
 from randsel.culling import path_sizes
 from randsel.kernels import median_factor
 from randsel.selector import RandSel, Selector
@@ -125,6 +126,7 @@ class RandSelCV(Selector):
         selector._validate_params()
         X = on_the_host(X)
         X, y, kind, weights = check_data(self, X, y, sample_weight, selector.target)
+        X = tamed(X)
         groups = _check_groups(groups, len(X))
         if isinstance(self.cv, Integral) and weights is not None:
             groups = None if groups is None else groups[weights > 0.0]

@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from randsel._backend import Array
+from randsel._backend import Array, check_device, like, namespace, to_device, to_numpy
 from randsel._validation import Interval, check_table, fit_context
 
 #: Softens the absolute value, so that it has a slope at zero.
@@ -35,6 +35,8 @@ class SparseFiltering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         Iterations of L-BFGS at most.
     tol : float, default=1e-6
         Stop when an iteration lowers the objective by less than this share of it.
+    device : str or None, default=None
+        Where to compute the objective: "cpu", or with torch "cuda", "cuda:1". What is learned is kept on the host.
     random_state : int, RandomState or None, default=None
         Seed of the start.
     verbose : int or callable, default=0
@@ -69,6 +71,7 @@ class SparseFiltering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
+        "device": [str, None],
         "random_state": ["random_state"],
         "verbose": ["verbose", callable],
     }
@@ -79,12 +82,14 @@ class SparseFiltering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         *,
         max_iter: int = 200,
         tol: float = 1e-6,
+        device: str | None = None,
         random_state: Any = None,
         verbose: int | Callable[[int, float], None] = 0,
     ) -> None:
         self.n_components = n_components
         self.max_iter = max_iter
         self.tol = tol
+        self.device = device
         self.random_state = random_state
         self.verbose = verbose
 
@@ -108,6 +113,7 @@ class SparseFiltering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self.mean_ = X.mean(axis=0)
         X = X - self.mean_
         shape = self.n_components, X.shape[1]
+        placed = to_device(X, check_device(self.device, X))
         start = check_random_state(self.random_state).standard_normal(shape)
         show = self.verbose if callable(self.verbose) else _write_progress if self.verbose else None
         done = 0
@@ -119,7 +125,7 @@ class SparseFiltering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
                 show(done, float(intermediate_result.fun) / len(X))
 
         found = minimize(
-            lambda w: objective(w.reshape(shape), X),
+            lambda w: objective(w.reshape(shape), placed),
             start.ravel(),
             jac=True,
             method="L-BFGS-B",
@@ -169,19 +175,20 @@ def _soft(X: Array, W: Array) -> Array:
     return np.asarray(np.sqrt(responses * responses + EPSILON))
 
 
-def objective(W: Array, X: Array) -> tuple[float, Array]:
-    """Sum of the normalised features, and its slope along the entries of W (as a vector)."""
-    F = X @ W.T
-    soft = np.sqrt(F * F + EPSILON)
-    by_feature = np.sqrt(np.square(soft).sum(axis=0))
+def objective(W: Array, X: Any) -> tuple[float, Array]:
+    """Sum of the normalised features, and its slope along the entries of W (as a vector), computed where X is."""
+    xp = namespace(X)
+    F = X @ like(W, X).T
+    soft = xp.sqrt(F * F + EPSILON)
+    by_feature = xp.sqrt(xp.sum(soft * soft, axis=0))
     even = soft / by_feature
-    by_example = np.sqrt(np.square(even).sum(axis=1, keepdims=True))
+    by_example = xp.sqrt(xp.sum(even * even, axis=1, keepdims=True))
     sparse = even / by_example
     # back through a division by a norm: (g - x̂ ⟨x̂, g⟩) / ‖x‖
-    slope = (1.0 - sparse * sparse.sum(axis=1, keepdims=True)) / by_example
-    slope = (slope - even * (even * slope).sum(axis=0)) / by_feature
-    slope *= F / soft
-    return float(sparse.sum()), (slope.T @ X).ravel()
+    slope = (1.0 - sparse * xp.sum(sparse, axis=1, keepdims=True)) / by_example
+    slope = (slope - even * xp.sum(even * slope, axis=0)) / by_feature
+    slope = slope * (F / soft)
+    return float(xp.sum(sparse)), to_numpy(slope.T @ X).ravel()
 
 
 def _write_progress(iteration: int, value: float) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from randsel.experiment import Outcome, Spec, plan, write_atomically
+from randsel.experiment import Outcome, Spec, plan
+from randsel.run_folder import write_atomically
 
 COLUMNS = {
     "accuracy": ("accuracy, %", 100.0),

@@ -5,10 +5,9 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.impute import SimpleImputer
 
 from randsel import table_formats, table_mat
 from randsel._backend import Array
@@ -17,6 +16,9 @@ from randsel.table_features import features, note_types, take_log2, without_miss
 from randsel.table_orientation import samples_in_rows
 from randsel.table_target import check_target, column, is_missing, labelled, matched, target_column
 from randsel.table_text import Sheet, read_text, records
+
+if TYPE_CHECKING:
+    from sklearn.impute import SimpleImputer
 
 ORIENTATIONS = ("auto", "samples-in-rows", "features-in-rows")
 MISSING_RULES = ("error", "median", "drop-columns", "keep")
@@ -97,7 +99,7 @@ class Table:
         return digest.hexdigest()
 
 
-def imputer() -> SimpleImputer:
+def imputer() -> "SimpleImputer":
     """Return a step for pipelines that replaces NaN by the medians of the columns, of the rows that it is fitted on.
 
     Examples
@@ -109,6 +111,8 @@ def imputer() -> SimpleImputer:
            [3., 5.],
            [2., 7.]])
     """
+    from sklearn.impute import SimpleImputer  # noqa: PLC0415 (a second, which nobody should wait for who reads a file)
+
     return SimpleImputer(strategy="median", keep_empty_features=True)
 
 
