@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test lint types check bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-scaling bench-reading bench-mkl bench-select formats gallery screenshots lock clean
+.PHONY: help demo test lint types check bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-scaling bench-reading bench-mkl bench-select formats gallery screenshots docs dist check-dist lock clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -85,12 +85,30 @@ gallery: .venv/dev  ## run the examples and write their pages; two minutes
 screenshots: .venv/dev  ## a report of simulated data, photographed (Debian package chromium); a minute
 	$(BIN)/python benchmarks/screenshots.py
 
-lock:  ## pin the development dependencies anew
+docs: .venv/dev build/docs/ready  ## run doctests and gallery, build the site into build/site-docs; three minutes
+	$(BIN)/python -m pytest -q src tests/test_docs.py
+	$(BIN)/python benchmarks/gallery.py --check
+	rm -rf build/site-docs
+	build/docs/bin/python -m sphinx -W --keep-going -q -b html docs build/site-docs
+	$(BIN)/python benchmarks/site.py build/site-docs
+
+dist: build/docs/ready  ## wheel and source distribution, into dist
+	rm -rf dist
+	build/docs/bin/python -m build --no-isolation --outdir dist > build/dist.log 2>&1 || { cat build/dist.log; exit 1; }
+	@ls dist
+
+check-dist: dist  ## both install into fresh environments and run the demo; some tests run from the source distribution
+	$(PYTHON) benchmarks/check_dist.py dist
+
+lock:  ## pin the dependencies of development and of the documentation anew
 	$(PYTHON) -m venv .venv/lock
 	.venv/lock/bin/python -m pip --quiet install pip-tools
 	.venv/lock/bin/pip-compile --quiet --upgrade --extra dev --strip-extras --allow-unsafe --no-header \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --annotation-style=line \
 		--output-file requirements-dev.lock pyproject.toml
+	.venv/lock/bin/pip-compile --quiet --upgrade --extra docs --strip-extras --allow-unsafe --no-header \
+		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --annotation-style=line \
+		--constraint requirements-dev.lock --output-file requirements-docs.lock pyproject.toml
 	rm -rf .venv/lock
 
 clean:  ## remove the environment and what tools left
@@ -109,6 +127,13 @@ clean:  ## remove the environment and what tools left
 .venv/dev: pyproject.toml requirements-dev.lock | .venv/bin/python
 	$(PIP) install --requirement requirements-dev.lock
 	$(PIP) install --no-build-isolation --no-deps --editable .
+	@touch $@
+
+# the site is built in an environment of its own, so that tests do not wait for its packages
+build/docs/ready: pyproject.toml requirements-docs.lock
+	$(PYTHON) -m venv build/docs
+	build/docs/bin/python -m pip --disable-pip-version-check --quiet install --requirement requirements-docs.lock
+	build/docs/bin/python -m pip --disable-pip-version-check --quiet install --no-build-isolation --no-deps --editable .
 	@touch $@
 
 # the peers at the versions of the lock where they share packages with us; one that cannot be installed is reported as such

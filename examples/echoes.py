@@ -3,6 +3,8 @@
 The label depends on one feature only, through its distance from zero. Twenty others follow that feature. The product of
 two followers follows its square, so that a naive test of pairs finds "interactions" in every data set. Taking main
 effects out of the label, and out of the products, leaves next to none.
+
+To learn: a test of pairs that does not take main effects out finds interactions wherever features are correlated.
 """
 
 from pathlib import Path

@@ -5,6 +5,8 @@ filters become edges and bars in one place of the patch; some follow a stripe th
 a few stay noise. On whole digits, which are written into the middle of their square, the sparsest cause is the digit
 itself: filters become templates of one, and are not local. How local a filter is tells the distance of its energy from
 the middle of its energy, in pixels, beside the random filters of a start.
+
+To learn: what is learned without labels are the sparsest causes of the data, strokes only where strokes are those.
 """
 
 import warnings

@@ -3,6 +3,8 @@
 Genotypes 0, 1, 2 of 1200 samples; the risk is high for two alleles of one SNP with none of the other, and for
 heterozygotes of both, chosen such that neither SNP alone shifts it much. Rare genotypes are everywhere: a few samples
 that share two of them must not look like a discovery.
+
+To learn: genotypes go in as they are, and one pair of 320 000 stands out with its partner named.
 """
 
 from pathlib import Path

@@ -3,6 +3,8 @@
 Mass-spectrometry profiles of 175 patients in The Gambia (Weiner et al. 2018, Nature Communications 9:5208), 48 of them
 with active tuberculosis. Hundreds of metabolites shift with the disease and with each other: pairs are only reported
 for what those main effects leave unexplained.
+
+To learn: hundreds of main effects, and no pair beyond them; "no interaction" is an answer too.
 """
 
 import os

@@ -2,6 +2,8 @@
 
 The label is the XOR of the signs of two features. Neither has a main effect, so that filters and linear models cannot
 see them, and a random forest has to stumble on the pair. The scan looks at all two million pairs.
+
+To learn: what acts only together is not in any ranking of single features, and is found by looking at pairs.
 """
 
 from pathlib import Path

@@ -1,6 +1,8 @@
 import csv
 import gzip
 import inspect
+import re
+import shlex
 import subprocess
 import sys
 from dataclasses import replace
@@ -52,6 +54,33 @@ def test_version_and_module(run):
     assert __version__ in run("--version").output
     found = subprocess.run([sys.executable, "-m", "randsel", "--help"], capture_output=True, text=True, check=True)
     assert "Usage: randsel" in found.stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_are_those_that_click_makes(run, shell):
+    result = run("completion", shell)
+    assert result.exit_code == 0
+    assert "_RANDSEL_COMPLETE" in result.output
+    made = CliRunner().invoke(main, [], prog_name="randsel", env={"_RANDSEL_COMPLETE": f"{shell}_source"})
+    assert result.output.strip() == made.output.strip()
+
+
+def test_completion_completes():
+    env = {"_RANDSEL_COMPLETE": "bash_complete", "COMP_WORDS": "randsel inter", "COMP_CWORD": "1"}
+    assert "interactions" in CliRunner().invoke(main, [], prog_name="randsel", env=env).output
+
+
+def test_every_command_has_examples_that_parse(run):
+    for name, command in main.commands.items():
+        shown = run(name, "--help").output
+        assert "Examples:\n" in shown, name
+        lines = [line.strip() for line in shown.split("Examples:\n")[1].split("\n\n")[0].splitlines()]
+        assert lines, name
+        for line in lines:
+            words = shlex.split(re.sub(r'.*\$\((.*)\)"|(.*) \| source', r"\1\2", line))
+            assert words[:2] == ["randsel", name], line
+            options = {option for parameter in command.params for option in parameter.opts}
+            assert {word for word in words if word.startswith("--")} <= options, line
 
 
 @pytest.fixture

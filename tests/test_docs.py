@@ -1,15 +1,42 @@
 """Numbers in the documentation are those that commands printed."""
 
+import csv
+import dataclasses
 import inspect
 import re
 import runpy
 from pathlib import Path
 
-from randsel import cli, results, selection, tables
+import numpy as np
+import pytest
+
+import randsel
+from randsel import InteractionScan, RandSel, RandSelCV, analysis, cli, culling, report, results, selection, tables
 from randsel.analysis import Feature
 from randsel.table_text import LONGEST_LINE, MISSING
 
 ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES]
+LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)")
+
+
+def links(page):
+    """Pages and files that a page links to, with the anchor."""
+    return [(page.parent / path if path else page, anchor) for path, anchor in LINK.findall(page.read_text())]
+
+
+def anchors(page):
+    """Anchors of the headings of a page, as code hosts and the site make them."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    words = [re.sub(r"[^\w\- ]", "", heading.lower()) for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)]
+    return {heading.strip().replace(" ", "-") for heading in words}
+
+
+def blocks(page):
+    """Python of a page, block by block."""
+    return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
 
 
 def test_the_table_in_the_readme_is_that_of_the_results():
@@ -19,19 +46,169 @@ def test_the_table_in_the_readme_is_that_of_the_results():
     assert table in (ROOT / "README.md").read_text()
 
 
-def test_the_example_in_the_readme_does_what_it_says():
-    block = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL).group(1)
-    *code, last = block.strip().splitlines()
-    expression, _, said = last.partition("#")
-    scope = {}
-    exec("\n".join(code), scope)
-    assert repr(eval(expression, scope)) == said.strip()
+def test_the_table_in_the_comparison_is_that_of_the_results():
+    summary = runpy.run_path(str(ROOT / "benchmarks" / "summary.py"))
+    table = summary["peers"]((DOCS / "results" / "peers.md").read_text())
+    assert len(table.splitlines()) > 10
+    assert table in (DOCS / "comparison.md").read_text()
+
+
+@pytest.fixture
+def small_files(tmp_path, monkeypatch):
+    """Go where the files are that the pages speak of: some rows of a pair that acts together."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((120, 12))
+    status = np.where(X[:, 1] * X[:, 2] > 0, "case", "control")
+    with (tmp_path / "expression.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(
+            [["status", *(f"g{j}" for j in range(12))], *([s, *x] for s, x in zip(status, X, strict=True))]
+        )
+    np.save(tmp_path / "expression.npy", rng.standard_normal((120, 30), dtype=np.float32))
+    monkeypatch.chdir(tmp_path)
+
+
+def said(block):
+    """Expressions of a block whose comment is what they evaluate to."""
+    return re.findall(r"^([^#\n]+?)  # (array\(.*\)|\d+)$", block, re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/start.md", "docs/interactions.md"])
+def test_every_python_block_of_a_page_runs_and_says_what_it_evaluates_to(page, small_files):
+    found = blocks(ROOT / page)
+    assert found
+    X, y, relevant = randsel.datasets.make_xor(120, 40, random_state=0)
+    scope = {"X": X, "y": y, "relevant": relevant}
+    for block in found:
+        if "np.load" in block:  # the target of the table that is loaded
+            scope["y"] = np.arange(120) % 2
+            block = re.sub(r"^.*cuda.*$", "", block, flags=re.MULTILINE)  # noqa: PLW2901  # no device here
+        exec(block, scope)
+        for expression, value in said(block):
+            assert repr(eval(expression, scope)) == value
+
+
+def test_the_first_example_of_the_readme_says_what_it_finds():
+    assert said(blocks(ROOT / "README.md")[0])
+    assert said(blocks(DOCS / "start.md")[0])
 
 
 def test_links_in_the_documentation_lead_somewhere():
-    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
-        for link in re.findall(r"\]\(([^)#]+)", page.read_text()):
-            assert (page.parent / link).exists(), f"{page.name}: {link}"
+    for page in TEXTS:
+        for there, anchor in links(page):
+            assert there.exists(), f"{page.name}: {there}"
+            if anchor and there.suffix == ".md":
+                assert anchor in anchors(there), f"{page.name}: {there.name}#{anchor}"
+
+
+def test_every_page_is_reached_from_the_navigation():
+    reached, todo = set(), [DOCS / "index.md"]
+    while todo:
+        page = todo.pop().resolve()
+        if page not in reached and page.suffix == ".md" and page.is_relative_to(DOCS):
+            reached.add(page)
+            # what the site puts into the navigation: lists of the index, and of the index of a folder
+            todo += [there for there, _ in links(page)] if page.name == "index.md" else []
+    assert not {page.relative_to(DOCS) for page in PAGES} - {page.relative_to(DOCS) for page in reached}
+
+
+def test_every_make_target_named_in_the_documentation_exists():
+    targets = set(re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {
+        (page.name, name) for page in TEXTS for name in re.findall(r"(?:`|^ {4})make ([a-z-]+)", page.read_text(), re.M)
+    }
+    assert len(named) > 20
+    assert not {(page, name) for page, name in named if name not in targets}
+
+
+@pytest.mark.parametrize("page", sorted((DOCS / "results").glob("*.md")), ids=lambda page: page.stem)
+def test_every_page_of_results_names_the_command_that_makes_it(page):
+    if page.stem == "index":
+        return
+    opening = page.read_text().split("\n## ")[0]
+    command = re.search(r"`(?:make (?P<target>[a-z-]+)|randsel (?P<command>\w+) [^`]+)`", opening)
+    assert command, page.name
+    if command["target"]:
+        assert f"docs/results/{page.name}" in _recipe(command["target"]) or "docs/results" in _recipe(command["target"])
+    else:
+        assert command["command"] in cli.main.commands
+
+
+def _recipe(target):
+    """What a target runs: its lines of the Makefile, and the scripts named there."""
+    lines = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)[1]
+    scripts = [ROOT / name for name in re.findall(r"benchmarks/\w+\.py", lines)]
+    return lines + "".join(script.read_text().replace('"docs" / "results"', "docs/results") for script in scripts)
+
+
+@pytest.mark.parametrize("estimator", [RandSel, RandSelCV, InteractionScan])
+def test_every_parameter_has_a_row_of_settings_with_its_default(estimator):
+    part = (DOCS / "settings.md").read_text().split(f"\n## {estimator.__name__}\n")[1].split("\n## ")[0]
+    rows = dict(re.findall(r"^\| `(\w+)` \| `(.+?)` \|", part, re.MULTILINE))
+    expected = {name: repr(value).replace("'", '"') for name, value in estimator().get_params(deep=False).items()}
+    assert rows == expected
+
+
+def public():
+    """What the API pages must name: classes and functions of the package, and of the modules that users import from."""
+    for module in (randsel, randsel.datasets, randsel.guarantees, randsel.plots, tables, report, analysis, culling):
+        names = randsel.__all__ if module is randsel else list(vars(module))
+        for name, thing in ((name, getattr(module, name)) for name in names):
+            home = getattr(thing, "__module__", "")
+            mine = home.startswith("randsel.") if module is randsel else home == module.__name__
+            if (inspect.isclass(thing) or inspect.isfunction(thing)) and mine and not name.startswith("_"):
+                yield f"{module.__name__}.{name}", thing
+
+
+#: Parts that only other modules of the package use.
+INTERNAL = {
+    "randsel.plots.class_colours",
+    "randsel.report.summary",
+    "randsel.culling.Rules",
+    "randsel.culling.cull",
+    "randsel.culling.path_sizes",
+    "randsel.analysis.label",
+    "randsel.analysis.cramers_v",
+    "randsel.analysis.correlation_ratio",
+    *(f"randsel.report.{name}" for name in ("number", "p_value", "fixed", "power", "share", "count", "visible")),
+}
+
+
+def test_every_public_name_is_on_a_page_of_the_api_and_has_an_example():
+    named = {
+        name
+        for page in (DOCS / "api").glob("*.md")
+        for name in re.findall(r"^- `(randsel\.[\w.]+)`: ", page.read_text(), re.M)
+    }
+    known = dict(public())
+    assert named == set(known) - INTERNAL
+    for name in named:
+        text = inspect.getdoc(known[name]) or ""
+        plain = dataclasses.is_dataclass(known[name]) and "Examples" not in text  # they only hold what was found
+        assert plain or ">>> " in text, name
+
+
+def test_every_example_is_in_the_gallery():
+    scripts = {path.stem for path in (ROOT / "examples").glob("*.py")}
+    gallery = runpy.run_path(str(ROOT / "benchmarks" / "gallery.py"))
+    assert scripts == {name for names in gallery["ORDER"].values() for name in names}
+    assert len(scripts) >= 8
+    assert (DOCS / "gallery" / "index.md").read_text() == gallery["index"]()
+    for name in scripts:
+        text = (DOCS / "gallery" / f"{name}.md").read_text()
+        question, about, lesson = gallery["said"](ROOT / "examples" / f"{name}.py")
+        assert question.endswith("?")
+        assert lesson
+        assert about in text
+        assert (ROOT / "examples" / f"{name}.py").read_text().split('"""', 2)[2].strip() in text, (
+            f"make gallery: {name}"
+        )
+        assert (DOCS / "gallery" / f"{name}.png").exists()
+
+
+def test_the_page_of_questions_has_questions():
+    headings = re.findall(r"^## (.+)$", (DOCS / "faq.md").read_text(), re.MULTILINE)
+    assert len(headings) >= 10
+    assert len((DOCS / "start.md").read_text().splitlines()) < 120
 
 
 def test_tests_named_in_the_mathematics_exist():

@@ -189,6 +189,18 @@ def cautions(table: Table, kind: str, *, samples: Sequence[str] | None = None) -
     -------
     tuple of str
         Sentences: what was found, and what to do about it. Empty if there is nothing to say.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from randsel.analysis import cautions
+    >>> from randsel.tables import Table
+    >>> X = np.random.default_rng(0).standard_normal((40, 5))
+    >>> y = np.array(["case"] * 4 + ["control"] * 36)
+    >>> for sentence in cautions(Table(X, y, tuple("abcde")), "classification"):
+    ...     print(sentence.partition(":")[0])
+    The classes are unequal
+    Fewer than 10 samples in class case (4)
     """
     found: list[str] = []
     if kind == "classification":

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import get_completion_class
 
 from randsel import __version__
 
@@ -101,7 +102,15 @@ def _printable(text: str) -> str:
 @click.option("--debug", is_flag=True, help="Show where an error came from.")
 @click.version_option(__version__, prog_name="randsel")
 def main(debug: bool) -> None:
-    """Select features that matter non-linearly, alone or together."""
+    """Select features that matter non-linearly, alone or together.
+
+    \b
+    Examples:
+      randsel demo
+      randsel select expression.csv --target status --out results
+      randsel interactions expression.csv --target status --out results
+      randsel COMMAND --help
+    """
 
 
 @main.command()
@@ -119,6 +128,11 @@ def demo(samples: int, features: int, seed: int, out: Path) -> None:
     """Find the two features whose XOR is the label, among many that are noise.
 
     Neither of the two tells anything alone: a filter that looks at one feature at a time cannot see them.
+
+    \b
+    Examples:
+      randsel demo
+      randsel demo --features 1000 --seed 3 --out path.png
     """
     from randsel import RandSel, datasets, plots
 
@@ -290,7 +304,7 @@ def select(
       randsel select expression.csv --target status --out results
       randsel select genes.tsv.gz --target-file samples.csv --groups donor --top 20 --fdr 0.1 --out results
       randsel select cells.h5ad --target cell_type --batch plate --no-accuracy --halves 20 --out quick
-    """  # noqa: D301 (click wants the character)
+    """
     if jobs == 0:
         msg = "--jobs 0 leaves nobody to work; use 1 or more, or -1 for all cores."
         raise click.UsageError(msg)
@@ -330,7 +344,9 @@ def select(
 def rebuild_report(folder: Path) -> None:
     """Write report.html anew from a folder of randsel select, without computing anything again.
 
-    Example: randsel report results
+    \b
+    Examples:
+      randsel report results
     """
     from randsel import results
 
@@ -363,7 +379,10 @@ def compare(
     again to go on where it was interrupted. --reshuffles 1 takes a third of the time. Without --methods all are
     compared but the bootstrap, which takes as long as the others together.
 
-    Example: randsel compare expression.csv --target status --groups donor --out results --jobs 2
+    \b
+    Examples:
+      randsel compare expression.csv --target status --groups donor --out results --jobs 2
+      randsel compare counts.h5ad --target diagnosis --log2 --reshuffles 1 --methods "randSel, RFE" --out quick
     """
     from randsel import experiment
 
@@ -403,7 +422,11 @@ def interactions(
     median takes medians of all samples. The folder gets features.csv (best first: p- and q-values, partner),
     pairs.csv, heatmap.png and pairs.png. Without --top and --fdr, features of a q-value of at most 0.05 are selected.
 
-    Example: randsel interactions expression.csv --target status --out results
+    \b
+    Examples:
+      randsel interactions expression.csv --target status --out results
+      randsel interactions genes.tsv.gz --target-file samples.csv --target status --batch study --out results
+      randsel interactions snps.bed --top 20 --out results
     """
     import numpy as np
 
@@ -469,6 +492,13 @@ def reproduce(
     figure1 draws the culling path of a 200-dimensional XOR problem. table1 has synthetic data; table2 real data, from
     the folder --data, or with --geo the paper's own task (69 latent infections, 133 controls). blackbox compares deep
     representations, with and without LPBoostMKL, on a stand-in for the Black Box challenge.
+
+    \b
+    Examples:
+      randsel reproduce figure1 --out figure1
+      randsel reproduce table1 --out table1 --jobs 2
+      randsel reproduce table2 --data FOLDER --out table2 --jobs 2
+      randsel reproduce blackbox --out blackbox
     """
     if what != "table2" and (data or geo):
         msg = "--data and --geo are for table2."
@@ -501,6 +531,26 @@ def reproduce(
     else:
         loaded = {entry["name"]: experiment.load_table(entry, data or Path()) for entry in spec.data}
     _run(spec, loaded, out, jobs, timeout)
+
+
+@main.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print a script that completes commands and options in a shell.
+
+    Put the line of your shell into its start-up file (~/.bashrc, ~/.zshrc, ~/.config/fish/config.fish).
+
+    \b
+    Examples:
+      eval "$(randsel completion bash)"
+      eval "$(randsel completion zsh)"
+      randsel completion fish | source
+    """
+    found = get_completion_class(shell)
+    if found is None:
+        msg = f"click knows no completion for {shell}; renew it: pip install --upgrade click."
+        raise click.ClickException(msg)
+    click.echo(found(main, {}, "randsel", "_RANDSEL_COMPLETE").source())
 
 
 def _black_box(quick: bool, out: Path) -> None:

@@ -79,6 +79,14 @@ class Round:
         Number of columns of the kernel, and what noise reaches with as many.
 
     While features fall on a device, its arrays stay there; those of `CullingPath.rounds` are numpy's.
+
+    Examples
+    --------
+    >>> from randsel import RandSel, datasets
+    >>> X, y, relevant = datasets.make_xor(200, 20, random_state=0)
+    >>> first = RandSel().fit(X, y).path_.rounds[0]
+    >>> len(first.features), len(first.dropped), first.interaction[:2] > 10
+    (20, 5, array([ True,  True]))
     """
 
     features: Array
@@ -118,7 +126,16 @@ class Round:
 
 @dataclass(frozen=True)
 class CullingPath:
-    """The rounds, first to last; the last one drops nothing."""
+    """The rounds, first to last; the last one drops nothing.
+
+    Examples
+    --------
+    >>> from randsel import RandSel, datasets
+    >>> X, y, relevant = datasets.make_xor(200, 20, random_state=0)
+    >>> path = RandSel().fit(X, y).path_
+    >>> [len(r.features) for r in path.rounds][:4], path.rounds[path.best].features, path.stands_out
+    ([20, 15, 12, 9], array([0, 1]), True)
+    """
 
     computed: tuple[Round, ...]
     """The rounds where they were computed; `rounds` has the names that the caller gave to the features."""

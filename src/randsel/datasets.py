@@ -49,6 +49,13 @@ def make_xor(n_samples: int = 300, n_features: int = 100, *, noise: float = 0.0,
     -------
     X, y, relevant
         y is ±1; `relevant` holds the columns 0 and 1.
+
+    Examples
+    --------
+    >>> from randsel import datasets
+    >>> X, y, relevant = datasets.make_xor(300, 100, random_state=0)
+    >>> X.shape, relevant, bool(((X[:, 0] * X[:, 1] > 0) == (y > 0)).all())
+    ((300, 100), array([0, 1]), True)
     """
     if not 0.0 <= noise <= 1.0:
         msg = f"noise={noise!r} is a probability and must lie between 0 and 1."
@@ -89,6 +96,13 @@ def make_weston_linear(
     -------
     X, y, relevant
         y is ±1; `relevant` holds the first `n_relevant` columns.
+
+    Examples
+    --------
+    >>> from randsel import CorrelationFilter, datasets
+    >>> X, y, relevant = datasets.make_weston_linear(300, 20, random_state=0)
+    >>> CorrelationFilter(5).fit(X, y).get_support(indices=True)
+    array([0, 1, 2, 3, 4])
     """
     if not 4 <= n_relevant <= 6:
         msg = f"n_relevant={n_relevant} must be 4, 5 or 6."
@@ -136,6 +150,13 @@ def make_weston_nonlinear(
     -------
     X, y, relevant
         y is ±1; `relevant` holds the first `n_relevant` columns.
+
+    Examples
+    --------
+    >>> from randsel import RandSel, datasets
+    >>> X, y, relevant = datasets.make_weston_nonlinear(300, 20, n_relevant=2, random_state=0)
+    >>> RandSel(2).fit(X, y).get_support(indices=True), relevant
+    (array([0, 1]), array([0, 1]))
     """
     if n_relevant not in (2, 5):
         msg = f"n_relevant={n_relevant} must be 2 (the original problem) or 5."
@@ -179,6 +200,13 @@ def make_passemiers(
     -------
     X, y, relevant
         y is 0 or 1.
+
+    Examples
+    --------
+    >>> from randsel import InteractionScan, datasets
+    >>> X, y, relevant = datasets.make_passemiers("ring", 300, 20, random_state=0)
+    >>> sorted(InteractionScan(2).fit(X, y).get_support(indices=True)) == sorted(relevant)
+    True
     """
     if kind not in PASSEMIERS:
         msg = f"kind={kind!r} must be one of {', '.join(map(repr, PASSEMIERS))}."
@@ -235,6 +263,13 @@ def make_black_box(
     -------
     BlackBox
         Classes are 1 to 9, in the order of the digits.
+
+    Examples
+    --------
+    >>> from randsel import datasets
+    >>> box = datasets.make_black_box(random_state=0)
+    >>> box.X.shape, sorted(set(box.y.tolist()))
+    ((180, 1875), [1, 2, 3, 4, 5, 6, 7, 8, 9])
     """
     images, digits = load_digits(return_X_y=True)
     if left_out not in range(10):

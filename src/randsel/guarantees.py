@@ -30,7 +30,14 @@ __all__ = ["Plan", "bootstraps_needed", "failure_probability", "plan", "samples_
 
 @dataclass(frozen=True)
 class Plan:
-    """Numbers that keep the failure probability below `delta`."""
+    """Numbers that keep the failure probability below `delta`.
+
+    Examples
+    --------
+    >>> from randsel import guarantees
+    >>> guarantees.plan(0.3, 0.05).n_samples
+    656
+    """
 
     n_samples: int
     n_bootstraps: int
@@ -100,6 +107,12 @@ def samples_needed(
 
     With `bootstrap=True` half of `delta` and the `share` of the margin are for the samples; `bootstraps_needed` has
     the other halves. The other parameters are those of `failure_probability`.
+
+    Examples
+    --------
+    >>> from randsel import guarantees
+    >>> guarantees.samples_needed(0.2, 0.05, n_influential=5, n_rounds=10)
+    692
     """
     _check(eta, delta, share, n_influential, n_rounds, n_features)
     margin = (eta if n_features is None else eta / 2) * (share if bootstrap else 1.0)
@@ -120,6 +133,12 @@ def bootstraps_needed(
 
     A feature is in a draw of the larger subsets, and out of one of the smaller, with probability at least ½, so the
     number of draws that tell about it is itself random; that is accounted for.
+
+    Examples
+    --------
+    >>> from randsel import guarantees
+    >>> guarantees.bootstraps_needed(0.3, 0.05, n_influential=2, n_rounds=10)
+    5251
     """
     _check(eta, delta, share, n_influential, n_rounds, n_features)
     margin = eta if n_features is None else eta / 2

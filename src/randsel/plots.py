@@ -60,6 +60,14 @@ def culling_path(
     -------
     matplotlib.figure.Figure
         Save it with `figure.savefig(...)`.
+
+    Examples
+    --------
+    >>> from randsel import RandSel, datasets, plots
+    >>> X, y, relevant = datasets.make_xor(200, 30, random_state=0)
+    >>> figure = plots.culling_path(RandSel().fit(X, y), highlight=relevant)
+    >>> [axes.get_ylabel() for axes in figure.axes]
+    ['contribution', 'alignment']
     """
     figure = optional("matplotlib.figure", extra="plot", purpose="Drawing").Figure(figsize=size, layout="constrained")
     names = getattr(path, "feature_names_in_", None) if names is None else names
@@ -135,6 +143,14 @@ def comparison(rows: list[dict[str, Any]], *, title: str = "") -> Any:
     -------
     matplotlib.figure.Figure
         One row of axes per data set: accuracy, and time.
+
+    Examples
+    --------
+    >>> from randsel import plots
+    >>> row = {"data": "colon", "method": "randSel", "sizes": [2, 20], "mean": [0.8, 0.9], "spread": [0.1, 0.1]}
+    >>> figure = plots.comparison([{**row, "seconds": 0.2}])
+    >>> figure.axes[0].get_title()
+    'colon'
     """
     sets = list(dict.fromkeys(row["data"] for row in rows))
     methods = list(dict.fromkeys(row["method"] for row in rows))
@@ -186,6 +202,14 @@ def interaction_heatmap(scan: Any, *, names: Any = None, title: str = "") -> Any
     -------
     matplotlib.figure.Figure
         Main effects are on the diagonal; the colour is -log10 p, not corrected.
+
+    Examples
+    --------
+    >>> from randsel import InteractionScan, datasets, plots
+    >>> X, y, relevant = datasets.make_xor(200, 5, random_state=0)
+    >>> figure = plots.interaction_heatmap(InteractionScan().fit(X, y), names=["a", "b", "c", "d", "e"])
+    >>> sorted(label.get_text() for label in figure.axes[0].get_xticklabels())
+    ['a', 'b', 'c', 'd', 'e']
     """
     figure = optional("matplotlib.figure", extra="plot", purpose="Drawing").Figure(
         figsize=(1.2 + 0.42 * (len(scan.top_) + 3), 0.8 + 0.42 * (len(scan.top_) + 1)), layout="constrained"
@@ -223,6 +247,14 @@ def pair_panels(X: Any, y: Any, scan: Any, *, names: Any = None, count: int = 6,
     -------
     matplotlib.figure.Figure
         Discrete features are shaken a little, so that samples do not hide each other.
+
+    Examples
+    --------
+    >>> from randsel import InteractionScan, datasets, plots
+    >>> X, y, relevant = datasets.make_xor(200, 5, random_state=0)
+    >>> figure = plots.pair_panels(X, y, InteractionScan().fit(X, y), names=["a", "b", "c", "d", "e"], count=1)
+    >>> figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()
+    ('a', 'b')
     """
     X, y = np.asarray(X), np.asarray(y)
     y = y[:, 0] if y.ndim == 2 else y
@@ -274,6 +306,14 @@ def pair_panel(
     -------
     matplotlib.figure.Figure
         One panel.
+
+    Examples
+    --------
+    >>> from randsel import datasets, plots
+    >>> X, y, relevant = datasets.make_xor(200, 5, random_state=0)
+    >>> figure = plots.pair_panel(X[:, 0], X[:, 1], y, labels=("a", "b"), categories=True, size=(3.0, 3.0))
+    >>> figure.axes[0].get_xlabel()
+    'a'
     """
     figure, axes = _one_panel(size)
     colors = optional("matplotlib.colors", extra="plot", purpose="Drawing")
@@ -304,6 +344,14 @@ def feature_panel(
     -------
     matplotlib.figure.Figure
         One panel.
+
+    Examples
+    --------
+    >>> from randsel import datasets, plots
+    >>> X, y, relevant = datasets.make_xor(200, 5, random_state=0)
+    >>> figure = plots.feature_panel(X[:, 0], y, categories=True, labels=("no", "yes"), size=(3.0, 3.0))
+    >>> [label.get_text() for label in figure.axes[0].get_xticklabels()]
+    ['no', 'yes']
     """
     figure, axes = _one_panel(size)
     style = {"linestyle": "", "marker": "o", "markersize": 2.8, "markeredgewidth": 0, "alpha": 0.65}
@@ -355,6 +403,14 @@ def accuracy(
     -------
     matplotlib.figure.Figure
         One panel.
+
+    Examples
+    --------
+    >>> from randsel import plots
+    >>> folds = {"selected": [0.8, 0.9, 0.85], "all features": [0.6, 0.5, 0.55]}
+    >>> figure = plots.accuracy(folds, chance=0.5, measure="balanced accuracy", size=(5.0, 2.0), highlight="selected")
+    >>> figure.axes[0].get_xlabel()
+    'balanced accuracy'
     """
     figure, axes = _one_panel(size)
     axes.axvline(chance, color=GREY, linestyle="--", linewidth=1.0)
@@ -398,6 +454,14 @@ def kernel_weights(sizes: Array, weights: Array, *, classes: Any = None, title: 
     -------
     matplotlib.figure.Figure
         Above the mean over classes, a grey line per run and their mean in red; below every class, mean over runs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from randsel import plots
+    >>> figure = plots.kernel_weights(np.array([20, 10, 5]), np.full((2, 1, 3), 1 / 3), classes=["case"])
+    >>> figure.axes[0].get_ylabel()
+    'weight'
     """
     figure = optional("matplotlib.figure", extra="plot", purpose="Drawing").Figure(figsize=(8, 6), layout="constrained")
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[1, 1.2])

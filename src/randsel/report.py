@@ -138,6 +138,21 @@ def contents(analysis: Analysis) -> dict[str, Any]:
     -------
     dict
         Strings, numbers, None, lists and dictionaries; under the keys "figure" and "figures", pictures as SVG.
+
+    Examples
+    --------
+    >>> from randsel import RandSel, datasets, report
+    >>> from randsel.analysis import Analysis, cautions
+    >>> from randsel.tables import Table
+    >>> X, y, relevant = datasets.make_xor(200, 20, random_state=0)
+    >>> table = Table(X, y, tuple(f"g{j}" for j in range(20)))
+    >>> path = RandSel().fit(X, y).path_
+    >>> analysis = Analysis(
+    ...     table, path, "classification", (), (), None, None, False, cautions(table, "classification"), {}, ()
+    ... )
+    >>> found = report.contents(analysis)
+    >>> found["title"], found["kind"], found["pairs"]["total"]
+    ('Feature selection', 'classification', 0)
     """
     data = str(analysis.settings.get("data", ""))
     y = analysis.table.y
@@ -598,6 +613,21 @@ def render(found: Mapping[str, Any]) -> str:
     -------
     str
         HTML that loads nothing from elsewhere.
+
+    Examples
+    --------
+    >>> from randsel import RandSel, datasets, report
+    >>> from randsel.analysis import Analysis, cautions
+    >>> from randsel.tables import Table
+    >>> X, y, relevant = datasets.make_xor(200, 20, random_state=0)
+    >>> table = Table(X, y, tuple(f"g{j}" for j in range(20)))
+    >>> path = RandSel().fit(X, y).path_
+    >>> analysis = Analysis(
+    ...     table, path, "classification", (), (), None, None, False, cautions(table, "classification"), {}, ()
+    ... )
+    >>> page = report.render(report.contents(analysis))
+    >>> "<title>Feature selection</title>" in page
+    True
     """
     jinja2 = optional("jinja2", extra="report", purpose="Writing a report")
     environment = jinja2.Environment(

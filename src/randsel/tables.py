@@ -47,6 +47,14 @@ class Table:
         What to do about NaN in X: "error", "median" (imputed within folds, see `imputer`), or "keep".
     notes
         Sentences that say what was found in the file, and what was made of it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from randsel.tables import Table
+    >>> table = Table(X=np.eye(3), y=np.array(["a", "b", "b"]), names=("g0", "g1", "g2"))
+    >>> table.rows(np.array([1, 2])).y
+    array(['b', 'b'], dtype='<U1')
     """
 
     X: Array
@@ -92,7 +100,17 @@ class Table:
 
 
 def imputer() -> "SimpleImputer":
-    """Return a step for pipelines that replaces NaN by the medians of the columns, of the rows that it is fitted on."""
+    """Return a step for pipelines that replaces NaN by the medians of the columns, of the rows that it is fitted on.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from randsel import tables
+    >>> tables.imputer().fit_transform([[1.0, np.nan], [3.0, 5.0], [2.0, 7.0]])
+    array([[1., 6.],
+           [3., 5.],
+           [2., 7.]])
+    """
     from sklearn.impute import SimpleImputer  # noqa: PLC0415 (a second, which nobody should wait for who reads a file)
 
     return SimpleImputer(strategy="median", keep_empty_features=True)
@@ -116,7 +134,7 @@ def read(
     batches: Sequence[Any] | None = None,
     max_bytes: int | str = "4GB",
 ) -> Table:
-    """Read a table from a file.
+    r"""Read a table from a file.
 
     Parameters
     ----------
@@ -155,6 +173,20 @@ def read(
     -------
     Table
         All columns without another purpose are features; its notes say what was found.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from randsel import tables
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "small.csv"
+    ...     _ = file.write_text("status,g0,g1\ncase,1.5,2\ncase,1,3\ncontrol,2,4\ncontrol,3,1\n")
+    ...     table = tables.read(file, target="status")
+    >>> table.X.shape, table.names, table.y.tolist()
+    ((4, 2), ('g0', 'g1'), ['case', 'case', 'control', 'control'])
+    >>> table.notes[0]
+    'small.csv: text, 3 columns separated by commas.'
     """
     path = _existing(path)
     _check_choice("orientation", orientation, ORIENTATIONS)
