@@ -10,6 +10,7 @@ import numpy as np
 from scipy.stats import false_discovery_control
 
 from randsel._backend import Array, check_device, to_numpy
+from randsel._progress import Parts, fit_task
 from randsel._validation import (
     Interval,
     RealNotInt,
@@ -32,6 +33,8 @@ from randsel.selector import Selector, ranking
 MOST_FUNCTIONS = 6
 #: Pairs reported if no number is given.
 PAIRS = 1000
+#: What the parts of a scan are made of; a tile is a block of pairs.
+STEPS = {"pairs": "tile", "triples": "first feature", "forward steps": "forward step"}
 #: Multiplications that a scan of triples may take: some minutes on one core.
 TRIPLE_BUDGET = 1e12
 
@@ -213,9 +216,18 @@ class InteractionScan(Selector):
             device,
         )
         show = self.verbose if callable(self.verbose) else _write_progress if self.verbose else None
-        analysis = analyse(problem, self.n_pairs or PAIRS, self.order, show)
-        self._set_attributes(analysis, order, X.shape[1])
-        self._select(order[analysis.order], X.shape[1], wanted)
+        with fit_task(self, self.order + 1) as task:
+            parts = Parts(task, STEPS)
+
+            def report(part: str, done: int, total: int) -> None:
+                parts.report(part, done, total)
+                if show is not None and part == "pairs" and done:
+                    show(done, total)
+
+            analysis = analyse(problem, self.n_pairs or PAIRS, self.order, report)
+            parts.end()
+            self._set_attributes(analysis, order, X.shape[1])
+            self._select(order[analysis.order], X.shape[1], wanted)
         return self
 
     def _number_of_functions(self, m: int, strata: Array | None) -> int:

@@ -8,6 +8,7 @@ The best weak learner of kernel K for the weights u is `h = K(y∘u) / √((y∘
 Learners are added until no kernel has an edge above β + ε.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,8 @@ from scipy.optimize import linprog
 
 from randsel._backend import Array
 
+#: Learners and cap to weights of the samples, β, and the multipliers of the learners.
+Solver = Callable[[Array, float], tuple[Array, float, Array]]
 #: Negative eigenvalues up to this share of the largest are rounding.
 INDEFINITE = 1e-6
 
@@ -50,13 +53,14 @@ class Boosted:
     converged: bool
 
 
-def boost(kernels: Array, y: Array, nu: float, tol: float, max_iter: int) -> Boosted:
+def boost(kernels: Array, y: Array, nu: float, tol: float, max_iter: int, solve: Solver | None = None) -> Boosted:
     """Column generation over kernels, a stack of shape (kernels, samples, samples), for labels ±1.
 
     Learners are the best ones for weights halfway between those of the linear program and the best weights so far,
     whose largest edge is the smallest: it bounds the optimum from above, as β does from below. At the program's own
-    weights, which jump from corner to corner, learners would help little.
+    weights, which jump from corner to corner, learners would help little. `solve` stands in for `solve_dual`.
     """
+    solve = solve_dual if solve is None else solve
     m = len(y)
     cap = 1.0 / (nu * m)
     inside = np.full(m, 1.0 / m)
@@ -79,7 +83,7 @@ def boost(kernels: Array, y: Array, nu: float, tol: float, max_iter: int) -> Boo
             learners.append(y * images[k] / edges[k])
             parts.append(signed / edges[k])
             owners.append(k)
-        corner, beta, weights = _solve(np.array(learners), cap)
+        corner, beta, weights = solve(np.array(learners), cap)
         n_iter += 1
         u = 0.5 * (corner + inside)
     coefficients, kernel_weights = np.zeros((len(kernels), m)), np.zeros(len(kernels))
@@ -89,7 +93,7 @@ def boost(kernels: Array, y: Array, nu: float, tol: float, max_iter: int) -> Boo
     return Boosted(coefficients, kernel_weights, inside, beta, above - beta, n_iter, above - beta <= enough)
 
 
-def _solve(learners: Array, cap: float) -> tuple[Array, float, Array]:
+def solve_dual(learners: Array, cap: float) -> tuple[Array, float, Array]:
     """Solve the dual: weights of the samples, β, and the multipliers of the learners."""
     count, m = learners.shape
     found = linprog(
