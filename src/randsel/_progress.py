@@ -19,7 +19,7 @@ except ImportError:
         """Stands in for the mixin of scikit-learn 1.9."""
 
 
-__all__ = ["CallbackSupportMixin", "Parts", "Steps", "Task", "fit_task"]
+__all__ = ["CallbackSupportMixin", "Steps", "Task", "fit_task"]
 
 
 class Task:
@@ -109,50 +109,38 @@ def fit_task(estimator: Any, n_subtasks: int, *, in_order: bool = True) -> Fit:
 
 
 class Steps:
-    """Parts of a task one after the other, where beginning and end are told from different places."""
+    """Parts of a task one after the other, and blocks of each, where beginnings and ends are told from many places."""
 
-    def __init__(self, task: Task, name: str) -> None:
+    def __init__(self, task: Task) -> None:
         self.task = task
-        self.name = name
-        self.open: Task | None = None
+        self.name = ""
+        self.step: Task | None = None
+        self.block: Task | None = None
 
-    def begin(self, n_subtasks: int = 0) -> Task:
-        """Begin the next step, unless one is open."""
-        if self.open is None:
-            self.open = self.task.subtask(self.name, n_subtasks).__enter__()
-        return self.open
+    def begin(self, name: str, n_blocks: int = 0, block: str = "block") -> None:
+        """Begin the next step, and its first block if it has any; nothing happens while a step is open."""
+        if self.step is None:
+            self.name, self.name_of_blocks = name, block
+            self.done, self.n_blocks = 0, n_blocks
+            self.step = self.task.subtask(name, n_blocks).__enter__()
+            self._begin_block()
+
+    def block_done(self) -> None:
+        """End a block, and begin the next one if there is any left."""
+        if self.block is not None:
+            self.block.end()
+            self.done += 1
+            self._begin_block()
+
+    def _begin_block(self) -> None:
+        self.block = None
+        if self.step is not None and self.done < self.n_blocks:
+            self.block = self.step.subtask(self.name_of_blocks).__enter__()
 
     def end(self, attributes: Any = None) -> bool:
-        """End the open step, if there is one, and return whether a callback asks to stop."""
-        ended, self.open = self.open, None
+        """End the open step, and a block that was not needed; return whether a callback asks to stop."""
+        if self.block is not None:
+            self.block.end()
+            self.block = None
+        ended, self.step = self.step, None
         return ended is not None and ended.end(attributes)
-
-
-class Parts:
-    """Parts of a task, known by their names, and steps of each of them, known by how many are done."""
-
-    def __init__(self, task: Task, names_of_steps: dict[str, str]) -> None:
-        self.task = task
-        self.names_of_steps = names_of_steps
-        self.name: str | None = None
-        self.part: Task | None = None
-
-    def report(self, name: str, done: int, total: int) -> None:
-        """Tell that so many steps of a part are done; a part begins when it is first named, and ends the one before."""
-        if name != self.name:
-            self.end()
-            self.name, self.part = name, self.task.subtask(name, total).__enter__()
-            self.done, self.steps = 0, Steps(self.part, self.names_of_steps.get(name, ""))
-        for _ in range(done - self.done):
-            self.steps.begin()
-            self.steps.end()
-        self.done = done
-        if done < total:
-            self.steps.begin()
-
-    def end(self) -> None:
-        """End the part that is open, and a step of it that was not needed."""
-        if self.part is not None:
-            self.steps.end()
-            self.part.end()
-            self.part = None

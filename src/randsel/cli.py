@@ -16,6 +16,9 @@ from randsel import InteractionScan, RandSel, __version__, datasets, experiment,
 from randsel._backend import Array
 from randsel.culling import Round
 
+#: Exit code of a command that Ctrl-C ended, as shells have it.
+INTERRUPTED = 130
+
 
 class Commands(click.Group):
     """Commands whose errors are sentences: what is wrong with the input, or with a file, ends without a traceback."""
@@ -28,6 +31,9 @@ class Commands(click.Group):
             raise click.ClickException(_sentence(error)) from error
         except (ValueError, ImportError) as error:
             raise click.ClickException(str(error)) from error
+        except KeyboardInterrupt:
+            click.echo("\nInterrupted.", err=True)
+            ctx.exit(INTERRUPTED)
 
 
 def _sentence(error: OSError) -> str:
@@ -314,7 +320,11 @@ def _run(spec: experiment.Spec, loaded: dict[str, tables.Table], out: Path, jobs
     if jobs == 0:
         msg = "--jobs 0 leaves nobody to work; use 1 or more, or -1 for all cores."
         raise click.UsageError(msg)
-    outcome = experiment.run(spec, loaded, out, n_jobs=jobs, timeout=timeout, progress=experiment.progress_line)
+    try:
+        outcome = experiment.run(spec, loaded, out, n_jobs=jobs, timeout=timeout, progress=experiment.progress_line)
+    except KeyboardInterrupt:
+        click.echo(f"\nFinished cells are kept in {out}; run the command again to go on.", err=True)
+        raise
     times = "once" if spec.reshuffles == 1 else f"{spec.reshuffles} times"
     heading = f"Nested {spec.folds}-fold cross-validation, {times}; mean ± sd over the cells."
     click.echo(summary.write_tables(spec, outcome, out, heading))

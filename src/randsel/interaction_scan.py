@@ -10,7 +10,7 @@ import numpy as np
 from scipy.stats import false_discovery_control
 
 from randsel._backend import Array, check_device, to_numpy
-from randsel._progress import Parts, fit_task
+from randsel._progress import Steps, fit_task
 from randsel._validation import (
     Interval,
     RealNotInt,
@@ -33,8 +33,8 @@ from randsel.selector import Selector, ranking
 MOST_FUNCTIONS = 6
 #: Pairs reported if no number is given.
 PAIRS = 1000
-#: What the parts of a scan are made of; a tile is a block of pairs.
-STEPS = {"pairs": "tile", "triples": "first feature", "forward steps": "forward step"}
+#: What the parts of a scan are made of.
+BLOCKS = {"pairs": "tile", "triples": "first feature", "forward steps": "forward step"}
 #: Multiplications that a scan of triples may take: some minutes on one core.
 TRIPLE_BUDGET = 1e12
 
@@ -217,10 +217,14 @@ class InteractionScan(Selector):
         )
         show = self.verbose if callable(self.verbose) else _write_progress if self.verbose else None
         with fit_task(self, self.order + 1) as task:
-            parts = Parts(task, STEPS)
+            parts = Steps(task)
 
             def report(part: str, done: int, total: int) -> None:
-                parts.report(part, done, total)
+                if part != parts.name:
+                    parts.end()
+                    parts.begin(part, total, BLOCKS.get(part, ""))
+                for _ in range(done - parts.done):
+                    parts.block_done()
                 if show is not None and part == "pairs" and done:
                     show(done, total)
 

@@ -3,6 +3,7 @@
 import sys
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -13,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from randsel._backend import Array, check_device, is_coarse, like, on_host, others, take, to_device, to_numpy
 from randsel._parallel import one_thread_if, seed_of
-from randsel._progress import CallbackSupportMixin, Steps, Task, fit_task
+from randsel._progress import CallbackSupportMixin, Steps, fit_task
 from randsel._validation import (
     Interval,
     RealNotInt,
@@ -24,7 +25,7 @@ from randsel._validation import (
     fit_context,
 )
 from randsel.columns import Columns, canonical_order, room_for, standardise
-from randsel.contribution import Draws, bootstrap, exact
+from randsel.contribution import Draws, blocks_per_round, bootstrap, exact
 from randsel.culling import CullingPath, OnRound, Round, Rules, cull, path_sizes
 from randsel.kernels import Target, median_factor
 from randsel.rank_functions import rank_functions
@@ -254,8 +255,13 @@ class RandSel(Selector):
             return path.of_owners(columns, self.min_features) if ranks else path.relabel(columns)
 
         with fit_task(self, len(path_sizes(sample.X.shape[1], self.drop, self.min_features))) as task:
+            rounds = Steps(task)
+            n_blocks = blocks_per_round(self.estimator, sample.target, draws) if task.is_watched else 0
+            if n_blocks:
+                draws = replace(draws, on_block=rounds.block_done)
             on_round = _reporting(
-                task,
+                rounds,
+                n_blocks,
                 # of functions there is no path of features before the end
                 None if show is None or ranks else lambda r: show(r.relabel(columns)),
                 lambda path: _attributes(of_features(path), n_features, wanted),
@@ -349,18 +355,20 @@ class RandSel(Selector):
 
 
 def _reporting(
-    task: Task, show: Callable[[Round], None] | None, attributes: Callable[[CullingPath], dict[str, Any]]
+    rounds: Steps,
+    n_blocks: int,
+    show: Callable[[Round], None] | None,
+    attributes: Callable[[CullingPath], dict[str, Any]],
 ) -> OnRound:
     """Show every round, and tell where it ends; callbacks that want one get an estimator with the path so far."""
-    rounds = Steps(task, "round")
-    rounds.begin()
+    rounds.begin("round", n_blocks)
 
     def on_round(r: Round, so_far: Callable[[], CullingPath]) -> bool:
         if show is not None:
             show(r.hosted())
         stop = rounds.end(lambda: attributes(so_far()))
         if len(r.dropped) and not stop:
-            rounds.begin()
+            rounds.begin("round", n_blocks)
         return stop
 
     return on_round

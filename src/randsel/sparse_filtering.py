@@ -112,11 +112,11 @@ class SparseFiltering(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tra
         start = check_random_state(self.random_state).standard_normal(shape)
         show = self.verbose if callable(self.verbose) else _write_progress if self.verbose else None
         with fit_task(self, self.max_iter) as task:
-            iterations, done, stop = Steps(task, "iteration"), 0, False
+            iterations, done, stop = Steps(task), 0, False
 
             def value(w: Array) -> tuple[float, Array]:
                 if done < self.max_iter:
-                    iterations.begin()
+                    iterations.begin("iteration")
                 return objective(w.reshape(shape), X)
 
             def after(intermediate_result: Any) -> None:
