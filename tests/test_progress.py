@@ -7,7 +7,9 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from itertools import pairwise
+from pathlib import Path
 
 import joblib
 import numpy as np
@@ -16,6 +18,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
+from sklearn.svm import SVC
 
 from randsel import (
     BaHSIC,
@@ -360,6 +363,27 @@ def test_callbacks_are_no_parameters_and_do_not_stay_in_the_way(data, name):
     assert_same_answer(copy, estimator)
     assert "_parent_callback_ctx" not in vars(copy)
     assert clone(estimator)._skl_callbacks == estimator._skl_callbacks
+
+
+@with_callbacks
+def test_the_page_on_progress_names_the_tasks_and_its_examples_run(data, capsys):
+    pytest.importorskip("rich", reason="scikit-learn's progress bar needs rich")
+    page = (Path(__file__).parents[1] / "docs" / "progress.md").read_text()
+    X, y, _ = datasets.make_xor(80, 24, random_state=0)
+    scope = {"X": X, "y": y, "RandSel": RandSel, "RandSelCV": RandSelCV, "make_pipeline": make_pipeline, "SVC": SVC}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The estimator SVC does not support callbacks")
+        exec("".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL)), scope)
+    assert scope["keep"].so_far.path_.rounds[-1].alignment > 0
+    for name, estimator in ESTIMATORS.items():
+        recorder = Recorder()
+        clone(estimator).set_callbacks(recorder).fit(*data)
+        kind = type(estimator).__name__
+        rows = [line for line in page.splitlines() if line.startswith("|") and f"`{kind}`" in line.split("|")[1]]
+        told = set(recorder.names("begin")) | {context.source_task_name for context in recorder.contexts("begin")}
+        named = set(re.findall("`([a-z ]+)`", rows[0])) if rows else set()
+        assert told - {"fit", None} <= named, name
+    assert set(re.findall(r"`(test_\w+)`", page)) <= set(globals())
 
 
 # ---------------------------------------------------------------- without callbacks
