@@ -117,10 +117,11 @@ build/peers/ready: benchmarks/peers.txt requirements-dev.lock
 		--constraint requirements-dev.lock < benchmarks/peers.txt
 	@touch $@
 
-# another scikit-learn beside the versions of the lock
+# another scikit-learn beside the versions of the lock; before 1.9 it asks frames for __dataframe__, which polars 2
+# no longer has
 build/sklearn-%/ready: requirements-dev.lock
 	$(PYTHON) -m venv build/sklearn-$*
-	grep -v '^scikit-learn==' requirements-dev.lock > build/sklearn-$*/constraints.txt
+	grep -vE '^(scikit-learn|polars|polars-runtime-32)==' requirements-dev.lock > build/sklearn-$*/constraints.txt
 	build/sklearn-$*/bin/python -m pip --disable-pip-version-check --quiet install \
-		--constraint build/sklearn-$*/constraints.txt scikit-learn==$* array-api-compat click hypothesis pandas polars pytest
+		--constraint build/sklearn-$*/constraints.txt scikit-learn==$* array-api-compat click hypothesis pandas polars==1.30.0 pytest
 	@touch $@
