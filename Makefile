@@ -2,8 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+CORE_TESTS := tests/test_selector.py tests/test_estimator_checks.py tests/test_interaction_scan.py tests/test_progress.py
 
-.PHONY: help demo test lint types check bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-scaling bench-reading bench-mkl bench-select formats gallery screenshots docs dist check-dist lock clean
+.PHONY: help demo test lint types check check-versions bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-scaling bench-reading bench-mkl bench-select formats gallery screenshots docs dist check-dist lock clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -22,6 +23,13 @@ types: .venv/dev  ## static types
 	$(BIN)/mypy
 
 check: lint types test  ## all that must pass
+
+# older versions of scikit-learn parametrise their checks in a way that pytest will drop
+check-versions: build/sklearn-1.7.2/ready build/sklearn-1.8.0/ready  ## the core tests with older versions of scikit-learn; ten minutes
+	for version in 1.7.2 1.8.0; do \
+		PYTHONPATH=src build/sklearn-$$version/bin/python -m pytest -q -p no:cacheprovider \
+			-W ignore::pytest.PytestRemovedIn10Warning $(CORE_TESTS) || exit 1; \
+	done
 
 bench: .venv/dev build/peers/ready  ## speed and memory against yardsticks of the same run, a minute; then bench-peers
 	$(BIN)/python benchmarks/speed.py --out docs/results/speed.md
@@ -148,4 +156,13 @@ build/mkl/ready: benchmarks/mkl.txt requirements-dev.lock
 	$(PYTHON) -m venv build/mkl
 	-build/mkl/bin/python -m pip --disable-pip-version-check --quiet install \
 		--constraint requirements-dev.lock --requirement benchmarks/mkl.txt
+	@touch $@
+
+# another scikit-learn beside the versions of the lock; before 1.9 it asks frames for __dataframe__, which polars 2
+# no longer has
+build/sklearn-%/ready: requirements-dev.lock
+	$(PYTHON) -m venv build/sklearn-$*
+	grep -vE '^(scikit-learn|polars|polars-runtime-32)==' requirements-dev.lock > build/sklearn-$*/constraints.txt
+	build/sklearn-$*/bin/python -m pip --disable-pip-version-check --quiet install \
+		--constraint build/sklearn-$*/constraints.txt scikit-learn==$* array-api-compat click hypothesis pandas polars==1.30.0 pytest
 	@touch $@

@@ -11,6 +11,7 @@ from sklearn.svm import SVC, SVR
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from randsel import BaHSIC, CorrelationFilter, FoHSIC, KernelRFE, StabilitySelection, baselines, datasets, stability
+from randsel._progress import Task
 from randsel.columns import canonical_order
 
 STABLE = StabilitySelection(n_subsamples=10, random_state=0)
@@ -203,7 +204,7 @@ def test_stability_selection_finds_a_linear_problem_and_bounds_its_errors(option
     assert again(selector, 4).fit(X, y).support_[relevant].sum() == 4
     np.testing.assert_array_equal(selector.support_, selector.probabilities_ >= 0.7)
     Z = standardised(X)
-    halves = np.array(selector._halves(Z[:, canonical_order(Z)], y, "classification"))
+    halves = np.array(selector._halves(Z[:, canonical_order(Z)], y, "classification", Task(selector, None)))
     assert len(halves) == 50
     q = np.mean([len(set(np.nonzero(half)[0])) for half in halves])
     assert selector.expected_false_bound_ == pytest.approx(q**2 / (0.4 * 60), rel=1e-9)
@@ -213,7 +214,7 @@ def test_bound_by_hand(monkeypatch, rng):
     X, y = rng.normal(size=(20, 4)), np.arange(20) % 2
     first, second = np.zeros((4, 2), dtype=bool), np.zeros((4, 2), dtype=bool)
     first[[0, 1], [0, 1]] = second[0] = True
-    monkeypatch.setattr(stability, "ordered_map", lambda *_: [first, second])
+    monkeypatch.setattr(StabilitySelection, "_halves", lambda *_: [first, second])
     selector = StabilitySelection(threshold=0.75).fit(X, y)
     assert selector.expected_false_bound_ == pytest.approx(1.5**2 / (0.5 * 4))
     np.testing.assert_array_equal(np.sort(selector.probabilities_), [0, 0, 0.5, 1.0])

@@ -17,6 +17,7 @@ SOURCE = ROOT / "src" / "randsel"
 ORDER = [
     "_optional",
     "_parallel",
+    "_progress",
     "_backend",
     "columns",
     "kernels",

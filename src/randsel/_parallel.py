@@ -40,15 +40,26 @@ def _pools() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def ordered_map(function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], n_jobs: int | None) -> list[Any]:
+def ordered_map(
+    function: Callable[..., Any],
+    tasks: Iterable[tuple[Any, ...]],
+    n_jobs: int | None,
+    on_done: Callable[[], None] | None = None,
+) -> list[Any]:
     """`[function(*task) for task in tasks]` over joblib's current backend, in the order of the tasks.
 
     Each task has one BLAS thread, whatever the number of jobs: threads do not multiply, and products round alike.
+    `on_done` is called for every task, in their order, as soon as it and those before it are finished.
     """
     here = os.getpid()
-    run = Parallel(n_jobs=n_jobs, prefer="threads")
+    run = Parallel(n_jobs=n_jobs, prefer="threads", return_as="list" if on_done is None else "generator")
+    results = []
     with _pools().limit(limits=1, user_api="blas"):
-        return list(run(delayed(_single_threaded)(function, task, here) for task in tasks))
+        for result in run(delayed(_single_threaded)(function, task, here) for task in tasks):
+            results.append(result)
+            if on_done is not None:
+                on_done()
+    return results
 
 
 def _single_threaded(function: Callable[..., Any], task: tuple[Any, ...], parent: int) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 from sklearn.svm import SVC, SVR
 
 from randsel._backend import Array
+from randsel._progress import Task, fit_task
 from randsel._validation import (
     Interval,
     RealNotInt,
@@ -60,6 +61,7 @@ class Baseline(Selector):
 
     n_features_to_select: int | float | None
     target: str
+    _in_order = True
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> "Baseline":
@@ -82,13 +84,18 @@ class Baseline(Selector):
         wanted = check_number_to_select(share, X.shape[1]) or 1
         Z, varies = standardise(X, None, getattr(self, "scale", True))
         order = canonical_order(Z)
-        ranked = self._rank(Z[:, order].astype(np.float64), y, kind, wanted)
-        self._set_attributes(ranked, np.flatnonzero(varies)[order], X.shape[1])
+        with fit_task(self, self._number_of_tasks(len(order), wanted), in_order=self._in_order) as task:
+            ranked = self._rank(Z[:, order].astype(np.float64), y, kind, wanted, task)
+            self._set_attributes(ranked, np.flatnonzero(varies)[order], X.shape[1])
         return self
 
     @abstractmethod
-    def _rank(self, Z: Array, y: Array, kind: str, wanted: int) -> Ranked:
-        """Rank the columns of Z, which all vary."""
+    def _rank(self, Z: Array, y: Array, kind: str, wanted: int, task: Task) -> Ranked:
+        """Rank the columns of Z, which all vary; what takes long tells its progress to the task."""
+
+    def _number_of_tasks(self, n: int, wanted: int) -> int:  # noqa: ARG002
+        """Parts of the task."""
+        return 0
 
     def _set_attributes(self, ranked: Ranked, columns: Array, n_features: int) -> None:
         for name, values in ranked.values.items():
@@ -136,13 +143,26 @@ def _kernel_sums(X: Array, distances: Array, sign: float, gamma: float, weights:
     return sums
 
 
+def _share(share: float | None, n: int) -> int:
+    """Columns of n to remove or add in a round: this share, at least one."""
+    return max(1, int((share or 0.0) * n))
+
+
+def _rounds(n: int, drop: float | None) -> int:
+    """Count the rounds of `_eliminate`."""
+    rounds = 0
+    while n:
+        n, rounds = n - _share(drop, n), rounds + 1
+    return rounds
+
+
 def _eliminate(n: int, drop: float | None, worth: Callable[[Array], Array]) -> tuple[Array, Array]:
     """Drop the columns of least worth among those left, round by round, to the last; best first, worth when dropped."""
     left, values = np.arange(n), np.zeros(n)
     dropped: list[Array] = []
     while len(left):
         values[left] = worth(left)
-        worst = np.argsort(values[left], kind="stable")[: max(1, int((drop or 0.0) * len(left)))]
+        worst = np.argsort(values[left], kind="stable")[: _share(drop, len(left))]
         dropped.append(left[worst])
         left = np.delete(left, worst)
     return np.concatenate(dropped)[::-1], values
@@ -218,15 +238,18 @@ class BaHSIC(Baseline):
         self.target = target
         self.scale = scale
 
-    def _rank(self, Z: Array, y: Array, kind: str, wanted: int) -> Ranked:
+    def _rank(self, Z: Array, y: Array, kind: str, wanted: int, task: Task) -> Ranked:
         weights = _hsic_weights(y, kind)
 
         def worth(left: Array) -> Array:
             distances = squared_distances(Z[:, left])
             return -_kernel_sums(Z[:, left], distances, -1.0, _bandwidth(self.gamma, distances), weights)
 
-        order, values = _eliminate(Z.shape[1], self.drop, worth)
+        order, values = _eliminate(Z.shape[1], self.drop, task.every_call("round", worth))
         return Ranked(order, wanted, {"hsic_": -values})
+
+    def _number_of_tasks(self, n: int, wanted: int) -> int:  # noqa: ARG002
+        return _rounds(n, self.drop)
 
 
 class FoHSIC(Baseline):
@@ -279,19 +302,32 @@ class FoHSIC(Baseline):
         self.target = target
         self.scale = scale
 
-    def _rank(self, Z: Array, y: Array, kind: str, wanted: int) -> Ranked:
+    def _rank(self, Z: Array, y: Array, kind: str, wanted: int, task: Task) -> Ranked:
         weights, total = _hsic_weights(y, kind), squared_distances(Z)
         chosen, others, values = np.arange(0), np.arange(Z.shape[1]), np.zeros(Z.shape[1])
         while len(others):
-            distances = squared_distances(Z[:, chosen])
-            one_more = distances + np.maximum(total - distances, 0.0) / len(others)
-            values[others] = _kernel_sums(Z[:, others], distances, 1.0, _bandwidth(self.gamma, one_more), weights)
+            with task.subtask("round"):
+                distances = squared_distances(Z[:, chosen])
+                one_more = distances + np.maximum(total - distances, 0.0) / len(others)
+                gamma = _bandwidth(self.gamma, one_more)
+                values[others] = _kernel_sums(Z[:, others], distances, 1.0, gamma, weights)
             best_first = np.argsort(-values[others], kind="stable")
-            missing = wanted - len(chosen)
-            count = min(max(1, int((self.add or 0.0) * len(others))), missing) if missing > 0 else len(others)
+            count = _number_to_add(len(chosen), len(others), wanted, self.add)
             chosen = np.concatenate([chosen, others[best_first[:count]]])
             others = np.delete(others, best_first[:count])
         return Ranked(chosen, wanted, {"hsic_": values})
+
+    def _number_of_tasks(self, n: int, wanted: int) -> int:
+        chosen = rounds = 0
+        while chosen < n:
+            chosen, rounds = chosen + _number_to_add(chosen, n - chosen, wanted, self.add), rounds + 1
+        return rounds
+
+
+def _number_to_add(chosen: int, others: int, wanted: int, add: float | None) -> int:
+    """Columns that a round of forward selection adds; all that are left once enough are chosen."""
+    missing = wanted - chosen
+    return min(_share(add, others), missing) if missing > 0 else others
 
 
 # ---------------------------------------------------------------- support vector machines
@@ -366,10 +402,14 @@ class KernelRFE(Baseline):
         self.target = target
         self.scale = scale
 
-    def _rank(self, Z: Array, y: Array, kind: str, wanted: int) -> Ranked:
+    def _rank(self, Z: Array, y: Array, kind: str, wanted: int, task: Task) -> Ranked:
         worth = self._gaussian if self.kernel == "gaussian" else self._linear
-        order, values = _eliminate(Z.shape[1], self.drop, lambda left: worth(Z[:, left], y, kind))
+        rounds = task.every_call("round", lambda left: worth(Z[:, left], y, kind))
+        order, values = _eliminate(Z.shape[1], self.drop, rounds)
         return Ranked(order, wanted, {"changes_": values})
+
+    def _number_of_tasks(self, n: int, wanted: int) -> int:  # noqa: ARG002
+        return _rounds(n, self.drop)
 
     def _linear(self, X: Array, y: Array, kind: str) -> Array:
         weights = _machines(X @ X.T, y, kind, self.C) @ X
@@ -445,7 +485,7 @@ class CorrelationFilter(Baseline):
         self.n_features_to_select = n_features_to_select
         self.target = target
 
-    def _rank(self, Z: Array, y: Array, kind: str, wanted: int) -> Ranked:
+    def _rank(self, Z: Array, y: Array, kind: str, wanted: int, task: Task) -> Ranked:  # noqa: ARG002
         if kind == "regression":
             scores = np.abs(Target.encode(y, kind).Y.T @ Z / len(Z)).max(axis=0)
         else:

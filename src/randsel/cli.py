@@ -591,7 +591,11 @@ def _run(
     if jobs == 0:
         msg = "--jobs 0 leaves nobody to work; use 1 or more, or -1 for all cores."
         raise click.UsageError(msg)
-    outcome = experiment.run(spec, loaded, out, n_jobs=jobs, timeout=timeout, progress=experiment.progress_line)
+    try:
+        outcome = experiment.run(spec, loaded, out, n_jobs=jobs, timeout=timeout, progress=experiment.progress_line)
+    except KeyboardInterrupt:
+        click.echo(f"\nFinished cells are kept in {out}; run the command again to go on.", err=True)
+        raise
     times = "once" if spec.reshuffles == 1 else f"{spec.reshuffles} times"
     heading = f"Nested {spec.folds}-fold cross-validation, {times}; mean ± sd over the cells."
     click.echo(summary.write_tables(spec, outcome, out, heading))

@@ -5,6 +5,7 @@ infinitely many subsets. Both take the same arguments and return the same result
 """
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,6 +31,8 @@ class Draws:
     subsample: float = 0.25
     seed: int = 0
     n_jobs: int | None = None
+    on_block: Callable[[], None] | None = None
+    """Called when a block of rows, or a batch of draws, is done; `blocks_per_round` says how often."""
 
 
 # ---------------------------------------------------------------- exact
@@ -40,7 +43,7 @@ def exact(sample: Sample, gamma: float, draws: Draws) -> Contribution:
     blocks = row_blocks(sample.target, draws)
     if len(blocks) == 1:
         return closed_form(sample, gamma)
-    parts = ordered_map(_block, [(sample, rows, gamma) for rows in blocks], draws.n_jobs)
+    parts = ordered_map(_block, [(sample, rows, gamma) for rows in blocks], draws.n_jobs, draws.on_block)
     return _average(parts)
 
 
@@ -85,6 +88,14 @@ def _average(parts: list[Contribution]) -> Contribution:
     )
 
 
+def blocks_per_round(name: str, target: Target, draws: Draws) -> int:
+    """Count the blocks of rows of `exact`, or the batches of draws of `bootstrap`; none if all is one block."""
+    if name == "bootstrap":
+        return 2 * -(-draws.n_bootstraps // BATCH)
+    count = len(row_blocks(target, draws))
+    return count if count > 1 else 0
+
+
 # ---------------------------------------------------------------- bootstrap
 
 
@@ -122,9 +133,10 @@ def _mean_over_draws(
 ) -> tuple[Array, Array, float]:
     """Per free feature: sum of the values of the draws that hold it, and their number; and the mean of all values."""
     starts = range(0, draws.n_bootstraps, BATCH)
-    tasks = [((sample, gamma, draws, normalise), size, (kind, start // BATCH)) for start in starts]
+    problem = sample, gamma, replace(draws, on_block=None), normalise  # what goes to other processes
+    tasks = [(problem, size, (kind, start // BATCH)) for start in starts]
     sums, counts, total, informative = 0.0, 0, 0.0, False
-    for batch_sums, batch_counts, batch_total, any_pair in ordered_map(_batch, tasks, draws.n_jobs):
+    for batch_sums, batch_counts, batch_total, any_pair in ordered_map(_batch, tasks, draws.n_jobs, draws.on_block):
         sums, counts, total = sums + batch_sums, counts + batch_counts, total + batch_total
         informative |= any_pair
     if not informative:

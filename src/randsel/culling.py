@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,8 @@ PER_ROUND = {
 }
 
 Estimator = Callable[[Sample, float, Draws], Contribution]
+#: Gets each round when it is finished, and a function that returns the path as if it ended there; true: it does.
+OnRound = Callable[["Round", Callable[[], "CullingPath"]], bool]
 
 
 @dataclass(frozen=True)
@@ -305,9 +307,9 @@ def cull(
     estimator: Estimator,
     rules: Rules,
     draws: Draws,
-    on_round: Callable[[Round], None] | None = None,
+    on_round: OnRound | None = None,
 ) -> CullingPath:
-    """Cull until `min_features` are left, or until every feature left is fixed."""
+    """Cull until `min_features` are left, until every feature left is fixed, or until `on_round` is true."""
     columns: Any = None
     streak = np.zeros(sample.X.shape[1], dtype=int)
     blocks = row_blocks(sample.target, draws)
@@ -347,24 +349,36 @@ def cull(
         if len(rounds) == 1 and estimate.skewness is not None:
             main, interaction = (of_scores() for of_scores in estimate.skewness)
             skewness = main, interaction
-        if on_round is not None:
-            on_round(rounds[-1].hosted())
         if len(newly_fixed):
             scores = to_numpy(keys)[newly_fixed]
             key_when_fixed.update(zip(rounds[-1].fixed.tolist(), scores.tolist(), strict=True))
-        if not len(dropped):
-            break
+        so_far = partial(_path, tuple(rounds), upwards, dict(key_when_fixed), null_sd, skewness)
+        stop = on_round is not None and on_round(rounds[-1], so_far)
+        if stop or not len(dropped):
+            return so_far()
         fixed = np.zeros(len(kept), dtype=bool)
         if len(newly_fixed) or sample.fixed.any():
             fixed = (sample.fixed | np.isin(np.arange(len(upwards)), newly_fixed))[to_numpy(kept)]
         sample = sample.keep(kept, namespace(dropped).sort(dropped), fixed)
         columns = columns[kept]
         streak = streak if rules.fix_after is None else streak[to_numpy(kept)]
+
+
+def _path(
+    rounds: tuple[Round, ...],
+    upwards: Any,
+    key_when_fixed: dict[int, float],
+    null_sd: float,
+    skewness: tuple[float, float] | None,
+) -> CullingPath:
+    """Return the path that ends with these rounds; `upwards` has the places of the last one's features, worst first."""
+    last = rounds[-1]
+    rounds = (*rounds[:-1], replace(last, dropped=last.dropped[:0]))
     kept_for_good = sorted(key_when_fixed, key=lambda column: -key_when_fixed[column])
-    last = to_numpy(columns[upwards])[::-1].tolist()
-    survivors = np.array([*kept_for_good, *(column for column in last if column not in key_when_fixed)], dtype=int)
-    culled = to_numpy(namespace(columns).concat([r.dropped for r in rounds]))[::-1]
-    return CullingPath(tuple(rounds), np.concatenate([survivors, culled]), null_sd, skewness)
+    left = to_numpy(last.features[upwards])[::-1].tolist()
+    survivors = np.array([*kept_for_good, *(column for column in left if column not in key_when_fixed)], dtype=int)
+    culled = to_numpy(namespace(last.features).concat([r.dropped for r in rounds]))[::-1]
+    return CullingPath(rounds, np.concatenate([survivors, culled]), null_sd, skewness)
 
 
 def _of_owners(r: Round, owner: Array, names: Array, gone: Array, before: list[Round]) -> Round:

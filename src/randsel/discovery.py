@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -65,11 +66,20 @@ class Discovery:
         return partner, log_p
 
 
+def _nobody(part: str, done: int, total: int) -> None:
+    """Take no notice of progress."""
+
+
 def analyse(
-    problem: Problem, n_pairs: int, order: int = 2, progress: Callable[[int, int], None] | None = None
+    problem: Problem, n_pairs: int, order: int = 2, progress: Callable[[str, int, int], None] = _nobody
 ) -> Discovery:
-    """Test all features and all sets of up to `order` of them; `progress` gets tiles done and tiles in all."""
+    """Test all features and all sets of up to `order` of them.
+
+    `progress` gets what is being done ("features", "pairs", "triples", "forward steps"), how many tiles of pairs, first
+    features of triples or forward steps are done, and how many there are at most.
+    """
     n = problem.n_features
+    progress("features", 0, 0)
     main = evidence(problem, problem.Y, np.arange(n)[:, None])
     strong = np.argsort(main.log_p, kind="stable")[:MOST_MAIN_EFFECTS]
     strong = strong[main.log_p[strong] < np.log(LEVEL / n)]
@@ -77,15 +87,16 @@ def analyse(
     found: dict[int, Evidence] = {}
     pair_target = residual(problem, strong[:, None]) if order >= 2 else problem.Y
     if order >= 2 and n >= 2:
-        candidates, _ = scan(problem, pair_target, n_pairs, progress=progress)
+        candidates, _ = scan(problem, pair_target, n_pairs, progress=partial(progress, "pairs"))
         sets[2], found[2] = _sorted(problem, pair_target, candidates)
     if order >= 3 and n >= 3:
         top = sets[2][:MOST_STEPS]
         top = top[found[2].log_p[: len(top)] < np.log(LEVEL) - log_number(n, 2)]
         Y = residual(problem, np.union1d(strong, top.ravel()).astype(int)[:, None], top)
-        sets[3], found[3] = _sorted(problem, Y, scan_triples(problem, Y, n_pairs))
+        triples = scan_triples(problem, Y, n_pairs, partial(progress, "triples"))
+        sets[3], found[3] = _sorted(problem, Y, triples)
     log_p = per_feature(n, order, main.log_p, sets, found)
-    taken, steps, left = _forward(problem, order, sets)
+    taken, steps, left = _forward(problem, order, sets, partial(progress, "forward steps"))
     rest = np.argsort(np.minimum(log_p, left), kind="stable")
     ranked = np.concatenate([taken, rest[~np.isin(rest, taken)]])
     among_top = _among(problem, pair_target, main, ranked[:TOP])
@@ -126,7 +137,9 @@ def _least(n: int, log_p: dict[int, Array], sets: dict[int, Array]) -> Array:
 # ---------------------------------------------------------------- forward steps
 
 
-def _forward(problem: Problem, order: int, sets: dict[int, Array]) -> tuple[Array, dict[int, Array], Array]:
+def _forward(
+    problem: Problem, order: int, sets: dict[int, Array], progress: Callable[[int, int], None]
+) -> tuple[Array, dict[int, Array], Array]:
     """Take in the strongest feature or set, fit it, look again at what is left, until nothing stands out.
 
     What a strong feature explains is no longer noise to the weak ones. Only sets that the scan kept are looked at.
@@ -142,6 +155,7 @@ def _forward(problem: Problem, order: int, sets: dict[int, Array]) -> tuple[Arra
     taken: list[int] = []
     Y = problem.Y
     for step in range(1, MOST_STEPS + 1):
+        progress(step - 1, MOST_STEPS)
         choice = _strongest(problem, Y, pools, steps, order)
         if choice is None:
             break

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.stats import false_discovery_control
 
 from randsel._backend import Array, check_device, to_numpy
+from randsel._progress import Steps, fit_task
 from randsel._validation import (
     Interval,
     RealNotInt,
@@ -34,6 +35,8 @@ MOST_FUNCTIONS = 6
 PAIRS = 1000
 #: Bytes of the functions of a block of columns, if features are tested alone.
 BLOCK_BYTES = 1 << 26
+#: What the parts of a scan are made of.
+BLOCKS = {"pairs": "tile", "triples": "first feature", "forward steps": "forward step"}
 #: Multiplications that a scan of triples may take: some minutes on one core.
 TRIPLE_BUDGET = 1e12
 
@@ -218,9 +221,22 @@ class InteractionScan(Selector):
             device,
         )
         show = self.verbose if callable(self.verbose) else _write_progress if self.verbose else None
-        analysis = analyse(problem, self.n_pairs or PAIRS, self.order, show)
-        self._set_attributes(analysis, order, X.shape[1])
-        self._select(order[analysis.order], X.shape[1], wanted)
+        with fit_task(self, self.order + 1) as task:
+            parts = Steps(task)
+
+            def report(part: str, done: int, total: int) -> None:
+                if part != parts.name:
+                    parts.end()
+                    parts.begin(part, total, BLOCKS.get(part, ""))
+                for _ in range(done - parts.done):
+                    parts.block_done()
+                if show is not None and part == "pairs" and done:
+                    show(done, total)
+
+            analysis = analyse(problem, self.n_pairs or PAIRS, self.order, report)
+            parts.end()
+            self._set_attributes(analysis, order, X.shape[1])
+            self._select(order[analysis.order], X.shape[1], wanted)
         return self
 
     def _number_of_functions(self, m: int, strata: Array | None) -> int:

@@ -8,7 +8,7 @@ The best weak learner of kernel K for the weights u is `h = K(y∘u) / √((y∘
 Learners are added until no kernel has an edge above β + ε.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,8 @@ from scipy.optimize import linprog
 
 from randsel._backend import Array
 
+#: Learners and cap to weights of the samples, β, and the multipliers of the learners.
+Solver = Callable[[Array, float], tuple[Array, float, Array]]
 #: Negative eigenvalues up to this share of the largest are rounding.
 INDEFINITE = 1e-6
 #: Linear programs after which a learner that had no weight in any of them is dropped.
@@ -56,13 +58,15 @@ class Boosted:
     converged: bool
 
 
-def boost(kernels: Array, y: Array, nu: float, tol: float, max_iter: int) -> Boosted:
+def boost(kernels: Array, y: Array, nu: float, tol: float, max_iter: int, solve: Solver | None = None) -> Boosted:
     """Column generation over kernels, a stack of shape (kernels, samples, samples), for labels ±1.
 
     The best weights so far are those whose largest edge is the smallest: it bounds the optimum from above, as β does
     from below. Learners are the best ones for weights between those and the linear program's, where the largest edge is
     smallest. At the program's own weights, which jump from corner to corner, learners would help little.
+    `solve` stands in for `solve_dual`.
     """
+    solve = solve_dual if solve is None else solve
     m = len(y)
     cap = 1.0 / (nu * m)
     learners = _Learners(np.zeros((0, m)), np.zeros((0, m)), np.zeros(0, dtype=int), np.zeros(0, dtype=int))
@@ -79,7 +83,7 @@ def boost(kernels: Array, y: Array, nu: float, tol: float, max_iter: int) -> Boo
         if above - beta <= enough or n_iter == max_iter:
             break
         learners = learners.with_more(y, u, images, edges, beta)
-        corner, beta, weights = _solve(learners.values, cap)
+        corner, beta, weights = solve(learners.values, cap)
         learners = learners.after(weights)
         n_iter += 1
         images_corner = kernels @ (y * corner)
@@ -127,7 +131,7 @@ def _step(inside: Array, corner: Array, images_inside: Array, images_corner: Arr
     return float(WAY[largest.argmin()])
 
 
-def _solve(learners: Array, cap: float) -> tuple[Array, float, Array]:
+def solve_dual(learners: Array, cap: float) -> tuple[Array, float, Array]:
     """Solve the dual: weights of the samples, β, and the multipliers of the learners."""
     count, m = learners.shape
     found = linprog(

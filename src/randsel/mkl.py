@@ -16,10 +16,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from randsel._backend import Array
 from randsel._parallel import ordered_map
+from randsel._progress import CallbackSupportMixin, Task, fit_task
 from randsel._validation import Interval, StrOptions, check_classes, check_table, fit_context
 from randsel.columns import ALL_CONSTANT
 from randsel.kernels import bandwidth, gaussian_kernel, squared_distances
-from randsel.lpboost import Boosted, boost, check_kernels, stack_of
+from randsel.lpboost import Boosted, boost, check_kernels, solve_dual, stack_of
 from randsel.selector import RandSel
 
 #: Multiples of the median bandwidth that kernels are made of if none are named.
@@ -47,7 +48,7 @@ class _Scaling:
         return np.asarray((X - self.offset) / self.divisor)
 
 
-class LPBoostMKL(ClassifierMixin, BaseEstimator):
+class LPBoostMKL(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     """Classify by a combination of kernels that LPBoost finds, with a soft margin.
 
     Every kernel stands for the unit ball of its functions. Few kernels get a weight: those that no others can replace.
@@ -150,7 +151,16 @@ class LPBoostMKL(ClassifierMixin, BaseEstimator):
             X = check_table(self, X, reset=True)
             self.classes_, codes = check_classes(self, y, len(X))
             kernels = self._make_kernels(X)
-        found = self._boost(kernels, codes)
+        with fit_task(self, 1 + (CALIBRATION_FOLDS if self.probability else 0)) as task:
+            found = self._boost(kernels, codes, task, "boosting")
+            self.kernel_weights_ = np.array([each.kernel_weights for each in found])
+            self.sample_weights_ = np.array([each.sample_weights for each in found])
+            self.margin_ = np.array([each.margin for each in found])
+            self.gap_ = np.array([each.gap for each in found])
+            self.n_iter_ = np.array([each.n_iter for each in found])
+            self._coefficients = np.array([each.coefficients for each in found])
+            if self.probability:
+                self._calibrate(kernels, codes, task)
         if not all(each.converged for each in found):
             worst = max(each.gap for each in found)
             warnings.warn(
@@ -159,14 +169,6 @@ class LPBoostMKL(ClassifierMixin, BaseEstimator):
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        self.kernel_weights_ = np.array([each.kernel_weights for each in found])
-        self.sample_weights_ = np.array([each.sample_weights for each in found])
-        self.margin_ = np.array([each.margin for each in found])
-        self.gap_ = np.array([each.gap for each in found])
-        self.n_iter_ = np.array([each.n_iter for each in found])
-        self._coefficients = np.array([each.coefficients for each in found])
-        if self.probability:
-            self._calibrate(kernels, codes)
         return self
 
     def _make_kernels(self, X: Array) -> Array:
@@ -206,16 +208,21 @@ class LPBoostMKL(ClassifierMixin, BaseEstimator):
     def _between(self, X: Array) -> Array:
         return np.array([gaussian_kernel(self._train, gamma, columns=at, Z=X).T for at, gamma in self._specs])
 
-    def _boost(self, kernels: Array, codes: Array) -> list[Boosted]:
+    def _boost(self, kernels: Array, codes: Array, task: Task, name: str) -> list[Boosted]:
         problems = [1] if len(self.classes_) == 2 else range(len(self.classes_))
-        tasks = [(kernels, np.where(codes == c, 1.0, -1.0), self.nu, self.tol, self.max_iter) for c in problems]
-        return ordered_map(boost, tasks, self.n_jobs)
+        how = self.nu, self.tol, self.max_iter
+        with task.subtask(name, len(problems), in_order=False) as part:
+            parts = [
+                (part.subtask("class", self.max_iter, number=k), kernels, np.where(codes == c, 1.0, -1.0), *how)
+                for k, c in enumerate(problems)
+            ]
+            return ordered_map(_boost_class, parts, self.n_jobs)
 
-    def _calibrate(self, kernels: Array, codes: Array) -> None:
+    def _calibrate(self, kernels: Array, codes: Array, task: Task) -> None:
         values = np.zeros((len(codes), len(self.kernel_weights_)))
         folds = StratifiedKFold(min(CALIBRATION_FOLDS, int(np.bincount(codes).min())), shuffle=True, random_state=0)
         for train, test in folds.split(codes, codes):
-            found = self._boost(kernels[:, train[:, None], train], codes[train])
+            found = self._boost(kernels[:, train[:, None], train], codes[train], task, "calibration")
             between = kernels[:, test[:, None], train]
             values[test] = np.array([np.einsum("ki,kti->t", each.coefficients, between) for each in found]).T
         self._calibration = LogisticRegression(C=1e4, max_iter=1000).fit(values, codes)
@@ -237,7 +244,7 @@ class LPBoostMKL(ClassifierMixin, BaseEstimator):
         return np.asarray(values[:, 0] if len(self.classes_) == 2 else values)
 
     def _values(self, X: Any) -> Array:
-        check_is_fitted(self)
+        check_is_fitted(self, "_coefficients")
         if isinstance(self.kernels, str):
             kernels = stack_of(X)
             shape = self._coefficients.shape
@@ -289,7 +296,12 @@ class LPBoostMKL(ClassifierMixin, BaseEstimator):
         return np.asarray(self._calibration.predict_proba(self._values(X)))
 
 
-class PathKernels(TransformerMixin, BaseEstimator):
+def _boost_class(task: Task, kernels: Array, y: Array, nu: float, tol: float, max_iter: int) -> Boosted:
+    with task:
+        return boost(kernels, y, nu, tol, max_iter, task.every_call("linear program", solve_dual))
+
+
+class PathKernels(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     """Select features, and make a Gaussian kernel of the features of every round of the path.
 
     The selector is inside, because a step of a pipeline does not see the attributes of the step before it.
@@ -346,12 +358,16 @@ class PathKernels(TransformerMixin, BaseEstimator):
             This transformer, fitted.
         """
         X = check_table(self, X, reset=True)
-        self.selector_ = clone(RandSel() if self.selector is None else self.selector).fit(X, y)
-        rounds = self.selector_.path_.rounds
-        chosen = np.unique(np.linspace(0, len(rounds) - 1, min(self.max_kernels, len(rounds))).round().astype(int))
-        self.kernels_ = [(rounds[r].features, rounds[r].gamma) for r in chosen]
-        self._scaling = _Scaling.of(X, scale=self.selector_.scale)
-        self._train = self._scaling.of_table(X)
+        with fit_task(self, 1) as task:
+            self.selector_ = clone(RandSel() if self.selector is None else self.selector)
+            selection = task.subtask("selection")
+            with selection.passed_to(self.selector_), selection:
+                self.selector_.fit(X, y)
+            rounds = self.selector_.path_.rounds
+            chosen = np.unique(np.linspace(0, len(rounds) - 1, min(self.max_kernels, len(rounds))).round().astype(int))
+            self.kernels_ = [(rounds[r].features, rounds[r].gamma) for r in chosen]
+            self._scaling = _Scaling.of(X, scale=self.selector_.scale)
+            self._train = self._scaling.of_table(X)
         return self
 
     def transform(self, X: Any) -> Array:
@@ -367,7 +383,7 @@ class PathKernels(TransformerMixin, BaseEstimator):
         ndarray of shape (n_kernels, n_samples, n_training_samples)
             What `LPBoostMKL("precomputed")` takes.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "_train")
         Z = self._scaling.of_table(check_table(self, X, reset=False))
         return np.array([gaussian_kernel(Z, gamma, columns=at, Z=self._train) for at, gamma in self.kernels_])
 

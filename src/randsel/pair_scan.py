@@ -48,7 +48,8 @@ def scan(
     """Compute the statistics of every pair, keep the least likely by chance and each feature's best partner.
 
     Features should be sorted by number and kind of functions, which makes tiles few. `factor` are functions (rows) by
-    which all products are multiplied: with those of a third feature the scan is one of triples.
+    which all products are multiplied: with those of a third feature the scan is one of triples. `progress` gets tiles
+    done and tiles in all, first with none done.
 
     Returns
     -------
@@ -68,6 +69,9 @@ def scan(
     if not len(e):
         return np.zeros((0, 2), dtype=int), np.zeros(0)
     n = problem.n_features
+    tiles = len(blocks) * (len(blocks) + 1) // 2
+    if progress is not None:
+        progress(0, tiles)
     best: dict[tuple[float, float, float], tuple[Array, Array]] = {}
     pool_p, pool = np.zeros(0), np.zeros((0, 2), dtype=int)
     for number, block in enumerate(blocks):
@@ -84,7 +88,6 @@ def scan(
         kept = np.argsort(pool_p, kind="stable")[: 2 * n_pairs]
         pool_p, pool = pool_p[kept], pool[kept]
         if progress is not None:
-            tiles = len(blocks) * (len(blocks) + 1) // 2
             progress(tiles - (len(blocks) - number - 1) * (len(blocks) - number) // 2, tiles)
     partners, partners_p = _best_partners(best, n)
     log_p = np.concatenate([pool_p, partners_p])
@@ -216,11 +219,18 @@ def _statistics(left: Any, right: Any, e: Any, share: Any, weights: Array | None
     return made
 
 
-def scan_triples(problem: Problem, Y: Array, n_triples: int) -> Array:
-    """Return the triples that the scan takes for least likely by chance; every feature in turn is the first of them."""
+def scan_triples(
+    problem: Problem, Y: Array, n_triples: int, progress: Callable[[int, int], None] | None = None
+) -> Array:
+    """Return the triples that the scan takes for least likely by chance; every feature in turn is the first of them.
+
+    `progress` gets how many features were the first, and how many there are.
+    """
     kept, kept_p = np.zeros((0, 3), dtype=int), np.zeros(0)
     few = problem.after(0, problem.n_functions(3))
     for first in range(problem.n_features - 2):
+        if progress is not None:
+            progress(first, problem.n_features - 2)
         factor = few.functions.values[first, : few.functions.counts[first]]
         if not len(factor):
             continue
@@ -230,4 +240,6 @@ def scan_triples(problem: Problem, Y: Array, n_triples: int) -> Array:
         kept, kept_p = np.concatenate([kept, triples]), np.concatenate([kept_p, log_p])
         best = np.argsort(kept_p, kind="stable")[:n_triples]
         kept, kept_p = kept[best], kept_p[best]
+    if progress is not None:
+        progress(problem.n_features - 2, problem.n_features - 2)
     return kept

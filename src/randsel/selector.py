@@ -3,6 +3,7 @@
 import sys
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -13,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from randsel._backend import Array, check_device, is_coarse, like, on_host, others, take, to_device, to_numpy
 from randsel._parallel import one_thread_if, seed_of
+from randsel._progress import CallbackSupportMixin, Steps, fit_task
 from randsel._validation import (
     Interval,
     RealNotInt,
@@ -23,8 +25,8 @@ from randsel._validation import (
     fit_context,
 )
 from randsel.columns import Columns, canonical_order, room_for, standardise
-from randsel.contribution import Draws, bootstrap, exact
-from randsel.culling import CullingPath, Round, Rules, cull
+from randsel.contribution import Draws, blocks_per_round, bootstrap, exact
+from randsel.culling import CullingPath, OnRound, Round, Rules, cull, path_sizes
 from randsel.kernels import Target, median_factor
 from randsel.rank_functions import rank_functions
 from randsel.sample import Sample
@@ -35,12 +37,16 @@ RANK_FUNCTIONS = 4
 SMALL = 1 << 21
 
 
-class Selector(SelectorMixin, BaseEstimator):
+class Selector(CallbackSupportMixin, SelectorMixin, BaseEstimator):
     """What the estimators share: `support_` is the selection; y is required and may have several columns."""
 
     def _get_support_mask(self) -> Array:
         check_is_fitted(self)
         return np.asarray(self.support_)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        # an interrupted fit leaves attributes of the data behind, and no selection
+        return hasattr(self, "support_")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -101,7 +107,8 @@ class RandSel(Selector):
     random_state : int, RandomState or None, default=None
         Seed of the bootstraps and row blocks. The exact estimator on up to 2000 samples is not random.
     verbose : int or callable, default=0
-        1 writes a line per round to standard error; a function is called with each `Round` as it is finished.
+        1 writes a line per round to standard error; a function is called with each `Round` as it is finished (with
+        `kernel="rank"` when all are).
 
     Attributes
     ----------
@@ -242,15 +249,31 @@ class RandSel(Selector):
         del Z
         draws = Draws(self.n_bootstraps, self.subsample, seed_of(self.random_state), self.n_jobs)
         show = self.verbose if callable(self.verbose) else _line_per_round if self.verbose else None
-        # of functions there is no path of features before the end
-        on_round = None if show is None or ranks else lambda r: show(r.relabel(columns))
-        with one_thread_if(sample.X.shape[0] * sample.X.shape[1] < SMALL):
-            path = cull(sample, exact if self.estimator == "exact" else bootstrap, rules, draws, on_round)
-        path = path.of_owners(columns, self.min_features) if ranks else path.relabel(columns)
-        if ranks and show is not None:
-            for r in path.rounds:
-                show(r)
-        self._set_attributes(path, n_features, wanted)
+        method = exact if self.estimator == "exact" else bootstrap
+
+        def of_features(path: CullingPath) -> CullingPath:
+            return path.of_owners(columns, self.min_features) if ranks else path.relabel(columns)
+
+        with fit_task(self, len(path_sizes(sample.X.shape[1], self.drop, self.min_features))) as task:
+            rounds = Steps(task)
+            n_blocks = blocks_per_round(self.estimator, sample.target, draws) if task.is_watched else 0
+            if n_blocks:
+                draws = replace(draws, on_block=rounds.block_done)
+            on_round = _reporting(
+                rounds,
+                n_blocks,
+                # of functions there is no path of features before the end
+                None if show is None or ranks else lambda r: show(r.relabel(columns)),
+                lambda path: _attributes(of_features(path), n_features, wanted),
+            )
+            with one_thread_if(sample.X.shape[0] * sample.X.shape[1] < SMALL):
+                path = of_features(cull(sample, method, rules, draws, on_round))
+            if ranks and show is not None:
+                for r in path.rounds:
+                    show(r)
+            self.__dict__.update(_attributes(path, n_features, wanted))
+        if wanted is None and not path.stands_out:
+            _warn_that_nothing_stands_out(path)
         return self
 
     @property
@@ -270,7 +293,8 @@ class RandSel(Selector):
 
     def _last_values(self, name: str) -> Array:
         check_is_fitted(self)
-        return self.path_.last_values(name, self.n_features_in_)
+        path: CullingPath = self.path_
+        return path.last_values(name, self.n_features_in_)
 
     @property
     def main_pvalues_(self) -> Array:
@@ -329,23 +353,51 @@ class RandSel(Selector):
             gamma=self.gamma,
         )
 
-    def _set_attributes(self, path: CullingPath, n_features: int, wanted: int | None) -> None:
-        self.path_ = path
-        self.fixed_ = path.fixed
-        if wanted is None:
-            best = path.computed[path.best]
-            wanted = len(best.features)
-            if not path.stands_out:
-                warnings.warn(
-                    f"Nothing stands out: the {wanted} features of the best round align with the target by "
-                    f"{best.alignment:.3f}, and culling pure noise would reach about {best.chance:.3f}. Do not read "
-                    "this selection as a finding; more samples may help.",
-                    UserWarning,
-                    stacklevel=4,
-                )
-        self.order_, self.ranking_ = ranking(path.order, n_features, wanted)
-        self.support_ = self.ranking_ == 1
-        self.n_features_ = int(self.support_.sum())
+
+def _reporting(
+    rounds: Steps,
+    n_blocks: int,
+    show: Callable[[Round], None] | None,
+    attributes: Callable[[CullingPath], dict[str, Any]],
+) -> OnRound:
+    """Show every round, and tell where it ends; callbacks that want one get an estimator with the path so far."""
+    rounds.begin("round", n_blocks)
+
+    def on_round(r: Round, so_far: Callable[[], CullingPath]) -> bool:
+        if show is not None:
+            show(r.hosted())
+        stop = rounds.end(lambda: attributes(so_far()))
+        if len(r.dropped) and not stop:
+            rounds.begin("round", n_blocks)
+        return stop
+
+    return on_round
+
+
+def _attributes(path: CullingPath, n_features: int, wanted: int | None) -> dict[str, Any]:
+    """Attributes of a fitted `RandSel`."""
+    wanted = len(path.computed[path.best].features) if wanted is None else wanted
+    order, ranks = ranking(path.order, n_features, wanted)
+    support = ranks == 1
+    return {
+        "path_": path,
+        "fixed_": path.fixed,
+        "order_": order,
+        "ranking_": ranks,
+        "support_": support,
+        "n_features_": int(support.sum()),
+    }
+
+
+def _warn_that_nothing_stands_out(path: CullingPath) -> None:
+    best = path.computed[path.best]
+    warnings.warn(
+        f"Nothing stands out: the {len(best.features)} features of the best round align with the target by "
+        f"{best.alignment:.3f}, and culling pure noise would reach about {best.chance:.3f}. Do not read "
+        "this selection as a finding; more samples may help.",
+        UserWarning,
+        stacklevel=4,
+    )
 
 
 def _criterion(criterion: str, others: dict[str, str]) -> str:

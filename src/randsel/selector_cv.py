@@ -18,6 +18,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from randsel._backend import Array
 from randsel._parallel import ordered_map, seed_of
+from randsel._progress import Task, fit_task
 from randsel._validation import HasMethods, check_data, counted_rows, fit_context, on_the_host
 from randsel.columns import tamed
 from randsel.culling import path_sizes
@@ -137,25 +138,30 @@ class RandSelCV(Selector):
         scorer = check_scoring(model, scoring=self.scoring)
         folds = _check_folds(_folds(self.cv, y, kind, groups).split(X, y, groups), weights)
         sizes = path_sizes(X.shape[1], selector.drop, selector.min_features)
-        tasks = [((selector, model, scorer), sizes, (X, y, weights), g, fold) for g in gammas for fold in folds]
-        scores = np.reshape(ordered_map(_score_fold, tasks, self.n_jobs), (len(gammas), len(folds), len(sizes)))
-        if not np.isfinite(scores).all():
-            msg = "The model's score is not a finite number in some fold; look at `scoring` and at the model."
-            raise ValueError(msg)
-        self._choose(gammas, sizes, scores)
-        self.selector_ = clone(selector).set_params(gamma=self.gamma_, n_features_to_select=self.n_features_)
-        self.selector_.fit(X, y, sample_weight=weights)
-        for name in (
-            "support_",
-            "ranking_",
-            "order_",
-            "contributions_",
-            "main_scores_",
-            "interaction_scores_",
-            "path_",
-            "fixed_",
-        ):
-            setattr(self, name, getattr(self.selector_, name))
+        pieces = [(g, fold) for g in gammas for fold in folds]
+        with fit_task(self, len(pieces) + 1, in_order=False) as task:
+            common = (selector, model, scorer), sizes, (X, y, weights)
+            tasks = [(*common, *piece, task.subtask("fold", number=k)) for k, piece in enumerate(pieces)]
+            scores = np.reshape(ordered_map(_score_fold, tasks, self.n_jobs), (len(gammas), len(folds), len(sizes)))
+            if not np.isfinite(scores).all():
+                msg = "The model's score is not a finite number in some fold; look at `scoring` and at the model."
+                raise ValueError(msg)
+            self._choose(gammas, sizes, scores)
+            self.selector_ = clone(selector).set_params(gamma=self.gamma_, n_features_to_select=self.n_features_)
+            refit = task.subtask("refit", number=len(pieces))
+            with refit.passed_to(self.selector_), refit:
+                self.selector_.fit(X, y, sample_weight=weights)
+            for name in (
+                "support_",
+                "ranking_",
+                "order_",
+                "contributions_",
+                "main_scores_",
+                "interaction_scores_",
+                "path_",
+                "fixed_",
+            ):
+                setattr(self, name, getattr(self.selector_, name))
         if self.verbose:
             sys.stderr.write(
                 f"[RandSelCV] gamma {self.gamma_}, {self.n_features_} features, score {self.best_score_:.4f}\n"
@@ -263,23 +269,22 @@ def _score_fold(
     data: tuple[Array, Array, Array | None],
     gamma: float | str,
     fold: Any,
+    task: Task,
 ) -> list[float]:
     """Score the model on the held-out samples with the best features of every size."""
     selector, model, scorer = parts
     X, y, weights = data
     train, test = fold
     train_weights = None if weights is None else weights[train]
-    chosen = (
-        clone(selector)
-        .set_params(gamma=gamma, n_features_to_select=1)
-        .fit(X[train], y[train], sample_weight=train_weights)
-    )
+    chosen = clone(selector).set_params(gamma=gamma, n_features_to_select=1)
     scores = []
-    for size in sizes:
-        columns = chosen.order_[:size]
-        fitted = clone(model)
-        fitted.fit(X[np.ix_(train, columns)], y[train], **_weights_for(fitted, train_weights))
-        scores.append(float(scorer(fitted, X[np.ix_(test, columns)], y[test])))
+    with task.passed_to(chosen), task:
+        chosen.fit(X[train], y[train], sample_weight=train_weights)
+        for size in sizes:
+            columns = chosen.order_[:size]
+            fitted = clone(model)
+            fitted.fit(X[np.ix_(train, columns)], y[train], **_weights_for(fitted, train_weights))
+            scores.append(float(scorer(fitted, X[np.ix_(test, columns)], y[test])))
     return scores
 
 

@@ -18,13 +18,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from randsel._backend import Array, check_device, like, namespace, to_device, to_numpy
+from randsel._progress import CallbackSupportMixin, Steps, fit_task
 from randsel._validation import Interval, check_table, fit_context
 
 #: Softens the absolute value, so that it has a slope at zero.
 EPSILON = 1e-8
 
 
-class SparseFiltering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class SparseFiltering(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Learn features without labels, by their sparsity alone.
 
     Parameters
@@ -116,28 +117,37 @@ class SparseFiltering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         placed = to_device(X, check_device(self.device, X))
         start = check_random_state(self.random_state).standard_normal(shape)
         show = self.verbose if callable(self.verbose) else _write_progress if self.verbose else None
-        done = 0
+        with fit_task(self, self.max_iter) as task:
+            iterations, done, stop = Steps(task), 0, False
 
-        def after(intermediate_result: Any) -> None:
-            nonlocal done
-            done += 1
-            if show is not None:
-                show(done, float(intermediate_result.fun) / len(X))
+            def value(w: Array) -> tuple[float, Array]:
+                if done < self.max_iter:
+                    iterations.begin("iteration")
+                return objective(w.reshape(shape), placed)
 
-        found = minimize(
-            lambda w: objective(w.reshape(shape), placed),
-            start.ravel(),
-            jac=True,
-            method="L-BFGS-B",
-            callback=after,
-            options={"maxiter": self.max_iter, "ftol": self.tol, "gtol": 0.0},
-        )
-        self.components_ = found.x.reshape(shape)
-        self.scales_ = np.sqrt(np.square(_soft(X, self.components_)).mean(axis=0))
-        self.objective_ = float(found.fun) / len(X)
-        self.n_iter_ = int(found.nit)
-        self.converged_ = bool(found.success)
-        if not self.converged_:
+            def after(intermediate_result: Any) -> None:
+                nonlocal done, stop
+                done += 1
+                if show is not None:
+                    show(done, float(intermediate_result.fun) / len(X))
+                stop = iterations.end(lambda: _attributes(intermediate_result.x.reshape(shape).copy(), X))
+                if stop:
+                    raise StopIteration
+
+            found = minimize(
+                value,
+                start.ravel(),
+                jac=True,
+                method="L-BFGS-B",
+                callback=after,
+                options={"maxiter": self.max_iter, "ftol": self.tol, "gtol": 0.0},
+            )
+            iterations.end()
+            self.__dict__.update(_attributes(found.x.reshape(shape), X))
+            self.objective_ = float(found.fun) / len(X)
+            self.n_iter_ = int(found.nit)
+            self.converged_ = bool(found.success)
+        if not (self.converged_ or stop):
             warnings.warn(
                 f"Sparse filtering did not converge in {self.n_iter_} iterations (objective {self.objective_:.4g}); "
                 "raise max_iter, or tol. The features learned so far are kept.",
@@ -159,7 +169,7 @@ class SparseFiltering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         ndarray of shape (n_samples, n_components)
             Not negative; most are close to zero.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "components_")
         X = check_table(self, X, reset=False)
         features = _soft(X - self.mean_, self.components_) / self.scales_
         norms: Array = np.linalg.norm(features, axis=1, keepdims=True)
@@ -168,6 +178,11 @@ class SparseFiltering(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     @property
     def _n_features_out(self) -> int:
         return len(self.components_)
+
+
+def _attributes(W: Array, X: Array) -> dict[str, Array]:
+    """Return what `transform` needs of a fitted estimator, beside the mean."""
+    return {"components_": W, "scales_": np.sqrt(np.square(_soft(X, W)).mean(axis=0))}
 
 
 def _soft(X: Array, W: Array) -> Array:

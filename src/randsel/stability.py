@@ -11,7 +11,8 @@ from sklearn.linear_model import LogisticRegression, lasso_path
 from sklearn.utils.fixes import parse_version
 
 from randsel._backend import Array
-from randsel._parallel import generator, ordered_map, seed_of
+from randsel._parallel import generator, seed_of
+from randsel._progress import Task
 from randsel._validation import Interval, StrOptions
 from randsel.baselines import COMMON, Baseline, Ranked
 from randsel.kernels import Target
@@ -84,6 +85,8 @@ class StabilitySelection(Baseline):
         "random_state": ["random_state"],
     }
 
+    _in_order = False
+
     def __init__(
         self,
         n_features_to_select: int | float | None = None,
@@ -113,8 +116,8 @@ class StabilitySelection(Baseline):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def _rank(self, Z: Array, y: Array, kind: str, wanted: int) -> Ranked:
-        selected = np.array(self._halves(Z, y, kind))
+    def _rank(self, Z: Array, y: Array, kind: str, wanted: int, task: Task) -> Ranked:
+        selected = np.array(self._halves(Z, y, kind, task))
         frequencies = selected.mean(axis=0)
         probabilities = frequencies.max(axis=1)
         typical = float(selected.any(axis=2).sum(axis=1).mean())
@@ -132,7 +135,7 @@ class StabilitySelection(Baseline):
         order = np.lexsort((-frequencies.mean(axis=1), -probabilities))
         return Ranked(order, wanted, {"probabilities_": probabilities})
 
-    def _halves(self, Z: Array, y: Array, kind: str) -> list[Array]:
+    def _halves(self, Z: Array, y: Array, kind: str, task: Task) -> list[Array]:
         """Which features are selected at which penalties, half by half."""
         if self.loss == "logistic" and kind == "regression":
             msg = "loss='logistic' needs classes, but y holds numbers; use loss='lasso'."
@@ -143,10 +146,13 @@ class StabilitySelection(Baseline):
         largest = np.abs(Z.T @ (Y - Y.mean(axis=0))).max(axis=0) / len(Z)
         penalties = np.geomspace(1.0, self.lambda_min, self.n_lambdas)[:, None] * largest
         path = _lasso_path if self.loss == "lasso" else _logistic_path
-        count = self.n_subsamples + (self.n_subsamples % 2 if self.complementary else 0)
         problem = (Z, Y, penalties, path, self.weakness, self.complementary)
         seed = seed_of(self.random_state)
-        return ordered_map(_half, [(*problem, seed, number) for number in range(count)], self.n_jobs)
+        halves = [(*problem, seed, number) for number in range(self._number_of_tasks())]
+        return task.every_entry("half", _half, halves, self.n_jobs)
+
+    def _number_of_tasks(self, n: int = 0, wanted: int = 0) -> int:  # noqa: ARG002
+        return self.n_subsamples + (self.n_subsamples % 2 if self.complementary else 0)
 
 
 Path = Callable[[Array, Array, Array], Array]
