@@ -6,7 +6,7 @@ import pytest
 
 from randsel import analysis
 from randsel.analysis import Pair, cautions
-from randsel.tables import Table, read_npz
+from randsel.tables import Table, read
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def test_limits_in_the_documentation_are_those_of_the_code():
 
 @pytest.mark.data
 def test_the_batch_of_the_tuberculosis_series_is_confounded(benchmark_set):
-    found = cautions(read_npz(benchmark_set("tb_gse19491_ltbi").fid.name), "classification")
+    found = cautions(read(benchmark_set("tb_gse19491_ltbi").fid.name), "classification")
     assert [c for c in found if "batch is confounded" in c and "--batch" in c]
     # the same controls are in two of its sub-series
     assert [c for c in found if "24 samples are nearly copies" in c]
@@ -163,7 +163,7 @@ def test_the_batch_of_the_tuberculosis_series_is_confounded(benchmark_set):
 
 @pytest.mark.data
 def test_donors_as_different_as_people_are_not_seen(benchmark_set):
-    series = read_npz(benchmark_set("tb_gse107993_ltbi").fid.name)
+    series = read(benchmark_set("tb_gse107993_ltbi").fid.name)
     assert len(np.unique(series.groups)) < len(series.y) / 2
     assert cautions(replace(series, groups=None), "classification") == ()
 
@@ -187,6 +187,6 @@ def test_donors_as_different_as_people_are_not_seen(benchmark_set):
     ],
 )
 def test_no_false_alarms_on_real_tables(benchmark_set, name, kind, said):
-    found = cautions(read_npz(benchmark_set(name).fid.name), kind)
+    found = cautions(read(benchmark_set(name).fid.name), kind)
     assert len(found) == len(said)
     assert all(word in caution for word, caution in zip(said, found, strict=True))
