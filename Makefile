@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 CORE_TESTS := tests/test_selector.py tests/test_estimator_checks.py tests/test_interaction_scan.py tests/test_progress.py
 
-.PHONY: help demo test lint types check check-versions bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-scaling bench-reading bench-mkl bench-select formats gallery screenshots docs dist check-dist lock clean
+.PHONY: help demo test lint types check check-versions nightly bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-scaling bench-reading bench-mkl bench-select formats gallery screenshots docs dist check-dist lock clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -30,6 +30,9 @@ check-versions: build/sklearn-1.7.2/ready build/sklearn-1.8.0/ready  ## the core
 		PYTHONPATH=src build/sklearn-$$version/bin/python -m pytest -q -p no:cacheprovider \
 			-W ignore::pytest.PytestRemovedIn10Warning $(CORE_TESTS) || exit 1; \
 	done
+
+nightly: .venv/dev  ## ten times as many generated tables as make test; ten minutes
+	RANDSEL_CASES=2000 $(BIN)/python -m pytest -q tests/test_properties.py
 
 bench: .venv/dev build/peers/ready  ## speed and memory against yardsticks of the same run, a minute; then bench-peers
 	$(BIN)/python benchmarks/speed.py --out docs/results/speed.md
@@ -81,8 +84,8 @@ bench-reading: .venv/dev  ## time and memory of reading a CSV of 50 000 columns,
 bench-mkl: .venv/dev build/mkl/ready  ## time, memory and accuracy of LPBoostMKL, beside MKLpy; ten minutes, resumable
 	$(BIN)/python benchmarks/mkl.py --out docs/results/mkl.md
 
-bench-select: .venv/dev  ## time and memory of randsel select from a CSV of 50 000 columns to the report; minutes
-	$(BIN)/python benchmarks/selecting.py --out docs/results/select.md
+bench-select: .venv/dev  ## time and memory of randsel select from a CSV of 50 000 columns to the report; three minutes
+	$(BIN)/python benchmarks/selecting.py --whole --out docs/results/select.md
 
 formats: .venv/dev  ## the colon cancer data as CSV, Parquet and h5ad, selected from and compared; a minute
 	$(BIN)/python benchmarks/formats.py

@@ -88,7 +88,11 @@ def main():
             print(*found.pop("lines"), sep="\n", flush=True)
             rows.append(row(f"{options.samples}×{features} {' '.join(words)}".strip(), found))
             print(rows[-1], flush=True)
-        rows.append(row("`randsel --help`", timed([sys.executable, "-m", "randsel", "--help"], folder)))
+        # a process this small has the memory of the one that started it
+        rows.append(
+            row("`randsel --help`", timed([sys.executable, "-m", "randsel", "--help"], folder))
+            | {"memory of the process, MB": ""}
+        )
     text = (
         "# From file to report\n\n"
         f"`make bench-select`, randsel {__version__}, one core, a process per run: `randsel select` on CSV files of "
