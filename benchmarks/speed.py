@@ -68,7 +68,7 @@ def path_against_two_products(m, n, dtype, distribution):
     products()
     yardstick = best_of(products, 5)
     selector = RandSel(2)
-    path = best_of(lambda: selector.fit(X, y), 3)
+    path = best_of(lambda: selector.fit(X, y), 5)
     return (
         f"full path, {m}×{n} {np.dtype(dtype).name}, {distribution} columns",
         "one X Xᵀ and one W X",

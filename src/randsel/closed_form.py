@@ -44,7 +44,7 @@ TOLERANCE = 0.2
 #: Features up to which the series is not used at all: the exact function costs little more.
 FEW = 32
 #: Features and pairs from which the series to third order is tried for features that the first order is too short for.
-DEAR = 1 << 22
+DEAR = 1 << 20
 #: Bytes of `tanh` values kept between the two passes of the element-wise route; beyond, they are computed twice.
 KEEP_BYTES = 48 << 20
 
@@ -98,7 +98,7 @@ def closed_form(sample: Sample, gamma: float) -> Contribution:
     moments = Moments.of(sample, gamma)
     check_gamma(gamma, sample)
     rough = np.ones(sample.X.shape[1], dtype=bool)
-    if len(rough) > max(FEW, _dear(sample) // (16 * len(sample.X) ** 2)):
+    if len(rough) > max(FEW, _dear(sample) // (4 * len(sample.X) ** 2)):
         rough = moments.too_steep(TOLERANCE)
         moments = moments.sharpened(sample, rough)
         rough = moments.too_steep(TOLERANCE)

@@ -23,7 +23,7 @@ from randsel._backend import (
 from randsel.columns import blocks, width
 
 #: Columns per matrix product: bounds scratch memory, and lets single precision products be summed in double.
-BLOCK = 4096
+BLOCK = 8192
 #: What to say where a kernel is zero between all different samples.
 UNDERFLOW = (
     "gamma={:g} is so large that the kernel is zero between all different samples, which leaves nothing to compare; "
