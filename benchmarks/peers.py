@@ -97,7 +97,7 @@ def row(name, records, yardstick):
         "recall": f"{np.mean([record['recall'] for record in records]):.2f}",
         "selected": f"{np.mean([len(record['columns']) for record in records]):g}",
         "seconds": f"{seconds:.3g}",
-        "times RandSel's": f"{seconds / yardstick:.2g}" if yardstick else "–",
+        "times RandSel's": f"{float(f'{seconds / yardstick:.2g}'):g}" if yardstick else "–",
         "memory, MB": f"{max(record['megabytes'] for record in records):.0f}",
     }
 
