@@ -162,14 +162,12 @@ def public():
 #: Parts that only other modules of the package use.
 INTERNAL = {
     "randsel.plots.class_colours",
-    "randsel.report.summary",
     "randsel.culling.Rules",
     "randsel.culling.cull",
     "randsel.culling.path_sizes",
     "randsel.analysis.label",
     "randsel.analysis.cramers_v",
     "randsel.analysis.correlation_ratio",
-    *(f"randsel.report.{name}" for name in ("number", "p_value", "fixed", "power", "share", "count", "visible")),
 }
 
 

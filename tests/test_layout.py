@@ -58,6 +58,7 @@ ORDER = [
     "analysis",
     "black_box",
     "selection",
+    "words",
     "plots",
     "report",
     "results",

@@ -16,7 +16,7 @@ from PIL import Image
 
 from browser import Browser, chromium
 from fitted import analysis_of
-from randsel import RandSel, datasets, plots, report
+from randsel import RandSel, datasets, plots, report, words
 from randsel.analysis import Accuracy, Stability
 from randsel.tables import Table
 
@@ -139,7 +139,7 @@ class Page(HTMLParser):
     ],
 )
 def test_numbers(value, text):
-    assert report.number(value) == text
+    assert words.number(value) == text
 
 
 @pytest.mark.parametrize(
@@ -158,20 +158,20 @@ def test_numbers(value, text):
     ],
 )
 def test_p_values(value, text):
-    assert report.p_value(value) == text
+    assert words.p_value(value) == text
 
 
 def test_shares_counts_and_columns_of_numbers():
-    assert report.share(0.944) == "94\u202f%"
-    assert report.share(float("nan")) == "–"
-    assert [report.count(value) for value in (7, 2000, 13280)] == ["7", "2000", "13\u202f280"]
-    assert [report.fixed(value) for value in (70.23, -0.01, -3.0, None)] == ["70.2", "0.0", "−3.0", "–"]
+    assert words.share(0.944) == "94\u202f%"
+    assert words.share(float("nan")) == "–"
+    assert [words.count(value) for value in (7, 2000, 13280)] == ["7", "2000", "13\u202f280"]
+    assert [words.fixed(value) for value in (70.23, -0.01, -3.0, None)] == ["70.2", "0.0", "−3.0", "–"]
 
 
 def test_what_cannot_be_seen_in_a_name_is_written_as_numbers():
-    assert report.visible("abc\u202egnp.exe") == "abc\\u202egnp.exe"
-    assert report.visible("\x00\ttab") == "\\u0000\\u0009tab"
-    assert report.visible("größe 基因 🧬 👩\u200d🔬") == "größe 基因 🧬 👩\u200d🔬"
+    assert words.visible("abc\u202egnp.exe") == "abc\\u202egnp.exe"
+    assert words.visible("\x00\ttab") == "\\u0000\\u0009tab"
+    assert words.visible("größe 基因 🧬 👩\u200d🔬") == "größe 基因 🧬 👩\u200d🔬"
 
 
 # ---------------------------------------------------------------- contents
@@ -181,7 +181,7 @@ def test_contents_are_plain_and_complete(hostile, hostile_found):
     found = hostile_found
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert [row["rank"] for row in found["features"]["rows"]] == list(range(1, len(HOSTILE) + 1))
-    assert {row["name"] for row in found["features"]["rows"]} == {report.visible(name) for name in HOSTILE}
+    assert {row["name"] for row in found["features"]["rows"]} == {words.visible(name) for name in HOSTILE}
     first = hostile.features[0]
     row = found["features"]["rows"][0]
     assert (row["contribution"], row["main"], row["q"]) == (first.contribution, first.main, first.q)
@@ -344,8 +344,8 @@ def test_names_are_text_wherever_they_appear(hostile_found):
     assert links
     assert all(value.startswith(("#", "data:")) for value in links)
     cells = {text for tag, text in page.texts if tag == "bdi"}
-    assert {report.visible(name) for name in HOSTILE} <= cells
-    assert {report.visible(name) for name in HOSTILE} == {v for _, name, v in page.attributes if name == "data-name"}
+    assert {words.visible(name) for name in HOSTILE} <= cells
+    assert {words.visible(name) for name in HOSTILE} == {v for _, name, v in page.attributes if name == "data-name"}
     drawn = {text for tag, text in page.texts if tag == "text"}
     assert HOSTILE[0] in drawn
     assert HOSTILE[1][:27] + "…" in drawn
@@ -410,7 +410,7 @@ def test_hostile_names_do_nothing_in_a_browser(open_page, hostile, hostile_found
     assert browser.js("document.scripts.length") == 2
     shown = browser.js("[...document.querySelectorAll('tbody th bdi')].map((cell) => cell.textContent)")
     assert HOSTILE[0] in shown
-    assert names_shown(browser) == [report.visible(feature.name) for feature in hostile.features]
+    assert names_shown(browser) == [words.visible(feature.name) for feature in hostile.features]
 
 
 def test_a_script_that_got_in_would_not_run(open_page, plain_html):

@@ -131,6 +131,11 @@ class Stability:
     expected_false: float | None
     frequencies: Array
 
+    @property
+    def n_stable(self) -> int:
+        """Number of features selected in at least the share `threshold` of the half-samples."""
+        return int((np.asarray(self.frequencies) >= self.threshold).sum())
+
 
 @dataclass(frozen=True)
 class Analysis:

@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from randsel import plots, report
+from randsel import plots, report, words
 from randsel._backend import Array
 from randsel.analysis import Accuracy, Analysis, Feature, Pair, Stability
 from randsel.culling import CullingPath
-from randsel.report import fixed, number, p_value, visible
 from randsel.run_folder import Parts, read_identity, write_atomically
 from randsel.selection import LEVEL, Settings
 from randsel.summary import as_csv
 from randsel.tables import Table
+from randsel.words import fixed, number, p_value, share, summary, visible
 
 #: Entries of run.json in which an earlier run must agree for its parts to be used again.
 SAME = ("version", "data_hash", "parameters")
@@ -146,7 +146,7 @@ def write_report(analysis: Analysis, file: Path) -> None:
 def _keep(analysis: Analysis, parts: Parts) -> None:
     """Keep all that the report is made of: of the table, only the columns that are drawn."""
     drawn = {feature.column for feature in analysis.features[: report.DRAWN]}
-    strong = [pair for pair in analysis.pairs if pair.corrected_p <= report.LEVEL] or analysis.pairs[:2]
+    strong = [pair for pair in analysis.pairs if pair.corrected_p <= words.LEVEL] or analysis.pairs[:2]
     for pair in strong[: report.DRAWN_PAIRS]:
         drawn |= {pair.first_column, pair.second_column}
     columns = np.array(sorted(drawn))
@@ -266,7 +266,7 @@ def as_text(analysis: Analysis, count: int) -> str:
         "partner": lambda f: _short(f.partner or "–"),
         "p": lambda f: p_value(f.p),
         "q": lambda f: p_value(f.q),
-        "stability": lambda f: report.share(f.stability),
+        "stability": lambda f: share(f.stability),
     }
     rows = [list(columns), *([write(f) for write in columns.values()] for f in analysis.features[:count])]
     return "\n".join(_aligned(rows, left=(0, 2, 6)))
@@ -290,4 +290,4 @@ def _short(name: str) -> str:
 
 def sentences(analysis: Analysis) -> list[str]:
     """Say in words what was found, the most important first."""
-    return report.summary(analysis)
+    return summary(analysis)
