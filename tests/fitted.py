@@ -1,7 +1,8 @@
 """Analyses of small tables, fitted for real, for tests and pictures of reports."""
 
 from randsel import __version__
-from randsel.selection import Settings, analyse
+from randsel.choosing import Settings
+from randsel.selection import analyse
 
 
 def analysis_of(table, kind, *, data="table.csv", halves=10, folds=5):

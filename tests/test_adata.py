@@ -8,7 +8,8 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import randsel
-from randsel.selection import Settings, analyse
+from randsel.choosing import Settings
+from randsel.selection import analyse
 from randsel.tables import Table
 
 COLUMNS = ("rank", "selected", "contribution", "main", "interaction", "partner", "p", "q", "stability")

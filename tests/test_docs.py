@@ -11,7 +11,19 @@ import numpy as np
 import pytest
 
 import randsel
-from randsel import InteractionScan, RandSel, RandSelCV, analysis, cli, culling, report, results, selection, tables
+from randsel import (
+    InteractionScan,
+    RandSel,
+    RandSelCV,
+    analysis,
+    choosing,
+    cli,
+    culling,
+    report,
+    resampling,
+    results,
+    tables,
+)
 from randsel.analysis import Feature
 from randsel.table_text import LONGEST_LINE, MISSING
 
@@ -260,10 +272,10 @@ def test_the_page_on_selecting_names_options_codes_and_tests_that_exist():
     assert set(re.findall(r"(--[a-z][a-z-]*)", page)) <= known
     codes = re.findall(r"^\| (\d+) \|", page.split("## Exit status")[1], re.MULTILINE)
     assert codes == ["0", "1", "2", str(cli.NOTHING), str(cli.INTERRUPTED)]
-    assert selection.PAIR_BUDGET == 3e10
+    assert choosing.PAIR_BUDGET == 3e10
     assert "3·10¹⁰" in page
-    assert f"{selection.THRESHOLD:.0%}".replace("%", " %") in page
-    assert f"(2·{selection.THRESHOLD} − 1)" in page
+    assert f"{resampling.THRESHOLD:.0%}".replace("%", " %") in page
+    assert f"(2·{resampling.THRESHOLD} − 1)" in page
     columns = re.search(r"`ranking.csv` \|(.*)", page).group(1)
     feature = Feature("a", 0, 1, 0.0, 0.0, 0.0, None, 1.0, 1.0, 0.0, False)
     assert re.findall("`([a-z_]+)`", columns) == list(results._row(feature))

@@ -57,6 +57,8 @@ ORDER = [
     "summary",
     "analysis",
     "black_box",
+    "choosing",
+    "resampling",
     "selection",
     "words",
     "plots",

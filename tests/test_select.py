@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from randsel import _optional, cli, experiment, report, results, run_folder, selection, tables
+from randsel import _optional, choosing, cli, experiment, report, results, run_folder, selection, tables
 from randsel.cli import main
 from randsel.run_folder import Parts
 
@@ -74,7 +74,7 @@ def test_the_ranking_is_complete_best_first_and_read_as_it_was(finished):
     assert [row["rank"] for row in rows] == [str(place) for place in range(1, 13)]
     assert sorted(row["feature"] for row in rows) == sorted(f"g{j}" for j in range(12))
     table = tables.read(file, target="status")
-    analysis = selection.analyse(table, selection.Settings(halves=4, folds=2))
+    analysis = selection.analyse(table, choosing.Settings(halves=4, folds=2))
     for row, feature in zip(rows, analysis.features, strict=True):
         assert row["feature"] == feature.name
         assert row["partner"] == (feature.partner or "")
@@ -449,8 +449,8 @@ def test_choices_of_the_command_line_are_those_of_the_code():
     assert set(cli.MISSING_RULES) == set(tables.MISSING_RULES) - {"keep"}
     assert tuple(experiment.METHODS) == cli.METHODS
     text = " ".join(invoke("select", "--help").output.split())
-    assert f"at most {selection.PAIR_BUDGET:.0e}".replace("e+", "e") in text
-    defaults = selection.Settings()
+    assert f"at most {choosing.PAIR_BUDGET:.0e}".replace("e+", "e") in text
+    defaults = choosing.Settings()
     given = {p.name: p.default for p in main.commands["select"].params}
     for name in ("halves", "folds", "seed", "task", "pairs"):
         assert given[name] == getattr(defaults, name)

@@ -8,7 +8,8 @@ import numpy as np
 
 from randsel._backend import Array
 from randsel.analysis import Analysis
-from randsel.selection import Progress, Settings, analyse
+from randsel.choosing import Progress, Settings
+from randsel.selection import analyse
 from randsel.tables import Table
 
 

@@ -313,9 +313,9 @@ def select(
     run_folder.check_folder(out)
     table = _read(file, reading)
     # after the notes, which are there the sooner
-    from randsel import results, selection
+    from randsel import choosing, results, selection
 
-    settings = selection.Settings(**{**how, "folds": 0 if no_accuracy else how["folds"]})
+    settings = choosing.Settings(**{**how, "folds": 0 if no_accuracy else how["folds"]})
     about = results.identity(file, table, reading, settings, out)
     out.mkdir(parents=True, exist_ok=True)
     with run_folder.only_run(out):

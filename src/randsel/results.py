@@ -15,9 +15,9 @@ import numpy as np
 from randsel import plots, report, words
 from randsel._backend import Array
 from randsel.analysis import Accuracy, Analysis, Feature, Pair, Stability
+from randsel.choosing import LEVEL, Settings
 from randsel.culling import CullingPath
 from randsel.run_folder import Parts, read_identity, write_atomically
-from randsel.selection import LEVEL, Settings
 from randsel.summary import as_csv
 from randsel.tables import Table
 from randsel.words import fixed, number, p_value, share, summary, visible
