@@ -220,7 +220,10 @@ def test_a_package_that_is_not_there_is_a_sentence(run, tmp_path, monkeypatch):
     (tmp_path / "x.h5ad").write_bytes(b"")
     result = run("interactions", str(tmp_path / "x.h5ad"), "--target", "y", "--out", str(tmp_path / "out"))
     assert result.exit_code == 1
-    assert "Error: Reading h5ad needs h5py, which is not installed: pip install 'randsel[files]'." in result.output
+    assert (
+        "Error: Reading h5ad needs h5py, which is not installed: pip install h5py (part of the extra 'files')."
+        in result.output
+    )
 
 
 def test_black_box_writes_tables_and_a_picture(run, tmp_path, monkeypatch):
@@ -247,3 +250,20 @@ def test_options_that_another_experiment_has(run, tmp_path, options, message):
     result = run("reproduce", *options, "--out", str(tmp_path))
     assert result.exit_code == 2
     assert message in result.output
+
+
+def test_pairs_of_a_selection_are_not_overwritten(run, tmp_path):
+    (tmp_path / "run.json").write_text("{}")
+    (tmp_path / "x.csv").write_text("a,y\n1,2\n")
+    result = run("interactions", str(tmp_path / "x.csv"), "--target", "y", "--out", str(tmp_path))
+    assert result.exit_code == 1
+    assert "holds a run of randsel select" in result.output
+
+
+def test_a_comparison_of_numbers_is_refused(run, tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [",".join(map(str, row)) for row in rng.normal(size=(40, 4)).tolist()]
+    (tmp_path / "x.csv").write_text("\n".join(["a,b,c,dose", *rows]))
+    result = run("compare", str(tmp_path / "x.csv"), "--target", "dose", "--out", str(tmp_path / "out"))
+    assert result.exit_code == 1
+    assert "the comparison needs classes, and the target has 40 different numbers" in result.output

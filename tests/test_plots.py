@@ -41,7 +41,7 @@ def test_a_selector_brings_its_names_and_a_mask_highlights():
 
 
 def test_a_missing_package_is_named_with_its_extra():
-    with pytest.raises(ImportError, match=r"Drawing needs no_such_package.*pip install 'randsel\[plot\]'"):
+    with pytest.raises(ImportError, match=r"Drawing needs no_such_package.*pip install no_such_package"):
         _optional.optional("no_such_package.part", extra="plot", purpose="Drawing")
 
 

@@ -324,7 +324,7 @@ def test_what_to_cite_is_what_the_citation_file_says():
 
 def test_a_missing_package_is_named_with_its_extra(plain, monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    with pytest.raises(ImportError, match=r"Writing a report needs jinja2.*pip install 'randsel\[report\]'"):
+    with pytest.raises(ImportError, match=r"Writing a report needs jinja2.*pip install jinja2"):
         report.render({})
 
 
@@ -512,3 +512,11 @@ def test_text_and_lines_have_contrast(opened, dark):
     assert all(contrast(name) >= 4.5 for name in ("--ink", "--quiet", "--accent", "--link"))
     assert all(contrast(colour) >= 3.0 for colour in (*plots.CLASS_COLOURS, plots.LOW_TO_HIGH[0], plots.LOW_TO_HIGH[2]))
     opened.media()
+
+
+def test_selected_features_that_no_test_finds_are_said(hostile):
+    doubtful = [replace(f, q=0.9, selected=at < 4) for at, f in enumerate(hostile.features)]
+    said = words.summary(replace(hostile, features=tuple(doubtful)))
+    assert any("4 of the 4 selected have a q-value above 0.5" in sentence for sentence in said)
+    sure = [replace(f, q=0.01, selected=at < 4) for at, f in enumerate(hostile.features)]
+    assert not any("have a q-value above" in s for s in words.summary(replace(hostile, features=tuple(sure))))

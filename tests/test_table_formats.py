@@ -426,5 +426,5 @@ def test_a_package_that_is_not_installed_is_named(tmp_path, X, name, monkeypatch
         raise ImportError(module)
 
     monkeypatch.setattr(_optional, "import_module", gone)
-    with pytest.raises(ImportError, match=r"Reading .* needs .* pip install 'randsel\[files\]'"):
+    with pytest.raises(ImportError, match=r"Reading .* needs .* pip install .* \(part of the extra 'files'\)"):
         tables.read(path, target="status")

@@ -20,7 +20,7 @@ def engine(request, monkeypatch):
 
 
 def absent(module, *, extra, purpose):
-    msg = f"{purpose} needs {module}, which is not installed: pip install 'randsel[{extra}]'."
+    msg = f"{purpose} needs {module}, which is not installed: pip install {module} (part of the extra '{extra}')."
     raise ImportError(msg)
 
 

@@ -53,6 +53,8 @@ READING = (
 #: Exit status if nothing stands out, and after Ctrl-C (128 and the number of the signal, as shells have it). 1 are
 #: mistakes in files, 2 in options, as click has it.
 NOTHING, INTERRUPTED = 3, 130
+#: Commands that go on where they were.
+RESUMING = ("select", "compare", "reproduce")
 
 
 class Commands(click.Group):
@@ -69,7 +71,9 @@ class Commands(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except KeyboardInterrupt:
-            click.echo("\nInterrupted. What is finished is kept: run the same command again to go on.", err=True)
+            kept = ctx.invoked_subcommand in RESUMING
+            more = " What is finished is kept: run the same command again to go on." if kept else ""
+            click.echo(f"\nInterrupted.{more}", err=True)
             ctx.exit(INTERRUPTED)
         except Exception as error:
             if ctx.params["debug"]:
@@ -432,6 +436,9 @@ def interactions(
 
     from randsel import InteractionScan, plots, run_folder, summary, tables
 
+    if (out / run_folder.IDENTITY).exists():
+        msg = f"{out} holds a run of randsel select, whose pairs.csv would be lost; give another folder (--out)."
+        raise click.ClickException(msg)
     table = _read(file, reading)
     if np.isnan(table.X).any():
         click.echo("Note: there are no folds here, so medians are those of all samples.", err=True)
@@ -466,7 +473,7 @@ def interactions(
             plots.pair_panels(table.X, table.y, scan, names=table.names).savefig(out / "pairs.png", dpi=120)
         except (ImportError, ArithmeticError, ValueError) as error:  # values too extreme to draw lose the picture only
             click.echo(f"No pictures: {error}", err=True)
-    click.echo(f"\nAll of it, and pictures: {out}")
+    click.echo(f"\nAll of it: {out}")
 
 
 @main.command()

@@ -154,6 +154,9 @@ def number_of_folds(table: Table, wanted: int) -> int:
         members = [int(np.sum(table.y == c)) for c in classes]
     else:
         members = [len(np.unique(table.groups[table.y == c])) for c in classes]
+    if min(members) < 2 and table.y.dtype.kind == "f" and len(classes) > len(table.y) / 4:
+        msg = f"the comparison needs classes, and the target has {len(classes)} different numbers; name another column."
+        raise ValueError(msg)
     if min(members) < 2:
         what = "samples" if table.groups is None else "groups"
         msg = f"class {classes[int(np.argmin(members))]} is left with {min(members)} {what}; nested folds need three."

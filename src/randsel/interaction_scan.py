@@ -71,7 +71,7 @@ class InteractionScan(Selector):
         Meaning of y. "auto" takes text, and whole numbers of at most 20 values, for classes.
     device : str or None, default=None
         Where the pairs are scanned: "cpu", "cuda", "cuda:1". None: where X is, as in `RandSel`. On a GPU the scan is
-        done in half precision; what it finds is tested on the host, in the precision of ever.
+        done in half precision; what it finds is tested on the host, in double precision.
     n_jobs : int, default=None
         Threads. The answer does not depend on it.
     verbose : int or callable, default=0

@@ -9,6 +9,8 @@ from randsel.analysis import Accuracy, Analysis, Stability, label
 
 #: Corrected p-value of pairs, and q-value of features, from which they count.
 LEVEL = 0.05
+#: q-value from which a selected feature is one that no test finds.
+DOUBTFUL = 0.5
 #: Characters of a name within a sentence.
 LONG_NAME = 50
 #: Joiners that scripts and emoji need; all other characters that cannot be seen are written as numbers.
@@ -146,15 +148,23 @@ def _found(analysis: Analysis) -> str:
 
 
 def _unsure(analysis: Analysis) -> list[str]:
-    """Say so if all features together stand out, but those of the best round do not (see `CullingPath.stands_out`)."""
+    """Say so if all features together stand out but not those of the best round, or if tests find few of the chosen."""
     best = analysis.path.rounds[analysis.path.best]
-    if analysis.nothing_stands_out or best.alignment - best.chance > 3.0 * analysis.path.null_sd:
-        return []
-    sentence = (
-        "That some features tell about the target is surer than which: the best round of culling agrees with it no "
-        "better than culled noise would."
-    )
-    return [sentence]
+    sentences = []
+    if not analysis.nothing_stands_out and best.alignment - best.chance <= 3.0 * analysis.path.null_sd:
+        sentences.append(
+            "That some features tell about the target is surer than which: the best round of culling agrees with it no "
+            "better than culled noise would."
+        )
+    chosen = [feature for feature in analysis.features if feature.selected]
+    doubtful = sum(feature.q > DOUBTFUL for feature in chosen)
+    if 2 * doubtful >= len(chosen) > 1:
+        sentences.append(
+            f"{doubtful} of the {len(chosen)} selected have a q-value above {DOUBTFUL:g}: no test finds them, alone or "
+            "in a pair. Culling ends at two features at least, and may keep noise beside what is strong; --fdr 0.1 "
+            "selects by the tests."
+        )
+    return sentences
 
 
 def _tested(analysis: Analysis) -> list[str]:
@@ -214,7 +224,7 @@ def _stable(analysis: Analysis, stability: Stability) -> str:
     stable = number_of(stability.n_stable, "feature", "features")
     reached = f"{stable} in at least {share(stability.threshold)} of them{bound}."
     if not chosen:
-        return f"Of {halves} half-samples, {reached}"
+        return f"Over {halves} half-samples there were {reached}"
     subject = "The selected features were" if len(chosen) > 1 else "The selected feature was"
     average = " on average" if len(chosen) > 1 else ""
     return f"{subject} found again in {share(float(np.mean(chosen)))} of {halves} half-samples{average}, {reached}"
