@@ -267,3 +267,10 @@ def test_a_comparison_of_numbers_is_refused(run, tmp_path):
     result = run("compare", str(tmp_path / "x.csv"), "--target", "dose", "--out", str(tmp_path / "out"))
     assert result.exit_code == 1
     assert "the comparison needs classes, and the target has 40 different numbers" in result.output
+
+
+def test_a_large_file_is_announced(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("randsel.cli.LARGE_FILE", 5)
+    (tmp_path / "x.csv").write_text("a,y\n1,2\n")
+    result = run("interactions", str(tmp_path / "x.csv"), "--target", "y", "--out", str(tmp_path / "out"))
+    assert result.stderr.startswith(f"Reading {tmp_path / 'x.csv'}, 0 MB.")

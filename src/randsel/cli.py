@@ -53,6 +53,8 @@ READING = (
 #: Exit status if nothing stands out, and after Ctrl-C (128 and the number of the signal, as shells have it). 1 are
 #: mistakes in files, 2 in options, as click has it.
 NOTHING, INTERRUPTED = 3, 130
+#: Bytes of a file that take a while to read.
+LARGE_FILE = 10_000_000
 #: Commands that go on where they were.
 RESUMING = ("select", "compare", "reproduce")
 
@@ -213,7 +215,9 @@ def table_options(command: Any) -> Any:
 
 
 def _read(file: Path, reading: dict[str, Any]) -> "tables.Table":
-    """Read a table, and say what was found in it."""
+    """Read a table, and say what was found in it; of a large file, that it is being read."""
+    if file.is_file() and file.stat().st_size > LARGE_FILE:
+        click.echo(f"Reading {_printable(str(file))}, {file.stat().st_size / 1e6:.0f} MB.", err=True)
     from randsel import tables
 
     table = tables.read(file, **reading)
