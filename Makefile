@@ -27,7 +27,7 @@ check: lint types test  ## all that must pass
 # older versions of scikit-learn parametrise their checks in a way that pytest will drop
 check-versions: build/sklearn-1.7.2/ready build/sklearn-1.8.0/ready  ## the core tests with older versions of scikit-learn; ten minutes
 	for version in 1.7.2 1.8.0; do \
-		PYTHONPATH=src build/sklearn-$$version/bin/python -m pytest -q -p no:cacheprovider \
+		build/sklearn-$$version/bin/python -m pytest -q -p no:cacheprovider \
 			-W ignore::pytest.PytestRemovedIn10Warning $(CORE_TESTS) || exit 1; \
 	done
 
@@ -167,5 +167,6 @@ build/sklearn-%/ready: requirements-dev.lock
 	$(PYTHON) -m venv build/sklearn-$*
 	grep -vE '^(scikit-learn|polars|polars-runtime-32)==' requirements-dev.lock > build/sklearn-$*/constraints.txt
 	build/sklearn-$*/bin/python -m pip --disable-pip-version-check --quiet install \
-		--constraint build/sklearn-$*/constraints.txt scikit-learn==$* array-api-compat click hypothesis pandas polars==1.30.0 pytest
+		--constraint build/sklearn-$*/constraints.txt scikit-learn==$* array-api-compat click hypothesis pandas polars==1.30.0 pytest hatchling editables
+	build/sklearn-$*/bin/python -m pip --disable-pip-version-check --quiet install --no-build-isolation --no-deps --editable .
 	@touch $@
