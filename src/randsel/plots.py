@@ -177,6 +177,8 @@ def comparison(rows: list[dict[str, Any]], *, title: str = "") -> Any:
             color=[colours[row["method"]] for row in here],
         )
         right.set(xscale="log", xlabel="s per selection")
+        # those between powers of ten would lie on each other
+        right.tick_params(axis="x", which="minor", labelbottom=False)
         right.invert_yaxis()
         for ax in (left, right):
             ax.spines[["top", "right"]].set_visible(False)
