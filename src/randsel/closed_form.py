@@ -33,9 +33,9 @@ from randsel._backend import (
     to_numpy,
 )
 from randsel.alignment import null_scale
-from randsel.columns import blocks, gather, width
+from randsel.columns import Elsewhere, each, gather, keep, part, total
 from randsel.cubic_series import REACH, CubicSeries
-from randsel.kernels import UNDERFLOW, distances_of, hollow_split, squared_distances
+from randsel.kernels import UNDERFLOW, Target, distances_of, hollow_split, squared_distances
 from randsel.sample import STRIP, PairSums, Sample, root
 from randsel.series_bounds import MANY, Moments, ratio, score_error, turn_for
 
@@ -222,7 +222,7 @@ def _evaluate(sample: Sample, gamma: float, moments: Moments, routes: _Routes) -
     rough = routes.rough
     elements = _Elements.of(sample, gamma, moments, rough) if rough.any() else None
     log_expected, neglected = _log_expected(sample, gamma, routes, elements)
-    if elements is not None and rough.all() and float(elements.row_sums.min()) >= m - 1:
+    if elements is not None and rough.all() and elements.least_row_sum() >= m - 1:
         raise ValueError(UNDERFLOW.format(gamma))
     weights, scale = _Weights.of(sample, log_expected)
     # Q is at most 1 here, so that a small error of log Q bounds that of Q
@@ -240,7 +240,7 @@ def _evaluate(sample: Sample, gamma: float, moments: Moments, routes: _Routes) -
     if routes.cubic is not None:
         values.append((routes.cubic.features, _to_third_order(sample, routes.cubic, weights)))
     if elements is not None:
-        values.append((rough, elements.products(sample, weights)))
+        values.append((rough, elements.products(sample.target, weights)))
     total, main, interaction = _merge(values)
     log_error = routes.log_error(moments, ~sample.fixed) + neglected
     lengths = {}
@@ -270,12 +270,14 @@ def _merge(parts: list[tuple[Array, Any]]) -> Any:
         return values
     xp = namespace(values)
     merged = xp.empty((3, len(mask)), dtype=xp.float64, device=device_of(values))
-    for features, part in parts:
-        merged[:, index_of(features, part)] = part
+    for features, found in parts:
+        merged[:, index_of(features, found)] = found
     return merged
 
 
-def _log_expected(sample: Sample, gamma: float, routes: _Routes, elements: "_Elements | None") -> tuple[Any, float]:
+def _log_expected(
+    sample: Sample, gamma: float, routes: _Routes, elements: "_Elements | _ElementsElsewhere | None"
+) -> tuple[Any, float]:
     """`log Q = Σ_free log((1 + z_j)/2) + Σ_fixed log z_j` (eq. 2), by series for the smooth features.
 
     Of the second order perhaps only what costs no further matrix product (eq. 10'); how large the rest can be comes
@@ -307,13 +309,13 @@ def _without(sample: Sample, rough: Array, smooth: Array) -> PairSums:
     sketch = sample.sums.sketch is not None
     of_rough, of_smooth = (float(take(sample.moments[1], features).sum()) for features in (rough, smooth))
     if of_rough > 1e6 * of_smooth:
-        return PairSums.of(gather(sample.X, smooth), sketch=sketch, inside=sample.inside, dtype=sample.pairs)
-    return sample.sums - PairSums.of(gather(sample.X, rough), sketch=sketch, inside=sample.inside, dtype=sample.pairs)
+        return PairSums.of(part(sample.X, smooth), sketch=sketch, inside=sample.inside, dtype=sample.pairs)
+    return sample.sums - PairSums.of(part(sample.X, rough), sketch=sketch, inside=sample.inside, dtype=sample.pairs)
 
 
 def _smooth(sample: Sample, gamma: float, moments: Moments, weights: _Weights, smooth: Array) -> Any:
     """Totals and scores to first order, `2 tanh(u/2) ≈ u`: one matrix product per block of features (eq. 9)."""
-    X = sample.X if smooth.all() else gather(sample.X, smooth)
+    X = sample.X if smooth.all() else part(sample.X, smooth)
     Y = sample.target.Y
     xp, m = namespace(Y), len(X)
     loads = (Y * Y).sum(axis=1)
@@ -322,19 +324,7 @@ def _smooth(sample: Sample, gamma: float, moments: Moments, weights: _Weights, s
     rows = astype(xp.concat([Y, weights.rho[:, None] * Y], axis=1).T, inside)
     own = double(weights.total.sum(axis=1)) + 2 * (weights.rest + weights.rho * loads)
     squares = astype(xp.stack([own, loads - 2 * sample.target.hollow[1]]), inside)
-    parts = []
-    for _, block in blocks(X, width(X, 2 * STRIP)):
-        form, linear, (own, lost) = forms_of_columns(half, rows, squares, astype(block, inside), X.shape[1])
-        along, tilted = linear[: Y.shape[1], :], linear[Y.shape[1] :, :]
-        parts.append(
-            xp.stack(
-                [
-                    own - form - 2 * (along * tilted).sum(axis=0),
-                    (along * along).sum(axis=0) - lost,
-                    form,
-                ]
-            )
-        )
+    parts = list(each(X, 2 * STRIP, _smooth_forms, half, rows, squares, inside, X.shape[1]))
     total, main, interaction = xp.concat(parts, axis=1)
     hollow = 2 * gamma * take(moments.hollow_norm, smooth)
     interaction *= 2 * gamma
@@ -344,6 +334,19 @@ def _smooth(sample: Sample, gamma: float, moments: Moments, weights: _Weights, s
             total * (-2 * gamma / sample.target.n_pairs),
             _score(2 * gamma * main, sample.target.hollow_norm, hollow, m),
             _score(interaction, weights.interaction_norm, hollow, m),
+        ]
+    )
+
+
+def _smooth_forms(block: Any, half: Any, rows: Any, squares: Any, inside: Any, n: int) -> Any:
+    """Pair the first-order functions of a block, of n columns in all, with `L∘Q`, `U(L)` and `U(L∘U(Q))`."""
+    form, linear, (own, lost) = forms_of_columns(half, rows, squares, astype(block, inside), n)
+    along, tilted = linear[: len(linear) // 2, :], linear[len(linear) // 2 :, :]
+    return namespace(form).stack(
+        [
+            own - form - 2 * (along * tilted).sum(axis=0),
+            (along * along).sum(axis=0) - lost,
+            form,
         ]
     )
 
@@ -400,14 +403,21 @@ class _Elements:
         self.squares = xp.zeros(n, dtype=xp.float64, device=device_of(Xt))
 
     @classmethod
-    def of(cls, sample: Sample, gamma: float, moments: Moments, rough: Array) -> "_Elements":
+    def of(cls, sample: Sample, gamma: float, moments: Moments, rough: Array) -> "_Elements | _ElementsElsewhere":
         """Take the features of a mask, in double precision where single would lose too much."""
         xp = namespace(moments.second)
         # where tanh saturates, what varies besides is small against it
         precise = moments.outlying is not None or moments.gamma * moments.extent[1] ** 2 > 4.0
         precise |= not single(sample.inside) or not moments.ordinary
-        Xt = gather(sample.X, rough).T
-        return cls(contiguous(astype(Xt, xp.float64 if precise else xp.float32)), gamma)
+        X, dtype = keep(sample.X, rough), xp.float64 if precise else xp.float32
+        if isinstance(X, Elsewhere):
+            return _ElementsElsewhere(X, gamma, dtype)
+        return cls.of_block(X, gamma, dtype)
+
+    @classmethod
+    def of_block(cls, X: Any, gamma: float, dtype: Any) -> "_Elements":
+        """Take all columns of an array."""
+        return cls(contiguous(astype(X.T, dtype)), gamma)
 
     def _blocks(self) -> Iterator[tuple[int, int, Any]]:
         """Rows start to stop against columns from start on; (feature, row, column)."""
@@ -455,10 +465,14 @@ class _Elements:
         upper = xp.triu(upper, k=1)
         return upper + upper.T
 
-    def products(self, sample: Sample, weights: _Weights) -> Any:
+    def least_row_sum(self) -> float:
+        """Least sum of a row of T, of all features; m - 1 if no sample is near another."""
+        return float(self.row_sums.min())
+
+    def products(self, target: Target, weights: _Weights) -> Any:
         """Totals and scores, the full function (eq. 3 and 7)."""
         xp, (n, m) = namespace(self._Xt), self._Xt.shape
-        matrices = weights.total, sample.target.matrices(weights.total.dtype)[1], weights.interaction
+        matrices = weights.total, target.matrices(weights.total.dtype)[1], weights.interaction
         forms = xp.zeros((n, 3), dtype=xp.float64, device=device_of(self._Xt))
         for start, stop, block in self._blocks():
             part = astype(xp.stack([matrix[start:stop, start:] for matrix in matrices]), block.dtype)
@@ -477,11 +491,59 @@ class _Elements:
         interaction = interaction - weights.interaction_mean(hollow, sums / (m * (m - 1)), m)
         return xp.stack(
             [
-                total / sample.target.n_pairs,
-                _score(main, sample.target.hollow_norm, hollow, m),
+                total / target.n_pairs,
+                _score(main, target.hollow_norm, hollow, m),
                 _score(interaction, weights.interaction_norm, hollow, m),
             ]
         )
+
+
+class _ElementsElsewhere:
+    """`_Elements` of features that do not fit into memory: a block of them at a time, twice."""
+
+    def __init__(self, X: Elsewhere, gamma: float, dtype: Any) -> None:
+        self._X, self._how = X, (gamma, dtype)
+        self._least = np.inf
+
+    def log_factors(self, free: Array, dtype: Any) -> Any:
+        """`- Σ_j log(1 + T_j)` over the free features."""
+        found = total(part(self._X, free), STRIP, _Factors.of, *self._how)
+        self._least = found.least_row_sum
+        return astype(found.log_factors, dtype)
+
+    def least_row_sum(self) -> float:
+        """Least sum of a row of T, of the free features."""
+        return self._least
+
+    def products(self, target: Target, weights: _Weights) -> Any:
+        """Totals and scores."""
+        parts = list(each(self._X, STRIP, _rough_products, *self._how, target, weights))
+        return namespace(parts[0]).concat(parts, axis=1)
+
+
+@dataclass(frozen=True)
+class _Factors:
+    """What some features bring to log Q, and the least row sum of their T."""
+
+    log_factors: Any
+    least_row_sum: float
+
+    @classmethod
+    def of(cls, block: Any, gamma: float, dtype: Any) -> "_Factors":
+        """Compute it from a block of columns."""
+        elements = _Elements.of_block(block, gamma, dtype)
+        log_factors = elements.log_factors(np.ones(block.shape[1], dtype=bool), namespace(block).float64)
+        return cls(log_factors, elements.least_row_sum())
+
+    def __add__(self, other: "_Factors") -> "_Factors":
+        return _Factors(self.log_factors + other.log_factors, min(self.least_row_sum, other.least_row_sum))
+
+
+def _rough_products(block: Any, gamma: float, dtype: Any, target: Target, weights: _Weights) -> Any:
+    elements = _Elements.of_block(block, gamma, dtype)
+    # for the norms that it gathers
+    elements.log_factors(np.zeros(block.shape[1], dtype=bool), dtype)
+    return elements.products(target, weights)
 
 
 def _log_product(block: Any) -> Any:

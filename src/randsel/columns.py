@@ -5,8 +5,11 @@ Everything is done column by column, so that a column's values do not depend on 
 
 import mmap
 import re
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -37,8 +40,55 @@ UNSCALED_RANGE = (1e-50, 1e50)
 ALL_CONSTANT = "Every column of X is constant, so there is nothing to select; check how the table was read."
 
 
+class Elsewhere(ABC):
+    """Columns of mean zero that are no array in memory; work is done on blocks of them."""
+
+    room: int
+    """Bytes that columns in memory may take: fewer columns than that are kept there."""
+    device: str | None
+    """Where blocks go, as in `to_device`."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+
+    @property
+    @abstractmethod
+    def dtype(self) -> Any:
+        """Of the blocks, where they go."""
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @abstractmethod
+    def each(self, width: int, function: Callable[..., Any], *shared: Any) -> Iterator[Any]:
+        """Results of a function of blocks of at most about `width` columns and of what they share, in order."""
+
+    @abstractmethod
+    def total(self, width: int, function: Callable[..., Any], *shared: Any) -> Any:
+        """Sum of what `each` gives."""
+
+    @abstractmethod
+    def take(self, chosen: Array) -> Any:
+        """Columns of a mask or of places, in memory."""
+
+    @abstractmethod
+    def part(self, chosen: Array) -> "Elsewhere":
+        """Columns of a mask or of places, left where they are."""
+
+    @abstractmethod
+    def of_rows(self, rows: Array) -> Any:
+        """Return some rows of all columns, centred again; in memory if there is room."""
+
+    def keep(self, chosen: Array) -> Any:
+        """Columns of a mask or of places, in memory if there is room."""
+        part = self.part(chosen)
+        return self.take(chosen) if part.shape[0] * part.shape[1] * _bytes_of(part.dtype) <= self.room else part
+
+
 @dataclass(frozen=True)
-class Columns:
+class Columns(Elsewhere):
     """Columns that are read from a table and standardised whenever they are needed.
 
     Attributes
@@ -78,16 +128,13 @@ class Columns:
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
-        return len(self), len(self.places)
+        return len(self.table) if self.rows is None else len(self.rows), len(self.places)
 
     @property
     def dtype(self) -> Any:
         """Of the blocks, where they go."""
         dtype = self.table.dtype if self.scale else np.float64
         return to_device(np.zeros(0, dtype=dtype), self.device).dtype
-
-    def __len__(self) -> int:
-        return len(self.table) if self.rows is None else len(self.rows)
 
     def raw(self, width: int) -> Iterator[Array]:
         """Blocks of at most `width` columns as the table has them, in order."""
@@ -103,30 +150,27 @@ class Columns:
                 forget(self.table)
             yield block
 
-    def blocks(self, width: int) -> Iterator[tuple[slice, Any]]:
-        """Standardised blocks of at most `width` columns, and where they are."""
-        start = 0
+    def each(self, width: int, function: Callable[..., Any], *shared: Any) -> Iterator[Any]:
+        """Results of a function of standardised blocks."""
         for part in self.raw(width):
-            block = standardise_part(part, self.weights, self.scale)[0]
-            if self.rows is not None:
-                block = block[self.rows]
-                block -= block.mean(axis=0)
-            yield slice(start, start + block.shape[1]), to_device(block, self.device)
-            start += block.shape[1]
+            block = centred_rows(standardise_part(part, self.weights, self.scale)[0], self.rows)
+            yield function(to_device(block, self.device), *shared)
+
+    def total(self, width: int, function: Callable[..., Any], *shared: Any) -> Any:
+        """Sum of what `each` gives."""
+        return reduce(add, self.each(width, function, *shared))
 
     def take(self, chosen: Array) -> Any:
         """Columns of a mask or of places, in memory."""
-        places = self.places[chosen]
-        if not len(places):
+        part = self.part(chosen)
+        if not len(part.places):
             return to_device(np.zeros((len(self), 0), dtype=self.table.dtype), self.device)
-        parts = [block for _, block in replace(self, places=places).blocks(STRIP)]
+        parts = list(part.each(STRIP, _itself))
         return namespace(parts[0]).concat(parts, axis=1)
 
-    def keep(self, chosen: Any) -> Any:
-        """Columns of a mask or of places, in memory if there is room."""
-        places = self.places[to_numpy(chosen)]
-        left = len(places) * len(self) * (self.table.itemsize if self.scale else 8)
-        return self.take(to_numpy(chosen)) if left <= self.room else replace(self, places=places)
+    def part(self, chosen: Array) -> "Columns":
+        """Columns of a mask or of places, left where they are."""
+        return replace(self, places=self.places[chosen])
 
     def of_rows(self, rows: Array) -> Any:
         """Return some rows of all columns, centred again; in memory if there is room."""
@@ -174,18 +218,25 @@ def strips(n: int, width: int) -> Iterator[slice]:
         start = stop
 
 
-def blocks(X: Any, width: int) -> Iterator[tuple[slice, Any]]:
-    """Blocks of at most about `width` columns of an array or of `Columns`, and where they are."""
-    if isinstance(X, Columns):
-        yield from X.blocks(width)
+def each(X: Any, on_host_width: int, function: Callable[..., Any], *shared: Any) -> Iterator[Any]:
+    """Results of a function of blocks of columns and of what they share, in order; the function may travel."""
+    if isinstance(X, Elsewhere):
+        yield from X.each(width(X, on_host_width), function, *shared)
         return
-    for at in strips(X.shape[1], width):
-        yield at, X[:, at]
+    for at in strips(X.shape[1], width(X, on_host_width)):
+        yield function(X[:, at], *shared)
+
+
+def total(X: Any, on_host_width: int, function: Callable[..., Any], *shared: Any) -> Any:
+    """Sum of what `each` gives, which can be added."""
+    if isinstance(X, Elsewhere):
+        return X.total(width(X, on_host_width), function, *shared)
+    return reduce(add, each(X, on_host_width, function, *shared))
 
 
 def width(X: Any, on_host_width: int) -> int:
     """Columns per block: as said for arrays of the host, as many as keep a device busy otherwise."""
-    streamed = isinstance(X, Columns)
+    streamed = isinstance(X, Elsewhere)
     if (X.device is None) if streamed else on_host(X):
         return on_host_width
     room = device_scratch(X.device if streamed else str(device_of(X)))
@@ -195,21 +246,39 @@ def width(X: Any, on_host_width: int) -> int:
 
 def gather(X: Any, mask: Array) -> Any:
     """Columns of a mask, in memory."""
-    return X.take(mask) if isinstance(X, Columns) else take(X, mask)
+    return X.take(mask) if isinstance(X, Elsewhere) else take(X, mask)
 
 
 def keep(X: Any, chosen: Any) -> Any:
     """Columns of a mask or of places: in memory if X is, or if there is room."""
-    return X.keep(chosen) if isinstance(X, Columns) else take(X, chosen)
+    return X.keep(to_numpy(chosen)) if isinstance(X, Elsewhere) else take(X, chosen)
+
+
+def part(X: Any, chosen: Any) -> Any:
+    """Columns of a mask or of places, where X is."""
+    return X.part(to_numpy(chosen)) if isinstance(X, Elsewhere) else take(X, chosen)
 
 
 def of_rows(X: Any, rows: Array) -> Any:
     """Return some rows, their columns centred again."""
-    if isinstance(X, Columns):
-        return X.of_rows(rows)
-    part = X[rows]
-    part -= part.mean(axis=0)
-    return part
+    return X.of_rows(rows) if isinstance(X, Elsewhere) else centred_rows(X, rows)
+
+
+def centred_rows(block: Any, rows: Array | None) -> Any:
+    """Return some rows of a block, its columns centred again; all as they are for None."""
+    if rows is None:
+        return block
+    block = block[rows]
+    block -= block.mean(axis=0)
+    return block
+
+
+def _itself(block: Any) -> Any:
+    return block
+
+
+def _bytes_of(dtype: Any) -> int:
+    return 4 if single(dtype) else 8
 
 
 def forget(table: Array) -> None:

@@ -20,7 +20,7 @@ from randsel._backend import (
     set_diagonal,
     to_numpy,
 )
-from randsel.columns import blocks, width
+from randsel.columns import total
 
 #: Columns per matrix product: bounds scratch memory, and lets single precision products be summed in double.
 BLOCK = 8192
@@ -73,10 +73,11 @@ def gram(X: Any) -> Any:
     """`X Xᵀ` in double precision, whatever the precision of the block products."""
     if not X.shape[1]:
         return np.zeros((X.shape[0], X.shape[0]))
-    total: Any = 0.0
-    for _, block in blocks(X, width(X, BLOCK)):
-        total = total + double(block @ block.T)
-    return total
+    return total(X, BLOCK, _gram_of_block)
+
+
+def _gram_of_block(block: Any) -> Any:
+    return double(block @ block.T)
 
 
 def median_gamma(distances: Array, weights: Array | None = None) -> float:

@@ -30,7 +30,7 @@ from randsel._backend import (
 )
 from randsel._parallel import generator
 from randsel.alignment import null_scale
-from randsel.columns import blocks, gather, keep, of_rows, width
+from randsel.columns import each, gather, keep, of_rows, part, total
 from randsel.kernels import BLOCK, Target, distances_of, gram
 
 #: Columns per block of element-wise work: block and products stay in the second-level cache for a few hundred rows.
@@ -129,25 +129,31 @@ class PairSums:
     @classmethod
     def of(cls, X: Any, *, sketch: bool = False, inside: Any = None, dtype: Any = None) -> "PairSums":
         """One Gram matrix and a sketch, or three Gram matrices, of products in the type `inside`; kept in `dtype`."""
-        products, d2, sketched = None, None, None
-        for _, block in blocks(X, width(X, BLOCK)):
-            wide = block if inside is None else astype(block, inside)
-            products = _added(products, coarse_gram(wide, X.shape[1]))
-            with coarse_products(wide, X.shape[1]):
-                if sketch:
-                    z = probe_vectors(wide)
-                    for _, x in blocks(wide, width(wide, STRIP)):
-                        part = Sketch.of(x, z)
-                        sketched = part if sketched is None else sketched + part
-                else:
-                    d2 = _added(d2, _fourth_order(wide))
-        return cls(products, d2, sketched).astype(dtype)
+        sums: PairSums = total(X, BLOCK, cls.of_block, X.shape[1], sketch, inside)
+        return sums.astype(dtype)
+
+    @classmethod
+    def of_block(cls, block: Any, n: int, sketch: bool, inside: Any) -> "PairSums":
+        """Return the sums over a block, of n columns in all, not cast."""
+        wide = block if inside is None else astype(block, inside)
+        products = coarse_gram(wide, n)
+        with coarse_products(wide, n):
+            if sketch:
+                return cls(products, None, total(wide, STRIP, Sketch.of, probe_vectors(wide)))
+            return cls(products, _fourth_order(wide), None)
 
     def astype(self, dtype: Any) -> "PairSums":
         """Return the sums in another precision, double by default."""
         dtype = namespace(self.products).float64 if dtype is None else dtype
         d2 = None if self.d2 is None else astype(self.d2, dtype)
         return PairSums(astype(self.products, dtype), d2, self.sketch)
+
+    def __add__(self, other: "PairSums") -> "PairSums":
+        return PairSums(
+            double(self.products) + double(other.products),
+            None if self.d2 is None else double(self.d2) + double(other.d2),
+            None if self.sketch is None or other.sketch is None else self.sketch + other.sketch,
+        )
 
     def __sub__(self, other: "PairSums") -> "PairSums":
         return PairSums(
@@ -195,11 +201,6 @@ def root(square: Any, scale: Any, m: int, dtype: Any) -> Any:
     return xp.sqrt(xp.where(square > (8 * m * eps(dtype)) * scale, square, 0.0))
 
 
-def _added(total: Any, part: Any) -> Any:
-    """Add a part to a total, in double precision from the second on."""
-    return part if total is None else double(total) + double(part)
-
-
 def probe_vectors(beside: Any) -> Any:
     """Random vectors of mean zero, always the same."""
     return like(_probe_vectors(beside.shape[0]), beside, precise=False)
@@ -210,6 +211,18 @@ def _probe_vectors(m: int) -> Array:
     z: Array = generator(0).standard_normal((m, PROBES))
     z -= z.mean(axis=0)
     return z
+
+
+def _moments_of_block(block: Any) -> Any:
+    xp = namespace(block)
+    span = double(xp.max(block, axis=0)) - double(xp.min(block, axis=0))
+    second, fourth = power_sums(block)
+    norms = hollow_norm(second, fourth, len(block)), pair_norm(second, fourth, len(block))
+    return xp.stack([second, fourth, span, *norms])
+
+
+def _fourth_order_of_block(block: Any, dtype: Any) -> Any:
+    return double(_fourth_order(astype(block, dtype)))
 
 
 def _fourth_order(X: Any) -> Any:
@@ -252,13 +265,7 @@ class Sample:
         """
         if self._moments is not None:
             return self._moments
-        parts = []
-        for _, block in blocks(self.X, width(self.X, STRIP)):
-            xp = namespace(block)
-            span = double(xp.max(block, axis=0)) - double(xp.min(block, axis=0))
-            second, fourth = power_sums(block)
-            norms = hollow_norm(second, fourth, len(block)), pair_norm(second, fourth, len(block))
-            parts.append(xp.stack([second, fourth, span, *norms]))
+        parts = list(each(self.X, STRIP, _moments_of_block))
         return namespace(parts[0]).concat(parts, axis=1)
 
     @cached_property
@@ -327,9 +334,7 @@ class Sample:
 
     def sum_squares(self) -> None:
         """Compute `Σ_j d²` where only a sketch of it is known; from here on it is updated as features fall."""
-        d2 = None
-        for _, block in blocks(self._free, width(self._free, BLOCK)):
-            d2 = _added(d2, _fourth_order(astype(block, self.inside)))
+        d2 = total(self._free, BLOCK, _fourth_order_of_block, self.inside)
         self.__dict__["sums"] = PairSums(self.sums.products, astype(d2, self.pairs), None)
 
     def _sum(self, X: Any, *, sketch: bool) -> PairSums:
@@ -350,7 +355,7 @@ class Sample:
 
     @property
     def _free(self) -> Any:
-        return keep(self.X, ~self.fixed) if self.fixed.any() else self.X
+        return part(self.X, ~self.fixed) if self.fixed.any() else self.X
 
     def keep(self, kept: Any, gone: Any, fixed: Array) -> "Sample":
         """Keep the features in the places `kept`, not those in `gone` (both ascending); fix those in the mask `fixed`.
@@ -377,7 +382,7 @@ class Sample:
             gone = index_of(no_more, self.moments)
         sums = self.sums
         if len(gone):
-            sums = sums - self._sum(keep(self.X, gone), sketch=sums.sketch is not None)
+            sums = sums - self._sum(part(self.X, gone), sketch=sums.sketch is not None)
         after.__dict__.update(_sums=sums.astype(after.pairs), _summed_at=summed_at)
         return after
 
