@@ -20,6 +20,7 @@ ORDER = [
     "_progress",
     "_backend",
     "columns",
+    "cluster_columns",
     "kernels",
     "_validation",
     "alignment",

@@ -22,7 +22,8 @@ from sklearn.utils.validation import (
 )
 
 from randsel._backend import Array, on_host, to_numpy
-from randsel.columns import MAPPED_ROWS, forget
+from randsel.cluster_columns import is_dask
+from randsel.columns import MAPPED_ROWS, forget, not_finite
 
 __all__ = [
     "HasMethods",
@@ -48,34 +49,23 @@ MAX_CLASS_CODES = 20
 def check_data(
     estimator: Any, X: Any, y: Any, sample_weight: Any, target: str
 ) -> tuple[Array, Array, str, Array | None]:
-    """Return X, y, the kind of target, and the weights."""
+    """Return X, y, the kind of target, and the weights; a Dask array stays one, and its values are checked later."""
     _check_kinds(X, "X")
     _check_kinds(y, "y")
-    on_device = _dispatched(X)
-    if on_device:
-        X = X.detach()
-    y, sample_weight = (to_numpy(values) if _is_tensor(values) else values for values in (y, sample_weight))
-    dtypes = [X.double().dtype, X.float().dtype] if on_device else [np.float64, np.float32]
-    try:
-        # a table that is read in blocks is not copied
-        order = "C" if getattr(estimator, "max_memory", None) is None else None
-        X = validate_data(estimator, X=X, accept_sparse=False, dtype=dtypes, order=order, ensure_all_finite=False)
-    except ValueError as error:
-        column = _text_column(X) if "convert string" in str(error) else None
-        if column is None:
-            raise
-        msg = f"{error}: column {column} of X holds text; encode it as numbers or drop it first."
-        raise ValueError(msg) from error
+    on_device, on_cluster = _dispatched(X), is_dask(X)
+    y, sample_weight = (_brought_here(values) for values in (y, sample_weight))
+    X = _check_dask(estimator, X) if on_cluster else _check_array(estimator, X.detach() if on_device else X)
     if y is None:
         msg = f"{type(estimator).__name__} requires y to be passed, but the target y is None."
         raise ValueError(msg)
     y = _check_y(y)
-    check_consistent_length(X, y)
-    _check_finite(X, getattr(estimator, "feature_names_in_", None))
+    rows = np.zeros((len(X), 1)) if on_device or on_cluster else X
+    check_consistent_length(rows, y)
+    if not on_cluster:
+        _check_finite(X, getattr(estimator, "feature_names_in_", None))
     kind = kind_of_target(y, target)
     weights = None
     if sample_weight is not None:
-        rows = np.zeros((len(X), 1)) if on_device else X
         weights = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
         weights = weights / max(weights.max(), np.finfo(np.float64).tiny)
         effective = weights.sum() ** 2 / max(weights @ weights, np.finfo(np.float64).tiny)
@@ -85,6 +75,43 @@ def check_data(
     counted = y if weights is None else y[weights > 0.0]
     _check_enough(counted, kind)
     return X, y, kind, weights
+
+
+def _brought_here(values: Any) -> Any:
+    """Return a tensor, or an array of Dask, as one of numpy, and anything else as it is."""
+    if is_dask(values):
+        return values.compute()
+    return to_numpy(values) if _is_tensor(values) else values
+
+
+def _check_array(estimator: Any, X: Any) -> Any:
+    dtypes = [X.double().dtype, X.float().dtype] if _is_tensor(X) and _dispatched(X) else [np.float64, np.float32]
+    try:
+        # a table that is read in blocks is not copied
+        order = "C" if getattr(estimator, "max_memory", None) is None else None
+        return validate_data(estimator, X=X, accept_sparse=False, dtype=dtypes, order=order, ensure_all_finite=False)
+    except ValueError as error:
+        column = _text_column(X) if "convert string" in str(error) else None
+        if column is None:
+            raise
+        msg = f"{error}: column {column} of X holds text; encode it as numbers or drop it first."
+        raise ValueError(msg) from error
+
+
+def _check_dask(estimator: Any, X: Any) -> Any:
+    """Check what a Dask array says of itself, and have scikit-learn remember it as the table that was fitted."""
+    if not hasattr(X, "chunks"):
+        msg = "X is a Dask data frame; pass X.to_dask_array(lengths=True), whose columns are known by their numbers."
+        raise TypeError(msg)
+    if any(np.isnan(size) for sizes in X.chunks for size in sizes):
+        msg = "X is a Dask array of unknown size; call X.compute_chunk_sizes() first."
+        raise ValueError(msg)
+    if X.dtype.kind not in "fiub":
+        msg = f"X is a Dask array of type {X.dtype}; make it one of numbers first."
+        raise ValueError(msg)
+    # what depends on the shape alone: an array that has it and takes no memory
+    validate_data(estimator, X=np.broadcast_to(np.float64(0.0), X.shape))
+    return X if X.dtype in (np.float64, np.float32) else X.astype(np.float64)
 
 
 def check_table(estimator: Any, X: Any, *, reset: bool) -> Array:
@@ -312,12 +339,9 @@ def _check_finite(X: Any, names: Array | None) -> None:
         return
     bad = np.flatnonzero(~finite.all(axis=0))
     column = X[:, bad[0]]
-    what = "NaN" if np.isnan(column).any() else "infinity"
     name = bad[0] if names is None else repr(str(names[bad[0]]))
-    more = "" if len(bad) == 1 else f" and in {len(bad) - 1} other columns"
     count = int((~np.isfinite(column)).sum())
-    msg = f"Input X contains {what} in column {name} ({count} values){more}; impute them or drop the columns first."
-    raise ValueError(msg)
+    raise ValueError(not_finite(name, bool(np.isnan(column).any()), count, len(bad) - 1))
 
 
 def kind_of_target(y: Array, target: str) -> str:

@@ -273,6 +273,12 @@ def centred_rows(block: Any, rows: Array | None) -> Any:
     return block
 
 
+def not_finite(name: Any, is_nan: bool, count: int, others: int) -> str:
+    """Say which column of X has values that are no numbers, how many, and how many other columns have."""
+    what, more = "NaN" if is_nan else "infinity", "" if not others else f" and in {others} other columns"
+    return f"Input X contains {what} in column {name} ({count} values){more}; impute them or drop the columns first."
+
+
 def _itself(block: Any) -> Any:
     return block
 

@@ -24,7 +24,8 @@ from randsel._validation import (
     counted_rows,
     fit_context,
 )
-from randsel.columns import Columns, canonical_order, room_for, standardise
+from randsel.cluster_columns import ClusterColumns, is_dask
+from randsel.columns import Columns, Elsewhere, canonical_order, room_for, standardise
 from randsel.contribution import Draws, blocks_per_round, bootstrap, exact
 from randsel.culling import CullingPath, OnRound, Round, Rules, cull, path_sizes
 from randsel.kernels import Target, median_factor
@@ -244,7 +245,7 @@ class RandSel(Selector):
         ranks = self.kernel == "rank"
         if ranks:
             Z, columns = _rank_columns(Z, columns, weights)
-        place = to_device(np.zeros(0), Z.device) if isinstance(Z, Columns) else Z
+        place = to_device(np.zeros(0), Z.device) if isinstance(Z, Elsewhere) else Z
         sample = Sample.of(Z, Target.encode(y, kind, weights).beside(place))
         del Z
         draws = Draws(self.n_bootstraps, self.subsample, seed_of(self.random_state), self.n_jobs)
@@ -319,6 +320,14 @@ class RandSel(Selector):
         Products that are coarse, and blocks that are read, round by more than the order matters.
         """
         room = None if self.max_memory is None else room_for(self.max_memory, *X.shape)
+        if is_dask(X):
+            if self.kernel == "rank" or self.estimator == "bootstrap" or self.device not in (None, "cpu"):
+                msg = (
+                    "A Dask array needs kernel='gaussian', estimator='exact' and no device; for other choices pass an "
+                    "array in memory, such as X.compute()."
+                )
+                raise ValueError(msg)
+            return ClusterColumns.of(X, weights, scale=self.scale, room=room)
         device = check_device(self.device, X)
         if self.device == "cpu":
             X = to_numpy(X)

@@ -1,0 +1,270 @@
+"""Columns that the workers of a Dask cluster hold: work is done where they are, and little of it travels.
+
+To the workers go a function and what all blocks share, matrices over pairs of rows at most; back come sums over columns
+as one such matrix, or a few numbers per column. Blocks of workers that are lost are computed again by Dask.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from operator import add
+from typing import Any
+
+import numpy as np
+
+from randsel._backend import Array, take
+from randsel._optional import optional
+from randsel._parallel import one_thread_if
+from randsel.columns import ALL_CONSTANT, Elsewhere, centred_rows, each, not_finite, standardise_part, total
+
+#: Bytes of an argument from which it is sent once for all blocks, not with each.
+LARGE = 1 << 14
+#: Share of the cluster's memory that the table may take to be kept there.
+SHARE = 0.25
+
+
+def is_dask(X: Any) -> bool:
+    """Whether X is an array of Dask."""
+    return type(X).__module__.partition(".")[0] == "dask" and hasattr(X, "to_delayed")
+
+
+@dataclass(frozen=True)
+class ClusterColumns(Elsewhere):
+    """Standardised columns in blocks on a cluster, or with whatever scheduler Dask uses here.
+
+    Attributes
+    ----------
+    held
+        Delayed blocks of columns.
+    spans
+        How many columns each of them has.
+    places
+        Which of those are meant, ascending; None for all.
+    n_rows, kind
+        Rows of the blocks, and their type.
+    room
+        Bytes that columns in the memory of this process may take.
+    kept
+        Whether the cluster keeps the blocks in memory, and makes them narrower as columns fall; otherwise they are made
+        again from the table whenever they are needed.
+    rows
+        Rows that are left, after standardising; None for all.
+    """
+
+    held: tuple[Any, ...]
+    spans: tuple[int, ...]
+    places: tuple[Array | None, ...]
+    n_rows: int
+    kind: Any
+    room: int
+    kept: bool
+    rows: Array | None = None
+    device: None = None
+
+    @classmethod
+    def of(cls, X: Any, weights: Array | None, *, scale: bool, room: int | None) -> tuple["ClusterColumns", Array]:
+        """Standardise the columns that vary, and tell which those are."""
+        X = by_columns(X)
+        made = [_delayed(_standardised, nout=2)(chunk, _delayed_once(weights), scale) for chunk in X.to_delayed()[0]]
+        kept = X.nbytes < SHARE * _memory()
+        held, found = [block for block, _ in made], [about for _, about in made]
+        if kept:
+            both = _done("persist", held + found)
+            held, found = both[: len(held)], both[len(held) :]
+        seen = _done("compute", found)
+        _check_finite(seen, X.chunks[1])
+        varies = np.concatenate([alive for alive, _ in seen])
+        if not varies.any():
+            raise ValueError(ALL_CONSTANT)
+        itemsize = X.dtype.itemsize if scale else 8
+        # as much as a worker has of the table, or of pairs of rows
+        own = max(max(X.chunks[1]) * len(X) * itemsize, 8 * len(X) ** 2)
+        spans = tuple(int(alive.sum()) for alive, _ in seen)
+        kind = X.dtype if scale else np.dtype(np.float64)
+        columns = cls(tuple(held), spans, (None,) * len(held), len(X), kind, own if room is None else room, kept)
+        return columns._filled(), np.flatnonzero(varies)
+
+    @cached_property
+    def widths(self) -> tuple[int, ...]:
+        """How many columns of each block are meant."""
+        return tuple(span if at is None else len(at) for span, at in zip(self.spans, self.places, strict=True))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.n_rows if self.rows is None else len(self.rows), sum(self.widths)
+
+    @property
+    def dtype(self) -> Any:
+        """Of the blocks."""
+        return self.kind
+
+    def each(self, width: int, function: Callable[..., Any], *shared: Any) -> Iterator[Any]:
+        """Results of a function of blocks, computed where these are."""
+        for results in _done("compute", self._tasks(_each_of, width, function, *shared)):
+            yield from results
+
+    def total(self, width: int, function: Callable[..., Any], *shared: Any) -> Any:
+        """Sum of what `each` gives: neighbours are added on the cluster, then their sums, until one is left."""
+        parts = self._tasks(_total_of, width, function, *shared)
+        while len(parts) > 1:
+            pairs = zip(parts[::2], parts[1::2], strict=False)
+            parts = [*(_delayed(add)(*pair) for pair in pairs), *parts[len(parts) // 2 * 2 :]]
+        return _done("compute", parts)[0]
+
+    def _tasks(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """Call a function of every block, of which columns and rows are meant, and of some arguments."""
+        rows, *shared = (_delayed_once(argument) for argument in (self.rows, *arguments))
+        call = _delayed(_on_block)
+        return [
+            call(function, block, places, rows, *shared) for block, places in zip(self.held, self.places, strict=True)
+        ]
+
+    def take(self, chosen: Array) -> Any:
+        """Columns of a mask or of places, in the memory of this process."""
+        part = self.part(chosen)
+        if not part.held:
+            return np.zeros(part.shape, dtype=self.kind)
+        return np.concatenate(_done("compute", part._tasks(_itself)), axis=1)
+
+    def part(self, chosen: Array) -> "ClusterColumns":
+        """Columns of a mask or of places (ascending), left where they are."""
+        chosen = np.flatnonzero(chosen) if chosen.dtype.kind == "b" else chosen
+        ends = np.cumsum(self.widths)
+        places = []
+        for old, width, end, among in zip(self.places, self.widths, ends, _split(chosen, ends), strict=True):
+            at = among - (end - width)
+            places.append(old if len(at) == width else at if old is None else old[at])
+        return replace(self, places=tuple(places))._filled()
+
+    def keep(self, chosen: Array) -> Any:
+        """Columns of a mask or of places, in the memory of this process if there is room."""
+        kept = super().keep(chosen)
+        return kept._narrowed() if isinstance(kept, ClusterColumns) else kept
+
+    def of_rows(self, rows: Array) -> Any:
+        """Return some rows of all columns, centred again; in the memory of this process if there is room."""
+        chosen = replace(self, rows=rows if self.rows is None else self.rows[rows])
+        return chosen.keep(np.ones(chosen.shape[1], dtype=bool))
+
+    def _filled(self) -> "ClusterColumns":
+        """Leave out blocks of which no column is meant."""
+        if all(self.widths):
+            return self
+        some = [at for at, width in enumerate(self.widths) if width]
+        held, spans, places = tuple(map(self.held.__getitem__, some)), self.spans, self.places
+        return replace(self, held=held, spans=tuple(spans[at] for at in some), places=tuple(places[at] for at in some))
+
+    def _narrowed(self) -> "ClusterColumns":
+        """Let the cluster forget columns once they are half of what it keeps, and join neighbours that became small."""
+        if not self.kept or self.rows is not None or 2 * sum(self.widths) > sum(self.spans):
+            return self
+        groups: list[list[Any]] = []
+        spans: list[int] = []
+        for block, width in zip(self._tasks(_itself), self.widths, strict=True):
+            if spans and spans[-1] + width <= max(self.spans):
+                groups[-1].append(block)
+                spans[-1] += width
+            else:
+                groups.append([block])
+                spans.append(width)
+        joined = [group[0] if len(group) == 1 else _delayed(_side_by_side)(group) for group in groups]
+        return replace(self, held=tuple(_done("persist", joined)), spans=tuple(spans), places=(None,) * len(spans))
+
+
+def by_columns(X: Any) -> Any:
+    """Cut a Dask array into blocks of columns with all rows, no larger than the blocks it has."""
+    if len(X.chunks[0]) == 1:
+        return X
+    largest = max(X.chunks[0]) * max(X.chunks[1])
+    return X.rechunk({0: -1, 1: max(1, largest // len(X))})
+
+
+def _check_finite(seen: list[tuple[Array, list[Any]]], widths: tuple[int, ...]) -> None:
+    """Refuse a table of which a block has told that values are missing."""
+    starts = np.concatenate([[0], np.cumsum(widths)]).tolist()
+    told = [(start + about[0], *about[1:]) for start, (_, about) in zip(starts, seen, strict=False) if about]
+    if told:
+        column, _, is_nan, count = told[0]
+        raise ValueError(not_finite(column, is_nan, count, sum(about[1] for about in told) - 1))
+
+
+def _split(chosen: Array, ends: Array) -> list[Array]:
+    """Cut ascending places where blocks end."""
+    return np.split(chosen, np.searchsorted(chosen, ends)[:-1])
+
+
+# ---------------------------------------------------------------- what workers do
+
+
+def _standardised(block: Array, weights: Array | None, scale: bool) -> tuple[Array, tuple[Array, list[Any]]]:
+    """Standardise a block; and tell which columns vary, and the first that is not finite."""
+    with one_thread_if(True), np.errstate(all="ignore"):
+        bad = np.zeros(0, dtype=int)
+        if not np.isfinite(block.sum()):
+            bad = np.flatnonzero(~np.isfinite(block).all(axis=0))
+        if len(bad):
+            column = block[:, bad[0]]
+            about = [int(bad[0]), len(bad), bool(np.isnan(column).any()), int((~np.isfinite(column)).sum())]
+            return block[:, :0], (np.zeros(block.shape[1], dtype=bool), about)
+    with one_thread_if(True):
+        Z, varies = standardise_part(np.ascontiguousarray(block), weights, scale)
+    return Z, (varies, [])
+
+
+def _on_block(function: Callable[..., Any], block: Array, places: Array | None, rows: Array | None, *more: Any) -> Any:
+    with one_thread_if(True):
+        return function(centred_rows(block if places is None else take(block, places), rows), *more)
+
+
+def _each_of(block: Array, width: int, function: Callable[..., Any], *shared: Any) -> list[Any]:
+    return list(each(block, width, function, *shared))
+
+
+def _total_of(block: Array, width: int, function: Callable[..., Any], *shared: Any) -> Any:
+    return total(block, width, function, *shared)
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _side_by_side(blocks: list[Array]) -> Array:
+    return np.concatenate(blocks, axis=1)
+
+
+# ---------------------------------------------------------------- Dask
+
+
+def _delayed(function: Callable[..., Any], nout: int | None = None) -> Any:
+    # a name of its own for every call: to hash what large arguments hold takes longer than to send them
+    return _dask().delayed(function, pure=False, nout=nout)
+
+
+def _delayed_once(argument: Any) -> Any:
+    """Have a large argument sent once; a task that returns it can be repeated, where scattered data would be lost."""
+    size = getattr(argument, "nbytes", None)
+    small = argument is None or callable(argument) or (isinstance(argument, int | float | np.dtype))
+    return argument if small or (size is not None and size < LARGE) else _delayed(_itself)(argument)
+
+
+def _dask() -> Any:
+    return optional("dask", extra="dask", purpose="an array of Dask")
+
+
+def _memory() -> float:
+    """Bytes of memory of the workers; of this machine if Dask runs in this process."""
+    try:
+        client = optional("distributed", extra="dask", purpose="a cluster").get_client()
+    except (ImportError, ValueError):
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    return float(sum(worker["memory_limit"] or 0 for worker in workers))
+
+
+def _done(what: str, tasks: list[Any]) -> list[Any]:
+    """Compute, or persist, delayed values with whatever scheduler Dask uses."""
+    dask = _dask()
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
+        return list(getattr(dask, what)(*tasks))
