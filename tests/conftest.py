@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cluster import cluster
 
+from cluster import cluster
 from randsel.kernels import Target
 from randsel.sample import Sample
 
