@@ -53,7 +53,7 @@ class Cluster:
             *("--host", "127.0.0.1", "--port", port, "--no-dashboard", "--no-show"),
             *("--scheduler-file", str(file), "--idle-timeout", f"{ORPHAN}s"),
         )
-        self.address = _waited(lambda: file.exists() and json.loads(file.read_text() or "{}").get("address"), self)
+        self.address = self._waited(lambda: file.exists() and json.loads(file.read_text() or "{}").get("address"))
 
     def start_workers(self, count: int) -> None:
         """Start some more, and wait for them."""
@@ -66,7 +66,7 @@ class Cluster:
                 *("--local-directory", str(self.folder)),
             )
             self.workers.append(worker)
-        _waited(lambda: len(self._known()) >= here + count, self)
+        self._waited(lambda: len(self._known()) >= here + count)
 
     def kill_worker(self, number: int = 0) -> None:
         """Kill a worker without warning (SIGKILL); a nanny starts another one, otherwise numbers of later ones stay."""
@@ -107,6 +107,20 @@ class Cluster:
                 env={**os.environ, "PYTHONPATH": path},
             )
 
+    def _waited(self, ready):
+        """Wait for something to be true, and return it."""
+        gone = self._ended()
+        end = time.monotonic() + START
+        while time.monotonic() < end and self._ended() == gone:
+            if found := ready():
+                return found
+            time.sleep(0.05)
+        msg = f"the cluster did not start:\n{self.log()}"
+        raise RuntimeError(msg)
+
+    def _ended(self) -> int:
+        return sum(process.poll() is not None for process in (*self.workers, self.scheduler))
+
     def _known(self) -> dict[str, object]:
         """Workers that the scheduler knows."""
         from distributed import Client  # noqa: PLC0415 (tests that skip need no Dask)
@@ -126,19 +140,6 @@ def _spawned(pid: int) -> list[int]:
 def _kill(process: subprocess.Popen) -> None:
     process.kill()
     process.wait(10)
-
-
-def _waited(ready, of: Cluster):
-    """Wait for something to be true, and return it."""
-    end = time.monotonic() + START
-    while time.monotonic() < end:
-        if found := ready():
-            return found
-        if any(process.poll() is not None for process in (*of.workers, of.scheduler)):
-            break
-        time.sleep(0.05)
-    msg = f"the cluster did not start:\n{of.log()}"
-    raise RuntimeError(msg)
 
 
 @contextmanager
