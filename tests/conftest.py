@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cluster import cluster
 from randsel.kernels import Target
 from randsel.sample import Sample
 
@@ -33,6 +34,13 @@ def benchmark_set():
         return np.load(path, allow_pickle=False)
 
     return load
+
+
+@pytest.fixture(scope="session")
+def workers():
+    """Four workers of a Dask cluster, for all tests; one that kills a worker starts its own."""
+    with cluster(n_workers=4) as started:
+        yield started
 
 
 def standardised(X):

@@ -1,0 +1,155 @@
+"""A Dask cluster of real processes on the loopback device, each of which a test can kill.
+
+    with cluster(n_workers=4) as c:
+        client = Client(c.address)
+        c.kill_worker(0)
+
+Workers have one thread each, no nanny unless asked for (what is killed stays dead), and know the modules of this
+folder. The fixture `workers` of conftest.py is a cluster for a whole session, in which nothing may be killed.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+#: Seconds within which processes must be up, on a machine that has other things to do.
+START = 60.0
+#: Seconds after which a process whose cluster, or whose test, is gone ends by itself.
+ORPHAN = 900
+
+
+@dataclass
+class Cluster:
+    """A scheduler and its workers; processes by their number, in the order in which they were started."""
+
+    folder: Path
+    nanny: bool = False
+    address: str = ""
+    scheduler: subprocess.Popen | None = None
+    workers: list[subprocess.Popen] = field(default_factory=list)
+
+    @property
+    def worker_pids(self) -> list[int]:
+        """Processes that compute: with a nanny they are its children."""
+        pids = [worker.pid for worker in self.workers if worker.poll() is None]
+        return [child for pid in pids for child in _spawned(pid)] if self.nanny else pids
+
+    def start_scheduler(self) -> None:
+        file = self.folder / "scheduler.json"
+        file.unlink(missing_ok=True)
+        # the same port again, so that a scheduler that was killed can come back
+        port = self.address.rpartition(":")[2] or "0"
+        self.scheduler = self._start(
+            "dask_scheduler",
+            *("--host", "127.0.0.1", "--port", port, "--no-dashboard", "--no-show"),
+            *("--scheduler-file", str(file), "--idle-timeout", f"{ORPHAN}s"),
+        )
+        self.address = self._waited(lambda: file.exists() and json.loads(file.read_text() or "{}").get("address"))
+
+    def start_workers(self, count: int) -> None:
+        """Start some more, and wait for them."""
+        here = len(self._known())
+        for _ in range(count):
+            worker = self._start(
+                "dask_worker",
+                *(self.address, "--host", "127.0.0.1", "--nthreads", "1", "--no-dashboard", "--memory-limit", "0"),
+                *("--nanny" if self.nanny else "--no-nanny", "--death-timeout", "60"),
+                *("--local-directory", str(self.folder)),
+            )
+            self.workers.append(worker)
+        self._waited(lambda: len(self._known()) >= here + count)
+
+    def kill_worker(self, number: int = 0) -> None:
+        """Kill a worker without warning (SIGKILL); a nanny starts another one, otherwise numbers of later ones stay."""
+        if self.nanny:
+            for pid in _spawned(self.workers[number].pid):
+                os.kill(pid, signal.SIGKILL)
+        else:
+            _kill(self.workers[number])
+
+    def kill_scheduler(self) -> None:
+        """Kill the scheduler without warning (SIGKILL)."""
+        _kill(self.scheduler)
+
+    def stop(self) -> None:
+        """End what is still there."""
+        left = [process for process in (*self.workers, self.scheduler) if process is not None]
+        for process in left:
+            process.terminate()
+        for process in left:
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                _kill(process)
+
+    def log(self) -> str:
+        """Return what the processes wrote."""
+        return "\n".join(path.read_text(errors="replace") for path in sorted(self.folder.glob("*.log")))
+
+    def _start(self, program: str, *options: str) -> subprocess.Popen:
+        tests = str(Path(__file__).parent)
+        path = os.pathsep.join(filter(None, [tests, os.environ.get("PYTHONPATH")]))
+        number = len(list(self.folder.glob("*.log")))
+        with (self.folder / f"{number:02d}-{program}.log").open("w") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", f"distributed.cli.{program}", *options],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "PYTHONPATH": path},
+            )
+
+    def _waited(self, ready):
+        """Wait for something to be true, and return it."""
+        gone = self._ended()
+        end = time.monotonic() + START
+        while time.monotonic() < end and self._ended() == gone:
+            if found := ready():
+                return found
+            time.sleep(0.05)
+        msg = f"the cluster did not start:\n{self.log()}"
+        raise RuntimeError(msg)
+
+    def _ended(self) -> int:
+        return sum(process.poll() is not None for process in (*self.workers, self.scheduler))
+
+    def _known(self) -> dict[str, object]:
+        """Workers that the scheduler knows."""
+        from distributed import Client  # noqa: PLC0415 (tests that skip need no Dask)
+
+        with Client(self.address, timeout=START, set_as_default=False) as client:
+            return client.scheduler_info(n_workers=-1)["workers"]
+
+
+def _spawned(pid: int) -> list[int]:
+    """Children of a process that compute, and do not merely look after its resources."""
+    found = [
+        child for thread in Path(f"/proc/{pid}/task").iterdir() for child in (thread / "children").read_text().split()
+    ]
+    return [int(child) for child in found if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+def _kill(process: subprocess.Popen) -> None:
+    process.kill()
+    process.wait(10)
+
+
+@contextmanager
+def cluster(n_workers: int = 4, *, nanny: bool = False):
+    """Run a scheduler and workers; skip the test where distributed is not installed."""
+    pytest.importorskip("distributed", reason="distributed is not installed (extra 'dask')")
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="randsel-cluster-", ignore_cleanup_errors=True)))
+        made = Cluster(folder, nanny)
+        stack.callback(made.stop)
+        made.start_scheduler()
+        made.start_workers(n_workers)
+        yield made
