@@ -32,6 +32,7 @@ __all__ = [
     "StrOptions",
     "categories_to_codes",
     "check_classes",
+    "check_dask",
     "check_data",
     "check_number_to_select",
     "check_strata",
@@ -54,7 +55,7 @@ def check_data(
     _check_kinds(y, "y")
     on_device, on_cluster = _dispatched(X), is_dask(X)
     y, sample_weight = (_brought_here(values) for values in (y, sample_weight))
-    X = _check_dask(estimator, X) if on_cluster else _check_array(estimator, X.detach() if on_device else X)
+    X = check_dask(estimator, X, reset=True) if on_cluster else _check_array(estimator, X.detach() if on_device else X)
     if y is None:
         msg = f"{type(estimator).__name__} requires y to be passed, but the target y is None."
         raise ValueError(msg)
@@ -98,7 +99,7 @@ def _check_array(estimator: Any, X: Any) -> Any:
         raise ValueError(msg) from error
 
 
-def _check_dask(estimator: Any, X: Any) -> Any:
+def check_dask(estimator: Any, X: Any, *, reset: bool) -> Any:
     """Check what a Dask array says of itself, and have scikit-learn remember it as the table that was fitted."""
     if not hasattr(X, "chunks"):
         msg = "X is a Dask data frame; pass X.to_dask_array(lengths=True), whose columns are known by their numbers."
@@ -110,7 +111,7 @@ def _check_dask(estimator: Any, X: Any) -> Any:
         msg = f"X is a Dask array of type {X.dtype}; make it one of numbers first."
         raise ValueError(msg)
     # what depends on the shape alone: an array that has it and takes no memory
-    validate_data(estimator, X=np.broadcast_to(np.float64(0.0), X.shape))
+    validate_data(estimator, X=np.broadcast_to(np.float64(0.0), X.shape), reset=reset, ensure_all_finite=False)
     return X if X.dtype in (np.float64, np.float32) else X.astype(np.float64)
 
 

@@ -6,6 +6,7 @@ as one such matrix, or a few numbers per column. Blocks of workers that are lost
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import add
@@ -259,12 +260,37 @@ def _memory() -> float:
         client = optional("distributed", extra="dask", purpose="a cluster").get_client()
     except (ImportError, ValueError):
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    workers = client.scheduler_info(n_workers=-1)["workers"].values()
-    return float(sum(worker["memory_limit"] or 0 for worker in workers))
+    # no limit is given as zero
+    limits = [worker["memory_limit"] or np.inf for worker in client.scheduler_info(n_workers=-1)["workers"].values()]
+    return float(sum(limits))
 
 
 def _done(what: str, tasks: list[Any]) -> list[Any]:
     """Compute, or persist, delayed values with whatever scheduler Dask uses."""
     dask = _dask()
-    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
+    # graphs hold matrices over pairs of rows, so that these survive the workers
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}), lost_clusters():
         return list(getattr(dask, what)(*tasks))
+
+
+@contextmanager
+def lost_clusters() -> Iterator[None]:
+    """Say in a sentence that the scheduler, or too many workers, are gone."""
+    try:
+        yield
+    except Exception as error:
+        kinds = {kind.__name__ for kind in type(error).__mro__}
+        if "KilledWorker" in kinds:
+            msg = (
+                "Several workers of the Dask cluster died at the same piece of work, most likely for want of memory; "
+                "use smaller chunks, or workers with more memory."
+            )
+            raise ClusterLostError(msg) from error
+        if kinds & {"CancelledError", "CommClosedError"}:
+            msg = "The connection to the Dask scheduler was lost; see whether it is running, and try again."
+            raise ClusterLostError(msg) from error
+        raise
+
+
+class ClusterLostError(RuntimeError):
+    """The cluster that was computing is gone; what was finished before may be kept elsewhere."""

@@ -19,6 +19,7 @@ from randsel._validation import (
     Interval,
     RealNotInt,
     StrOptions,
+    check_dask,
     check_data,
     check_number_to_select,
     counted_rows,
@@ -44,6 +45,23 @@ class Selector(CallbackSupportMixin, SelectorMixin, BaseEstimator):
     def _get_support_mask(self) -> Array:
         check_is_fitted(self)
         return np.asarray(self.support_)
+
+    def transform(self, X: Any) -> Any:
+        """Return the selected columns of X; those of a Dask array stay one.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n_samples, n_features)
+            With the columns that were fitted.
+
+        Returns
+        -------
+        array or data frame of shape (n_samples, n_selected_features)
+            The selected columns.
+        """
+        if not is_dask(X):
+            return super().transform(X)
+        return check_dask(self, X, reset=False)[:, self.get_support(indices=True)]
 
     def __sklearn_is_fitted__(self) -> bool:
         # an interrupted fit leaves attributes of the data behind, and no selection

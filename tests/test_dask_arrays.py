@@ -1,0 +1,247 @@
+"""Tables in blocks on a Dask cluster: the same answer as in memory, whatever the blocks, and whoever is killed."""
+
+import numpy as np
+import pytest
+
+from cluster import cluster
+from randsel import RandSel, closed_form, cluster_columns, datasets
+
+da = pytest.importorskip("dask.array", reason="Dask is not installed (extra 'dask')")
+dask = pytest.importorskip("dask")
+distributed = pytest.importorskip("distributed")
+
+#: Largest difference of a score from that of the table in memory, in double and in single precision.
+TOLERANCE = {"float64": 1e-8, "float32": 2e-3}
+
+
+@pytest.fixture(autouse=True)
+def in_this_process():
+    """Blocks are computed one after the other, unless a test has a cluster; little of them fits here."""
+    with dask.config.set(scheduler="sync"):
+        yield
+
+
+@pytest.fixture(scope="module")
+def xor():
+    X, y, _ = datasets.make_xor(150, 900, random_state=1)
+    X[:, 7] = 3.0
+    X[:, 450] = X[:, 3]
+    return X, y
+
+
+@pytest.fixture
+def little_room(monkeypatch):
+    """Have almost no columns brought here, so that all rounds but the last are done in blocks."""
+    made = cluster_columns.ClusterColumns.of
+
+    def small(X, weights, *, scale, room):
+        return made(X, weights, scale=scale, room=20 * 8 * len(X))
+
+    monkeypatch.setattr(cluster_columns.ClusterColumns, "of", small)
+
+
+def same_path(found, expected, dtype="float64"):
+    __tracebackhide__ = True
+    assert list(found.get_support(indices=True)) == list(expected.get_support(indices=True))
+    sizes = [len(r.features) for r in expected.path_.rounds]
+    assert [len(r.features) for r in found.path_.rounds] == sizes
+    first, reference = found.path_.rounds[0], expected.path_.rounds[0]
+    for field in ("features", "contributions", "main", "interaction"):
+        a, b = getattr(first, field), getattr(reference, field)
+        np.testing.assert_allclose(a, b, atol=TOLERANCE[dtype] * np.abs(b).max())
+    np.testing.assert_allclose(found.main_pvalues_, expected.main_pvalues_, atol=TOLERANCE[dtype])
+
+
+CHUNKS = {
+    "blocks of columns": (150, 128),
+    "unequal blocks": (150, (1, 7, 492, 400)),
+    "one block": (150, 900),
+    "blocks of rows": (40, 900),
+    "both": (50, 200),
+}
+
+
+@pytest.mark.usefixtures("little_room")
+@pytest.mark.parametrize("chunks", CHUNKS.values(), ids=CHUNKS)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_the_path_does_not_depend_on_blocks(xor, chunks, dtype):
+    X, y = xor[0].astype(dtype), xor[1]
+    same_path(RandSel(10).fit(da.from_array(X, chunks=chunks), y), RandSel(10).fit(X, y), dtype)
+
+
+OPTIONS = {
+    "fixing": {"fix_top": 0.1, "fix_after": 2},
+    "not scaled": {"scale": False},
+    "total": {"criterion": "total"},
+    "all features element by element": {"gamma": 1.0},
+    "some": {"gamma": "8*median"},
+}
+
+
+@pytest.mark.usefixtures("little_room")
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_options(xor, options):
+    X, y = xor
+    same_path(RandSel(10, **options).fit(da.from_array(X, chunks=(150, 200)), y), RandSel(10, **options).fit(X, y))
+
+
+@pytest.mark.usefixtures("little_room")
+def test_heavy_tails_go_element_by_element_in_blocks(rng):
+    X, y = rng.standard_t(1.5, size=(60, 300)), rng.integers(0, 2, 60)
+    X[:, 0] += 2 * y
+    same_path(RandSel(5).fit(da.from_array(X, chunks=(60, 50)), y), RandSel(5).fit(X, y))
+
+
+def test_elements_of_a_table_larger_than_memory_are_taken_in_blocks_too(rng, monkeypatch, tmp_path):
+    X, y = rng.standard_t(1.5, size=(60, 300)), rng.integers(0, 2, 60)
+    np.save(tmp_path / "X.npy", X)
+    expected = RandSel(5).fit(X, y)
+    monkeypatch.setattr("randsel.selector.room_for", lambda *_: int(0.1 * X.nbytes))
+    used = []
+    made = closed_form._ElementsElsewhere.products
+    monkeypatch.setattr(
+        closed_form._ElementsElsewhere, "products", lambda self, *given: used.append(self) or made(self, *given)
+    )
+    found = RandSel(5, max_memory="1MB").fit(np.load(tmp_path / "X.npy", mmap_mode="r"), y)
+    same_path(found, expected)
+    assert len(used) > 1
+
+
+@pytest.mark.usefixtures("little_room")
+def test_weights_and_rows_of_weight_zero(xor, rng):
+    X, y = xor
+    weights = rng.integers(0, 3, len(y)).astype(float)
+    D, w = da.from_array(X, chunks=(150, 200)), da.from_array(weights)
+    same_path(RandSel(5).fit(D, da.from_array(y), w), RandSel(5).fit(X, y, weights))
+
+
+@pytest.mark.usefixtures("little_room")
+def test_blocks_of_rows_of_many_samples(monkeypatch):
+    monkeypatch.setattr("randsel.contribution.MAX_ROWS", 200)
+    X, y, _ = datasets.make_xor(430, 120, random_state=2)
+    expected = RandSel(5, random_state=0).fit(X, y)
+    for chunks in ((100, 120), (430, 30)):
+        found = RandSel(5, random_state=0).fit(da.from_array(X, chunks=chunks), y)
+        same_path(found, expected)
+
+
+def test_the_order_of_columns_does_not_matter(xor, rng):
+    X, y = xor[0][:, :400], xor[1]
+    order = rng.permutation(400)
+    expected = RandSel(4).fit(da.from_array(X, chunks=(150, 100)), y)
+    found = RandSel(4).fit(da.from_array(X[:, order], chunks=(150, 64)), y)
+    assert set(order[found.get_support(indices=True)]) == set(expected.get_support(indices=True))
+
+
+def test_integers_and_transform(xor):
+    X, y = (xor[0][:, :50] * 10).astype(int), xor[1]
+    D = da.from_array(X, chunks=(150, 20))
+    selector = RandSel(3).fit(D, y)
+    assert list(selector.get_support()) == list(RandSel(3).fit(X, y).get_support())
+    chosen = selector.transform(D)
+    assert isinstance(chosen, da.Array)
+    np.testing.assert_array_equal(chosen.compute(), X[:, selector.get_support()])
+    assert isinstance(selector.transform(X), np.ndarray)
+    with pytest.raises(ValueError, match="50 features"):
+        selector.transform(D[:, :20])
+
+
+def test_zarr(xor, tmp_path):
+    pytest.importorskip("zarr")
+    X, y = xor
+    da.from_array(X, chunks=(150, 200)).to_zarr(str(tmp_path / "X.zarr"))
+    same_path(RandSel(10).fit(da.from_zarr(str(tmp_path / "X.zarr")), y), RandSel(10).fit(X, y))
+
+
+MISTAKES = {
+    "missing values": (lambda X: np.where(np.arange(900) == 505, np.nan, X), {}, "NaN in column 505 .150 values.; imp"),
+    "several": (lambda X: np.where(np.arange(900) > 700, np.inf, X), {}, "infinity in column 701 .* and in 198 other"),
+    "constant": (np.ones_like, {}, "Every column of X is constant"),
+    "text": (lambda X: X.astype(str), {}, "Dask array of type <U"),
+    "rank": (np.array, {"kernel": "rank"}, "A Dask array needs kernel='gaussian'"),
+    "bootstrap": (np.array, {"estimator": "bootstrap"}, "pass an array in memory"),
+    "device": (np.array, {"device": "cuda"}, "no device"),
+    "one sample": (lambda X: X[:1], {}, "at least 4|inconsistent"),
+}
+
+
+@pytest.mark.parametrize(("change", "options", "sentence"), MISTAKES.values(), ids=MISTAKES)
+def test_mistakes_are_answered_in_a_sentence(xor, change, options, sentence):
+    X, y = change(xor[0]), xor[1]
+    with pytest.raises(ValueError, match=sentence):
+        RandSel(**options).fit(da.from_array(X, chunks=(150, 200)), y[: len(X)])
+
+
+def test_an_array_of_unknown_size_is_refused(xor):
+    X, y = xor
+    D = da.from_array(X, chunks=(50, 900))
+    with pytest.raises(ValueError, match="compute_chunk_sizes"):
+        RandSel().fit(D[D[:, 0] > -100], y)
+
+
+# ---------------------------------------------------------------- on a cluster
+
+
+@pytest.fixture(scope="module")
+def wide():
+    X, y, _ = datasets.make_xor(500, 20_000, random_state=0)
+    return X, y, RandSel(10).fit(X, y)
+
+
+@pytest.fixture
+def client(workers):
+    """Nothing may be killed on this cluster."""
+    with distributed.Client(workers.address) as client, dask.config.set(scheduler=client):
+        yield client
+
+
+def test_the_full_path_on_four_workers_equals_the_local_one(client, wide):
+    X, y, expected = wide
+    assert len(client.scheduler_info(n_workers=-1)["workers"]) == 4
+    found = RandSel(10).fit(da.from_array(X, chunks=(500, 2500)), y)
+    same_path(found, expected)
+    assert list(found.order_) == list(expected.order_)
+
+
+@pytest.mark.filterwarnings("ignore:Sending large graph")  # by this test, to have the table on the cluster
+def test_nothing_larger_than_a_block_and_a_matrix_of_pairs_travels(client, wide):
+    X, y, _ = wide
+    D = da.from_array(X, chunks=(500, 1000)).persist()
+    distributed.wait(D)
+    RandSel(10).fit(D, y)
+    block, pairs = 500 * 1000 * 8, 500 * 500 * 8
+
+    def largest(dask_worker):
+        log = [*dask_worker.transfer_incoming_log, *dask_worker.transfer_outgoing_log]
+        return max((size for entry in log for size in entry["keys"].values()), default=0)
+
+    sizes = client.run(largest).values()
+    # sums over pairs are two matrices and a few vectors
+    assert 0 < max(sizes) <= block + 2.2 * pairs
+
+
+def test_workers_killed_in_the_middle_change_nothing(wide):
+    X, y, expected = wide
+    with cluster(4) as here, distributed.Client(here.address) as client, dask.config.set(scheduler=client):
+        seen = []
+
+        def killing(r):
+            seen.append(len(r.features))
+            if len(seen) in (2, 4, 6):
+                here.kill_worker(len(seen) // 2)
+
+        found = RandSel(10, verbose=killing).fit(da.from_array(X, chunks=(500, 1000)), y)
+        assert len(client.scheduler_info(n_workers=-1)["workers"]) == 1
+    same_path(found, expected)
+    assert list(found.order_) == list(expected.order_)
+
+
+def test_a_scheduler_that_is_lost_is_said_in_a_sentence(wide):
+    X, y, _ = wide
+    with cluster(2) as here, distributed.Client(here.address) as client, dask.config.set(scheduler=client):
+
+        def killing(r):
+            here.kill_scheduler()
+
+        with pytest.raises(cluster_columns.ClusterLostError, match="connection to the Dask scheduler was lost"):
+            RandSel(10, verbose=killing).fit(da.from_array(X, chunks=(500, 1000)), y)
