@@ -245,3 +245,30 @@ def test_a_scheduler_that_is_lost_is_said_in_a_sentence(wide):
 
         with pytest.raises(cluster_columns.ClusterLostError, match="connection to the Dask scheduler was lost"):
             RandSel(10, verbose=killing).fit(da.from_array(X, chunks=(500, 1000)), y)
+
+
+def test_after_a_lost_scheduler_the_rest_is_done(wide, tmp_path, monkeypatch):
+    monkeypatch.setattr("randsel.checkpoint.EVERY", 0.0)
+    monkeypatch.setattr("randsel.checkpoint.TIMES", 0.0)
+    X, y, expected = wide
+    D = da.from_array(X, chunks=(500, 2500))
+    with cluster(2) as here, distributed.Client(here.address) as client, dask.config.set(scheduler=client):
+        seen = []
+
+        def killing(r):
+            seen.append(len(r.features))
+            if len(seen) == 3:
+                here.kill_scheduler()
+
+        with pytest.raises(cluster_columns.ClusterLostError):
+            RandSel(10, checkpoint=tmp_path, verbose=killing).fit(D, y)
+    rest = []
+    # without a cluster, and in other blocks
+    found = RandSel(10, checkpoint=tmp_path, verbose=lambda r: rest.append(len(r.features))).fit(
+        da.from_array(X, chunks=(500, 4000)), y
+    )
+    assert rest[0] == seen[2]
+    same_path(found, expected)
+    assert list(found.order_) == list(expected.order_)
+    with pytest.raises(ValueError, match="other data"):
+        RandSel(10, checkpoint=tmp_path).fit(D + 1e-9, y)

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -153,15 +154,25 @@ def selector_of(kind: str, settings: Settings, **more: Any) -> RandSel:
     return RandSel(target=kind, max_memory=settings.memory, device=settings.device, random_state=settings.seed, **more)
 
 
-def culled(table: Table, kind: str, settings: Settings, on_round: Any = 0) -> CullingPath:
+def culled(
+    table: Table, kind: str, settings: Settings, on_round: Any = 0, checkpoint: Path | None = None
+) -> CullingPath:
     """Cull on all rows of a table."""
+    selector = selector_of(kind, settings, verbose=on_round, checkpoint=checkpoint)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # that nothing stands out, which is said elsewhere
-        path: CullingPath = selector_of(kind, settings, verbose=on_round).fit(table.X, table.y).path_
+        path: CullingPath = selector.fit(table.X, table.y).path_
     return path
 
 
-def findings(table: Table, kind: str, settings: Settings, show: Progress, n_jobs: int | None = None) -> Findings:
+def findings(
+    table: Table,
+    kind: str,
+    settings: Settings,
+    show: Progress,
+    n_jobs: int | None = None,
+    checkpoint: Path | None = None,
+) -> Findings:
     """Test all features, and all pairs if they are wanted and few enough; within groups and batches."""
     m, n = table.X.shape
     strata = strata_of(table)
@@ -169,7 +180,8 @@ def findings(table: Table, kind: str, settings: Settings, show: Progress, n_jobs
     nominal[list(table.nominal)] = True
     if settings.pairs == "none" or (settings.pairs == "auto" and m * n**2 > PAIR_BUDGET) or n == 1:
         codes = None if strata is None else check_strata(table.y, None, batch=strata)
-        p = main_effects(table.X, table.y, kind, nominal=nominal, strata=codes, n_jobs=n_jobs)
+        how: dict[str, Any] = {"strata": codes, "n_jobs": n_jobs, "checkpoint": checkpoint}
+        p = main_effects(table.X, table.y, kind, nominal=nominal, **how)
         none = np.full(n, -1)
         return Findings(p, np.asarray(false_discovery_control(p)), none, none[:0], None)
     scan = InteractionScan(
@@ -177,6 +189,7 @@ def findings(table: Table, kind: str, settings: Settings, show: Progress, n_jobs
         categorical_features=nominal,
         device=settings.device,
         n_jobs=n_jobs,
+        checkpoint=checkpoint,
         verbose=lambda done, total: show("testing pairs", done, total),
     ).fit(table.X, table.y, batch=strata)
     return Findings(scan.pvalues_, scan.qvalues_, scan.partner_, scan.taken_, scan.pairs_)

@@ -21,6 +21,7 @@ from randsel.columns import ALL_CONSTANT, Elsewhere, centred_rows, each, not_fin
 
 #: Bytes of an argument from which it is sent once for all blocks, not with each.
 LARGE = 1 << 14
+LOST = "The connection to the Dask scheduler was lost; see whether it is running, connect again, and fit again."
 #: Share of the cluster's memory that the table may take to be kept there.
 SHARE = 0.25
 
@@ -49,6 +50,8 @@ class ClusterColumns(Elsewhere):
     kept
         Whether the cluster keeps the blocks in memory, and makes them narrower as columns fall; otherwise they are made
         again from the table whenever they are needed.
+    engine
+        Who computes.
     rows
         Rows that are left, after standardising; None for all.
     """
@@ -60,20 +63,21 @@ class ClusterColumns(Elsewhere):
     kind: Any
     room: int
     kept: bool
+    engine: "Engine"
     rows: Array | None = None
     device: None = None
 
     @classmethod
     def of(cls, X: Any, weights: Array | None, *, scale: bool, room: int | None) -> tuple["ClusterColumns", Array]:
         """Standardise the columns that vary, and tell which those are."""
-        X = by_columns(X)
+        X, engine = by_columns(X), Engine.of(X)
         made = [_delayed(_standardised, nout=2)(chunk, _delayed_once(weights), scale) for chunk in X.to_delayed()[0]]
-        kept = X.nbytes < SHARE * _memory()
+        kept = X.nbytes < SHARE * engine.memory()
         held, found = [block for block, _ in made], [about for _, about in made]
         if kept:
-            both = _done("persist", held + found)
+            both = engine.keep(held + found)
             held, found = both[: len(held)], both[len(held) :]
-        seen = _done("compute", found)
+        seen = engine.compute(found)
         _check_finite(seen, X.chunks[1])
         varies = np.concatenate([alive for alive, _ in seen])
         if not varies.any():
@@ -83,7 +87,8 @@ class ClusterColumns(Elsewhere):
         own = max(max(X.chunks[1]) * len(X) * itemsize, 8 * len(X) ** 2)
         spans = tuple(int(alive.sum()) for alive, _ in seen)
         kind = X.dtype if scale else np.dtype(np.float64)
-        columns = cls(tuple(held), spans, (None,) * len(held), len(X), kind, own if room is None else room, kept)
+        room = own if room is None else room
+        columns = cls(tuple(held), spans, (None,) * len(held), len(X), kind, room, kept, engine)
         return columns._filled(), np.flatnonzero(varies)
 
     @cached_property
@@ -103,7 +108,7 @@ class ClusterColumns(Elsewhere):
 
     def each(self, width: int, function: Callable[..., Any], *shared: Any) -> Iterator[Any]:
         """Results of a function of blocks, computed where these are."""
-        for results in _done("compute", self._tasks(_each_of, width, function, *shared)):
+        for results in self.engine.compute(self._tasks(_each_of, width, function, *shared)):
             yield from results
 
     def total(self, width: int, function: Callable[..., Any], *shared: Any) -> Any:
@@ -112,7 +117,7 @@ class ClusterColumns(Elsewhere):
         while len(parts) > 1:
             pairs = zip(parts[::2], parts[1::2], strict=False)
             parts = [*(_delayed(add)(*pair) for pair in pairs), *parts[len(parts) // 2 * 2 :]]
-        return _done("compute", parts)[0]
+        return self.engine.compute(parts)[0]
 
     def _tasks(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
         """Call a function of every block, of which columns and rows are meant, and of some arguments."""
@@ -127,7 +132,7 @@ class ClusterColumns(Elsewhere):
         part = self.part(chosen)
         if not part.held:
             return np.zeros(part.shape, dtype=self.kind)
-        return np.concatenate(_done("compute", part._tasks(_itself)), axis=1)
+        return np.concatenate(self.engine.compute(part._tasks(_itself)), axis=1)
 
     def part(self, chosen: Array) -> "ClusterColumns":
         """Columns of a mask or of places (ascending), left where they are."""
@@ -171,7 +176,7 @@ class ClusterColumns(Elsewhere):
                 groups.append([block])
                 spans.append(width)
         joined = [group[0] if len(group) == 1 else _delayed(_side_by_side)(group) for group in groups]
-        return replace(self, held=tuple(_done("persist", joined)), spans=tuple(spans), places=(None,) * len(spans))
+        return replace(self, held=tuple(self.engine.keep(joined)), spans=tuple(spans), places=(None,) * len(spans))
 
 
 def by_columns(X: Any) -> Any:
@@ -180,6 +185,11 @@ def by_columns(X: Any) -> Any:
         return X
     largest = max(X.chunks[0]) * max(X.chunks[1])
     return X.rechunk({0: -1, 1: max(1, largest // len(X))})
+
+
+def of_blocks(X: Any, function: Callable[[Array], Any]) -> list[Any]:
+    """Results of a function of blocks of columns of a Dask array, in order."""
+    return Engine.of(X).compute([_delayed(function)(chunk) for chunk in by_columns(X).to_delayed()[0]])
 
 
 def _check_finite(seen: list[tuple[Array, list[Any]]], widths: tuple[int, ...]) -> None:
@@ -254,23 +264,49 @@ def _dask() -> Any:
     return optional("dask", extra="dask", purpose="an array of Dask")
 
 
-def _memory() -> float:
-    """Bytes of memory of the workers; of this machine if Dask runs in this process."""
-    try:
-        client = optional("distributed", extra="dask", purpose="a cluster").get_client()
-    except (ImportError, ValueError):
-        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    # no limit is given as zero
-    limits = [worker["memory_limit"] or np.inf for worker in client.scheduler_info(n_workers=-1)["workers"].values()]
-    return float(sum(limits))
+@dataclass(frozen=True)
+class Engine:
+    """Who computes delayed values: the client of a cluster, or whatever scheduler Dask uses in this process (None).
 
+    It is asked for once: where a client is lost Dask would go on in this process, which may not hold the table.
+    """
 
-def _done(what: str, tasks: list[Any]) -> list[Any]:
-    """Compute, or persist, delayed values with whatever scheduler Dask uses."""
-    dask = _dask()
-    # graphs hold matrices over pairs of rows, so that these survive the workers
-    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}), lost_clusters():
-        return list(getattr(dask, what)(*tasks))
+    client: Any
+
+    @classmethod
+    def of(cls, X: Any) -> "Engine":
+        """Return the one that Dask would compute X with."""
+        _dask()
+        get = optional("dask.base", extra="dask", purpose="an array of Dask").get_scheduler(collections=[X])
+        owner = getattr(get, "__self__", None)
+        return cls(owner if hasattr(owner, "scheduler_info") else None)
+
+    def compute(self, tasks: list[Any]) -> list[Any]:
+        """Return the values."""
+        with self._asked():
+            return list(_dask().compute(*tasks) if self.client is None else self.client.compute(tasks, sync=True))
+
+    def keep(self, tasks: list[Any]) -> list[Any]:
+        """Have values computed and kept where they are."""
+        with self._asked():
+            return list(_dask().persist(*tasks) if self.client is None else self.client.persist(tasks))
+
+    def memory(self) -> float:
+        """Bytes of memory of the workers; of this machine if Dask runs in this process."""
+        if self.client is None:
+            return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+        with self._asked():
+            workers = self.client.scheduler_info(n_workers=-1)["workers"]
+        # no limit is given as zero
+        return float(sum(worker["memory_limit"] or np.inf for worker in workers.values()))
+
+    @contextmanager
+    def _asked(self) -> Iterator[None]:
+        if self.client is not None and self.client.status != "running":
+            raise ClusterLostError(LOST)
+        # graphs hold matrices over pairs of rows, so that these survive the workers
+        with _dask().config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}), lost_clusters():
+            yield
 
 
 @contextmanager
@@ -287,8 +323,7 @@ def lost_clusters() -> Iterator[None]:
             )
             raise ClusterLostError(msg) from error
         if kinds & {"CancelledError", "CommClosedError"}:
-            msg = "The connection to the Dask scheduler was lost; see whether it is running, and try again."
-            raise ClusterLostError(msg) from error
+            raise ClusterLostError(LOST) from error
         raise
 
 

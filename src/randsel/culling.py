@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from randsel import sample_state
 from randsel._backend import (
     Array,
     ascending,
@@ -23,6 +24,7 @@ from randsel._backend import (
 from randsel._optional import optional
 from randsel._parallel import ordered_map
 from randsel.alignment import Chance, null_scale, unbiased_alignment
+from randsel.checkpoint import Stages
 from randsel.closed_form import Contribution
 from randsel.contribution import Draws, row_blocks
 from randsel.kernels import bandwidth
@@ -242,13 +244,9 @@ class CullingPath:
 
     def to_arrays(self) -> dict[str, Any]:
         """Return the path as arrays to keep in a file, the rounds one behind the other."""
-        rounds = self.rounds
-        counts = {f"n_{name}": [len(getattr(r, name)) for r in rounds] for name in ("features", "dropped", "fixed")}
-        chance = rounds[0].by_chance
+        chance = self.rounds[0].by_chance
         return {
-            **{name: np.concatenate([getattr(r, name) for r in rounds]) for name in PER_ROUND},
-            **counts,
-            **{name: [getattr(r, name) for r in rounds] for name in ("gamma", "alignment", "size")},
+            **_stacked(self.rounds),
             "spectrum": chance.spectrum,
             "chance": [chance.n, chance.null_sd, chance.n_blocks],
             "order": self.order,
@@ -261,23 +259,7 @@ class CullingPath:
         """Return the path that `to_arrays` took apart."""
         n, null_sd, n_blocks = arrays["chance"].tolist()
         chance = Chance(arrays["spectrum"], int(n), null_sd, int(n_blocks))
-        pieces = {
-            name: np.split(arrays[name], np.cumsum(arrays[f"n_{of}"])[:-1].astype(int))
-            for name, of in PER_ROUND.items()
-        }
-        rounds = tuple(
-            Round(
-                **{name: pieces[name][at] for name in PER_ROUND},
-                gamma=float(arrays["gamma"][at]),
-                alignment=float(arrays["alignment"][at]),
-                size=int(arrays["size"][at]),
-                by_chance=chance,
-            )
-            for at in range(len(arrays["gamma"]))
-        )
-        main_and_interaction = arrays["skewness"].tolist()
-        skewness = (main_and_interaction[0], main_and_interaction[1]) if main_and_interaction else None
-        return cls(rounds, arrays["order"], float(arrays["null_sd"]), skewness)
+        return cls(_unstacked(arrays, chance), arrays["order"], float(arrays["null_sd"]), _skewness(arrays))
 
     def to_frame(self) -> Any:
         """One row per round and feature as a pandas data frame."""
@@ -302,22 +284,110 @@ class CullingPath:
         return pandas.concat(parts, ignore_index=True)
 
 
+def _stacked(rounds: tuple[Round, ...]) -> dict[str, Any]:
+    """Return rounds as arrays, one behind the other."""
+    return {
+        **{name: np.concatenate([getattr(r, name) for r in rounds]) for name in PER_ROUND},
+        **{f"n_{name}": [len(getattr(r, name)) for r in rounds] for name in ("features", "dropped", "fixed")},
+        **{name: [getattr(r, name) for r in rounds] for name in ("gamma", "alignment", "size")},
+    }
+
+
+def _unstacked(arrays: Mapping[str, Array], chance: Chance) -> tuple[Round, ...]:
+    """Return the rounds that `_stacked` took apart."""
+    pieces = {
+        name: np.split(arrays[name], np.cumsum(arrays[f"n_{of}"])[:-1].astype(int)) for name, of in PER_ROUND.items()
+    }
+    return tuple(
+        Round(
+            **{name: pieces[name][at] for name in PER_ROUND},
+            gamma=float(arrays["gamma"][at]),
+            alignment=float(arrays["alignment"][at]),
+            size=int(arrays["size"][at]),
+            by_chance=chance,
+        )
+        for at in range(len(arrays["gamma"]))
+    )
+
+
+def _skewness(arrays: Mapping[str, Array]) -> tuple[float, float] | None:
+    main_and_interaction = arrays["skewness"].tolist()
+    return (main_and_interaction[0], main_and_interaction[1]) if main_and_interaction else None
+
+
+@dataclass(frozen=True)
+class State:
+    """All that the next round starts from.
+
+    Attributes
+    ----------
+    sample
+        What is left, and its sums.
+    rounds
+        Those before.
+    columns
+        Places of the features left among all.
+    streak
+        Rounds in a row that each of them was among the top.
+    key_when_fixed
+        Scores of those that are fixed.
+    skewness
+        Of the first round, as in `CullingPath`.
+    """
+
+    sample: Sample
+    rounds: tuple[Round, ...]
+    columns: Any
+    streak: Array
+    key_when_fixed: dict[int, float]
+    skewness: tuple[float, float] | None
+
+    def to_arrays(self) -> dict[str, Any]:
+        """Return the state as arrays to keep in a file."""
+        return {
+            **sample_state.to_arrays(self.sample),
+            **_stacked(tuple(r.hosted() for r in self.rounds)),
+            "columns": to_numpy(self.columns),
+            "streak": self.streak,
+            "fixed_columns": np.array(list(self.key_when_fixed), dtype=int),
+            "fixed_keys": np.array(list(self.key_when_fixed.values())),
+            "skewness": [] if self.skewness is None else self.skewness,
+        }
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, Array], whole: Sample, chance: Chance) -> "State":
+        """Return the state that `to_arrays` took apart, from the sample that culling began with."""
+        columns = index_of(arrays["columns"], whole.target.Y)
+        # the path puts together what fell in all rounds, where it fell
+        rounds = (replace(r, dropped=index_of(r.dropped, columns)) for r in _unstacked(arrays, chance))
+        fixed = zip(arrays["fixed_columns"].tolist(), arrays["fixed_keys"].tolist(), strict=True)
+        sample = sample_state.of_arrays(arrays, whole, arrays["columns"])
+        return cls(sample, tuple(rounds), columns, arrays["streak"], dict(fixed), _skewness(arrays))
+
+
 def cull(
     sample: Sample,
     estimator: Estimator,
     rules: Rules,
     draws: Draws,
     on_round: OnRound | None = None,
+    stages: Stages | None = None,
 ) -> CullingPath:
-    """Cull until `min_features` are left, until every feature left is fixed, or until `on_round` is true."""
-    columns: Any = None
-    streak = np.zeros(sample.X.shape[1], dtype=int)
+    """Cull until `min_features` are left, until every feature left is fixed, or until `on_round` is true.
+
+    With `stages`, go on after the last round that is kept there; `on_round` gets those that are computed.
+    """
+    stages = stages or Stages()
     blocks = row_blocks(sample.target, draws)
     null_sd = float(np.sqrt(sum(null_scale(len(rows)) ** -2 for rows in blocks))) / len(blocks)
     by_chance = Chance.of(to_numpy(sample.target.Y), sample.X.shape[1], null_sd, len(blocks))
-    rounds: list[Round] = []
-    key_when_fixed: dict[int, float] = {}
-    skewness = None
+    found = stages.last()
+    if found is None:
+        state = State(sample, (), None, np.zeros(sample.X.shape[1], dtype=int), {}, None)
+    else:
+        state = State.of_arrays(found, sample, by_chance)
+    sample, columns, streak, skewness = state.sample, state.columns, state.streak, state.skewness
+    rounds, key_when_fixed = list(state.rounds), state.key_when_fixed
     while True:
         round_draws = replace(draws, seed=draws.seed + len(rounds))
         gamma, alignment = _bandwidth_and_alignment(sample, rules.gamma, round_draws)
@@ -362,6 +432,8 @@ def cull(
         sample = sample.keep(kept, namespace(dropped).sort(dropped), fixed)
         columns = columns[kept]
         streak = streak if rules.fix_after is None else streak[to_numpy(kept)]
+        state = State(sample, tuple(rounds), columns, streak, dict(key_when_fixed), skewness)
+        stages.reached(len(rounds), state.to_arrays)
 
 
 def _path(

@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 
 from randsel._backend import Array
+from randsel.checkpoint import Checkpoint
 from randsel.interaction import BATCH_BYTES, Evidence, Problem, evidence, log_number, parts, products_of, residual
 from randsel.null_distribution import cumulants, log_tail_of_moments
 from randsel.pair_scan import scan, scan_triples
@@ -71,13 +72,18 @@ def _nobody(part: str, done: int, total: int) -> None:
 
 
 def analyse(
-    problem: Problem, n_pairs: int, order: int = 2, progress: Callable[[str, int, int], None] = _nobody
+    problem: Problem,
+    n_pairs: int,
+    order: int = 2,
+    progress: Callable[[str, int, int], None] = _nobody,
+    checkpoint: Checkpoint | None = None,
 ) -> Discovery:
     """Test all features and all sets of up to `order` of them.
 
     `progress` gets what is being done ("features", "pairs", "triples", "forward steps"), how many tiles of pairs, first
-    features of triples or forward steps are done, and how many there are at most.
+    features of triples or forward steps are done, and how many there are at most. The scans go on from `checkpoint`.
     """
+    checkpoint = checkpoint or Checkpoint()
     n = problem.n_features
     progress("features", 0, 0)
     main = evidence(problem, problem.Y, np.arange(n)[:, None])
@@ -87,13 +93,14 @@ def analyse(
     found: dict[int, Evidence] = {}
     pair_target = residual(problem, strong[:, None]) if order >= 2 else problem.Y
     if order >= 2 and n >= 2:
-        candidates, _ = scan(problem, pair_target, n_pairs, progress=partial(progress, "pairs"))
+        stages = checkpoint.stages("pairs")
+        candidates, _ = scan(problem, pair_target, n_pairs, progress=partial(progress, "pairs"), stages=stages)
         sets[2], found[2] = _sorted(problem, pair_target, candidates)
     if order >= 3 and n >= 3:
         top = sets[2][:MOST_STEPS]
         top = top[found[2].log_p[: len(top)] < np.log(LEVEL) - log_number(n, 2)]
         Y = residual(problem, np.union1d(strong, top.ravel()).astype(int)[:, None], top)
-        triples = scan_triples(problem, Y, n_pairs, partial(progress, "triples"))
+        triples = scan_triples(problem, Y, n_pairs, partial(progress, "triples"), checkpoint.stages("triples"))
         sets[3], found[3] = _sorted(problem, Y, triples)
     log_p = per_feature(n, order, main.log_p, sets, found)
     taken, steps, left = _forward(problem, order, sets, partial(progress, "forward steps"))

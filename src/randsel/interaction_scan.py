@@ -3,7 +3,9 @@
 import sys
 import warnings
 from collections.abc import Callable
+from functools import partial
 from numbers import Integral, Real
+from os import PathLike
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,6 +25,7 @@ from randsel._validation import (
     fit_context,
     nominal_columns,
 )
+from randsel.checkpoint import fingerprint, opened
 from randsel.columns import column_keys, strips
 from randsel.discovery import Discovery, analyse
 from randsel.interaction import Problem, encode_target, evidence, functions_of_triples, log_number
@@ -74,6 +77,11 @@ class InteractionScan(Selector):
         done in half precision; what it finds is tested on the host, in double precision.
     n_jobs : int, default=None
         Threads. The answer does not depend on it.
+    checkpoint : str, path or None, default=None
+        Folder to keep the scan of pairs and triples in. If the fit is interrupted, however that may be, the same fit
+        goes on from there and ends as if it had not been; what is lost is the row of tiles (512 features with all that
+        come after them, more on a GPU) under way, and what was done in the last five seconds. A folder of other data
+        or other parameters is refused; `n_features_to_select`, `alpha`, `n_jobs` and `verbose` may change.
     verbose : int or callable, default=0
         1 writes the progress of the scan to standard error; a function is called with the tiles done and in all.
 
@@ -136,6 +144,7 @@ class InteractionScan(Selector):
         "target": [StrOptions({"auto", "classification", "regression"})],
         "device": [str, None],
         "n_jobs": [Integral, None],
+        "checkpoint": [str, PathLike, None],
         "verbose": ["verbose", callable],
     }
 
@@ -152,6 +161,7 @@ class InteractionScan(Selector):
         target: str = "auto",
         device: str | None = None,
         n_jobs: int | None = None,
+        checkpoint: str | PathLike[str] | None = None,
         verbose: int | Callable[[int, int], None] = 0,
     ) -> None:
         self.n_features_to_select = n_features_to_select
@@ -164,6 +174,7 @@ class InteractionScan(Selector):
         self.target = target
         self.device = device
         self.n_jobs = n_jobs
+        self.checkpoint = checkpoint
         self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -221,7 +232,13 @@ class InteractionScan(Selector):
             device,
         )
         show = self.verbose if callable(self.verbose) else _write_progress if self.verbose else None
-        with fit_task(self, self.order + 1) as task:
+        identity = None
+        if self.checkpoint is not None:
+            parameters = {"functions": self.n_functions_, "decay": self.decay, "order": self.order, "device": device}
+            parameters |= {"n_pairs": self.n_pairs or PAIRS, "target": kind}
+            data = fingerprint(X, y, weights, strata, nominal)
+            identity = {"estimator": "InteractionScan", "data_hash": data, "parameters": parameters}
+        with opened(self.checkpoint, identity) as kept, fit_task(self, self.order + 1) as task:
             parts = Steps(task)
 
             def report(part: str, done: int, total: int) -> None:
@@ -233,7 +250,7 @@ class InteractionScan(Selector):
                 if show is not None and part == "pairs" and done:
                     show(done, total)
 
-            analysis = analyse(problem, self.n_pairs or PAIRS, self.order, report)
+            analysis = analyse(problem, self.n_pairs or PAIRS, self.order, report, kept)
             parts.end()
             self._set_attributes(analysis, order, X.shape[1])
             self._select(order[analysis.order], X.shape[1], wanted)
@@ -335,22 +352,42 @@ class InteractionScan(Selector):
         self.n_features_ = int(self.support_.sum())
 
 
-def main_effects(X: Array, y: Array, kind: str, *, nominal: Array, strata: Array | None, n_jobs: int | None) -> Array:
+def main_effects(
+    X: Array,
+    y: Array,
+    kind: str,
+    *,
+    nominal: Array,
+    strata: Array | None,
+    n_jobs: int | None,
+    checkpoint: PathLike[str] | None = None,
+) -> Array:
     """P-values of every feature alone, as those of `InteractionScan(order=1)`, in blocks of columns.
 
-    Functions of all columns at once would take several times the memory of X.
+    Functions of all columns at once would take several times the memory of X. `checkpoint` is as in `InteractionScan`.
     """
     share = np.ones(len(X))
     n_functions = InteractionScan()._number_of_functions(len(X), strata)
     Y = encode_target(y, kind, share, strata)
     decay = InteractionScan().decay ** np.arange(n_functions)
-    pvalues = np.ones(X.shape[1])
-    for part in strips(X.shape[1], max(1, BLOCK_BYTES // (4 * n_functions * len(X)))):
-        functions = rank_functions(X[:, part], n_functions, share, nominal[part])
-        alive = np.flatnonzero(functions.counts)
-        problem = Problem(functions.take(alive), decay, Y, share, strata, n_jobs)
-        found = evidence(problem, Y, np.arange(len(alive))[:, None])
-        pvalues[np.arange(X.shape[1])[part][alive]] = np.exp(np.minimum(found.log_p, 0.0))
+    identity = None
+    if checkpoint is not None:
+        data = fingerprint(X, y, strata, nominal)
+        identity = {"estimator": "main effects", "data_hash": data, "parameters": {"target": kind}}
+    pvalues, done = np.ones(X.shape[1]), 0
+    with opened(checkpoint, identity) as kept:
+        stages = kept.stages("features")
+        if (so_far := stages.last()) is not None:
+            pvalues, done = so_far["p"], int(so_far["done"])
+        for part in strips(X.shape[1], max(1, BLOCK_BYTES // (4 * n_functions * len(X)))):
+            if part.stop <= done:
+                continue
+            functions = rank_functions(X[:, part], n_functions, share, nominal[part])
+            alive = np.flatnonzero(functions.counts)
+            problem = Problem(functions.take(alive), decay, Y, share, strata, n_jobs)
+            found = evidence(problem, Y, np.arange(len(alive))[:, None])
+            pvalues[np.arange(X.shape[1])[part][alive]] = np.exp(np.minimum(found.log_p, 0.0))
+            stages.reached(part.stop, partial(dict, p=pvalues, done=part.stop))
     return pvalues
 
 

@@ -1,8 +1,8 @@
 """The scan of all pairs, and of all triples: statistics by matrix products in tiles, of which the best are kept."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from randsel._backend import (
     to_numpy,
 )
 from randsel._parallel import ordered_map
+from randsel.checkpoint import Stages
 from randsel.interaction import SMOOTH, Problem
 from randsel.null_distribution import cumulants, log_tail_of_moments
 from randsel.rank_functions import Functions
@@ -28,6 +29,9 @@ from randsel.rank_functions import Functions
 #: Features per tile of the scan: a tile's products fit the cache, and its matrix products are long enough. On a device
 #: a tile is large, so that starting its operations takes little beside them.
 TILE, DEVICE_TILE = 512, 8192
+
+#: By the moments of a statistic under the null: of every feature, the largest one and the partner that it has it with.
+Best = dict[tuple[float, float, float], tuple[Array, Array]]
 
 
 @dataclass(frozen=True)
@@ -44,12 +48,14 @@ def scan(
     n_pairs: int,
     factor: Array | None = None,
     progress: Callable[[int, int], None] | None = None,
+    stages: Stages | None = None,
 ) -> tuple[Array, Array]:
     """Compute the statistics of every pair, keep the least likely by chance and each feature's best partner.
 
     Features should be sorted by number and kind of functions, which makes tiles few. `factor` are functions (rows) by
     which all products are multiplied: with those of a third feature the scan is one of triples. `progress` gets tiles
-    done and tiles in all, first with none done.
+    done and tiles in all, first before any is. What was found is kept in `stages` after every row of tiles, and the
+    scan goes on from what is kept there.
 
     Returns
     -------
@@ -70,11 +76,11 @@ def scan(
         return np.zeros((0, 2), dtype=int), np.zeros(0)
     n = problem.n_features
     tiles = len(blocks) * (len(blocks) + 1) // 2
+    stages = stages or Stages()
+    rows, best, pool_p, pool = _found_so_far(stages.last())
     if progress is not None:
-        progress(0, tiles)
-    best: dict[tuple[float, float, float], tuple[Array, Array]] = {}
-    pool_p, pool = np.zeros(0), np.zeros((0, 2), dtype=int)
-    for number, block in enumerate(blocks):
+        progress(tiles - (len(blocks) - rows) * (len(blocks) - rows + 1) // 2, tiles)
+    for number, block in enumerate(blocks[rows:], rows):
         limit = pool_p.max() if len(pool_p) >= 2 * n_pairs else np.inf
         tasks = [(problem, placed, e, spread, block, other, n_pairs, limit) for other in blocks[number:]]
         for ends, log_p, pairs in ordered_map(_tile, tasks, problem.n_jobs if problem.device is None else 1):
@@ -87,6 +93,7 @@ def scan(
         # a pair can be there twice, once by each statistic
         kept = np.argsort(pool_p, kind="stable")[: 2 * n_pairs]
         pool_p, pool = pool_p[kept], pool[kept]
+        stages.reached(number + 1, partial(_to_arrays, number + 1, best, pool_p, pool))
         if progress is not None:
             progress(tiles - (len(blocks) - number - 1) * (len(blocks) - number) // 2, tiles)
     partners, partners_p = _best_partners(best, n)
@@ -97,7 +104,29 @@ def scan(
     return pairs[first], log_p[order][first]
 
 
-def _best_partners(best: dict[tuple[float, float, float], tuple[Array, Array]], n: int) -> tuple[Array, Array]:
+def _to_arrays(rows: int, best: Best, pool_p: Array, pool: Array) -> dict[str, Any]:
+    """Return what was found in some rows of tiles as arrays to keep in a file."""
+    largest_yet, partner = zip(*best.values(), strict=True)
+    return {
+        "rows": rows,
+        "pool_p": pool_p,
+        "pool": pool,
+        "moments": list(best),
+        "largest": largest_yet,
+        "partner": partner,
+    }
+
+
+def _found_so_far(arrays: Mapping[str, Array] | None) -> tuple[int, Best, Array, Array]:
+    """Return what `_to_arrays` took apart; nothing, in no rows of tiles, if there is none."""
+    if arrays is None:
+        return 0, {}, np.zeros(0), np.zeros((0, 2), dtype=int)
+    moments = [(first, second, third) for first, second, third in arrays["moments"].tolist()]
+    best = dict(zip(moments, zip(arrays["largest"], arrays["partner"], strict=True), strict=True))
+    return int(arrays["rows"]), best, arrays["pool_p"], arrays["pool"]
+
+
+def _best_partners(best: Best, n: int) -> tuple[Array, Array]:
     """Every feature with the partner of the least log p, over all kinds of statistic, and that log p."""
     best_p, partner = np.full(n, np.inf), np.full(n, -1)
     for moments, (statistic, at) in best.items():
@@ -220,15 +249,22 @@ def _statistics(left: Any, right: Any, e: Any, share: Any, weights: Array | None
 
 
 def scan_triples(
-    problem: Problem, Y: Array, n_triples: int, progress: Callable[[int, int], None] | None = None
+    problem: Problem,
+    Y: Array,
+    n_triples: int,
+    progress: Callable[[int, int], None] | None = None,
+    stages: Stages | None = None,
 ) -> Array:
     """Return the triples that the scan takes for least likely by chance; every feature in turn is the first of them.
 
-    `progress` gets how many features were the first, and how many there are.
+    `progress` gets how many features were the first, and how many there are. What was found with each is kept in
+    `stages`, and the scan goes on from what is kept there.
     """
-    kept, kept_p = np.zeros((0, 3), dtype=int), np.zeros(0)
+    stages = stages or Stages()
+    found = stages.last() or {"kept": np.zeros((0, 3), dtype=int), "kept_p": np.zeros(0), "firsts": np.array(0)}
+    kept, kept_p = found["kept"], found["kept_p"]
     few = problem.after(0, problem.n_functions(3))
-    for first in range(problem.n_features - 2):
+    for first in range(int(found["firsts"]), problem.n_features - 2):
         if progress is not None:
             progress(first, problem.n_features - 2)
         factor = few.functions.values[first, : few.functions.counts[first]]
@@ -240,6 +276,7 @@ def scan_triples(
         kept, kept_p = np.concatenate([kept, triples]), np.concatenate([kept_p, log_p])
         best = np.argsort(kept_p, kind="stable")[:n_triples]
         kept, kept_p = kept[best], kept_p[best]
+        stages.reached(first + 1, partial(dict, kept=kept, kept_p=kept_p, firsts=first + 1))
     if progress is not None:
         progress(problem.n_features - 2, problem.n_features - 2)
     return kept

@@ -1,16 +1,16 @@
 """Folders of results: files that are there whole or not at all, one run at a time, and parts of a run that are kept."""
 
 import errno
-import io
 import json
 import os
+import re
+import shutil
 import sys
 import time
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -18,17 +18,31 @@ from randsel._backend import Array
 
 #: File that says what a folder's results are of.
 IDENTITY = "run.json"
+#: Array of a part that names the others, which a damaged file may have lost.
+CONTENTS = "contents"
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file that takes its place when it is whole, and is not there otherwise."""
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("wb") as file:
+            yield file
+        partial.replace(path)
+    except OSError as error:
+        if error.filename is None:  # a disk that is full does not say what was to be written
+            error.filename = str(path)
+        raise
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file so that it is there whole, or not at all."""
-    partial = path.with_suffix(f".{os.getpid()}.partial")
-    try:
+    with whole_file(path) as file:
         # half a pair of surrogates, which a name may hold, is no UTF-8
-        partial.write_bytes(content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+        file.write(content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content)
 
 
 @contextmanager
@@ -42,20 +56,24 @@ def only_run(out: Path) -> Iterator[None]:
         except BlockingIOError:
             msg = f"another run is working in {out}; wait for it, or give another folder."
             raise ValueError(msg) from None
+        # of runs that were killed while they wrote
+        for left in (*out.glob("*.partial"), *out.glob("parts/**/*.partial")):
+            if re.search(r"\.\d+\.partial$", left.name):
+                left.unlink(missing_ok=True)
         yield
 
 
-def check_folder(out: Path) -> None:
+def check_folder(out: Path, option: str = "--out") -> None:
     """Refuse a folder that results cannot be written to, before anything is computed."""
     if out.exists() and not out.is_dir():
-        msg = f"{out} is a file; give a folder for the results (--out)."
+        msg = f"{out} is a file; give a folder for the results ({option})."
         raise ValueError(msg)
     there = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
     if not os.access(there, os.W_OK | os.X_OK):
         raise PermissionError(errno.EACCES, "not writable", str(there))
 
 
-def claim(out: Path, identity: Mapping[str, Any], same: tuple[str, ...]) -> None:
+def claim(out: Path, identity: Mapping[str, Any], same: tuple[str, ...], option: str = "--out") -> None:
     """Write what the folder's results are of, or refuse a folder whose results are of something else.
 
     Parameters
@@ -66,6 +84,8 @@ def claim(out: Path, identity: Mapping[str, Any], same: tuple[str, ...]) -> None
         What it takes to repeat the run; written to `run.json`.
     same : tuple of str
         Entries in which an earlier run must agree for its parts to be used again.
+    option : str, default="--out"
+        How the user named the folder.
     """
     path = out / IDENTITY
     if path.exists():
@@ -73,10 +93,10 @@ def claim(out: Path, identity: Mapping[str, Any], same: tuple[str, ...]) -> None
         for name in same:
             if before.get(name) != identity[name]:
                 what = _difference(name, before.get(name), identity[name])
-                msg = f"{out} holds a run {what}; give another folder (--out), or remove this one."
+                msg = f"{out} holds a run {what}; give another folder ({option}), or remove this one."
                 raise ValueError(msg)
     elif (out / "parts").exists():
-        msg = f"{out} holds parts of a run but no {IDENTITY}; give another folder (--out), or remove this one."
+        msg = f"{out} holds parts of a run but no {IDENTITY}; give another folder ({option}), or remove this one."
         raise ValueError(msg)
     write_atomically(path, json.dumps(identity, indent=1) + "\n")
 
@@ -127,19 +147,22 @@ class Parts:
         if self.folder is None or not (path := self.folder / f"{name}.npz").exists():
             return None
         try:
-            with np.load(path, allow_pickle=False) as found:
-                return {key: found[key] for key in found.files}
-        except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile):
-            self.damaged.append(path.name)
-            return None
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
+                arrays = {key: found[key] for key in found.files}
+            if set(arrays.pop(CONTENTS).tolist()) == set(arrays):
+                return arrays
+        except Exception:  # whatever a damaged file does to what reads it; every array has a checksum
+            pass
+        self.damaged.append(path.name)
+        return None
 
-    def keep(self, name: str, arrays: Mapping[str, Any]) -> None:
+    def keep(self, name: str, arrays: Mapping[str, Any], *, compressed: bool = True) -> None:
         """Keep a part."""
         if self.folder is not None:
-            content = io.BytesIO()
             plain: dict[str, Any] = {key: np.asarray(value) for key, value in arrays.items()}
-            np.savez_compressed(content, **plain)
-            write_atomically(self.folder / f"{name}.npz", content.getvalue())
+            plain[CONTENTS] = np.array(list(arrays), dtype=str)
+            with whole_file(self.folder / f"{name}.npz") as file:
+                (np.savez_compressed if compressed else np.savez)(file, **plain)
 
     def get(self, name: str, compute: Callable[[], Mapping[str, Any]]) -> dict[str, Array]:
         """Return a part, computed and kept if it was not."""
@@ -147,6 +170,14 @@ class Parts:
         if found is None:
             found = {key: np.asarray(value) for key, value in compute().items()}
             self.keep(name, found)
+        return found
+
+    def get_by_stages(self, name: str, compute: Callable[[Path | None], Mapping[str, Any]]) -> dict[str, Array]:
+        """Return a part whose computation keeps how far it is in a folder, which is gone when the part is kept."""
+        so_far = None if self.folder is None else self.folder / f"{name}-so-far"
+        found = self.get(name, lambda: compute(so_far))
+        if so_far is not None:
+            shutil.rmtree(so_far, ignore_errors=True)
         return found
 
 

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -107,17 +108,16 @@ def analyse(
 
 
 def _kept_path(table: Table, kind: str, settings: Settings, parts: Parts, show: Progress) -> CullingPath:
-    def compute() -> dict[str, Any]:
-        done = 0
+    total = sum(path_sizes(len(table.names), 0.25, 2))
 
-        def on_round(r: Round) -> None:
-            nonlocal done
-            done += len(r.features)
-            show("culling", done, max(sum(path_sizes(len(table.names), 0.25, 2)), done))
+    def on_round(r: Round) -> None:
+        left = sum(path_sizes(len(r.features), 0.25, 2)) - len(r.features)
+        show("culling", total - left, total)
 
-        return culled(table, kind, settings, on_round).to_arrays()
+    def compute(so_far: Path | None) -> dict[str, Any]:
+        return culled(table, kind, settings, on_round, so_far).to_arrays()
 
-    return CullingPath.of_arrays(parts.get("path", compute))
+    return CullingPath.of_arrays(parts.get_by_stages("path", compute))
 
 
 def _kept_tests(
@@ -125,14 +125,14 @@ def _kept_tests(
 ) -> Findings:
     said: list[str] = []
 
-    def compute() -> dict[str, Any]:
+    def compute(so_far: Path | None) -> dict[str, Any]:
         with remarked(said):
-            found = findings(table, kind, settings, show, n_jobs)
+            found = findings(table, kind, settings, show, n_jobs, so_far)
         arrays = {"p": found.p, "q": found.q, "partner": found.partner, "taken": found.taken}
         pairs = {} if found.pairs is None else {f"pairs_{name}": found.pairs[name] for name in PAIR_FIELDS}
         return {**arrays, **pairs, "remarks": np.array(said, dtype=str)}
 
-    kept = parts.get("tests", compute)
+    kept = parts.get_by_stages("tests", compute)
     for remark in kept["remarks"].tolist():
         warnings.warn(remark, UserWarning, stacklevel=2)
     pairs = None

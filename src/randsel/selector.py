@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from numbers import Integral, Real
+from os import PathLike
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,6 +26,7 @@ from randsel._validation import (
     counted_rows,
     fit_context,
 )
+from randsel.checkpoint import fingerprint, opened
 from randsel.cluster_columns import ClusterColumns, is_dask
 from randsel.columns import Columns, Elsewhere, canonical_order, room_for, standardise
 from randsel.contribution import Draws, blocks_per_round, bootstrap, exact
@@ -37,6 +39,20 @@ from randsel.sample import Sample
 RANK_FUNCTIONS = 4
 #: Entries of X below which BLAS threads cost more than they bring.
 SMALL = 1 << 21
+#: Parameters of `RandSel` that its path depends on as they are.
+PATH = (
+    "estimator",
+    "kernel",
+    "gamma",
+    "drop",
+    "min_features",
+    "n_bootstraps",
+    "subsample",
+    "fix_top",
+    "fix_after",
+    "scale",
+    "max_memory",
+)
 
 
 class Selector(CallbackSupportMixin, SelectorMixin, BaseEstimator):
@@ -125,6 +141,11 @@ class RandSel(Selector):
         Jobs over bootstraps or row blocks (joblib). The answer does not depend on it.
     random_state : int, RandomState or None, default=None
         Seed of the bootstraps and row blocks. The exact estimator on up to 2000 samples is not random.
+    checkpoint : str, path or None, default=None
+        Folder to keep finished rounds in. If the fit is interrupted, however that may be, the same fit goes on from
+        there and ends as if it had not been; what is lost is the round under way, and rounds of the last five seconds.
+        A folder of other data or other parameters is refused; `n_features_to_select`, `n_jobs` and `verbose` may
+        change.
     verbose : int or callable, default=0
         1 writes a line per round to standard error; a function is called with each `Round` as it is finished (with
         `kernel="rank"` when all are).
@@ -183,6 +204,7 @@ class RandSel(Selector):
         "device": [str, None],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
+        "checkpoint": [str, PathLike, None],
         "verbose": ["verbose", callable],
     }
 
@@ -206,6 +228,7 @@ class RandSel(Selector):
         device: str | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
+        checkpoint: str | PathLike[str] | None = None,
         verbose: int | Callable[[Round], None] = 0,
         **score: str,
     ) -> None:
@@ -226,6 +249,7 @@ class RandSel(Selector):
         self.device = device
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.checkpoint = checkpoint
         self.verbose = verbose
 
     def set_params(self, **params: Any) -> "RandSel":
@@ -258,6 +282,8 @@ class RandSel(Selector):
         X, y, weights = counted_rows(X, y, weights)
         n_features = X.shape[1]
         wanted = check_number_to_select(self.n_features_to_select, n_features)
+        seed = seed_of(self.random_state)
+        identity = None if self.checkpoint is None else self._identity(X, y, weights, kind, seed)
         Z, columns = self._columns(X, weights)
         del X
         ranks = self.kernel == "rank"
@@ -266,14 +292,15 @@ class RandSel(Selector):
         place = to_device(np.zeros(0), Z.device) if isinstance(Z, Elsewhere) else Z
         sample = Sample.of(Z, Target.encode(y, kind, weights).beside(place))
         del Z
-        draws = Draws(self.n_bootstraps, self.subsample, seed_of(self.random_state), self.n_jobs)
         show = self.verbose if callable(self.verbose) else _line_per_round if self.verbose else None
         method = exact if self.estimator == "exact" else bootstrap
 
         def of_features(path: CullingPath) -> CullingPath:
             return path.of_owners(columns, self.min_features) if ranks else path.relabel(columns)
 
-        with fit_task(self, len(path_sizes(sample.X.shape[1], self.drop, self.min_features))) as task:
+        sizes = path_sizes(sample.X.shape[1], self.drop, self.min_features)
+        with opened(self.checkpoint, identity, seed) as kept, fit_task(self, len(sizes)) as task:
+            draws = Draws(self.n_bootstraps, self.subsample, kept.seed, self.n_jobs)
             rounds = Steps(task)
             n_blocks = blocks_per_round(self.estimator, sample.target, draws) if task.is_watched else 0
             if n_blocks:
@@ -286,7 +313,7 @@ class RandSel(Selector):
                 lambda path: _attributes(of_features(path), n_features, wanted),
             )
             with one_thread_if(sample.X.shape[0] * sample.X.shape[1] < SMALL):
-                path = of_features(cull(sample, method, rules, draws, on_round))
+                path = of_features(cull(sample, method, rules, draws, on_round, kept.stages("rounds")))
             if ranks and show is not None:
                 for r in path.rounds:
                     show(r)
@@ -360,6 +387,13 @@ class RandSel(Selector):
             return Z, np.flatnonzero(varies)
         order = canonical_order(Z)
         return take(Z, order), np.flatnonzero(varies)[order]
+
+    def _identity(self, X: Any, y: Array, weights: Array | None, kind: str, seed: int) -> dict[str, Any]:
+        """Return what a path depends on."""
+        parameters = {name: getattr(self, name) for name in PATH}
+        parameters |= {"criterion": self._rules().score, "target": kind, "device": check_device(self.device, X)}
+        parameters["random_state"] = None if self.random_state is None else seed
+        return {"estimator": "RandSel", "data_hash": fingerprint(X, y, weights), "parameters": parameters}
 
     def _rules(self) -> Rules:
         if isinstance(self.gamma, str):
