@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cluster import cluster
-from randsel import RandSel, closed_form, cluster_columns, datasets
+from randsel import InteractionScan, RandSel, closed_form, cluster_columns, datasets
 
 da = pytest.importorskip("dask.array", reason="Dask is not installed (extra 'dask')")
 dask = pytest.importorskip("dask")
@@ -153,6 +153,88 @@ def test_zarr(xor, tmp_path):
     same_path(RandSel(10).fit(da.from_zarr(str(tmp_path / "X.zarr")), y), RandSel(10).fit(X, y))
 
 
+# ---------------------------------------------------------------- pairs
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    """Columns of several kinds: plain, tied, of few levels, constant, nominal; a main effect and a pair."""
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((160, 120))
+    X[:, 20:50] = rng.integers(0, 3, (160, 30))
+    X[:, 50:60] = np.round(X[:, 50:60], 1)
+    X[:, 60] = 1.0
+    X[:, 61] = rng.integers(0, 4, 160)
+    y = (X[:, 3] * X[:, 70] + 1.5 * (X[:, 30] == 1) + 0.3 * rng.standard_normal(160) > 0.3).astype(int)
+    return X, y
+
+
+def same_scan(found, expected):
+    __tracebackhide__ = True
+    assert list(found.get_support(indices=True)) == list(expected.get_support(indices=True))
+    for name in ("pvalues_", "main_pvalues_", "qvalues_", "partner_pvalues_"):
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-4)
+    np.testing.assert_array_equal(found.partner_, expected.partner_)
+    assert list(found.taken_) == list(expected.taken_)
+    first = [(row["i"], row["j"], row["step"]) for row in expected.pairs_[:50]]
+    assert [(row["i"], row["j"], row["step"]) for row in found.pairs_[:50]] == first
+    np.testing.assert_allclose(found.pairs_["p"][:50], expected.pairs_["p"][:50], rtol=1e-4)
+
+
+PIECES = {"columns": (160, 25), "unequal": (160, (1, 60, 59)), "one": (160, 120), "rows": (50, 120), "both": (70, 50)}
+
+
+@pytest.mark.parametrize("chunks", PIECES.values(), ids=PIECES)
+def test_pairs_do_not_depend_on_blocks(mixed, chunks):
+    X, y = mixed
+    expected = InteractionScan(categorical_features=[61]).fit(X, y)
+    assert {3, 70} <= set(expected.pairs_[0].tolist()[:2]) | set(expected.taken_)
+    same_scan(InteractionScan(categorical_features=[61]).fit(da.from_array(X, chunks=chunks), y), expected)
+
+
+def test_pairs_with_weights_strata_numbers_and_no_pairs(mixed, rng):
+    X, y = mixed
+    D = da.from_array(X, chunks=(160, 40))
+    weights, batch = rng.integers(0, 3, 160).astype(float), rng.integers(0, 3, 160)
+    same_scan(InteractionScan().fit(D, y, weights), InteractionScan().fit(X, y, weights))
+    same_scan(InteractionScan().fit(D, y, batch=batch), InteractionScan().fit(X, y, batch=batch))
+    numbers = X[:, 3] * X[:, 70] + 0.1 * rng.standard_normal(160)
+    same_scan(InteractionScan().fit(D, numbers), InteractionScan().fit(X, numbers))
+    alone, expected = InteractionScan(order=1).fit(D, y), InteractionScan(order=1).fit(X, y)
+    np.testing.assert_allclose(alone.pvalues_, expected.pvalues_, rtol=1e-4)
+
+
+def test_a_scan_in_blocks_goes_on_from_a_checkpoint(mixed, tmp_path, monkeypatch):
+    monkeypatch.setattr("randsel.checkpoint.EVERY", 0.0)
+    monkeypatch.setattr("randsel.checkpoint.TIMES", 0.0)
+    X, y = mixed
+    D = da.from_array(X, chunks=(160, 30))
+    rows = []
+
+    def stop(done, total):
+        rows.append(done)
+        if len(rows) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        InteractionScan(checkpoint=tmp_path, verbose=stop).fit(D, y)
+    rest = []
+    found = InteractionScan(checkpoint=tmp_path, verbose=lambda done, _: rest.append(done)).fit(D, y)
+    assert rows == [4, 7]
+    assert rest[-2:] == [9, 10]
+    assert min(rest) >= 7
+    same_scan(found, InteractionScan().fit(X, y))
+
+
+def test_triples_and_missing_values_are_refused(mixed):
+    X, y = mixed
+    D = da.from_array(X, chunks=(160, 40))
+    with pytest.raises(ValueError, match="order=1 or 2"):
+        InteractionScan(order=3).fit(D, y)
+    with pytest.raises(ValueError, match="NaN in column 45"):
+        InteractionScan().fit(da.where(da.arange(120, chunks=40) == 45, np.nan, D), y)
+
+
 MISTAKES = {
     "missing values": (lambda X: np.where(np.arange(900) == 505, np.nan, X), {}, "NaN in column 505 .150 values.; imp"),
     "several": (lambda X: np.where(np.arange(900) > 700, np.inf, X), {}, "infinity in column 701 .* and in 198 other"),
@@ -201,6 +283,11 @@ def test_the_full_path_on_four_workers_equals_the_local_one(client, wide):
     found = RandSel(10).fit(da.from_array(X, chunks=(500, 2500)), y)
     same_path(found, expected)
     assert list(found.order_) == list(expected.order_)
+
+
+def test_pairs_on_four_workers_equal_the_local_ones(client, mixed):
+    X, y = mixed
+    same_scan(InteractionScan().fit(da.from_array(X, chunks=(160, 25)), y), InteractionScan().fit(X, y))
 
 
 @pytest.mark.filterwarnings("ignore:Sending large graph")  # by this test, to have the table on the cluster

@@ -36,6 +36,7 @@ ORDER = [
     "culling",
     "guarantees",
     "rank_functions",
+    "cluster_functions",
     "interaction",
     "pair_scan",
     "discovery",

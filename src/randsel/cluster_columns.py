@@ -71,14 +71,14 @@ class ClusterColumns(Elsewhere):
     def of(cls, X: Any, weights: Array | None, *, scale: bool, room: int | None) -> tuple["ClusterColumns", Array]:
         """Standardise the columns that vary, and tell which those are."""
         X, engine = by_columns(X), Engine.of(X)
-        made = [_delayed(_standardised, nout=2)(chunk, _delayed_once(weights), scale) for chunk in X.to_delayed()[0]]
+        made = [delayed(_standardised, nout=2)(chunk, delayed_once(weights), scale) for chunk in X.to_delayed()[0]]
         kept = X.nbytes < SHARE * engine.memory()
         held, found = [block for block, _ in made], [about for _, about in made]
         if kept:
             both = engine.keep(held + found)
             held, found = both[: len(held)], both[len(held) :]
         seen = engine.compute(found)
-        _check_finite(seen, X.chunks[1])
+        check_finite([trouble for _, trouble in seen], X.chunks[1])
         varies = np.concatenate([alive for alive, _ in seen])
         if not varies.any():
             raise ValueError(ALL_CONSTANT)
@@ -116,13 +116,13 @@ class ClusterColumns(Elsewhere):
         parts = self._tasks(_total_of, width, function, *shared)
         while len(parts) > 1:
             pairs = zip(parts[::2], parts[1::2], strict=False)
-            parts = [*(_delayed(add)(*pair) for pair in pairs), *parts[len(parts) // 2 * 2 :]]
+            parts = [*(delayed(add)(*pair) for pair in pairs), *parts[len(parts) // 2 * 2 :]]
         return self.engine.compute(parts)[0]
 
     def _tasks(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
         """Call a function of every block, of which columns and rows are meant, and of some arguments."""
-        rows, *shared = (_delayed_once(argument) for argument in (self.rows, *arguments))
-        call = _delayed(_on_block)
+        rows, *shared = (delayed_once(argument) for argument in (self.rows, *arguments))
+        call = delayed(_on_block)
         return [
             call(function, block, places, rows, *shared) for block, places in zip(self.held, self.places, strict=True)
         ]
@@ -175,7 +175,7 @@ class ClusterColumns(Elsewhere):
             else:
                 groups.append([block])
                 spans.append(width)
-        joined = [group[0] if len(group) == 1 else _delayed(_side_by_side)(group) for group in groups]
+        joined = [group[0] if len(group) == 1 else delayed(_side_by_side)(group) for group in groups]
         return replace(self, held=tuple(self.engine.keep(joined)), spans=tuple(spans), places=(None,) * len(spans))
 
 
@@ -189,16 +189,16 @@ def by_columns(X: Any) -> Any:
 
 def of_blocks(X: Any, function: Callable[[Array], Any]) -> list[Any]:
     """Results of a function of blocks of columns of a Dask array, in order."""
-    return Engine.of(X).compute([_delayed(function)(chunk) for chunk in by_columns(X).to_delayed()[0]])
+    return Engine.of(X).compute([delayed(function)(chunk) for chunk in by_columns(X).to_delayed()[0]])
 
 
-def _check_finite(seen: list[tuple[Array, list[Any]]], widths: tuple[int, ...]) -> None:
-    """Refuse a table of which a block has told that values are missing."""
+def check_finite(troubles: list[list[Any]], widths: tuple[int, ...]) -> None:
+    """Refuse a table if `first_not_finite` found something in one of its blocks."""
     starts = np.concatenate([[0], np.cumsum(widths)]).tolist()
-    told = [(start + about[0], *about[1:]) for start, (_, about) in zip(starts, seen, strict=False) if about]
+    told = [(start + trouble[0], *trouble[1:]) for start, trouble in zip(starts, troubles, strict=False) if trouble]
     if told:
         column, _, is_nan, count = told[0]
-        raise ValueError(not_finite(column, is_nan, count, sum(about[1] for about in told) - 1))
+        raise ValueError(not_finite(column, is_nan, count, sum(trouble[1] for trouble in told) - 1))
 
 
 def _split(chosen: Array, ends: Array) -> list[Array]:
@@ -211,17 +211,23 @@ def _split(chosen: Array, ends: Array) -> list[Array]:
 
 def _standardised(block: Array, weights: Array | None, scale: bool) -> tuple[Array, tuple[Array, list[Any]]]:
     """Standardise a block; and tell which columns vary, and the first that is not finite."""
-    with one_thread_if(True), np.errstate(all="ignore"):
-        bad = np.zeros(0, dtype=int)
-        if not np.isfinite(block.sum()):
-            bad = np.flatnonzero(~np.isfinite(block).all(axis=0))
-        if len(bad):
-            column = block[:, bad[0]]
-            about = [int(bad[0]), len(bad), bool(np.isnan(column).any()), int((~np.isfinite(column)).sum())]
-            return block[:, :0], (np.zeros(block.shape[1], dtype=bool), about)
+    trouble = first_not_finite(block)
+    if trouble:
+        return block[:, :0], (np.zeros(block.shape[1], dtype=bool), trouble)
     with one_thread_if(True):
         Z, varies = standardise_part(np.ascontiguousarray(block), weights, scale)
     return Z, (varies, [])
+
+
+def first_not_finite(block: Array) -> list[Any]:
+    """First column with values that are no numbers, how many such columns, whether it has NaN, how many; or nothing."""
+    # the sum is finite if all values are, unless it overflows: then look closely
+    with np.errstate(all="ignore"):
+        if np.isfinite(block.sum()) or np.isfinite(block).all():
+            return []
+        bad = np.flatnonzero(~np.isfinite(block).all(axis=0))
+    column = block[:, bad[0]]
+    return [int(bad[0]), len(bad), bool(np.isnan(column).any()), int((~np.isfinite(column)).sum())]
 
 
 def _on_block(function: Callable[..., Any], block: Array, places: Array | None, rows: Array | None, *more: Any) -> Any:
@@ -248,16 +254,17 @@ def _side_by_side(blocks: list[Array]) -> Array:
 # ---------------------------------------------------------------- Dask
 
 
-def _delayed(function: Callable[..., Any], nout: int | None = None) -> Any:
-    # a name of its own for every call: to hash what large arguments hold takes longer than to send them
+def delayed(function: Callable[..., Any], nout: int | None = None) -> Any:
+    """Delay a function; every call has a name of its own."""
+    # to hash what large arguments hold takes longer than to send them
     return _dask().delayed(function, pure=False, nout=nout)
 
 
-def _delayed_once(argument: Any) -> Any:
+def delayed_once(argument: Any) -> Any:
     """Have a large argument sent once; a task that returns it can be repeated, where scattered data would be lost."""
     size = getattr(argument, "nbytes", None)
     small = argument is None or callable(argument) or (isinstance(argument, int | float | np.dtype))
-    return argument if small or (size is not None and size < LARGE) else _delayed(_itself)(argument)
+    return argument if small or (size is not None and size < LARGE) else delayed(_itself)(argument)
 
 
 def _dask() -> Any:

@@ -201,6 +201,12 @@ def _quick(problem: Problem, Y: Array, sets: Array) -> Array:
     """Log p as the scan takes it."""
     if not len(sets):
         return np.zeros(0)
+    groups = problem.elsewhere(_quick, Y, sets)
+    if groups is not None:
+        log_p = np.zeros(len(sets))
+        for rows, found in groups:
+            log_p[rows] = found
+        return log_p
     size = sets.shape[1]
     batch = max(1, BATCH_BYTES // (8 * len(Y) * problem.n_functions(size) ** size))
     return np.concatenate(

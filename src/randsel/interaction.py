@@ -9,9 +9,11 @@ The main effects of both features are projected out of the products, and the p-v
 exchangeable residuals, and that of residuals of unequal variance, which a few samples cannot make small.
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from scipy.special import gammaln
@@ -36,7 +38,7 @@ class Problem:
     Attributes
     ----------
     functions
-        Of every feature.
+        Of every feature; perhaps on a cluster, where sets of features are then tested.
     decay
         `ω_a`, weight of the a-th function.
     Y
@@ -51,7 +53,7 @@ class Problem:
         Where the scan of pairs runs, as in `to_device`; None for the host.
     """
 
-    functions: Functions
+    functions: Any
     decay: Array
     Y: Array
     share: Array
@@ -62,11 +64,11 @@ class Problem:
     @property
     def n_features(self) -> int:
         """Number of features."""
-        return len(self.functions.values)
+        return len(self.functions)
 
     def n_functions(self, size: int) -> int:
         """Functions per feature that sets of this size are tested with."""
-        most = self.functions.values.shape[1]
+        most: int = self.functions.most
         return most if size < 3 else functions_of_triples(self.freedom, most)
 
     @property
@@ -83,11 +85,34 @@ class Problem:
         _, ties = np.unique(np.stack([strata, values]), axis=1, return_counts=True)
         return float(gammaln(ties + 1.0).sum() - gammaln(sizes + 1.0).sum())
 
+    def of_members(self, sets: Array) -> tuple["Problem", Array]:
+        """Return a problem whose functions of the members of sets are in memory, and the sets with numbers of it."""
+        if isinstance(self.functions, Functions):
+            return self, sets
+        members, places = np.unique(sets, return_inverse=True)
+        return replace(self, functions=self.functions.take(members)), places.reshape(sets.shape)
+
+    def elsewhere(self, function: Callable[..., Any], Y: Array, sets: Array) -> Iterator[tuple[Array, Any]] | None:
+        """Rows of groups of sets, and a function of the problem, Y and these sets, if functions are on a cluster."""
+        if isinstance(self.functions, Functions):
+            return None
+        found: Iterator[tuple[Array, Any]] = self.functions.on_sets(_there, sets, function, self.without_functions, Y)
+        return found
+
+    @property
+    def without_functions(self) -> "Problem":
+        """Return what goes to a worker that makes functions of its own."""
+        return replace(self, functions=None, n_jobs=1)
+
     def after(self, first: int, n_functions: int) -> "Problem":
         """Return the problem of the features from one on, with their first few functions."""
         values, counts, plain = self.functions.values, self.functions.counts, self.functions.plain
         few = Functions(values[first:, :n_functions], np.minimum(counts[first:], n_functions), plain[first:])
         return replace(self, functions=few, decay=self.decay[:n_functions])
+
+
+def _there(functions: Functions, sets: Array, function: Callable[..., Any], problem: Problem, Y: Array) -> Any:
+    return function(replace(problem, functions=functions), Y, sets)
 
 
 def functions_of_triples(freedom: int, n_functions: int) -> int:
@@ -127,6 +152,12 @@ class Evidence:
 
 def evidence(problem: Problem, Y: Array, sets: Array) -> Evidence:
     """Test sets of one, two or three features (rows of `sets`), the effects of smaller sets projected out."""
+    groups = problem.elsewhere(evidence, Y, sets)
+    if groups is not None:
+        whole = Evidence(np.zeros(len(sets)), np.zeros(len(sets)))
+        for rows, found in groups:
+            whole.statistic[rows], whole.log_p[rows] = found.statistic, found.log_p
+        return whole
     size = sets.shape[1]
     batch = max(1, BATCH_BYTES // (8 * len(Y) * problem.n_functions(size) ** size))
     tasks = [(problem, Y, sets[start : start + batch]) for start in range(0, len(sets), batch)]
@@ -223,7 +254,8 @@ def residual(problem: Problem, *sets: Array) -> Array:
     rows = []
     for members in sets:
         if len(members):
-            products, weights = products_of(problem, members, problem.n_functions(members.shape[1]))
+            held, places = problem.of_members(members)
+            products, weights = products_of(held, places, problem.n_functions(members.shape[1]))
             products = centre(products, problem.share, problem.strata) * np.sqrt(weights)[:, :, None]
             rows.append(products.reshape(-1, products.shape[2]))
     if not rows:

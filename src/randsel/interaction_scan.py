@@ -26,6 +26,8 @@ from randsel._validation import (
     nominal_columns,
 )
 from randsel.checkpoint import fingerprint, opened
+from randsel.cluster_columns import is_dask
+from randsel.cluster_functions import ClusterFunctions
 from randsel.columns import column_keys, strips
 from randsel.discovery import Discovery, analyse
 from randsel.interaction import Problem, encode_target, evidence, functions_of_triples, log_number
@@ -208,22 +210,20 @@ class InteractionScan(Selector):
         if weights is not None and strata is not None:
             strata = np.unique(strata[weights > 0.0], return_inverse=True)[1]
         X, y, weights = counted_rows(X, y, weights)
-        device = check_device(self.device, X)
-        X = to_numpy(X)
+        X, device = self._placed(X)
         wanted = (
             None if self.n_features_to_select is None else check_number_to_select(self.n_features_to_select, X.shape[1])
         )
         share = np.ones(len(X)) if weights is None else weights / weights.mean()
         self.n_functions_ = self._number_of_functions(len(X), strata)
-        functions = rank_functions(X, self.n_functions_, share, nominal)
-        order = _canonical(functions)
+        functions, order = self._functions(X, share, nominal)
         Y = encode_target(y, kind, share, strata)
         if not Y.shape[1]:
             msg = "y hardly varies under sample_weight and within strata, so there is nothing to explain; check them."
             raise ValueError(msg)
         self._check_sizes(len(X), len(order))
         problem = Problem(
-            functions.take(order),
+            functions,
             float(self.decay) ** np.arange(self.n_functions_),
             Y,
             share,
@@ -255,6 +255,23 @@ class InteractionScan(Selector):
             self._set_attributes(analysis, order, X.shape[1])
             self._select(order[analysis.order], X.shape[1], wanted)
         return self
+
+    def _placed(self, X: Any) -> tuple[Any, str | None]:
+        """Return X where its functions are made, and the device that pairs are scanned on."""
+        if not is_dask(X):
+            return to_numpy(X), check_device(self.device, X)
+        if self.order == 3 or self.device not in (None, "cpu"):
+            msg = "A Dask array needs order=1 or 2 and no device; for other choices pass an array in memory."
+            raise ValueError(msg)
+        return X, None
+
+    def _functions(self, X: Any, share: Array, nominal: Array) -> tuple[Any, Array]:
+        """Return functions of the columns that have any, and which those are."""
+        if is_dask(X):
+            return ClusterFunctions.of(X, self.n_functions_, share, nominal)
+        functions = rank_functions(X, self.n_functions_, share, nominal)
+        order = _canonical(functions)
+        return functions.take(order), order
 
     def _number_of_functions(self, m: int, strata: Array | None) -> int:
         free = m - (1 if strata is None else int(strata.max()) + 1)

@@ -1,8 +1,9 @@
 """The scan of all pairs, and of all triples: statistics by matrix products in tiles, of which the best are kept."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from itertools import combinations_with_replacement
 from typing import Any
 
 import numpy as np
@@ -63,8 +64,6 @@ def scan(
         Rows (i, j) with i < j, the least likely first, and what the scan takes for the log p-value: the best `n_pairs`
         by either statistic are among them.
     """
-    blocks = _blocks(problem.functions, TILE if problem.device is None else DEVICE_TILE)
-    placed = _placed(problem)
     e = (Y * problem.share[:, None]).T
     if factor is not None:
         e = (factor[:, None, :] * e).reshape(-1, e.shape[1])
@@ -74,68 +73,153 @@ def scan(
         spread = np.outer(np.square(factor).mean(axis=1), spread).ravel()
     if not len(e):
         return np.zeros((0, 2), dtype=int), np.zeros(0)
-    n = problem.n_features
-    tiles = len(blocks) * (len(blocks) + 1) // 2
     stages = stages or Stages()
-    rows, best, pool_p, pool = _found_so_far(stages.last())
+    kept = stages.last()
+    done, found = (0, _Found(problem.n_features)) if kept is None else (int(kept["rows"]), _Found.of_arrays(kept))
+    tiles = _Tiles(problem, e, spread) if isinstance(problem.functions, Functions) else _Far(problem, e, spread)
+    of_rows = range(tiles.rows, 0, -1)  # every row has one tile less than the one before
     if progress is not None:
-        progress(tiles - (len(blocks) - rows) * (len(blocks) - rows + 1) // 2, tiles)
-    for number, block in enumerate(blocks[rows:], rows):
-        limit = pool_p.max() if len(pool_p) >= 2 * n_pairs else np.inf
-        tasks = [(problem, placed, e, spread, block, other, n_pairs, limit) for other in blocks[number:]]
-        for ends, log_p, pairs in ordered_map(_tile, tasks, problem.n_jobs if problem.device is None else 1):
-            for moments, features, at, values in ends:
-                largest_yet, partner = best.setdefault(moments, (np.full(n, -1.0, dtype=np.float32), np.full(n, -1)))
-                better = values > largest_yet[features]
-                largest_yet[features[better]] = values[better]
-                partner[features[better]] = at[better]
-            pool_p, pool = np.concatenate([pool_p, log_p]), np.concatenate([pool, pairs])
-        # a pair can be there twice, once by each statistic
-        kept = np.argsort(pool_p, kind="stable")[: 2 * n_pairs]
-        pool_p, pool = pool_p[kept], pool[kept]
-        stages.reached(number + 1, partial(_to_arrays, number + 1, best, pool_p, pool))
+        progress(sum(of_rows[:done]), sum(of_rows))
+    for row in range(done, tiles.rows):
+        for part in tiles.row(row, n_pairs, found.limit(n_pairs)):
+            found.add(*part)
+        found.trim(n_pairs)
+        stages.reached(row + 1, partial(found.to_arrays, row + 1))
         if progress is not None:
-            progress(tiles - (len(blocks) - number - 1) * (len(blocks) - number) // 2, tiles)
-    partners, partners_p = _best_partners(best, n)
-    log_p = np.concatenate([pool_p, partners_p])
-    order = np.argsort(log_p, kind="stable")
-    pairs = np.concatenate([pool, partners])[order]
-    first = np.sort(np.unique(pairs, axis=0, return_index=True)[1])
-    return pairs[first], log_p[order][first]
+            progress(sum(of_rows[: row + 1]), sum(of_rows))
+    return found.pairs()
 
 
-def _to_arrays(rows: int, best: Best, pool_p: Array, pool: Array) -> dict[str, Any]:
-    """Return what was found in some rows of tiles as arrays to keep in a file."""
-    largest_yet, partner = zip(*best.values(), strict=True)
-    return {
-        "rows": rows,
-        "pool_p": pool_p,
-        "pool": pool,
-        "moments": list(best),
-        "largest": largest_yet,
-        "partner": partner,
-    }
+#: Moments of a statistic under the null, features, their best partners, and the statistics.
+End = tuple[tuple[float, float, float], Array, Array, Array]
 
 
-def _found_so_far(arrays: Mapping[str, Array] | None) -> tuple[int, Best, Array, Array]:
-    """Return what `_to_arrays` took apart; nothing, in no rows of tiles, if there is none."""
-    if arrays is None:
-        return 0, {}, np.zeros(0), np.zeros((0, 2), dtype=int)
-    moments = [(first, second, third) for first, second, third in arrays["moments"].tolist()]
-    best = dict(zip(moments, zip(arrays["largest"], arrays["partner"], strict=True), strict=True))
-    return int(arrays["rows"]), best, arrays["pool_p"], arrays["pool"]
+class _Found:
+    """The best pairs of n features so far, and by the moments of a statistic every feature's best partner."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self.best: Best = {}
+        self.pool_p, self.pool = np.zeros(0), np.zeros((0, 2), dtype=int)
+
+    def add(self, ends: Iterable[End], log_p: Array, pairs: Array) -> None:
+        """Take in what a tile has found."""
+        for moments, features, at, values in ends:
+            none = np.full(self.n, -1.0, dtype=np.float32), np.full(self.n, -1)
+            largest_yet, partner = self.best.setdefault(moments, none)
+            better = values > largest_yet[features]
+            largest_yet[features[better]] = values[better]
+            partner[features[better]] = at[better]
+        self.pool_p, self.pool = np.concatenate([self.pool_p, log_p]), np.concatenate([self.pool, pairs])
+
+    def trim(self, n_pairs: int) -> None:
+        """Forget all but the best pairs; one can be there twice, once by each statistic."""
+        kept = np.argsort(self.pool_p, kind="stable")[: 2 * n_pairs]
+        self.pool_p, self.pool = self.pool_p[kept], self.pool[kept]
+
+    def limit(self, n_pairs: int) -> float:
+        """Log p that a pair must have to be among the best."""
+        return float(self.pool_p.max()) if len(self.pool_p) >= 2 * n_pairs else np.inf
+
+    def ends(self) -> Iterator[End]:
+        """Best partners in the form in which a tile gives them."""
+        for moments, (largest_yet, partner) in self.best.items():
+            seen = np.flatnonzero(partner >= 0)
+            yield moments, seen, partner[seen], largest_yet[seen]
+
+    def pairs(self) -> tuple[Array, Array]:
+        """Pairs and their log p, the least first: the best, and every feature with its best partner."""
+        best_p, partner = np.full(self.n, np.inf), np.full(self.n, -1)
+        for moments, seen, at, statistic in self.ends():
+            log_p = log_tail_of_moments(statistic.astype(np.float64), *moments)
+            better = log_p < best_p[seen]
+            best_p[seen[better]], partner[seen[better]] = log_p[better], at[better]
+        own = np.flatnonzero(partner >= 0)
+        partners = np.sort(np.stack([own, partner[own]], axis=1), axis=1)
+        log_p = np.concatenate([self.pool_p, best_p[own]])
+        order = np.argsort(log_p, kind="stable")
+        pairs = np.concatenate([self.pool, partners])[order]
+        first = np.sort(np.unique(pairs, axis=0, return_index=True)[1])
+        return pairs[first], log_p[order][first]
+
+    def to_arrays(self, rows: int) -> dict[str, Any]:
+        """Return what was found in some rows of tiles as arrays to keep in a file."""
+        largest_yet, partner = zip(*self.best.values(), strict=True)
+        return {
+            "rows": rows,
+            "pool_p": self.pool_p,
+            "pool": self.pool,
+            "moments": list(self.best),
+            "largest": largest_yet,
+            "partner": partner,
+        }
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, Array]) -> "_Found":
+        """Return what `to_arrays` took apart."""
+        found = cls(arrays["largest"].shape[1])
+        moments = [(first, second, third) for first, second, third in arrays["moments"].tolist()]
+        found.best = dict(zip(moments, zip(arrays["largest"], arrays["partner"], strict=True), strict=True))
+        found.pool_p, found.pool = arrays["pool_p"], arrays["pool"]
+        return found
 
 
-def _best_partners(best: Best, n: int) -> tuple[Array, Array]:
-    """Every feature with the partner of the least log p, over all kinds of statistic, and that log p."""
-    best_p, partner = np.full(n, np.inf), np.full(n, -1)
-    for moments, (statistic, at) in best.items():
-        seen = np.flatnonzero(at >= 0)
-        log_p = log_tail_of_moments(statistic[seen].astype(np.float64), *moments)
-        better = log_p < best_p[seen]
-        best_p[seen[better]], partner[seen[better]] = log_p[better], at[seen[better]]
-    own = np.flatnonzero(partner >= 0)
-    return np.sort(np.stack([own, partner[own]], axis=1), axis=1), best_p[own]
+class _Tiles:
+    """All pairs of features whose functions are in memory, in rows of tiles."""
+
+    def __init__(self, problem: Problem, e: Array, spread: Array) -> None:
+        self.blocks = _blocks(problem.functions, TILE if problem.device is None else DEVICE_TILE)
+        self.rows, self.n_jobs = len(self.blocks), problem.n_jobs if problem.device is None else 1
+        self.given = problem, _placed(problem), e, spread
+
+    def row(self, row: int, n_pairs: int, limit: float) -> Iterable[tuple[list[End], Array, Array]]:
+        """Return what the tiles of a row find."""
+        block = self.blocks[row]
+        tasks = [(*self.given, block, other, n_pairs, limit) for other in self.blocks[row:]]
+        return ordered_map(_tile, tasks, self.n_jobs)
+
+
+class _Far:
+    """All pairs of features that a cluster holds; a tile is a block of columns with another one."""
+
+    def __init__(self, problem: Problem, e: Array, spread: Array) -> None:
+        self.functions, self.given = problem.functions, (problem.without_functions, e, spread)
+        self.blocks = [block for block, columns in enumerate(problem.functions.columns) if len(columns)]
+        self.rows = len(self.blocks)
+
+    def row(self, row: int, n_pairs: int, limit: float) -> Iterator[tuple[list[End], Array, Array]]:
+        """Return what the tiles of a row find."""
+        pairs = [(self.blocks[row], other) for other in self.blocks[row:]]
+        for features, (ends, log_p, found) in self.functions.on_blocks(_far_tile, pairs, *self.given, n_pairs, limit):
+            yield (
+                [(moments, features[at], features[to], values) for moments, at, to, values in ends],
+                log_p,
+                features[found],
+            )
+
+
+def _far_tile(
+    functions: Functions, second: int, problem: Problem, e: Array, spread: Array, n_pairs: int, limit: float
+) -> tuple[list[End], Array, Array]:
+    """Scan the pairs of features of two blocks, the second from a place on, or of one block with itself."""
+    # sorted by kind within the blocks, so that tiles are few
+    kinds = 2 * functions.counts + functions.plain
+    order = np.lexsort((kinds, np.arange(len(kinds)) >= second))
+    problem = replace(problem, functions=functions.take(order))
+    found = _Found(len(order))
+    blocks = _blocks(problem.functions, TILE, second)
+    firsts = [block for block in blocks if block.stop <= second]
+    others = [block for block in blocks if block.start >= second]
+    pairs = [(a, b) for a in firsts for b in others] or list(combinations_with_replacement(blocks, 2))
+    for rows, columns in pairs:
+        found.add(
+            *_tile(
+                problem, functions.values[order], e, spread, rows, columns, n_pairs, min(limit, found.limit(n_pairs))
+            )
+        )
+        found.trim(n_pairs)
+    ends = [(moments, order[at], order[to], values) for moments, at, to, values in found.ends()]
+    return ends, found.pool_p, np.sort(order[found.pool], axis=1)
 
 
 def _placed(problem: Problem) -> Any:
@@ -146,10 +230,14 @@ def _placed(problem: Problem) -> Any:
     return halved(to_device(values, problem.device))
 
 
-def _blocks(functions: Functions, tile: int) -> list[_Block]:
-    """Find runs of at most `tile` features of one kind and number of functions; features without any are left out."""
+def _blocks(functions: Functions, tile: int, cut: int = 0) -> list[_Block]:
+    """Find runs of at most `tile` features of one kind and number of functions; features without any are left out.
+
+    None goes over `cut`.
+    """
     blocks = []
     edges = np.flatnonzero(np.diff(2 * functions.counts + functions.plain)) + 1
+    edges = np.union1d(edges, [cut] if 0 < cut < len(functions) else []).astype(int)
     for run in np.split(np.arange(len(functions.counts)), edges):
         count = int(functions.counts[run[0]]) if len(run) else 0
         if count:

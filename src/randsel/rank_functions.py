@@ -39,6 +39,14 @@ class Functions:
     counts: Array
     plain: Array
 
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def most(self) -> int:
+        """Functions that a column has at most."""
+        return int(self.values.shape[1])
+
     def take(self, columns: Array) -> "Functions":
         """Functions of some columns."""
         return Functions(self.values[columns], self.counts[columns], self.plain[columns])
