@@ -1,10 +1,12 @@
 """Tables in blocks on a Dask cluster: the same answer as in memory, whatever the blocks, and whoever is killed."""
 
+import time
+
 import numpy as np
 import pytest
 
 from cluster import cluster
-from randsel import InteractionScan, RandSel, closed_form, cluster_columns, datasets
+from randsel import InteractionScan, RandSel, closed_form, cluster_columns, datasets, read_blocks
 
 da = pytest.importorskip("dask.array", reason="Dask is not installed (extra 'dask')")
 dask = pytest.importorskip("dask")
@@ -146,11 +148,77 @@ def test_integers_and_transform(xor):
         selector.transform(D[:, :20])
 
 
-def test_zarr(xor, tmp_path):
-    pytest.importorskip("zarr")
+def parquet(path, X, y, parts=1):
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame(X, [f"gene{j}" for j in range(X.shape[1])]).with_columns(label=polars.Series(y))
+    if parts == 1:
+        frame.write_parquet(path)
+        return path
+    path.mkdir()
+    for number in range(parts):
+        frame[number * len(y) // parts : (number + 1) * len(y) // parts].write_parquet(path / f"{number:02d}.parquet")
+    return path
+
+
+def zarr_group(path, X, y):
+    zarr = pytest.importorskip("zarr")
+    group = zarr.open_group(str(path), mode="w")
+    group.create_array("X", data=X, chunks=(50, 64))
+    group.create_array("label", data=y)
+    group.create_array("names", data=np.array([f"gene{j}" for j in range(X.shape[1])], dtype="<U10"))
+    return path
+
+
+TABLES = {
+    "Parquet": lambda folder, X, y: parquet(folder / "x.parquet", X, y),
+    "several Parquet files": lambda folder, X, y: parquet(folder / "x", X, y, parts=3),
+    "Zarr": lambda folder, X, y: zarr_group(folder / "x.zarr", X, y),
+}
+
+
+@pytest.mark.parametrize("write", TABLES.values(), ids=TABLES)
+@pytest.mark.filterwarnings("ignore:.*does not have a Zarr V3 specification")  # text, of which names are made
+def test_tables_in_files_are_read_in_blocks(xor, tmp_path, write):
     X, y = xor
-    da.from_array(X, chunks=(150, 200)).to_zarr(str(tmp_path / "X.zarr"))
-    same_path(RandSel(10).fit(da.from_zarr(str(tmp_path / "X.zarr")), y), RandSel(10).fit(X, y))
+    table = read_blocks(write(tmp_path, X, y), "label", columns=200)
+    assert len(table.X.chunks[0]) == 1
+    assert 4 < len(table.X.chunks[1]) < 8
+    assert table.names[899] == "gene899"
+    np.testing.assert_array_equal(table.y, y)
+    np.testing.assert_array_equal(table.X.compute(), X)
+    same_path(RandSel(10).fit(table.X, table.y), RandSel(10).fit(X, y))
+
+
+def test_a_zarr_array_alone(xor, tmp_path):
+    pytest.importorskip("zarr")
+    da.from_array(xor[0], chunks=(150, 200)).to_zarr(str(tmp_path / "X.zarr"))
+    table = read_blocks(tmp_path / "X.zarr")
+    assert table.y is None
+    assert table.X.shape == (150, 900)
+    assert table.names[1] == "1"
+
+
+WRONG = {
+    "absent": (lambda f, X, y: f / "no.parquet", "label", "is not there"),
+    "no target": (lambda f, X, y: parquet(f / "x.parquet", X, y), "lable", "has no column 'lable', but gene0"),
+    "text": (lambda f, X, y: parquet(f / "x.parquet", X.astype(str), y), "label", "'gene0' .* is no column of numbers"),
+    "other": (lambda f, X, y: (f / "x.csv").write_text("a") and f / "x.csv", None, "no Zarr array and no Parquet"),
+    "an empty folder": (lambda f, X, y: f, None, "no Zarr array and no Parquet"),
+}
+
+
+@pytest.mark.parametrize(("write", "target", "sentence"), WRONG.values(), ids=WRONG)
+def test_files_that_cannot_be_read_in_blocks(xor, tmp_path, write, target, sentence):
+    with pytest.raises((ValueError, FileNotFoundError), match=sentence):
+        read_blocks(write(tmp_path, xor[0][:, :5], xor[1]), target)
+
+
+def test_missing_values_in_parquet_are_found_by_the_fit(xor, tmp_path):
+    X, y = xor[0][:, :10].copy(), xor[1]
+    X[3, 4] = np.nan
+    table = read_blocks(parquet(tmp_path / "x.parquet", X, y), "label", columns=3)
+    with pytest.raises(ValueError, match=r"NaN in column 4 .1 values"):
+        RandSel().fit(table.X, table.y)
 
 
 # ---------------------------------------------------------------- pairs
@@ -295,14 +363,15 @@ def test_nothing_larger_than_a_block_and_a_matrix_of_pairs_travels(client, wide)
     X, y, _ = wide
     D = da.from_array(X, chunks=(500, 1000)).persist()
     distributed.wait(D)
+    began = time.time()
     RandSel(10).fit(D, y)
     block, pairs = 500 * 1000 * 8, 500 * 500 * 8
 
-    def largest(dask_worker):
+    def largest(since, dask_worker):
         log = [*dask_worker.transfer_incoming_log, *dask_worker.transfer_outgoing_log]
-        return max((size for entry in log for size in entry["keys"].values()), default=0)
+        return max((size for entry in log if entry["start"] > since for size in entry["keys"].values()), default=0)
 
-    sizes = client.run(largest).values()
+    sizes = client.run(largest, began).values()
     # sums over pairs are two matrices and a few vectors
     assert 0 < max(sizes) <= block + 2.2 * pairs
 

@@ -49,6 +49,7 @@ ORDER = [
     "baselines",
     "stability",
     "datasets",
+    "cluster_tables",
     "table_text",
     "table_formats",
     "table_mat",

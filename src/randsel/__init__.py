@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from randsel import datasets, guarantees, plots
     from randsel.adata import select_adata
     from randsel.baselines import BaHSIC, CorrelationFilter, FoHSIC, KernelRFE
+    from randsel.cluster_tables import read_blocks
     from randsel.interaction_scan import InteractionScan
     from randsel.mkl import LPBoostMKL, PathKernels
     from randsel.selector import RandSel
@@ -33,6 +34,7 @@ __all__ = [
     "datasets",
     "guarantees",
     "plots",
+    "read_blocks",
     "select_adata",
 ]
 
@@ -51,6 +53,7 @@ _PLACES = {
     "RandSelCV": "selector_cv",
     "SparseFiltering": "sparse_filtering",
     "StabilitySelection": "stability",
+    "read_blocks": "cluster_tables",
     "select_adata": "adata",
 }
 

@@ -14,6 +14,7 @@ import numpy as np
 from randsel._backend import Array, clipped, device_of, double, namespace, on_host, to_numpy
 from randsel._parallel import generator, ordered_map
 from randsel.closed_form import Contribution, check_gamma, closed_form
+from randsel.cluster_columns import ClusterColumns
 from randsel.kernels import UNDERFLOW, Target
 from randsel.sample import Sample
 
@@ -43,8 +44,13 @@ def exact(sample: Sample, gamma: float, draws: Draws) -> Contribution:
     blocks = row_blocks(sample.target, draws)
     if len(blocks) == 1:
         return closed_form(sample, gamma)
-    parts = ordered_map(_block, [(sample, rows, gamma) for rows in blocks], draws.n_jobs, draws.on_block)
+    parts = ordered_map(_block, [(sample, rows, gamma) for rows in blocks], jobs(sample, draws), draws.on_block)
     return _average(parts)
+
+
+def jobs(sample: Sample, draws: Draws) -> int | None:
+    """Return the jobs over blocks of rows; one if columns are on a cluster, which is busy with each of them."""
+    return 1 if isinstance(sample.X, ClusterColumns) else draws.n_jobs
 
 
 def row_blocks(target: Target, draws: Draws) -> list[Array]:

@@ -26,7 +26,7 @@ from randsel._parallel import ordered_map
 from randsel.alignment import Chance, null_scale, unbiased_alignment
 from randsel.checkpoint import Stages
 from randsel.closed_form import Contribution
-from randsel.contribution import Draws, row_blocks
+from randsel.contribution import Draws, jobs, row_blocks
 from randsel.kernels import bandwidth
 from randsel.null_distribution import log_tail_of_score
 from randsel.sample import Sample
@@ -539,7 +539,7 @@ def _bandwidth_and_alignment(sample: Sample, gamma: float | str, draws: Draws) -
             found = _bandwidth(sample, gamma)
         return found, _alignment(sample, found)
     gamma = _bandwidth(sample.rows(blocks[0]), gamma)
-    values = ordered_map(_alignment_rows, [(sample, rows, gamma) for rows in blocks], draws.n_jobs)
+    values = ordered_map(_alignment_rows, [(sample, rows, gamma) for rows in blocks], jobs(sample, draws))
     return gamma, float(np.mean(values))
 
 
