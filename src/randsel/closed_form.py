@@ -7,6 +7,7 @@ go through matrix products; the others, element by element.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -161,12 +162,13 @@ class _Weights:
 
     @classmethod
     def of(cls, sample: Sample, log_expected: Any) -> tuple["_Weights", float]:
-        """`U(L∘U(Q))` and `L∘Q` from `log Q`, whose maximum is returned as the scale (eq. 6 and 3)."""
+        """`U(L∘U(Q))` and `L∘Q` from `log Q`, whose maximum is taken off and returned as the scale (eq. 6 and 3)."""
         set_diagonal(log_expected, -np.inf)
         scale = float(log_expected.max())
+        log_expected -= scale
         target, _ = sample.target.matrices(log_expected.dtype)
         # less one: centring does not see it, and a kernel close to one keeps its digits
-        expected = namespace(log_expected).expm1(log_expected - scale)
+        expected = namespace(log_expected).expm1(log_expected)
         hollow, rho = hollow_split(expected)
         varies = 2 * float(abs(rho).max()) if single(expected.dtype) else 1.0
         expected += 1.0
@@ -245,7 +247,7 @@ def _evaluate(sample: Sample, gamma: float, moments: Moments, routes: _Routes) -
     log_error = routes.log_error(moments, ~sample.fixed) + neglected
     lengths = {}
     for i in np.flatnonzero(sample.fixed).tolist():
-        own = _total_if_free(sample, gamma, i, log_expected - scale)
+        own = _total_if_free(sample, gamma, i, log_expected)
         total[i], lengths[i] = own.sum(), norm(own)
 
     def bounds() -> tuple[Any, Any]:
@@ -285,7 +287,9 @@ def _log_expected(sample: Sample, gamma: float, routes: _Routes, elements: "_Ele
     terms = []
     if sample.fixed.any():
         terms.append(astype(distances_of(sample.fixed_products) * -gamma, sample.pairs))
-    if (free & ~rough).any():
+    # features of third order alone take no sums of others
+    alone = cubic is not None and not (free & routes.smooth).any()
+    if (free & ~rough).any() and not alone:
         mixed = bool((free & rough).any())
         sums = _without(sample, free & rough, free & ~rough) if mixed else sample.sums
         squares, rest = sums.second_order()
@@ -293,7 +297,7 @@ def _log_expected(sample: Sample, gamma: float, routes: _Routes, elements: "_Ele
         terms += [distances * (-gamma / 2), squares * (gamma * gamma / 8)]
         neglected = rest * (gamma * gamma / 8)
     if cubic is not None and free[cubic.features].any():
-        terms.append(astype(cubic.log_terms(free[cubic.features]), sample.pairs))
+        terms.append(astype(cubic.log_terms(free[cubic.features], whole=alone), sample.pairs))
     if elements is not None:
         terms.append(elements.log_factors(free[rough], sample.pairs))
     log_expected = terms[0]
@@ -349,10 +353,15 @@ def _smooth(sample: Sample, gamma: float, moments: Moments, weights: _Weights, s
 
 
 def _to_third_order(sample: Sample, cubic: CubicSeries, weights: _Weights) -> Any:
-    """Totals and scores to third order, `2 tanh(u/2) ≈ a u - b u³` (eq. 9')."""
-    m = len(sample.X)
-    matrices = weights.total, sample.target.matrices(weights.total.dtype)[1], weights.interaction
-    total, main, interaction = (-cubic.products(matrix) for matrix in matrices)
+    """Totals and scores to third order, `2 tanh(u/2) ≈ a u - b u³` (eq. 9').
+
+    One matrix product is enough, because what the matrices have besides the interactions' is of low rank (eq. 9'').
+    """
+    m, Y = len(sample.X), sample.target.Y
+    interaction = -cubic.products(weights.interaction)
+    main = 2 * (sample.target.hollow[1] @ cubic.row_sums) - cubic.outer_products(Y, Y)
+    tilted = cubic.outer_products(weights.rho[:, None] * Y, Y)
+    total = interaction - 2 * (weights.rest @ cubic.row_sums + tilted)
     hollow = cubic.hollow_norm
     interaction = interaction - weights.interaction_mean(hollow, cubic.sums / (2 * m * (m - 1)), m)
     return namespace(hollow).stack(
@@ -391,11 +400,15 @@ class _Elements:
         # squares of differences of these are what tanh is taken of
         self._Xt = Xt * float(np.sqrt(gamma / 2))
         n, m = Xt.shape
-        self._keep = n * m * m // 2 * (4 if single(Xt.dtype) else 8) <= KEEP_BYTES * (scratch(Xt) // SCRATCH)
-        self._kept: dict[int, Any] = {}
-        xp = namespace(Xt)
-        # one piece of memory for all blocks that are not kept: fresh memory costs more than what is done with it
-        self._room = xp.empty(0 if self._keep else scratch(Xt) + n * m, dtype=Xt.dtype, device=device_of(Xt))
+        xp, self._starts = namespace(Xt), [0]
+        while self._starts[-1] < m:
+            start = self._starts[-1]
+            self._starts.append(min(m, start + max(1, scratch(Xt) // (n * (m - start)))))
+        sizes = [n * (stop - start) * (m - start) for start, stop in pairwise(self._starts)]
+        self._keep = sum(sizes) * (4 if single(Xt.dtype) else 8) <= KEEP_BYTES * (scratch(Xt) // SCRATCH)
+        # one piece of memory for all blocks: fresh memory costs more than what is done with it
+        self._room = xp.empty(sum(sizes) if self._keep else max(sizes), dtype=Xt.dtype, device=device_of(Xt))
+        self._kept = 0
         self.row_sums = xp.zeros((n, m), dtype=xp.float64, device=device_of(Xt))
         self.squares = xp.zeros(n, dtype=xp.float64, device=device_of(Xt))
 
@@ -412,38 +425,34 @@ class _Elements:
     def _blocks(self) -> Iterator[tuple[int, int, Any]]:
         """Rows start to stop against columns from start on; (feature, row, column)."""
         n, m = self._Xt.shape
-        xp = namespace(self._Xt)
-        start = 0
-        while start < m:
-            stop = min(m, start + max(1, scratch(self._Xt) // (n * (m - start))))
-            block = self._kept.get(start)
-            if block is None:
-                shape = n, stop - start, m - start
-                block = xp.empty(shape, dtype=self._Xt.dtype, device=device_of(self._Xt))
-                if not self._keep:
-                    block = xp.reshape(self._room[: n * shape[1] * shape[2]], shape)
+        xp, at = namespace(self._Xt), 0
+        for start, stop in pairwise(self._starts):
+            shape = n, stop - start, m - start
+            block = xp.reshape(self._room[at : at + n * shape[1] * shape[2]], shape)
+            if self._keep:
+                at += n * shape[1] * shape[2]
+            if at > self._kept or not self._keep:
                 xp.subtract(self._Xt[:, start:stop, None], self._Xt[:, None, start:], out=block)
                 with np.errstate(over="ignore"):
                     block *= block
                 xp.tanh(block, out=block)
-                if self._keep:
-                    self._kept[start] = block
+                self._kept = at
             yield start, stop, block
-            start = stop
 
     def log_factors(self, free: Array, dtype: Any) -> Any:
         """`Σ_j log((1 + z_j)/2) = - Σ_j log(1 + T_j)` over the free features; gathers the norms on the way."""
         xp, m = namespace(self._Xt), self._Xt.shape[1]
-        upper = xp.zeros((m, m), dtype=dtype, device=device_of(self._Xt))
+        logs = xp.empty((m, m), dtype=dtype, device=device_of(self._Xt))
         self.row_sums[:] = 0.0
         self.squares[:] = 0.0
         for start, stop, block in self._blocks():
-            factors = _log_product(block if free.all() else block[index_of(free, block)])
+            factors = -_log_product(block if free.all() else block[index_of(free, block)])
+            logs[start:stop, start:] = factors
             if stop - start == m:  # all pairs at once, each of them twice
                 self.row_sums[:] = block.sum(axis=2)
                 self.squares[:] = (block * block).sum(axis=(1, 2))
-                return upper - factors
-            upper[start:stop, start:] = -factors
+                return logs
+            logs[stop:, start:stop] = factors[:, stop - start :].T
             own = block[:, :, : stop - start]
             # sums as products: far faster along a short axis
             ones = xp.ones(m - start, dtype=block.dtype, device=device_of(block))
@@ -452,8 +461,7 @@ class _Elements:
             flat = xp.reshape(block, (block.shape[0], 1, -1))
             self.squares += 2 * double((flat @ xp.matrix_transpose(flat))[:, 0, 0])
             self.squares -= double(xp.linalg.vecdot(own, own).sum(axis=1))
-        upper = xp.triu(upper, k=1)
-        return upper + upper.T
+        return logs
 
     def products(self, sample: Sample, weights: _Weights) -> Any:
         """Totals and scores, the full function (eq. 3 and 7)."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from randsel._backend import (
     Array,
+    add_to_both,
     astype,
     coarse_gram,
     coarse_products,
@@ -24,7 +25,9 @@ from randsel._backend import (
     norm,
     on_host,
     power_sums,
+    rowwise,
     single,
+    symmetric_product,
     take,
     to_numpy,
 )
@@ -173,8 +176,7 @@ class PairSums:
         unseen = norm(sketch.diagonal - slope * off) ** 2 / len(z)
         rows = astype(sketch.rows - 0.5 * sketch.constant, self.products.dtype)
         known = self.products * slope
-        known += rows[:, None]
-        known += rows[None, :]
+        add_to_both(known, rows)
         return known, (4.0 * norm(probes - slope * along) ** 2 / PROBES + unseen) ** 0.5
 
 
@@ -215,16 +217,8 @@ def _probe_vectors(m: int) -> Array:
 def _fourth_order(X: Any) -> Any:
     """`Σ_j d²` with `d² = x_p⁴ - 4 x_p³ x_q + 6 x_p² x_q² - 4 x_p x_q³ + x_q⁴`: two Gram matrices."""
     square = X * X
-    total = square @ square.T
-    fourth = namespace(total).asarray(namespace(total).linalg.diagonal(total), copy=True)
-    square *= X
-    odd = square @ X.T
-    total *= 6.0
-    odd *= 4.0
-    total -= odd
-    total -= odd.T
-    total += fourth[:, None]
-    total += fourth[None, :]
+    total = symmetric_product([(6.0, square, None), (-4.0, square * X, X)])
+    add_to_both(total, rowwise(square, square))
     return total
 
 
@@ -344,7 +338,8 @@ class Sample:
     def distances(self) -> Any:
         """`Σ d` over all features."""
         if "sums" not in self.__dict__ and self._sums is None and self.X.shape[1] <= WIDE:
-            return distances_of(astype(gram(self.X), self.pairs))
+            products = coarse_gram(astype(self.X, self.inside), self.X.shape[1]) if single(self.pairs) else gram(self.X)
+            return distances_of(astype(products, self.pairs))
         products = self.sums.products
         return distances_of(products + astype(self.fixed_products, self.pairs) if self.fixed.any() else products)
 
