@@ -36,7 +36,7 @@ from randsel._backend import (
 from randsel.alignment import null_scale
 from randsel.columns import blocks, gather, width
 from randsel.cubic_series import REACH, CubicSeries
-from randsel.kernels import UNDERFLOW, distances_of, hollow_split, squared_distances
+from randsel.kernels import UNDERFLOW, Target, distances_of, hollow_split, squared_distances
 from randsel.sample import STRIP, PairSums, Sample, root
 from randsel.series_bounds import MANY, Moments, ratio, score_error, turn_for
 
@@ -260,8 +260,7 @@ def _evaluate(sample: Sample, gamma: float, moments: Moments, routes: _Routes) -
         of_expected = float(score_error(log_error * largest / length, m)) if length > 0 else 0.0
         return of_total, turned + of_expected
 
-    of_target = sample.target.matrices(sample.pairs)[1]
-    skewness = (lambda: skewness_of(of_target), lambda: skewness_of(weights.interaction))
+    skewness = (lambda: _skewness_of_target(sample.target), lambda: skewness_of(weights.interaction))
     return Contribution(total, scale, main, interaction, bounds, skewness), allowed - neglected
 
 
@@ -311,13 +310,13 @@ def _without(sample: Sample, rough: Array, smooth: Array) -> PairSums:
     sketch = sample.sums.sketch is not None
     of_rough, of_smooth = (float(take(sample.moments[1], features).sum()) for features in (rough, smooth))
     if of_rough > 1e6 * of_smooth:
-        return PairSums.of(gather(sample.X, smooth), sketch=sketch, inside=sample.inside, dtype=sample.pairs)
-    return sample.sums - PairSums.of(gather(sample.X, rough), sketch=sketch, inside=sample.inside, dtype=sample.pairs)
+        return PairSums.of(gather(sample.narrow, smooth), sketch=sketch, inside=sample.inside, dtype=sample.pairs)
+    return sample.sums - PairSums.of(gather(sample.narrow, rough), sketch=sketch, inside=sample.inside, dtype=sample.pairs)
 
 
 def _smooth(sample: Sample, gamma: float, moments: Moments, weights: _Weights, smooth: Array) -> Any:
     """Totals and scores to first order, `2 tanh(u/2) ≈ u`: one matrix product per block of features (eq. 9)."""
-    X = sample.X if smooth.all() else gather(sample.X, smooth)
+    X = sample.narrow if smooth.all() else gather(sample.narrow, smooth)
     Y = sample.target.Y
     xp, m = namespace(Y), len(X)
     loads = (Y * Y).sum(axis=1)
@@ -383,6 +382,13 @@ def skewness_of(A: Any) -> float:
     length = norm(A)
     # A is symmetric, and a product with its own transpose is half the work
     return float(np.sqrt(8.0) * inner(A @ A.T, A) / length**3) if length > 0 else 0.0
+
+
+def _skewness_of_target(target: Target) -> float:
+    """`skewness_of` U(L), from the factor of L where that is narrow and U(L) is no small difference."""
+    if target.lopsided or 4 * target.Y.shape[1] > len(target.Y):
+        return skewness_of(target.hollow[0])
+    return float(np.sqrt(8.0)) * target.hollow_cube / target.hollow_norm**3
 
 
 def _total_if_free(sample: Sample, gamma: float, i: int, log_expected: Any) -> Any:

@@ -19,6 +19,7 @@ from randsel._backend import (
     norm,
     on_host,
     row_sums,
+    rowwise,
     set_diagonal,
     to_numpy,
 )
@@ -271,6 +272,17 @@ class Target:
         """`‖U(L)‖_F`, zero where only rounding is left, as with a class of one member."""
         length = norm(self.hollow[0])
         return length if length > 1e-10 * norm(self.kernel) else 0.0
+
+    @cached_property
+    def hollow_cube(self) -> float:
+        """`tr U(L)³`, from the factor of L: off the diagonal U(L) is `Y Yᵀ - ρ 1ᵀ - 1 ρᵀ`, a matrix of low rank."""
+        xp, rho = namespace(self.Y), self.hollow[1][:, None]
+        ones = xp.ones_like(rho)
+        left, right = xp.concat([self.Y, rho, ones], axis=1), xp.concat([self.Y, -ones, -rho], axis=1)
+        core = right.T @ left
+        diagonal, of_square = rowwise(left, right), rowwise(left @ core, right)
+        whole = inner(core @ core, core.T)
+        return whole - 3 * inner(diagonal, of_square) + 2 * inner(diagonal**2, diagonal)
 
     @cached_property
     def lopsided(self) -> bool:

@@ -33,7 +33,7 @@ from randsel._backend import (
 )
 from randsel._parallel import generator
 from randsel.alignment import null_scale
-from randsel.columns import blocks, gather, keep, of_rows, width
+from randsel.columns import Columns, blocks, gather, keep, of_rows, width
 from randsel.kernels import BLOCK, Target, distances_of, gram
 
 #: Columns per block of element-wise work: block and products stay in the second-level cache for a few hundred rows.
@@ -276,6 +276,11 @@ class Sample:
         return xp.float32 if self.X.shape[0] >= SKETCH_ROWS and ordinary else self.X.dtype
 
     @cached_property
+    def narrow(self) -> Any:
+        """X in the precision of products where that is single, cast once and kept as features fall; X otherwise."""
+        return astype(self.X, self.inside) if single(self.inside) and not isinstance(self.X, Columns) else self.X
+
+    @cached_property
     def pairs(self) -> Any:
         """Precision of matrices of pairs: single where products are, as long as scores move by a tenth at most.
 
@@ -338,14 +343,14 @@ class Sample:
     def distances(self) -> Any:
         """`Σ d` over all features."""
         if "sums" not in self.__dict__ and self._sums is None and self.X.shape[1] <= WIDE:
-            products = coarse_gram(astype(self.X, self.inside), self.X.shape[1]) if single(self.pairs) else gram(self.X)
+            products = coarse_gram(self.narrow, self.X.shape[1]) if single(self.pairs) else gram(self.X)
             return distances_of(astype(products, self.pairs))
         products = self.sums.products
         return distances_of(products + astype(self.fixed_products, self.pairs) if self.fixed.any() else products)
 
     @property
     def _free(self) -> Any:
-        return keep(self.X, ~self.fixed) if self.fixed.any() else self.X
+        return keep(self.narrow, ~self.fixed) if self.fixed.any() else self.narrow
 
     def keep(self, kept: Any, gone: Any, fixed: Array) -> "Sample":
         """Keep the features in the places `kept`, not those in `gone` (both ascending); fix those in the mask `fixed`.
@@ -360,6 +365,8 @@ class Sample:
             after.__dict__["outlying"] = None
         if single(self.inside):
             after.__dict__["inside"] = self.inside
+        if self.narrow is not self.X:
+            after.__dict__["narrow"] = keep(self.narrow, kept)
         left = int((~fixed).sum())
         if "sums" not in self.__dict__ or left <= SO_FEW:
             return after
@@ -372,7 +379,7 @@ class Sample:
             gone = index_of(no_more, self.moments)
         sums = self.sums
         if len(gone):
-            sums = sums - self._sum(keep(self.X, gone), sketch=sums.sketch is not None)
+            sums = sums - self._sum(keep(self.narrow, gone), sketch=sums.sketch is not None)
         after.__dict__.update(_sums=sums.astype(after.pairs), _summed_at=summed_at)
         return after
 
