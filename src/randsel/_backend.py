@@ -142,12 +142,25 @@ def clipped(x: Any, low: float | None = None, high: float | None = None) -> Any:
 
 def norm(x: Any) -> float:
     """Frobenius norm."""
-    return math.sqrt(float(np.vdot(x, x) if on_host(x) else (x * x).sum()))
+    return math.sqrt(float(dot(x, x)))
 
 
 def inner(a: Any, b: Any) -> float:
     """Sum of the products of entries."""
-    return float(np.vdot(a, b)) if on_host(a) else float((a * b).sum())
+    return float(dot(a, b))
+
+
+def dot(a: Any, b: Any) -> Any:
+    """Sum of the products of entries, where the arrays are."""
+    return np.vdot(a, b) if on_host(a) else a.reshape(-1).dot(b.reshape(-1))
+
+
+def scalars(*values: Any) -> list[float]:
+    """Bring single numbers to the host, all at once: a device has to finish its work for every time that one asks."""
+    if not is_torch_array(values[0]):
+        return [float(value) for value in values]
+    numbers: list[float] = sys.modules["torch"].stack(values).tolist()
+    return numbers
 
 
 def is_coarse(X: Any, n: int) -> bool:
@@ -207,11 +220,13 @@ def row_sums(matrix: Any) -> Any:
 def symmetric_product(terms: list[tuple[float, Any, Any]]) -> Any:
     """Sum of `c (a bᵀ + b aᵀ)` over triples (c, a, b), or of `c a aᵀ` where b is None."""
     if not all(on_host(a) and a.flags.c_contiguous for _, a, _ in terms):
-        total: Any = 0.0
+        total: Any = None
         for factor, a, b in terms:
             part = a @ (a if b is None else b).T
-            part *= factor
-            total = total + (part if b is None else part + part.T)
+            if factor != 1.0:
+                part *= factor
+            part = part if b is None else part + part.T
+            total = part if total is None else total + part
         return total
     (_, first, other), *more = terms
     if other is None and not more and first.shape[1] < FEW_COLUMNS:

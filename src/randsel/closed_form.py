@@ -19,6 +19,7 @@ from randsel._backend import (
     clipped,
     contiguous,
     device_of,
+    dot,
     double,
     eps,
     forms_of_columns,
@@ -27,6 +28,7 @@ from randsel._backend import (
     inner,
     namespace,
     norm,
+    scalars,
     scratch,
     set_diagonal,
     single,
@@ -100,19 +102,21 @@ def closed_form(sample: Sample, gamma: float) -> Contribution:
     check_gamma(gamma, sample)
     rough = np.ones(sample.X.shape[1], dtype=bool)
     if len(rough) > max(FEW, _dear(sample) // (4 * len(sample.X) ** 2)):
-        rough = moments.too_steep(TOLERANCE)
-        moments = moments.sharpened(sample, rough)
-        rough = moments.too_steep(TOLERANCE)
+        rough = np.zeros_like(rough) if moments.surely_smooth(TOLERANCE) else moments.too_steep(TOLERANCE)
+        if rough.any():
+            moments = moments.sharpened(sample, rough)
+            rough = moments.too_steep(TOLERANCE)
     for _ in range(3):
         cubic = _cubic(sample, gamma, moments, rough)
         routes = _Routes(rough if cubic is None else rough & ~cubic.features, cubic)
-        if routes.rough.mean() > 0.7:
+        if np.count_nonzero(routes.rough) > 0.7 * len(rough):
             routes = _Routes(np.ones_like(rough))
         result, allowed = _evaluate(sample, gamma, moments, routes)
         rounding = 0.5 * eps(sample.pairs) * len(sample.X) * (1.0 - result.log_scale)
         if single(sample.pairs) and rounding > 0.5 * allowed:
             return closed_form(sample.in_double(), gamma)
-        if routes.rough.all() or routes.log_error(moments, ~sample.fixed) <= allowed:
+        few = not rough.any() and moments.most_log_error <= allowed
+        if few or routes.rough.all() or routes.log_error(moments, ~sample.fixed) <= allowed:
             return result
         order = np.argsort(to_numpy(moments.reach), kind="stable")
         shares = np.where(sample.fixed, 0.0, to_numpy(moments.log_errors))
@@ -123,7 +127,8 @@ def closed_form(sample: Sample, gamma: float) -> Contribution:
 def _cubic(sample: Sample, gamma: float, moments: Moments, rough: Array) -> CubicSeries | None:
     """Those of the rough features whose series to third order is good enough, where they are dear pair by pair."""
     m = len(sample.X)
-    if rough.sum() > MANY or rough.sum() * m * m < _dear(sample):
+    count = np.count_nonzero(rough)
+    if count > MANY or count * m * m < _dear(sample):
         return None
     fit = (moments.reach < REACH) & (moments.hollow_norm > 0)
     tried = rough & to_numpy(fit if moments.outlying is None else fit & ~moments.outlying)
@@ -164,23 +169,23 @@ class _Weights:
     def of(cls, sample: Sample, log_expected: Any) -> tuple["_Weights", float]:
         """`U(L∘U(Q))` and `L∘Q` from `log Q`, whose maximum is taken off and returned as the scale (eq. 6 and 3)."""
         set_diagonal(log_expected, -np.inf)
-        scale = float(log_expected.max())
-        log_expected -= scale
+        peak = log_expected.max()
+        log_expected -= peak
         target, _ = sample.target.matrices(log_expected.dtype)
         # less one: centring does not see it, and a kernel close to one keeps its digits
         expected = namespace(log_expected).expm1(log_expected)
         hollow, rho = hollow_split(expected)
-        varies = 2 * float(abs(rho).max()) if single(expected.dtype) else 1.0
+        varies = abs(rho).max()
         expected += 1.0
         rho = double(rho) + 0.5
         hollow *= target
         interaction, rest = hollow_split(hollow, overwrite=True)
-        length = norm(interaction)
-        # what is left of a product with a constant kernel is rounding
-        rounding = 1e-5 * varies if single(expected.dtype) else 1e-12
-        length = length if length > rounding * sample.target.hollow_norm else 0.0
         expected *= target
-        return cls(interaction, length, expected, float(expected.sum()), rho, double(rest)), scale
+        scale, varies, square, total = scalars(peak, varies, dot(interaction, interaction), expected.sum())
+        # what is left of a product with a constant kernel is rounding
+        rounding = 2e-5 * varies if single(expected.dtype) else 1e-12
+        length = square**0.5 if square**0.5 > rounding * sample.target.hollow_norm else 0.0
+        return cls(interaction, length, expected, total, rho, double(rest)), scale
 
     def interaction_mean(self, feature_norm: Any, mean: Any, m: int) -> Any:
         """Mean of `⟨A, T_i⟩` under the null, through the feature's own share in Q (eq. 8'); `mean` is that of tanh."""
@@ -244,7 +249,6 @@ def _evaluate(sample: Sample, gamma: float, moments: Moments, routes: _Routes) -
     if elements is not None:
         values.append((rough, elements.products(sample, weights)))
     total, main, interaction = _merge(values)
-    log_error = routes.log_error(moments, ~sample.fixed) + neglected
     lengths = {}
     for i in np.flatnonzero(sample.fixed).tolist():
         own = _total_if_free(sample, gamma, i, log_expected)
@@ -252,6 +256,7 @@ def _evaluate(sample: Sample, gamma: float, moments: Moments, routes: _Routes) -
 
     def bounds() -> tuple[Any, Any]:
         length, (misfit, turned) = weights.interaction_norm, routes.misfits(moments)
+        log_error = routes.log_error(moments, ~sample.fixed) + neglected
         of_total = (
             misfit * norm(weights.total) + moments.pair_norm * (largest * gamma * log_error)
         ) / sample.target.n_pairs
@@ -307,11 +312,13 @@ def _log_expected(sample: Sample, gamma: float, routes: _Routes, elements: "_Ele
 
 def _without(sample: Sample, rough: Array, smooth: Array) -> PairSums:
     """Sum over the smooth features: all less the rough, or alone where the rough would leave only rounding."""
-    sketch = sample.sums.sketch is not None
+
+    def summed(features: Array) -> PairSums:
+        sketch = sample.sums.sketch is not None
+        return PairSums.of(gather(sample.narrow, features), sketch=sketch, inside=sample.inside, dtype=sample.pairs)
+
     of_rough, of_smooth = (float(take(sample.moments[1], features).sum()) for features in (rough, smooth))
-    if of_rough > 1e6 * of_smooth:
-        return PairSums.of(gather(sample.narrow, smooth), sketch=sketch, inside=sample.inside, dtype=sample.pairs)
-    return sample.sums - PairSums.of(gather(sample.narrow, rough), sketch=sketch, inside=sample.inside, dtype=sample.pairs)
+    return summed(smooth) if of_rough > 1e6 * of_smooth else sample.sums - summed(rough)
 
 
 def _smooth(sample: Sample, gamma: float, moments: Moments, weights: _Weights, smooth: Array) -> Any:
@@ -423,7 +430,7 @@ class _Elements:
         """Take the features of a mask, in double precision where single would lose too much."""
         xp = namespace(moments.second)
         # where tanh saturates, what varies besides is small against it
-        precise = moments.outlying is not None or moments.gamma * moments.extent[1] ** 2 > 4.0
+        precise = moments.outlying is not None or moments.gamma * moments.extremes[1] ** 2 > 4.0
         precise |= not single(sample.inside) or not moments.ordinary
         Xt = gather(sample.X, rough).T
         return cls(contiguous(astype(Xt, xp.float64 if precise else xp.float32)), gamma)

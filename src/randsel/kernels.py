@@ -20,6 +20,7 @@ from randsel._backend import (
     on_host,
     row_sums,
     rowwise,
+    scalars,
     set_diagonal,
     to_numpy,
 )
@@ -103,10 +104,13 @@ def _device_median_gamma(distances: Any) -> float:
     """`median_gamma` on a device: every pair is there twice, and the zeros of the diagonal come first."""
     xp, m = namespace(distances), distances.shape[0]
     values = xp.sort(xp.reshape(distances, (-1,)))[m:]
-    if float(values[values.shape[0] // 2]) <= 0.0:
-        values = values[values > 0.0]
     half = values.shape[0] // 2
-    median = float(values[half - 1 : half + 1].mean()) if half else 0.0
+    low, high = scalars(values[half - 1], values[half])
+    if high <= 0.0:
+        values = values[values > 0.0]
+        half = values.shape[0] // 2
+        low, high = scalars(values[half - 1], values[half]) if half else (0.0, 0.0)
+    median = 0.5 * (low + high)
     return 1.0 / median if median > 0.0 else 1.0
 
 

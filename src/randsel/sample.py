@@ -16,19 +16,20 @@ from randsel._backend import (
     astype,
     coarse_gram,
     coarse_products,
+    device_of,
+    dot,
     double,
     eps,
     index_of,
-    inner,
-    like,
     namespace,
-    norm,
     on_host,
     power_sums,
     rowwise,
+    scalars,
     single,
     symmetric_product,
     take,
+    to_device,
     to_numpy,
 )
 from randsel._parallel import generator
@@ -46,6 +47,8 @@ WORST = 0.1
 RESOLUTION = 1e-3
 #: Features above which the closed form will need the pair sums, so that distances are taken from them.
 WIDE = 512
+#: Features above which what bounds all that there were is good enough for those that are left.
+INHERITED = 1024
 #: Random vectors that the size of the second-order term is measured with, and rows from which that is cheaper than it.
 PROBES, SKETCH_ROWS = 32, 512
 #: Features per row from which the second order is likely to be small enough for that.
@@ -171,13 +174,15 @@ class PairSums:
         along, z = double(self.products @ z), double(z)
         along -= off[:, None] * z
         probes = sketch.probes - sketch.diagonal[:, None] * z
-        slope = inner(probes, along) / max(inner(along, along), 1e-300)
-        # random vectors of mean zero do not see what the constant vector is mapped to, which is known
-        unseen = norm(sketch.diagonal - slope * off) ** 2 / len(z)
+        shared, whole = scalars(dot(probes, along), dot(along, along))
+        slope = shared / max(whole, 1e-300)
+        left, of_diagonal = probes - slope * along, sketch.diagonal - slope * off
+        seen, unseen = scalars(dot(left, left), dot(of_diagonal, of_diagonal))
         rows = astype(sketch.rows - 0.5 * sketch.constant, self.products.dtype)
         known = self.products * slope
         add_to_both(known, rows)
-        return known, (4.0 * norm(probes - slope * along) ** 2 / PROBES + unseen) ** 0.5
+        # random vectors of mean zero do not see what the constant vector is mapped to, which is known
+        return known, (4.0 * seen / PROBES + unseen / len(z)) ** 0.5
 
 
 def hollow_norm(second: Any, fourth: Any, m: int) -> Any:
@@ -204,7 +209,14 @@ def _added(total: Any, part: Any) -> Any:
 
 def probe_vectors(beside: Any) -> Any:
     """Random vectors of mean zero, always the same."""
-    return like(_probe_vectors(beside.shape[0]), beside, precise=False)
+    if on_host(beside):
+        return _probe_vectors(beside.shape[0]).astype(beside.dtype)
+    return _probe_vectors_on(str(device_of(beside)), beside.shape[0], beside.dtype)
+
+
+@lru_cache(maxsize=2)
+def _probe_vectors_on(device: str, m: int, dtype: Any) -> Any:
+    return astype(to_device(_probe_vectors(m), device), dtype)
 
 
 @lru_cache(maxsize=2)
@@ -256,11 +268,20 @@ class Sample:
         return namespace(parts[0]).concat(parts, axis=1)
 
     @cached_property
+    def extremes(self) -> tuple[float, float, float, float]:
+        """Smallest and largest range of a column, largest `‖d‖ / 2‖U(x xᵀ)‖` where that is finite, largest `‖d‖`.
+
+        While features are many, those of all that there were: bounds on them hold for those that are left.
+        """
+        xp, (_, _, span, hollow, pairs) = namespace(self.moments), self.moments
+        turned = pairs / xp.where(hollow > 0, 2 * hollow, np.inf)
+        low, high, most, longest = scalars(xp.min(span), xp.max(span), xp.max(turned), xp.max(pairs))
+        return low, high, most, longest
+
+    @property
     def extent(self) -> tuple[float, float]:
         """Smallest and largest range of a column."""
-        xp, span = namespace(self.moments), self.moments[2]
-        low, high = to_numpy(xp.stack([xp.min(span), xp.max(span)])).tolist()
-        return low, high
+        return self.extremes[:2]
 
     @cached_property
     def inside(self) -> Any:
@@ -296,8 +317,12 @@ class Sample:
         """Whether single precision, if used, holds the distances at a bandwidth: not if rows are far from zero."""
         if not single(self.pairs) or ("sums" not in self.__dict__ and self._sums is None):
             return True
-        largest = float(namespace(self.moments).linalg.diagonal(self.sums.products).max())
-        return gamma * largest * 8 * eps(self.pairs) < RESOLUTION
+        return gamma * self._farthest * 8 * eps(self.pairs) < RESOLUTION
+
+    @cached_property
+    def _farthest(self) -> float:
+        """Largest squared distance of a row from zero."""
+        return float(namespace(self.moments).linalg.diagonal(self.sums.products).max())
 
     def in_double(self) -> "Sample":
         """Return the sample to be computed in double precision."""
@@ -365,12 +390,14 @@ class Sample:
             after.__dict__["outlying"] = None
         if single(self.inside):
             after.__dict__["inside"] = self.inside
+        if len(fixed) > INHERITED:
+            after.__dict__["extremes"] = self.extremes
         if self.narrow is not self.X:
             after.__dict__["narrow"] = keep(self.narrow, kept)
-        left = int((~fixed).sum())
+        left = np.count_nonzero(~fixed)
         if "sums" not in self.__dict__ or left <= SO_FEW:
             return after
-        summed_at = self._summed_at or int((~self.fixed).sum())
+        summed_at = self._summed_at or np.count_nonzero(~self.fixed)
         if left < summed_at / 8:
             return after
         if fixed.any() or self.fixed.any():
