@@ -47,6 +47,7 @@ ORDER = [
     "table_text",
     "table_formats",
     "table_mat",
+    "table_apart",
     "table_orientation",
     "table_target",
     "table_features",
