@@ -1,21 +1,24 @@
 """The readers of files, fed by a coverage-guided fuzzer: `make fuzz`.
 
 Every reader gets bytes that a fuzzer (atheris, in an environment of its own) makes of small valid files, and may answer
-with a table or with a sentence, a `ValueError` that names the file. All else is a finding: other exceptions, warnings, a
-crash, five seconds, a gigabyte. What was found is kept as tests in `test_hostile_files.py`, which also runs every reader on
-its seeds, and on seeds with bytes changed, without the fuzzer.
+with a table or with a sentence, a `ValueError` that names the file. All else is a finding: other exceptions, warnings,
+a crash, five seconds, a gigabyte. What was found is kept as tests in `test_hostile_files.py`, which also runs every
+reader on its seeds, and on seeds with bytes changed, without the fuzzer.
 
-HDF5 crashes and hangs on tampered files, so `tables.read` leaves it to a process of its own. Here it is fed within the
-fuzzer's, for speed, and what ends that is read again as users would: then only it is a finding.
+HDF5, polars and scipy crash, hang or fill the memory on some tampered files, so `tables.read` leaves them to a process
+apart. Here they are fed within the fuzzer's, for speed; what ends that is read again as users would, and is a finding
+only if that fails as well.
 """
 
 import argparse
 import contextlib
+import functools
 import gzip
 import hashlib
 import io
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -58,8 +61,8 @@ with _instrumented():
         results,
         run_folder,
         summary,
+        table_apart,
         table_black_box,
-        table_formats,
         tables,
         words,
     )
@@ -69,6 +72,8 @@ with _instrumented():
 LIMIT = 20_000_000
 #: Seconds that one input may take, and megabytes that the whole process may.
 SECONDS, MEGABYTES = 5, 1024
+#: Where files are written: in memory, where there is such a place.
+_ROOM = "/dev/shm" if Path("/dev/shm").is_dir() else None
 #: Parts an input has if it stands for several files.
 BETWEEN = b"\n--8<--\n"
 
@@ -118,10 +123,14 @@ def _read_text(data: bytes, folder: Path) -> object:
 def _gzip_seeds() -> Iterator[bytes]:
     for text in _text_seeds():
         yield text[:1] + gzip.compress(text[1:], mtime=0)
+        yield bytes([text[0] + 128]) + text[1:]
     yield b"\x00" + gzip.compress(b"y,a\n" + b"1,2\n" * 5, mtime=0) * 3
 
 
 def _read_gzip(data: bytes, folder: Path) -> object:
+    """Read an archive, or one of these bytes, which checksums would keep from the reader otherwise."""
+    if data[:1] >= b"\x80":
+        data = data[:1] + gzip.compress(data[1:], 1, mtime=0)
     return _table(data[1:], folder / "table.csv.gz", _OPTIONS[(data[0] if data else 0) % len(_OPTIONS)])
 
 
@@ -210,14 +219,14 @@ def _parquet_seeds() -> Iterator[bytes]:
         polars.col("a").cast(polars.Float32),
         polars.col("k").cast(polars.Categorical),
         polars.Series("flag", [True, False, None, True, False]),
-        polars.Series("day", [1, 2, 3, 4, 5]).cast(polars.Date),
-        polars.Series("list", [[1], [2, 3], [], [4], [5]]),
     )
-    yield _bytes(lambda path: kinds.write_parquet(path, compression="uncompressed", statistics=False), "table.parquet")
+    more = polars.Series("day", [1, 2, 3, 4, 5]).cast(polars.Date), polars.Series("list", [[1], [2, 3], [], [4], [5]])
+    for frame in (kinds, kinds.with_columns(more[0]), kinds.with_columns(more[1])):
+        yield _bytes(lambda path, f=frame: f.write_parquet(path, compression="uncompressed"), "table.parquet")
 
 
 def _read_parquet(data: bytes, folder: Path) -> object:
-    return _table(data, folder / "table.parquet", {"target": "y", "missing": "keep"})
+    return _table(data, folder / "table.parquet", {"target": "y", "missing": "keep", "categorical": ["k"]})
 
 
 def _mat_seeds() -> Iterator[bytes]:
@@ -229,11 +238,15 @@ def _mat_seeds() -> Iterator[bytes]:
             yield b"\0" + _bytes(lambda p, a=arrays, c=packed: savemat(p, a, do_compression=c), "table.mat")
     yield b"\0" + _bytes(lambda p: savemat(p, {"X": X, "y": y}, format="4"), "table.mat")
     plain = _bytes(lambda p: savemat(p, {"X": X, "y": y, **cells, "s": {"a": 1}}), "table.mat")
-    yield b"\1" + plain[128:]
+    at = 128
+    while at < len(plain):
+        size = 8 + struct.unpack_from("<I", plain, at + 4)[0]
+        yield b"\1" + plain[at : at + size]
+        at += size
 
 
 def _read_mat(data: bytes, folder: Path) -> object:
-    """Read a file, or one whose elements are packed, which checksums would keep from the reader otherwise."""
+    """Read a file, or one whose element is packed, which checksums would keep from the reader otherwise."""
     if data[:1] == b"\1":
         head = b"MATLAB 5.0 MAT-file".ljust(124) + b"\0\1IM"
         packed = zlib.compress(data[1:], 1)
@@ -269,13 +282,6 @@ def _write_h5ad(path: Path, X: np.ndarray, kind: str) -> None:
 
 
 def _read_h5ad(data: bytes, folder: Path) -> object:
-    """Read in this process; what cannot be survived is found out by `_again`."""
-    path = folder / "table.h5ad"
-    path.write_bytes(data)
-    return table_formats.read_h5ad(path, layer=None, limit=LIMIT)
-
-
-def _read_h5ad_apart(data: bytes, folder: Path) -> object:
     return _table(data, folder / "table.h5ad", {"target": "y", "missing": "keep"})
 
 
@@ -296,6 +302,7 @@ def _read_plink(data: bytes, folder: Path) -> object:
 # ---------------------------------------------------------------- result folders and experiments
 
 
+@functools.cache
 def _parts() -> dict[str, dict[str, np.ndarray]]:
     """Parts of a small run, as `selection` and `results` keep them."""
     path = {
@@ -303,20 +310,36 @@ def _parts() -> dict[str, dict[str, np.ndarray]]:
         "features": np.array([0, 1, 2, 0, 1]),
         "dropped": np.array([2]),
         "fixed": np.array([], dtype=int),
-        **{"n_features": np.array([3, 2]), "n_dropped": np.array([1, 0]), "n_fixed": np.array([0, 0])},
-        **{"gamma": np.array([0.5, 1.0]), "alignment": np.array([0.1, 0.2]), "size": np.array([3, 2])},
-        **{"spectrum": np.array([1.0, 0.5]), "chance": np.array([10.0, 0.1, 1.0]), "order": np.array([0, 1, 2])},
-        **{"null_sd": np.array(0.1), "skewness": np.array([0.5, 0.6])},
+        "n_features": np.array([3, 2]),
+        "n_dropped": np.array([1, 0]),
+        "n_fixed": np.array([0, 0]),
+        "gamma": np.array([0.5, 1.0]),
+        "alignment": np.array([0.1, 0.2]),
+        "size": np.array([3, 2]),
+        "spectrum": np.array([1.0, 0.5]),
+        "chance": np.array([10.0, 0.1, 1.0]),
+        "order": np.array([0, 1, 2]),
+        "null_sd": np.array(0.1),
+        "skewness": np.array([0.5, 0.6]),
     }
     CullingPath.of_arrays(path)
     found = {
-        **{"columns": np.array([0, 2]), "values": np.arange(12.0).reshape(6, 2), "y": np.array(list("uvuvuv"))},
-        **{"names": np.array(["a", "b", "c"]), "order": np.array([0, 1, 2]), "scores": np.full((3, 6), 0.5)},
-        **{"partners": np.array(["b", "a", ""]), "selected": np.array([True, True, False])},
-        **{"pair_columns": np.array([[0, 1]]), "pair_scores": np.array([[9.0, 0.01, 0.03]])},
-        **{"nothing_stands_out": np.array(False), "kind": np.array("classification")},
-        **{"warnings": np.array(["Be careful."]), "notes": np.array(["Six samples."])},
-        **{"folds": np.array([[0.9, 0.8], [0.5, 0.6], [2.0, 3.0]]), "chance": np.array(0.5)},
+        "columns": np.array([0, 2]),
+        "values": np.arange(12.0).reshape(6, 2),
+        "y": np.array(list("uvuvuv")),
+        "names": np.array(["a", "b", "c"]),
+        "order": np.array([0, 1, 2]),
+        "scores": np.full((3, 6), 0.5),
+        "partners": np.array(["b", "a", ""]),
+        "selected": np.array([True, True, False]),
+        "pair_columns": np.array([[0, 1]]),
+        "pair_scores": np.array([[9.0, 0.01, 0.03]]),
+        "nothing_stands_out": np.array(False),
+        "kind": np.array("classification"),
+        "warnings": np.array(["Be careful."]),
+        "notes": np.array(["Six samples."]),
+        "folds": np.array([[0.9, 0.8], [0.5, 0.6], [2.0, 3.0]]),
+        "chance": np.array(0.5),
         "stability": np.array([50.0, 0.6, np.nan]),
     }
     return {"path": path, "report": found}
@@ -367,7 +390,7 @@ _CELL |= {"curve": {"2": 0.8, "3": 0.9}, "seconds": 0.1, "precision": 1.0, "reca
 def _read_cell(data: bytes, folder: Path) -> object:
     (folder / "cell.json").write_bytes(data)
     notes: list[str] = []
-    found = experiment.read_cell(folder / "cell.json", notes)
+    found = experiment.read_cell(folder / "cell.json", notes, experiment.NUMBERS, experiment.whole_cell)
     if found is None:
         return notes
     spec = experiment.Spec("all", ({"name": "d"},), ({"name": "RFE"},))
@@ -393,6 +416,7 @@ drop = 0.5
 name = "file"
 file = "table.csv"
 target = "y"
+drop_columns = ["k"]
 [[methods]]
 name = "RFE"
 [methods.params]
@@ -431,12 +455,16 @@ READERS = {
 }
 
 
+#: Readers that users meet in a process apart.
+APART = ("parquet", "mat", "h5ad")
+
+
 # ---------------------------------------------------------------- feeding
 
 
 def fault(reader: Reader, data: bytes) -> str | None:
     """Say what is wrong with how a reader takes some bytes; None if it reads or refuses them as it should."""
-    with tempfile.TemporaryDirectory() as name, warnings.catch_warnings():
+    with tempfile.TemporaryDirectory(dir=_ROOM) as name, warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
             reader.read(data, Path(name))
@@ -460,6 +488,7 @@ def _where(error: Exception) -> str:
 def feed(name: str, out: Path, arguments: list[str]) -> None:
     """Feed one reader in this process until the fuzzer ends it; findings that can be survived are written down."""
     reader, seen = READERS[name], set[str]()
+    tables.read_apart = lambda kind, path, **options: table_apart.READERS[kind](path, **options)
 
     def one(data: bytes) -> None:
         said = fault(reader, data)
@@ -515,18 +544,18 @@ def drive(name: str, out: Path, seconds: float) -> int:
 
 def _executed(log: str) -> int:
     """Return how many inputs a log of the fuzzer speaks of."""
-    counts = [int(line.split()[0][1:]) for line in log.splitlines() if line.startswith("#") and line.split()[0][1:].isdigit()]
-    return max(counts, default=0)
+    return max((int(found) for found in re.findall(r"^#(\d+)", log, re.MULTILINE)), default=0)
 
 
 def _again(name: str, out: Path) -> int:
-    """Read what ended the process as users would, if that is in a process apart; drop what that takes care of."""
-    if name != "h5ad":
+    """Read what ended the process as users would; put aside what a process apart takes care of, and count it."""
+    if name not in APART:
         return 0
     gone = 0
     for path in (out / "findings").glob(f"{name}-*-*"):
         start = time.monotonic()
-        if fault(Reader(_read_h5ad_apart, _h5ad_seeds), path.read_bytes()) is None and time.monotonic() - start < SECONDS:
+        said = fault(READERS[name], path.read_bytes())
+        if said is None and time.monotonic() - start < SECONDS:
             path.rename(out / f"survived-{path.name}")
             gone += 1
     return gone

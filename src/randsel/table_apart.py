@@ -1,7 +1,7 @@
 """Formats that compiled libraries parse, read in a process apart: a file that crashes one, or never ends, is refused.
 
-HDF5, polars and scipy's reader of MATLAB files are made for files that nobody tampered with. The process apart has limits
-on its memory and its time, and hands over a `Sheet`: text as JSON, arrays as NPY; nothing is unpickled.
+HDF5, polars and scipy's reader of MATLAB files are made for files that nobody tampered with. The process apart has
+limits on its memory and its time, and hands over a `Sheet`: text as JSON, arrays as NPY; nothing is unpickled.
 """
 
 import json
@@ -28,7 +28,7 @@ READERS: dict[str, Callable[..., Sheet]] = {
 }
 PACKAGES = {"Parquet": "polars", "h5ad": "h5py"}
 #: Seconds of computing that a file gets, and its bytes for which it gets another.
-SECONDS, BYTES_PER_SECOND = 3, 500_000
+SECONDS, BYTES_PER_SECOND = 2, 500_000
 #: Memory that the process gets: the limit on the table, as many times, and as much more.
 TIMES, MORE_MEMORY = 4, 1 << 28
 
@@ -88,7 +88,7 @@ def _last_words(path: Path, kind: str, status: int) -> str:
         why = "it took more time than a file of its size should"
     else:
         why = f"the library that reads it broke down (status {status}), or needed more memory than --max-bytes allows"
-    return f"{path} cannot be read as {kind}: {why}; it may be damaged. Write it again, or save the table as CSV or NPZ."
+    return f"{path} cannot be read as {kind}: {why}; it may be damaged. Write it again, or as CSV or NPZ."
 
 
 # ---------------------------------------------------------------- what is handed over
@@ -168,7 +168,7 @@ def _restrain(path: Path, limit: int) -> None:
         return
     used = resource.getrusage(resource.RUSAGE_SELF)
     seconds = used.ru_utime + used.ru_stime + SECONDS + path.stat().st_size / BYTES_PER_SECOND
-    limits = {resource.RLIMIT_CPU: round(seconds) + 1, resource.RLIMIT_CORE: 0}
+    limits = {resource.RLIMIT_CPU: int(seconds) + 1, resource.RLIMIT_CORE: 0}
     sizes = Path("/proc/self/statm")
     if sizes.exists():
         pages = int(sizes.read_text().split()[0])

@@ -55,7 +55,7 @@ def read_mat(path: Path, *, keep: set[str], limit: int) -> Sheet:
             with readable(path, "a sparse matrix", ValueError):
                 values.tocsc().check_format(full_check=True)
     arrays = {name: v.toarray() if issparse(v) else _plain(v, name) for name, v in found.items()}
-    return of_arrays(path, arrays, list(there), "a MATLAB file")
+    return of_arrays(path, arrays, list(there), "a MATLAB file", limit)
 
 
 def _check_mat(path: Path, limit: int) -> None:

@@ -143,7 +143,7 @@ def read_text(path: Path, *, keep: set[str] | None, limit: int) -> Sheet:
             msg = f"{path} is empty: it has no line with anything in it."
             raise ValueError(msg)
         separator = _separator([text for _, text in start])
-        check_shape(path, 1, start[0][1].count(separator) + 1, limit)
+        check_shape(path, (1, start[0][1].count(separator) + 1), limit)
         header = [name.strip() for name in split(start[0][1], separator)]
         if len(start) < 2:
             msg = f"{path} has a header of {len(header)} columns, but it has no rows."
@@ -246,8 +246,9 @@ def check_size(path: Path, size: int, limit: int, verb: str = "would take") -> N
         raise ValueError(msg)
 
 
-def check_shape(path: Path, rows: int, columns: int, limit: int, itemsize: int = 8) -> None:
+def check_shape(path: Path, shape: tuple[int, ...], limit: int, itemsize: int = 8) -> None:
     """Refuse a table that is larger than the limit, its names counted in."""
+    rows, columns = shape
     check_size(path, rows * columns * itemsize + (rows + columns) * NAME_BYTES, limit)
 
 

@@ -16,7 +16,7 @@ from randsel.table_apart import read_apart
 from randsel.table_features import features, note_types, take_log2, without_missing
 from randsel.table_orientation import samples_in_rows
 from randsel.table_target import check_target, column, is_missing, labelled, matched, target_column
-from randsel.table_text import Sheet, read_text, records
+from randsel.table_text import Sheet, brief, read_text, records
 
 if TYPE_CHECKING:
     from sklearn.impute import SimpleImputer
@@ -117,6 +117,8 @@ def imputer() -> "SimpleImputer":
     return SimpleImputer(strategy="median", keep_empty_features=True)
 
 
+@brief()
+@np.errstate(all="ignore")
 def read(
     path: str | Path,
     *,
