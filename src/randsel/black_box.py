@@ -27,10 +27,10 @@ from sklearn.svm import SVC
 from randsel._backend import Array
 from randsel.alignment import alignment
 from randsel.datasets import make_black_box
-from randsel.experiment import read_cell
+from randsel.experiment import is_number, read_cell
 from randsel.kernels import bandwidth, gaussian_kernel, squared_distances
 from randsel.mkl import LPBoostMKL, PathKernels
-from randsel.run_folder import only_run, write_atomically
+from randsel.run_folder import check_folder, only_run, write_atomically
 from randsel.selector import RandSel
 from randsel.sparse_filtering import SparseFiltering
 
@@ -288,6 +288,14 @@ METHODS: dict[str, Callable[[Trial], dict[str, Any]]] = {
 }
 
 
+#: Numbers that every method's result has, and those of some.
+NUMBERS = ("accuracy", "inner")
+_NUMBERS = {
+    "SVM, sparse-filtered features": ("before", "signed"),
+    "LPBoostMKL, kernels of the path": ("svm", "boosted_mean", "used", "neighbours", "ends"),
+}
+
+
 # ---------------------------------------------------------------- all cells
 
 
@@ -310,6 +318,7 @@ def run(
     dict of str to list of dict
         Accuracy on the held-out rows, and what was chosen.
     """
+    check_folder(out)
     out.mkdir(parents=True, exist_ok=True)
     results: dict[str, list[dict[str, Any]]] = {name: [] for name in METHODS}
     total, computed, start = settings.seeds * len(METHODS), 0, time.monotonic()
@@ -318,18 +327,26 @@ def run(
             trial: Trial | None = None
             for name, method in METHODS.items():
                 path = out / f"{_key(name, seed, settings)}.json"
-                found = read_cell(path, [])
+                found = read_cell(path, [], (*NUMBERS, *_NUMBERS.get(name, ())), _whole)
                 if found is None:
                     trial = Trial(seed, settings) if trial is None else trial
                     cell = {"method": name, "seed": seed, "settings": asdict(settings)}
-                    write_atomically(path, json.dumps({"cell": cell, "result": method(trial)}, indent=1))
-                    found = read_cell(path, [])
+                    # as it will be read again: lists, not tuples
+                    found = json.loads(json.dumps(method(trial)))
+                    write_atomically(path, json.dumps({"cell": cell, "result": found}, indent=1))
                     computed += 1
-                results[name].append(found or {})
+                results[name].append(found)
                 if progress is not None and computed:
                     done = sum(map(len, results.values()))
                     progress(done, total, (time.monotonic() - start) / computed)
     return results
+
+
+def _whole(result: dict[str, Any]) -> bool:
+    """Whether the lists of a result, where it has them, are lists of numbers of one length."""
+    sizes = result.get("sizes", [])
+    rows = [result.get("alone", sizes), *(result.get("weights") or [])]
+    return all(isinstance(row, list) and len(row) == len(sizes) and all(map(is_number, row)) for row in [sizes, *rows])
 
 
 def _key(method: str, seed: int, settings: Settings) -> str:

@@ -356,9 +356,11 @@ def rebuild_report(folder: Path) -> None:
     Examples:
       randsel report results
     """
-    from randsel import results
+    from randsel import results, run_folder
 
-    results.write_report(results.load(folder), folder / "report.html")
+    analysis = results.load(folder)
+    run_folder.check_folder(folder)
+    results.write_report(analysis, folder / "report.html")
     click.echo(f"Written: {folder / 'report.html'}")
 
 
@@ -443,6 +445,7 @@ def interactions(
     if (out / run_folder.IDENTITY).exists():
         msg = f"{out} holds a run of randsel select, whose pairs.csv would be lost; give another folder (--out)."
         raise click.ClickException(msg)
+    run_folder.check_folder(out)
     table = _read(file, reading)
     if np.isnan(table.X).any():
         click.echo("Note: there are no folds here, so medians are those of all samples.", err=True)
@@ -466,15 +469,18 @@ def interactions(
     run_folder.write_atomically(out / "features.csv", summary.as_csv(features))
     run_folder.write_atomically(out / "pairs.csv", summary.as_csv(found))
     click.echo(f"{len(table.X)} samples, {len(table.names)} features; {scan.n_features_} selected.\n")
-    click.echo(summary.as_markdown(features[: max(5, min(20, scan.n_features_))]))
+    click.echo(_printable(summary.as_markdown(features[: max(5, min(20, scan.n_features_))])))
     for rows in (found[: len(scan.pairs_)], found[len(scan.pairs_) :]):
         if rows:
-            click.echo("\n" + summary.as_markdown(rows[:5]))
+            click.echo("\n" + _printable(summary.as_markdown(rows[:5])))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about glyphs that a font does not have
         try:
-            plots.interaction_heatmap(scan, names=table.names).savefig(out / "heatmap.png", dpi=120)
-            plots.pair_panels(table.X, table.y, scan, names=table.names).savefig(out / "pairs.png", dpi=120)
+            for name, figure in (
+                ("heatmap.png", plots.interaction_heatmap(scan, names=table.names)),
+                ("pairs.png", plots.pair_panels(table.X, table.y, scan, names=table.names)),
+            ):
+                run_folder.write_figure(out / name, figure, 120)
         except (ImportError, ArithmeticError, ValueError) as error:  # values too extreme to draw lose the picture only
             click.echo(f"No pictures: {error}", err=True)
     click.echo(f"\nAll of it: {out}")
@@ -523,9 +529,10 @@ def reproduce(
             raise click.UsageError(msg)
         _black_box(quick, out)
         return
-    from randsel import experiment, tables
+    from randsel import experiment, run_folder, tables
 
     if what == "figure1":
+        run_folder.check_folder(out)
         out.mkdir(parents=True, exist_ok=True)
         click.get_current_context().invoke(demo, samples=300, features=200, seed=0, out=out / "figure1.png")
         return
@@ -587,7 +594,7 @@ def _black_box(quick: bool, out: Path) -> None:
     except ImportError as error:
         click.echo(f"No picture: {error}", err=True)
         return
-    figure.savefig(out / "weights.png", dpi=120)
+    run_folder.write_figure(out / "weights.png", figure, 120)
 
 
 def _names(methods: str | None) -> list[str]:
@@ -597,7 +604,7 @@ def _names(methods: str | None) -> list[str]:
 def _run(
     spec: "experiment.Spec", loaded: dict[str, "tables.Table"], out: Path, jobs: int, timeout: float | None
 ) -> None:
-    from randsel import experiment, plots, summary
+    from randsel import experiment, plots, run_folder, summary
 
     if jobs == 0:
         msg = "--jobs 0 leaves nobody to work; use 1 or more, or -1 for all cores."
@@ -609,7 +616,7 @@ def _run(
         raise
     times = "once" if spec.reshuffles == 1 else f"{spec.reshuffles} times"
     heading = f"Nested {spec.folds}-fold cross-validation, {times}; mean ± sd over the cells."
-    click.echo(summary.write_tables(spec, outcome, out, heading))
+    click.echo(_printable(summary.write_tables(spec, outcome, out, heading)))
     if not outcome.results:
         msg = "every cell failed; see the reasons above."
         raise click.ClickException(msg)
@@ -618,7 +625,7 @@ def _run(
     except ImportError as error:
         click.echo(f"No picture: {error}", err=True)
     else:
-        figure.savefig(out / "comparison.png", dpi=120)
+        run_folder.write_figure(out / "comparison.png", figure, 120)
     if outcome.errors:
         msg = f"{len(outcome.errors)} of {len(outcome.cells)} cells failed; run the command again to retry them."
         raise click.ClickException(msg)
