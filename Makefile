@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 CORE_TESTS := tests/test_selector.py tests/test_estimator_checks.py tests/test_interaction_scan.py tests/test_progress.py
 
-.PHONY: help demo test lint types check check-versions nightly fuzz bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-scaling bench-reading bench-mkl bench-select formats gallery screenshots docs dist check-dist lock clean
+.PHONY: help demo test lint types check check-versions kill nightly fuzz bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-scaling bench-reading bench-mkl bench-select formats gallery screenshots docs dist check-dist lock clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -31,7 +31,10 @@ check-versions: build/sklearn-1.7.2/ready build/sklearn-1.8.0/ready  ## the core
 			-W ignore::pytest.PytestRemovedIn10Warning $(CORE_TESTS) || exit 1; \
 	done
 
-nightly: .venv/dev  ## ten times as many generated tables as make test, ten minutes; then fuzz, two hours
+kill: .venv/dev  ## kill -9 at 20 random moments of three long jobs; the outputs are those of undisturbed runs; a quarter of an hour
+	$(BIN)/python benchmarks/killed.py --out docs/results/killed.md
+
+nightly: .venv/dev kill  ## ten times as many generated tables as make test, ten minutes; then fuzz, two hours
 	RANDSEL_CASES=2000 $(BIN)/python -m pytest -q tests/test_properties.py
 	$(MAKE) fuzz
 

@@ -6,7 +6,6 @@ chosen by cross-validation on the labelled ones; held-out rows are looked at onc
 
 import hashlib
 import json
-import time
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -300,7 +299,7 @@ _NUMBERS = {
 
 
 def run(
-    settings: Settings, out: Path, *, progress: Callable[[int, int, float], None] | None = None
+    settings: Settings, out: Path, *, progress: Callable[[str, float, float], None] | None = None
 ) -> dict[str, list[dict[str, Any]]]:
     """Run the cells that have no file in `out` yet, and return the results of all, by method, in the order of seeds.
 
@@ -311,7 +310,7 @@ def run(
     out : Path
         Folder of the results; another run must not be working in it.
     progress : callable, default=None
-        Called with the number of cells done, of all cells, and the seconds per cell of this run.
+        Called with "cells", the number of cells done, and of all.
 
     Returns
     -------
@@ -321,7 +320,7 @@ def run(
     check_folder(out)
     out.mkdir(parents=True, exist_ok=True)
     results: dict[str, list[dict[str, Any]]] = {name: [] for name in METHODS}
-    total, computed, start = settings.seeds * len(METHODS), 0, time.monotonic()
+    total, show = settings.seeds * len(METHODS), progress or (lambda *_: None)
     with only_run(out):
         for seed in range(settings.seeds):
             trial: Trial | None = None
@@ -329,16 +328,13 @@ def run(
                 path = out / f"{_key(name, seed, settings)}.json"
                 found = read_cell(path, [], (*NUMBERS, *_NUMBERS.get(name, ())), _whole)
                 if found is None:
+                    show("cells", sum(map(len, results.values())), total)
                     trial = Trial(seed, settings) if trial is None else trial
                     cell = {"method": name, "seed": seed, "settings": asdict(settings)}
                     # as it will be read again: lists, not tuples
                     found = json.loads(json.dumps(method(trial)))
                     write_atomically(path, json.dumps({"cell": cell, "result": found}, indent=1))
-                    computed += 1
                 results[name].append(found)
-                if progress is not None and computed:
-                    done = sum(map(len, results.values()))
-                    progress(done, total, (time.monotonic() - start) / computed)
     return results
 
 

@@ -6,8 +6,12 @@ What takes long to import is imported by the commands that need it, so that help
 
 import errno
 import functools
+import signal
 import sys
+import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,13 +54,35 @@ READING = (
     "missing",
     "max_bytes",
 )
-#: Exit status if nothing stands out, and after Ctrl-C (128 and the number of the signal, as shells have it). 1 are
-#: mistakes in files, 2 in options, as click has it.
-NOTHING, INTERRUPTED = 3, 130
+#: Exit status if nothing stands out, after Ctrl-C and after SIGTERM (128 and the number of the signal, as shells have
+#: it). 1 are mistakes in files, 2 in options, as click has it.
+NOTHING, INTERRUPTED, TERMINATED = 3, 130, 143
 #: Bytes of a file that take a while to read.
 LARGE_FILE = 10_000_000
 #: Commands that go on where they were.
 RESUMING = ("select", "compare", "reproduce")
+
+
+class Terminated(KeyboardInterrupt):
+    """The signal to end, SIGTERM, which schedulers send, and systems that shut down; as if it were Ctrl-C."""
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM raise `Terminated`; the second one ends at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(*_: Any) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class Commands(click.Group):
@@ -69,14 +95,16 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         try:
-            return super().invoke(ctx)
+            with _terminable():
+                return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
+            word, status = ("Terminated", TERMINATED) if isinstance(error, Terminated) else ("Interrupted", INTERRUPTED)
             kept = ctx.invoked_subcommand in RESUMING
             more = " What is finished is kept: run the same command again to go on." if kept else ""
-            click.echo(f"\nInterrupted.{more}", err=True)
-            ctx.exit(INTERRUPTED)
+            click.echo(f"\n{word}.{more}", err=True)
+            ctx.exit(status)
         except Exception as error:
             if ctx.params["debug"]:
                 raise
@@ -93,7 +121,15 @@ def _sentence(error: Exception) -> str:
             return f"{where} may not be written or read; give another folder, or change its permissions."
         return str(error)
     if isinstance(error, MemoryError):
-        return "not enough memory; leave out columns, or say how much may be used (--memory 2GB)."
+        return (
+            "not enough memory; take fewer jobs (--jobs 1), leave out columns, or say how much select may use "
+            "(--memory 2GB), and run again: what is finished is kept."
+        )
+    if type(error).__name__ == "TerminatedWorkerError":  # of joblib, which would take long to import
+        return (
+            "a process of --jobs was killed, which the system does when memory runs out; take fewer jobs (--jobs 1), "
+            "and run again: what is finished is kept."
+        )
     if isinstance(error, ValueError | ImportError):
         return _printable(str(error))
     return f"{type(error).__name__}: {_printable(str(error))}. This should not happen: --debug shows where it did."
@@ -306,6 +342,7 @@ def select(
       2    the options: see the message
       3    nothing stands out; all files are written
       130  interrupted (Ctrl-C); finished parts are kept
+      143  terminated (SIGTERM); finished parts are kept
 
     \b
     Examples:
@@ -572,10 +609,14 @@ def completion(shell: str) -> None:
 
 
 def _black_box(quick: bool, out: Path) -> None:
-    from randsel import black_box, experiment, plots, run_folder, summary
+    from randsel import black_box, plots, run_folder, summary
 
     settings = black_box.QUICK if quick else black_box.Settings()
-    results = black_box.run(settings, out, progress=experiment.progress_line)
+    line = run_folder.ProgressLine()
+    try:
+        results = black_box.run(settings, out, progress=line)
+    finally:
+        line.end()
     rows, why = black_box.accuracies(results), black_box.differences(results)
     heading = (
         f"{settings.n_labelled} labelled rows, {settings.n_held_out} held out, the others without label; "
@@ -609,11 +650,14 @@ def _run(
     if jobs == 0:
         msg = "--jobs 0 leaves nobody to work; use 1 or more, or -1 for all cores."
         raise click.UsageError(msg)
+    line = run_folder.ProgressLine()
     try:
-        outcome = experiment.run(spec, loaded, out, n_jobs=jobs, timeout=timeout, progress=experiment.progress_line)
+        outcome = experiment.run(spec, loaded, out, n_jobs=jobs, timeout=timeout, progress=line)
     except KeyboardInterrupt:
         click.echo(f"\nFinished cells are kept in {out}; run the command again to go on.", err=True)
         raise
+    finally:
+        line.end()
     times = "once" if spec.reshuffles == 1 else f"{spec.reshuffles} times"
     heading = f"Nested {spec.folds}-fold cross-validation, {times}; mean ± sd over the cells."
     click.echo(_printable(summary.write_tables(spec, outcome, out, heading)))

@@ -3,6 +3,7 @@
 A cell is one outer fold of one reshuffle of one data set with one method. The inner loop picks bandwidth and number of
 features by the validation accuracy of a Gaussian support vector machine with C = 1, the fewer features on ties; the
 outer fold tests. A finished cell is a JSON file named by a hash of all that determines it; a failed one leaves none.
+Times are in files of their own (`seconds.csv`, `runs.csv`): all others are the same whenever they are made.
 """
 
 import csv
@@ -11,7 +12,6 @@ import hashlib
 import json
 import re
 import signal
-import sys
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
@@ -54,7 +54,7 @@ METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
 
 
 #: Numbers of a cell's result.
-NUMBERS = ("accuracy", "balanced_accuracy", "n_features", "seconds")
+NUMBERS = ("accuracy", "balanced_accuracy", "n_features")
 
 
 @dataclass(frozen=True)
@@ -336,12 +336,13 @@ def _precision_and_recall(chosen: Array, relevant: Array | None) -> dict[str, fl
 
 @dataclass(frozen=True)
 class Outcome:
-    """All cells of a specification: results of the finished ones, errors of the failed ones."""
+    """All cells of a specification: results and times of the finished ones, errors of the failed ones."""
 
     cells: tuple[Cell, ...]
     results: dict[str, dict[str, Any]]
     errors: dict[str, str]
     notes: tuple[str, ...]
+    seconds: dict[str, float]
 
 
 def run(
@@ -351,7 +352,7 @@ def run(
     *,
     n_jobs: int = 1,
     timeout: float | None = None,
-    progress: Callable[[int, int, float], None] | None = None,
+    progress: Callable[[str, float, float], None] | None = None,
 ) -> Outcome:
     """Run the cells that have no file in `out` yet; the others are read.
 
@@ -368,12 +369,12 @@ def run(
     timeout : float, default=None
         Seconds after which a cell is given up.
     progress : callable, default=None
-        Called with the number of cells done, of all cells, and the seconds per cell of this run.
+        Called with "cells", the number of cells done, and of all.
 
     Returns
     -------
     Outcome
-        Results, errors, and notes on what was reduced or redone.
+        Results, errors, times, and notes on what was reduced or redone.
     """
     check_folder(out)
     out.mkdir(parents=True, exist_ok=True)
@@ -387,19 +388,18 @@ def run(
                 results[cell.key] = found
         pending = [cell for cell in cells if cell.key not in results]
         errors: dict[str, str] = {}
-        start = time.monotonic()
+        show, start = progress or (lambda *_: None), time.monotonic()
+        show("cells", len(results), len(cells))
         jobs = Parallel(n_jobs=n_jobs, return_as="generator_unordered")
         for key, result, error in jobs(delayed(_one)(cell, tables[cell.data], out, timeout) for cell in pending):
             if error:
                 errors[key] = error
             else:
                 results[key] = result
-            if progress is not None:
-                done = len(results) + len(errors)
-                progress(done, len(cells), (time.monotonic() - start) / (done - len(cells) + len(pending)))
+            show("cells", len(results) + len(errors), len(cells))
         if pending:
             _log_run(out, spec, len(pending), n_jobs, time.monotonic() - start)
-    return Outcome(tuple(cells), results, errors, tuple(notes))
+        return Outcome(tuple(cells), results, errors, tuple(notes), _seconds(out))
 
 
 @dataclass(frozen=True)
@@ -476,6 +476,9 @@ def _one(cell: Cell, table: Table, out: Path, timeout: float | None) -> tuple[st
             result = evaluate(cell, table)
     except Exception as error:  # whatever a method does in one cell, the others go on
         return cell.key, {}, f"{type(error).__name__}: {error}"
+    # before the cell, so that a finished one has its time; a second time of one is a later one
+    with open_here(out / "seconds.csv") as file:
+        file.write(f"{cell.key},{result.pop('seconds'):.6f}\n")
     result = {"cell": asdict(cell), "result": result}
     write_atomically(out / f"{cell.key}.json", json.dumps(result, indent=1, sort_keys=True))
     return cell.key, result["result"], ""
@@ -548,10 +551,9 @@ def whole_cell(result: dict[str, Any], sizes: Sequence[int] | None = None) -> bo
     return texts and known and all(re.fullmatch("[0-9]{1,9}", key) and is_number(curve[key]) for key in curve)
 
 
-def progress_line(done: int, total: int, seconds: float) -> None:
-    """Show cells done, rate and time left on standard error, if that is a terminal."""
-    if sys.stderr.isatty():
-        end = "\n" if done == total else ""
-        left = (total - done) * seconds / 60
-        sys.stderr.write(f"\r{done}/{total} cells, {seconds:.2f} s each, {left:.1f} min left {end}")
-        sys.stderr.flush()
+def _seconds(out: Path) -> dict[str, float]:
+    """Return how long the selection of every cell took, as far as that is known."""
+    path = out / "seconds.csv"
+    lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+    whole = (re.fullmatch(r"([0-9a-f]{24}),(\d+\.\d{6})", line) for line in lines)
+    return {match[1]: float(match[2]) for match in whole if match is not None}

@@ -299,15 +299,17 @@ class ProgressLine:
             self.what, self.start, self.first = what, time.monotonic(), done
         speed = (done - self.first) / max(time.monotonic() - self.start, 1e-9)
         left = f", {_duration((total - done) / speed)} left" if speed > 0.0 and done < total else ""
-        sys.stderr.write(f"\r\x1b[K{what}: {100 * done / max(total, 1e-9):.0f} %{left}")
-        sys.stderr.flush()
+        self._write(f"{what}: {100 * done / max(total, 1e-9):.0f} %{left}")
 
     def end(self) -> None:
         """Remove the line."""
         if self.shown and self.what:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+            self._write("")
             self.what = ""
+
+    def _write(self, text: str) -> None:
+        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.flush()
 
 
 def _duration(seconds: float) -> str:
