@@ -110,11 +110,8 @@ def _best_partners(best: dict[tuple[float, float, float], tuple[Array, Array]], 
 
 
 def _placed(problem: Problem) -> Any:
-    """Functions where the scan is to run; on a device in half precision, which ranks pairs: tests are on the host."""
-    values = problem.functions.values
-    if problem.device is None:
-        return values
-    return halved(to_device(values, problem.device))
+    """Functions on a device, in half precision, which ranks pairs: tests are on the host. None for a scan there too."""
+    return None if problem.device is None else halved(to_device(problem.functions.values, problem.device))
 
 
 def _blocks(functions: Functions, tile: int) -> list[_Block]:
@@ -135,6 +132,7 @@ def _tile(
     problem: Problem, values: Any, e: Array, spread: Array, rows: _Block, columns: _Block, n_pairs: int, limit: float
 ) -> tuple[list[tuple[tuple[float, float, float], Array, Array, Array]], Array, Array]:
     """Best partners of the features of a tile, and log p and places of its best pairs, by either statistic."""
+    values = problem.functions.values if values is None else values
     decay = np.sqrt(problem.decay)
     left = values[rows.start : rows.stop, : rows.count] * like(decay[: rows.count, None], values, precise=False)
     right = values[columns.start : columns.stop, : columns.count]
