@@ -6,7 +6,7 @@ derived from the address alone. Workers, backends and their order cannot change 
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import lru_cache
 from threading import Lock
 from typing import Any
@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import numpy as np
 from joblib import Parallel, delayed, parallel_config
-from threadpoolctl import ThreadpoolController, threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from randsel.cluster_jobs import client_in_use, lent
 
@@ -117,19 +117,19 @@ class _OneThread:
     """Keeps BLAS to one thread while any thread of this process is within; threads of a worker come and go."""
 
     def __init__(self) -> None:
-        self.lock, self.within, self.limits = Lock(), 0, None
+        self.lock, self.within, self.limits = Lock(), 0, ExitStack()
 
     def __enter__(self) -> None:
         with self.lock:
             if not self.within:
-                self.limits = threadpool_limits(limits=1, user_api="blas")
+                self.limits.enter_context(_pools().limit(limits=1, user_api="blas"))
             self.within += 1
 
     def __exit__(self, *_: object) -> None:
         with self.lock:
             self.within -= 1
-            if not self.within and self.limits is not None:
-                self.limits.restore_original_limits()
+            if not self.within:
+                self.limits.close()
 
 
 _one_thread = _OneThread()
