@@ -7,7 +7,7 @@ import socket
 import sys
 import threading
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import joblib
@@ -183,8 +183,14 @@ def test_one_job_at_a_time_or_a_single_one_stays_here(n_jobs, count, on_workers)
     assert set(found) == {os.getpid()}
 
 
-def two_blas_threads():
-    threadpool_limits(limits=2, user_api="blas")
+def set_blas_threads(client, count):
+    """Set them in the thread that computes: only the thread that set them first may set them again."""
+    for worker in client.nthreads():
+        client.submit(set_threads, count, workers=[worker], pure=False).result()
+
+
+def set_threads(count):
+    threadpool_limits(limits=count, user_api="blas")
 
 
 def blas_threads(_=None):
@@ -192,14 +198,14 @@ def blas_threads(_=None):
 
 
 def test_a_job_has_one_blas_thread(on_workers):
-    on_workers.run(two_blas_threads)
+    set_blas_threads(on_workers, 2)
     try:
         for found in _parallel.ordered_map(blas_threads, [(k,) for k in range(8)], None):
             assert found
             assert set(found) == {1}
         assert all(2 in found for found in on_workers.run(blas_threads).values())
     finally:
-        on_workers.run(threadpool_limits, limits=1, user_api="blas")
+        set_blas_threads(on_workers, 1)
 
 
 def test_blas_threads_come_back_when_the_last_job_ends():
@@ -234,8 +240,7 @@ def test_jobs_and_data_of_workers_that_were_killed_are_not_lost(short_lived, tmp
 
 
 def test_a_worker_killed_within_a_fit_changes_nothing(short_lived, alone):
-    left = list(range(len(short_lived.workers)))
-    alive = [k for k in left if short_lived.workers[k].poll() is None]
+    alive = [k for k, worker in enumerate(short_lived.workers) if worker.poll() is None]
 
     def kill(r):
         if len(r.features) == 16:
@@ -279,10 +284,10 @@ def test_cells_are_the_same_and_written_by_the_run(on_workers, tmp_path, monkeyp
 
 def test_a_cell_is_given_up_on_a_worker(on_workers, tmp_path):
     slow = {"name": "randSel (bootstrap)", "params": {"n_bootstraps": 1_000_000}}
-    spec = Spec(**{**asdict(SPEC), "methods": ({"name": "Corr. Coeff."}, slow)})
-    outcome = experiment.run(spec, {"xor": TABLE}, tmp_path, n_jobs=None, timeout=0.4)
-    assert len(outcome.results) == len(outcome.errors) == 3
-    assert set(outcome.errors.values()) == {"TimeoutError: gave up after 0.4 s"}
+    spec = replace(SPEC, methods=(slow,))
+    outcome = experiment.run(spec, {"xor": TABLE}, tmp_path, n_jobs=None, timeout=0.2)
+    assert len(outcome.errors) == 3
+    assert set(outcome.errors.values()) == {"TimeoutError: gave up after 0.2 s"}
 
 
 def in_thread(function):

@@ -4,9 +4,12 @@ joblib sends a task's arguments with every task. What several tasks share is len
 once, as a task of its own, which the scheduler repeats if the worker that held the result is lost.
 """
 
+import asyncio
 import logging
+import warnings
 import weakref
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -71,9 +74,12 @@ def on_cluster(address: str, *, patience: float = PATIENCE) -> Iterator[Any]:
         except (distributed.client.FutureCancelledError, distributed.CancelledError) as error:
             raise ClusterLostError(_lost(address)) from error
         except (OSError, TimeoutError, RuntimeError) as error:
-            if client.status == "running":
-                raise
-            raise ClusterLostError(_lost(address)) from error
+            if client.status != "running":
+                raise ClusterLostError(_lost(address)) from error
+            if isinstance(error, TimeoutError) and not client.nthreads():
+                msg = f"all workers of the scheduler at {address} were lost; start some again."
+                raise ClusterLostError(msg) from error
+            raise
         except distributed.scheduler.KilledWorker as error:
             msg = (
                 f"{error.allowed_failures + 1} workers were lost while they worked on the same job; they may have run "
@@ -106,13 +112,25 @@ def _quiet() -> Iterator[None]:
 
 def _connected(distributed: Any, address: str, patience: float) -> Any:
     try:
-        return distributed.Client(address, timeout=patience, set_as_default=False)
+        # in a thread, for there may be a loop in this one
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(asyncio.run, _answer(distributed, address, patience)).result()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", distributed.versions.VersionMismatchWarning)  # an error, below
+            return distributed.Client(address, timeout=patience, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
         msg = (
             f"no Dask scheduler answers at {address} ({type(error).__name__}); look for the address that "
             "'dask scheduler' printed, and whether this machine may connect to it."
         )
         raise ConnectionError(msg) from error
+
+
+async def _answer(distributed: Any, address: str, patience: float) -> None:
+    """Wait for a scheduler to say a word, which the client of Dask would do for ever."""
+    how = distributed.security.Security().get_connection_args("client")
+    greeting = distributed.comm.connect(address, timeout=patience, **how)
+    await (await asyncio.wait_for(greeting, 2 * patience)).close()
 
 
 def _check_workers(client: Any, address: str, patience: float) -> None:
@@ -146,7 +164,12 @@ def _check_versions(found: dict[str, Any], address: str) -> None:
 def client_in_use() -> Any:
     """Return the connection of joblib's current backend to a Dask cluster; None if that is another backend."""
     backend, _ = get_active_backend()
-    return backend.client if type(backend).__name__ == "DaskDistributedBackend" else None
+    if type(backend).__name__ != "DaskDistributedBackend":
+        return None
+    # joblib runs jobs here where there is one thread to run them, and a cluster may be left with one
+    threads = type(backend).effective_n_jobs
+    backend.effective_n_jobs = lambda n_jobs: max(2, threads(backend, n_jobs))
+    return backend.client
 
 
 def lent(client: Any, tasks: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
