@@ -50,8 +50,8 @@ def on_workers(workers):
 
 @pytest.fixture(scope="module")
 def short_lived():
-    """Give clusters in which everything may be killed; workers that are left are used by the next test."""
-    with cluster(n_workers=3) as started:
+    """A cluster in which everything may be killed; with what is left of it the next test goes on."""
+    with cluster(n_workers=4) as started:
         yield started
 
 
@@ -223,7 +223,7 @@ def test_blas_threads_come_back_when_the_last_job_ends():
 def die_once(shared, folder, number):
     """Kill the worker at some numbers, in the middle of the job, the first time."""
     mark = Path(folder) / str(number)
-    if number in (3, 8) and not mark.exists():
+    if number == 3 and not mark.exists():
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(0.02)
@@ -235,8 +235,7 @@ def test_jobs_and_data_of_workers_that_were_killed_are_not_lost(short_lived, tmp
     with on_cluster(short_lived.address):
         tasks = [(shared, str(tmp_path), number) for number in range(24)]
         assert _parallel.ordered_map(die_once, tasks, None) == [0.5 * number for number in range(24)]
-    assert len(short_lived.worker_pids) == 1
-    short_lived.start_workers(2)
+    assert len(short_lived.worker_pids) == 3
 
 
 def test_a_worker_killed_within_a_fit_changes_nothing(short_lived, alone):
@@ -439,43 +438,42 @@ def test_without_dask_the_extra_is_named(monkeypatch):
 # ---------------------------------------------------------------- a scheduler that is lost
 
 
-def test_a_scheduler_lost_is_a_sentence_and_the_rest_is_done_later(selected, tmp_path, monkeypatch):
-    """The last tests of this file: the cluster that they kill is their own."""
+def test_a_scheduler_lost_is_a_sentence_and_the_rest_is_done_later(short_lived, selected, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file = written(tmp_path)
-    with cluster(n_workers=2) as doomed:
+    progress = "randsel.run_folder.ProgressLine.__call__"
 
-        def kill(self, what, done, total):
-            if what == "half-samples" and done == 2:
-                doomed.kill_scheduler()
+    def kill(self, what, done, total):
+        if what == "half-samples" and done == 2:
+            short_lived.kill_scheduler()
 
-        with monkeypatch.context() as patch:
-            patch.setattr("randsel.run_folder.ProgressLine.__call__", kill)
-            result = invoke("select", file, *SHORT, "--dask", doomed.address)
-        assert result.exit_code == 4, result.output
-        last = result.stderr.splitlines()[-1]
-        assert last == (
-            f"Error: the scheduler at {doomed.address} was lost; start it and its workers again. "
-            "What is finished is kept: run the same command again to go on."
-        )
-        kept = sorted(path.stem for path in (tmp_path / "out" / "parts").glob("half-*.npz"))
-        assert 2 <= len(kept) < 6
-        times = {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "parts").glob("*.npz")}
-        assert invoke("select", file, *SHORT).exit_code == 0
-        assert all(path.stat().st_mtime_ns == then for path, then in times.items())
-        assert contents(tmp_path / "out") == selected
+    with monkeypatch.context() as patch:
+        patch.setattr(progress, kill)
+        result = invoke("select", file, *SHORT, "--dask", short_lived.address)
+    assert result.exit_code == 4, result.output
+    assert result.stderr.splitlines()[-1] == (
+        f"Error: the scheduler at {short_lived.address} was lost; start it and its workers again. "
+        "What is finished is kept: run the same command again to go on."
+    )
+    assert "Traceback" not in result.stderr
+    times = {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "parts").glob("*.npz")}
+    assert 2 <= sum(path.stem.startswith("half-") for path in times) < 6
+    assert invoke("select", file, *SHORT).exit_code == 0
+    assert all(path.stat().st_mtime_ns == then for path, then in times.items())
+    assert contents(tmp_path / "out") == selected
 
-        # the same for cells, on a scheduler that has come back
-        doomed.start_scheduler()
-        doomed.start_workers(2)
 
-        def kill_once(done, total, seconds):
-            if done == 2:
-                doomed.kill_scheduler()
+def test_cells_that_a_lost_scheduler_left_are_done_later(short_lived, tmp_path):
+    if short_lived.scheduler.poll() is not None:
+        short_lived.start_scheduler()
+    short_lived.start_workers(1)
 
-        with pytest.raises(ClusterLostError, match="was lost"), on_cluster(doomed.address):
-            experiment.run(SPEC, {"xor": TABLE}, tmp_path / "cells", n_jobs=None, progress=kill_once)
-    kept = len(list((tmp_path / "cells").glob("*.json")))
-    assert 2 <= kept < 6
+    def kill(done, total, seconds):
+        if done == 2:
+            short_lived.kill_scheduler()
+
+    with pytest.raises(ClusterLostError, match="was lost"), on_cluster(short_lived.address):
+        experiment.run(SPEC, {"xor": TABLE}, tmp_path / "cells", n_jobs=None, progress=kill)
+    assert 2 <= len(list((tmp_path / "cells").glob("*.json"))) < 6
     rest = experiment.run(SPEC, {"xor": TABLE}, tmp_path / "cells")
     assert without_times(rest.results) == without_times(experiment.run(SPEC, {"xor": TABLE}, tmp_path / "new").results)
