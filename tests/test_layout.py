@@ -16,6 +16,7 @@ SOURCE = ROOT / "src" / "randsel"
 #: Top to bottom, as a maintainer would read.
 ORDER = [
     "_optional",
+    "cluster_jobs",
     "_parallel",
     "_progress",
     "_backend",
