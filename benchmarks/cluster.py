@@ -147,9 +147,9 @@ def page(jobs, repeats):
     out.write(f"""# Jobs on a Dask cluster
 
 Written by `make bench-dask`. {samples}×{features} numbers in single precision; {cores} cores. The load of the machine
-was {load:.1f} when this began and {os.getloadavg()[0]:.1f} at its end: as far as it is above {cores}, others were at work,
-times of the clock are longer and their ratios less sure than on a quiet machine. Seconds of the cores that the run itself
-took, client and workers together, are nearly free of that. Fastest of {repeats} run(s), workers started and warm.
+was {load:.1f} when this began and {os.getloadavg()[0]:.1f} at its end: as far as it is above {cores}, others were at
+work, and times of the clock are longer, their ratios less sure, than on a quiet machine. Seconds of cores that the run
+itself took, client and workers together, are nearly free of that. Fastest of {repeats} run(s); workers are warm.
 
 ## Dask beside joblib, two processes each
 
@@ -179,8 +179,8 @@ Both give the same answer to the bit, which is checked in this run. Wanted: at m
             f"| {lent:.0f} | {call:.0f} | {task:.1f} |\n"
         )
     out.write("""
-What limits it: there are no more cores than that, so workers beyond them share, and on a busy machine even the first ones
-do. What tasks share is lent once per round (the table says how much in all); it goes to the scheduler, to one worker, and
+What limits it: there are no more cores than that, so workers beyond them share, on a busy machine the first ones too.
+What tasks share is lent once per round (the table says how much in all); it goes to the scheduler, to one worker, and
 from there to the others. Every call of joblib waits in steps of a hundredth of a second, and every task passes through
 the scheduler. On machines of their own workers add cores, and what is lent goes over the network once to each.
 

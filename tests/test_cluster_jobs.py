@@ -4,8 +4,8 @@ import json
 import os
 import socket
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -242,11 +242,8 @@ def test_a_cell_is_given_up_on_a_worker(on_workers, tmp_path):
 
 
 def in_thread(function):
-    found = []
-    thread = threading.Thread(target=lambda: found.append(function()))
-    thread.start()
-    thread.join(20)
-    return found[0]
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(function).result(timeout=60)
 
 
 def test_a_deadline_holds_in_a_thread_and_not_after_it():
@@ -258,6 +255,15 @@ def test_a_deadline_holds_in_a_thread_and_not_after_it():
         except TimeoutError as error:
             return str(error)
 
+    def deaf():
+        with experiment._deadline(0.05):
+            try:
+                while True:
+                    pass
+            except TimeoutError:  # as where Python ignores an error
+                while True:
+                    pass
+
     def in_time():
         with experiment._deadline(0.05):
             pass
@@ -268,6 +274,8 @@ def test_a_deadline_holds_in_a_thread_and_not_after_it():
 
     assert in_thread(late) == "gave up after 0.05 s"
     assert in_thread(in_time) == "well"
+    with pytest.raises(TimeoutError, match=r"gave up after 0\.05 s"):
+        in_thread(deaf)
 
 
 # ---------------------------------------------------------------- the command

@@ -174,7 +174,7 @@ def test_a_frame_of_polars_is_one_of_pandas(baseline):
 
 def test_streaming(baseline, tmp_path):
     X, y = problem(*SIZES[streamed])
-    memory = 2_500_000
+    memory = 3_100_000
     assert memory < X.nbytes
     check(streamed(as_memory_map(X, tmp_path), y, max_memory=memory), baseline(streamed), "max_memory")
 
