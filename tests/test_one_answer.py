@@ -3,7 +3,9 @@
 The tolerances below are those of docs/reproducibility.md; a test compares the two tables.
 """
 
+import re
 from functools import cache
+from pathlib import Path
 
 import joblib
 import numpy as np
