@@ -10,7 +10,7 @@ import warnings
 import weakref
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from joblib import parallel_config
@@ -87,7 +87,8 @@ def on_cluster(address: str, *, patience: float = PATIENCE) -> Iterator[Any]:
             )
             raise ClusterLostError(msg) from error
         finally:
-            client.close(timeout=2)
+            with suppress(OSError, TimeoutError):  # of a scheduler that cannot say good-bye
+                client.close(timeout=2)
 
 
 def _lost(address: str) -> str:
