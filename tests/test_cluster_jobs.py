@@ -140,6 +140,12 @@ def test_what_tasks_share_is_sent_once(on_workers):
     assert holder.held.sent == 1
 
 
+def test_callbacks_are_not_sent_along(on_workers, alone):
+    bar = pytest.importorskip("sklearn.callback", reason="scikit-learn before 1.9 has no callbacks").ProgressBar()
+    fitted = RandSelCV(cv=3, gammas=["median"]).set_callbacks(bar).fit(X, Y)
+    np.testing.assert_array_equal(fitted.order_, alone[folds][0])
+
+
 def test_jobs_of_jobs_stay_where_they_are(on_workers, workers):
     for pid, nested, sequential in _parallel.ordered_map(where, [(k,) for k in range(8)], None):
         assert pid in workers.worker_pids
