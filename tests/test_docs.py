@@ -279,3 +279,10 @@ def test_the_page_on_selecting_names_options_codes_and_tests_that_exist():
     columns = re.search(r"`ranking.csv` \|(.*)", page).group(1)
     feature = Feature("a", 0, 1, 0.0, 0.0, 0.0, None, 1.0, 1.0, 0.0, False)
     assert re.findall("`([a-z_]+)`", columns) == list(results._row(feature))
+
+
+def test_the_page_on_clusters_names_tests_that_exist():
+    named = set(re.findall(r"`(test_\w+)`", (DOCS / "cluster.md").read_text()))
+    tests = (ROOT / "tests" / "test_cluster_jobs.py").read_text()
+    assert len(named) > 10
+    assert not {name for name in named if f"def {name}(" not in tests}
