@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 CORE_TESTS := tests/test_selector.py tests/test_estimator_checks.py tests/test_interaction_scan.py tests/test_progress.py
 
-.PHONY: help demo test lint types check check-versions kill nightly fuzz bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-scaling bench-reading bench-mkl bench-select formats gallery screenshots docs dist check-dist lock clean
+.PHONY: help demo test lint types check check-versions kill nightly fuzz bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-scaling bench-reading bench-mkl bench-select formats gallery screenshots docs dist check-dist lock clean bench-dask
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -61,6 +61,9 @@ bench-large: .venv/dev  ## 100 000 features, a table larger than the memory allo
 
 bench-gpu: .venv/dev  ## path, pairs and bootstrap on a CUDA device; three minutes
 	$(BIN)/python benchmarks/gpu.py --out docs/results/gpu.md
+
+bench-dask: .venv/dev  ## jobs on a Dask cluster of this machine beside joblib's processes, one to four workers; five minutes
+	$(BIN)/python benchmarks/cluster.py --out docs/results/dask.md
 
 bench-check: .venv/dev  ## fails if a ratio of benchmarks/ratios.json has become 30 % worse; a minute
 	$(BIN)/python benchmarks/check.py

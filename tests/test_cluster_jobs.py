@@ -2,26 +2,26 @@
 
 import json
 import os
-import signal
 import socket
 import sys
-import threading
 import time
-from dataclasses import asdict, dataclass, replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import joblib
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import threadpool_limits
 
 import randsel
 from cluster import cluster
+from cluster_tasks import Counted, Frozen, Holder, blas_threads, die_once, product, set_threads, where
 from randsel import InteractionScan, RandSel, RandSelCV, StabilitySelection, _parallel, datasets, experiment
 from randsel.choosing import Settings
 from randsel.cli import main
-from randsel.cluster_jobs import ClusterLostError, client_in_use, on_cluster
+from randsel.cluster_jobs import ClusterLostError, on_cluster
 from randsel.experiment import Spec
 from randsel.selection import analyse
 from randsel.tables import Table
@@ -129,31 +129,6 @@ def test_a_backend_that_the_user_sets_does_too(alone, workers):
 # ---------------------------------------------------------------- how jobs travel
 
 
-@dataclass(frozen=True)
-class Frozen:
-    value: float
-
-
-class Counted:
-    """Counts how often it is sent away."""
-
-    def __init__(self):
-        self.value, self.sent = 2.0, 0
-
-    def __getstate__(self):
-        self.sent += 1
-        return {"value": self.value, "sent": 0}
-
-
-@dataclass(frozen=True)
-class Holder:
-    held: Counted
-
-
-def product(shared, number):
-    return getattr(shared, "held", shared).value * number
-
-
 def test_what_tasks_share_is_sent_once(on_workers):
     shared, holder = Counted(), Holder(Counted())
     expected = [2.0 * number for number in range(20)]
@@ -165,9 +140,10 @@ def test_what_tasks_share_is_sent_once(on_workers):
     assert holder.held.sent == 1
 
 
-def where(_):
-    nested = joblib.Parallel(n_jobs=2)(joblib.delayed(os.getpid)() for _ in range(4))
-    return os.getpid(), set(nested), client_in_use() is None
+def test_callbacks_are_not_sent_along(on_workers, alone):
+    bar = pytest.importorskip("sklearn.callback", reason="scikit-learn before 1.9 has no callbacks").ProgressBar()
+    fitted = RandSelCV(cv=3, gammas=["median"]).set_callbacks(bar).fit(X, Y)
+    np.testing.assert_array_equal(fitted.order_, alone[folds][0])
 
 
 def test_jobs_of_jobs_stay_where_they_are(on_workers, workers):
@@ -187,14 +163,6 @@ def set_blas_threads(client, count):
     """Set them in the thread that computes: only the thread that set them first may set them again."""
     for worker in client.nthreads():
         client.submit(set_threads, count, workers=[worker], pure=False).result()
-
-
-def set_threads(count):
-    threadpool_limits(limits=count, user_api="blas")
-
-
-def blas_threads(_=None):
-    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
 
 
 def test_a_job_has_one_blas_thread(on_workers):
@@ -218,16 +186,6 @@ def test_blas_threads_come_back_when_the_last_job_ends():
 
 
 # ---------------------------------------------------------------- workers that die
-
-
-def die_once(shared, folder, number):
-    """Kill the worker at some numbers, in the middle of the job, the first time."""
-    mark = Path(folder) / str(number)
-    if number == 3 and not mark.exists():
-        mark.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    time.sleep(0.02)
-    return shared.value * number
 
 
 def test_jobs_and_data_of_workers_that_were_killed_are_not_lost(short_lived, tmp_path):
@@ -290,11 +248,8 @@ def test_a_cell_is_given_up_on_a_worker(on_workers, tmp_path):
 
 
 def in_thread(function):
-    found = []
-    thread = threading.Thread(target=lambda: found.append(function()))
-    thread.start()
-    thread.join(20)
-    return found[0]
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(function).result(timeout=60)
 
 
 def test_a_deadline_holds_in_a_thread_and_not_after_it():
@@ -306,6 +261,15 @@ def test_a_deadline_holds_in_a_thread_and_not_after_it():
         except TimeoutError as error:
             return str(error)
 
+    def deaf():
+        with experiment._deadline(0.05):
+            try:
+                while True:
+                    pass
+            except TimeoutError:  # as where Python ignores an error
+                while True:
+                    pass
+
     def in_time():
         with experiment._deadline(0.05):
             pass
@@ -316,6 +280,8 @@ def test_a_deadline_holds_in_a_thread_and_not_after_it():
 
     assert in_thread(late) == "gave up after 0.05 s"
     assert in_thread(in_time) == "well"
+    with pytest.raises(TimeoutError, match=r"gave up after 0\.05 s"):
+        in_thread(deaf)
 
 
 # ---------------------------------------------------------------- the command
@@ -468,7 +434,7 @@ def test_cells_that_a_lost_scheduler_left_are_done_later(short_lived, tmp_path):
         short_lived.start_scheduler()
     short_lived.start_workers(1)
 
-    def kill(done, total, seconds):
+    def kill(what, done, total):
         if done == 2:
             short_lived.kill_scheduler()
 

@@ -271,7 +271,7 @@ def test_the_page_on_selecting_names_options_codes_and_tests_that_exist():
     known = {option for parameter in command.params for option in parameter.opts} | {"--debug"}
     assert set(re.findall(r"(--[a-z][a-z-]*)", page)) <= known
     codes = re.findall(r"^\| (\d+) \|", page.split("## Exit status")[1], re.MULTILINE)
-    assert codes == ["0", "1", "2", str(cli.NOTHING), str(cli.INTERRUPTED), str(cli.TERMINATED)]
+    assert codes == ["0", "1", "2", str(cli.NOTHING), str(cli.LOST), str(cli.INTERRUPTED), str(cli.TERMINATED)]
     assert choosing.PAIR_BUDGET == 3e10
     assert "3·10¹⁰" in page
     assert f"{resampling.THRESHOLD:.0%}".replace("%", " %") in page
@@ -279,3 +279,10 @@ def test_the_page_on_selecting_names_options_codes_and_tests_that_exist():
     columns = re.search(r"`ranking.csv` \|(.*)", page).group(1)
     feature = Feature("a", 0, 1, 0.0, 0.0, 0.0, None, 1.0, 1.0, 0.0, False)
     assert re.findall("`([a-z_]+)`", columns) == list(results._row(feature))
+
+
+def test_the_page_on_clusters_names_tests_that_exist():
+    named = set(re.findall(r"`(test_\w+)`", (DOCS / "cluster.md").read_text()))
+    tests = (ROOT / "tests" / "test_cluster_jobs.py").read_text()
+    assert len(named) > 10
+    assert not {name for name in named if f"def {name}(" not in tests}

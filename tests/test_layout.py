@@ -117,7 +117,7 @@ def test_version_is_that_of_the_package():
 
 
 def test_importing_the_package_imports_nothing_optional():
-    heavy = ("matplotlib", "polars", "torch", "click", "jinja2")
+    heavy = ("matplotlib", "polars", "torch", "click", "jinja2", "dask", "distributed")
     code = f"import sys, randsel; print([m for m in {heavy} if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

@@ -10,7 +10,7 @@ import warnings
 import weakref
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from joblib import parallel_config
@@ -87,7 +87,8 @@ def on_cluster(address: str, *, patience: float = PATIENCE) -> Iterator[Any]:
             )
             raise ClusterLostError(msg) from error
         finally:
-            client.close(timeout=2)
+            with suppress(OSError, TimeoutError):  # of a scheduler that cannot say good-bye
+                client.close(timeout=2)
 
 
 def _lost(address: str) -> str:
@@ -174,6 +175,7 @@ def client_in_use() -> Any:
 
 def lent(client: Any, tasks: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """Return the tasks with a Dask future in place of every argument that more than one of them has."""
+    tasks = [tuple(_elsewhere(argument) for argument in task) for task in tasks]
     seen: set[int] = set()
     shared: dict[int, Any] = {}
     for argument in (argument for task in tasks for argument in task if not isinstance(argument, PLAIN)):
@@ -182,6 +184,12 @@ def lent(client: Any, tasks: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]
         seen.add(id(argument))
     futures = {key: _loan(client, thing) for key, thing in shared.items()}
     return [tuple(futures.get(id(argument), argument) for argument in task) for task in tasks]
+
+
+def _elsewhere(argument: Any) -> Any:
+    """Replace what cannot travel by what stands for it elsewhere, if it says so."""
+    stand_in = getattr(type(argument), "elsewhere", None)
+    return argument if stand_in is None else stand_in(argument)
 
 
 #: What is on a cluster now: future and client by the place of the thing in memory, for as long as the thing is there.

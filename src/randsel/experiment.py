@@ -17,7 +17,7 @@ import threading
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -57,6 +57,8 @@ METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
 
 #: Numbers of a cell's result.
 NUMBERS = ("accuracy", "balanced_accuracy", "n_features")
+#: Seconds after which a thread that should have given up is told so again.
+AGAIN = 0.5
 
 
 @dataclass(frozen=True)
@@ -522,26 +524,30 @@ def _signalled(seconds: float, msg: str) -> Iterator[None]:
 
 @contextmanager
 def _interrupted(seconds: float, msg: str) -> Iterator[None]:
-    """Have another thread ask CPython to raise an error in this one, at the next step of Python that it makes."""
+    """Have another thread ask CPython to raise an error in this one, at the next step of Python that it makes.
+
+    It asks again, because an error that comes while an object is thrown away is ignored by Python.
+    """
     error = type("TimeoutError", (TimeoutError,), {"__str__": lambda _: msg})
     thread, lock, over = ctypes.c_ulong(threading.get_ident()), threading.Lock(), threading.Event()
     raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
 
     def stop() -> None:
-        with lock:
-            if not over.is_set():
-                raise_in(thread, ctypes.py_object(error))
+        pause = seconds
+        while not over.wait(pause):
+            with lock:
+                if not over.is_set():
+                    raise_in(thread, ctypes.py_object(error))
+            pause = AGAIN
 
-    timer = threading.Timer(seconds, stop)
-    timer.daemon = True
-    timer.start()
+    threading.Thread(target=stop, daemon=True).start()
     try:
         yield
     finally:
-        timer.cancel()
-        with lock:
-            over.set()
-            raise_in(thread, None)  # too late for an error that was asked for and has not come
+        while not over.is_set():
+            with suppress(TimeoutError), lock:
+                over.set()
+                raise_in(thread, None)  # too late for an error that was asked for and has not come
 
 
 def read_cell(
