@@ -163,11 +163,7 @@ def arrays(jobs, repeats):
 
 def received(dask_worker):
     """Bytes that a worker had from others."""
-    return (
-        dask_worker.transfer_incoming_bytes_total
-        if hasattr(dask_worker, "transfer_incoming_bytes_total")
-        else sum(entry["total"] for entry in dask_worker.transfer_incoming_log)
-    )
+    return sum(entry["total"] for entry in dask_worker.transfer_incoming_log)
 
 
 def page(jobs, repeats):

@@ -30,6 +30,7 @@ TOLERANCES = {
     "data frame": 1e-9,
     "torch tensor": 1e-9,
     "max_memory": 1e-9,
+    "Dask array": 1e-9,
     "float32": 1e-3,
 }
 
@@ -179,6 +180,14 @@ def test_streaming(baseline, tmp_path):
     memory = 3_100_000
     assert memory < X.nbytes
     check(streamed(as_memory_map(X, tmp_path), y, max_memory=memory), baseline(streamed), "max_memory")
+
+
+@pytest.mark.parametrize("blocks", [(-1, 7), (40, -1)], ids=["columns", "rows"])
+@pytest.mark.parametrize("method", [exact, wide, row_blocks, scan])
+def test_chunking(method, blocks, baseline):
+    da = pytest.importorskip("dask.array", reason="Dask is not installed (extra 'dask')")
+    X, y = problem(*SIZES.get(method, ()))
+    check(method(da.from_array(X, chunks=blocks), y), baseline(method), "Dask array")
 
 
 @pytest.mark.parametrize("method", EVERYTHING)
