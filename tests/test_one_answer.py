@@ -30,7 +30,7 @@ TOLERANCES = {
     "data frame": 1e-9,
     "torch tensor": 1e-9,
     "max_memory": 1e-9,
-    "Dask array": 1e-9,
+    "Dask array": 1e-4,
     "float32": 1e-3,
 }
 
