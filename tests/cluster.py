@@ -51,10 +51,12 @@ class Cluster:
         port = self.address.rpartition(":")[2] or "0"
         self.scheduler = self._start(
             "dask_scheduler",
-            *("--host", "127.0.0.1", "--port", port, "--no-dashboard", "--no-show"),
+            *("--host", "127.0.0.1", "--port", port, "--no-dashboard", "--dashboard-address", "127.0.0.1:0"),
             *("--scheduler-file", str(file), "--idle-timeout", f"{ORPHAN}s"),
         )
-        self.address = self._waited(lambda: file.exists() and json.loads(file.read_text() or "{}").get("address"))
+        self.address = self._waited(
+            lambda: file.exists() and json.loads(file.read_text() or "{}").get("address"), [self.scheduler]
+        )
 
     def start_workers(self, count: int) -> None:
         """Start some more, and wait for them."""
@@ -67,7 +69,7 @@ class Cluster:
                 *("--local-directory", str(self.folder)),
             )
             self.workers.append(worker)
-        self._waited(lambda: len(self._known()) >= here + count)
+        self._waited(lambda: len(self._known()) >= here + count, self.workers[-count:] if count else [])
 
     def kill_worker(self, number: int = 0) -> None:
         """Kill a worker without warning (SIGKILL); a nanny starts another one, otherwise numbers of later ones stay."""
@@ -107,19 +109,15 @@ class Cluster:
                 preexec_fn=_die_with_parent,  # noqa: PLW1509 (nothing is done in between that could hang)
             )
 
-    def _waited(self, ready):
-        """Wait for something to be true, and return it."""
-        gone = self._ended()
+    def _waited(self, ready, started):
+        """Wait for something to be true, and return it; not for processes that ended instead."""
         end = time.monotonic() + START
-        while time.monotonic() < end and self._ended() == gone:
+        while time.monotonic() < end and all(process.poll() is None for process in started):
             if found := ready():
                 return found
             time.sleep(0.05)
         msg = f"the cluster did not start:\n{self.log()}"
         raise RuntimeError(msg)
-
-    def _ended(self) -> int:
-        return sum(process.poll() is not None for process in (*self.workers, self.scheduler))
 
     def _known(self) -> dict[str, object]:
         """Workers that the scheduler knows."""

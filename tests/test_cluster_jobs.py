@@ -15,13 +15,12 @@ import pytest
 from click.testing import CliRunner
 from threadpoolctl import threadpool_limits
 
-import randsel
 from cluster import cluster
 from cluster_tasks import Counted, Frozen, Holder, blas_threads, die_once, product, set_threads, where
 from randsel import InteractionScan, RandSel, RandSelCV, StabilitySelection, _parallel, datasets, experiment
 from randsel.choosing import Settings
 from randsel.cli import main
-from randsel.cluster_jobs import ClusterLostError, on_cluster
+from randsel.cluster_jobs import ALIKE, ClusterLostError, on_cluster
 from randsel.experiment import Spec
 from randsel.selection import analyse
 from randsel.tables import Table
@@ -388,11 +387,43 @@ def test_a_cluster_without_workers():
         pass
 
 
-def test_a_worker_of_another_version(workers, monkeypatch):
-    monkeypatch.setattr(randsel, "__version__", "0.0.1")
-    said = r"the worker at .* has randsel .*, and this machine 0\.0\.1; install the same"
+@pytest.mark.parametrize(
+    ("who", "package", "version", "said"),
+    [
+        (
+            "client",
+            "randsel",
+            "0.0.1",
+            r"the worker at tcp.* has randsel .*, and this machine 0\.0\.1; install the same",
+        ),
+        ("workers", "scikit-learn", None, r"the worker at tcp.* has no scikit-learn, and this machine \d"),
+        (
+            "scheduler",
+            "distributed",
+            "2021.1.0",
+            r"the scheduler at tcp.* has distributed 2021\.1\.0, and this machine",
+        ),
+    ],
+)
+def test_a_cluster_of_another_version(who, package, version, said, workers, monkeypatch):
+    from distributed import Client  # noqa: PLC0415
+
+    versions = Client.get_versions
+
+    def others(self, **how):
+        found = versions(self, **how)
+        for about in found[who].values() if who == "workers" else [found[who]]:
+            about["packages"][package] = version
+        return found
+
+    monkeypatch.setattr(Client, "get_versions", others)
     with pytest.raises(ConnectionError, match=said), on_cluster(workers.address):
         pass
+
+
+def test_versions_of_all_packages_are_found(on_workers):
+    found = on_workers.get_versions(packages=list(ALIKE))["client"]["packages"]
+    assert all(found[name] for name in ALIKE)
 
 
 def test_without_dask_the_extra_is_named(monkeypatch):

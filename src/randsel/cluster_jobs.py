@@ -21,7 +21,7 @@ from randsel._optional import optional
 #: Seconds to wait for a scheduler to answer, and for a first worker.
 PATIENCE = 10.0
 #: Packages that must have one version everywhere, for tasks to be understood and numbers to be the same.
-ALIKE = ("randsel", "numpy", "scipy", "sklearn", "joblib", "dask", "distributed")
+ALIKE = ("randsel", "numpy", "scipy", "scikit-learn", "joblib", "dask", "distributed")
 #: Of them, what the scheduler needs; it computes nothing.
 ALIKE_SCHEDULER = ("dask", "distributed")
 #: What is too small to be lent.
