@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import re
+import runpy
 import signal
 import subprocess
 import sys
@@ -23,17 +24,17 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="mounts, limits 
 DOCS = Path(__file__).parents[1] / "docs"
 COMMANDS = {
     "select": ["--halves", "40", "--folds", "3"],
-    "compare": ["--folds", "3", "--reshuffles", "5", "--methods", "randSel,Corr. Coeff."],
+    "compare": ["--folds", "3", "--reshuffles", "3", "--methods", "randSel,Corr. Coeff."],
 }
 RESULTS = {"select": ("ranking.csv", "pairs.csv"), "compare": ("table.md", "table.csv", "features.csv")}
 
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
-    X, y, _ = datasets.make_xor(80, 14, random_state=0)
+    X, y, _ = datasets.make_xor(80, 10, random_state=0)
     path = tmp_path_factory.mktemp("table") / "table.csv"
     rows = [",".join([*map(repr, x), str(label)]) for x, label in zip(X.tolist(), y, strict=True)]
-    path.write_text("\n".join([",".join([*(f"g{j}" for j in range(14)), "status"]), *rows]) + "\n")
+    path.write_text("\n".join([",".join([*(f"g{j}" for j in range(10)), "status"]), *rows]) + "\n")
     return path
 
 
@@ -96,6 +97,21 @@ def mount(tmp_path):
 
     yield folder, change
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+# ---------------------------------------------------------------- killed
+
+
+def test_a_job_killed_at_random_moments_ends_as_if_it_had_not_been(tmp_path):
+    """What `make kill` does with long jobs and 20 moments."""
+    killed = runpy.run_path(str(DOCS.parent / "benchmarks" / "killed.py"))
+    size = {"samples": 80, "features": 10, "options": ["--halves", "10", "--folds", "2"]}
+    found = killed["trial"]("select", size, tmp_path, kills=3, seed=1)
+    assert found["killed"] > 0
+    assert found["status"][0] == found["status"][1] == 0
+    assert found["compared"] >= 8
+    assert not found["differing"]
+    assert not found["left"]
 
 
 # ---------------------------------------------------------------- the disk
@@ -316,7 +332,7 @@ def test_a_cell_without_enough_memory_fails_alone(table, undisturbed, tmp_path, 
         return real(cell, data)
 
     monkeypatch.setattr(experiment, "evaluate", hungry)
-    refused(invoke("compare", table, tmp_path / "out"), "2 of 30 cells failed; run the command again to retry them")
+    refused(invoke("compare", table, tmp_path / "out"), "2 of 18 cells failed; run the command again to retry them")
     assert "Unable to allocate" in (tmp_path / "out" / "table.md").read_text()
     monkeypatch.undo()
     assert invoke("compare", table, tmp_path / "out").exit_code == 0
