@@ -5,12 +5,14 @@ import time
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from sklearn import config_context
 from sklearn.base import clone
 
 from randsel import InteractionScan, RandSel, checkpoint, datasets, interaction_scan, pair_scan, run_folder
 from randsel.checkpoint import Stages, fingerprint
 from randsel.choosing import Settings
+from randsel.cli import main
 from randsel.culling import path_sizes
 from randsel.run_folder import Parts
 from randsel.selection import analyse
@@ -223,6 +225,27 @@ def test_a_selection_goes_on_within_its_culling_and_its_tests(after, pairs, tmp_
         culling = [done for what, done, _ in shown if what == "culling"]
         assert culling == sorted(culling)
         assert culling[-1] == sum(path_sizes(60, 0.25, 2))
+
+
+def test_the_command_that_tests_interactions_goes_on(tmp_path, cut, counted, monkeypatch):
+    monkeypatch.setattr(pair_scan, "TILE", 8)
+    X, y, _ = datasets.make_xor(60, 40, random_state=0)
+    np.savez(tmp_path / "table.npz", X=X, y=y)
+
+    def command(out):
+        words = ["--debug", "interactions", str(tmp_path / "table.npz"), "--out", str(tmp_path / out)]
+        return CliRunner().invoke(main, words, catch_exceptions=False)
+
+    assert command("whole").exit_code == 0
+    every = list(counted)
+    cut(lambda: command("cut"), 3)
+    assert (tmp_path / "cut" / "so-far").exists()
+    counted.clear()
+    assert command("cut").exit_code == 0
+    assert counted == every[3:]
+    files = {path.name: path.read_bytes() for path in (tmp_path / "whole").iterdir()}
+    assert set(files) == {"features.csv", "pairs.csv", "heatmap.png", "pairs.png"}
+    assert {path.name: path.read_bytes() for path in (tmp_path / "cut").iterdir()} == files
 
 
 # ---------------------------------------------------------------- whose it is

@@ -6,6 +6,7 @@ What takes long to import is imported by the commands that need it, so that help
 
 import errno
 import functools
+import shutil
 import signal
 import sys
 import threading
@@ -60,7 +61,7 @@ NOTHING, INTERRUPTED, TERMINATED = 3, 130, 143
 #: Bytes of a file that take a while to read.
 LARGE_FILE = 10_000_000
 #: Commands that go on where they were.
-RESUMING = ("select", "compare", "reproduce")
+RESUMING = ("select", "interactions", "compare", "reproduce")
 
 
 class Terminated(KeyboardInterrupt):
@@ -466,6 +467,7 @@ def interactions(
     FILE is a table of any format of docs/files.md; the target is compared within groups and batches only, and --missing
     median takes medians of all samples. The folder gets features.csv (best first: p- and q-values, partner),
     pairs.csv, heatmap.png and pairs.png. Without --top and --fdr, features of a q-value of at most 0.05 are selected.
+    If a long scan is interrupted, run the command again to go on.
 
     \b
     Examples:
@@ -491,6 +493,7 @@ def interactions(
         order=order,
         categorical_features=list(table.nominal) or None,
         n_jobs=jobs,
+        checkpoint=out / "so-far",
         verbose=int(sys.stderr.isatty()),
     )
     with warnings.catch_warnings(record=True) as remarks:
@@ -498,7 +501,6 @@ def interactions(
         scan.fit(table.X, table.y, groups=table.groups, batch=table.batch)
     for remark in remarks:
         click.echo(f"Note: {remark.message}", err=True)
-    out.mkdir(parents=True, exist_ok=True)
     features, found = summary.features_tested(scan, table.names), summary.pairs_tested(scan, table.names)
     run_folder.write_atomically(out / "features.csv", summary.as_csv(features))
     run_folder.write_atomically(out / "pairs.csv", summary.as_csv(found))
@@ -514,6 +516,7 @@ def interactions(
             _save(plots.pair_panels(table.X, table.y, scan, names=table.names), out / "pairs.png")
         except (ImportError, ArithmeticError, ValueError) as error:  # values too extreme to draw lose the picture only
             click.echo(f"No pictures: {error}", err=True)
+    shutil.rmtree(out / "so-far", ignore_errors=True)
     click.echo(f"\nAll of it: {out}")
 
 
