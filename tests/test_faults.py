@@ -260,9 +260,9 @@ def test_a_clock_that_is_set_back_changes_nothing(command, table, undisturbed, t
 # ---------------------------------------------------------------- signals
 
 
-def group_is_gone(process):
+def group_is_gone(process, patience=400):
     """Whether no process is left of those that a command started."""
-    for _ in range(400):
+    for _ in range(patience + 1):
         try:
             os.killpg(process.pid, 0)
         except ProcessLookupError:
@@ -271,8 +271,7 @@ def group_is_gone(process):
     return False
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(("command", "jobs"), [("select", "1"), ("select", "2"), ("compare", "2")])
 def test_sigterm_ends_a_run_with_a_sentence_and_it_goes_on(command, jobs, table, undisturbed, tmp_path):
     out = tmp_path / "out"
     process = start(command, table, out, "--jobs", jobs)
@@ -321,6 +320,32 @@ def test_a_worker_that_is_killed_for_its_memory_is_said_and_the_run_goes_on(tabl
     assert invoke("compare", table, out).exit_code == 0
     assert kept.items() <= whole(out).items()
     assert results_of("compare", out) == undisturbed["compare"]
+
+
+def test_workers_that_outlive_a_killed_run_do_no_harm(table, undisturbed, tmp_path):
+    out = tmp_path / "out"
+    process = start("compare", table, out, "--jobs", "2")
+    until(process, FINISHED["compare"], out, 2)
+    assert workers_of(process)
+    process.kill()
+    process.wait()
+    try:
+        kept = whole_cells(out)
+        result = invoke("compare", table, out)
+        assert result.exit_code == 0, result.output
+    finally:
+        if not group_is_gone(process, patience=0):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    assert kept <= whole_cells(out)
+    assert results_of("compare", out) == undisturbed["compare"]
+
+
+def whole_cells(out):
+    """Names of the finished cells, which others may be writing beside."""
+    cells = [path for path in out.glob(FINISHED["compare"]) if path.name != "run.json"]
+    assert all(json.loads(path.read_text())["result"] for path in cells)
+    return {path.name for path in cells}
 
 
 def test_a_cell_without_enough_memory_fails_alone(table, undisturbed, tmp_path, monkeypatch):
