@@ -34,7 +34,7 @@ from randsel import baselines, datasets, selector, stability
 from randsel._backend import Array
 from randsel.culling import path_sizes
 from randsel.kernels import bandwidth, squared_distances
-from randsel.run_folder import only_run, write_atomically
+from randsel.run_folder import claim, only_run, write_atomically
 from randsel.table_features import LOWEST
 from randsel.tables import Table, imputer, read
 
@@ -287,7 +287,8 @@ def run(
     tables : dict of str to Table
         The data sets by name.
     out : Path
-        Folder of the results; another run must not be working in it.
+        Folder of the results; another run must not be working in it. That of other data, folds or seed is refused;
+        methods and reshuffles may be added.
     n_jobs : int, default=1
         Cells at a time.
     timeout : float, default=None
@@ -303,6 +304,7 @@ def run(
     out.mkdir(parents=True, exist_ok=True)
     with only_run(out):
         cells, notes = _cells(spec, tables)
+        claim(out, _identity(spec, cells), ("version", "data_hash", "parameters"))
         results: dict[str, dict[str, Any]] = {}
         for cell in cells:
             found = read_cell(out / f"{cell.key}.json", notes)
@@ -391,6 +393,16 @@ def _cells(spec: Spec, tables: dict[str, Table]) -> tuple[list[Cell], list[str]]
                 for fold in range(n_splits)
             ]
     return cells, notes
+
+
+def _identity(spec: Spec, cells: list[Cell]) -> dict[str, Any]:
+    """Return what the cells of a folder must share, so that its tables are of one comparison."""
+    return {
+        "version": version("randsel"),
+        "comparison": spec.name,
+        "data_hash": {cell.data: cell.fingerprint for cell in cells},
+        "parameters": {"folds": spec.folds, "seed": spec.seed},
+    }
 
 
 def _one(cell: Cell, table: Table, out: Path, timeout: float | None) -> tuple[str, dict[str, Any], str]:
