@@ -430,8 +430,9 @@ def compare(
       randsel compare expression.csv --target status --groups donor --out results --jobs 2
       randsel compare counts.h5ad --target diagnosis --log2 --reshuffles 1 --methods "randSel, RFE" --out quick
     """
-    from randsel import experiment
+    from randsel import experiment, run_folder
 
+    run_folder.check_folder(out)
     names = _names(methods) or [m for m in METHODS if "bootstrap" not in m]
     spec = experiment.Spec(
         name=file.stem,
@@ -479,6 +480,7 @@ def interactions(
 
     from randsel import InteractionScan, plots, run_folder, summary, tables
 
+    run_folder.check_folder(out)
     if (out / run_folder.IDENTITY).exists():
         msg = f"{out} holds a run of randsel select or compare, whose files would be lost; give another folder (--out)."
         raise click.ClickException(msg)
