@@ -34,7 +34,7 @@ check-versions: build/sklearn-1.7.2/ready build/sklearn-1.8.0/ready  ## the core
 kill: .venv/dev  ## kill -9 at 20 random moments of three long jobs; the outputs are those of undisturbed runs; a quarter of an hour
 	$(BIN)/python benchmarks/killed.py --out docs/results/killed.md
 
-nightly: .venv/dev kill  ## ten times as many generated tables as make test, ten minutes; then fuzz, two hours
+nightly: .venv/dev kill  ## kill, ten times as many generated tables as make test, half an hour; then fuzz, two hours
 	RANDSEL_CASES=2000 $(BIN)/python -m pytest -q tests/test_properties.py
 	$(MAKE) fuzz
 

@@ -175,6 +175,7 @@ def public():
 INTERNAL = {
     "randsel.plots.class_colours",
     "randsel.culling.Rules",
+    "randsel.culling.State",
     "randsel.culling.cull",
     "randsel.culling.path_sizes",
     "randsel.analysis.label",

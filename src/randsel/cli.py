@@ -6,6 +6,7 @@ What takes long to import is imported by the commands that need it, so that help
 
 import errno
 import functools
+import shutil
 import signal
 import sys
 import threading
@@ -60,7 +61,7 @@ NOTHING, LOST, INTERRUPTED, TERMINATED = 3, 4, 130, 143
 #: Bytes of a file that take a while to read.
 LARGE_FILE = 10_000_000
 #: Commands that go on where they were.
-RESUMING = ("select", "compare", "reproduce")
+RESUMING = ("select", "interactions", "compare", "reproduce")
 
 
 class Terminated(KeyboardInterrupt):
@@ -476,8 +477,9 @@ def compare(
       randsel compare expression.csv --target status --out results --dask tcp://10.0.0.1:8786
       randsel compare counts.h5ad --target diagnosis --log2 --reshuffles 1 --methods "randSel, RFE" --out quick
     """
-    from randsel import experiment
+    from randsel import experiment, run_folder
 
+    run_folder.check_folder(out)
     names = _names(methods) or [m for m in METHODS if "bootstrap" not in m]
     spec = experiment.Spec(
         name=file.stem,
@@ -513,6 +515,7 @@ def interactions(
     FILE is a table of any format of docs/files.md; the target is compared within groups and batches only, and --missing
     median takes medians of all samples. The folder gets features.csv (best first: p- and q-values, partner),
     pairs.csv, heatmap.png and pairs.png. Without --top and --fdr, features of a q-value of at most 0.05 are selected.
+    If a long scan is interrupted, run the command again to go on.
 
     \b
     Examples:
@@ -524,8 +527,9 @@ def interactions(
 
     from randsel import InteractionScan, plots, run_folder, summary, tables
 
+    run_folder.check_folder(out)
     if (out / run_folder.IDENTITY).exists():
-        msg = f"{out} holds a run of randsel select, whose pairs.csv would be lost; give another folder (--out)."
+        msg = f"{out} holds a run of randsel select or compare, whose files would be lost; give another folder (--out)."
         raise click.ClickException(msg)
     run_folder.check_folder(out)
     table = _read(file, reading)
@@ -539,6 +543,7 @@ def interactions(
         order=order,
         categorical_features=list(table.nominal) or None,
         n_jobs=jobs,
+        checkpoint=out / "so-far",
         verbose=int(sys.stderr.isatty()),
     )
     with warnings.catch_warnings(record=True) as remarks:
@@ -546,7 +551,6 @@ def interactions(
         scan.fit(table.X, table.y, groups=table.groups, batch=table.batch)
     for remark in remarks:
         click.echo(f"Note: {remark.message}", err=True)
-    out.mkdir(parents=True, exist_ok=True)
     features, found = summary.features_tested(scan, table.names), summary.pairs_tested(scan, table.names)
     run_folder.write_atomically(out / "features.csv", summary.as_csv(features))
     run_folder.write_atomically(out / "pairs.csv", summary.as_csv(found))
@@ -565,6 +569,7 @@ def interactions(
                 run_folder.write_figure(out / name, figure, 120)
         except (ImportError, ArithmeticError, ValueError) as error:  # values too extreme to draw lose the picture only
             click.echo(f"No pictures: {error}", err=True)
+    shutil.rmtree(out / "so-far", ignore_errors=True)
     click.echo(f"\nAll of it: {out}")
 
 

@@ -37,7 +37,7 @@ from randsel._backend import Array
 from randsel._parallel import as_finished
 from randsel.culling import path_sizes
 from randsel.kernels import bandwidth, squared_distances
-from randsel.run_folder import LARGEST_JSON, check_folder, only_run, open_here, read_json, write_atomically
+from randsel.run_folder import LARGEST_JSON, check_folder, claim, only_run, open_here, read_json, write_atomically
 from randsel.table_features import LOWEST
 from randsel.table_text import brief
 from randsel.tables import Table, imputer, read
@@ -367,7 +367,8 @@ def run(
     tables : dict of str to Table
         The data sets by name.
     out : Path
-        Folder of the results; another run must not be working in it.
+        Folder of the results; another run must not be working in it. That of other data, folds or seed is refused;
+        methods and reshuffles may be added.
     n_jobs : int, default=1
         Cells at a time. None leaves it to joblib: one, or as many as a Dask cluster has threads (`on_cluster`).
     timeout : float, default=None
@@ -384,6 +385,7 @@ def run(
     out.mkdir(parents=True, exist_ok=True)
     with only_run(out):
         cells, notes = _cells(spec, tables)
+        claim(out, _identity(spec, cells), ("version", "data_hash", "parameters"))
         results: dict[str, dict[str, Any]] = {}
         for cell in cells:
             sizes = path_sizes(tables[cell.data].X.shape[1], 0.25, 2)
@@ -477,6 +479,16 @@ def _cells(spec: Spec, tables: dict[str, Table]) -> tuple[list[Cell], list[str]]
                 for fold in range(n_splits)
             ]
     return cells, notes
+
+
+def _identity(spec: Spec, cells: list[Cell]) -> dict[str, Any]:
+    """Return what the cells of a folder must share, so that its tables are of one comparison."""
+    return {
+        "version": version("randsel"),
+        "comparison": spec.name,
+        "data_hash": {cell.data: cell.fingerprint for cell in cells},
+        "parameters": {"folds": spec.folds, "seed": spec.seed},
+    }
 
 
 def _one(cell: Cell, table: Table, timeout: float | None) -> tuple[dict[str, Any], str]:
