@@ -27,7 +27,8 @@ READERS: dict[str, Callable[..., Sheet]] = {
     "MAT": table_mat.read_mat,
 }
 PACKAGES = {"Parquet": "polars", "h5ad": "h5py"}
-#: Seconds of computing that a file gets, and its bytes for which it gets another.
+#: Seconds of computing that a file gets, and its bytes for which it gets another; twice as long by the clock, as a
+#: library may also wait for itself.
 SECONDS, BYTES_PER_SECOND = 2, 500_000
 #: Memory that the process gets: the limit on the table, as many times, and as much more.
 TIMES, MORE_MEMORY = 4, 1 << 28
@@ -84,7 +85,7 @@ def _asked(job: bytes, to: Any, back: Any) -> Sheet | str:
 
 def _last_words(path: Path, kind: str, status: int) -> str:
     """Say of a process that did not answer why that may be."""
-    if -status in (signal.SIGXCPU, signal.SIGKILL):
+    if -status in (signal.SIGXCPU, signal.SIGALRM, signal.SIGKILL):
         why = "it took more time than a file of its size should"
     else:
         why = f"the library that reads it broke down (status {status}), or needed more memory than --max-bytes allows"
@@ -167,8 +168,10 @@ def _restrain(path: Path, limit: int) -> None:
     except ImportError:
         return
     used = resource.getrusage(resource.RUSAGE_SELF)
-    seconds = used.ru_utime + used.ru_stime + SECONDS + path.stat().st_size / BYTES_PER_SECOND
-    limits = {resource.RLIMIT_CPU: int(seconds) + 1, resource.RLIMIT_CORE: 0}
+    seconds = SECONDS + path.stat().st_size / BYTES_PER_SECOND
+    # ends the process whatever it is doing, as no function is set to be called
+    signal.setitimer(signal.ITIMER_REAL, 2 * seconds)
+    limits = {resource.RLIMIT_CPU: int(used.ru_utime + used.ru_stime + seconds) + 1, resource.RLIMIT_CORE: 0}
     sizes = Path("/proc/self/statm")
     if sizes.exists():
         pages = int(sizes.read_text().split()[0])
