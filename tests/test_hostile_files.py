@@ -4,8 +4,6 @@ import base64
 import contextlib
 import gzip
 import io
-import json
-import os
 import random
 import struct
 import subprocess
@@ -14,14 +12,14 @@ import zipfile
 import zlib
 from pathlib import Path
 
-import fuzz_readers
 import h5py
 import numpy as np
 import polars as pl
 import pytest
-from fuzz_readers import APART, READERS, fault
 
-from randsel import experiment, table_apart, table_black_box, tables
+import fuzz_readers
+from fuzz_readers import APART, READERS, fault
+from randsel import table_apart, table_black_box, tables
 from randsel.table_text import LONGEST_MESSAGE
 
 TESTS = Path(__file__).parent
@@ -76,6 +74,7 @@ FOUND = {
         "geo",
         b"\n!Sample_characteristics_ch1\ty: a\n!Sample_characteristics_ch1\tx: b\ty: a\n",
     ),
+    "no features, and a sample without target: IndexError": ("text", b"\x00y,k\nu,1\nv,2\nu,3\nv,4\nu,5\nNA,6\n"),
     "a bracket in the header of an array: TokenError": (
         "npz",
         b"\x03" + (NPY % (b"<U1", b"3,") + b"(").ljust(128) + b"\n",
@@ -203,3 +202,300 @@ def test_a_process_apart_imports_nothing_that_lies_beside_the_data(tmp_path, mon
     monkeypatch.chdir(tmp_path)
     assert tables.read("table.parquet", target="y").y.tolist() == y
     assert not (tmp_path / "harm").exists()
+
+
+# ---------------------------------------------------------------- text
+
+
+def test_gzip_that_unpacks_to_more_than_allowed(tmp_path):
+    path = tmp_path / "table.csv.gz"
+    path.write_bytes(gzip.compress(b"y,a\n" + b"1,2\n" * 3_000_000))
+    assert path.stat().st_size < 100_000
+    refused(path, "unpacks to more than", target="y", max_bytes="10MB")
+
+
+def test_names_count_as_memory(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("y," + ",".join(map(str, range(100_000))) + "\n")
+    refused(path, "would take 0.0208 GB, and 0.01 GB are allowed", target="y", max_bytes="10MB")
+    np.savez(path.with_suffix(".npz"), X=np.zeros((4, 100_000), dtype=np.float32), y=np.arange(4))
+    refused(path.with_suffix(".npz"), "would take 0.0216 GB, and 0.01 GB are allowed", max_bytes="10MB")
+
+
+def test_a_row_of_too_many_cells_is_refused_before_they_are_made(tmp_path, monkeypatch):
+    monkeypatch.setattr("randsel.table_text.split", lambda text, _: text.split(",", 10))
+    path = tmp_path / "table.csv"
+    path.write_text("y,a\n" + "," * 1_000_000 + "\n")
+    refused(path, "line 2 has 1000001 entries", target="y")
+
+
+def test_a_line_that_is_too_long_or_a_cell_that_does_not_end(tmp_path, monkeypatch):
+    path = tmp_path / "table.csv"
+    path.write_text('y,a\n"1,2\n' + "\n" * 200_000 + '"\n')
+    refused(path, "line 2 is never closed within 100000 lines", target="y")
+    path.write_text('y;a\n"' + "\n" * 90_000 + '";2,5\n' + "1;2,5\n2;3,5\n" * 5)
+    # which took minutes when spaces were looked for across lines
+    assert len(tables.read(path, target="a", missing="keep", orientation="samples-in-rows").y) == 11
+    monkeypatch.setattr("randsel.table_text.LONGEST_LINE", 1000)
+    path.write_text("y,a\n1," + "1" * 2000)
+    refused(path, "line 2 has more than 1000 characters", target="y")
+
+
+def test_messages_stay_short_whatever_names_are_like(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text(f"{'y' * 100_000},{'y' * 100_000}\n1,2\n")
+    refused(path, "give each a name of its own", target="y")
+    path.write_text(",".join(f"{'a' * 50_000}{j}" for j in range(5)) + "\n1,2,3,4,5\n")
+    refused(path, "has no column 'y'", target="y")
+
+
+def test_as_many_names_as_samples_in_a_series_matrix(tmp_path):
+    path = tmp_path / "table.txt"
+    count = 3000
+    path.write_text("!Sample_characteristics\t" + "\t".join(f"k{i}: v" for i in range(count)) + "\nID_REF\n")
+    refused(path, "GB are allowed", target="k1", max_bytes="10MB")
+
+
+def test_plink_files_that_do_not_belong_together(tmp_path):
+    fam, bim, bed = next(READERS["plink"].seeds()).split(fuzz_readers.BETWEEN)
+    for name, content in (("fam", fam), ("bim", bim), ("bed", bed)):
+        (tmp_path / f"s.{name}").write_bytes(content)
+    assert tables.read(tmp_path / "s.bed", missing="keep").X.shape == (6, 3)
+    (tmp_path / "s.fam").write_bytes(fam * 3)
+    refused(tmp_path / "s.bed", "should start with 6c 1b 01 and have 18 bytes for 18 samples and 3 variants")
+    (tmp_path / "s.fam").write_bytes(fam * 10_000)
+    refused(tmp_path / "s.bed", "s.fam would take", max_bytes="10MB")
+
+
+def test_numbers_of_the_black_box_challenge_that_fill_the_memory_or_are_no_classes(tmp_path, monkeypatch):
+    train, test = tmp_path / "train.csv", tmp_path / "test.csv"
+    train.write_text("1,2\n1e300,2\n")
+    test.write_text("2\n" * 1000)
+    with pytest.raises(ValueError, match=r"first column must hold classes, but row 2 has 1e\+300"):
+        table_black_box.read_black_box(train, test)
+    train.write_text("1,2\n")
+    monkeypatch.setattr(table_black_box, "LARGEST", 5000)
+    with pytest.raises(ValueError, match=r"test.csv would take .* GB are allowed"):
+        table_black_box.read_black_box(train, test)
+
+
+# ---------------------------------------------------------------- NPZ
+
+
+def header(shape, kind="<f8"):
+    head = io.BytesIO()
+    np.lib.format.write_array_header_1_0(head, {"descr": kind, "fortran_order": False, "shape": shape})
+    return head.getvalue()
+
+
+def write_npz(path, how=zipfile.ZIP_DEFLATED, **members):
+    with zipfile.ZipFile(path, "w", how) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return path
+
+
+def test_zip_bombs_in_npz(tmp_path):
+    path = tmp_path / "table.npz"
+    bomb = header((1000, 10_000)) + bytes(80_000_000)
+    write_npz(path, **{"X.npy": bomb})
+    assert path.stat().st_size < 100_000
+    refused(path, "would take 0.08 GB, and 0.01 GB are allowed", max_bytes="10MB")
+    # as bytes, which become eight times as many
+    write_npz(path, **{"X.npy": header((1000, 2000), "|u1") + bytes(2_000_000)})
+    refused(path, "would take 0.016 GB", max_bytes="10MB")
+    # each of them fits
+    parts = {f"{name}.npy": header((1000, 1000)) + bytes(8_000_000) for name in ("X", "y")}
+    refused(write_npz(path, **parts), "would take 0.016 GB", max_bytes="10MB")
+    # a header of two gigabytes, which numpy would read before it complains
+    write_npz(path, **{"X.npy": b"\x93NUMPY\x02\x00" + struct.pack("<I", 2**31) + b" " * 20_000_000})
+    refused(path, "'X.npy' is damaged", max_bytes="10MB")
+    # no rows, and columns whose names would fill the memory
+    refused(write_npz(path, **{"X.npy": header((0, 10**12))}), "would take 8e+03 GB")
+    refused(write_npz(path, **{"X.npy": header((-1, 5))}), "its shape is (-1, 5)")
+    refused(write_npz(path, zipfile.ZIP_LZMA, **{"X.npy": header((1, 1))}), "packed in a way that numpy does not use")
+    nested = b"{'descr':" + b"(" * 3000
+    refused(write_npz(path, **{"X.npy": b"\x93NUMPY\x01\x00" + struct.pack("<H", len(nested)) + nested}), "is damaged")
+
+
+def test_names_in_npz_lead_nowhere(tmp_path):
+    path = tmp_path / "in" / "table.npz"
+    path.parent.mkdir()
+    write_npz(path, **{"../X.npy": header((1, 1)) + bytes(8), "/X.npy": header((1, 1)) + bytes(8)})
+    refused(path, "has no array 'X'; it holds ../X, /X")
+    assert [other.name for other in tmp_path.rglob("*")] == ["in", "table.npz"]
+    X = header((4, 1)) + np.arange(4.0).tobytes()
+    for kind in ("<M8[s]", "<c16", "|V8"):
+        refused(write_npz(path, **{"X.npy": X, "y.npy": header((4,), kind) + bytes(64)}), "neither numbers nor text")
+
+
+# ---------------------------------------------------------------- MAT
+
+
+def element(kind, content):
+    return struct.pack("<II", kind, len(content)) + content + bytes(-len(content) % 8)
+
+
+def matrix(form, shape, name, content):
+    sizes = element(5, struct.pack(f"<{len(shape)}i", *shape))
+    return element(14, element(6, struct.pack("<II", form, 0)) + sizes + element(1, name) + content)
+
+
+def write_mat(path, content, *, packed=False):
+    if packed:
+        content = zlib.compress(content)
+        content = struct.pack("<II", 15, len(content)) + content
+    path.write_bytes(b"MATLAB 5.0 MAT-file".ljust(124) + b"\0\1IM" + content)
+    return path
+
+
+def test_mat_with_absurd_shapes_and_bombs(tmp_path):
+    path = tmp_path / "table.mat"
+    numbers = element(9, bytes(8))
+    refused(write_mat(path, matrix(6, (2**31 - 1, 2**31 - 1), b"X", numbers)), "would take 3.69e+10 GB")
+    refused(write_mat(path, matrix(6, (-5, 3), b"X", numbers)), "cut off or damaged")
+    bomb = matrix(6, (1, 1), b"X", element(9, bytes(30_000_000)))
+    refused(write_mat(path, bomb, packed=True), "unpacks to more than 0.01 GB", max_bytes="10MB")
+    cells = matrix(1, (1_000_000, 1), b"names", element(14, b"") * 1_000_000)
+    refused(write_mat(path, cells, packed=True), "table.mat", max_bytes="10MB")
+    deep = matrix(6, (1, 1), b"", numbers)
+    for _ in range(2000):
+        deep = matrix(1, (1, 1), b"X", deep)
+    refused(write_mat(path, deep), "maximum recursion depth")
+
+
+# ---------------------------------------------------------------- h5ad
+
+
+def write_h5ad(path, change):
+    fuzz_readers._write_h5ad(path, np.eye(5, 3), "dense")
+    with h5py.File(path, "a") as file:
+        change(file)
+    return path
+
+
+def replaced(name, value):
+    def change(file):
+        del file[name]
+        file[name] = value
+
+    return change
+
+
+def test_h5ad_that_reaches_for_other_files(tmp_path):
+    secret, path = tmp_path / "secret", tmp_path / "table.h5ad"
+    secret.write_bytes(b"secret" * 20)
+    write_h5ad(tmp_path / "other.h5ad", lambda _: None)
+
+    def stored_outside(file):
+        del file["X"]
+        file.create_dataset("X", (5, 3), "u1", external=[(str(secret), 0, 15)])
+
+    def virtual(file):
+        del file["X"]
+        layout = h5py.VirtualLayout((5, 3), "f8")
+        layout[:] = h5py.VirtualSource(str(tmp_path / "other.h5ad"), "X", (5, 3))
+        file.create_virtual_dataset("X", layout)
+
+    def behind_a_link(file):
+        file["obs/away"] = h5py.ExternalLink("other.h5ad", "/")
+        file["obs"].attrs["column-order"] = ["y", "away/obs/y"]
+
+    for change, words in [
+        (replaced("obs", h5py.ExternalLink("other.h5ad", "/obs")), "'obs' is not inside the file, but a link"),
+        (replaced("X", h5py.SoftLink("/obs")), "'X' is not inside the file, but a link"),
+        (replaced("obs/y/codes", h5py.ExternalLink("other.h5ad", "/obs/y/codes")), "'codes' is not inside the file"),
+        (behind_a_link, "'away/obs/y' is not inside the file, but a link"),
+        (stored_outside, "'X' is not an array inside the file"),
+        (virtual, "'X' is not an array inside the file"),
+    ]:
+        refused(write_h5ad(path, change), words, target="y")
+
+
+def test_h5ad_with_absurd_shapes_and_kinds(tmp_path):
+    path = tmp_path / "table.h5ad"
+
+    def one_chunk(file):
+        del file["X"]
+        file.create_dataset("X", (5, 3), "f8", chunks=(10_000, 10_000), maxshape=(None, None), compression="gzip")[
+            0
+        ] = 1
+
+    def many_names(file):
+        del file["obs/cell"]
+        file["obs"].create_dataset("cell", (10**9,), h5py.string_dtype(), chunks=(1000,), fillvalue="x" * 1000)
+
+    def of_itself(file):
+        del file["obs/y/categories"]
+        file["obs/y/categories"] = file["obs/y"]
+
+    for change, words in [
+        (one_chunk, ""),
+        (many_names, "would take 8 GB"),
+        (of_itself, "recursion"),
+        (replaced("X", np.zeros(5)), "X is no matrix of numbers, but 1-dimensional"),
+        (replaced("X", np.zeros((5, 3), dtype="S3")), "X is no matrix of numbers"),
+        (replaced("X", h5py.Empty("f8")), "'X' is not an array"),
+        (replaced("obs/y/codes", np.array([0, 1, 5, 0, 1])), "codes of categories"),
+        (replaced("obs/y/codes", np.array([0, 1, -2, 0, 1])), "codes of categories"),
+        (replaced("obs/y/codes", np.array([0, 1])), "column 'y' of obs has 2 entries for 5 rows"),
+        (replaced("obs/cell", np.zeros((5, 2))), "no column of numbers or text"),
+    ]:
+        refused(write_h5ad(path, change), words, target="y", max_bytes="10MB")
+
+
+# ---------------------------------------------------------------- Parquet
+
+
+def test_parquet_that_claims_rows_or_unpacks_to_more_than_allowed(tmp_path):
+    path = tmp_path / "table.parquet"
+    few = pl.DataFrame({"y": [1, 2, 1, 2, 1], "a": [1, 2, 3, 4, 5]})
+    few.write_parquet(path, compression="uncompressed")
+    data = path.read_bytes()
+    length = struct.unpack("<I", data[-8:-4])[0]
+    # five, where the footer counts rows and values, becomes 2^55
+    claims = data[-8 - length : -8].replace(b"\x16\x0a", b"\x16" + b"\xfe" + b"\xff" * 6 + b"\x7f")
+    path.write_bytes(data[: -8 - length] + claims + struct.pack("<I", len(claims)) + b"PAR1")
+    refused(path, "table.parquet", target="y")
+    # a text that is kept once, for all rows
+    rows = 20_000
+    pl.DataFrame({"y": [1, 2] * (rows // 2), "t": ["z" * 2000] * rows}).write_parquet(path)
+    assert path.stat().st_size < 100_000
+    refused(path, "would take 0.0402 GB", target="y", categorical=["t"], max_bytes="10MB")
+    pl.DataFrame({"y": [1, 2, 1, 2], "t": [[1], [2], [3], [4]]}).write_parquet(path)
+    refused(path, "column 't' is of type List(Int64)", target="y")
+
+
+# ---------------------------------------------------------------- memory, as the system counts it
+
+LIMITED = """
+import resource, sys
+sys.path.insert(0, {tests!r})
+import fuzz_readers
+from randsel import tables
+size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size + 300_000_000,) * 2)
+try:
+    tables.read({path!r}, max_bytes="10MB", **{options!r})
+except ValueError as error:
+    print("refused:", error)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not say how large a process is")
+@pytest.mark.parametrize("name", ["deflated.npz", "header.npz", "commas.csv", "text.csv.gz", "samples.txt"])
+def test_what_is_refused_takes_little_memory(tmp_path, name):
+    path, options = tmp_path / name, {} if name.endswith(".npz") else {"target": "y"}
+    if name == "deflated.npz":
+        write_npz(path, **{"X.npy": header((1000, 10**6)) + bytes(400_000_000)})
+    elif name == "header.npz":
+        write_npz(path, **{"X.npy": b"\x93NUMPY\x02\x00" + struct.pack("<I", 2**31) + b" " * 400_000_000})
+    elif name == "commas.csv":
+        path.write_bytes(b"y,a\n" + b"," * 9_000_000 + b"\n")
+    elif name == "text.csv.gz":
+        path.write_bytes(gzip.compress(b"y,a\n" + b"1" * 400_000_000, 1))
+    else:
+        path.write_text("!Sample_characteristics\t" + "\t".join(f"k{i}:" for i in range(40_000)) + "\nID_REF\n")
+    code = LIMITED.format(tests=str(TESTS), path=str(path), options=options)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("refused: "), done.stderr[-2000:]

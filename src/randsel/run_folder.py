@@ -7,6 +7,7 @@ import os
 import stat
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,7 +56,9 @@ def only_run(out: Path) -> Iterator[None]:
 def write_figure(path: Path, figure: Any, dpi: int) -> None:
     """Write a figure of matplotlib as PNG, as `write_atomically` writes."""
     content = io.BytesIO()
-    figure.savefig(content, dpi=dpi, format="png")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about glyphs that a font does not have
+        figure.savefig(content, dpi=dpi, format="png")
     write_atomically(path, content.getvalue())
 
 
@@ -73,9 +76,10 @@ def open_here(path: Path) -> IO[str]:
 def check_links(out: Path) -> None:
     """Refuse a folder with symbolic links in it, which would be read or written elsewhere; it may be one itself."""
     for folder in (out, out / "parts"):
-        for entry in os.scandir(folder) if folder.is_dir() and not (folder != out and folder.is_symlink()) else ():
-            if entry.is_symlink():
-                raise ValueError(_is_link(Path(entry.path)))
+        # of parts that are a link themselves, this is found out in the folder that they are in
+        for path in folder.iterdir() if folder.is_dir() and (folder == out or not folder.is_symlink()) else ():
+            if path.is_symlink():
+                raise ValueError(_is_link(path))
 
 
 def _is_link(path: Path) -> str:
