@@ -317,7 +317,7 @@ def _parts() -> dict[str, dict[str, np.ndarray]]:
         "alignment": np.array([0.1, 0.2]),
         "size": np.array([3, 2]),
         "spectrum": np.array([1.0, 0.5]),
-        "chance": np.array([10.0, 0.1, 1.0]),
+        "chance": np.array([3.0, 0.1, 1.0]),
         "order": np.array([0, 1, 2]),
         "null_sd": np.array(0.1),
         "skewness": np.array([0.5, 0.6]),
