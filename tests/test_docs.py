@@ -239,6 +239,7 @@ def test_messages_of_the_page_on_files_are_those_of_the_code():
         "table_text",
         "table_formats",
         "table_mat",
+        "table_apart",
         "table_orientation",
         "table_target",
         "table_features",
@@ -309,8 +310,8 @@ def test_bounds_are_those_of_the_page():
         "NAME_BYTES": f"{table_text.NAME_BYTES} bytes",
         "LONGEST_MESSAGE": f"{table_text.LONGEST_MESSAGE} characters",
         "MORE_MEMORY": f"{ {4: 'four'}[table_apart.TIMES] } times `--max-bytes`, and {mebibytes} MiB",
-        "SECONDS": f"{table_apart.SECONDS} s, and 1 s for every {table_apart.BYTES_PER_SECOND // 1000} kB of the file; "
-        "twice that by the clock",
+        "SECONDS": f"{table_apart.SECONDS} s, 1 s for every {table_apart.BYTES_PER_SECOND // 1000} kB of the file, and "
+        f"1 s for every {table_apart.LIMIT_PER_SECOND // 10**6} MB of `--max-bytes`; twice that by the clock",
         "LARGEST`": f"{table_black_box.LARGEST // 10**9} GB",
         "LARGEST_JSON": f"{run_folder.LARGEST_JSON >> 20} MiB",
         "LARGEST_PART": f"{run_folder.LARGEST_PART >> 30} GiB",

@@ -232,7 +232,7 @@ def test_a_row_of_too_many_cells_is_refused_before_they_are_made(tmp_path, monke
 def test_a_line_that_is_too_long_or_a_cell_that_does_not_end(tmp_path, monkeypatch):
     path = tmp_path / "table.csv"
     path.write_text('y,a\n"1,2\n' + "\n" * 200_000 + '"\n')
-    refused(path, "line 2 is never closed within 100000 lines", target="y")
+    refused(path, "line 2, not within 100000 lines, is never closed", target="y")
     path.write_text('y;a\n"' + "\n" * 90_000 + '";2,5\n' + "1;2,5\n2;3,5\n" * 5)
     # which took minutes when spaces were looked for across lines
     assert len(tables.read(path, target="a", missing="keep", orientation="samples-in-rows").y) == 11

@@ -119,8 +119,26 @@ def test_the_folder_of_another_run_is_refused(table, out, tmp_path):
     other = tmp_path / "other.csv"
     other.write_text(table.read_text().replace("control", "well"))
     refused(select(other, out), "holds a run on other data")
-    refused(invoke("interactions", table, "--target", "status", "--out", out), "holds a run of randsel select")
+    for command in ("interactions", "compare"):
+        result = invoke(command, table, "--target", "status", "--out", out)
+        refused(result, "holds a run of randsel select, whose results would be lost")
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
+def test_the_folder_of_another_comparison_is_refused(table, tmp_path):
+    other, out = tmp_path / "table.csv", tmp_path / "out"
+    other.write_text(table.read_text().replace("control", "well"))
+    options = ["--target", "status", "--folds", 2, "--reshuffles", 1, "--methods", "Corr. Coeff.", "--out", out]
+    assert invoke("compare", table, *options).exit_code == 0
+    before = (out / "table.md").read_bytes()
+    refused(invoke("compare", other, *options), "holds a run on other data")
+    refused(
+        invoke("compare", other.rename(tmp_path / "other.csv"), *options), "with another experiment (table, now other)"
+    )
+    refused(select(table, out), "holds a comparison")
+    refused(invoke("interactions", table, "--target", "status", "--out", out), "holds a comparison")
+    assert (out / "table.md").read_bytes() == before
+    assert invoke("compare", table, *options).exit_code == 0
 
 
 @pytest.mark.parametrize("name", ["run.json", "parts", ".lock"])
@@ -305,8 +323,8 @@ def test_names_of_data_sets_name_no_files_and_do_not_act_on_the_terminal(table, 
     result = invoke("compare", file, "--target", "status", *options)
     assert result.exit_code == 0, result.output
     assert "\x1b" not in result.output
-    assert all(len(path.stem) == 24 or path.stem in ("table", "features", "times", "runs", "comparison", ".lock")
-               for path in (tmp_path / "out").iterdir())  # fmt: skip
+    own = {"table", "features", "times", "runs", "comparison", "experiment", ".lock"}
+    assert all(len(path.stem) == 24 or path.stem in own for path in (tmp_path / "out").iterdir())
     result = invoke("interactions", file, "--target", "status", "--out", tmp_path / "pairs")
     assert result.exit_code == 0, result.output
     assert "\x1b" not in result.output

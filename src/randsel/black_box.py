@@ -30,7 +30,7 @@ from randsel.datasets import make_black_box
 from randsel.experiment import is_number, read_cell
 from randsel.kernels import bandwidth, gaussian_kernel, squared_distances
 from randsel.mkl import LPBoostMKL, PathKernels
-from randsel.run_folder import check_folder, only_run, write_atomically
+from randsel.run_folder import EXPERIMENT, check_folder, claim, only_run, write_atomically
 from randsel.selector import RandSel
 from randsel.sparse_filtering import SparseFiltering
 
@@ -323,6 +323,7 @@ def run(
     results: dict[str, list[dict[str, Any]]] = {name: [] for name in METHODS}
     total, computed, start = settings.seeds * len(METHODS), 0, time.monotonic()
     with only_run(out):
+        claim(out, {"experiment": "blackbox"}, ("experiment",), EXPERIMENT)
         for seed in range(settings.seeds):
             trial: Trial | None = None
             for name, method in METHODS.items():

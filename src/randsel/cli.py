@@ -442,9 +442,7 @@ def interactions(
 
     from randsel import InteractionScan, plots, run_folder, summary, tables
 
-    if (out / run_folder.IDENTITY).exists():
-        msg = f"{out} holds a run of randsel select, whose pairs.csv would be lost; give another folder (--out)."
-        raise click.ClickException(msg)
+    run_folder.check_other(out)
     run_folder.check_folder(out)
     table = _read(file, reading)
     if np.isnan(table.X).any():

@@ -35,7 +35,16 @@ from randsel import baselines, datasets, selector, stability
 from randsel._backend import Array
 from randsel.culling import path_sizes
 from randsel.kernels import bandwidth, squared_distances
-from randsel.run_folder import LARGEST_JSON, check_folder, only_run, open_here, read_json, write_atomically
+from randsel.run_folder import (
+    EXPERIMENT,
+    LARGEST_JSON,
+    check_folder,
+    claim,
+    only_run,
+    open_here,
+    read_json,
+    write_atomically,
+)
 from randsel.table_features import LOWEST
 from randsel.table_text import brief
 from randsel.tables import Table, imputer, read
@@ -379,6 +388,8 @@ def run(
     out.mkdir(parents=True, exist_ok=True)
     with only_run(out):
         cells, notes = _cells(spec, tables)
+        marks = {cell.data: cell.fingerprint for cell in cells}
+        claim(out, {"experiment": spec.name, "data": marks}, ("experiment", "data"), EXPERIMENT)
         results: dict[str, dict[str, Any]] = {}
         for cell in cells:
             sizes = path_sizes(tables[cell.data].X.shape[1], 0.25, 2)

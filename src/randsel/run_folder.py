@@ -18,8 +18,8 @@ import numpy as np
 from randsel._backend import Array
 from randsel.table_formats import is_text, npz_arrays
 
-#: File that says what a folder's results are of.
-IDENTITY = "run.json"
+#: Files that say what a folder's results are of: those of `randsel select`, and of comparisons.
+IDENTITY, EXPERIMENT = "run.json", "experiment.json"
 #: Bytes of a JSON file, and of the arrays of a part: what is larger was not written by us.
 LARGEST_JSON, LARGEST_PART = 1 << 25, 1 << 33
 
@@ -119,13 +119,21 @@ def check_folder(out: Path) -> None:
 
 def _check_owner(out: Path) -> None:
     """Refuse the results of another user; a folder of theirs in which there are none may be shared."""
-    for path in (out / IDENTITY, out / "parts", out / ".lock"):
+    for path in (out / IDENTITY, out / EXPERIMENT, out / "parts", out / ".lock"):
         if hasattr(os, "geteuid") and path.exists() and path.lstat().st_uid != os.geteuid():
             msg = f"{path} belongs to another user, so this is the folder of their run; give another folder (--out)."
             raise ValueError(msg)
 
 
-def claim(out: Path, identity: Mapping[str, Any], same: tuple[str, ...]) -> None:
+def check_other(out: Path, own: str | None = None) -> None:
+    """Refuse a folder that holds results of another command, which would be lost or be taken for one's own."""
+    for name, what in ((IDENTITY, "a run of randsel select"), (EXPERIMENT, "a comparison")):
+        if name != own and (out / name).exists():
+            msg = f"{out} holds {what}, whose results would be lost; give another folder (--out)."
+            raise ValueError(msg)
+
+
+def claim(out: Path, identity: Mapping[str, Any], same: tuple[str, ...], name: str = IDENTITY) -> None:
     """Write what the folder's results are of, or refuse a folder whose results are of something else.
 
     Parameters
@@ -136,28 +144,31 @@ def claim(out: Path, identity: Mapping[str, Any], same: tuple[str, ...]) -> None
         What it takes to repeat the run; written to `run.json`.
     same : tuple of str
         Entries in which an earlier run must agree for its parts to be used again.
+    name : str, default="run.json"
+        File to write to.
     """
-    path = out / IDENTITY
+    check_other(out, name)
+    path = out / name
     if path.exists():
-        before = read_identity(out)
-        for name in same:
-            if before.get(name) != identity[name]:
-                what = _difference(name, before.get(name), identity[name])
+        before = read_identity(out, name)
+        for entry in same:
+            if before.get(entry) != identity[entry]:
+                what = _difference(entry, before.get(entry), identity[entry])
                 msg = f"{out} holds a run {what}; give another folder (--out), or remove this one."
                 raise ValueError(msg)
     elif (out / "parts").exists():
-        msg = f"{out} holds parts of a run but no {IDENTITY}; give another folder (--out), or remove this one."
+        msg = f"{out} holds parts of a run but no {name}; give another folder (--out), or remove this one."
         raise ValueError(msg)
     write_atomically(path, json.dumps(identity, indent=1) + "\n")
 
 
-def read_identity(out: Path) -> dict[str, Any]:
+def read_identity(out: Path, name: str = IDENTITY) -> dict[str, Any]:
     """Read what a folder's results are of."""
-    path = out / IDENTITY
+    path = out / name
     if out.is_dir():
         check_links(out)
     if not path.is_file():
-        msg = f"{out} has no {IDENTITY}, so it is no folder of randsel select; check the name."
+        msg = f"{out} has no {name}, so it is no folder of randsel select; check the name."
         raise ValueError(msg)
     found = read_json(path)
     if not isinstance(found, dict):
@@ -168,7 +179,7 @@ def read_identity(out: Path) -> dict[str, Any]:
 
 def _difference(name: str, before: Any, now: Any) -> str:
     """Say in which way an earlier run was another one."""
-    if name == "data_hash":
+    if name in ("data_hash", "data"):
         return "on other data"
     if isinstance(before, dict) and isinstance(now, dict):
         key = next(key for key in {**now, **before} if before.get(key) != now.get(key))

@@ -289,8 +289,8 @@ def _records(file: io.TextIOWrapper, path: Path) -> Iterator[tuple[int, str]]:
         while open_ and length < LONGEST_LINE:
             more = file.readline(LONGEST_LINE)
             if not more or len(pieces) > MOST_LINES:
-                where = f" within {MOST_LINES} lines" if more else ""
-                msg = f"{path}: the quotation mark in line {begun} is never closed{where}; remove it or double it."
+                far = f", not within {MOST_LINES} lines," if more else ""
+                msg = f"{path}: the quotation mark in line {begun}{far} is never closed; remove it or double it."
                 raise ValueError(msg)
             pieces.append(more)
             here, length, open_ = here + 1, length + len(more), (open_ + more.count('"')) % 2
