@@ -323,7 +323,7 @@ def test_names_of_data_sets_name_no_files_and_do_not_act_on_the_terminal(table, 
     result = invoke("compare", file, "--target", "status", *options)
     assert result.exit_code == 0, result.output
     assert "\x1b" not in result.output
-    own = {"table", "features", "times", "runs", "comparison", "experiment", ".lock"}
+    own = {"table", "features", "times", "runs", "comparison", ".experiment", ".lock"}
     assert all(len(path.stem) == 24 or path.stem in own for path in (tmp_path / "out").iterdir())
     result = invoke("interactions", file, "--target", "status", "--out", tmp_path / "pairs")
     assert result.exit_code == 0, result.output

@@ -19,7 +19,7 @@ from randsel._backend import Array
 from randsel.table_formats import is_text, npz_arrays
 
 #: Files that say what a folder's results are of: those of `randsel select`, and of comparisons.
-IDENTITY, EXPERIMENT = "run.json", "experiment.json"
+IDENTITY, EXPERIMENT = "run.json", ".experiment"
 #: Bytes of a JSON file, and of the arrays of a part: what is larger was not written by us.
 LARGEST_JSON, LARGEST_PART = 1 << 25, 1 << 33
 

@@ -27,8 +27,8 @@ READERS: dict[str, Callable[..., Sheet]] = {
     "MAT": table_mat.read_mat,
 }
 PACKAGES = {"Parquet": "polars", "h5ad": "h5py"}
-#: Seconds of computing that a file gets; its bytes, and bytes of the limit on the table, for which it gets another. Twice
-#: as long by the clock, as a library may also wait for itself.
+#: Seconds of computing that a file gets; its bytes, and bytes of the limit on the table, for which it gets another.
+#: Twice as long by the clock, as a library may also wait for itself.
 SECONDS, BYTES_PER_SECOND, LIMIT_PER_SECOND = 2, 500_000, 200_000_000
 #: Memory that the process gets: the limit on the table, as many times, and as much more.
 TIMES, MORE_MEMORY = 4, 1 << 29
