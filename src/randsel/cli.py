@@ -527,7 +527,6 @@ def interactions(
 
     from randsel import InteractionScan, plots, run_folder, summary, tables
 
-    run_folder.check_folder(out)
     if (out / run_folder.IDENTITY).exists():
         msg = f"{out} holds a run of randsel select or compare, whose files would be lost; give another folder (--out)."
         raise click.ClickException(msg)
