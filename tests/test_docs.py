@@ -182,6 +182,7 @@ INTERNAL = {
     "randsel.culling.State",
     "randsel.culling.cull",
     "randsel.culling.path_sizes",
+    "randsel.analysis.kept_path",
     "randsel.analysis.label",
     "randsel.analysis.cramers_v",
     "randsel.analysis.correlation_ratio",
@@ -237,6 +238,7 @@ def test_messages_of_the_page_on_files_are_those_of_the_code():
     page = (ROOT / "docs" / "files.md").read_text()
     sources = [
         "_optional",
+        "bounded_files",
         "table_text",
         "table_formats",
         "table_mat",
