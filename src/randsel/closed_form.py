@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from randsel._backend import (
+    MANY_ROWS,
     SCRATCH,
     Array,
     astype,
@@ -314,8 +315,9 @@ def _without(sample: Sample, rough: Array, smooth: Array) -> PairSums:
     """Sum over the smooth features: all less the rough, or alone where the rough would leave only rounding."""
 
     def summed(features: Array) -> PairSums:
-        sketch = sample.sums.sketch is not None
-        return PairSums.of(gather(sample.narrow, features), sketch=sketch, inside=sample.inside, dtype=sample.pairs)
+        sums, kept_in = sample.sums, {"inside": sample.inside, "dtype": sample.pairs}
+        part = gather(sample.narrow, features)
+        return PairSums.of(part, sketch=sums.sketch is not None, step=sums.step, **kept_in)
 
     of_rough, of_smooth = (float(take(sample.moments[1], features).sum()) for features in (rough, smooth))
     return summed(smooth) if of_rough > 1e6 * of_smooth else sample.sums - summed(rough)
@@ -333,7 +335,7 @@ def _smooth(sample: Sample, gamma: float, moments: Moments, weights: _Weights, s
     own = double(weights.total.sum(axis=1)) + 2 * (weights.rest + weights.rho * loads)
     squares = astype(xp.stack([own, loads - 2 * sample.target.hollow[1]]), inside)
     parts = []
-    for _, block in blocks(X, width(X, 2 * STRIP)):
+    for _, block in blocks(X, width(X, (2 if m < MANY_ROWS else 4) * STRIP)):
         form, linear, (own, lost) = forms_of_columns(half, rows, squares, astype(block, inside), X.shape[1])
         along, tilted = linear[: Y.shape[1], :], linear[Y.shape[1] :, :]
         parts.append(
