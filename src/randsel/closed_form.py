@@ -511,7 +511,6 @@ def _log_product(block: Any) -> Any:
     """`Σ_j log(1 + T_j)`, by products as long as they cannot overflow."""
     xp = namespace(block)
     longest = 100 if single(block.dtype) else 1000
-    total: Any = 0.0
-    for start in range(0, block.shape[0], longest):
-        total = total + double(xp.log(xp.prod(1 + block[start : start + longest], axis=0)))
-    return total
+    starts = range(0, block.shape[0], longest)
+    logs = [double(xp.log(xp.prod(1 + block[start : start + longest], axis=0))) for start in starts]
+    return sum(logs[1:], logs[0]) if logs else xp.zeros(block.shape[1:], dtype=block.dtype, device=device_of(block))
