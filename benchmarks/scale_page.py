@@ -1,0 +1,305 @@
+"""What scale.py measured, and what follows from it, as a page of tables."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import scale_model as model
+from scale_model import CHECKS, DISTINCT, GOAL, LARGE, ROWS, VALUE, WIDTH, Cluster, Task, smallest_memory
+
+from randsel import __version__, guarantees
+from randsel.cluster_columns import SHARE
+from randsel.columns import room_for
+from randsel.culling import path_sizes
+from randsel.summary import as_markdown
+
+RESULTS = Path(__file__).parents[1] / "docs" / "results"
+#: What a pass is called on the page, and how many multiplications and additions it has per column, in units of s².
+PASSES = {
+    "_moments_of_block": ("moments", 0),
+    "PairSums.of_block": ("Gram matrix", 1),
+    "_fourth_order_of_block": ("second order", 3),
+    "_smooth_forms": ("quadratic forms", 1),
+}
+#: Columns of a block in the scan of pairs.
+PAIR_WIDTH = 1000
+
+
+def constants(found):
+    """What the formulas need of what was measured."""
+    cluster, rates = found["scheduler"], found["rates"]
+    return model.Constants(
+        rows=ROWS,
+        far=tuple(model.Work(**point["work"]) for point in found["far"]),
+        near=tuple((n, seconds) for n, seconds in found["near"]),
+        task=cluster["task"],
+        turn=cluster["turn"],
+        transfer=cluster["transfer"],
+        gather=cluster["gather"],
+        read=rates["files"]["Zarr"],
+        standardise=rates["standardise"],
+        peak=found["peak"]["whole"],
+    )
+
+
+def measured_constants(found):
+    """What was measured, each with what it was measured on."""
+    cluster, rates, peak = found["scheduler"], found["rates"], found["peak"]
+    files, large = rates["files"], f"{LARGE >> 20} MB"
+    block = f"a block of {peak['block columns']} columns, {ROWS} of its rows"
+    rows = [
+        (
+            "reading blocks of columns, Zarr",
+            files["Zarr"],
+            "B/s",
+            "8000×4000, 500 columns a block, from the page cache",
+        ),
+        ("reading blocks of columns, Parquet", files["Parquet"], "B/s", "the same"),
+        ("standardising", rates["standardise"], "B/s", "a block of 8000×4000"),
+        ("taking rows out of a block, centring", rates["slicing"], "B/s", f"{ROWS} of 8000 rows, 4000 columns"),
+        ("blocks of rows to blocks of columns", cluster["rechunk"], "B/s", "8000×4000, all processes together"),
+        ("from one worker to another", cluster["transfer"], "B/s", f"{large} over loopback, both ends together"),
+        ("from a worker to the client", cluster["gather"], "B/s", f"{large} over loopback, through the scheduler"),
+        ("a task", cluster["task"], "s", "2000 that do nothing, less 200; all processes together"),
+        ("a call that waits for its tasks", cluster["turn"], "s", "one task that does nothing"),
+        ("functions of ranks, for pairs", rates["functions"], "values/s", "8000×400, 4 functions"),
+        (
+            "memory of a round in memory",
+            peak["whole"],
+            "× the rows used",
+            f"{ROWS}×{DISTINCT}; resident, what is added",
+        ),
+        ("memory of a worker in a round", peak["block"], "× the rows used", block),
+    ]
+    return as_markdown([{"what": what, "measured": f"{value:.3g} {unit}", "on": on} for what, value, unit, on in rows])
+
+
+def passes(found):
+    """Seconds of every pass over a block of rows, by columns."""
+    return as_markdown([_passes(point["work"], point["passes"]) for point in found["far"]])
+
+
+def _passes(work, noted):
+    said = []
+    for name, (title, products) in PASSES.items():
+        times = [note["seconds"] for note in noted if note["name"] == name]
+        # up to 8 s columns the Gram matrix comes with the second order
+        count = products + 3 if name == "PairSums.of_block" and work["n"] <= 8 * ROWS else products
+        if times:
+            rate = count * ROWS**2 * work["n"] * len(times) / sum(times) / 1e9
+            said.append(f"{len(times)} × {title}: {sum(times):.3g}" + (f" ({rate:.0f} GFLOP/s)" if count else ""))
+    return {
+        "columns": f"{work['n']}",
+        "passes, s": "; ".join(said),
+        "client, s": f"{work['client']:.3g}",
+        "matrices of a block, MB": f"{work['sum_bytes'] / 1e6:.3g}",
+        "adding two blocks, s": f"{work['adding']:.2g}",
+        "results, MB": f"{work['result_bytes'] / 1e6:.3g}",
+    }
+
+
+def checks(found):
+    """Predicted beside measured; and their ratios."""
+    rows, ratios = [], []
+    known = replace(constants(found), read=np.inf)
+    for (m, n, width, smallest, little), (seconds, _) in zip(CHECKS, found["checks"], strict=True):
+        room = room_for(smallest_memory(m, n), m, n) if little else max(VALUE * m * width, 8 * m * m)
+        task = Task(m, n, width, room, round(m / ROWS), smallest)
+        terms = model.plan(task, known, Cluster(1, 1, np.inf, known.transfer))
+        ratios.append(model.seconds(terms) / seconds)
+        rows.append(
+            {
+                "samples × features": f"{m}×{n}",
+                "columns a block": f"{width}",
+                "to features": f"{smallest}",
+                "max_memory": "the least" if little else "none",
+                "predicted, s": f"{model.seconds(terms):.3g}",
+                "measured, s": f"{seconds:.3g}",
+                "ratio": f"{ratios[-1]:.2f}",
+                "largest terms": shares(terms),
+            }
+        )
+    return as_markdown(rows), ratios
+
+
+def shares(terms):
+    """The largest terms, with their shares in the whole."""
+    whole = model.seconds(terms)
+    sorted_ = sorted(((value / whole, name) for name, value in terms.items() if name != "bytes"), reverse=True)
+    return ", ".join(f"{name} {share:.0%}" for share, name in sorted_[:3] if share >= 0.005)
+
+
+def plans(found):
+    """A million features: by columns as the package has it, with less at the client, and by rows."""
+    known, rows = constants(found), []
+    for m in (GOAL, GOAL // 10):
+        least = room_for(smallest_memory(m, GOAL), m, GOAL)
+        for machines in (8, 32, 128):
+            cluster, table = Cluster(machines), VALUE * m * GOAL
+            all_memory = machines * cluster.memory
+            kept = "kept" if table < SHARE * all_memory else "read in every pass"
+            for how, room in (("by columns, as it is", least), ("by columns, client holds 16 MB", 16e6)):
+                width, terms = model.best_plan(Task(m, GOAL, 0, room, m // ROWS), known, cluster)
+                rows.append(_plan(m, machines, how, kept, f"{width} columns", terms))
+            if table < 0.75 * all_memory:
+                terms = model.plan_by_rows(Task(m, GOAL, 0, 0, m // ROWS), known, cluster)
+                rows.append(_plan(m, machines, "by rows", "kept", f"{ROWS} rows", terms))
+    return as_markdown(rows)
+
+
+def _plan(m, machines, how, kept, block, terms):
+    return {
+        "samples": f"{m}",
+        "machines": f"{machines}",
+        "how": how,
+        "table": kept,
+        "a block": block,
+        "time": duration(model.seconds(terms)),
+        "travels": volume(terms["bytes"]),
+        "largest terms": shares(terms),
+    }
+
+
+def fewer(found):
+    """What is lost with fewer blocks of rows, and the contributions that guarantees reach."""
+    many, few = found["fewer"]["40"], found["fewer"]["10"]
+    said = (
+        f"Interaction score of an XOR pair among 30 features, 40000 samples: {many:.1f} by all 40 blocks of rows, "
+        f"{few:.1f} by 10 of them (`n_bootstraps=10`): a ratio of {many / few:.2f}, where √(40/10) = 2 is expected."
+    )
+    n_rounds, rows = len(path_sizes(GOAL, 0.25, 2)), []
+    for m in (GOAL // 100, GOAL // 10, GOAL):
+        etas = np.geomspace(1e-3, 1.0, 3001)
+        kept = next(
+            eta for eta in etas if guarantees.failure_probability(m, eta, n_features=GOAL, n_rounds=n_rounds) <= 0.05
+        )
+        rows.append({"samples in a round": f"{m}", "least contribution that is kept": f"{kept:.3f}"})
+    return said, as_markdown(rows)
+
+
+def pairs(found):
+    """All pairs, from rates that other pages have; and those rates."""
+    gpu, plink = ((RESULTS / name).read_text() for name in ("gpu.md", "plink.md"))
+    continuous, genotypes = (float(rate) * 1e12 for rate in re.findall(r"([\d.]+)·10¹² pairs × samples", gpu))
+    core = float(re.search(r"scan alone \| [\d.]+ \| ([\d.e+]+)", plink)[1])
+    functions, cluster, rows = found["rates"]["functions"], Cluster(128), []
+    for n, m in ((GOAL, GOAL), (GOAL, GOAL // 100), (GOAL // 10, GOAL), (GOAL // 10, GOAL // 10)):
+        work, blocks = n * (n - 1) / 2 * m, n / PAIR_WIDTH
+        travels = blocks / 2 * n * m * VALUE
+        rows.append(
+            {
+                "features × samples": f"{n} × {m}",
+                "H200, genotypes": duration(work / genotypes),
+                "H200, 4 functions": duration(work / continuous),
+                "functions on it, 2 or 4": f"{volume(4 * n * m)} or {volume(8 * n * m)}",
+                "4096 cores, genotypes": duration(work / core / cluster.all_cores),
+                "functions made anew": duration(blocks * n * m / functions / cluster.all_cores),
+                "columns that travel": f"{volume(travels)}, {duration(travels / cluster.network / cluster.machines)}",
+            }
+        )
+    return f"{genotypes:.2g} and {continuous:.2g} on the device, {core:.3g} on a core", as_markdown(rows)
+
+
+def duration(seconds):
+    """Years, days, hours, minutes or seconds."""
+    for unit, size in (("years", 365.25 * 86400), ("days", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.2g} s"
+
+
+def volume(size):
+    """Bytes in a unit of their size."""
+    for unit, factor in (("EB", 1e18), ("PB", 1e15), ("TB", 1e12), ("GB", 1e9)):
+        if size >= factor:
+            return f"{size / factor:.3g} {unit}"
+    return f"{size / 1e6:.3g} MB"
+
+
+PAGE = """# Scale: what a fit on a cluster costs
+
+`make bench-scale`, randsel {version}. Seconds are those of the processor on one core, of all processes that take
+part: who else uses the machine does not count. Tables are float32. What it means is on [the page on
+scale](../scale.md).
+
+## Constants
+
+{constants}
+
+## A round on one block of {rows} rows, columns on the cluster
+
+Blocks of {width} columns, on which the functions that workers call are called; the client's share is the rest of what
+`culling` and `closed_form` do. Above {distinct} columns they are there several times, worked on once and counted as
+often. Moments and Gram matrix are made twice: for the alignment, and for the scores. Seconds of one core:
+
+{passes}
+
+## A round on one block of {rows} rows in memory
+
+{near}
+
+## The formula, and fits that it is held against
+
+`plan` in `benchmarks/scale_model.py`. Rounds have n, ¾ n, ¾² n, … columns. While a block of rows is larger than what
+the client may hold, a round costs for every block of rows: the passes, on one core for each block of columns at most;
+a task for each block and pass, and for each addition; the matrices of all blocks but one over the network, and those
+of one way through the tree of additions; what comes back for the columns, through the scheduler; and what the client
+does alone. Below, blocks of rows travel to the client, which works on them alone. Terms are added as if nothing
+overlapped.
+
+Two workers, the scheduler and the client share one core here, so that all terms together, for one core, are what a
+fit should take:
+
+{checks}
+
+## 10⁶ features
+
+Assumed: machines of 32 cores like the one measured and of 256 GB, 25 Gbit/s each, storage as fast as their network.
+Blocks have the columns that take least time. `by columns, as it is`: with the smallest `max_memory` that is allowed.
+`client holds 16 MB`: the same, but blocks of rows stay on the cluster until they have 4000 columns, which
+`max_memory` does not allow. `by rows` is not in the package: a block of rows is one task, and rows stay where they
+are.
+
+{plans}
+
+## Fewer blocks of rows
+
+{fewer}
+
+Contributions that the bound of `guarantees.failure_probability` keeps at 0.05, with 10⁶ features and all rounds:
+
+{bounds}
+
+## All pairs
+
+From the rates of [GPU](gpu.md) and [PLINK](plink.md), pairs × samples per second: {rates}. Blocks of {pair_width}
+columns, on 128 machines as above. On a GPU the functions of all features must be in its memory.
+
+{pairs}
+"""
+
+
+def page(found):
+    """The page, and the ratios of predicted and measured seconds."""
+    checked, ratios = checks(found)
+    said, bounds = fewer(found)
+    rates, of_pairs = pairs(found)
+    near = [{"columns": f"{n}", "seconds of one core": f"{seconds:.3g}"} for n, seconds in found["near"]]
+    text = PAGE.format(
+        version=__version__,
+        rows=ROWS,
+        width=WIDTH,
+        distinct=DISTINCT,
+        constants=measured_constants(found),
+        passes=passes(found),
+        near=as_markdown(near),
+        checks=checked,
+        plans=plans(found),
+        fewer=said,
+        bounds=bounds,
+        rates=rates,
+        pair_width=PAIR_WIDTH,
+        pairs=of_pairs,
+    )
+    return text, ratios
