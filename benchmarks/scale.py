@@ -29,7 +29,7 @@ import psutil
 import scale_model as model
 import zarr
 from distributed import Client, LocalCluster, wait
-from scale_model import ALL_ROWS, CHECKS, DISTINCT, FAR, LARGE, NEAR, ROWS, WIDTH, smallest_memory
+from scale_model import ALL_ROWS, CHECKS, DISTINCT, FAR, GOAL, LARGE, NEAR, ROWS, WIDTH, smallest_memory
 from scale_page import page
 
 from randsel import RandSel, contribution, culling, datasets, read_blocks
@@ -294,7 +294,15 @@ def fewer_blocks():
     return {str(count): float(value) for count, value in score.items()}
 
 
-MEASURED = {"far": far, "near": near, "peak": peak, "rates": rates, "fewer": fewer_blocks}
+def tall():
+    """A million samples, of which 20 blocks are used: seconds, and the megabytes that the fit adds."""
+    X, y = columns(GOAL, 8)
+    start = time.process_time()
+    _, _, megabytes = measure.measured(lambda: RandSel(2, n_bootstraps=20, random_state=0).fit(X, y), 1800, most=1)
+    return {"seconds": time.process_time() - start, "megabytes": megabytes, "table": X.nbytes / 2**20}
+
+
+MEASURED = {"far": far, "near": near, "peak": peak, "rates": rates, "fewer": fewer_blocks, "tall": tall}
 ON_CLUSTER = {"scheduler": scheduler, "checks": checks}
 
 

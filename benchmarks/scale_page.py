@@ -161,6 +161,26 @@ def _plan(m, machines, how, kept, block, terms):
     }
 
 
+def held():
+    """What the client may hold of a Dask array of a million features."""
+    rows = []
+    for m in (GOAL // 100, GOAL // 10, GOAL):
+        least = smallest_memory(m, GOAL)
+        room = room_for(least, m, GOAL)
+        rows.append(
+            {
+                "samples": f"{m}",
+                "table": volume(VALUE * m * GOAL),
+                "without max_memory": volume(8 * m * m),
+                "least max_memory": volume(least),
+                "of it for columns": volume(room),
+                "columns of a block of rows": f"{room // (VALUE * ROWS)}",
+                "columns of all rows": f"{room // (VALUE * m)}",
+            }
+        )
+    return as_markdown(rows)
+
+
 def fewer(found):
     """What is lost with fewer blocks of rows, and the contributions that guarantees reach."""
     many, few = found["fewer"]["40"], found["fewer"]["10"]
@@ -253,6 +273,15 @@ fit should take:
 
 {checks}
 
+## What the client may hold
+
+Fewer columns than that are brought to the client and worked on there. Without `max_memory` it is a block of columns, or
+a matrix over all pairs of samples if that is larger, as it is here:
+
+{held}
+
+A million samples in memory, 8 columns of them, 20 blocks of rows (`RandSel(2, n_bootstraps=20)`): {tall}.
+
 ## 10⁶ features
 
 Assumed: machines of 32 cores like the one measured and of 256 GB, 25 Gbit/s each, storage as fast as their network.
@@ -285,6 +314,7 @@ def page(found):
     checked, ratios = checks(found)
     said, bounds = fewer(found)
     rates, of_pairs = pairs(found)
+    tall = found["tall"]
     near = [{"columns": f"{n}", "seconds of one core": f"{seconds:.3g}"} for n, seconds in found["near"]]
     text = PAGE.format(
         version=__version__,
@@ -295,6 +325,8 @@ def page(found):
         passes=passes(found),
         near=as_markdown(near),
         checks=checked,
+        held=held(),
+        tall=f"{tall['seconds']:.3g} s, {tall['megabytes']:.0f} MB added to {tall['table']:.0f} MB",
         plans=plans(found),
         fewer=said,
         bounds=bounds,
