@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 CORE_TESTS := tests/test_selector.py tests/test_estimator_checks.py tests/test_interaction_scan.py tests/test_progress.py
 
-.PHONY: help demo test lint types check check-versions nightly bench bench-peers bench-plink bench-growth bench-large bench-scale bench-gpu bench-check bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-scaling bench-reading bench-mkl bench-select formats gallery screenshots docs dist check-dist lock clean
+.PHONY: help demo test lint types check check-versions kill nightly fuzz bench bench-peers bench-plink bench-growth bench-large bench-scale bench-gpu bench-check bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-scaling bench-reading bench-mkl bench-select formats gallery screenshots docs dist check-dist lock clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -31,8 +31,17 @@ check-versions: build/sklearn-1.7.2/ready build/sklearn-1.8.0/ready  ## the core
 			-W ignore::pytest.PytestRemovedIn10Warning $(CORE_TESTS) || exit 1; \
 	done
 
-nightly: .venv/dev  ## ten times as many generated tables as make test; ten minutes
+kill: .venv/dev  ## kill -9 at 20 random moments of three long jobs; the outputs are those of undisturbed runs; a quarter of an hour
+	$(BIN)/python benchmarks/killed.py --out docs/results/killed.md
+
+nightly: .venv/dev kill  ## ten times as many generated tables as make test, ten minutes; then fuzz, two hours
 	RANDSEL_CASES=2000 $(BIN)/python -m pytest -q tests/test_properties.py
+	$(MAKE) fuzz
+
+FUZZ_SECONDS ?= 600
+FUZZ_READERS ?=
+fuzz: build/fuzz/ready  ## the readers on files made to break them; FUZZ_SECONDS each (600), FUZZ_READERS="npz mat" for some, resumable
+	build/fuzz/bin/python tests/fuzz_readers.py --seconds $(FUZZ_SECONDS) --out build/fuzz-corpus $(FUZZ_READERS)
 
 bench: .venv/dev build/peers/ready  ## speed and memory against yardsticks of the same run, a minute; then bench-peers
 	$(BIN)/python benchmarks/speed.py --out docs/results/speed.md
@@ -155,6 +164,15 @@ build/peers/ready: benchmarks/peers.txt requirements-dev.lock
 	$(PYTHON) -m venv build/peers
 	-xargs -n 1 build/peers/bin/python -m pip --disable-pip-version-check --quiet install \
 		--constraint requirements-dev.lock < benchmarks/peers.txt
+	@touch $@
+
+# the fuzzer is a tool of the nightly run only; what it feeds is installed at the versions of the lock
+build/fuzz/ready: tests/fuzz_readers.txt pyproject.toml requirements-dev.lock
+	$(PYTHON) -m venv build/fuzz
+	build/fuzz/bin/python -m pip --disable-pip-version-check --quiet install --constraint requirements-dev.lock \
+		--requirement tests/fuzz_readers.txt hatchling editables
+	build/fuzz/bin/python -m pip --disable-pip-version-check --quiet install --no-build-isolation \
+		--constraint requirements-dev.lock --editable '.[report,files]'
 	@touch $@
 
 # MKLpy and what it needs, torch at the version of the lock; if it cannot be installed, the benchmark says so

@@ -12,7 +12,7 @@ from randsel.summary import as_markdown
 
 ROOT = Path(__file__).parents[1]
 PICTURES = {
-    "comparison.png": "Accuracy against the number of features, and time",
+    "comparison.png": "Accuracy against the number of features",
     "weights.png": "Weights of the kernels along the path, per seed and per class",
 }
 

@@ -29,7 +29,7 @@ import psutil
 import scale_model as model
 import zarr
 from distributed import Client, LocalCluster, wait
-from scale_model import ALL_ROWS, CHECKS, DISTINCT, FAR, GOAL, LARGE, NEAR, ROWS, WIDTH, smallest_memory
+from scale_model import ALL_ROWS, BY_ROWS, CHECKS, DISTINCT, FAR, GOAL, LARGE, NEAR, ROWS, WIDTH, smallest_memory
 from scale_page import page
 
 from randsel import RandSel, contribution, culling, datasets, read_blocks
@@ -285,6 +285,24 @@ def checks(client):
     return found
 
 
+def by_rows(client):
+    """Seconds of a round on blocks of rows, each of which is one task on a worker that holds it."""
+    n_blocks, n = BY_ROWS
+    X, y = columns(n_blocks * ROWS, n)
+    parts = [slice(start, start + ROWS) for start in range(0, len(X), ROWS)]
+    held = [client.scatter((X[part], y[part])) for part in parts]
+    wait(held)
+    return spent(lambda: client.gather(client.map(_round_of_rows, held, pure=False)), times=2)
+
+
+def _round_of_rows(held):
+    X, y = held
+    sample = Sample.of(X - X.mean(axis=0), Target.encode(y, "classification"))
+    gamma = culling._bandwidth(sample, "median")
+    found = contribution.closed_form(sample, gamma)
+    return culling._alignment(sample, gamma), np.stack([found.relative, found.main, found.interaction])
+
+
 def fewer_blocks():
     """Scores of an XOR pair by all blocks of rows, and by a quarter of them."""
     X, y, relevant = datasets.make_xor(40_000, 30, random_state=0)
@@ -303,7 +321,7 @@ def tall():
 
 
 MEASURED = {"far": far, "near": near, "peak": peak, "rates": rates, "fewer": fewer_blocks, "tall": tall}
-ON_CLUSTER = {"scheduler": scheduler, "checks": checks}
+ON_CLUSTER = {"scheduler": scheduler, "checks": checks, "by rows": by_rows}
 
 
 def measured(again):

@@ -23,9 +23,11 @@ NEAR = (2, 8, 32, 64, 128, 256, 1000, 4000, 16_000, 64_000)
 CHECKS = (
     (4000, 20_000, 2500, 8000, True),
     (6000, 2000, 500, 2, True),
-    (6000, 2000, 500, 2, False),
-    (10_000, 4000, 1000, 2, True),
+    (10_000, 4000, 1000, 500, True),
+    (10_000, 4000, 1000, 500, False),
 )
+#: Blocks of rows, and columns, of a round whose tasks are blocks of rows.
+BY_ROWS = (6, 4000)
 GOAL = 1_000_000
 #: Bytes that are sent from one process to another.
 LARGE = 256 << 20

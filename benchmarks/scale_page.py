@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import scale_model as model
-from scale_model import CHECKS, DISTINCT, GOAL, LARGE, ROWS, VALUE, WIDTH, Cluster, Task, smallest_memory
+from scale_model import BY_ROWS, CHECKS, DISTINCT, GOAL, LARGE, ROWS, VALUE, WIDTH, Cluster, Task, smallest_memory
 
 from randsel import __version__, guarantees
 from randsel.cluster_columns import SHARE
@@ -121,6 +121,13 @@ def checks(found):
             }
         )
     return as_markdown(rows), ratios
+
+
+def by_rows(found):
+    """Predicted beside measured for one round of `plan_by_rows`."""
+    (n_blocks, n), known = BY_ROWS, constants(found)
+    predicted = n_blocks * (known.in_memory(n) + known.task + 3 * 8 * n / known.gather) + known.turn
+    return f"{n_blocks} of {ROWS}×{n} are predicted to take {predicted:.2g} s, and took {found['by rows']:.2g} s"
 
 
 def shares(terms):
@@ -273,6 +280,8 @@ fit should take:
 
 {checks}
 
+A round in which blocks of rows are tasks, as `by rows` below: {by_rows}.
+
 ## What the client may hold
 
 Fewer columns than that are brought to the client and worked on there. Without `max_memory` it is a block of columns, or
@@ -325,6 +334,7 @@ def page(found):
         passes=passes(found),
         near=as_markdown(near),
         checks=checked,
+        by_rows=by_rows(found),
         held=held(),
         tall=f"{tall['seconds']:.3g} s, {tall['megabytes']:.0f} MB added to {tall['table']:.0f} MB",
         plans=plans(found),

@@ -129,6 +129,17 @@ def scores(X, L, gamma):
     return result
 
 
+def cubic_forms(X, gamma, a, b, left, right):
+    """Σ_pq (Σ_c left_pc right_qc) (a u - b u³) with u = γ (x_p - x_q)², pair by pair, for every column."""
+    result = np.zeros(X.shape[1])
+    for i, x in enumerate(X.T):
+        for p in range(len(x)):
+            for q in range(len(x)):
+                u = gamma * (x[p] - x[q]) ** 2
+                result[i] += (left[p] @ right[q]) * (a[i] * u - b[i] * u**3)
+    return result
+
+
 def unbiased_hsic(K, L):
     """Formula of Song et al. (2012), equation 4."""
     m = len(K)

@@ -71,7 +71,8 @@ def test_finished_cells_are_read_and_damaged_ones_computed_again(results, folder
     path.write_text(whole)
     assert seen == [0] + 6 * [1]
     assert again["Gaussian SVM, raw input"][0] == results["Gaussian SVM, raw input"][0]
-    assert calls[-1][:2] == (12, 12)
+    assert calls[0] == ("cells", 5, 12)
+    assert calls[-1] == ("cells", 11, 12)
 
 
 def test_held_out_labels_change_no_choice(results, tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+import reference
 from randsel import closed_form as cf
 from randsel import cubic_series
 from randsel.cubic_series import CubicSeries
@@ -60,6 +61,21 @@ def test_sums_are_those_over_pairs(rng):
     np.testing.assert_allclose(series.products(matrix), (matrix * cubic).sum(axis=(1, 2)), atol=1e-10)
     free = np.arange(12) % 3 > 0
     np.testing.assert_allclose(series.log_terms(free), -(u[free] ** 4).sum(axis=0) / 192, atol=1e-15)
+
+
+def test_sums_with_products_of_vectors(rng):
+    sample, gamma = make_sample(rng, m=25, n=5), 0.02
+    series = series_of(sample, gamma)
+    left, right = rng.normal(size=(25, 2)), rng.normal(size=(25, 2))
+    expected = reference.cubic_forms(sample.X, gamma, series.a, series.b, left, right)
+    np.testing.assert_allclose(series.outer_products(left, right), expected, atol=1e-11)
+
+
+def test_all_orders_of_the_logarithm(rng):
+    sample, gamma = make_sample(rng), 0.01
+    u, free = gamma * differences(sample), np.arange(12) % 3 > 0
+    expected = (-u / 2 + u**2 / 8 - u**4 / 192)[free].sum(axis=0)
+    np.testing.assert_allclose(series_of(sample, gamma).log_terms(free, whole=True), expected, atol=1e-13)
 
 
 def test_some_of_the_features(rng):

@@ -139,6 +139,22 @@ def test_ties_are_broken_alike():
         assert list(_backend.ascending(torch.asarray(keys), torch.asarray(ties), largest)) == expected
 
 
+@pytest.mark.parametrize("columns", [5, 70])
+@pytest.mark.parametrize("m", [30, 600])
+def test_matrices_of_pairs_are_made_alike(rng, m, columns):
+    a, b, v = rng.normal(size=(m, columns)), rng.normal(size=(m, columns)), rng.normal(size=m)
+    expected = 3 * a @ a.T - 2 * (a @ b.T + b @ a.T)
+    for kind in (np.asarray, torch.asarray):
+        found = _backend.symmetric_product([(3.0, kind(a), None), (-2.0, kind(a), kind(b))])
+        np.testing.assert_allclose(_backend.to_numpy(found), expected, atol=1e-11)
+        _backend.add_to_both(found, kind(v))
+        np.testing.assert_allclose(_backend.to_numpy(found), expected + v[:, None] + v, atol=1e-11)
+        np.testing.assert_allclose(
+            _backend.to_numpy(_backend.symmetric_product([(2.0, kind(a), None)])), 2 * a @ a.T, atol=1e-11
+        )
+        np.testing.assert_allclose(_backend.to_numpy(_backend.row_sums(found)), (expected + v[:, None] + v).sum(axis=1))
+
+
 @pytest.mark.parametrize("kind", ["plain", "snps", "mixed"])
 def test_scan_of_tensors_finds_the_same_pairs(dispatch, rng, kind, monkeypatch):
     monkeypatch.setattr("randsel.pair_scan.DEVICE_TILE", 24)

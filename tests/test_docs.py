@@ -271,7 +271,7 @@ def test_the_page_on_selecting_names_options_codes_and_tests_that_exist():
     known = {option for parameter in command.params for option in parameter.opts} | {"--debug"}
     assert set(re.findall(r"(--[a-z][a-z-]*)", page)) <= known
     codes = re.findall(r"^\| (\d+) \|", page.split("## Exit status")[1], re.MULTILINE)
-    assert codes == ["0", "1", "2", str(cli.NOTHING), str(cli.INTERRUPTED)]
+    assert codes == ["0", "1", "2", str(cli.NOTHING), str(cli.INTERRUPTED), str(cli.TERMINATED)]
     assert choosing.PAIR_BUDGET == 3e10
     assert "3·10¹⁰" in page
     assert f"{resampling.THRESHOLD:.0%}".replace("%", " %") in page

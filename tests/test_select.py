@@ -436,7 +436,7 @@ def test_a_package_that_is_not_there_costs_a_file_and_no_more(tmp_path, monkeypa
 
 def test_help_names_exit_codes_and_is_there_at_once():
     text = invoke("select", "--help").output
-    for code in (0, 1, 2, cli.NOTHING, cli.INTERRUPTED):
+    for code in (0, 1, 2, cli.NOTHING, cli.INTERRUPTED, cli.TERMINATED):
         assert f"\n    {code} " in text
     code = "import sys; from randsel.cli import main; main(['select', '--help'], standalone_mode=False);"
     code += "print([m for m in ('numpy', 'scipy', 'sklearn', 'joblib') if m in sys.modules], file=sys.stderr)"

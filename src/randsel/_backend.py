@@ -29,6 +29,10 @@ MUCH = 1 << 16
 ALIGNED = 64
 #: Features from which products on a GPU may be coarse.
 COARSE = 32768
+#: Rows from which a pass over a matrix of pairs on the host costs more than a call of BLAS.
+MANY_ROWS = 512
+#: Columns below which a Gram matrix takes less time than to mirror it.
+FEW_COLUMNS = 64
 
 
 _SPACES: dict[type, Any] = {}
@@ -138,12 +142,25 @@ def clipped(x: Any, low: float | None = None, high: float | None = None) -> Any:
 
 def norm(x: Any) -> float:
     """Frobenius norm."""
-    return math.sqrt(float(np.vdot(x, x) if on_host(x) else (x * x).sum()))
+    return math.sqrt(float(dot(x, x)))
 
 
 def inner(a: Any, b: Any) -> float:
     """Sum of the products of entries."""
-    return float(np.vdot(a, b)) if on_host(a) else float((a * b).sum())
+    return float(dot(a, b))
+
+
+def dot(a: Any, b: Any) -> Any:
+    """Sum of the products of entries, where the arrays are."""
+    return np.vdot(a, b) if on_host(a) else a.reshape(-1).dot(b.reshape(-1))
+
+
+def scalars(*values: Any) -> list[float]:
+    """Bring single numbers to the host, all at once: a device has to finish its work for every time that one asks."""
+    if not is_torch_array(values[0]):
+        return [float(value) for value in values]
+    numbers: list[float] = sys.modules["torch"].stack(values).tolist()
+    return numbers
 
 
 def is_coarse(X: Any, n: int) -> bool:
@@ -180,9 +197,79 @@ def power_sums(x: Any) -> tuple[Any, Any]:
     return double(second), double(squares.sum(dim=0))
 
 
+def add_to_both(matrix: Any, values: Any) -> None:
+    """Add `v_p + v_q` to the entries of a square matrix, in place."""
+    if not on_host(matrix) or len(matrix) < MANY_ROWS or not matrix.flags.c_contiguous:
+        matrix += values[:, None]
+        matrix += values[None, :]
+        return
+    # as a product of rank two: one pass over the matrix instead of two, and no slower than either
+    values = values.astype(matrix.dtype)
+    sides = np.stack([values, np.ones_like(values)])
+    multiply = get_blas_funcs("gemm", dtype=matrix.dtype)
+    multiply(1.0, sides.T, sides[::-1].T, trans_b=1, beta=1.0, c=matrix.T, overwrite_c=1)
+
+
+def row_sums(matrix: Any) -> Any:
+    """Return the sums of the rows of a matrix."""
+    if on_host(matrix):
+        return matrix @ np.ones(matrix.shape[1], dtype=matrix.dtype)  # in half the time
+    return matrix.sum(axis=1)
+
+
+def symmetric_product(terms: list[tuple[float, Any, Any]]) -> Any:
+    """Sum of `c (a bᵀ + b aᵀ)` over triples (c, a, b), or of `c a aᵀ` where b is None."""
+    if not all(on_host(a) and a.flags.c_contiguous for _, a, _ in terms):
+        total: Any = None
+        for factor, a, b in terms:
+            part = a @ (a if b is None else b).T
+            if factor != 1.0:
+                part *= factor
+            part = part if b is None else part + part.T
+            total = part if total is None else total + part
+        return total
+    (_, first, other), *more = terms
+    if other is None and not more and first.shape[1] < FEW_COLUMNS:
+        gram = first @ first.T
+        gram *= terms[0][0]
+        return gram
+    # one triangle only, each term added where the ones before it are
+    half: Any = None
+    for factor, a, b in terms:
+        into: dict[str, Any] = {"trans": 1, "lower": 1}
+        if half is not None:
+            into.update(beta=1.0, c=half, overwrite_c=1)
+        if b is None:
+            half = get_blas_funcs("syrk", dtype=a.dtype)(factor, a.T, **into)
+        else:
+            half = get_blas_funcs("syr2k", dtype=a.dtype)(factor, a.T, b.T, **into)
+    return _mirrored(half.T)
+
+
+def _mirrored(upper: Array) -> Array:
+    """Copy the upper triangle of a matrix to the lower one, in place; by strips, whose columns stay in cache."""
+    m = len(upper)
+    for start in range(0, m, 64):
+        stop = min(start + 64, m)
+        upper[stop:, start:stop] = upper[start:stop, stop:].T
+        own = upper[start:stop, start:stop]
+        np.copyto(own, own.T.copy(), where=_below_diagonal(stop - start))
+    return upper
+
+
+@lru_cache
+def _below_diagonal(m: int) -> Array:
+    return np.tri(m, k=-1, dtype=bool)
+
+
 def columnwise(a: Any, b: Any) -> Any:
     """Inner products of the columns of two matrices."""
     return np.einsum("ij,ij->j", a, b) if on_host(a) else (a * b).sum(axis=0)
+
+
+def rowwise(a: Any, b: Any) -> Any:
+    """Inner products of the rows of two matrices."""
+    return np.einsum("ij,ij->i", a, b) if on_host(a) else (a * b).sum(axis=1)
 
 
 def product(a: Any, b: Any) -> Any:
@@ -227,7 +314,7 @@ def largest(values: Any, count: int, least: float) -> tuple[Array, Array]:
 def coarse_gram(x: Any, n: int) -> Any:
     """Return `x xᵀ`, coarse as `coarse_products` are."""
     if not is_coarse(x, n):
-        return x @ x.T
+        return symmetric_product([(1.0, x, None)])
     rounded = x.half()
     return product(rounded, rounded)
 

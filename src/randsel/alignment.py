@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from randsel._backend import Array, double, eps, inner, norm, set_diagonal
+from randsel._backend import Array, dot, double, eps, inner, norm, row_sums, scalars, set_diagonal
 from randsel._parallel import generator
 from randsel.kernels import centre, hollow_centre
 
@@ -30,12 +30,14 @@ def unbiased_alignment(kernel: Any, hollow_target: Any) -> float:
     # nearly constant kernels would leave only rounding of their squares
     kernel -= kernel.mean()
     set_diagonal(kernel, 0.0)
-    rows, square = double(kernel.sum(axis=1)), inner(kernel, kernel)
-    centred = square - 2 / (m - 2) * inner(rows, rows) + float(rows.sum()) ** 2 / ((m - 1) * (m - 2))
-    length = norm(hollow_target)
-    if centred <= 64 * eps(kernel.dtype) * square or length == 0.0:
+    rows = double(row_sums(kernel))
+    square, of_target, product, of_rows, total = scalars(
+        dot(kernel, kernel), dot(hollow_target, hollow_target), dot(kernel, hollow_target), dot(rows, rows), rows.sum()
+    )
+    centred = square - 2 / (m - 2) * of_rows + total**2 / ((m - 1) * (m - 2))
+    if centred <= 64 * eps(kernel.dtype) * square or of_target == 0.0:
         return 0.0
-    return inner(kernel, hollow_target) / (float(np.sqrt(centred)) * length)
+    return product / float(np.sqrt(centred * of_target))
 
 
 def null_scale(m: int) -> float:

@@ -12,6 +12,7 @@ from scipy.stats import rankdata
 from randsel._backend import Array
 from randsel._parallel import generator
 from randsel.culling import CullingPath
+from randsel.run_folder import check_arrays, check_places
 from randsel.tables import Table
 
 #: Share of an equal share of the samples below which the smallest class is called small.
@@ -38,6 +39,41 @@ REPETITION = re.compile(
 )
 #: Repetitions of a donor at most; more are the numbers of a plate or a study.
 MOST_REPETITIONS = 20
+
+
+#: Arrays of a culling path, as they are kept.
+PATH_SHAPES = {
+    **dict.fromkeys(("features",), ("iu", "features of rounds")),
+    **dict.fromkeys(("contributions", "main", "interaction", "scores"), ("f", "features of rounds")),
+    "dropped": ("iu", "dropped"),
+    "fixed": ("iu", "fixed"),
+    **{f"n_{name}": ("iu", "rounds") for name in ("features", "dropped", "fixed")},
+    **dict.fromkeys(("gamma", "alignment"), ("f", "rounds")),
+    "size": ("iu", "rounds"),
+    "spectrum": ("f", "spectrum"),
+    "chance": ("f", 3),
+    "order": ("iu", "order"),
+    "null_sd": ("f",),
+    "skewness": ("f", "parts"),
+}
+
+
+def kept_path(arrays: Mapping[str, Array], count: int) -> CullingPath:
+    """Return a path from the arrays that were kept of it, if they are those of a path of so many features."""
+    check_arrays(arrays, PATH_SHAPES)
+    check_places(arrays["order"], count)
+    rounds = len(arrays["gamma"])
+    for name in ("features", "dropped", "fixed"):
+        check_places(arrays[name], count)
+        check_places(arrays[f"n_{name}"], count + 1)
+        if int(arrays[f"n_{name}"].sum()) != len(arrays[name]):
+            msg = f"{name!r} of the rounds are not as many as there are"
+            raise ValueError(msg)
+    odd = len(np.unique(arrays["order"])) < len(arrays["order"]) or len(arrays["skewness"]) not in (0, 2)
+    if odd or not rounds or int(arrays["n_features"].min()) < 1 or not np.isfinite(arrays["chance"]).all():
+        msg = "the culling path is not one"
+        raise ValueError(msg)
+    return CullingPath.of_arrays(arrays)
 
 
 @dataclass(frozen=True)

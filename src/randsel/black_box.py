@@ -6,7 +6,6 @@ chosen by cross-validation on the labelled ones; held-out rows are looked at onc
 
 import hashlib
 import json
-import time
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -27,10 +26,10 @@ from sklearn.svm import SVC
 from randsel._backend import Array
 from randsel.alignment import alignment
 from randsel.datasets import make_black_box
-from randsel.experiment import read_cell
+from randsel.experiment import is_number, read_cell
 from randsel.kernels import bandwidth, gaussian_kernel, squared_distances
 from randsel.mkl import LPBoostMKL, PathKernels
-from randsel.run_folder import only_run, write_atomically
+from randsel.run_folder import check_folder, only_run, write_atomically
 from randsel.selector import RandSel
 from randsel.sparse_filtering import SparseFiltering
 
@@ -288,11 +287,19 @@ METHODS: dict[str, Callable[[Trial], dict[str, Any]]] = {
 }
 
 
+#: Numbers that every method's result has, and those of some.
+NUMBERS = ("accuracy", "inner")
+_NUMBERS = {
+    "SVM, sparse-filtered features": ("before", "signed"),
+    "LPBoostMKL, kernels of the path": ("svm", "boosted_mean", "used", "neighbours", "ends"),
+}
+
+
 # ---------------------------------------------------------------- all cells
 
 
 def run(
-    settings: Settings, out: Path, *, progress: Callable[[int, int, float], None] | None = None
+    settings: Settings, out: Path, *, progress: Callable[[str, float, float], None] | None = None
 ) -> dict[str, list[dict[str, Any]]]:
     """Run the cells that have no file in `out` yet, and return the results of all, by method, in the order of seeds.
 
@@ -303,33 +310,39 @@ def run(
     out : Path
         Folder of the results; another run must not be working in it.
     progress : callable, default=None
-        Called with the number of cells done, of all cells, and the seconds per cell of this run.
+        Called with "cells", the number of cells done, and of all.
 
     Returns
     -------
     dict of str to list of dict
         Accuracy on the held-out rows, and what was chosen.
     """
+    check_folder(out)
     out.mkdir(parents=True, exist_ok=True)
     results: dict[str, list[dict[str, Any]]] = {name: [] for name in METHODS}
-    total, computed, start = settings.seeds * len(METHODS), 0, time.monotonic()
+    total, show = settings.seeds * len(METHODS), progress or (lambda *_: None)
     with only_run(out):
         for seed in range(settings.seeds):
             trial: Trial | None = None
             for name, method in METHODS.items():
                 path = out / f"{_key(name, seed, settings)}.json"
-                found = read_cell(path, [])
+                found = read_cell(path, [], (*NUMBERS, *_NUMBERS.get(name, ())), _whole)
                 if found is None:
+                    show("cells", sum(map(len, results.values())), total)
                     trial = Trial(seed, settings) if trial is None else trial
                     cell = {"method": name, "seed": seed, "settings": asdict(settings)}
-                    write_atomically(path, json.dumps({"cell": cell, "result": method(trial)}, indent=1))
-                    found = read_cell(path, [])
-                    computed += 1
-                results[name].append(found or {})
-                if progress is not None and computed:
-                    done = sum(map(len, results.values()))
-                    progress(done, total, (time.monotonic() - start) / computed)
+                    # as it will be read again: lists, not tuples
+                    found = json.loads(json.dumps(method(trial)))
+                    write_atomically(path, json.dumps({"cell": cell, "result": found}, indent=1))
+                results[name].append(found)
     return results
+
+
+def _whole(result: dict[str, Any]) -> bool:
+    """Whether the lists of a result, where it has them, are lists of numbers of one length."""
+    sizes = result.get("sizes", [])
+    rows = [result.get("alone", sizes), *(result.get("weights") or [])]
+    return all(isinstance(row, list) and len(row) == len(sizes) and all(map(is_number, row)) for row in [sizes, *rows])
 
 
 def _key(method: str, seed: int, settings: Settings) -> str:

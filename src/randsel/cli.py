@@ -6,8 +6,12 @@ What takes long to import is imported by the commands that need it, so that help
 
 import errno
 import functools
+import signal
 import sys
+import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,13 +54,35 @@ READING = (
     "missing",
     "max_bytes",
 )
-#: Exit status if nothing stands out, and after Ctrl-C (128 and the number of the signal, as shells have it). 1 are
-#: mistakes in files, 2 in options, as click has it.
-NOTHING, INTERRUPTED = 3, 130
+#: Exit status if nothing stands out, after Ctrl-C and after SIGTERM (128 and the number of the signal, as shells have
+#: it). 1 are mistakes in files, 2 in options, as click has it.
+NOTHING, INTERRUPTED, TERMINATED = 3, 130, 143
 #: Bytes of a file that take a while to read.
 LARGE_FILE = 10_000_000
 #: Commands that go on where they were.
 RESUMING = ("select", "compare", "reproduce")
+
+
+class Terminated(KeyboardInterrupt):
+    """The signal to end, SIGTERM, which schedulers send, and systems that shut down; as if it were Ctrl-C."""
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM raise `Terminated`; the second one ends at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(*_: Any) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class Commands(click.Group):
@@ -69,14 +95,16 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         try:
-            return super().invoke(ctx)
+            with _terminable():
+                return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
+            word, status = ("Terminated", TERMINATED) if isinstance(error, Terminated) else ("Interrupted", INTERRUPTED)
             kept = ctx.invoked_subcommand in RESUMING
             more = " What is finished is kept: run the same command again to go on." if kept else ""
-            click.echo(f"\nInterrupted.{more}", err=True)
-            ctx.exit(INTERRUPTED)
+            click.echo(f"\n{word}.{more}", err=True)
+            ctx.exit(status)
         except Exception as error:
             if ctx.params["debug"]:
                 raise
@@ -93,7 +121,15 @@ def _sentence(error: Exception) -> str:
             return f"{where} may not be written or read; give another folder, or change its permissions."
         return str(error)
     if isinstance(error, MemoryError):
-        return "not enough memory; leave out columns, or say how much may be used (--memory 2GB)."
+        return (
+            "not enough memory; take fewer jobs (--jobs 1), leave out columns, or say how much select may use "
+            "(--memory 2GB), and run again: what is finished is kept."
+        )
+    if type(error).__name__ == "TerminatedWorkerError":  # of joblib, which would take long to import
+        return (
+            "a process of --jobs was killed, which the system does when memory runs out; take fewer jobs (--jobs 1), "
+            "and run again: what is finished is kept."
+        )
     if isinstance(error, ValueError | ImportError):
         return _printable(str(error))
     return f"{type(error).__name__}: {_printable(str(error))}. This should not happen: --debug shows where it did."
@@ -306,6 +342,7 @@ def select(
       2    the options: see the message
       3    nothing stands out; all files are written
       130  interrupted (Ctrl-C); finished parts are kept
+      143  terminated (SIGTERM); finished parts are kept
 
     \b
     Examples:
@@ -356,9 +393,11 @@ def rebuild_report(folder: Path) -> None:
     Examples:
       randsel report results
     """
-    from randsel import results
+    from randsel import results, run_folder
 
-    results.write_report(results.load(folder), folder / "report.html")
+    analysis = results.load(folder)
+    run_folder.check_folder(folder)
+    results.write_report(analysis, folder / "report.html")
     click.echo(f"Written: {folder / 'report.html'}")
 
 
@@ -443,6 +482,7 @@ def interactions(
     if (out / run_folder.IDENTITY).exists():
         msg = f"{out} holds a run of randsel select, whose pairs.csv would be lost; give another folder (--out)."
         raise click.ClickException(msg)
+    run_folder.check_folder(out)
     table = _read(file, reading)
     if np.isnan(table.X).any():
         click.echo("Note: there are no folds here, so medians are those of all samples.", err=True)
@@ -466,15 +506,18 @@ def interactions(
     run_folder.write_atomically(out / "features.csv", summary.as_csv(features))
     run_folder.write_atomically(out / "pairs.csv", summary.as_csv(found))
     click.echo(f"{len(table.X)} samples, {len(table.names)} features; {scan.n_features_} selected.\n")
-    click.echo(summary.as_markdown(features[: max(5, min(20, scan.n_features_))]))
+    click.echo(_printable(summary.as_markdown(features[: max(5, min(20, scan.n_features_))])))
     for rows in (found[: len(scan.pairs_)], found[len(scan.pairs_) :]):
         if rows:
-            click.echo("\n" + summary.as_markdown(rows[:5]))
+            click.echo("\n" + _printable(summary.as_markdown(rows[:5])))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about glyphs that a font does not have
         try:
-            plots.interaction_heatmap(scan, names=table.names).savefig(out / "heatmap.png", dpi=120)
-            plots.pair_panels(table.X, table.y, scan, names=table.names).savefig(out / "pairs.png", dpi=120)
+            for name, figure in (
+                ("heatmap.png", plots.interaction_heatmap(scan, names=table.names)),
+                ("pairs.png", plots.pair_panels(table.X, table.y, scan, names=table.names)),
+            ):
+                run_folder.write_figure(out / name, figure, 120)
         except (ImportError, ArithmeticError, ValueError) as error:  # values too extreme to draw lose the picture only
             click.echo(f"No pictures: {error}", err=True)
     click.echo(f"\nAll of it: {out}")
@@ -523,9 +566,10 @@ def reproduce(
             raise click.UsageError(msg)
         _black_box(quick, out)
         return
-    from randsel import experiment, tables
+    from randsel import experiment, run_folder, tables
 
     if what == "figure1":
+        run_folder.check_folder(out)
         out.mkdir(parents=True, exist_ok=True)
         click.get_current_context().invoke(demo, samples=300, features=200, seed=0, out=out / "figure1.png")
         return
@@ -565,10 +609,14 @@ def completion(shell: str) -> None:
 
 
 def _black_box(quick: bool, out: Path) -> None:
-    from randsel import black_box, experiment, plots, run_folder, summary
+    from randsel import black_box, plots, run_folder, summary
 
     settings = black_box.QUICK if quick else black_box.Settings()
-    results = black_box.run(settings, out, progress=experiment.progress_line)
+    line = run_folder.ProgressLine()
+    try:
+        results = black_box.run(settings, out, progress=line)
+    finally:
+        line.end()
     rows, why = black_box.accuracies(results), black_box.differences(results)
     heading = (
         f"{settings.n_labelled} labelled rows, {settings.n_held_out} held out, the others without label; "
@@ -587,7 +635,7 @@ def _black_box(quick: bool, out: Path) -> None:
     except ImportError as error:
         click.echo(f"No picture: {error}", err=True)
         return
-    figure.savefig(out / "weights.png", dpi=120)
+    run_folder.write_figure(out / "weights.png", figure, 120)
 
 
 def _names(methods: str | None) -> list[str]:
@@ -597,19 +645,22 @@ def _names(methods: str | None) -> list[str]:
 def _run(
     spec: "experiment.Spec", loaded: dict[str, "tables.Table"], out: Path, jobs: int, timeout: float | None
 ) -> None:
-    from randsel import experiment, plots, summary
+    from randsel import experiment, plots, run_folder, summary
 
     if jobs == 0:
         msg = "--jobs 0 leaves nobody to work; use 1 or more, or -1 for all cores."
         raise click.UsageError(msg)
+    line = run_folder.ProgressLine()
     try:
-        outcome = experiment.run(spec, loaded, out, n_jobs=jobs, timeout=timeout, progress=experiment.progress_line)
+        outcome = experiment.run(spec, loaded, out, n_jobs=jobs, timeout=timeout, progress=line)
     except KeyboardInterrupt:
         click.echo(f"\nFinished cells are kept in {out}; run the command again to go on.", err=True)
         raise
+    finally:
+        line.end()
     times = "once" if spec.reshuffles == 1 else f"{spec.reshuffles} times"
     heading = f"Nested {spec.folds}-fold cross-validation, {times}; mean ± sd over the cells."
-    click.echo(summary.write_tables(spec, outcome, out, heading))
+    click.echo(_printable(summary.write_tables(spec, outcome, out, heading)))
     if not outcome.results:
         msg = "every cell failed; see the reasons above."
         raise click.ClickException(msg)
@@ -618,7 +669,7 @@ def _run(
     except ImportError as error:
         click.echo(f"No picture: {error}", err=True)
     else:
-        figure.savefig(out / "comparison.png", dpi=120)
+        run_folder.write_figure(out / "comparison.png", figure, 120)
     if outcome.errors:
         msg = f"{len(outcome.errors)} of {len(outcome.cells)} cells failed; run the command again to retry them."
         raise click.ClickException(msg)

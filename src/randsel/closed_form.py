@@ -7,6 +7,7 @@ go through matrix products; the others, element by element.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from randsel._backend import (
     clipped,
     contiguous,
     device_of,
+    dot,
     double,
     eps,
     forms_of_columns,
@@ -26,6 +28,7 @@ from randsel._backend import (
     inner,
     namespace,
     norm,
+    scalars,
     scratch,
     set_diagonal,
     single,
@@ -99,19 +102,21 @@ def closed_form(sample: Sample, gamma: float) -> Contribution:
     check_gamma(gamma, sample)
     rough = np.ones(sample.X.shape[1], dtype=bool)
     if len(rough) > max(FEW, _dear(sample) // (4 * len(sample.X) ** 2)):
-        rough = moments.too_steep(TOLERANCE)
-        moments = moments.sharpened(sample, rough)
-        rough = moments.too_steep(TOLERANCE)
+        rough = np.zeros_like(rough) if moments.surely_smooth(TOLERANCE) else moments.too_steep(TOLERANCE)
+        if rough.any():
+            moments = moments.sharpened(sample, rough)
+            rough = moments.too_steep(TOLERANCE)
     for _ in range(3):
         cubic = _cubic(sample, gamma, moments, rough)
         routes = _Routes(rough if cubic is None else rough & ~cubic.features, cubic)
-        if routes.rough.mean() > 0.7:
+        if np.count_nonzero(routes.rough) > 0.7 * len(rough):
             routes = _Routes(np.ones_like(rough))
         result, allowed = _evaluate(sample, gamma, moments, routes)
         rounding = 0.5 * eps(sample.pairs) * len(sample.X) * (1.0 - result.log_scale)
         if single(sample.pairs) and rounding > 0.5 * allowed:
             return closed_form(sample.in_double(), gamma)
-        if routes.rough.all() or routes.log_error(moments, ~sample.fixed) <= allowed:
+        few = not rough.any() and moments.most_log_error <= allowed
+        if few or routes.rough.all() or routes.log_error(moments, ~sample.fixed) <= allowed:
             return result
         order = np.argsort(to_numpy(moments.reach), kind="stable")
         shares = np.where(sample.fixed, 0.0, to_numpy(moments.log_errors))
@@ -122,7 +127,8 @@ def closed_form(sample: Sample, gamma: float) -> Contribution:
 def _cubic(sample: Sample, gamma: float, moments: Moments, rough: Array) -> CubicSeries | None:
     """Those of the rough features whose series to third order is good enough, where they are dear pair by pair."""
     m = len(sample.X)
-    if rough.sum() > MANY or rough.sum() * m * m < _dear(sample):
+    count = np.count_nonzero(rough)
+    if count > MANY or count * m * m < _dear(sample):
         return None
     fit = (moments.reach < REACH) & (moments.hollow_norm > 0)
     tried = rough & to_numpy(fit if moments.outlying is None else fit & ~moments.outlying)
@@ -161,24 +167,25 @@ class _Weights:
 
     @classmethod
     def of(cls, sample: Sample, log_expected: Any) -> tuple["_Weights", float]:
-        """`U(L∘U(Q))` and `L∘Q` from `log Q`, whose maximum is returned as the scale (eq. 6 and 3)."""
+        """`U(L∘U(Q))` and `L∘Q` from `log Q`, whose maximum is taken off and returned as the scale (eq. 6 and 3)."""
         set_diagonal(log_expected, -np.inf)
-        scale = float(log_expected.max())
+        peak = log_expected.max()
+        log_expected -= peak
         target, _ = sample.target.matrices(log_expected.dtype)
         # less one: centring does not see it, and a kernel close to one keeps its digits
-        expected = namespace(log_expected).expm1(log_expected - scale)
+        expected = namespace(log_expected).expm1(log_expected)
         hollow, rho = hollow_split(expected)
-        varies = 2 * float(abs(rho).max()) if single(expected.dtype) else 1.0
+        varies = abs(rho).max()
         expected += 1.0
         rho = double(rho) + 0.5
         hollow *= target
         interaction, rest = hollow_split(hollow, overwrite=True)
-        length = norm(interaction)
-        # what is left of a product with a constant kernel is rounding
-        rounding = 1e-5 * varies if single(expected.dtype) else 1e-12
-        length = length if length > rounding * sample.target.hollow_norm else 0.0
         expected *= target
-        return cls(interaction, length, expected, float(expected.sum()), rho, double(rest)), scale
+        scale, varies, square, total = scalars(peak, varies, dot(interaction, interaction), expected.sum())
+        # what is left of a product with a constant kernel is rounding
+        rounding = 2e-5 * varies if single(expected.dtype) else 1e-12
+        length = square**0.5 if square**0.5 > rounding * sample.target.hollow_norm else 0.0
+        return cls(interaction, length, expected, total, rho, double(rest)), scale
 
     def interaction_mean(self, feature_norm: Any, mean: Any, m: int) -> Any:
         """Mean of `⟨A, T_i⟩` under the null, through the feature's own share in Q (eq. 8'); `mean` is that of tanh."""
@@ -242,14 +249,14 @@ def _evaluate(sample: Sample, gamma: float, moments: Moments, routes: _Routes) -
     if elements is not None:
         values.append((rough, elements.products(sample.target, weights)))
     total, main, interaction = _merge(values)
-    log_error = routes.log_error(moments, ~sample.fixed) + neglected
     lengths = {}
     for i in np.flatnonzero(sample.fixed).tolist():
-        own = _total_if_free(sample, gamma, i, log_expected - scale)
+        own = _total_if_free(sample, gamma, i, log_expected)
         total[i], lengths[i] = own.sum(), norm(own)
 
     def bounds() -> tuple[Any, Any]:
         length, (misfit, turned) = weights.interaction_norm, routes.misfits(moments)
+        log_error = routes.log_error(moments, ~sample.fixed) + neglected
         of_total = (
             misfit * norm(weights.total) + moments.pair_norm * (largest * gamma * log_error)
         ) / sample.target.n_pairs
@@ -258,8 +265,7 @@ def _evaluate(sample: Sample, gamma: float, moments: Moments, routes: _Routes) -
         of_expected = float(score_error(log_error * largest / length, m)) if length > 0 else 0.0
         return of_total, turned + of_expected
 
-    of_target = sample.target.matrices(sample.pairs)[1]
-    skewness = (lambda: skewness_of(of_target), lambda: skewness_of(weights.interaction))
+    skewness = (lambda: _skewness_of_target(sample.target), lambda: skewness_of(weights.interaction))
     return Contribution(total, scale, main, interaction, bounds, skewness), allowed - neglected
 
 
@@ -287,7 +293,9 @@ def _log_expected(
     terms = []
     if sample.fixed.any():
         terms.append(astype(distances_of(sample.fixed_products) * -gamma, sample.pairs))
-    if (free & ~rough).any():
+    # features of third order alone take no sums of others
+    alone = cubic is not None and not (free & routes.smooth).any()
+    if (free & ~rough).any() and not alone:
         mixed = bool((free & rough).any())
         sums = _without(sample, free & rough, free & ~rough) if mixed else sample.sums
         squares, rest = sums.second_order()
@@ -295,7 +303,7 @@ def _log_expected(
         terms += [distances * (-gamma / 2), squares * (gamma * gamma / 8)]
         neglected = rest * (gamma * gamma / 8)
     if cubic is not None and free[cubic.features].any():
-        terms.append(astype(cubic.log_terms(free[cubic.features]), sample.pairs))
+        terms.append(astype(cubic.log_terms(free[cubic.features], whole=alone), sample.pairs))
     if elements is not None:
         terms.append(elements.log_factors(free[rough], sample.pairs))
     log_expected = terms[0]
@@ -306,16 +314,18 @@ def _log_expected(
 
 def _without(sample: Sample, rough: Array, smooth: Array) -> PairSums:
     """Sum over the smooth features: all less the rough, or alone where the rough would leave only rounding."""
-    sketch = sample.sums.sketch is not None
+
+    def summed(features: Array) -> PairSums:
+        sketch = sample.sums.sketch is not None
+        return PairSums.of(part(sample.narrow, features), sketch=sketch, inside=sample.inside, dtype=sample.pairs)
+
     of_rough, of_smooth = (float(take(sample.moments[1], features).sum()) for features in (rough, smooth))
-    if of_rough > 1e6 * of_smooth:
-        return PairSums.of(part(sample.X, smooth), sketch=sketch, inside=sample.inside, dtype=sample.pairs)
-    return sample.sums - PairSums.of(part(sample.X, rough), sketch=sketch, inside=sample.inside, dtype=sample.pairs)
+    return summed(smooth) if of_rough > 1e6 * of_smooth else sample.sums - summed(rough)
 
 
 def _smooth(sample: Sample, gamma: float, moments: Moments, weights: _Weights, smooth: Array) -> Any:
     """Totals and scores to first order, `2 tanh(u/2) ≈ u`: one matrix product per block of features (eq. 9)."""
-    X = sample.X if smooth.all() else part(sample.X, smooth)
+    X = sample.narrow if smooth.all() else part(sample.narrow, smooth)
     Y = sample.target.Y
     xp, m = namespace(Y), len(X)
     loads = (Y * Y).sum(axis=1)
@@ -352,10 +362,15 @@ def _smooth_forms(block: Any, half: Any, rows: Any, squares: Any, inside: Any, n
 
 
 def _to_third_order(sample: Sample, cubic: CubicSeries, weights: _Weights) -> Any:
-    """Totals and scores to third order, `2 tanh(u/2) ≈ a u - b u³` (eq. 9')."""
-    m = len(sample.X)
-    matrices = weights.total, sample.target.matrices(weights.total.dtype)[1], weights.interaction
-    total, main, interaction = (-cubic.products(matrix) for matrix in matrices)
+    """Totals and scores to third order, `2 tanh(u/2) ≈ a u - b u³` (eq. 9').
+
+    One matrix product is enough, because what the matrices have besides the interactions' is of low rank (eq. 9'').
+    """
+    m, Y = len(sample.X), sample.target.Y
+    interaction = -cubic.products(weights.interaction)
+    main = 2 * (sample.target.hollow[1] @ cubic.row_sums) - cubic.outer_products(Y, Y)
+    tilted = cubic.outer_products(weights.rho[:, None] * Y, Y)
+    total = interaction - 2 * (weights.rest @ cubic.row_sums + tilted)
     hollow = cubic.hollow_norm
     interaction = interaction - weights.interaction_mean(hollow, cubic.sums / (2 * m * (m - 1)), m)
     return namespace(hollow).stack(
@@ -379,6 +394,13 @@ def skewness_of(A: Any) -> float:
     return float(np.sqrt(8.0) * inner(A @ A.T, A) / length**3) if length > 0 else 0.0
 
 
+def _skewness_of_target(target: Target) -> float:
+    """`skewness_of` U(L), from the factor of L where that is narrow and U(L) is no small difference."""
+    if target.lopsided or 4 * target.Y.shape[1] > len(target.Y):
+        return skewness_of(target.hollow[0])
+    return float(np.sqrt(8.0)) * target.hollow_cube / target.hollow_norm**3
+
+
 def _total_if_free(sample: Sample, gamma: float, i: int, log_expected: Any) -> Any:
     """Contribution of a fixed feature, pair by pair: with it against without it, other fixed features in (eq. 3')."""
     xp = namespace(log_expected)
@@ -394,11 +416,15 @@ class _Elements:
         # squares of differences of these are what tanh is taken of
         self._Xt = Xt * float(np.sqrt(gamma / 2))
         n, m = Xt.shape
-        self._keep = n * m * m // 2 * (4 if single(Xt.dtype) else 8) <= KEEP_BYTES * (scratch(Xt) // SCRATCH)
-        self._kept: dict[int, Any] = {}
-        xp = namespace(Xt)
-        # one piece of memory for all blocks that are not kept: fresh memory costs more than what is done with it
-        self._room = xp.empty(0 if self._keep else scratch(Xt) + n * m, dtype=Xt.dtype, device=device_of(Xt))
+        xp, self._starts = namespace(Xt), [0]
+        while self._starts[-1] < m:
+            start = self._starts[-1]
+            self._starts.append(min(m, start + max(1, scratch(Xt) // (n * (m - start)))))
+        sizes = [n * (stop - start) * (m - start) for start, stop in pairwise(self._starts)]
+        self._keep = sum(sizes) * (4 if single(Xt.dtype) else 8) <= KEEP_BYTES * (scratch(Xt) // SCRATCH)
+        # one piece of memory for all blocks: fresh memory costs more than what is done with it
+        self._room = xp.empty(sum(sizes) if self._keep else max(sizes), dtype=Xt.dtype, device=device_of(Xt))
+        self._kept = 0
         self.row_sums = xp.zeros((n, m), dtype=xp.float64, device=device_of(Xt))
         self.squares = xp.zeros(n, dtype=xp.float64, device=device_of(Xt))
 
@@ -407,7 +433,7 @@ class _Elements:
         """Take the features of a mask, in double precision where single would lose too much."""
         xp = namespace(moments.second)
         # where tanh saturates, what varies besides is small against it
-        precise = moments.outlying is not None or moments.gamma * moments.extent[1] ** 2 > 4.0
+        precise = moments.outlying is not None or moments.gamma * moments.extremes[1] ** 2 > 4.0
         precise |= not single(sample.inside) or not moments.ordinary
         X, dtype = keep(sample.X, rough), xp.float64 if precise else xp.float32
         if isinstance(X, Elsewhere):
@@ -422,38 +448,34 @@ class _Elements:
     def _blocks(self) -> Iterator[tuple[int, int, Any]]:
         """Rows start to stop against columns from start on; (feature, row, column)."""
         n, m = self._Xt.shape
-        xp = namespace(self._Xt)
-        start = 0
-        while start < m:
-            stop = min(m, start + max(1, scratch(self._Xt) // (n * (m - start))))
-            block = self._kept.get(start)
-            if block is None:
-                shape = n, stop - start, m - start
-                block = xp.empty(shape, dtype=self._Xt.dtype, device=device_of(self._Xt))
-                if not self._keep:
-                    block = xp.reshape(self._room[: n * shape[1] * shape[2]], shape)
+        xp, at = namespace(self._Xt), 0
+        for start, stop in pairwise(self._starts):
+            shape = n, stop - start, m - start
+            block = xp.reshape(self._room[at : at + n * shape[1] * shape[2]], shape)
+            if self._keep:
+                at += n * shape[1] * shape[2]
+            if at > self._kept or not self._keep:
                 xp.subtract(self._Xt[:, start:stop, None], self._Xt[:, None, start:], out=block)
                 with np.errstate(over="ignore"):
                     block *= block
                 xp.tanh(block, out=block)
-                if self._keep:
-                    self._kept[start] = block
+                self._kept = at
             yield start, stop, block
-            start = stop
 
     def log_factors(self, free: Array, dtype: Any) -> Any:
         """`Σ_j log((1 + z_j)/2) = - Σ_j log(1 + T_j)` over the free features; gathers the norms on the way."""
         xp, m = namespace(self._Xt), self._Xt.shape[1]
-        upper = xp.zeros((m, m), dtype=dtype, device=device_of(self._Xt))
+        logs = xp.empty((m, m), dtype=dtype, device=device_of(self._Xt))
         self.row_sums[:] = 0.0
         self.squares[:] = 0.0
         for start, stop, block in self._blocks():
-            factors = _log_product(block if free.all() else block[index_of(free, block)])
+            factors = -_log_product(block if free.all() else block[index_of(free, block)])
+            logs[start:stop, start:] = factors
             if stop - start == m:  # all pairs at once, each of them twice
                 self.row_sums[:] = block.sum(axis=2)
                 self.squares[:] = (block * block).sum(axis=(1, 2))
-                return upper - factors
-            upper[start:stop, start:] = -factors
+                return logs
+            logs[stop:, start:stop] = factors[:, stop - start :].T
             own = block[:, :, : stop - start]
             # sums as products: far faster along a short axis
             ones = xp.ones(m - start, dtype=block.dtype, device=device_of(block))
@@ -462,8 +484,7 @@ class _Elements:
             flat = xp.reshape(block, (block.shape[0], 1, -1))
             self.squares += 2 * double((flat @ xp.matrix_transpose(flat))[:, 0, 0])
             self.squares -= double(xp.linalg.vecdot(own, own).sum(axis=1))
-        upper = xp.triu(upper, k=1)
-        return upper + upper.T
+        return logs
 
     def least_row_sum(self) -> float:
         """Least sum of a row of T, of all features; m - 1 if no sample is near another."""
@@ -542,7 +563,7 @@ class _Factors:
 def _rough_products(block: Any, gamma: float, dtype: Any, target: Target, weights: _Weights) -> Any:
     elements = _Elements.of_block(block, gamma, dtype)
     # for the norms that it gathers
-    elements.log_factors(np.zeros(block.shape[1], dtype=bool), dtype)
+    elements.log_factors(np.ones(block.shape[1], dtype=bool), dtype)
     return elements.products(target, weights)
 
 

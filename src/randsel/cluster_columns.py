@@ -71,7 +71,8 @@ class ClusterColumns(Elsewhere):
     def of(cls, X: Any, weights: Array | None, *, scale: bool, room: int | None) -> tuple["ClusterColumns", Array]:
         """Standardise the columns that vary, and tell which those are."""
         X, engine = by_columns(X), Engine.of(X)
-        made = [delayed(_standardised, nout=2)(chunk, delayed_once(weights), scale) for chunk in X.to_delayed()[0]]
+        standardised, once = delayed(_standardised, nout=2), delayed_once(weights)
+        made = [standardised(chunk, once, scale) for chunk in X.to_delayed()[0]]
         kept = X.nbytes < SHARE * engine.memory()
         held, found = [block for block, _ in made], [about for _, about in made]
         if kept:
@@ -83,8 +84,8 @@ class ClusterColumns(Elsewhere):
         if not varies.any():
             raise ValueError(ALL_CONSTANT)
         itemsize = X.dtype.itemsize if scale else 8
-        # as much as a worker has of the table, or of pairs of rows
-        own = max(max(X.chunks[1]) * len(X) * itemsize, 8 * len(X) ** 2)
+        # as much as a worker has of the table, or of pairs of rows, of which there are no more than 2000 at a time
+        own = max(max(X.chunks[1]) * len(X) * itemsize, 8 * min(len(X), 2000) ** 2)
         spans = tuple(int(alive.sum()) for alive, _ in seen)
         kind = X.dtype if scale else np.dtype(np.float64)
         room = own if room is None else room
@@ -283,7 +284,6 @@ class Engine:
     @classmethod
     def of(cls, X: Any) -> "Engine":
         """Return the one that Dask would compute X with."""
-        _dask()
         get = optional("dask.base", extra="dask", purpose="an array of Dask").get_scheduler(collections=[X])
         owner = getattr(get, "__self__", None)
         return cls(owner if hasattr(owner, "scheduler_info") else None)

@@ -11,7 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from randsel._backend import Array, astype, clipped, columnwise, double, namespace, take
+from randsel._backend import (
+    Array,
+    add_to_both,
+    astype,
+    clipped,
+    columnwise,
+    double,
+    namespace,
+    row_sums,
+    rowwise,
+    symmetric_product,
+    take,
+)
 from randsel.columns import gather
 from randsel.sample import Sample, root
 from randsel.series_bounds import moment_of_differences, power_sums, ratio, score_error
@@ -36,8 +48,8 @@ class CubicSeries:
         Largest `u` of each.
     a, b
         Coefficients.
-    sums, squares, row_squares
-        Sum over pairs of the function and of its square, and sum of the squares of its row sums.
+    row_sums, sums, squares
+        Sum of the function over the pairs of every row, and over all pairs that of the function and of its square.
     error
         Bound on the norm of the error of the function (eq. 12'').
     log_errors
@@ -51,9 +63,9 @@ class CubicSeries:
     reach: Any
     a: Any
     b: Any
+    row_sums: Any
     sums: Any
     squares: Any
-    row_squares: Any
     error: Any
     log_errors: Any
     dtype: Any
@@ -73,7 +85,6 @@ class CubicSeries:
         left = moments[10] * (1 + 1e-9) - by_first * moments[6] - by_third * moments[8]
         a, b = 1 + reach**4 * by_first / 120, 1 / 12 - reach**2 * by_third / 120
         first, third = a * reach, b * reach**3
-        rows = first * _row_sums(z, sums, 1) - third * _row_sums(z, sums, 3)
         tenth = moments[10] ** 0.5
         return cls(
             features=features,
@@ -81,9 +92,9 @@ class CubicSeries:
             reach=reach,
             a=a,
             b=b,
+            row_sums=first * _row_sums(z, sums, 1) - third * _row_sums(z, sums, 3),
             sums=first * moments[1] - third * moments[3],
             squares=first**2 * moments[2] - 2 * first * third * moments[4] + third**2 * moments[6],
-            row_squares=(rows * rows).sum(axis=0),
             error=reach**5 / 120 * clipped(left, 0.0) ** 0.5 + reach**7 * tenth * (17 / 20160),
             log_errors=reach**6 * tenth / 2880,
             dtype=sample.inside,
@@ -97,6 +108,11 @@ class CubicSeries:
         return replace(self, features=features, **{name: take(getattr(self, name), chosen) for name in names})
 
     @cached_property
+    def row_squares(self) -> Any:
+        """Sum of the squares of the row sums."""
+        return columnwise(self.row_sums, self.row_sums)
+
+    @cached_property
     def hollow_norm(self) -> Any:
         """Norm of the functions, centred."""
         m = self.z.shape[0]
@@ -108,21 +124,29 @@ class CubicSeries:
         """Bound on the error of the scores through the functions."""
         return score_error(ratio(self.error, self.hollow_norm), self.z.shape[0])
 
-    def log_terms(self, free: Array) -> Any:
-        """`-Σ_j u_j⁴ / 192` over the features of a mask, for all pairs: the next order of log Q (eq. 10'')."""
+    def log_terms(self, free: Array, *, whole: bool = False) -> Any:
+        """`-Σ_j u_j⁴ / 192` over the features of a mask, for all pairs: the next order of log Q (eq. 10'').
+
+        With `whole`, the orders before it too, `Σ_j -u_j/2 + u_j²/8 - u_j⁴/192`: they go into the same products.
+        """
         xp = namespace(self.z)
-        z = astype(self.z if free.all() else take(self.z, free), self.dtype)
-        weight = astype(-(take(self.reach, free) ** 4) / 192, self.dtype)
+        z, reach = astype(take(self.z, free), self.dtype), take(self.reach, free)
+        fourth_order = astype(-(reach**4) / 192, self.dtype)
         squares = z * z
         fourth = squares * squares
-        powers = [z, squares, squares * z, fourth]
-        others = [fourth * squares * z * (-8 * weight), fourth * squares * (28 * weight)]
-        others += [fourth * z * (-56 * weight), fourth * (35 * weight)]
-        total = xp.concat(others, axis=1) @ xp.concat(powers, axis=1).T
-        total = total + total.T
-        eighth = (fourth * fourth) @ weight
-        total += eighth[:, None]
-        total += eighth[None, :]
+        sixth = fourth * squares
+        # what z, z², z³ and z⁴ of one sample are multiplied with, of the other; and what is of one sample alone
+        others = [sixth * (-8 * fourth_order), fourth * (28 * fourth_order)]
+        alone = sixth * fourth_order
+        if whole:
+            first_order, second_order = astype(-reach / 2, self.dtype), astype(reach**2 / 8, self.dtype)
+            others[0] += squares * (-4 * second_order) - first_order
+            others[1] += 3 * second_order
+            alone += squares * second_order + first_order
+        others = [others[0] * z, others[1] * squares, fourth * z * (-56 * fourth_order), fourth * (35 * fourth_order)]
+        powers = xp.concat([z, squares, squares * z, fourth], axis=1)
+        total = symmetric_product([(1.0, xp.concat(others, axis=1), powers)])
+        add_to_both(total, rowwise(alone, squares))
         return total
 
     def products(self, matrix: Any) -> Any:
@@ -133,11 +157,31 @@ class CubicSeries:
         cubes = squares * z
         wide = astype(matrix, self.dtype) @ xp.concat([z, squares, cubes], axis=1)
         first, second, third = wide[:, :n], wide[:, n : 2 * n], wide[:, 2 * n :]
-        rows = double(matrix.sum(axis=1))
+        rows = double(row_sums(matrix))
         of_first = 2 * (rows @ double(squares) - double(columnwise(z, first)))
         of_third = 2 * (rows @ double(squares) ** 3) - 12 * double(columnwise(squares * cubes, first))
         of_third += 30 * double(columnwise(squares * squares, second)) - 20 * double(columnwise(cubes, third))
         return self.a * self.reach * of_first - self.b * self.reach**3 * of_third
+
+    def outer_products(self, left: Any, right: Any) -> Any:
+        """Sum over pairs of `left rightᵀ` times each of the functions, by sums of powers (eq. 9'')."""
+        of_left, of_right = (power_sums_with(side, self.z, 6) for side in (left, right))
+
+        def order(k: int) -> Any:
+            signs = [(-1) ** i * comb(2 * k, i) for i in range(2 * k + 1)]
+            return sum(c * (of_left[i] * of_right[2 * k - i]).sum(axis=0) for i, c in enumerate(signs))
+
+        return self.a * self.reach * order(1) - self.b * self.reach**3 * order(3)
+
+
+def power_sums_with(columns: Any, z: Any, highest: int) -> list[Any]:
+    """Products of some columns with the powers of z, from the power zero on: one row per column."""
+    power = namespace(z).ones_like(z)
+    sums = [columns.T @ power]
+    for _ in range(highest):
+        power = power * z
+        sums.append(columns.T @ power)
+    return sums
 
 
 def _row_sums(z: Any, sums: Any, k: int) -> Any:

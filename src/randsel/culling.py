@@ -395,7 +395,8 @@ def cull(
         keys, ties = estimate.sort_keys(rules.score)
         # rounded to what the precision holds, so that equal features tie whatever the order of a sum was
         digits = 1e4 if single(sample.inside) else 1e9
-        upwards = ascending(_rounded(keys, digits), _rounded(ties, digits), digits)
+        keys_and_ties = _rounded(keys, ties, digits)
+        upwards = ascending(keys_and_ties[0], keys_and_ties[1], digits)
         if columns is None:
             columns = namespace(upwards).arange(len(upwards), device=device_of(upwards))
         dropped = _bottom(upwards, sample.fixed, rules)
@@ -491,11 +492,12 @@ def _kept(values: Any, sample: Sample) -> Any:
     return values if on_host(values) else astype(values, sample.X.dtype)
 
 
-def _rounded(keys: Any, digits: float) -> Any:
-    """Return whole numbers, the largest of size `digits`."""
+def _rounded(keys: Any, ties: Any, digits: float) -> Any:
+    """Return both as whole numbers, the largest of each of size `digits`."""
     xp = namespace(keys)
-    largest = clipped(xp.max(xp.abs(keys), keepdims=True), 1e-300, 1e300)
-    return xp.round(keys / largest * digits)
+    both = xp.stack([keys, ties])
+    largest = clipped(xp.max(xp.abs(both), axis=1, keepdims=True), 1e-300, 1e300)
+    return xp.round(both / largest * digits)
 
 
 def _bottom(upwards: Any, fixed: Array, rules: Rules) -> Any:

@@ -3,20 +3,22 @@
 A cell is one outer fold of one reshuffle of one data set with one method. The inner loop picks bandwidth and number of
 features by the validation accuracy of a Gaussian support vector machine with C = 1, the fewer features on ties; the
 outer fold tests. A finished cell is a JSON file named by a hash of all that determines it; a failed one leaves none.
+Times are in files of their own (`seconds.csv`, `runs.csv`): all others are the same whenever they are made.
 """
 
 import csv
 import difflib
 import hashlib
 import json
+import re
 import signal
-import sys
 import time
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -33,8 +35,9 @@ from randsel import baselines, datasets, selector, stability
 from randsel._backend import Array
 from randsel.culling import path_sizes
 from randsel.kernels import bandwidth, squared_distances
-from randsel.run_folder import only_run, write_atomically
+from randsel.run_folder import LARGEST_JSON, check_folder, only_run, open_here, read_json, write_atomically
 from randsel.table_features import LOWEST
+from randsel.table_text import brief
 from randsel.tables import Table, imputer, read
 
 #: Methods by name: class and parameters. `gamma` is set where the class has it.
@@ -48,6 +51,10 @@ METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
     "Stab. Sel.": (stability.StabilitySelection, {}),
     "RFE": (baselines.KernelRFE, {}),
 }
+
+
+#: Numbers of a cell's result.
+NUMBERS = ("accuracy", "balanced_accuracy", "n_features")
 
 
 @dataclass(frozen=True)
@@ -66,13 +73,19 @@ class Spec:
     @classmethod
     def load(cls, path: Path) -> "Spec":
         """Read a TOML file; an unknown entry or method is an error that names it."""
-        found: dict[str, Any] = tomllib.loads(path.read_text())
+        found = _toml(path)
         unknown = set(found) - set(cls.__dataclass_fields__)
         if unknown:
             msg = f"{path}: unknown entry {min(unknown)!r}; known are {', '.join(cls.__dataclass_fields__)}."
             raise ValueError(msg)
-        found.update({name: tuple(found[name]) for name in ("data", "methods", "gammas") if name in found})
-        return cls(**found)
+        missing = [name for name in ("name", "data", "methods") if name not in found]
+        if missing:
+            msg = f"{path} has no entry {missing[0]!r}; name, data and methods are needed."
+            raise ValueError(msg)
+        with brief():
+            _check_kinds(path, found)
+            found.update({name: tuple(found[name]) for name in ("data", "methods", "gammas") if name in found})
+            return cls(**found)
 
     def only(self, names: list[str]) -> "Spec":
         """Restrict to some methods, in the order of the specification; all if none are named."""
@@ -91,6 +104,48 @@ class Spec:
             raise ValueError(msg)
         for name in names:
             _check_method(name)
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > LARGEST_JSON:
+            msg = "it is too large"
+            raise ValueError(msg)
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        msg = f"{path} cannot be read as a specification in TOML: {error}."
+        raise ValueError(msg) from None
+
+
+def _check_kinds(path: Path, found: dict[str, Any]) -> None:
+    """Refuse entries of a specification that are of another kind than they must be."""
+    fits = {
+        "name": isinstance(found["name"], str),
+        "data": _named_tables(found["data"], "params", "reduced"),
+        "methods": _named_tables(found["methods"], "params"),
+        "gammas": isinstance(found.get("gammas", []), list)
+        and all(type(gamma) in (int, float, str) for gamma in found.get("gammas", [])),
+        "paper": isinstance(found.get("paper", {}), dict)
+        and all(isinstance(row, dict) for row in found.get("paper", {}).values()),
+        **{
+            name: type(found.get(name, least)) is int and least <= found.get(name, least) <= 10**6
+            for name, least in (("folds", 2), ("reshuffles", 1), ("seed", 0))
+        },
+    }
+    wrong = next((name for name, fit in fits.items() if not fit), None)
+    if wrong is not None:
+        msg = f"{path}: {wrong!r} is not as it must be: {str(found.get(wrong))[:80]!r}; see docs/experiments.md."
+        raise ValueError(msg)
+
+
+def _named_tables(entries: Any, *inner: str) -> bool:
+    """Whether an entry is a list of tables, each with a name and with tables of these names, if it has them."""
+    return isinstance(entries, list) and all(
+        isinstance(entry, dict)
+        and isinstance(entry.get("name"), str)
+        and all(isinstance(entry.get(name, {}), dict) for name in inner)
+        for entry in entries
+    )
 
 
 def _check_method(name: str) -> None:
@@ -125,16 +180,38 @@ class Cell:
 
 
 def load_table(entry: dict[str, Any], folder: Path) -> Table:
-    """Make or read the data set of a specification: `make` names a function of `datasets`, `file` an NPZ file."""
+    """Make or read the data set of a specification: `make` names a function of `datasets`, `file` one in the folder."""
     own = ("name", "log2", "params", "reduced", "note")
     options = {name: value for name, value in entry.items() if name not in own}
-    if "make" in options:
-        X, y, relevant = getattr(datasets, options.pop("make"))(**options)
-        table = Table(X, y, tuple(map(str, range(X.shape[1]))), relevant=relevant)
-    else:
-        table = read(folder / options.pop("file"), missing="keep", **options)
+    made, file = options.pop("make", None), options.pop("file", None)
+    try:
+        if made is not None:
+            X, y, relevant = _maker(made, entry["name"])(**options)
+            table = Table(X, y, tuple(map(str, range(X.shape[1]))), relevant=relevant)
+        else:
+            table = read(_within(folder, file, entry["name"]), **{"missing": "keep", **options})
+    except TypeError as error:
+        msg = f"{entry['name']}: the data set cannot be made or read so: {error}."
+        raise ValueError(msg) from error
     # a logarithm looks at one value at a time, so that taking it before the folds lets nothing leak
     return replace(table, X=np.log2(np.maximum(table.X, LOWEST))) if entry.get("log2") else table
+
+
+def _maker(made: Any, name: str) -> Callable[..., tuple[Array, Array, Array]]:
+    known = [other for other in dir(datasets) if other.startswith("make_")]
+    if made not in known:
+        msg = f"{name}: no data set is made by {made!r}; known are {', '.join(known)}."
+        raise ValueError(msg)
+    found: Callable[..., tuple[Array, Array, Array]] = getattr(datasets, made)
+    return found
+
+
+def _within(folder: Path, file: Any, name: str) -> Path:
+    """Return a file of the folder; a specification must not reach for others."""
+    if not isinstance(file, str) or "\0" in file or not (folder / file).resolve().is_relative_to(folder.resolve()):
+        msg = f"{name}: {file!r} is no file within the folder of the data; name one (file), or a function (make)."
+        raise ValueError(msg)
+    return folder / file
 
 
 def fingerprint(table: Table) -> str:
@@ -259,12 +336,13 @@ def _precision_and_recall(chosen: Array, relevant: Array | None) -> dict[str, fl
 
 @dataclass(frozen=True)
 class Outcome:
-    """All cells of a specification: results of the finished ones, errors of the failed ones."""
+    """All cells of a specification: results and times of the finished ones, errors of the failed ones."""
 
     cells: tuple[Cell, ...]
     results: dict[str, dict[str, Any]]
     errors: dict[str, str]
     notes: tuple[str, ...]
+    seconds: dict[str, float]
 
 
 def run(
@@ -274,7 +352,7 @@ def run(
     *,
     n_jobs: int = 1,
     timeout: float | None = None,
-    progress: Callable[[int, int, float], None] | None = None,
+    progress: Callable[[str, float, float], None] | None = None,
 ) -> Outcome:
     """Run the cells that have no file in `out` yet; the others are read.
 
@@ -291,36 +369,37 @@ def run(
     timeout : float, default=None
         Seconds after which a cell is given up.
     progress : callable, default=None
-        Called with the number of cells done, of all cells, and the seconds per cell of this run.
+        Called with "cells", the number of cells done, and of all.
 
     Returns
     -------
     Outcome
-        Results, errors, and notes on what was reduced or redone.
+        Results, errors, times, and notes on what was reduced or redone.
     """
+    check_folder(out)
     out.mkdir(parents=True, exist_ok=True)
     with only_run(out):
         cells, notes = _cells(spec, tables)
         results: dict[str, dict[str, Any]] = {}
         for cell in cells:
-            found = read_cell(out / f"{cell.key}.json", notes)
+            sizes = path_sizes(tables[cell.data].X.shape[1], 0.25, 2)
+            found = read_cell(out / f"{cell.key}.json", notes, NUMBERS, partial(whole_cell, sizes=sizes))
             if found is not None:
                 results[cell.key] = found
         pending = [cell for cell in cells if cell.key not in results]
         errors: dict[str, str] = {}
-        start = time.monotonic()
+        show, start = progress or (lambda *_: None), time.monotonic()
+        show("cells", len(results), len(cells))
         jobs = Parallel(n_jobs=n_jobs, return_as="generator_unordered")
         for key, result, error in jobs(delayed(_one)(cell, tables[cell.data], out, timeout) for cell in pending):
             if error:
                 errors[key] = error
             else:
                 results[key] = result
-            if progress is not None:
-                done = len(results) + len(errors)
-                progress(done, len(cells), (time.monotonic() - start) / (done - len(cells) + len(pending)))
+            show("cells", len(results) + len(errors), len(cells))
         if pending:
             _log_run(out, spec, len(pending), n_jobs, time.monotonic() - start)
-    return Outcome(tuple(cells), results, errors, tuple(notes))
+        return Outcome(tuple(cells), results, errors, tuple(notes), _seconds(out))
 
 
 @dataclass(frozen=True)
@@ -361,8 +440,7 @@ def _words(value: Any) -> str:
 
 def _log_run(out: Path, spec: Spec, computed: int, n_jobs: int, seconds: float) -> None:
     """Append a line to the folder's `runs.csv`: when, what, on how many cores, how long."""
-    path = out / "runs.csv"
-    with path.open("a", newline="") as file:
+    with open_here(out / "runs.csv") as file:
         log = csv.writer(file, lineterminator="\n")
         if file.tell() == 0:
             log.writerow(["finished", "methods", "cells", "jobs", "cores", "minutes"])
@@ -398,6 +476,9 @@ def _one(cell: Cell, table: Table, out: Path, timeout: float | None) -> tuple[st
             result = evaluate(cell, table)
     except Exception as error:  # whatever a method does in one cell, the others go on
         return cell.key, {}, f"{type(error).__name__}: {error}"
+    # before the cell, so that a finished one has its time; a second time of one is a later one
+    with open_here(out / "seconds.csv") as file:
+        file.write(f"{cell.key},{result.pop('seconds'):.6f}\n")
     result = {"cell": asdict(cell), "result": result}
     write_atomically(out / f"{cell.key}.json", json.dumps(result, indent=1, sort_keys=True))
     return cell.key, result["result"], ""
@@ -423,23 +504,56 @@ def _deadline(seconds: float | None) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def read_cell(path: Path, notes: list[str]) -> dict[str, Any] | None:
-    """Return the result in a cell's file, or None where there is none, or a damaged one, which is noted."""
-    if not path.exists():
+def read_cell(
+    path: Path, notes: list[str], numbers: Sequence[str], fits: Callable[[dict[str, Any]], bool] = lambda _: True
+) -> dict[str, Any] | None:
+    """Return the result in a cell's file, or None where there is none, or a damaged one, which is noted.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    notes : list of str
+        Gets a sentence.
+    numbers : sequence of str
+        What must be there, and be a number.
+    fits : callable, default=lambda _: True
+        Whether the rest is as it must be.
+
+    Returns
+    -------
+    dict or None
+        The result.
+    """
+    if not path.is_file():
         return None
-    try:
-        result: dict[str, Any] = json.loads(path.read_text())["result"]
-        float(result["accuracy"])
-    except (ValueError, KeyError, TypeError):
+    found = None if path.is_symlink() else read_json(path)
+    result = found.get("result") if isinstance(found, dict) else None
+    if not isinstance(result, dict) or not all(is_number(result.get(name)) for name in numbers) or not fits(result):
         notes.append(f"{path.name} was damaged and is computed again.")
         return None
     return result
 
 
-def progress_line(done: int, total: int, seconds: float) -> None:
-    """Show cells done, rate and time left on standard error, if that is a terminal."""
-    if sys.stderr.isatty():
-        end = "\n" if done == total else ""
-        left = (total - done) * seconds / 60
-        sys.stderr.write(f"\r{done}/{total} cells, {seconds:.2f} s each, {left:.1f} min left {end}")
-        sys.stderr.flush()
+def is_number(value: Any) -> bool:
+    """Whether an entry of a JSON file is a number that a result may be."""
+    return type(value) in (int, float) and abs(value) < 1e12
+
+
+def whole_cell(result: dict[str, Any], sizes: Sequence[int] | None = None) -> bool:
+    """Whether features and curve of a cell's result are as `evaluate` returns them, for these sizes of the curve."""
+    features, curve = result.get("features"), result.get("curve")
+    shares = all(is_number(result[name]) for name in ("precision", "recall") if name in result)
+    if not shares or not isinstance(features, list) or not isinstance(curve, dict):
+        return False
+    texts = all(isinstance(name, str) for name in features)
+    known = sizes is None or {*curve} == {str(size) for size in sizes}
+    return texts and known and all(re.fullmatch("[0-9]{1,9}", key) and is_number(curve[key]) for key in curve)
+
+
+def _seconds(out: Path) -> dict[str, float]:
+    """Return how long the selection of every cell took, as far as that is known."""
+    path = out / "seconds.csv"
+    lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+    whole = (re.fullmatch(r"([0-9a-f]{24}),(\d+\.\d{6})", line) for line in lines)
+    return {match[1]: float(match[2]) for match in whole if match is not None}

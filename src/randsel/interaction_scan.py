@@ -187,7 +187,7 @@ class InteractionScan(Selector):
 
         Parameters
         ----------
-        X : array or data frame of shape (n_samples, n_features)
+        X : array, data frame or Dask array of shape (n_samples, n_features)
             Numbers, or categories of a data frame; no missing values.
         y : array of shape (n_samples,) or (n_samples, n_outputs)
             Class labels, numbers, or several columns of numbers.

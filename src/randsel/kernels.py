@@ -9,6 +9,7 @@ import numpy as np
 
 from randsel._backend import (
     Array,
+    add_to_both,
     astype,
     clipped,
     double,
@@ -17,6 +18,9 @@ from randsel._backend import (
     namespace,
     norm,
     on_host,
+    row_sums,
+    rowwise,
+    scalars,
     set_diagonal,
     to_numpy,
 )
@@ -46,10 +50,9 @@ def squared_distances(X: Any, Z: Any = None) -> Any:
 def distances_of(products: Any) -> Any:
     """Squared distances from a Gram matrix, never negative."""
     xp = namespace(products)
-    norms = xp.linalg.diagonal(products)
+    norms = xp.asarray(xp.linalg.diagonal(products), copy=True)
     distances = products * -2.0
-    distances += norms[:, None]
-    distances += norms[None, :]
+    add_to_both(distances, norms)
     set_diagonal(distances, 0.0)
     return _positive(distances)
 
@@ -102,10 +105,13 @@ def _device_median_gamma(distances: Any) -> float:
     """`median_gamma` on a device: every pair is there twice, and the zeros of the diagonal come first."""
     xp, m = namespace(distances), distances.shape[0]
     values = xp.sort(xp.reshape(distances, (-1,)))[m:]
-    if float(values[values.shape[0] // 2]) <= 0.0:
-        values = values[values > 0.0]
     half = values.shape[0] // 2
-    median = float(values[half - 1 : half + 1].mean()) if half else 0.0
+    low, high = scalars(values[half - 1], values[half])
+    if high <= 0.0:
+        values = values[values > 0.0]
+        half = values.shape[0] // 2
+        low, high = scalars(values[half - 1], values[half]) if half else (0.0, 0.0)
+    median = 0.5 * (low + high)
     return 1.0 / median if median > 0.0 else 1.0
 
 
@@ -124,10 +130,12 @@ def _middle(values: Array) -> float:
     """Median; of many values, by looking only at those near the median of some."""
     odd, half = len(values) % 2, len(values) // 2
     if len(values) >= 8192:
-        some = np.sort(values[:: len(values) // 4000 | 1])
-        low, high = some[len(some) // 2 - 150], some[len(some) // 2 + 150]
+        some = values[:: len(values) // 32000 | 1]
+        # places of a sample's median in the sample have a standard deviation of half the root of its size
+        places = len(some) // 2 + np.array([-1, 1]) * int(3 * len(some) ** 0.5)
+        low, high = np.partition(some, places)[places]
         below = int(np.count_nonzero(values < low))
-        near = values[(values >= low) & (values <= high)]
+        near = np.compress((values >= low) & (values <= high), values)
         if 1 <= half - below < len(near):  # otherwise the median is elsewhere
             values, half = near, half - below
     values = np.partition(values, half)
@@ -185,10 +193,9 @@ def hollow_split(kernel: Any, *, overwrite: bool = False) -> tuple[Any, Any]:
     xp, m = namespace(kernel), kernel.shape[0]
     hollow = kernel if overwrite else xp.asarray(kernel, copy=True)
     set_diagonal(hollow, 0.0)
-    rows = hollow.sum(axis=1)
+    rows = row_sums(hollow)
     rho = rows / (m - 2) - rows.sum() / (2 * (m - 1) * (m - 2))
-    hollow -= rho[:, None]
-    hollow -= rho[None, :]
+    add_to_both(hollow, -rho)
     set_diagonal(hollow, 0.0)
     return hollow, rho
 
@@ -270,6 +277,17 @@ class Target:
         """`‖U(L)‖_F`, zero where only rounding is left, as with a class of one member."""
         length = norm(self.hollow[0])
         return length if length > 1e-10 * norm(self.kernel) else 0.0
+
+    @cached_property
+    def hollow_cube(self) -> float:
+        """`tr U(L)³`, from the factor of L: off the diagonal U(L) is `Y Yᵀ - ρ 1ᵀ - 1 ρᵀ`, a matrix of low rank."""
+        xp, rho = namespace(self.Y), self.hollow[1][:, None]
+        ones = xp.ones_like(rho)
+        left, right = xp.concat([self.Y, rho, ones], axis=1), xp.concat([self.Y, -ones, -rho], axis=1)
+        core = right.T @ left
+        diagonal, of_square = rowwise(left, right), rowwise(left @ core, right)
+        whole = inner(core @ core, core.T)
+        return whole - 3 * inner(diagonal, of_square) + 2 * inner(diagonal**2, diagonal)
 
     @cached_property
     def lopsided(self) -> bool:

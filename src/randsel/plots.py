@@ -130,25 +130,26 @@ def _lines(axes: Any, path: CullingPath, highlight: Array, names: Any) -> None:
 
 
 def comparison(rows: list[dict[str, Any]], *, title: str = "") -> Any:
-    """Accuracy of methods against the number of features, with its spread over folds, and the time of a selection.
+    """Accuracy of methods against the number of features, with its spread over folds.
 
     Parameters
     ----------
     rows : list of dict
-        As `summary.curves` returns them: "data", "method", "sizes", "mean", "spread", "seconds".
+        As `summary.curves` returns them: "data", "method", "sizes", "mean", "spread"; and "seconds" of a selection,
+        if they are to be drawn too.
     title : str
         Title of the figure.
 
     Returns
     -------
     matplotlib.figure.Figure
-        One row of axes per data set: accuracy, and time.
+        One row of axes per data set: accuracy, and time if there is any.
 
     Examples
     --------
     >>> from randsel import plots
     >>> row = {"data": "colon", "method": "randSel", "sizes": [2, 20], "mean": [0.8, 0.9], "spread": [0.1, 0.1]}
-    >>> figure = plots.comparison([{**row, "seconds": 0.2}])
+    >>> figure = plots.comparison([row])
     >>> figure.axes[0].get_title()
     'colon'
     """
@@ -159,8 +160,9 @@ def comparison(rows: list[dict[str, Any]], *, title: str = "") -> Any:
         figsize=(10, 1 + 3 * len(sets)), layout="constrained"
     )
     colours = dict(zip(methods, matplotlib.colormaps["tab10"].colors, strict=False))
-    axes = figure.subplots(len(sets), 2, squeeze=False, width_ratios=[3, 1])
-    for (left, right), name in zip(axes, sets, strict=True):
+    timed = all("seconds" in row for row in rows)
+    axes = figure.subplots(len(sets), 1 + timed, squeeze=False, width_ratios=[3, 1] if timed else [1])
+    for (left, *right), name in zip(axes, sets, strict=True):
         here = [row for row in rows if row["data"] == name]
         for row in here:
             low, high = np.subtract(row["mean"], row["spread"]), np.add(row["mean"], row["spread"])
@@ -171,16 +173,14 @@ def comparison(rows: list[dict[str, Any]], *, title: str = "") -> Any:
         ticks = sizes[:: max(1, len(sizes) // 8)]
         left.set_xticks(ticks, [str(size) for size in ticks])
         left.set_xticks([], minor=True)
-        right.barh(
-            [row["method"] for row in here],
-            [row["seconds"] for row in here],
-            color=[colours[row["method"]] for row in here],
-        )
-        right.set(xscale="log", xlabel="s per selection")
-        # those between powers of ten would lie on each other
-        right.tick_params(axis="x", which="minor", labelbottom=False)
-        right.invert_yaxis()
-        for ax in (left, right):
+        for ax in right:
+            colour = [colours[row["method"]] for row in here]
+            ax.barh([row["method"] for row in here], [row["seconds"] for row in here], color=colour)
+            ax.set(xscale="log", xlabel="s per selection")
+            # those between powers of ten would lie on each other
+            ax.tick_params(axis="x", which="minor", labelbottom=False)
+            ax.invert_yaxis()
+        for ax in (left, *right):
             ax.spines[["top", "right"]].set_visible(False)
     axes[0, 0].legend(frameon=False, fontsize="small")
     if len(sets) > 1:

@@ -25,7 +25,7 @@ from randsel.choosing import (
     units,
 )
 from randsel.kernels import bandwidth, squared_distances
-from randsel.run_folder import Parts
+from randsel.run_folder import Parts, check_arrays, check_places
 from randsel.tables import Table
 
 #: Share of half-samples from which a feature counts as stable.
@@ -79,7 +79,12 @@ def stability_of(
         return None
     count = settings.halves + settings.halves % 2
     tasks = [(table, kind, settings, wanted, number) for number in range(count)]
-    found = _each(_half, tasks, "half", "half-samples", parts, show, n_jobs)
+
+    def check(kept: dict[str, Array]) -> None:
+        check_arrays(kept, {"selected": ("iu", "selected")})
+        check_places(kept["selected"], table.X.shape[1])
+
+    found = _each(_half, tasks, "half", "half-samples", check, parts, show, n_jobs)
     frequencies = np.zeros(table.X.shape[1])
     for one in found:
         frequencies[one["selected"]] += 1.0 / count
@@ -96,12 +101,13 @@ def _each(
     tasks: list[tuple[Any, ...]],
     name: str,
     what: str,
+    check: Callable[[dict[str, Array]], None],
     parts: Parts,
     show: Progress,
     n_jobs: int | None,
 ) -> list[dict[str, Array]]:
     """Call a function on every task that is not kept, some at a time, and keep what it returns."""
-    found = {at: kept for at in range(len(tasks)) if (kept := parts.kept(f"{name}-{at:03d}")) is not None}
+    found = {at: kept for at in range(len(tasks)) if (kept := parts.kept(f"{name}-{at:03d}", check)) is not None}
     show(what, len(found), len(tasks))
     run = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator_unordered")
     pending = [at for at in range(len(tasks)) if at not in found]
@@ -128,7 +134,11 @@ def accuracy_of(
     if count is None:
         return None
     tasks = [(table, kind, settings, rows) for rows in _splits(table, kind, count, settings.seed)]
-    found = _each(_fold, tasks, "fold", "folds", parts, show, n_jobs)
+
+    def check(kept: dict[str, Array]) -> None:
+        check_arrays(kept, {"selected": ("f",), "everything": ("f",), "size": ("iu",)})
+
+    found = _each(_fold, tasks, "fold", "folds", check, parts, show, n_jobs)
     return Accuracy(
         measure="balanced accuracy" if kind == "classification" else "R²",
         selected=np.array([float(one["selected"]) for one in found]),

@@ -1,6 +1,5 @@
 """An analysis to the files of a folder, and back; and to a table on a terminal."""
 
-import io
 import math
 import shlex
 import warnings
@@ -14,10 +13,10 @@ import numpy as np
 
 from randsel import plots, report, words
 from randsel._backend import Array
-from randsel.analysis import Accuracy, Analysis, Feature, Pair, Stability
+from randsel.analysis import Accuracy, Analysis, Feature, Pair, Stability, kept_path
 from randsel.choosing import LEVEL, Settings
 from randsel.culling import CullingPath
-from randsel.run_folder import Parts, read_identity, write_atomically
+from randsel.run_folder import Parts, check_arrays, check_places, read_identity, write_atomically, write_figure
 from randsel.summary import as_csv
 from randsel.tables import Table
 from randsel.words import fixed, number, p_value, share, summary, visible
@@ -28,6 +27,26 @@ SAME = ("version", "data_hash", "parameters")
 LONG_NAME = 28
 #: Features printed if no number is asked for.
 PRINTED = 20
+#: Arrays that are kept for the report.
+REPORT_SHAPES = {
+    "names": ("U", "features"),
+    "order": ("iu", "features"),
+    "partners": ("U", "features"),
+    "scores": ("f", "features", 6),
+    "selected": ("b", "features"),
+    "y": ("biufU", "samples"),
+    "columns": ("iu", "drawn"),
+    "values": ("biuf", "samples", "drawn"),
+    "pair_columns": ("iu", "pairs", 2),
+    "pair_scores": ("f", "pairs", 3),
+    "nothing_stands_out": ("b",),
+    "kind": ("U",),
+    "warnings": ("U", "warnings"),
+    "notes": ("U", "notes"),
+    "folds?": ("f", 3, "folds"),
+    "chance?": ("f",),
+    "stability?": ("f", 3),
+}
 #: Parameters that change nothing about how a table is read unless they are given.
 _ASIDE = ("max_bytes",)
 
@@ -127,11 +146,9 @@ def _draw_path(analysis: Analysis, file: Path) -> None:
     figure = plots.culling_path(
         analysis.path, highlight=np.array(first, dtype=int), names=names, label="the first selected"
     )
-    content = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about glyphs that a font does not have
-        figure.savefig(content, dpi=150, format="png")
-    write_atomically(file, content.getvalue())
+        write_figure(file, figure, 150)
 
 
 def write_report(analysis: Analysis, file: Path) -> None:
@@ -195,8 +212,9 @@ def load(out: Path) -> Analysis:
         msg = f"{out} holds a run that is not finished, or whose parts are damaged; run it again: {_again(settings)}"
         raise ValueError(msg)
     try:
-        return _analysis(found, CullingPath.of_arrays(path), settings)
-    except (KeyError, IndexError, TypeError, ValueError) as error:
+        check_arrays(found, REPORT_SHAPES)
+        return _analysis(found, kept_path(path, len(found["names"])), settings)
+    except (KeyError, IndexError, TypeError, ValueError, MemoryError) as error:
         msg = f"{out} holds parts that are damaged ({error}); remove the folder and run again: {_again(settings)}"
         raise ValueError(msg) from error
 
@@ -207,6 +225,11 @@ def _again(settings: Mapping[str, Any]) -> str:
 
 def _analysis(found: Mapping[str, Array], path: CullingPath, settings: Mapping[str, Any]) -> Analysis:
     names = tuple(found["names"].tolist())
+    for places in ("columns", "order", "pair_columns"):
+        check_places(found[places], len(names))
+    if len(np.unique(found["order"])) < len(names) or str(found["kind"]) not in ("classification", "regression"):
+        msg = "features are not in an order, or the kind of the target is not known"
+        raise ValueError(msg)
     # one column after the other, so that memory is taken for those that are filled only
     X = np.zeros((len(found["y"]), len(names)), order="F")
     X[:, found["columns"]] = found["values"]

@@ -5,29 +5,34 @@ import json
 import os
 import re
 import shutil
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import numpy as np
 
 from randsel._backend import Array
+from randsel.bounded_files import is_text, npz_arrays
 
 #: File that says what a folder's results are of.
 IDENTITY = "run.json"
 #: Array of a part that names the others, which a damaged file may have lost.
 CONTENTS = "contents"
+#: Bytes of a JSON file, and of the arrays of a part: what is larger was not written by us.
+LARGEST_JSON, LARGEST_PART = 1 << 25, 1 << 33
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file that takes its place when it is whole, and is not there otherwise."""
+    """Open a file that takes its place when it is whole, and is not there otherwise; no link is followed."""
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    partial.unlink(missing_ok=True)
     try:
-        with partial.open("wb") as file:
+        with partial.open("xb") as file:
             yield file
         partial.replace(path)
     except OSError as error:
@@ -50,7 +55,8 @@ def only_run(out: Path) -> Iterator[None]:
     """Hold the folder's lock, which the system takes back when the process ends, however it ends."""
     import fcntl  # noqa: PLC0415 (Unix only; the rest of the package runs without it)
 
-    with (out / ".lock").open("w") as lock:
+    check_links(out)
+    with open_here(out / ".lock") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -63,6 +69,53 @@ def only_run(out: Path) -> Iterator[None]:
         yield
 
 
+def write_figure(path: Path, figure: Any, dpi: int) -> None:
+    """Write a figure of matplotlib as PNG, as `write_atomically` writes."""
+    with whole_file(path) as file:
+        figure.savefig(file, dpi=dpi, format="png")
+
+
+def open_here(path: Path) -> IO[str]:
+    """Open a file to add to it; one that is a link, which may lead anywhere, is refused."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        return os.fdopen(os.open(path, flags, 0o666), "a", newline="", encoding="utf-8")
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise ValueError(_is_link(path)) from None
+
+
+def check_links(out: Path) -> None:
+    """Refuse a folder with symbolic links in it, which would be read or written elsewhere; it may be one itself."""
+    for folder in (out, out / "parts"):
+        for entry in os.scandir(folder) if folder.is_dir() and not (folder != out and folder.is_symlink()) else ():
+            if entry.is_symlink():
+                raise ValueError(_is_link(Path(entry.path)))
+
+
+def _is_link(path: Path) -> str:
+    return (
+        f"{path} is a symbolic link, and those in result folders are not followed; remove it, or give another folder."
+    )
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file of ours; None if it is damaged, or is nothing that we wrote.
+
+    A file that never ends, that would fill the memory, or is nested deeper than Python goes, is damaged as well.
+    """
+    with path.open("rb") as file:
+        about = os.fstat(file.fileno())
+        if not stat.S_ISREG(about.st_mode) or about.st_size > LARGEST_JSON:
+            return None
+        text = file.read(LARGEST_JSON)
+    try:
+        return json.loads(text.decode("utf-8"))
+    except (ValueError, RecursionError):
+        return None
+
+
 def check_folder(out: Path, option: str = "--out") -> None:
     """Refuse a folder that results cannot be written to, before anything is computed."""
     if out.exists() and not out.is_dir():
@@ -71,6 +124,17 @@ def check_folder(out: Path, option: str = "--out") -> None:
     there = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
     if not os.access(there, os.W_OK | os.X_OK):
         raise PermissionError(errno.EACCES, "not writable", str(there))
+    if out.is_dir():
+        check_links(out)
+        _check_owner(out)
+
+
+def _check_owner(out: Path) -> None:
+    """Refuse the results of another user; a folder of theirs in which there are none may be shared."""
+    for path in (out / IDENTITY, out / "parts", out / ".lock"):
+        if hasattr(os, "geteuid") and path.exists() and path.lstat().st_uid != os.geteuid():
+            msg = f"{path} belongs to another user, so this is the folder of their run; give another folder (--out)."
+            raise ValueError(msg)
 
 
 def claim(out: Path, identity: Mapping[str, Any], same: tuple[str, ...], option: str = "--out") -> None:
@@ -104,13 +168,12 @@ def claim(out: Path, identity: Mapping[str, Any], same: tuple[str, ...], option:
 def read_identity(out: Path) -> dict[str, Any]:
     """Read what a folder's results are of."""
     path = out / IDENTITY
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if out.is_dir():
+        check_links(out)
+    if not path.is_file():
         msg = f"{out} has no {IDENTITY}, so it is no folder of randsel select; check the name."
-        raise ValueError(msg) from None
-    except ValueError:
-        found = None
+        raise ValueError(msg)
+    found = read_json(path)
     if not isinstance(found, dict):
         msg = f"{path} is damaged; give another folder, or remove this one and run again."
         raise ValueError(msg)
@@ -123,8 +186,45 @@ def _difference(name: str, before: Any, now: Any) -> str:
         return "on other data"
     if isinstance(before, dict) and isinstance(now, dict):
         key = next(key for key in {**now, **before} if before.get(key) != now.get(key))
-        return f"with other settings ({key.replace('_', ' ')}: {before.get(key)}, now {now.get(key)})"
-    return f"with another {name.replace('_', ' ')} ({before}, now {now})"
+        return f"with other settings ({key.replace('_', ' ')}: {str(before.get(key))[:80]}, now {now.get(key)})"
+    return f"with another {name.replace('_', ' ')} ({str(before)[:80]}, now {now})"
+
+
+T = TypeVar("T")
+#: Arrays of a part: kinds, then lengths, see `check_arrays`; a name with a question mark may be missing.
+Shapes = Mapping[str, tuple[Any, ...]]
+
+
+def check_arrays(found: Mapping[str, Array], shapes: Shapes) -> None:
+    """Refuse arrays that are not as they were written.
+
+    Parameters
+    ----------
+    found : dict of str to array
+        The arrays.
+    shapes : dict of str to tuple
+        For every name the kinds that it may have, as numpy's `dtype.kind`, and its lengths: numbers, or words, of which
+        equal ones stand for equal lengths.
+    """
+    lengths: dict[str, int] = {}
+    for name, (kinds, *wanted) in shapes.items():
+        values = found.get(name.removesuffix("?"))
+        if values is None and name.endswith("?"):
+            continue
+        if values is None or values.dtype.kind not in kinds or values.ndim != len(wanted) or not is_text(values):
+            msg = f"{name.removesuffix('?')!r} is not what was written"
+            raise ValueError(msg)
+        for length, want in zip(values.shape, wanted, strict=True):
+            if length != (lengths.setdefault(want, length) if isinstance(want, str) else want):
+                msg = f"{name.removesuffix('?')!r} has a length of {length} where others have another"
+                raise ValueError(msg)
+
+
+def check_places(values: Array, count: int, least: int = 0) -> None:
+    """Refuse places that are outside of what they point into."""
+    if values.size and not least <= int(values.min()) <= int(values.max()) < count:
+        msg = f"places are from {int(values.min())} to {int(values.max())}, of {count}"
+        raise ValueError(msg)
 
 
 class Parts:
@@ -140,21 +240,24 @@ class Parts:
         self.folder = folder
         self.damaged: list[str] = []
         if folder is not None:
+            if folder.is_symlink():
+                raise ValueError(_is_link(folder))
             folder.mkdir(exist_ok=True)
 
-    def kept(self, name: str) -> dict[str, Array] | None:
-        """Return a part, None if it is not there; a damaged one counts as not there."""
-        if self.folder is None or not (path := self.folder / f"{name}.npz").exists():
+    def kept(self, name: str, check: Callable[[dict[str, Array]], object] | None = None) -> dict[str, Array] | None:
+        """Return a part, None if it is not there; a damaged one, which `check` may find out, counts as not there."""
+        if self.folder is None or not (path := self.folder / f"{name}.npz").is_file() or path.is_symlink():
             return None
         try:
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
-                arrays = {key: found[key] for key in found.files}
-            if set(arrays.pop(CONTENTS).tolist()) == set(arrays):
-                return arrays
+            found, _ = npz_arrays(path, LARGEST_PART)
+            if set(found.pop(CONTENTS).tolist()) != set(found):
+                raise KeyError(CONTENTS)
+            if check is not None:
+                check(found)
         except Exception:  # whatever a damaged file does to what reads it; every array has a checksum
-            pass
-        self.damaged.append(path.name)
-        return None
+            self.damaged.append(path.name)
+            return None
+        return found
 
     def keep(self, name: str, arrays: Mapping[str, Any], *, compressed: bool = True) -> None:
         """Keep a part."""
@@ -164,21 +267,21 @@ class Parts:
             with whole_file(self.folder / f"{name}.npz") as file:
                 (np.savez_compressed if compressed else np.savez)(file, **plain)
 
-    def get(self, name: str, compute: Callable[[], Mapping[str, Any]]) -> dict[str, Array]:
-        """Return a part, computed and kept if it was not."""
-        found = self.kept(name)
-        if found is None:
-            found = {key: np.asarray(value) for key, value in compute().items()}
-            self.keep(name, found)
-        return found
+    def made(
+        self, name: str, compute: Callable[[Path | None], Mapping[str, Any]], make: Callable[[dict[str, Array]], T]
+    ) -> T:
+        """Return what is made of a part, which is computed and kept if it was not, or if nothing can be made of it.
 
-    def get_by_stages(self, name: str, compute: Callable[[Path | None], Mapping[str, Any]]) -> dict[str, Array]:
-        """Return a part whose computation keeps how far it is in a folder, which is gone when the part is kept."""
+        The computation may keep how far it is in a folder, which is gone when the part is kept.
+        """
+        found = self.kept(name, make)
         so_far = None if self.folder is None else self.folder / f"{name}-so-far"
-        found = self.get(name, lambda: compute(so_far))
+        if found is None:
+            found = {key: np.asarray(value) for key, value in compute(so_far).items()}
+            self.keep(name, found)
         if so_far is not None:
             shutil.rmtree(so_far, ignore_errors=True)
-        return found
+        return make(found)
 
 
 class ProgressLine:
@@ -196,15 +299,17 @@ class ProgressLine:
             self.what, self.start, self.first = what, time.monotonic(), done
         speed = (done - self.first) / max(time.monotonic() - self.start, 1e-9)
         left = f", {_duration((total - done) / speed)} left" if speed > 0.0 and done < total else ""
-        sys.stderr.write(f"\r\x1b[K{what}: {100 * done / max(total, 1e-9):.0f} %{left}")
-        sys.stderr.flush()
+        self._write(f"{what}: {100 * done / max(total, 1e-9):.0f} %{left}")
 
     def end(self) -> None:
         """Remove the line."""
         if self.shown and self.what:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+            self._write("")
             self.what = ""
+
+    def _write(self, text: str) -> None:
+        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.flush()
 
 
 def _duration(seconds: float) -> str:

@@ -12,25 +12,29 @@ import numpy as np
 
 from randsel._backend import (
     Array,
+    add_to_both,
     astype,
     coarse_gram,
     coarse_products,
+    device_of,
+    dot,
     double,
     eps,
     index_of,
-    inner,
-    like,
     namespace,
-    norm,
     on_host,
     power_sums,
+    rowwise,
+    scalars,
     single,
+    symmetric_product,
     take,
+    to_device,
     to_numpy,
 )
 from randsel._parallel import generator
 from randsel.alignment import null_scale
-from randsel.columns import each, gather, keep, of_rows, part, total
+from randsel.columns import Elsewhere, each, gather, keep, of_rows, part, total
 from randsel.kernels import BLOCK, Target, distances_of, gram
 
 #: Columns per block of element-wise work: block and products stay in the second-level cache for a few hundred rows.
@@ -43,6 +47,8 @@ WORST = 0.1
 RESOLUTION = 1e-3
 #: Features above which the closed form will need the pair sums, so that distances are taken from them.
 WIDE = 512
+#: Features above which what bounds all that there were is good enough for those that are left.
+INHERITED = 1024
 #: Random vectors that the size of the second-order term is measured with, and rows from which that is cheaper than it.
 PROBES, SKETCH_ROWS = 32, 512
 #: Features per row from which the second order is likely to be small enough for that.
@@ -174,14 +180,15 @@ class PairSums:
         along, z = double(self.products @ z), double(z)
         along -= off[:, None] * z
         probes = sketch.probes - sketch.diagonal[:, None] * z
-        slope = inner(probes, along) / max(inner(along, along), 1e-300)
-        # random vectors of mean zero do not see what the constant vector is mapped to, which is known
-        unseen = norm(sketch.diagonal - slope * off) ** 2 / len(z)
+        shared, whole = scalars(dot(probes, along), dot(along, along))
+        slope = shared / max(whole, 1e-300)
+        left, of_diagonal = probes - slope * along, sketch.diagonal - slope * off
+        seen, unseen = scalars(dot(left, left), dot(of_diagonal, of_diagonal))
         rows = astype(sketch.rows - 0.5 * sketch.constant, self.products.dtype)
         known = self.products * slope
-        known += rows[:, None]
-        known += rows[None, :]
-        return known, (4.0 * norm(probes - slope * along) ** 2 / PROBES + unseen) ** 0.5
+        add_to_both(known, rows)
+        # random vectors of mean zero do not see what the constant vector is mapped to, which is known
+        return known, (4.0 * seen / PROBES + unseen / len(z)) ** 0.5
 
 
 def hollow_norm(second: Any, fourth: Any, m: int) -> Any:
@@ -203,7 +210,14 @@ def root(square: Any, scale: Any, m: int, dtype: Any) -> Any:
 
 def probe_vectors(beside: Any) -> Any:
     """Random vectors of mean zero, always the same."""
-    return like(_probe_vectors(beside.shape[0]), beside, precise=False)
+    if on_host(beside):
+        return _probe_vectors(beside.shape[0]).astype(beside.dtype)
+    return _probe_vectors_on(str(device_of(beside)), beside.shape[0], beside.dtype)
+
+
+@lru_cache(maxsize=2)
+def _probe_vectors_on(device: str, m: int, dtype: Any) -> Any:
+    return astype(to_device(_probe_vectors(m), device), dtype)
 
 
 @lru_cache(maxsize=2)
@@ -228,16 +242,8 @@ def _fourth_order_of_block(block: Any, dtype: Any) -> Any:
 def _fourth_order(X: Any) -> Any:
     """`Σ_j d²` with `d² = x_p⁴ - 4 x_p³ x_q + 6 x_p² x_q² - 4 x_p x_q³ + x_q⁴`: two Gram matrices."""
     square = X * X
-    total = square @ square.T
-    fourth = namespace(total).asarray(namespace(total).linalg.diagonal(total), copy=True)
-    square *= X
-    odd = square @ X.T
-    total *= 6.0
-    odd *= 4.0
-    total -= odd
-    total -= odd.T
-    total += fourth[:, None]
-    total += fourth[None, :]
+    total = symmetric_product([(6.0, square, None), (-4.0, square * X, X)])
+    add_to_both(total, rowwise(square, square))
     return total
 
 
@@ -269,11 +275,20 @@ class Sample:
         return namespace(parts[0]).concat(parts, axis=1)
 
     @cached_property
+    def extremes(self) -> tuple[float, float, float, float]:
+        """Smallest and largest range of a column, largest `‖d‖ / 2‖U(x xᵀ)‖` where that is finite, largest `‖d‖`.
+
+        While features are many, those of all that there were: bounds on them hold for those that are left.
+        """
+        xp, (_, _, span, hollow, pairs) = namespace(self.moments), self.moments
+        turned = pairs / xp.where(hollow > 0, 2 * hollow, np.inf)
+        low, high, most, longest = scalars(xp.min(span), xp.max(span), xp.max(turned), xp.max(pairs))
+        return low, high, most, longest
+
+    @property
     def extent(self) -> tuple[float, float]:
         """Smallest and largest range of a column."""
-        xp, span = namespace(self.moments), self.moments[2]
-        low, high = to_numpy(xp.stack([xp.min(span), xp.max(span)])).tolist()
-        return low, high
+        return self.extremes[:2]
 
     @cached_property
     def inside(self) -> Any:
@@ -287,6 +302,11 @@ class Sample:
             return xp.float64
         ordinary = self.extent[0] > 1e-3 and self.extent[1] < 250.0
         return xp.float32 if self.X.shape[0] >= SKETCH_ROWS and ordinary else self.X.dtype
+
+    @cached_property
+    def narrow(self) -> Any:
+        """X in the precision of products where that is single, cast once and kept as features fall; X otherwise."""
+        return astype(self.X, self.inside) if single(self.inside) and not isinstance(self.X, Elsewhere) else self.X
 
     @cached_property
     def pairs(self) -> Any:
@@ -304,8 +324,12 @@ class Sample:
         """Whether single precision, if used, holds the distances at a bandwidth: not if rows are far from zero."""
         if not single(self.pairs) or ("sums" not in self.__dict__ and self._sums is None):
             return True
-        largest = float(namespace(self.moments).linalg.diagonal(self.sums.products).max())
-        return gamma * largest * 8 * eps(self.pairs) < RESOLUTION
+        return gamma * self._farthest * 8 * eps(self.pairs) < RESOLUTION
+
+    @cached_property
+    def _farthest(self) -> float:
+        """Largest squared distance of a row from zero."""
+        return float(namespace(self.moments).linalg.diagonal(self.sums.products).max())
 
     def in_double(self) -> "Sample":
         """Return the sample to be computed in double precision."""
@@ -349,13 +373,15 @@ class Sample:
     def distances(self) -> Any:
         """`Σ d` over all features."""
         if "sums" not in self.__dict__ and self._sums is None and self.X.shape[1] <= WIDE:
-            return distances_of(astype(gram(self.X), self.pairs))
+            quick = single(self.pairs) and not isinstance(self.X, Elsewhere)
+            products = coarse_gram(self.narrow, self.X.shape[1]) if quick else gram(self.X)
+            return distances_of(astype(products, self.pairs))
         products = self.sums.products
         return distances_of(products + astype(self.fixed_products, self.pairs) if self.fixed.any() else products)
 
     @property
     def _free(self) -> Any:
-        return part(self.X, ~self.fixed) if self.fixed.any() else self.X
+        return part(self.narrow, ~self.fixed) if self.fixed.any() else self.narrow
 
     def keep(self, kept: Any, gone: Any, fixed: Array) -> "Sample":
         """Keep the features in the places `kept`, not those in `gone` (both ascending); fix those in the mask `fixed`.
@@ -370,10 +396,14 @@ class Sample:
             after.__dict__["outlying"] = None
         if single(self.inside):
             after.__dict__["inside"] = self.inside
-        left = int((~fixed).sum())
+        if len(fixed) > INHERITED:
+            after.__dict__["extremes"] = self.extremes
+        if self.narrow is not self.X:
+            after.__dict__["narrow"] = keep(self.narrow, kept)
+        left = np.count_nonzero(~fixed)
         if "sums" not in self.__dict__ or left <= SO_FEW:
             return after
-        summed_at = self._summed_at or int((~self.fixed).sum())
+        summed_at = self._summed_at or np.count_nonzero(~self.fixed)
         if left < summed_at / 8:
             return after
         if fixed.any() or self.fixed.any():
@@ -382,7 +412,7 @@ class Sample:
             gone = index_of(no_more, self.moments)
         sums = self.sums
         if len(gone):
-            sums = sums - self._sum(part(self.X, gone), sketch=sums.sketch is not None)
+            sums = sums - self._sum(part(self.narrow, gone), sketch=sums.sketch is not None)
         after.__dict__.update(_sums=sums.astype(after.pairs), _summed_at=summed_at)
         return after
 

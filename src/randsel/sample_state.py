@@ -16,6 +16,9 @@ def to_arrays(sample: Sample) -> dict[str, Array]:
         "sample_moments": sample.moments,
         "sample_flags": [sample.outlying is None, single(sample.inside), sample._summed_at],
     }
+    # bounds on columns that are gone
+    if "extremes" in sample.__dict__:
+        arrays["sample_extremes"] = sample.extremes
     if (sums := sample._sums) is not None:
         arrays |= {
             f"sums_{name}": getattr(sums, name) for name in ("products", "d2") if getattr(sums, name) is not None
@@ -43,6 +46,8 @@ def of_arrays(arrays: Mapping[str, Array], whole: Sample, columns: Array) -> Sam
     # as `Sample.keep` hands them on, where they hold for all columns that there were
     if never_outlying:
         sample.__dict__["outlying"] = None
+    if "sample_extremes" in arrays:
+        sample.__dict__["extremes"] = tuple(arrays["sample_extremes"].tolist())
     if in_single:
         sample.__dict__["inside"] = namespace(whole.target.Y).float32
     return sample

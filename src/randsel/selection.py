@@ -10,7 +10,7 @@ import numpy as np
 
 from randsel._backend import Array, others
 from randsel._validation import kind_of_target
-from randsel.analysis import Analysis, Feature, Pair, Stability, cautions
+from randsel.analysis import Analysis, Feature, Pair, Stability, cautions, kept_path
 from randsel.choosing import (
     LEVEL,
     Findings,
@@ -25,11 +25,20 @@ from randsel.choosing import (
 )
 from randsel.culling import CullingPath, Round, path_sizes
 from randsel.resampling import accuracy_of, stability_of
-from randsel.run_folder import Parts
+from randsel.run_folder import Parts, check_arrays, check_places
 from randsel.tables import Table
 
 #: What is kept of a pair.
 PAIR_FIELDS = ("i", "j", "statistic", "p", "p_corrected", "step")
+#: Arrays that are kept of tests.
+TESTS_SHAPES = {
+    "p": ("f", "features"),
+    "q": ("f", "features"),
+    "partner": ("iu", "features"),
+    "taken": ("iu", "taken"),
+    **{f"pairs_{name}?": ("iu" if name in ("i", "j", "step") else "f", "pairs") for name in PAIR_FIELDS},
+    "remarks": ("U", "remarks"),
+}
 
 
 def analyse(
@@ -117,7 +126,7 @@ def _kept_path(table: Table, kind: str, settings: Settings, parts: Parts, show: 
     def compute(so_far: Path | None) -> dict[str, Any]:
         return culled(table, kind, settings, on_round, so_far).to_arrays()
 
-    return CullingPath.of_arrays(parts.get_by_stages("path", compute))
+    return parts.made("path", compute, lambda kept: kept_path(kept, len(table.names)))
 
 
 def _kept_tests(
@@ -132,7 +141,8 @@ def _kept_tests(
         pairs = {} if found.pairs is None else {f"pairs_{name}": found.pairs[name] for name in PAIR_FIELDS}
         return {**arrays, **pairs, "remarks": np.array(said, dtype=str)}
 
-    kept = parts.get_by_stages("tests", compute)
+    n = len(table.names)
+    kept = parts.made("tests", compute, lambda kept: _checked(kept, n))
     for remark in kept["remarks"].tolist():
         warnings.warn(remark, UserWarning, stacklevel=2)
     pairs = None
@@ -141,6 +151,16 @@ def _kept_tests(
         for name in PAIR_FIELDS:
             pairs[name] = kept[f"pairs_{name}"]
     return Findings(kept["p"], kept["q"], kept["partner"], kept["taken"], pairs)
+
+
+def _checked(kept: dict[str, Array], n: int) -> dict[str, Array]:
+    """Return the arrays of the tests if they are those of so many features."""
+    check_arrays(kept, TESTS_SHAPES)
+    check_arrays({"p": kept["p"]}, {"p": ("f", n)})
+    check_places(kept["partner"], n, least=-1)
+    for name in ("taken", "pairs_i", "pairs_j"):
+        check_places(kept.get(name, kept["taken"]), n)
+    return kept
 
 
 def _about_pairs(table: Table, tests: Findings) -> list[str]:

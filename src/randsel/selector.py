@@ -265,8 +265,8 @@ class RandSel(Selector):
 
         Parameters
         ----------
-        X : array or data frame of shape (n_samples, n_features)
-            Numbers, no missing values.
+        X : array, data frame or Dask array of shape (n_samples, n_features)
+            Numbers, no missing values. A Dask array may be in blocks of columns or of rows; blocks of columns are best.
         y : array of shape (n_samples,) or (n_samples, n_outputs)
             Class labels, numbers, or several columns of numbers.
         sample_weight : array of shape (n_samples,), default=None

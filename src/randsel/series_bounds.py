@@ -33,7 +33,7 @@ class Moments:
     gamma: float
     dtype: Any
     outlying: Any
-    extent: tuple[float, float]
+    extremes: tuple[float, float, float, float]
 
     @classmethod
     def of(cls, sample: Sample, gamma: float) -> "Moments":
@@ -41,12 +41,12 @@ class Moments:
         second, _, span, hollow, pairs = sample.moments
         with np.errstate(over="ignore"):
             reach = gamma * span * span
-        own = gamma, sample.inside, sample.outlying, sample.extent
+        own = gamma, sample.inside, sample.outlying, sample.extremes
         return cls(len(sample.X), second, reach, hollow, pairs, *own)
 
     def sharpened(self, sample: Sample, features: Array) -> "Moments":
         """Bound the slope error of some features by their twelfth moments, dearer than their range (eq. 12')."""
-        if not 0 < features.sum() <= MANY:
+        if not 0 < np.count_nonzero(features) <= MANY:
             return self
         # in units of the range, whatever those of the column are
         span, reach = take(sample.moments[2], features), take(self.reach, features)
@@ -74,10 +74,17 @@ class Moments:
         steep = self.slope_error > tolerance
         return to_numpy(steep if self.outlying is None else steep | self.heavy())
 
+    def surely_smooth(self, tolerance: float) -> bool:
+        """Whether even a column of the largest range and the largest norms could stand for its first-order form."""
+        if self.outlying is not None:
+            return False
+        slope = tanh_slope(np.asarray(self.gamma * self.extremes[1] ** 2))
+        return bool(score_error((1 - slope) / (1 + slope) * self.extremes[2], self.m) <= tolerance)
+
     @property
     def ordinary(self) -> bool:
         """Whether squared differences, times γ, keep their digits in single precision."""
-        narrowest, widest = self.extent
+        narrowest, widest = self.extremes[:2]
         in_range = 1e-10 < self.gamma < 1e10 and narrowest > 1e-3 and widest < 1e6
         return in_range and self.gamma * widest**2 > 1e-2
 
@@ -96,6 +103,13 @@ class Moments:
         """Bound on each feature's share in the Frobenius norm of the error of `log Q` to second order (eq. 10)."""
         with np.errstate(over="ignore"):
             return self.reach**3 * self.pair_norm * (self.gamma / 192)
+
+    @property
+    def most_log_error(self) -> float:
+        """Bound on the sum of all `log_errors`, from the largest range and norm."""
+        with np.errstate(over="ignore"):
+            reach = np.float64(self.gamma) * self.extremes[1] ** 2
+            return float(len(self.second) * reach**3 * self.extremes[3] * (self.gamma / 192))
 
     def log_error(self, features: Array) -> float:
         """Sum of `log_errors` over some features."""

@@ -1,17 +1,23 @@
 """The files of the Black Box Learning Challenge: rows of numbers, some with a class, with or without a header."""
 
+from array import array
+from math import isfinite
 from pathlib import Path
 
 import numpy as np
 
 from randsel._backend import Array
+from randsel.bounded_files import check_size
 from randsel.datasets import BlackBox
-from randsel.table_text import number, records, split
+from randsel.table_text import brief, number, records, split
 
-#: Bytes of text at most, unpacked; its files are smaller.
+#: Bytes at most, of text that is unpacked and of numbers in memory; its files are smaller.
 LARGEST = 10_000_000_000
+#: Classes are numbered from 1 to 9; what is larger is none, and may not fit into a whole number.
+LARGEST_CLASS = 1_000_000
 
 
+@brief()
 def read_black_box(
     train: str | Path, test: str | Path, unlabelled: str | Path | None = None, *, max_unlabelled: int | None = None
 ) -> BlackBox:
@@ -39,8 +45,9 @@ def read_black_box(
         msg = f"{train} has one column only; a class and at least one feature are needed."
         raise ValueError(msg)
     y, X = labelled[:, 0], labelled[:, 1:]
-    if np.any(y != np.round(y)):
-        wrong = int(np.argmax(y != np.round(y)))
+    odd = (y != np.round(y)) | (np.abs(y) > LARGEST_CLASS)
+    if odd.any():
+        wrong = int(np.argmax(odd))
         msg = f"{train}: the first column must hold classes, but row {wrong + 1} has {y[wrong]:g}; is it a test file?"
         raise ValueError(msg)
     others = [_box(Path(test))]
@@ -54,28 +61,31 @@ def read_black_box(
 
 def _box(path: Path, most: int | None = None) -> Array:
     """Numbers of a file with or without a header, all of them finite, in rows of the same length."""
-    rows: list[Array] = []
+    values, rows, width = array("d"), 0, 0
     with records(path, LARGEST, []) as lines:
         for at, line in lines:
-            if len(rows) == most:
+            if rows == most:
                 break
             entries = split(line, ",")
             if at == 1 and any(number(entry) is None for entry in entries):
                 continue
-            rows.append(_row(entries, at, len(rows[0]) if rows else len(entries), path))
+            width = width or len(entries)
+            values.extend(_row(entries, at, width, path))
+            rows += 1
+            check_size(path, 8 * len(values), LARGEST)
     if not rows:
         msg = f"{path} has no rows of numbers."
         raise ValueError(msg)
-    return np.array(rows)
+    return np.frombuffer(values, dtype=np.float64).reshape(rows, width)
 
 
-def _row(entries: list[str], at: int, length: int, path: Path) -> Array:
+def _row(entries: list[str], at: int, length: int, path: Path) -> list[float]:
     if len(entries) != length:
         msg = f"{path}: line {at} has {len(entries)} entries, and the first row {length}; the file may be cut off."
         raise ValueError(msg)
-    values = [number(entry) for entry in entries]
-    wrong = next((e for e, v in zip(entries, values, strict=True) if v is None or not np.isfinite(v)), None)
-    if wrong is not None:
+    values = [value for entry in entries if (value := number(entry)) is not None and isfinite(value)]
+    if len(values) < len(entries):
+        wrong = next(entry for entry in entries if (value := number(entry)) is None or not isfinite(value))
         msg = f"{path}: line {at} holds {wrong!r}, and the challenge's files hold finite numbers only."
         raise ValueError(msg)
-    return np.array(values, dtype=np.float64)
+    return values

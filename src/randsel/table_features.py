@@ -150,7 +150,7 @@ def note_types(
     for part in strips(len(names), max(64, 4_000_000 // len(X))):
         block = X[:, part]
         whole += int((np.isnan(block) | (block == np.floor(block))).all(axis=0).sum())
-        constant += int((np.isnan(block) | (block == np.nanmax(block, axis=0, initial=-np.inf))).all(axis=0).sum())
+        constant += int((np.isnan(block) | (block == np.fmax.reduce(block, axis=0, initial=-np.inf))).all(axis=0).sum())
     said = f"{len(X)} samples, {len(names)} features: {len(nominal)} categorical, {whole} of whole numbers only"
     notes.append(f"{said}, {constant} constant; {X.dtype.name}.")
     levels = np.unique(y)

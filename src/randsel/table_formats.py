@@ -1,9 +1,6 @@
 """One small reader per format that is no plain text: file to `Sheet`. Nothing is unpickled; sizes are checked first."""
 
-import zipfile
-import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,14 +9,27 @@ import numpy as np
 
 from randsel._backend import Array
 from randsel._optional import optional
-from randsel.table_text import Grid, Sheet, check_distinct, check_size, complaint, number, records, split
+from randsel.bounded_files import bytes_in, check_size, is_text, npz_arrays, readable
+from randsel.table_text import (
+    NAME_BYTES,
+    Grid,
+    Sheet,
+    check_distinct,
+    check_shape,
+    complaint,
+    number,
+    records,
+    split,
+)
 
 #: Arrays that are known by their names, in NPZ and MAT files.
 ROLES = ("groups", "batch", "relevant")
 NAMES = ("feature_names", "names")
 IDS = ("sample_ids", "ids")
-#: What damaged files raise, which the libraries do not gather under one name.
-_ZIP_ERRORS = (zipfile.BadZipFile, EOFError, OSError, SyntaxError, NotImplementedError, RuntimeError, zlib.error)
+#: Arrays that are named in a message.
+_LISTED = 20
+#: Types of the three parts of a sparse matrix.
+_SPARSE = ("biuf", "iu", "iu")
 _HDF5_ERRORS = (OSError, KeyError, RuntimeError, TypeError, IndexError, AttributeError, UnicodeError)
 
 
@@ -29,17 +39,7 @@ def numbered(values: Array) -> Array:
 
 
 def _text(values: Any) -> list[str]:
-    return [value.decode() if isinstance(value, bytes) else str(value) for value in values]
-
-
-@contextmanager
-def readable(path: Path, what: str, *kinds: type[BaseException]) -> Iterator[None]:
-    """Turn what a library says of a damaged file into a sentence."""
-    try:
-        yield
-    except kinds as error:
-        msg = f"{path} cannot be read as {what}, it may be cut off or damaged: {error}."
-        raise ValueError(msg) from error
+    return [value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value) for value in values]
 
 
 # ---------------------------------------------------------------- arrays by name: NPZ
@@ -47,50 +47,22 @@ def readable(path: Path, what: str, *kinds: type[BaseException]) -> Iterator[Non
 
 def read_npz(path: Path, *, keep: set[str], limit: int) -> Sheet:
     """Read arrays X (samples in rows) and y, and perhaps feature_names, sample_ids, groups, batch, relevant."""
-    wanted = {"X", "y", *ROLES, *NAMES, *IDS} | keep
-    with readable(path, "NPZ", *_ZIP_ERRORS), zipfile.ZipFile(path) as archive:
-        for member in archive.infolist():
-            if member.filename.removesuffix(".npy") in wanted:
-                with archive.open(member) as file:
-                    _check_npy(file, path, member.filename, limit)
-    with readable(path, "NPZ", *_ZIP_ERRORS), np.load(path, allow_pickle=False) as data:
-        found = {name: data[name] for name in data.files if name in wanted}
-        return of_arrays(path, found, data.files, "NPZ")
+    found, there = npz_arrays(path, limit, {"X", "y", *ROLES, *NAMES, *IDS} | keep)
+    return of_arrays(path, found, there, "NPZ", limit)
 
 
-def _check_npy(file: Any, path: Path, name: str, limit: int) -> None:
-    """Look at what an array claims to be before it is read."""
-    try:
-        version = np.lib.format.read_magic(file)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, _, dtype = read(file)
-    except ValueError as error:
-        msg = f"{path}: array {name!r} is damaged: {error}."
-        raise ValueError(msg) from error
-    if dtype.hasobject:
-        msg = f"{path}: array {name!r} holds Python objects, which are not unpickled; save text and numbers as such."
-        raise ValueError(msg)
-    check_size(path, bytes_in(shape, dtype.itemsize), limit)
-
-
-def bytes_in(shape: tuple[int, ...], itemsize: int = 8) -> int:
-    """Size of an array in numbers that cannot overflow."""
-    size = max(itemsize, 1)
-    for length in shape:
-        size *= int(length)
-    return size
-
-
-def of_arrays(path: Path, found: dict[str, Array], there: list[str], kind: str) -> Sheet:
+def of_arrays(path: Path, found: dict[str, Array], there: list[str], kind: str, limit: int) -> Sheet:
     """Make a sheet of X and what is named after its purpose."""
+    more = ", …" if len(there) > _LISTED else ""
     X = found.pop("X", None)
     if X is None:
-        msg = f"{path} has no array 'X'; it holds {', '.join(there) or 'nothing'}."
+        msg = f"{path} has no array 'X'; it holds {', '.join(there[:_LISTED]) or 'nothing'}{more}."
         raise ValueError(msg)
     if X.ndim != 2 or X.dtype.kind not in "fiub":
         msg = f"{path}: X must be a matrix of numbers, and is {X.ndim}-dimensional of type {X.dtype}."
         raise ValueError(msg)
-    found = {name: v.ravel() if v.ndim == 2 and 1 in v.shape else v for name, v in found.items()}
+    check_shape(path, X.shape, limit, X.itemsize)
+    found = {name: _flat(path, name, values) for name, values in found.items()}
     given = {
         role: next((found.pop(name) for name in names if name in found), None)
         for role, names in (("features", NAMES), ("ids", IDS))
@@ -106,7 +78,19 @@ def of_arrays(path: Path, found: dict[str, Array], there: list[str], kind: str) 
             raise ValueError(msg)
     roles = {role: name for role, name in (("target", "y"), *zip(ROLES, ROLES, strict=True)) if name in found}
     ids = None if given["ids"] is None else _text(given["ids"])
-    return Sheet(numbered(X), _text(names), f"{kind}, arrays {', '.join(there)}", ids, texts=found, roles=roles)
+    kind = f"{kind}, arrays {', '.join(there[:_LISTED])}{more}"
+    return Sheet(numbered(X), _text(names), kind, ids, texts=found, roles=roles)
+
+
+def _flat(path: Path, name: str, values: Array) -> Array:
+    """Drop a second dimension of one, and refuse what is neither numbers nor text."""
+    if values.dtype.kind == "S":
+        values = np.array(_text(values.ravel()), dtype=str).reshape(values.shape)
+    places = name != "relevant" or (values.dtype.kind in "iu" and values.ndim < 3)
+    if values.dtype.kind not in "biufU" or not places or not is_text(values):
+        msg = f"{path}: array {name!r} of type {values.dtype} is neither numbers nor text; save it again as such."
+        raise ValueError(msg)
+    return values.ravel() if values.ndim == 2 and 1 in values.shape else values
 
 
 # ---------------------------------------------------------------- Parquet
@@ -119,11 +103,30 @@ def read_parquet(path: Path, *, keep: set[str], limit: int) -> Sheet:
         lazy = polars.scan_parquet(path)
         names = lazy.collect_schema().names()
         rows = int(lazy.select(polars.len()).collect().item())
-        check_size(path, bytes_in((rows, len(names))), limit)
+        check_shape(path, (rows, len(names)), limit)
         frame = lazy.collect()
-    if not rows or not names:
-        msg = f"{path} has {len(names)} columns and {rows} rows: there is no table in it."
-        raise ValueError(msg)
+        if not rows or not names:
+            msg = f"{path} has {len(names)} columns and {rows} rows: there is no table in it."
+            raise ValueError(msg)
+        _check_columns(path, frame, limit, polars)
+        return _parquet_sheet(frame, names, keep, polars)
+
+
+def _check_columns(path: Path, frame: Any, limit: int, polars: Any) -> None:
+    """Refuse lists and the like; and text that is kept once in the file, for many rows that have it."""
+    size = 0
+    for column in frame:
+        kind = column.dtype
+        if kind.is_nested() or kind in (polars.Object, polars.Binary):
+            msg = f"{path}: column {column.name!r} is of type {kind}; numbers, text, dates and categories can be read."
+            raise ValueError(msg)
+        if not kind.is_numeric():
+            size += int(column.cast(polars.String).str.len_bytes().cast(polars.Int64).sum() or 0) + len(column) * 8
+            check_size(path, size, limit)
+
+
+def _parquet_sheet(frame: Any, names: list[str], keep: set[str], polars: Any) -> Sheet:
+    rows = len(frame)
     single = [
         column.dtype == polars.Float32 for column in frame if column.dtype.is_numeric() and column.name not in keep
     ]
@@ -143,9 +146,9 @@ def read_parquet(path: Path, *, keep: set[str], limit: int) -> Sheet:
                 if j and column.name not in keep:
                     odd_rows.setdefault(i, said)
     first = _cells(frame.to_series(0), polars)
-    across = {
-        first[i]: [_cells(column[i : i + 1], polars)[0] for column in frame] for i in range(rows) if first[i] in keep
-    }
+    # of rows of one name the last, as in text
+    places = {name: i for i, name in enumerate(first) if name in keep}
+    across = {name: [_cells(column[i : i + 1], polars)[0] for column in frame] for name, i in places.items()}
     return Sheet(
         values,
         names,
@@ -186,16 +189,18 @@ def read_h5ad(path: Path, *, layer: str | None, limit: int) -> Sheet:
     """Read X or a layer of an AnnData file, samples in rows, and the columns of obs."""
     h5py = optional("h5py", extra="files", purpose="Reading h5ad")
     with readable(path, "h5ad", *_HDF5_ERRORS), h5py.File(path, "r") as file:
-        layers = list(file["layers"]) if "layers" in file else []
-        if layer is not None and layer not in layers:
-            msg = f"{path} has no layer {layer!r}; it has {', '.join(map(repr, layers)) or 'none'}."
-            raise ValueError(msg)
-        place = "X" if layer is None else f"layers/{layer}"
-        for name in ("obs", "var", place):
+        found = H5(path, h5py, limit)
+        for name in ("obs", "var", *(["X"] if layer is None else [])):
             if name not in file:
                 msg = f"{path} is not AnnData: it has no {name!r}, but {', '.join(file)}."
                 raise ValueError(msg)
-        found = H5(path, h5py, limit)
+        place = "X"
+        if layer is not None:
+            layers = list(found.item(file, "layers")) if "layers" in file else []
+            if layer not in layers:
+                msg = f"{path} has no layer {layer!r}; it has {', '.join(map(repr, layers)) or 'none'}."
+                raise ValueError(msg)
+            place = f"layers/{layer}"
         ids, texts = found.frame(file, "obs")
         names, _ = found.frame(file, "var", index_only=True)
         values, how = found.matrix(file, place)
@@ -213,11 +218,22 @@ class H5:
     def __init__(self, path: Path, h5py: Any, limit: int) -> None:
         self.path, self.h5py, self.limit = path, h5py, limit
 
+    def item(self, parent: Any, name: str) -> Any:
+        """Return a group or a dataset of the file itself: no link on the way to it is followed."""
+        for part in filter(None, name.split("/")):
+            if not isinstance(parent, self.h5py.Group) or part not in parent:
+                msg = f"{self.path}: {name!r} is not there; write the file again with anndata."
+                raise ValueError(msg)
+            if not isinstance(parent.get(part, getlink=True), self.h5py.HardLink):
+                msg = f"{self.path}: {name!r} is not inside the file, but a link; write the file again with anndata."
+                raise ValueError(msg)
+            parent = parent[part]
+        return parent
+
     def array(self, parent: Any, name: str) -> Array:
         """Read a dataset that lies in the file itself and fits."""
-        link, dataset = parent.get(name, getlink=True), parent.get(name)
-        outside = isinstance(link, self.h5py.ExternalLink)
-        if outside or not isinstance(dataset, self.h5py.Dataset) or dataset.external or dataset.is_virtual:
+        dataset = self.item(parent, name)
+        if not isinstance(dataset, self.h5py.Dataset) or dataset.external or dataset.is_virtual or not dataset.ndim:
             msg = f"{self.path}: {name!r} is not an array inside the file; write the file again with anndata."
             raise ValueError(msg)
         check_size(self.path, bytes_in(dataset.shape, max(dataset.dtype.itemsize, 8)), self.limit)
@@ -226,24 +242,31 @@ class H5:
 
     def frame(self, file: Any, name: str, *, index_only: bool = False) -> tuple[list[str], dict[str, Any]]:
         """Read the index and the columns of obs or var."""
-        group = file[name]
+        group = self.item(file, name)
         if not isinstance(group, self.h5py.Group):
             msg = f"{self.path} was written by anndata before 0.7; read and write it again with a newer one."
             raise ValueError(msg)
         index = _text(self.column(group, str(group.attrs.get("_index", "_index"))))
         wanted = [] if index_only else [str(column) for column in group.attrs.get("column-order", [])]
-        columns = {column: self.column(group, column) for column in wanted if column in group}
+        columns = {column: self.column(group, column) for column in dict.fromkeys(wanted) if column in group}
+        for column, cells in columns.items():
+            if len(cells) != len(index):
+                msg = f"{self.path}: column {column!r} of {name} has {len(cells)} entries for {len(index)} rows."
+                raise ValueError(msg)
         return index, columns
 
     def column(self, group: Any, name: str) -> Any:
         """Read a column: numbers, text, categories, or values with a mask of what is missing."""
-        item = group[name]
+        item = self.item(group, name)
         if not isinstance(item, self.h5py.Group):
             values = self.array(group, name)
+            if values.ndim != 1 or values.dtype.kind not in "biufOSU":
+                msg = f"{self.path}: {name!r} is no column of numbers or text; write it as such."
+                raise ValueError(msg)
             # anndata 0.7 keeps categories apart, and points to them
             reference = item.attrs.get("categories")
             if reference is not None:
-                return _levels(values, self.column(group["__categories"], name))
+                return _levels(values, self.column(self.item(group, "__categories"), name))
             return _text(values) if values.dtype.kind in "OSU" else values
         if "codes" in item:
             return _levels(self.array(item, "codes"), self.column(item, "categories"))
@@ -255,10 +278,13 @@ class H5:
 
     def matrix(self, file: Any, place: str) -> tuple[Array, str]:
         """Read a matrix, dense or sparse, as dense; and say which it was."""
-        item = file[place]
+        item = self.item(file, place)
         if isinstance(item, self.h5py.Dataset):
-            check_size(self.path, bytes_in(item.shape), self.limit)
-            return numbered(self.array(file, place)), "dense"
+            values = self.array(file, place)
+            if values.ndim != 2 or values.dtype.kind not in "biuf":
+                msg = f"{self.path}: {place} is no matrix of numbers, but {values.ndim}-dimensional of {values.dtype}."
+                raise ValueError(msg)
+            return numbered(values), "dense"
         kind = item.attrs.get("encoding-type", item.attrs.get("h5sparse_format"))
         kind = kind.decode() if isinstance(kind, bytes) else str(kind)
         shape = tuple(int(length) for length in item.attrs.get("shape", item.attrs.get("h5sparse_shape", ())))
@@ -271,6 +297,9 @@ class H5:
         from scipy import sparse  # noqa: PLC0415 (needed for this format only)
 
         parts = tuple(self.array(item, name) for name in ("data", "indices", "indptr"))
+        if any(part.ndim != 1 or part.dtype.kind not in kinds for part, kinds in zip(parts, _SPARSE, strict=True)):
+            msg = f"{self.path}: the parts of {place} are no rows of numbers; write the file again with anndata."
+            raise ValueError(msg)
         with readable(self.path, "a sparse matrix", ValueError):
             made = (sparse.csr_matrix if kind.startswith("csr") else sparse.csc_matrix)(parts, shape=shape)
             made.check_format(full_check=True)
@@ -280,6 +309,9 @@ class H5:
 def _levels(codes: Array, levels: Any) -> list[str]:
     # code -1 is missing, and is also the place of the last entry
     names = [*_text(levels), ""]
+    if codes.ndim != 1 or codes.dtype.kind not in "iu" or not all(-1 <= code < len(levels) for code in codes.tolist()):
+        msg = "codes of categories are not those of its categories"
+        raise IndexError(msg)
     return [names[code] for code in codes.tolist()]
 
 
@@ -321,7 +353,10 @@ def read_plink(path: Path, *, limit: int) -> Sheet:
 
 def _fields(path: Path, limit: int) -> list[list[str]]:
     with records(path, limit, []) as lines:
-        found = [(line, text.split()) for line, text in lines]
+        found = list[tuple[int, list[str]]]()
+        for line, text in lines:
+            check_size(path, (len(found) + 1) * 2 * NAME_BYTES, limit)
+            found.append((line, text.split(maxsplit=6)))
     wrong = next((line for line, cells in found if len(cells) != 6), None)
     if wrong is not None or not found:
         msg = f"{path} must have six columns in every line, and line {wrong or 1} has not."
@@ -346,7 +381,7 @@ def read_geo(path: Path, *, limit: int) -> Sheet:
         for _, text in lines:
             cells = split(text, "\t")
             if cells[0].startswith("!Sample_"):
-                _describe(described, cells[0].removeprefix("!Sample_"), cells[1:])
+                _describe(described, cells[0].removeprefix("!Sample_"), cells[1:], path, limit)
             elif cells[0] == "ID_REF":
                 check_distinct(cells, path, "columns")
                 grid = Grid(path, cells, "\t", set(), limit)
@@ -360,10 +395,14 @@ def read_geo(path: Path, *, limit: int) -> Sheet:
     return replace(sheet, across=across, lying=True)
 
 
-def _describe(described: dict[str, list[str]], key: str, cells: list[str]) -> None:
+def _describe(described: dict[str, list[str]], key: str, cells: list[str], path: Path, limit: int) -> None:
     """Put a line about samples under its key, or under the names that its cells have: `illness: latent`."""
     for at, cell in enumerate(cells):
         name, colon, value = cell.partition(":")
         if not key.startswith("characteristics") or not colon:
             name, value = key, cell
-        described.setdefault(name.strip(), [""] * len(cells))[at] = value.strip()
+        row = described.setdefault(name.strip(), [])
+        # as many names as samples would take the square of them
+        check_size(path, 8 * len(described) * len(cells), limit)
+        row.extend([""] * (len(cells) - len(row)))
+        row[at] = value.strip()

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from randsel._backend import Array
-from randsel.table_formats import IDS, NAMES, ROLES, bytes_in, of_arrays, readable
-from randsel.table_text import Sheet, check_size
+from randsel.bounded_files import bytes_in, check_size, readable
+from randsel.table_formats import IDS, NAMES, ROLES, of_arrays
+from randsel.table_text import Sheet
 
 #: Types of elements and classes of arrays in MATLAB files.
 _MATRIX, _COMPRESSED, _NUMBERS = 14, 15, {1, 2, 3, 4, 5, 6, 7, 9, 12, 13, 16, 17, 18}
@@ -55,7 +56,7 @@ def read_mat(path: Path, *, keep: set[str], limit: int) -> Sheet:
             with readable(path, "a sparse matrix", ValueError):
                 values.tocsc().check_format(full_check=True)
     arrays = {name: v.toarray() if issparse(v) else _plain(v, name) for name, v in found.items()}
-    return of_arrays(path, arrays, list(there), "a MATLAB file")
+    return of_arrays(path, arrays, list(there), "a MATLAB file", limit)
 
 
 def _check_mat(path: Path, limit: int) -> None:

@@ -18,12 +18,17 @@ import numpy as np
 
 from randsel._backend import Array
 from randsel._optional import optional
+from randsel.bounded_files import check_size
 
 #: Cells that say that there is no value.
 MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "#N/A", "?"})
 _TRUTH = {"true": 1.0, "false": 0.0}
 #: Characters that a line may have; more are a damaged file, or one made to fill the memory.
 LONGEST_LINE = 1 << 26
+#: Memory that a name takes, and what is made of it on the way.
+NAME_BYTES = 200
+#: Characters of a message; names, which may be as long as a line, are what makes it longer.
+LONGEST_MESSAGE = 1500
 #: Characters that are turned into numbers at a time.
 _BLOCK = 1 << 22
 _SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", " ": "spaces"}
@@ -139,6 +144,7 @@ def read_text(path: Path, *, keep: set[str] | None, limit: int) -> Sheet:
             msg = f"{path} is empty: it has no line with anything in it."
             raise ValueError(msg)
         separator = _separator([text for _, text in start])
+        check_shape(path, (1, start[0][1].count(separator) + 1), limit)
         header = [name.strip() for name in split(start[0][1], separator)]
         if len(start) < 2:
             msg = f"{path} has a header of {len(header)} columns, but it has no rows."
@@ -166,6 +172,19 @@ def check_distinct(names: list[str], path: Path, what: str) -> None:
 
 
 # ---------------------------------------------------------------- lines
+
+
+@contextmanager
+def brief() -> Iterator[None]:
+    """Leave out the middle of a message that is too long: the cause is at its start, the remedy at its end."""
+    try:
+        yield
+    except ValueError as error:
+        said = str(error)
+        if len(said) <= LONGEST_MESSAGE:
+            raise
+        msg = f"{said[: LONGEST_MESSAGE // 2]} … {said[-LONGEST_MESSAGE // 4 :]}"
+        raise ValueError(msg) from None
 
 
 @contextmanager
@@ -218,14 +237,10 @@ class _Limited(io.RawIOBase):
         super().close()
 
 
-def check_size(path: Path, size: int, limit: int, verb: str = "would take") -> None:
-    """Refuse what is larger than the limit, before memory is taken for it."""
-    if size > limit:
-        msg = (
-            f"{path} {verb} {size / 1e9:.3g} GB, and {limit / 1e9:.3g} GB are allowed; is it damaged? "
-            "If you trust it and have the memory, raise the limit: --max-bytes (max_bytes= in Python)."
-        )
-        raise ValueError(msg)
+def check_shape(path: Path, shape: tuple[int, ...], limit: int, itemsize: int = 8) -> None:
+    """Refuse a table that is larger than the limit, its names counted in."""
+    rows, columns = shape
+    check_size(path, rows * columns * itemsize + (rows + columns) * NAME_BYTES, limit)
 
 
 def _open(path: Path, packed: bool, encoding: str, limit: int) -> io.TextIOWrapper:
@@ -259,14 +274,17 @@ def _records(file: io.TextIOWrapper, path: Path) -> Iterator[tuple[int, str]]:
     here = 0
     while line := file.readline(LONGEST_LINE):
         here += 1
-        begun = here
-        while line.count('"') % 2 and len(line) < LONGEST_LINE:
+        begun, pieces, length, open_ = here, [line], len(line), line.count('"') % 2
+        while open_ and length < LONGEST_LINE:
             more = file.readline(LONGEST_LINE)
             if not more:
                 msg = f"{path}: the quotation mark in line {begun} is never closed; remove it or double it."
                 raise ValueError(msg)
-            line, here = line + more, here + 1
-        if len(line) >= LONGEST_LINE:
+            # every piece is looked at once, as there may be millions of them
+            pieces.append(more)
+            here, length, open_ = here + 1, length + len(more), (open_ + more.count('"')) % 2
+        line = "".join(pieces)
+        if length >= LONGEST_LINE:
             msg = f"{path}: line {begun} has more than {LONGEST_LINE} characters; is it a table, and are quotes closed?"
             raise ValueError(msg)
         if line.strip():
@@ -314,7 +332,7 @@ class Grid:
         first = True
         for block in _blocks(lines):
             if first and self.separator == ";":
-                pattern = re.compile(r"(^|;)\s*-?\d*,\d+\s*(;|$)", re.MULTILINE)
+                pattern = re.compile(r"(^|;)[ \t]*-?\d*,\d+[ \t]*(;|$)", re.MULTILINE)
                 self.decimal_comma = any(pattern.search(text) for _, text in block)
             first = False
             self._add([line for line, _ in block], [text for _, text in block])
@@ -360,10 +378,13 @@ class Grid:
 
     def _add(self, lines: list[int], texts: list[str]) -> None:
         width = len(self.header)
+        if self.separator != " ":
+            # before millions of cells are made of a line that has too many; one in quotes may hold separators
+            plain = [(line, text) for line, text in zip(lines, texts, strict=True) if '"' not in text]
+            counts = [text.count(self.separator) + 1 for _, text in plain]
+            self._check_widths([line for line, _ in plain], np.array(counts, dtype=int))
         if self._polars is not None and self.separator != " " and not any('"' in text for text in texts):
-            lists = self._polars.Series(texts).str.split(self.separator)
-            self._check_widths(lines, lists.list.len().to_numpy())
-            flat = lists.explode()
+            flat = self._polars.Series(texts).str.split(self.separator).explode()
         else:
             cut = [split(text, self.separator) for text in texts]
             self._check_widths(lines, np.array([len(cells) for cells in cut]))

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from randsel import table_formats, table_mat
+from randsel import table_formats
 from randsel._backend import Array
 from randsel.columns import bytes_of
+from randsel.table_apart import read_apart
 from randsel.table_features import features, note_types, take_log2, without_missing
 from randsel.table_orientation import samples_in_rows
 from randsel.table_target import check_target, column, is_missing, labelled, matched, target_column
-from randsel.table_text import Sheet, read_text, records
+from randsel.table_text import Sheet, brief, read_text, records
 
 if TYPE_CHECKING:
     from sklearn.impute import SimpleImputer
@@ -116,6 +117,8 @@ def imputer() -> "SimpleImputer":
     return SimpleImputer(strategy="median", keep_empty_features=True)
 
 
+@brief()
+@np.errstate(all="ignore")
 def read(
     path: str | Path,
     *,
@@ -280,10 +283,10 @@ def _sheet(path: Path, keep: set[str], layer: str | None, limit: int) -> Sheet:
             geo = next(lines, (0, ""))[1].startswith("!")
         return table_formats.read_geo(path, limit=limit) if geo else read_text(path, keep=keep, limit=limit)
     readers: dict[str, Callable[[], Sheet]] = {
-        ".parquet": lambda: table_formats.read_parquet(path, keep=keep, limit=limit),
         ".npz": lambda: table_formats.read_npz(path, keep=keep, limit=limit),
-        ".mat": lambda: table_mat.read_mat(path, keep=keep, limit=limit),
-        ".h5ad": lambda: table_formats.read_h5ad(path, layer=layer, limit=limit),
+        ".parquet": lambda: read_apart("Parquet", path, keep=keep, limit=limit),
+        ".mat": lambda: read_apart("MAT", path, keep=keep, limit=limit),
+        ".h5ad": lambda: read_apart("h5ad", path, layer=layer, limit=limit),
         ".bed": lambda: table_formats.read_plink(path, limit=limit),
     }
     if suffix not in readers or path.suffix == ".gz":
