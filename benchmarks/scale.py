@@ -8,6 +8,7 @@ Measurements are kept in build/scale.json and not repeated. Formulas are in scal
 import argparse
 import inspect
 import json
+import logging
 import pickle
 import sys
 import tempfile
@@ -40,6 +41,7 @@ from randsel.kernels import Target
 from randsel.rank_functions import rank_functions
 from randsel.sample import Sample
 
+logging.getLogger("distributed").setLevel(logging.ERROR)
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "build" / "scale.json"
 
@@ -245,24 +247,36 @@ def scheduler(client):
     def call(count):
         client.compute([dask.delayed(_nothing, pure=False)(number) for number in range(count)], sync=True)
 
+    def seconds(count):
+        return np.min([_here_and_elsewhere(lambda: call(count)) for _ in range(2)], axis=0)
+
     call(100)
-    few, many = (spent(lambda count=count: call(count)) for count in (200, 2000))
-    task = (many - few) / 1800
-    turn = max(spent(lambda: [call(1) for _ in range(20)]) / 20 - task, 0.0)
+    few, many = seconds(100), seconds(1000)
+    here, elsewhere = (many - few) / 900
+    turn = max(spent(lambda: [call(1) for _ in range(20)], times=1) / 20 - here - elsewhere, 0.0)
     big = client.submit(np.ones, LARGE // 8, workers=first)
     wait(big)
     carried = spent(lambda: client.submit(len, big, workers=second, pure=False).result(), times=1)
-    gathered = spent(big.result)
+    gathered = spent(big.result, times=2)
     X = da.random.default_rng(0).standard_normal((8000, 4000), chunks=(1000, 4000), dtype=np.float32).persist()
     wait(X)
-    rechunked = spent(lambda: wait(X.rechunk((8000, 500)).persist()))
+    rechunked = spent(lambda: wait(X.rechunk((8000, 500)).persist()), times=1)
     return {
-        "task": task,
+        "task": here,
+        "task of a worker": elsewhere,
         "turn": turn,
         "transfer": LARGE / carried,
         "gather": LARGE / gathered,
         "rechunk": X.nbytes / rechunked,
     }
+
+
+def _here_and_elsewhere(work):
+    """Seconds of the processor in this process, which has scheduler and client, and in those of the workers."""
+    start, here = _processor_seconds(), time.process_time()
+    work()
+    here = time.process_time() - here
+    return here, _processor_seconds() - start - here
 
 
 def _nothing(number):

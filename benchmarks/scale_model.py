@@ -21,16 +21,16 @@ NEAR = (2, 8, 32, 64, 128, 256, 1000, 4000, 16_000, 64_000)
 #: Fits that the formula is held against: samples, features, columns per block, features at the end, and whether the
 #: client may hold as little as max_memory allows.
 CHECKS = (
-    (4000, 20_000, 2500, 8000, True),
-    (6000, 2000, 500, 2, True),
-    (10_000, 4000, 1000, 500, True),
-    (10_000, 4000, 1000, 500, False),
+    (4000, 10_000, 1250, 4000, True),
+    (6000, 2000, 500, 200, True),
+    (6000, 2000, 500, 200, False),
+    (10_000, 4000, 1000, 1500, True),
 )
 #: Blocks of rows, and columns, of a round whose tasks are blocks of rows.
 BY_ROWS = (6, 4000)
 GOAL = 1_000_000
 #: Bytes that are sent from one process to another.
-LARGE = 256 << 20
+LARGE = 128 << 20
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ class Constants:
         Work by the number of columns, ascending.
     near
         Columns, and seconds of one core for a block of rows in a round when they are in memory; ascending.
-    task, turn
-        Seconds per task of the scheduler, and per call that waits for its tasks.
+    task, worker_task, turn
+        Seconds per task of scheduler and client, and of a worker; and per call that waits for its tasks.
     transfer, gather
         Bytes per second between two workers of one machine, and from a worker to the client.
     read, standardise
@@ -87,6 +87,7 @@ class Constants:
     far: tuple[Work, ...]
     near: tuple[tuple[int, float], ...]
     task: float
+    worker_task: float
     turn: float
     transfer: float
     gather: float
@@ -103,6 +104,10 @@ class Constants:
 
         names = "worker", "adding", "client", "sum_bytes", "result_bytes", "shared_bytes"
         return Work(n, below[-1].passes, below[-1].sums, *map(at, names))
+
+    def per_task(self, cores: int) -> float:
+        """Seconds per task: scheduler and client are alone, workers many."""
+        return self.task + self.worker_task / cores
 
     def in_memory(self, n: int) -> float:
         """Seconds of one core for a block of rows in a round."""
@@ -165,7 +170,7 @@ def plan(task: Task, constants: Constants, cluster: Cluster) -> dict[str, float]
         if piece <= task.room:  # blocks of rows go to the client, once for the alignment and once for the scores
             terms["client alone"] += times * c.in_memory(n)
             terms["results"] += 2 * times * piece / net
-            terms["tasks"] += 2 * times * (blocks * c.task + c.turn)
+            terms["tasks"] += 2 * times * (blocks * c.per_task(min(cluster.all_cores, blocks)) + c.turn)
             terms["bytes"] += 2 * times * piece
             continue
         work, busy = c.work(n), min(cluster.all_cores, blocks)
@@ -175,7 +180,8 @@ def plan(task: Task, constants: Constants, cluster: Cluster) -> dict[str, float]
         terms["matrices"] += times * work.adding * (blocks - 1) / min(busy, max(blocks / 2, 1))
         terms["matrices"] += times * moved / (cluster.network * cluster.machines)
         terms["matrices"] += times * work.sum_bytes * log2(max(blocks, 2)) / cluster.network
-        terms["tasks"] += times * ((work.passes * blocks + work.sums * (blocks - 1)) * c.task + work.passes * c.turn)
+        tasks = work.passes * blocks + work.sums * (blocks - 1)
+        terms["tasks"] += times * (tasks * c.per_task(busy) + work.passes * c.turn)
         terms["results"] += times * (work.result_bytes + work.sum_bytes) / net
         terms["client alone"] += times * work.client
         terms["bytes"] += times * (moved + work.result_bytes + work.sum_bytes)
@@ -186,10 +192,16 @@ def plan(task: Task, constants: Constants, cluster: Cluster) -> dict[str, float]
     return terms
 
 
+def usual_room(m: int, width: int) -> int:
+    """Bytes that the client holds without `max_memory`: a block of columns, or a matrix over pairs of rows."""
+    return max(VALUE * m * width, 8 * min(m, MAX_ROWS) ** 2)
+
+
 def best_plan(task: Task, constants: Constants, cluster: Cluster) -> tuple[int, dict[str, float]]:
-    """Columns per block that take least time, and the terms."""
-    widths = [2**power for power in range(5, 14) if 2 * VALUE * task.m * 2**power < cluster.memory / cluster.cores]
-    found = {width: plan(replace(task, width=width), constants, cluster) for width in widths}
+    """Columns per block that take least time, and the terms; the client holds what the task says, or less if usual."""
+    widths = [2**power for power in range(3, 14) if 2 * VALUE * task.m * 2**power < cluster.memory / cluster.cores]
+    tasks = [replace(task, width=width, room=min(task.room, usual_room(task.m, width))) for width in widths]
+    found = {one.width: plan(one, constants, cluster) for one in tasks}
     best = min(found, key=lambda width: seconds(found[width]))
     return best, found[best]
 
@@ -209,7 +221,7 @@ def plan_by_rows(task: Task, constants: Constants, cluster: Cluster) -> dict[str
         busy = cluster.machines * max(1, min(cluster.cores, int(left / (c.peak * VALUE * c.rows * n))))
         results = 3 * 8 * n
         terms["arithmetic"] += ceil(task.n_blocks / busy) * c.in_memory(n)
-        terms["tasks"] += task.n_blocks * c.task + c.turn
+        terms["tasks"] += task.n_blocks * c.per_task(busy) + c.turn
         terms["results"] += results * (log2(cluster.machines) + 1) / net
         terms["bytes"] += results * cluster.machines
     terms["bytes"] += table

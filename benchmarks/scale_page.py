@@ -10,6 +10,7 @@ from scale_model import BY_ROWS, CHECKS, DISTINCT, GOAL, LARGE, ROWS, VALUE, WID
 
 from randsel import __version__, guarantees
 from randsel.cluster_columns import SHARE
+from randsel.cluster_tables import BLOCK_BYTES
 from randsel.columns import room_for
 from randsel.culling import path_sizes
 from randsel.summary import as_markdown
@@ -34,6 +35,7 @@ def constants(found):
         far=tuple(model.Work(**point["work"]) for point in found["far"]),
         near=tuple((n, seconds) for n, seconds in found["near"]),
         task=cluster["task"],
+        worker_task=cluster["task of a worker"],
         turn=cluster["turn"],
         transfer=cluster["transfer"],
         gather=cluster["gather"],
@@ -61,7 +63,8 @@ def measured_constants(found):
         ("blocks of rows to blocks of columns", cluster["rechunk"], "B/s", "8000×4000, all processes together"),
         ("from one worker to another", cluster["transfer"], "B/s", f"{large} over loopback, both ends together"),
         ("from a worker to the client", cluster["gather"], "B/s", f"{large} over loopback, through the scheduler"),
-        ("a task", cluster["task"], "s", "2000 that do nothing, less 200; all processes together"),
+        ("a task: scheduler and client", cluster["task"], "s", "1000 that do nothing, less 100"),
+        ("a task: worker", cluster["task of a worker"], "s", "the same"),
         ("a call that waits for its tasks", cluster["turn"], "s", "one task that does nothing"),
         ("functions of ranks, for pairs", rates["functions"], "values/s", "8000×400, 4 functions"),
         (
@@ -104,7 +107,7 @@ def checks(found):
     rows, ratios = [], []
     known = replace(constants(found), read=np.inf)
     for (m, n, width, smallest, little), (seconds, _) in zip(CHECKS, found["checks"], strict=True):
-        room = room_for(smallest_memory(m, n), m, n) if little else max(VALUE * m * width, 8 * m * m)
+        room = room_for(smallest_memory(m, n), m, n) if little else model.usual_room(m, width)
         task = Task(m, n, width, room, round(m / ROWS), smallest)
         terms = model.plan(task, known, Cluster(1, 1, np.inf, known.transfer))
         ratios.append(model.seconds(terms) / seconds)
@@ -126,8 +129,34 @@ def checks(found):
 def by_rows(found):
     """Predicted beside measured for one round of `plan_by_rows`."""
     (n_blocks, n), known = BY_ROWS, constants(found)
-    predicted = n_blocks * (known.in_memory(n) + known.task + 3 * 8 * n / known.gather) + known.turn
+    predicted = n_blocks * (known.in_memory(n) + known.per_task(1) + 3 * 8 * n / known.gather) + known.turn
     return f"{n_blocks} of {ROWS}×{n} are predicted to take {predicted:.2g} s, and took {found['by rows']:.2g} s"
+
+
+def memory():
+    """What `columns.room_for` reckons with, beside what other pages measured, and the growth that they found."""
+    large, growth = ((RESULTS / name).read_text() for name in ("large.md", "growth.md"))
+    cases = re.findall(r"\| (?:full path|many samples), (\d+)×(\d+) float32[^|]*\| [\d.]+ \| (\d+) \|", large)
+    of_features, of_samples = growth.split("## Against samples")
+    for text, shape in ((of_features, "100 {}"), (of_samples, "{} 200")):
+        size, added = re.findall(r"\| (\d+) \| [\d.]+ \| (\d+) \|", text)[-1]
+        cases.append((*shape.format(size).split(), added))
+    rows = [
+        {
+            "samples × features": f"{m}×{n}",
+            "reckoned with, MB": f"{reckoned(int(m), int(n)) / 1e6:.0f}",
+            "measured, MB": f"{int(added) * 2**20 / 1e6:.0f}",
+        }
+        for m, n, added in cases
+    ]
+    powers = re.findall(r"time grows with the power ([\d.]+)", growth)
+    return as_markdown(rows), f"{powers[0]} of the features, {powers[1]} of the samples"
+
+
+def reckoned(m, n):
+    """Bytes beside X by the rule of `room_for`, for a table of float32 that is in memory."""
+    room = 64 * 8 * m
+    return smallest_memory(m, n) - 2.5 * room + 2.5 * VALUE * m * n
 
 
 def shares(terms):
@@ -172,17 +201,17 @@ def held():
     """What the client may hold of a Dask array of a million features."""
     rows = []
     for m in (GOAL // 100, GOAL // 10, GOAL):
-        least = smallest_memory(m, GOAL)
+        width = BLOCK_BYTES // (VALUE * m)
+        least, usual = smallest_memory(m, GOAL), model.usual_room(m, width)
         room = room_for(least, m, GOAL)
         rows.append(
             {
                 "samples": f"{m}",
                 "table": volume(VALUE * m * GOAL),
-                "without max_memory": volume(8 * m * m),
+                "columns of a block of `read_blocks`": f"{width}",
+                "held without max_memory": f"{volume(usual)}: {usual // (VALUE * ROWS)} columns",
                 "least max_memory": volume(least),
-                "of it for columns": volume(room),
-                "columns of a block of rows": f"{room // (VALUE * ROWS)}",
-                "columns of all rows": f"{room // (VALUE * m)}",
+                "held with it": f"{volume(room)}: {room // (VALUE * ROWS)} columns",
             }
         )
     return as_markdown(rows)
@@ -250,6 +279,16 @@ PAGE = """# Scale: what a fit on a cluster costs
 part: who else uses the machine does not count. Tables are float32. What it means is on [the page on
 scale](../scale.md).
 
+## Memory and time on one machine
+
+By the rule that `max_memory` is checked with (`columns.room_for`: 160 bytes per pair of samples, of 2000 at most, 320
+per feature, and two and a half times the columns in memory), beside what [large tables](large.md) and
+[growth](growth.md) measured:
+
+{memory}
+
+Time of a path grows with the power {powers} ([growth](growth.md)).
+
 ## Constants
 
 {constants}
@@ -284,8 +323,8 @@ A round in which blocks of rows are tasks, as `by rows` below: {by_rows}.
 
 ## What the client may hold
 
-Fewer columns than that are brought to the client and worked on there. Without `max_memory` it is a block of columns, or
-a matrix over all pairs of samples if that is larger, as it is here:
+A block of rows with fewer columns than that is brought to the client and worked on there, by one core. Without
+`max_memory` it is as much as a block of columns, and no less than a matrix over the pairs of 2000 rows:
 
 {held}
 
@@ -294,10 +333,9 @@ A million samples in memory, 8 columns of them, 20 blocks of rows (`RandSel(2, n
 ## 10⁶ features
 
 Assumed: machines of 32 cores like the one measured and of 256 GB, 25 Gbit/s each, storage as fast as their network.
-Blocks have the columns that take least time. `by columns, as it is`: with the smallest `max_memory` that is allowed.
-`client holds 16 MB`: the same, but blocks of rows stay on the cluster until they have 4000 columns, which
-`max_memory` does not allow. `by rows` is not in the package: a block of rows is one task, and rows stay where they
-are.
+Blocks have the columns that take least time. `by columns, as it is`: with the smallest `max_memory` that is allowed, or
+none, whichever lets the client hold less. `client holds 16 MB`: the same, but blocks of rows stay on the cluster until
+they have 4000 columns. `by rows` is not in the package: a block of rows is one task, and rows stay where they are.
 
 {plans}
 
@@ -323,6 +361,7 @@ def page(found):
     checked, ratios = checks(found)
     said, bounds = fewer(found)
     rates, of_pairs = pairs(found)
+    reckoning, powers = memory()
     tall = found["tall"]
     near = [{"columns": f"{n}", "seconds of one core": f"{seconds:.3g}"} for n, seconds in found["near"]]
     text = PAGE.format(
@@ -330,6 +369,8 @@ def page(found):
         rows=ROWS,
         width=WIDTH,
         distinct=DISTINCT,
+        memory=reckoning,
+        powers=powers,
         constants=measured_constants(found),
         passes=passes(found),
         near=as_markdown(near),

@@ -279,3 +279,19 @@ def test_the_page_on_selecting_names_options_codes_and_tests_that_exist():
     columns = re.search(r"`ranking.csv` \|(.*)", page).group(1)
     feature = Feature("a", 0, 1, 0.0, 0.0, 0.0, None, 1.0, 1.0, 0.0, False)
     assert re.findall("`([a-z_]+)`", columns) == list(results._row(feature))
+
+
+def test_the_page_on_scale_says_what_the_code_and_the_results_say():
+    page, printed = (DOCS / "scale.md").read_text(), (DOCS / "results" / "scale.md").read_text()
+    # a sentence may go over several lines of the code
+    code = "".join(re.sub(r'"\s*\n\s*f?"', "", path.read_text()) for path in (ROOT / "src" / "randsel").glob("*.py"))
+    refused = page.split("## What is refused")[1].split("\n## ")[0]
+    cells = [line.split("|")[1] for line in refused.splitlines() if line.startswith("| `")]
+    quoted = [words for cell in cells for words in re.findall("`([^`]+)`", cell)]
+    assert len(quoted) > 8
+    assert not [words for words in quoted if words not in code]
+    tests = "\n".join(path.read_text() for path in (ROOT / "tests").glob("test_*.py"))
+    assert not {name for name in re.findall(r"`(test_\w+)`", page) if f"def {name}(" not in tests}
+    amounts = re.findall(r"\d[\d.]* (?:s|min|h|days|years|MB|GB|TB|PB)\b", page.split("## A million samples")[1])
+    assert len(amounts) > 8
+    assert not [amount for amount in amounts if amount not in printed]

@@ -14,11 +14,13 @@ model = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "benchm
 def constants():
     """A second of a core per thousand columns and block of rows; all else is round, too."""
     far = tuple(
-        model.Work(n, 5, 2, worker=n / 1000, adding=0.5, client=0.25, sum_bytes=1e6, result_bytes=100 * n, shared_bytes=0)
+        model.Work(
+            n, 5, 2, worker=n / 1000, adding=0.5, client=0.25, sum_bytes=1e6, result_bytes=100 * n, shared_bytes=0
+        )
         for n in (1000, 100_000)
     )
     near = ((10, 0.01), (1000, 1.0))
-    return model.Constants(1000, far, near, 1e-3, 1e-2, 1e9, 1e9, read=1e9, standardise=1e9, peak=2.0)
+    return model.Constants(1000, far, near, 1e-3, 4e-3, 1e-2, 1e9, 1e9, read=1e9, standardise=1e9, peak=2.0)
 
 
 def test_the_terms_of_one_round(constants):
@@ -27,7 +29,7 @@ def test_the_terms_of_one_round(constants):
     times, table = 8.5, 4 * 8000 * 8000
     assert terms["reading"] == pytest.approx(table / 2e9 + table / 4e9)
     assert terms["arithmetic"] == pytest.approx(times * 8 / 4)
-    assert terms["tasks"] == pytest.approx(times * ((5 * 8 + 2 * 7) * 1e-3 + 5e-2))
+    assert terms["tasks"] == pytest.approx(times * ((5 * 8 + 2 * 7) * (1e-3 + 4e-3 / 4) + 5e-2))
     assert terms["matrices"] == pytest.approx(times * (0.5 * 7 / 4 + 7e6 / 2e9 + 1e6 * log2(8) / 1e9))
     assert terms["results"] == pytest.approx(times * (8e5 + 1e6) / 1e9)
     assert terms["client alone"] == pytest.approx(times * 0.25)
