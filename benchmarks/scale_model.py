@@ -127,6 +127,17 @@ class Cluster:
     cores: int = 32
     memory: float = 256e9
     network: float = 25e9 / 8
+    workers_each: int = 1
+
+    @property
+    def workers(self) -> int:
+        """Processes of workers, on all machines."""
+        return self.machines * self.workers_each
+
+    @property
+    def apart(self) -> float:
+        """Share of neighbouring blocks that are on different workers."""
+        return 1 - 1 / self.workers
 
     @property
     def all_cores(self) -> int:
@@ -175,11 +186,12 @@ def plan(task: Task, constants: Constants, cluster: Cluster) -> dict[str, float]
             continue
         work, busy = c.work(n), min(cluster.all_cores, blocks)
         rounds_of_blocks = ceil(blocks / busy)
-        moved = work.sum_bytes * (blocks - 1) + work.shared_bytes * cluster.machines
+        moved = work.sum_bytes * (blocks - 1) * cluster.apart + work.shared_bytes * cluster.workers
         terms["arithmetic"] += times * (work.worker / blocks * rounds_of_blocks)
         terms["matrices"] += times * work.adding * (blocks - 1) / min(busy, max(blocks / 2, 1))
-        terms["matrices"] += times * moved / (cluster.network * cluster.machines)
-        terms["matrices"] += times * work.sum_bytes * log2(max(blocks, 2)) / cluster.network
+        # all of them over all machines, or those of one way through the tree over one
+        one_way = work.sum_bytes * log2(max(blocks, 2)) * cluster.apart
+        terms["matrices"] += times * max(moved / cluster.machines, one_way) / cluster.network
         tasks = work.passes * blocks + work.sums * (blocks - 1)
         terms["tasks"] += times * (tasks * c.per_task(busy) + work.passes * c.turn)
         terms["results"] += times * (work.result_bytes + work.sum_bytes) / net

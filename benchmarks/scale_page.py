@@ -109,7 +109,7 @@ def checks(found):
     for (m, n, width, smallest, little), (seconds, _) in zip(CHECKS, found["checks"], strict=True):
         room = room_for(smallest_memory(m, n), m, n) if little else model.usual_room(m, width)
         task = Task(m, n, width, room, round(m / ROWS), smallest)
-        terms = model.plan(task, known, Cluster(1, 1, np.inf, known.transfer))
+        terms = model.plan(task, known, Cluster(1, 1, np.inf, known.transfer, workers_each=2))
         ratios.append(model.seconds(terms) / seconds)
         rows.append(
             {
@@ -309,10 +309,10 @@ often. Moments and Gram matrix are made twice: for the alignment, and for the sc
 
 `plan` in `benchmarks/scale_model.py`. Rounds have n, ¾ n, ¾² n, … columns. While a block of rows is larger than what
 the client may hold, a round costs for every block of rows: the passes, on one core for each block of columns at most;
-a task for each block and pass, and for each addition; the matrices of all blocks but one over the network, and those
-of one way through the tree of additions; what comes back for the columns, through the scheduler; and what the client
-does alone. Below, blocks of rows travel to the client, which works on them alone. Terms are added as if nothing
-overlapped.
+a task for each block and pass, and for each addition; the matrices of all blocks over all networks, or those of one
+way through the tree of additions over one of them, whichever is longer; what comes back for the columns, through the
+scheduler; and what the client does alone. Below, blocks of rows travel to the client, which works on them alone.
+Terms are added as if nothing overlapped.
 
 Two workers, the scheduler and the client share one core here, so that all terms together, for one core, are what a
 fit should take:

@@ -1,7 +1,6 @@
 """The formula of what a fit on a cluster costs, against sums by hand."""
 
 import runpy
-from math import log2
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -30,10 +29,10 @@ def test_the_terms_of_one_round(constants):
     assert terms["reading"] == pytest.approx(table / 2e9 + table / 4e9)
     assert terms["arithmetic"] == pytest.approx(times * 8 / 4)
     assert terms["tasks"] == pytest.approx(times * ((5 * 8 + 2 * 7) * (1e-3 + 4e-3 / 4) + 5e-2))
-    assert terms["matrices"] == pytest.approx(times * (0.5 * 7 / 4 + 7e6 / 2e9 + 1e6 * log2(8) / 1e9))
+    assert terms["matrices"] == pytest.approx(times * (0.5 * 7 / 4 + 0.5 * 7e6 / 2e9))
     assert terms["results"] == pytest.approx(times * (8e5 + 1e6) / 1e9)
     assert terms["client alone"] == pytest.approx(times * 0.25)
-    assert terms["bytes"] == pytest.approx(table + times * (7e6 + 8e5 + 1e6))
+    assert terms["bytes"] == pytest.approx(table + times * (0.5 * 7e6 + 8e5 + 1e6))
 
 
 def test_blocks_of_rows_that_the_client_may_hold_are_its_work_alone(constants):
