@@ -30,7 +30,7 @@ import psutil
 import scale_model as model
 import zarr
 from distributed import Client, LocalCluster, wait
-from scale_model import ALL_ROWS, BY_ROWS, CHECKS, DISTINCT, FAR, GOAL, LARGE, NEAR, ROWS, WIDTH, smallest_memory
+from scale_model import ALL_ROWS, BY_ROWS, CHECKS, DISTINCT, FAR, GOAL, LARGE, NEAR, PEAK, ROWS, WIDTH, smallest_memory
 from scale_page import page
 
 from randsel import RandSel, contribution, culling, datasets, read_blocks
@@ -197,15 +197,14 @@ def near():
 
 def peak():
     """Highest memory of a round in memory, and of a pass over a block on a worker, as multiples of the rows used."""
-    X, y = columns(ALL_ROWS, FAR[-1])
+    X, y = columns(ALL_ROWS, PEAK)
     sample = Sample.of(X, Target.encode(y, "classification"))
     rows = contribution.row_blocks(sample.target, Draws())[0]
     _, _, whole = measure.measured(lambda: one_round(sample, rows), 600, most=1)
-    held = Counted([np.ascontiguousarray(X[:, : 8 * WIDTH])], Notes())
-    piece = Sample.of(held, sample.target)
+    piece = Sample.of(Counted([X], Notes()), sample.target)
     _, _, block = measure.measured(lambda: one_round(piece, rows), 600, most=1)
-    size = model.VALUE * ROWS / 2**20
-    return {"whole": whole / (size * FAR[-1]), "block": block / (size * 8 * WIDTH), "block columns": 8 * WIDTH}
+    size = model.VALUE * ROWS * PEAK / 2**20
+    return {"whole": whole / size, "block": block / size}
 
 
 def rates():

@@ -18,6 +18,8 @@ ROWS, ALL_ROWS = MAX_ROWS // 2, 4000
 #: Above DISTINCT they are there several times, and worked on once.
 FAR, WIDTH, DISTINCT = (1000, 4000, 16_000, 64_000, 1_000_000), 2000, 64_000
 NEAR = (2, 8, 32, 64, 128, 256, 1000, 4000, 16_000, 64_000)
+#: Columns for which memory is measured.
+PEAK = 32_000
 #: Fits that the formula is held against: samples, features, columns per block, features at the end, and whether the
 #: client may hold as little as max_memory allows.
 CHECKS = (

@@ -2,11 +2,12 @@
 
 import re
 from dataclasses import replace
+from math import ceil
 from pathlib import Path
 
 import numpy as np
 import scale_model as model
-from scale_model import BY_ROWS, CHECKS, DISTINCT, GOAL, LARGE, ROWS, VALUE, WIDTH, Cluster, Task, smallest_memory
+from scale_model import BY_ROWS, CHECKS, DISTINCT, GOAL, LARGE, PEAK, ROWS, VALUE, WIDTH, Cluster, Task, smallest_memory
 
 from randsel import __version__, guarantees
 from randsel.cluster_columns import SHARE
@@ -49,7 +50,7 @@ def measured_constants(found):
     """What was measured, each with what it was measured on."""
     cluster, rates, peak = found["scheduler"], found["rates"], found["peak"]
     files, large = rates["files"], f"{LARGE >> 20} MB"
-    block = f"a block of {peak['block columns']} columns, {ROWS} of its rows"
+    block = f"a block of {PEAK} columns, {ROWS} of its rows"
     rows = [
         (
             "reading blocks of columns, Zarr",
@@ -71,7 +72,7 @@ def measured_constants(found):
             "memory of a round in memory",
             peak["whole"],
             "× the rows used",
-            f"{ROWS}×{DISTINCT}; resident, what is added",
+            f"{ROWS}×{PEAK}; resident, what is added",
         ),
         ("memory of a worker in a round", peak["block"], "× the rows used", block),
     ]
@@ -184,6 +185,23 @@ def plans(found):
     return as_markdown(rows)
 
 
+def arithmetic(found):
+    """Hours of one core of all passes, and rounds; and tasks of a block of rows in the first of them."""
+    known = constants(found)
+    rounds, first, blocks = path_sizes(GOAL, 0.25, 2), known.work(GOAL), ceil(GOAL / 512)
+    hours = GOAL / ROWS * sum(known.work(n).worker for n in rounds) / 3600
+    return {"hours": hours, "n_rounds": len(rounds), "tasks": first.passes * blocks + first.sums * (blocks - 1)}
+
+
+def cut(found):
+    """Time to cut a table of a million samples and features anew, by machines."""
+    table, said = VALUE * GOAL**2, []
+    for cluster in map(Cluster, (8, 32, 128)):
+        rate = min(found["scheduler"]["rechunk"] * cluster.all_cores, cluster.network * cluster.machines)
+        said.append(f"{duration(table / rate)} on {cluster.machines} machines")
+    return ", ".join(said)
+
+
 def _plan(m, machines, how, kept, block, terms):
     return {
         "samples": f"{m}",
@@ -208,6 +226,7 @@ def held():
             {
                 "samples": f"{m}",
                 "table": volume(VALUE * m * GOAL),
+                f"{ROWS} rows of it": volume(VALUE * ROWS * GOAL),
                 "columns of a block of `read_blocks`": f"{width}",
                 "held without max_memory": f"{volume(usual)}: {usual // (VALUE * ROWS)} columns",
                 "least max_memory": volume(least),
@@ -250,6 +269,7 @@ def pairs(found):
                 "H200, 4 functions": duration(work / continuous),
                 "functions on it, 2 or 4": f"{volume(4 * n * m)} or {volume(8 * n * m)}",
                 "4096 cores, genotypes": duration(work / core / cluster.all_cores),
+                "functions of a task": volume(2 * PAIR_WIDTH * 2 * VALUE * m),
                 "functions made anew": duration(blocks * n * m / functions / cluster.all_cores),
                 "columns that travel": f"{volume(travels)}, {duration(travels / cluster.network / cluster.machines)}",
             }
@@ -330,7 +350,7 @@ A block of rows with fewer columns than that is brought to the client and worked
 
 A million samples in memory, 8 columns of them, 20 blocks of rows (`RandSel(2, n_bootstraps=20)`): {tall}.
 
-## 10⁶ features
+## A million features
 
 Assumed: machines of 32 cores like the one measured and of 256 GB, 25 Gbit/s each, storage as fast as their network.
 Blocks have the columns that take least time. `by columns, as it is`: with the smallest `max_memory` that is allowed, or
@@ -338,6 +358,10 @@ none, whichever lets the client hold less. `client holds 16 MB`: the same, but b
 they have 4000 columns. `by rows` is not in the package: a block of rows is one task, and rows stay where they are.
 
 {plans}
+
+All passes over 10⁶ samples, in all {n_rounds} rounds, take {hours:.0f} hours of one core. Blocks of 512 columns make
+{tasks} tasks of a block of rows in the first round. A table of 4 TB that is stored in blocks of rows is cut into blocks
+of columns first: {cut}.
 
 ## Fewer blocks of rows
 
@@ -379,6 +403,8 @@ def page(found):
         held=held(),
         tall=f"{tall['seconds']:.3g} s, {tall['megabytes']:.0f} MB added to {tall['table']:.0f} MB",
         plans=plans(found),
+        **arithmetic(found),
+        cut=cut(found),
         fewer=said,
         bounds=bounds,
         rates=rates,
