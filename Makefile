@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 CORE_TESTS := tests/test_selector.py tests/test_estimator_checks.py tests/test_interaction_scan.py tests/test_progress.py
 
-.PHONY: help demo test lint types check check-versions kill nightly fuzz bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-scaling bench-reading bench-mkl bench-select formats gallery screenshots docs dist check-dist lock clean bench-dask
+.PHONY: help demo test lint types check check-versions kill nightly fuzz bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-scaling bench-reading bench-mkl bench-select formats gallery screenshots docs dist check-dist lock clean bench-dask bench-scale
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -58,6 +58,9 @@ bench-growth: .venv/dev  ## time and memory as samples and features grow; a quar
 
 bench-large: .venv/dev  ## 100 000 features, a table larger than the memory allowed, 100 000 samples; ten minutes
 	$(BIN)/python benchmarks/large.py --out docs/results/large.md
+
+bench-scale: .venv/dev  ## what a fit on a cluster costs, from constants measured on one core; five minutes, resumable
+	$(BIN)/python benchmarks/scale.py --out docs/results/scale.md
 
 bench-gpu: .venv/dev  ## path, pairs and bootstrap on a CUDA device; three minutes
 	$(BIN)/python benchmarks/gpu.py --out docs/results/gpu.md

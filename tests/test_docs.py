@@ -330,3 +330,20 @@ def test_bounds_are_those_of_the_page():
     for row, (name, value) in zip(rows, values.items(), strict=True):
         assert name in row
         assert f"| {value} |" in row
+
+
+def test_the_page_on_scale_says_what_the_code_and_the_results_say():
+    page, printed = (DOCS / "scale.md").read_text(), (DOCS / "results" / "scale.md").read_text()
+    # a sentence may go over several lines of the code
+    code = "".join(re.sub(r'"\s*\n\s*f?"', "", path.read_text()) for path in (ROOT / "src" / "randsel").glob("*.py"))
+    refused = page.split("## What is refused")[1].split("\n## ")[0]
+    cells = [line.split("|")[1] for line in refused.splitlines() if line.startswith("| `")]
+    quoted = [words for cell in cells for words in re.findall("`([^`]+)`", cell)]
+    assert len(quoted) > 8
+    assert not [words for words in quoted if words not in code]
+    tests = "\n".join(path.read_text() for path in (ROOT / "tests").glob("test_*.py"))
+    assert not {name for name in re.findall(r"`(test_\w+)`", page) if f"def {name}(" not in tests}
+    amount = re.compile(r"\d[\d.]* (?:s|min|h|hours|days|MB|GB|TB|PB)\b")
+    amounts = amount.findall(page.split("## A million samples")[1])
+    assert len(amounts) > 20
+    assert not set(amounts) - set(amount.findall(printed))

@@ -1,0 +1,414 @@
+"""What scale.py measured, and what follows from it, as a page of tables."""
+
+import re
+from dataclasses import replace
+from math import ceil
+from pathlib import Path
+
+import numpy as np
+import scale_model as model
+from scale_model import BY_ROWS, CHECKS, DISTINCT, GOAL, LARGE, PEAK, ROWS, VALUE, WIDTH, Cluster, Task, smallest_memory
+
+from randsel import __version__, guarantees
+from randsel.cluster_columns import SHARE
+from randsel.cluster_tables import BLOCK_BYTES
+from randsel.columns import room_for
+from randsel.culling import path_sizes
+from randsel.summary import as_markdown
+
+RESULTS = Path(__file__).parents[1] / "docs" / "results"
+#: What a pass is called on the page, and how many multiplications and additions it has per column, in units of s².
+PASSES = {
+    "_moments_of_block": ("moments", 0),
+    "PairSums.of_block": ("Gram matrix", 1),
+    "_fourth_order_of_block": ("second order", 3),
+    "_smooth_forms": ("quadratic forms", 1),
+}
+#: Columns of a block in the scan of pairs.
+PAIR_WIDTH = 1000
+
+
+def constants(found):
+    """What the formulas need of what was measured."""
+    cluster, rates = found["scheduler"], found["rates"]
+    return model.Constants(
+        rows=ROWS,
+        far=tuple(model.Work(**point["work"]) for point in found["far"]),
+        near=tuple((n, seconds) for n, seconds in found["near"]),
+        task=cluster["task"],
+        worker_task=cluster["task of a worker"],
+        turn=cluster["turn"],
+        transfer=cluster["transfer"],
+        gather=cluster["gather"],
+        read=rates["files"]["Zarr"],
+        standardise=rates["standardise"],
+        peak=found["peak"]["whole"],
+    )
+
+
+def measured_constants(found):
+    """What was measured, each with what it was measured on."""
+    cluster, rates, peak = found["scheduler"], found["rates"], found["peak"]
+    files, large = rates["files"], f"{LARGE >> 20} MB"
+    block = f"a block of {PEAK} columns, {ROWS} of its rows"
+    rows = [
+        (
+            "reading blocks of columns, Zarr",
+            files["Zarr"],
+            "B/s",
+            "8000×4000, 500 columns a block, from the page cache",
+        ),
+        ("reading blocks of columns, Parquet", files["Parquet"], "B/s", "the same"),
+        ("standardising", rates["standardise"], "B/s", "a block of 8000×4000"),
+        ("taking rows out of a block, centring", rates["slicing"], "B/s", f"{ROWS} of 8000 rows, 4000 columns"),
+        ("blocks of rows to blocks of columns", cluster["rechunk"], "B/s", "8000×4000, all processes together"),
+        ("from one worker to another", cluster["transfer"], "B/s", f"{large} over loopback, both ends together"),
+        ("from a worker to the client", cluster["gather"], "B/s", f"{large} over loopback, through the scheduler"),
+        ("a task: scheduler and client", cluster["task"], "s", "1000 that do nothing, less 100"),
+        ("a task: worker", cluster["task of a worker"], "s", "the same"),
+        ("a call that waits for its tasks", cluster["turn"], "s", "one task that does nothing"),
+        ("functions of ranks, for pairs", rates["functions"], "values/s", "8000×400, 4 functions"),
+        (
+            "memory of a round in memory",
+            peak["whole"],
+            "× the rows used",
+            f"{ROWS}×{PEAK}; resident, what is added",
+        ),
+        ("memory of a worker in a round", peak["block"], "× the rows used", block),
+    ]
+    return as_markdown([{"what": what, "measured": f"{value:.3g} {unit}", "on": on} for what, value, unit, on in rows])
+
+
+def passes(found):
+    """Seconds of every pass over a block of rows, by columns."""
+    return as_markdown([_passes(point["work"], point["passes"]) for point in found["far"]])
+
+
+def _passes(work, noted):
+    said = []
+    for name, (title, products) in PASSES.items():
+        times = [note["seconds"] for note in noted if note["name"] == name]
+        # up to 8 s columns the Gram matrix comes with the second order
+        count = products + 3 if name == "PairSums.of_block" and work["n"] <= 8 * ROWS else products
+        if times:
+            rate = count * ROWS**2 * work["n"] * len(times) / sum(times) / 1e9
+            said.append(f"{len(times)} × {title}: {sum(times):.3g}" + (f" ({rate:.0f} GFLOP/s)" if count else ""))
+    return {
+        "columns": f"{work['n']}",
+        "passes, s": "; ".join(said),
+        "client, s": f"{work['client']:.3g}",
+        "matrices of a block, MB": f"{work['sum_bytes'] / 1e6:.3g}",
+        "adding two blocks, s": f"{work['adding']:.2g}",
+        "results, MB": f"{work['result_bytes'] / 1e6:.3g}",
+    }
+
+
+def checks(found):
+    """Predicted beside measured; and their ratios."""
+    rows, ratios = [], []
+    known = replace(constants(found), read=np.inf)
+    for (m, n, width, smallest, little), (seconds, _) in zip(CHECKS, found["checks"], strict=True):
+        room = room_for(smallest_memory(m, n), m, n) if little else model.usual_room(m, width)
+        task = Task(m, n, width, room, round(m / ROWS), smallest)
+        terms = model.plan(task, known, Cluster(1, 1, np.inf, known.transfer, workers_each=2))
+        ratios.append(model.seconds(terms) / seconds)
+        rows.append(
+            {
+                "samples × features": f"{m}×{n}",
+                "columns a block": f"{width}",
+                "to features": f"{smallest}",
+                "max_memory": "the least" if little else "none",
+                "predicted, s": f"{model.seconds(terms):.3g}",
+                "measured, s": f"{seconds:.3g}",
+                "ratio": f"{ratios[-1]:.2f}",
+                "largest terms": shares(terms),
+            }
+        )
+    return as_markdown(rows), ratios
+
+
+def by_rows(found):
+    """Predicted beside measured for one round of `plan_by_rows`."""
+    (n_blocks, n), known = BY_ROWS, constants(found)
+    predicted = n_blocks * (known.in_memory(n) + known.per_task(1) + 3 * 8 * n / known.gather) + known.turn
+    return f"{n_blocks} of {ROWS}×{n} are predicted to take {predicted:.2g} s, and took {found['by rows']:.2g} s"
+
+
+def memory():
+    """What `columns.room_for` reckons with, beside what other pages measured, and the growth that they found."""
+    large, growth = ((RESULTS / name).read_text() for name in ("large.md", "growth.md"))
+    cases = re.findall(r"\| (?:full path|many samples), (\d+)×(\d+) float32[^|]*\| [\d.]+ \| (\d+) \|", large)
+    of_features, of_samples = growth.split("## Against samples")
+    for text, shape in ((of_features, "100 {}"), (of_samples, "{} 200")):
+        size, added = re.findall(r"\| (\d+) \| [\d.]+ \| (\d+) \|", text)[-1]
+        cases.append((*shape.format(size).split(), added))
+    rows = [
+        {
+            "samples × features": f"{m}×{n}",
+            "reckoned with, MB": f"{reckoned(int(m), int(n)) / 1e6:.0f}",
+            "measured, MB": f"{int(added) * 2**20 / 1e6:.0f}",
+        }
+        for m, n, added in cases
+    ]
+    powers = re.findall(r"time grows with the power ([\d.]+)", growth)
+    return as_markdown(rows), f"{powers[0]} of the features, {powers[1]} of the samples"
+
+
+def reckoned(m, n):
+    """Bytes beside X by the rule of `room_for`, for a table of float32 that is in memory."""
+    room = 64 * 8 * m
+    return smallest_memory(m, n) - 2.5 * room + 2.5 * VALUE * m * n
+
+
+def shares(terms):
+    """The largest terms, with their shares in the whole."""
+    whole = model.seconds(terms)
+    sorted_ = sorted(((value / whole, name) for name, value in terms.items() if name != "bytes"), reverse=True)
+    return ", ".join(f"{name} {share:.0%}" for share, name in sorted_[:3] if share >= 0.005)
+
+
+def plans(found):
+    """A million features: by columns as the package has it, with less at the client, and by rows."""
+    known, rows = constants(found), []
+    for m in (GOAL, GOAL // 10):
+        least = room_for(smallest_memory(m, GOAL), m, GOAL)
+        for machines in (8, 32, 128):
+            cluster, table = Cluster(machines), VALUE * m * GOAL
+            all_memory = machines * cluster.memory
+            kept = "kept" if table < SHARE * all_memory else "read in every pass"
+            for how, room in (("by columns, as it is", least), ("by columns, client holds 16 MB", 16e6)):
+                width, terms = model.best_plan(Task(m, GOAL, 0, room, m // ROWS), known, cluster)
+                rows.append(_plan(m, machines, how, kept, f"{width} columns", terms))
+            if table < 0.75 * all_memory:
+                terms = model.plan_by_rows(Task(m, GOAL, 0, 0, m // ROWS), known, cluster)
+                rows.append(_plan(m, machines, "by rows", "kept", f"{ROWS} rows", terms))
+    return as_markdown(rows)
+
+
+def arithmetic(found):
+    """Hours of one core of all passes, and rounds; and tasks of a block of rows in the first of them."""
+    known = constants(found)
+    rounds, first, blocks = path_sizes(GOAL, 0.25, 2), known.work(GOAL), ceil(GOAL / 512)
+    hours = GOAL / ROWS * sum(known.work(n).worker for n in rounds) / 3600
+    return {"hours": hours, "n_rounds": len(rounds), "tasks": first.passes * blocks + first.sums * (blocks - 1)}
+
+
+def cut(found):
+    """Time to cut a table of a million samples and features anew, by machines."""
+    table, said = VALUE * GOAL**2, []
+    for cluster in map(Cluster, (8, 32, 128)):
+        rate = min(found["scheduler"]["rechunk"] * cluster.all_cores, cluster.network * cluster.machines)
+        said.append(f"{duration(table / rate)} on {cluster.machines} machines")
+    return ", ".join(said)
+
+
+def _plan(m, machines, how, kept, block, terms):
+    return {
+        "samples": f"{m}",
+        "machines": f"{machines}",
+        "how": how,
+        "table": kept,
+        "a block": block,
+        "time": duration(model.seconds(terms)),
+        "travels": volume(terms["bytes"]),
+        "largest terms": shares(terms),
+    }
+
+
+def held():
+    """What the client may hold of a Dask array of a million features."""
+    rows = []
+    for m in (GOAL // 100, GOAL // 10, GOAL):
+        width = BLOCK_BYTES // (VALUE * m)
+        least, usual = smallest_memory(m, GOAL), model.usual_room(m, width)
+        room = room_for(least, m, GOAL)
+        rows.append(
+            {
+                "samples": f"{m}",
+                "table": volume(VALUE * m * GOAL),
+                f"{ROWS} rows of it": volume(VALUE * ROWS * GOAL),
+                "columns of a block of `read_blocks`": f"{width}",
+                "held without max_memory": f"{volume(usual)}: {usual // (VALUE * ROWS)} columns",
+                "least max_memory": volume(least),
+                "held with it": f"{volume(room)}: {room // (VALUE * ROWS)} columns",
+            }
+        )
+    return as_markdown(rows)
+
+
+def fewer(found):
+    """What is lost with fewer blocks of rows, and the contributions that guarantees reach."""
+    many, few = found["fewer"]["40"], found["fewer"]["10"]
+    said = (
+        f"Interaction score of an XOR pair among 30 features, 40000 samples: {many:.1f} by all 40 blocks of rows, "
+        f"{few:.1f} by 10 of them (`n_bootstraps=10`): a ratio of {many / few:.2f}, where √(40/10) = 2 is expected."
+    )
+    n_rounds, rows = len(path_sizes(GOAL, 0.25, 2)), []
+    for m in (GOAL // 100, GOAL // 10, GOAL):
+        etas = np.geomspace(1e-3, 1.0, 3001)
+        kept = next(
+            eta for eta in etas if guarantees.failure_probability(m, eta, n_features=GOAL, n_rounds=n_rounds) <= 0.05
+        )
+        rows.append({"samples in a round": f"{m}", "least contribution that is kept": f"{kept:.3f}"})
+    return said, as_markdown(rows)
+
+
+def pairs(found):
+    """All pairs, from rates that other pages have; and those rates."""
+    gpu, plink = ((RESULTS / name).read_text() for name in ("gpu.md", "plink.md"))
+    continuous, genotypes = (float(rate) * 1e12 for rate in re.findall(r"([\d.]+)·10¹² pairs × samples", gpu))
+    core = float(re.search(r"scan alone \| [\d.]+ \| ([\d.e+]+)", plink)[1])
+    functions, cluster, rows = found["rates"]["functions"], Cluster(128), []
+    for n, m in ((GOAL, GOAL), (GOAL, GOAL // 100), (GOAL // 10, GOAL), (GOAL // 10, GOAL // 10)):
+        work, blocks = n * (n - 1) / 2 * m, n / PAIR_WIDTH
+        travels = blocks / 2 * n * m * VALUE
+        rows.append(
+            {
+                "features × samples": f"{n} × {m}",
+                "H200, genotypes": duration(work / genotypes),
+                "H200, 4 functions": duration(work / continuous),
+                "functions on it, 2 or 4": f"{volume(4 * n * m)} or {volume(8 * n * m)}",
+                "4096 cores, genotypes": duration(work / core / cluster.all_cores),
+                "functions of a task": volume(2 * PAIR_WIDTH * 2 * VALUE * m),
+                "functions made anew": duration(blocks * n * m / functions / cluster.all_cores),
+                "columns that travel": f"{volume(travels)}, {duration(travels / cluster.network / cluster.machines)}",
+            }
+        )
+    return f"{genotypes:.2g} and {continuous:.2g} on the device, {core:.3g} on a core", as_markdown(rows)
+
+
+def duration(seconds):
+    """Years, days, hours, minutes or seconds."""
+    for unit, size in (("years", 365.25 * 86400), ("days", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.2g} s"
+
+
+def volume(size):
+    """Bytes in a unit of their size."""
+    for unit, factor in (("EB", 1e18), ("PB", 1e15), ("TB", 1e12), ("GB", 1e9)):
+        if size >= factor:
+            return f"{size / factor:.3g} {unit}"
+    return f"{size / 1e6:.3g} MB"
+
+
+PAGE = """# Scale: what a fit on a cluster costs
+
+`make bench-scale`, randsel {version}. Seconds are those of the processor on one core, of all processes that take
+part: who else uses the machine does not count. Tables are float32. What it means is on [the page on
+scale](../scale.md).
+
+## Memory and time on one machine
+
+By the rule that `max_memory` is checked with (`columns.room_for`: 160 bytes per pair of samples, of 2000 at most, 320
+per feature, and two and a half times the columns in memory), beside what [large tables](large.md) and
+[growth](growth.md) measured:
+
+{memory}
+
+Time of a path grows with the power {powers} ([growth](growth.md)).
+
+## Constants
+
+{constants}
+
+## A round on one block of {rows} rows, columns on the cluster
+
+Blocks of {width} columns, on which the functions that workers call are called; the client's share is the rest of what
+`culling` and `closed_form` do. Above {distinct} columns they are there several times, worked on once and counted as
+often. Moments and Gram matrix are made twice: for the alignment, and for the scores. Seconds of one core:
+
+{passes}
+
+## A round on one block of {rows} rows in memory
+
+{near}
+
+## The formula, and fits that it is held against
+
+`plan` in `benchmarks/scale_model.py`. Rounds have n, ¾ n, ¾² n, … columns. While a block of rows is larger than what
+the client may hold, a round costs for every block of rows: the passes, on one core for each block of columns at most;
+a task for each block and pass, and for each addition; the matrices of all blocks over all networks, or those of one
+way through the tree of additions over one of them, whichever is longer; what comes back for the columns, through the
+scheduler; and what the client does alone. Below, blocks of rows travel to the client, which works on them alone.
+Terms are added as if nothing overlapped.
+
+Two workers, the scheduler and the client share one core here, so that all terms together, for one core, are what a
+fit should take:
+
+{checks}
+
+A round in which blocks of rows are tasks, as `by rows` below: {by_rows}.
+
+## What the client may hold
+
+A block of rows with fewer columns than that is brought to the client and worked on there, by one core. Without
+`max_memory` it is as much as a block of columns, and no less than a matrix over the pairs of 2000 rows:
+
+{held}
+
+A million samples in memory, 8 columns of them, 20 blocks of rows (`RandSel(2, n_bootstraps=20)`): {tall}.
+
+## A million features
+
+Assumed: machines of 32 cores like the one measured and of 256 GB, 25 Gbit/s each, storage as fast as their network.
+Blocks have the columns that take least time. `by columns, as it is`: with the smallest `max_memory` that is allowed, or
+none, whichever lets the client hold less. `client holds 16 MB`: the same, but blocks of rows stay on the cluster until
+they have 4000 columns. `by rows` is not in the package: a block of rows is one task, and rows stay where they are.
+
+{plans}
+
+All passes over 10⁶ samples, in all {n_rounds} rounds, take {hours:.0f} hours of one core. Blocks of 512 columns make
+{tasks} tasks of a block of rows in the first round. A table of 4 TB that is stored in blocks of rows is cut into blocks
+of columns first: {cut}.
+
+## Fewer blocks of rows
+
+{fewer}
+
+Contributions that the bound of `guarantees.failure_probability` keeps at 0.05, with 10⁶ features and all rounds:
+
+{bounds}
+
+## All pairs
+
+From the rates of [GPU](gpu.md) and [PLINK](plink.md), pairs × samples per second: {rates}. Blocks of {pair_width}
+columns, on 128 machines as above. On a GPU the functions of all features must be in its memory.
+
+{pairs}
+"""
+
+
+def page(found):
+    """The page, and the ratios of predicted and measured seconds."""
+    checked, ratios = checks(found)
+    said, bounds = fewer(found)
+    rates, of_pairs = pairs(found)
+    reckoning, powers = memory()
+    tall = found["tall"]
+    near = [{"columns": f"{n}", "seconds of one core": f"{seconds:.3g}"} for n, seconds in found["near"]]
+    text = PAGE.format(
+        version=__version__,
+        rows=ROWS,
+        width=WIDTH,
+        distinct=DISTINCT,
+        memory=reckoning,
+        powers=powers,
+        constants=measured_constants(found),
+        passes=passes(found),
+        near=as_markdown(near),
+        checks=checked,
+        by_rows=by_rows(found),
+        held=held(),
+        tall=f"{tall['seconds']:.3g} s, {tall['megabytes']:.0f} MB added to {tall['table']:.0f} MB",
+        plans=plans(found),
+        **arithmetic(found),
+        cut=cut(found),
+        fewer=said,
+        bounds=bounds,
+        rates=rates,
+        pair_width=PAIR_WIDTH,
+        pairs=of_pairs,
+    )
+    return text, ratios
