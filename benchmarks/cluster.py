@@ -176,8 +176,10 @@ def page(jobs, repeats):
 
 Written by `make bench-dask`. {samples}×{features} numbers in single precision; {cores} cores. The load of the machine
 was {load:.1f} when this began and {os.getloadavg()[0]:.1f} at its end: as far as it is above {cores}, others were at
-work, and times of the clock are longer, their ratios less sure, than on a quiet machine. Seconds of cores that the run
-itself took, client and workers together, are nearly free of that. Fastest of {repeats} run(s); workers are warm.
+work, and times of the clock and their ratios say little: Dask's processes wait for each other far more often than
+joblib's, and wait long where others are at work. Seconds of cores are those of client and workers together; they grow
+with the clock, too, because Dask's processes and joblib's waiting look around every few milliseconds.
+Fastest of {repeats} run(s); workers are warm.
 
 ## Dask beside joblib, two processes each
 

@@ -16,7 +16,7 @@ import numpy as np
 from joblib import Parallel, delayed, parallel_config
 from threadpoolctl import ThreadpoolController
 
-from randsel.cluster_jobs import client_in_use, lent
+from randsel.cluster_jobs import client_in_use, lent, watched
 
 
 def seed_of(random_state: Any) -> int:
@@ -89,8 +89,10 @@ def _results(
         return (function(*task) for task in tasks)
     if client is not None:
         tasks = lent(client, tasks)
-    run = Parallel(n_jobs=n_jobs, prefer=prefer, return_as=return_as)
-    found: Iterable[Any] = run(delayed(_single_threaded)(function, task, _here(), client is not None) for task in tasks)
+    calls = [delayed(_single_threaded)(function, task, _here(), client is not None) for task in tasks]
+    if client is not None:
+        return watched(client, lambda backend: Parallel(backend=backend, return_as=return_as)(calls))
+    found: Iterable[Any] = Parallel(n_jobs=n_jobs, prefer=prefer, return_as=return_as)(calls)
     return found
 
 

@@ -8,9 +8,11 @@ import asyncio
 import logging
 import warnings
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from queue import Empty, Queue
+from threading import Thread
 from typing import Any
 
 from joblib import parallel_config
@@ -71,6 +73,8 @@ def on_cluster(address: str, *, patience: float = PATIENCE) -> Iterator[Any]:
             _check_versions(client.get_versions(packages=list(ALIKE)), address)
             with parallel_config(backend="dask", client=client):
                 yield client
+        except ClusterLostError as error:
+            raise ClusterLostError(_lost(address)) from error
         except (distributed.client.FutureCancelledError, distributed.CancelledError) as error:
             raise ClusterLostError(_lost(address)) from error
         except (OSError, TimeoutError, RuntimeError) as error:
@@ -171,6 +175,38 @@ def client_in_use() -> Any:
     threads = type(backend).effective_n_jobs
     backend.effective_n_jobs = lambda n_jobs: max(2, threads(backend, n_jobs))
     return backend.client
+
+
+def watched(client: Any, results: Callable[[Any], Iterable[Any]]) -> Iterator[Any]:
+    """Yield the results of joblib for its current backend, and raise an error if the scheduler is lost meanwhile.
+
+    joblib may wait for ever then: it is called in a thread of its own, which nobody waits for.
+    """
+    backend, _ = get_active_backend()
+    found: Queue[tuple[Any, BaseException | None, bool]] = Queue()
+
+    def collect() -> None:
+        try:
+            for result in results(backend):
+                found.put((result, None, False))
+        except BaseException as error:
+            found.put((None, error, True))
+        else:
+            found.put((None, None, True))
+
+    Thread(target=collect, daemon=True).start()
+    while True:
+        try:
+            result, error, last = found.get(timeout=0.5)
+        except Empty:
+            if client.status == "running":
+                continue
+            raise ClusterLostError(_lost(client.scheduler.address if client.scheduler else "this address")) from None
+        if error is not None:
+            raise error
+        if last:
+            return
+        yield result
 
 
 def lent(client: Any, tasks: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
