@@ -299,7 +299,7 @@ def volume(size):
 PAGE = """# Scale: what a fit on a cluster costs
 
 `make bench-scale`, randsel {version}. Seconds are those of the processor on one core, of all processes that take
-part: who else uses the machine does not count. Tables are float32. What it means is on [the page on
+part, so that others who use the machine count for little. Tables are float32. What it means is on [the page on
 scale](../scale.md).
 
 ## Memory and time on one machine
