@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 CORE_TESTS := tests/test_selector.py tests/test_estimator_checks.py tests/test_interaction_scan.py tests/test_progress.py
 
-.PHONY: help demo test lint types check check-versions kill nightly fuzz bench bench-peers bench-plink bench-growth bench-large bench-scale bench-gpu bench-check bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-scaling bench-reading bench-mkl bench-select formats gallery screenshots docs dist check-dist lock clean
+.PHONY: help demo test lint types check check-versions kill nightly fuzz bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-scaling bench-reading bench-mkl bench-select formats gallery screenshots docs dist check-dist lock clean bench-dask bench-scale
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -34,7 +34,7 @@ check-versions: build/sklearn-1.7.2/ready build/sklearn-1.8.0/ready  ## the core
 kill: .venv/dev  ## kill -9 at 20 random moments of three long jobs; the outputs are those of undisturbed runs; a quarter of an hour
 	$(BIN)/python benchmarks/killed.py --out docs/results/killed.md
 
-nightly: .venv/dev kill  ## ten times as many generated tables as make test, ten minutes; then fuzz, two hours
+nightly: .venv/dev kill  ## kill, ten times as many generated tables as make test, half an hour; then fuzz, two hours
 	RANDSEL_CASES=2000 $(BIN)/python -m pytest -q tests/test_properties.py
 	$(MAKE) fuzz
 
@@ -64,6 +64,9 @@ bench-scale: .venv/dev  ## what a fit on a cluster costs, from constants measure
 
 bench-gpu: .venv/dev  ## path, pairs and bootstrap on a CUDA device; three minutes
 	$(BIN)/python benchmarks/gpu.py --out docs/results/gpu.md
+
+bench-dask: .venv/dev  ## jobs on a Dask cluster of this machine beside joblib's processes, one to four workers; five minutes
+	$(BIN)/python benchmarks/cluster.py --out docs/results/dask.md
 
 bench-check: .venv/dev  ## fails if a ratio of benchmarks/ratios.json has become 30 % worse; a minute
 	$(BIN)/python benchmarks/check.py

@@ -2,10 +2,10 @@
 
 python benchmarks/killed.py [--out docs/results/killed.md] [--kills 20] [--seed 0] [--jobs select compare fit]
 
-A job is a process group, and all of it is killed. The moments are drawn from the start of the process to a while after
-it begins to compute, so long that all kills together get about to the end of the job: some hit the reading of the
-table, some the writing of files, and a few the end. Then the job is left alone, and all of its files are compared, byte
-by byte.
+A job is a process group, and all of it is killed. Every fourth moment, at random, is one of the start, while packages
+and the table are read; the others count from the time at which the job takes its folder, and are drawn so that all
+together reach about the end of the job if what is under way is lost each time. Then the job is left alone, and all of
+its files are compared, byte by byte.
 """
 
 import argparse
@@ -69,21 +69,32 @@ def start(command, folder):
         return subprocess.Popen(command, cwd=folder, stdout=said, stderr=subprocess.DEVNULL, start_new_session=True)
 
 
+def taken(folder):
+    """When the folder of a job was last taken by a process, by the clock of its lock; 0 if never."""
+    return max((path.stat().st_mtime_ns for path in folder.glob("*/.lock")), default=0)
+
+
+def wait_until_taken(process, folder, before):
+    """Wait until a process has taken the folder of its job, or has ended."""
+    while process.poll() is None and taken(folder) == before:
+        time.sleep(0.01)
+
+
 def undisturbed(command, folder):
-    """Run a job to its end; its exit status, and the seconds to its first file and to its end."""
+    """Run a job to its end; its exit status, and the seconds until it takes its folder and to its end."""
     begin = time.monotonic()
-    process, first = start(command, folder), None
-    while process.poll() is None:
-        if first is None and any(folder.glob("*/run.json")) + any(folder.glob("out/.lock")):
-            first = time.monotonic() - begin
-        time.sleep(0.02)
-    total = time.monotonic() - begin
-    return process.returncode, total if first is None else first, total
-
-
-def kill_once(command, folder, moment):
-    """Start a job, kill all of its processes after some seconds, and tell whether it was still running."""
     process = start(command, folder)
+    wait_until_taken(process, folder, 0)
+    first = time.monotonic() - begin
+    return process.wait(), first, time.monotonic() - begin
+
+
+def kill_once(command, folder, moment, at_work):
+    """Start a job, kill all of its processes after some seconds, and tell whether it was still running."""
+    before = taken(folder)
+    process = start(command, folder)
+    if at_work:
+        wait_until_taken(process, folder, before)
     try:
         process.wait(moment)
     except subprocess.TimeoutExpired:
@@ -109,13 +120,15 @@ def trial(name, size, folder, kills, seed):
     command = command_of(name, size, folder)
     status, first, total = undisturbed(command, folder / f"{name}-whole")
     rng = np.random.default_rng(seed)
-    moments = rng.uniform(0.0, first + 3.0 * (total - first) / kills, kills)
+    at_work = rng.random(kills) < 0.75
+    moments = rng.uniform(0.0, np.where(at_work, 4.0 * (total - first) / kills, first))
     broken = folder / f"{name}-broken"
     running, kept = [], []
-    for moment in moments:
-        running.append(kill_once(command, broken, moment))
+    for moment, late in zip(moments.tolist(), at_work.tolist(), strict=True):
+        running.append(kill_once(command, broken, moment, late))
         kept.append(finished_files(broken))
-        print(f"{name}: {'killed' if running[-1] else 'ended'} after {moment:.2f} s, {kept[-1]} files", flush=True)
+        what = f"{'killed' if running[-1] else 'ended'} after {moment:.2f} s of {'work' if late else 'starting'}"
+        print(f"{name}: {what}, {kept[-1]} files", flush=True)
     last = start(command, broken).wait()
     whole, found = outputs(folder / f"{name}-whole"), outputs(broken)
     differing = sorted(set(whole) ^ set(found)) + sorted(n for n in set(whole) & set(found) if whole[n] != found[n])
@@ -124,7 +137,9 @@ def trial(name, size, folder, kills, seed):
         "status": (status, last),
         "seconds": total,
         "first": first,
-        "moments": moments,
+        "moments": [
+            f"{moment:.1f}" if late else f"({moment:.1f})" for moment, late in zip(moments, at_work, strict=True)
+        ],
         "killed": sum(running),
         "kept": kept,
         "compared": len(whole),
@@ -136,7 +151,7 @@ def trial(name, size, folder, kills, seed):
 def row(name, found):
     return {
         "job": {"fit": "`RandSel(checkpoint=…).fit`"}.get(name, f"`randsel {name}`"),
-        "undisturbed, s": f"{found['seconds']:.0f} (first file after {found['first']:.1f})",
+        "undisturbed, s": f"{found['seconds']:.0f} ({found['first']:.1f} to start)",
         "kills": f"{found['killed']} of {len(found['moments'])}",
         "exit status": " and ".join(map(str, found["status"])),
         "files compared": str(found["compared"]),
@@ -162,7 +177,7 @@ def main():
     moments = [
         {
             "job": name,
-            "seconds after the start": ", ".join(f"{moment:.1f}" for moment in one["moments"]),
+            "seconds": ", ".join(one["moments"]),
             "files finished then": ", ".join(map(str, one["kept"])),
         }
         for name, one in found.items()
@@ -177,9 +192,8 @@ def main():
         + as_markdown([row(name, one) for name, one in found.items()])
         + "\n\n"
         + "\n".join(f"- {about(name, LONG[name])}" for name in found)
-        + "\n\n## When\n\n"
-        + as_markdown(moments)
-        + "\n"
+        + "\n\n## When\n\nSeconds after the job took its folder; in brackets, after its process was started. Finished "
+        "files are parts, cells and stages.\n\n" + as_markdown(moments) + "\n"
     )
     print(text)
     if options.out:

@@ -8,6 +8,7 @@ Workers have one thread each, no nanny unless asked for (what is killed stays de
 folder. The fixture `workers` of conftest.py is a cluster for a whole session, in which nothing may be killed.
 """
 
+import ctypes
 import json
 import os
 import signal
@@ -50,10 +51,12 @@ class Cluster:
         port = self.address.rpartition(":")[2] or "0"
         self.scheduler = self._start(
             "dask_scheduler",
-            *("--host", "127.0.0.1", "--port", port, "--no-dashboard", "--no-show"),
+            *("--host", "127.0.0.1", "--port", port, "--no-dashboard", "--dashboard-address", "127.0.0.1:0"),
             *("--scheduler-file", str(file), "--idle-timeout", f"{ORPHAN}s"),
         )
-        self.address = self._waited(lambda: file.exists() and json.loads(file.read_text() or "{}").get("address"))
+        self.address = self._waited(
+            lambda: file.exists() and json.loads(file.read_text() or "{}").get("address"), [self.scheduler]
+        )
 
     def start_workers(self, count: int) -> None:
         """Start some more, and wait for them."""
@@ -66,7 +69,7 @@ class Cluster:
                 *("--local-directory", str(self.folder)),
             )
             self.workers.append(worker)
-        self._waited(lambda: len(self._known()) >= here + count)
+        self._waited(lambda: len(self._known()) >= here + count, self.workers[-count:] if count else [])
 
     def kill_worker(self, number: int = 0) -> None:
         """Kill a worker without warning (SIGKILL); a nanny starts another one, otherwise numbers of later ones stay."""
@@ -81,14 +84,12 @@ class Cluster:
         _kill(self.scheduler)
 
     def stop(self) -> None:
-        """End what is still there."""
-        left = [process for process in (*self.workers, self.scheduler) if process is not None]
-        for process in left:
-            process.terminate()
-        for process in left:
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
+        """Kill what is still there: nothing of it is needed, and to say good-bye takes seconds."""
+        for number in range(len(self.workers)):
+            if self.nanny and self.workers[number].poll() is None:
+                self.kill_worker(number)
+        for process in (*self.workers, self.scheduler):
+            if process is not None:
                 _kill(process)
 
     def log(self) -> str:
@@ -105,21 +106,18 @@ class Cluster:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, "PYTHONPATH": path},
+                preexec_fn=_die_with_parent,  # noqa: PLW1509 (nothing is done in between that could hang)
             )
 
-    def _waited(self, ready):
-        """Wait for something to be true, and return it."""
-        gone = self._ended()
+    def _waited(self, ready, started):
+        """Wait for something to be true, and return it; not for processes that ended instead."""
         end = time.monotonic() + START
-        while time.monotonic() < end and self._ended() == gone:
+        while time.monotonic() < end and all(process.poll() is None for process in started):
             if found := ready():
                 return found
             time.sleep(0.05)
         msg = f"the cluster did not start:\n{self.log()}"
         raise RuntimeError(msg)
-
-    def _ended(self) -> int:
-        return sum(process.poll() is not None for process in (*self.workers, self.scheduler))
 
     def _known(self) -> dict[str, object]:
         """Workers that the scheduler knows."""
@@ -135,6 +133,12 @@ def _spawned(pid: int) -> list[int]:
         child for thread in Path(f"/proc/{pid}/task").iterdir() for child in (thread / "children").read_text().split()
     ]
     return [int(child) for child in found if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+def _die_with_parent() -> None:
+    """Have Linux kill this process when the one that started it ends, however that ends."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 def _kill(process: subprocess.Popen) -> None:

@@ -5,12 +5,18 @@ import time
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from sklearn import config_context
 from sklearn.base import clone
 
 from randsel import InteractionScan, RandSel, checkpoint, datasets, interaction_scan, pair_scan, run_folder
 from randsel.checkpoint import Stages, fingerprint
+from randsel.choosing import Settings
+from randsel.cli import main
+from randsel.culling import path_sizes
 from randsel.run_folder import Parts
+from randsel.selection import analyse
+from randsel.tables import Table
 
 
 class CutError(Exception):
@@ -188,6 +194,58 @@ def test_tests_of_single_features_go_on(tmp_path, cut, counted, monkeypatch):
     counted.clear()
     np.testing.assert_array_equal(interaction_scan.main_effects(X, y, "classification", **how), whole)
     assert counted[0] > 15
+
+
+# ---------------------------------------------------------------- a selection
+
+
+@pytest.mark.parametrize("after", [4, 16])
+@pytest.mark.parametrize("pairs", ["all", "none"])
+def test_a_selection_goes_on_within_its_culling_and_its_tests(after, pairs, tmp_path, cut, counted, monkeypatch):
+    monkeypatch.setattr(pair_scan, "TILE", 8)
+    monkeypatch.setattr(interaction_scan, "BLOCK_BYTES", 4 * 6 * 120 * 5)
+    X, y, _ = datasets.make_xor(120, 60, random_state=0)
+    table = Table(X, y, tuple(f"g{j}" for j in range(60)))
+    settings = Settings(halves=0, folds=0, pairs=pairs)
+    whole = analyse(table, settings)
+    every = list(counted)
+    rounds = len(path_sizes(60, 0.25, 2)) - 1
+    assert after < rounds or rounds + 1 < after < len(every)
+    parts = Parts(tmp_path / "parts")
+    cut(lambda: analyse(table, settings, parts=parts), after)
+    so_far = "path" if after < rounds else "tests"
+    assert [path.name for path in parts.folder.glob("*-so-far")] == [f"{so_far}-so-far"]
+    counted.clear()
+    shown = []
+    again = analyse(table, settings, parts=parts, progress=lambda *state: shown.append(state))
+    assert repr((again.features, again.pairs)) == repr((whole.features, whole.pairs))
+    assert counted == every[after:]  # nothing is done twice
+    assert not list(parts.folder.glob("*-so-far"))
+    if after < rounds:
+        culling = [done for what, done, _ in shown if what == "culling"]
+        assert culling == sorted(culling)
+        assert culling[-1] == sum(path_sizes(60, 0.25, 2))
+
+
+def test_the_command_that_tests_interactions_goes_on(tmp_path, cut, counted, monkeypatch):
+    monkeypatch.setattr(pair_scan, "TILE", 8)
+    X, y, _ = datasets.make_xor(60, 40, random_state=0)
+    np.savez(tmp_path / "table.npz", X=X, y=y)
+
+    def command(out):
+        words = ["--debug", "interactions", str(tmp_path / "table.npz"), "--out", str(tmp_path / out)]
+        return CliRunner().invoke(main, words, catch_exceptions=False)
+
+    assert command("whole").exit_code == 0
+    every = list(counted)
+    cut(lambda: command("cut"), 3)
+    assert (tmp_path / "cut" / "so-far").exists()
+    counted.clear()
+    assert command("cut").exit_code == 0
+    assert counted == every[3:]
+    files = {path.name: path.read_bytes() for path in (tmp_path / "whole").iterdir()}
+    assert set(files) == {"features.csv", "pairs.csv", "heatmap.png", "pairs.png"}
+    assert {path.name: path.read_bytes() for path in (tmp_path / "cut").iterdir()} == files
 
 
 # ---------------------------------------------------------------- whose it is

@@ -22,6 +22,10 @@ from randsel import (
     report,
     resampling,
     results,
+    run_folder,
+    table_apart,
+    table_black_box,
+    table_text,
     tables,
 )
 from randsel.analysis import Feature
@@ -175,8 +179,10 @@ def public():
 INTERNAL = {
     "randsel.plots.class_colours",
     "randsel.culling.Rules",
+    "randsel.culling.State",
     "randsel.culling.cull",
     "randsel.culling.path_sizes",
+    "randsel.analysis.kept_path",
     "randsel.analysis.label",
     "randsel.analysis.cramers_v",
     "randsel.analysis.correlation_ratio",
@@ -232,9 +238,11 @@ def test_messages_of_the_page_on_files_are_those_of_the_code():
     page = (ROOT / "docs" / "files.md").read_text()
     sources = [
         "_optional",
+        "bounded_files",
         "table_text",
         "table_formats",
         "table_mat",
+        "table_apart",
         "table_orientation",
         "table_target",
         "table_features",
@@ -271,7 +279,7 @@ def test_the_page_on_selecting_names_options_codes_and_tests_that_exist():
     known = {option for parameter in command.params for option in parameter.opts} | {"--debug"}
     assert set(re.findall(r"(--[a-z][a-z-]*)", page)) <= known
     codes = re.findall(r"^\| (\d+) \|", page.split("## Exit status")[1], re.MULTILINE)
-    assert codes == ["0", "1", "2", str(cli.NOTHING), str(cli.INTERRUPTED), str(cli.TERMINATED)]
+    assert codes == ["0", "1", "2", str(cli.NOTHING), str(cli.LOST), str(cli.INTERRUPTED), str(cli.TERMINATED)]
     assert choosing.PAIR_BUDGET == 3e10
     assert "3·10¹⁰" in page
     assert f"{resampling.THRESHOLD:.0%}".replace("%", " %") in page
@@ -279,6 +287,49 @@ def test_the_page_on_selecting_names_options_codes_and_tests_that_exist():
     columns = re.search(r"`ranking.csv` \|(.*)", page).group(1)
     feature = Feature("a", 0, 1, 0.0, 0.0, 0.0, None, 1.0, 1.0, 0.0, False)
     assert re.findall("`([a-z_]+)`", columns) == list(results._row(feature))
+
+
+def test_the_page_on_clusters_names_tests_that_exist():
+    named = set(re.findall(r"`(test_\w+)`", (DOCS / "cluster.md").read_text()))
+    tests = "".join((ROOT / "tests" / f"test_{name}.py").read_text() for name in ("cluster_jobs", "dask_arrays"))
+    assert len(named) > 10
+    assert not {name for name in named if f"def {name}(" not in tests}
+
+
+def test_the_page_on_security_names_tests_that_exist():
+    text = (DOCS / "security.md").read_text()
+    written = "".join(path.read_text() for path in (ROOT / "tests").glob("test_*.py"))
+    named = set(re.findall(r"`(test_\w+)`", text))
+    assert len(named) > 30
+    assert all(f"def {name}(" in written for name in named), [n for n in named if f"def {n}(" not in written]
+    for name in ("tests/test_hostile_files.py", "tests/test_hostile_folders.py"):
+        hostile = set(re.findall(r"^def (test_\w+)", (ROOT / name).read_text(), re.MULTILINE))
+        assert len(hostile & named) > 10
+
+
+def test_bounds_are_those_of_the_page():
+    text = (DOCS / "security.md").read_text()
+    rows = [row for row in text.split("## Memory and time")[1].split("\n\n")[1].splitlines() if row.startswith("| ")][
+        1:
+    ]
+    mebibytes = table_apart.MORE_MEMORY >> 20
+    values = {
+        "max_bytes": inspect.signature(tables.read).parameters["max_bytes"].default.replace("GB", " GB"),
+        "LONGEST_LINE": f"{table_text.LONGEST_LINE:,} characters".replace(",", " "),
+        "MOST_LINES": f"{table_text.MOST_LINES:,}".replace(",", " "),
+        "NAME_BYTES": f"{table_text.NAME_BYTES} bytes",
+        "LONGEST_MESSAGE": f"{table_text.LONGEST_MESSAGE} characters",
+        "MORE_MEMORY": f"{ {4: 'four'}[table_apart.TIMES] } times `--max-bytes`, and {mebibytes} MiB",
+        "SECONDS": f"{table_apart.SECONDS} s, 1 s for every {table_apart.BYTES_PER_SECOND // 1000} kB of the file, and "
+        f"1 s for every {table_apart.LIMIT_PER_SECOND // 10**6} MB of `--max-bytes`; twice that by the clock",
+        "LARGEST`": f"{table_black_box.LARGEST // 10**9} GB",
+        "LARGEST_JSON": f"{run_folder.LARGEST_JSON >> 20} MiB",
+        "LARGEST_PART": f"{run_folder.LARGEST_PART >> 30} GiB",
+    }
+    assert len(rows) == len(values)
+    for row, (name, value) in zip(rows, values.items(), strict=True):
+        assert name in row
+        assert f"| {value} |" in row
 
 
 def test_the_page_on_scale_says_what_the_code_and_the_results_say():

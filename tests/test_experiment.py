@@ -48,7 +48,7 @@ def test_every_cell_once_and_a_table_at_the_end(run, tmp_path):
     outcome = run(spec)
     assert len(outcome.cells) == len(outcome.results) == 12
     assert not outcome.errors
-    assert len(list((tmp_path / "out").glob("*.json"))) == 12
+    assert len(list((tmp_path / "out").glob("[0-9a-f]*.json"))) == 12
     text = summary.write_tables(spec, outcome, tmp_path / "out", "heading")
     assert "| xor | randSel |" in text
     assert (tmp_path / "out" / "table.csv").read_text().startswith("data,method,")
@@ -131,11 +131,11 @@ def test_a_killed_run_goes_on_and_ends_in_the_same_tables(tmp_path):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     subprocess.run([sys.executable, "-c", code, str(whole)], cwd=root, check=True)
     process = subprocess.Popen([sys.executable, "-c", code, str(broken)], cwd=root)
-    while len(list(broken.glob("*.json"))) < 3 and process.poll() is None:
+    while len(list(broken.glob("[0-9a-f]*.json"))) < 3 and process.poll() is None:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    before = {path.name: path.stat().st_mtime_ns for path in broken.glob("*.json")}
+    before = {path.name: path.stat().st_mtime_ns for path in broken.glob("[0-9a-f]*.json")}
     assert 3 <= len(before) < 36
     subprocess.run([sys.executable, "-c", code, str(broken)], cwd=root, check=True)
     assert all((broken / name).stat().st_mtime_ns == then for name, then in before.items())
@@ -152,7 +152,7 @@ def test_jobs_do_not_change_the_tables(run, tmp_path):
 def test_a_damaged_cell_is_done_again(run, tmp_path):
     spec = small_spec()
     first = run(spec)
-    path = next((tmp_path / "out").glob("*.json"))
+    path = next((tmp_path / "out").glob("[0-9a-f]*.json"))
     path.write_text(path.read_text()[:40])
     again = run(spec)
     assert any(f"{path.name} was damaged" in note for note in again.notes)
@@ -194,6 +194,19 @@ def test_two_runs_on_one_folder(run, tmp_path):
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(ValueError, match="another run is working in"):
             run(small_spec())
+
+
+def test_a_folder_of_another_comparison_is_refused_and_methods_may_be_added(run, tmp_path):
+    spec = small_spec(reshuffles=1, methods=({"name": "Corr. Coeff."},))
+    run(spec)
+    (table,) = tables_of(spec).values()
+    with pytest.raises(ValueError, match=r"holds a run on other data; give another folder \(--out\)"):
+        experiment.run(spec, {"xor": replace(table, X=table.X + 1e-9)}, tmp_path / "out")
+    with pytest.raises(ValueError, match=r"with other settings \(folds: 3, now 2\)"):
+        run(replace(spec, folds=2))
+    assert len(list((tmp_path / "out").glob("[0-9a-f]*.json"))) == 3
+    assert len(run(small_spec(reshuffles=2)).results) == 12
+    assert len(list((tmp_path / "out").glob("[0-9a-f]*.json"))) == 12
 
 
 def test_what_determines_a_cell_names_it():
@@ -346,7 +359,7 @@ def test_compare_says_what_is_wrong(csv_file, tmp_path, options, message):
 def test_a_folder_that_cannot_be_written(csv_file, tmp_path):
     tmp_path.chmod(0o500)
     result = invoke("compare", csv_file, "--target", "status", "--out", tmp_path / "no" / "out")
-    assert "Permission denied" in result.output
+    assert "may not be written or read" in result.output
 
 
 def test_reproduce(tmp_path):

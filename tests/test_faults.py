@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import re
+import runpy
 import signal
 import subprocess
 import sys
@@ -23,17 +24,17 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="mounts, limits 
 DOCS = Path(__file__).parents[1] / "docs"
 COMMANDS = {
     "select": ["--halves", "40", "--folds", "3"],
-    "compare": ["--folds", "3", "--reshuffles", "5", "--methods", "randSel,Corr. Coeff."],
+    "compare": ["--folds", "3", "--reshuffles", "3", "--methods", "randSel,Corr. Coeff."],
 }
 RESULTS = {"select": ("ranking.csv", "pairs.csv"), "compare": ("table.md", "table.csv", "features.csv")}
 
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
-    X, y, _ = datasets.make_xor(80, 14, random_state=0)
+    X, y, _ = datasets.make_xor(80, 10, random_state=0)
     path = tmp_path_factory.mktemp("table") / "table.csv"
     rows = [",".join([*map(repr, x), str(label)]) for x, label in zip(X.tolist(), y, strict=True)]
-    path.write_text("\n".join([",".join([*(f"g{j}" for j in range(14)), "status"]), *rows]) + "\n")
+    path.write_text("\n".join([",".join([*(f"g{j}" for j in range(10)), "status"]), *rows]) + "\n")
     return path
 
 
@@ -96,6 +97,21 @@ def mount(tmp_path):
 
     yield folder, change
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+# ---------------------------------------------------------------- killed
+
+
+def test_a_job_killed_at_random_moments_ends_as_if_it_had_not_been(tmp_path):
+    """What `make kill` does with long jobs and 20 moments."""
+    killed = runpy.run_path(str(DOCS.parent / "benchmarks" / "killed.py"))
+    size = {"samples": 80, "features": 10, "options": ["--halves", "10", "--folds", "2"]}
+    found = killed["trial"]("select", size, tmp_path, kills=3, seed=1)
+    assert found["killed"] > 0
+    assert found["status"][0] == found["status"][1] == 0
+    assert found["compared"] >= 8
+    assert not found["differing"]
+    assert not found["left"]
 
 
 # ---------------------------------------------------------------- the disk
@@ -244,9 +260,9 @@ def test_a_clock_that_is_set_back_changes_nothing(command, table, undisturbed, t
 # ---------------------------------------------------------------- signals
 
 
-def group_is_gone(process):
+def group_is_gone(process, patience=400):
     """Whether no process is left of those that a command started."""
-    for _ in range(400):
+    for _ in range(patience + 1):
         try:
             os.killpg(process.pid, 0)
         except ProcessLookupError:
@@ -255,8 +271,7 @@ def group_is_gone(process):
     return False
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(("command", "jobs"), [("select", "1"), ("select", "2"), ("compare", "2")])
 def test_sigterm_ends_a_run_with_a_sentence_and_it_goes_on(command, jobs, table, undisturbed, tmp_path):
     out = tmp_path / "out"
     process = start(command, table, out, "--jobs", jobs)
@@ -307,6 +322,32 @@ def test_a_worker_that_is_killed_for_its_memory_is_said_and_the_run_goes_on(tabl
     assert results_of("compare", out) == undisturbed["compare"]
 
 
+def test_workers_that_outlive_a_killed_run_do_no_harm(table, undisturbed, tmp_path):
+    out = tmp_path / "out"
+    process = start("compare", table, out, "--jobs", "2")
+    until(process, FINISHED["compare"], out, 2)
+    assert workers_of(process)
+    process.kill()
+    process.wait()
+    try:
+        kept = whole_cells(out)
+        result = invoke("compare", table, out)
+        assert result.exit_code == 0, result.output
+    finally:
+        if not group_is_gone(process, patience=0):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    assert kept <= whole_cells(out)
+    assert results_of("compare", out) == undisturbed["compare"]
+
+
+def whole_cells(out):
+    """Names of the finished cells, which others may be writing beside."""
+    cells = [path for path in out.glob(FINISHED["compare"]) if path.name != "run.json"]
+    assert all(json.loads(path.read_text())["result"] for path in cells)
+    return {path.name for path in cells}
+
+
 def test_a_cell_without_enough_memory_fails_alone(table, undisturbed, tmp_path, monkeypatch):
     real = experiment.evaluate
 
@@ -316,7 +357,7 @@ def test_a_cell_without_enough_memory_fails_alone(table, undisturbed, tmp_path, 
         return real(cell, data)
 
     monkeypatch.setattr(experiment, "evaluate", hungry)
-    refused(invoke("compare", table, tmp_path / "out"), "2 of 30 cells failed; run the command again to retry them")
+    refused(invoke("compare", table, tmp_path / "out"), "2 of 18 cells failed; run the command again to retry them")
     assert "Unable to allocate" in (tmp_path / "out" / "table.md").read_text()
     monkeypatch.undo()
     assert invoke("compare", table, tmp_path / "out").exit_code == 0

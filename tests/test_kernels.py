@@ -6,7 +6,7 @@ import reference
 from conftest import make_sample, standardised
 from randsel import kernels
 from randsel.kernels import Target
-from randsel.sample import PairSums
+from randsel.sample import PairSums, Step
 
 
 def test_gaussian_kernel_on_a_subset_of_columns(rng):
@@ -54,6 +54,18 @@ def test_sketch_of_squared_differences_is_within_its_bound(rng, n, tails, correl
     assert rest < 0.7 * np.linalg.norm((exact - exact[off].mean())[off])
     part = PairSums.of(X, sketch=True) - PairSums.of(X[:, : n // 2], sketch=True)
     np.testing.assert_allclose(part.second_order()[0], PairSums.of(X[:, n // 2 :], sketch=True).second_order()[0])
+
+
+@pytest.mark.parametrize("size", [1e-1, 1e-3])
+@pytest.mark.parametrize("tails", [4, 30])
+def test_cubes_by_a_step_are_within_their_bound(rng, tails, size):
+    X, step = standardised(rng.standard_t(tails, (40, 90))), Step(3.0, size)
+    d = (X[:, None, :] - X[None]) ** 2
+    sums = PairSums.of(X, step=step)
+    found, bound = sums.second_order()
+    assert 0 < np.linalg.norm(found - (d**2).sum(axis=2)) <= bound
+    half, its_bound = (sums - PairSums.of(X[:, :45], step=step)).second_order()
+    assert np.linalg.norm(half - (d[:, :, 45:] ** 2).sum(axis=2)) <= its_bound < bound
 
 
 @pytest.mark.parametrize("kept", [50, 3])

@@ -16,6 +16,7 @@ SOURCE = ROOT / "src" / "randsel"
 #: Top to bottom, as a maintainer would read.
 ORDER = [
     "_optional",
+    "cluster_jobs",
     "_parallel",
     "_progress",
     "_backend",
@@ -104,6 +105,78 @@ def test_private_names_of_scikit_learn_stay_in_one_file(name):
     assert not private
 
 
+#: What unpickles, and what opens connections.
+UNPICKLING = {"pickle", "_pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "yaml", "pandas.read_pickle"}
+NETWORK = {
+    "urllib",
+    "urllib3",
+    "http",
+    "socket",
+    "socketserver",
+    "ssl",
+    "ftplib",
+    "requests",
+    "httpx",
+    "aiohttp",
+    "fsspec",
+}
+#: Calls that unpickle, or run text as code, whatever they are given.
+LOADING = {"joblib.load", "torch.load", "pd.read_pickle", "pandas.read_pickle", "eval", "exec", "compile", "os.system"}
+
+
+def called(node):
+    """Name of a function as it is called: `np.load`, `load`."""
+    return ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+
+
+def unsafe(text):
+    """What of a file unpickles, runs text as code, or opens connections."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+            yield from (name for name in names if name.split(".")[0] in UNPICKLING | NETWORK)
+            yield from (a.name for a in node.names if f"{getattr(node, 'module', '')}.{a.name}" in LOADING)
+        name = called(node)
+        if name in LOADING or name.split(".")[-1] in ("read_pickle", "urlopen", "fetch_openml", "urlretrieve"):
+            yield name
+        keywords = {word.arg: ast.unparse(word.value) for word in getattr(node, "keywords", ())}
+        if name in ("np.load", "numpy.load", "np.lib.format.read_array") and keywords.get("allow_pickle") != "False":
+            yield name
+        if name == "optional" and ast.unparse(node.args[0]).strip("'").split(".")[0] in UNPICKLING | NETWORK:
+            yield name
+
+
+@pytest.mark.parametrize("name", ORDER)
+def test_nothing_is_unpickled_and_nothing_opens_a_connection(name):
+    assert list(unsafe((SOURCE / f"{name}.py").read_text())) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import pickle",
+        "from urllib.request import urlopen",
+        "import http.client",
+        "from joblib import load",
+        "joblib.load(path)",
+        "np.load(path)",
+        "np.load(path, allow_pickle=True)",
+        "np.lib.format.read_array(file, allow_pickle=flag)",
+        "eval(text)",
+        "optional('requests', extra='net', purpose='x')",
+    ],
+)
+def test_what_unpickles_or_opens_a_connection_is_found(text):
+    assert list(unsafe(text))
+    assert not list(unsafe("np.load(path, allow_pickle=False)"))
+
+
+@pytest.mark.parametrize("name", [name for name in ORDER if name != "table_apart"])
+def test_one_file_starts_processes(name):
+    assert not {"subprocess", "multiprocessing", "os.fork"} & set(imports(SOURCE / f"{name}.py"))
+
+
 def test_public_names():
     assert all(hasattr(randsel, name) for name in randsel.__all__)
     assert sorted(randsel.__all__) == list(randsel.__all__)
@@ -116,7 +189,7 @@ def test_version_is_that_of_the_package():
 
 
 def test_importing_the_package_imports_nothing_optional():
-    heavy = ("matplotlib", "polars", "torch", "click", "jinja2")
+    heavy = ("matplotlib", "polars", "torch", "click", "jinja2", "dask", "distributed")
     code = f"import sys, randsel; print([m for m in {heavy} if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

@@ -31,6 +31,19 @@ def test_ordinary_data_are_computed_in_single_precision(rng):
     np.testing.assert_allclose(found.main, exact.main, atol=2e-3)
 
 
+@pytest.mark.parametrize("draw", ["normal", "standard_cauchy"])
+def test_cubes_are_taken_by_a_step_where_the_bound_allows_it(rng, draw):
+    sample = sample_of(getattr(rng, draw)(size=(600, 1300)), rng.integers(0, 2, 600))
+    found = cf.closed_form(sample, median_gamma(sample.distances))
+    assert (sample.sums.step is not None) == (draw == "normal")
+    np.testing.assert_allclose(found.interaction, in_double(sample).interaction, atol=2e-3)
+    gone = np.arange(1300) < 300
+    after = sample.keep(np.flatnonzero(~gone), np.flatnonzero(gone), np.zeros(1000, dtype=bool))
+    assert (after.sums.step is not None) == (draw == "normal")
+    found = cf.closed_form(after, median_gamma(after.distances))
+    np.testing.assert_allclose(found.interaction, in_double(after).interaction, atol=2e-3)
+
+
 def test_rows_at_equal_distances(rng):
     X = rng.normal(size=(540, 590))
     X = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)[0][:, :539]

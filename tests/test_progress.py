@@ -505,16 +505,16 @@ def test_ctrl_c_ends_a_comparison_which_then_goes_on(table, tmp_path, jobs):
     options = ["--target", "status", "--out", str(out), "--folds", "2", "--reshuffles", "2", "--jobs", jobs]
     command = [sys.executable, "-m", "randsel", "compare", str(table), *options, "--methods", "RFE, randSel"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    while not list(out.glob("*.json")) and process.poll() is None:
+    while not list(out.glob("[0-9a-f]*.json")) and process.poll() is None:
         time.sleep(0.02)
     code, _, errors = interrupt(process)
-    kept = {path.name: path.stat().st_mtime_ns for path in out.glob("*.json")}
+    kept = {path.name: path.stat().st_mtime_ns for path in out.glob("[0-9a-f]*.json")}
     assert code == 130
     assert f"Finished cells are kept in {out}; run the command again to go on." in errors
     assert "Traceback" not in errors
     assert 0 < len(kept) < 8
     assert not list(out.glob("*.partial"))
     subprocess.run(command, check=True, capture_output=True)
-    assert len(list(out.glob("*.json"))) == 8
+    assert len(list(out.glob("[0-9a-f]*.json"))) == 8
     assert {name: (out / name).stat().st_mtime_ns for name in kept} == kept
     assert (out / "table.md").exists()

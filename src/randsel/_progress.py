@@ -78,6 +78,10 @@ class Task:
         passed: AbstractContextManager[None] = self.context.propagate_callback_context(estimator)
         return passed
 
+    def elsewhere(self) -> "Task":
+        """Return what stands for this task on another machine, from which no callback can be reached: a silent one."""
+        return Task(None, None)
+
     @property
     def is_watched(self) -> bool:
         """Whether anybody listens to the estimator whose fit this is."""

@@ -41,6 +41,8 @@ REPETITION = re.compile(
 MOST_REPETITIONS = 20
 
 
+#: Numbers at a time from which alignments by chance are simulated: features times classes.
+MOST_SIMULATED = 200_000_000
 #: Arrays of a culling path, as they are kept.
 PATH_SHAPES = {
     **dict.fromkeys(("features",), ("iu", "features of rounds")),
@@ -62,7 +64,7 @@ def kept_path(arrays: Mapping[str, Array], count: int) -> CullingPath:
     """Return a path from the arrays that were kept of it, if they are those of a path of so many features."""
     check_arrays(arrays, PATH_SHAPES)
     check_places(arrays["order"], count)
-    rounds = len(arrays["gamma"])
+    rounds, chance = len(arrays["gamma"]), arrays["chance"]
     for name in ("features", "dropped", "fixed"):
         check_places(arrays[name], count)
         check_places(arrays[f"n_{name}"], count + 1)
@@ -70,9 +72,13 @@ def kept_path(arrays: Mapping[str, Array], count: int) -> CullingPath:
             msg = f"{name!r} of the rounds are not as many as there are"
             raise ValueError(msg)
     odd = len(np.unique(arrays["order"])) < len(arrays["order"]) or len(arrays["skewness"]) not in (0, 2)
-    if odd or not rounds or int(arrays["n_features"].min()) < 1 or not np.isfinite(arrays["chance"]).all():
+    # from these, alignments by chance are simulated, and looked up by the size of a round
+    n, _, blocks = chance.tolist()
+    odd = odd or not (1 <= n <= count and blocks >= 1 and n * len(arrays["spectrum"]) <= MOST_SIMULATED)
+    if odd or not rounds or int(arrays["n_features"].min()) < 1:
         msg = "the culling path is not one"
         raise ValueError(msg)
+    check_places(arrays["size"], int(n) + 1, least=1)
     return CullingPath.of_arrays(arrays)
 
 

@@ -29,7 +29,7 @@ from randsel.datasets import make_black_box
 from randsel.experiment import is_number, read_cell
 from randsel.kernels import bandwidth, gaussian_kernel, squared_distances
 from randsel.mkl import LPBoostMKL, PathKernels
-from randsel.run_folder import check_folder, only_run, write_atomically
+from randsel.run_folder import check_folder, claim, only_run, write_atomically
 from randsel.selector import RandSel
 from randsel.sparse_filtering import SparseFiltering
 
@@ -322,6 +322,7 @@ def run(
     results: dict[str, list[dict[str, Any]]] = {name: [] for name in METHODS}
     total, show = settings.seeds * len(METHODS), progress or (lambda *_: None)
     with only_run(out):
+        claim(out, {"comparison": "blackbox"}, ("comparison",))
         for seed in range(settings.seeds):
             trial: Trial | None = None
             for name, method in METHODS.items():

@@ -6,11 +6,12 @@ What takes long to import is imported by the commands that need it, so that help
 
 import errno
 import functools
+import shutil
 import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -54,13 +55,13 @@ READING = (
     "missing",
     "max_bytes",
 )
-#: Exit status if nothing stands out, after Ctrl-C and after SIGTERM (128 and the number of the signal, as shells have
-#: it). 1 are mistakes in files, 2 in options, as click has it.
-NOTHING, INTERRUPTED, TERMINATED = 3, 130, 143
+#: Exit status if nothing stands out, if a cluster was lost, after Ctrl-C and after SIGTERM (128 and the number of the
+#: signal, as shells have it). 1 are mistakes in files, 2 in options, as click has it.
+NOTHING, LOST, INTERRUPTED, TERMINATED = 3, 4, 130, 143
 #: Bytes of a file that take a while to read.
 LARGE_FILE = 10_000_000
 #: Commands that go on where they were.
-RESUMING = ("select", "compare", "reproduce")
+RESUMING = ("select", "interactions", "compare", "reproduce")
 
 
 class Terminated(KeyboardInterrupt):
@@ -266,6 +267,53 @@ def _say(what: str, sentences: Any) -> None:
         click.echo(f"{what}: {_printable(sentence)}", err=True)
 
 
+class _Lost(click.ClickException):
+    """A cluster was lost on the way."""
+
+    exit_code = LOST
+
+
+def job_options(what: str) -> Callable[[Any], Any]:
+    """Add --jobs and --dask; the command gets `jobs`, which is None for all that joblib has."""
+
+    def decorated(command: Any) -> Any:
+        @click.option("--jobs", default=1, show_default=True, type=int, help=f"{what} at a time; -1: all cores.")
+        @click.option("--dask", metavar="ADDRESS", help="Run them on a Dask cluster: address of its scheduler.")
+        @functools.wraps(command)
+        def with_jobs(*args: Any, jobs: int, dask: str | None, **given: Any) -> Any:
+            with _workers(jobs, dask) as n_jobs:
+                return command(*args, jobs=n_jobs, **given)
+
+        return with_jobs
+
+    return decorated
+
+
+@contextmanager
+def _workers(jobs: int, dask: str | None) -> Iterator[int | None]:
+    """Check who is to work, and send jobs to a cluster within the block if one is named."""
+    if jobs == 0:
+        msg = "--jobs 0 leaves nobody to work; use 1 or more, or -1 for all cores."
+        raise click.UsageError(msg)
+    if dask is None:
+        yield jobs
+        return
+    if jobs != 1:
+        msg = "--jobs is for this machine, and --dask uses all threads of the cluster; leave one of them out."
+        raise click.UsageError(msg)
+    from randsel.cluster_jobs import ClusterLostError, on_cluster
+
+    try:
+        with on_cluster(dask) as client:
+            _say("Note", [f"jobs run on the cluster at {dask}, which has {sum(client.nthreads().values())} threads."])
+            yield None
+    except ClusterLostError as error:
+        if click.get_current_context().find_root().params["debug"]:
+            raise
+        msg = f"{_printable(str(error))} What is finished is kept: run the same command again to go on."
+        raise _Lost(msg) from error
+
+
 def _run_options(command: Any) -> Any:
     """Options of every command that runs cells."""
     for option in reversed(
@@ -273,9 +321,7 @@ def _run_options(command: Any) -> Any:
             click.option(
                 "--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Result folder."
             ),
-            click.option(
-                "--jobs", default=1, show_default=True, type=int, help="Cells to run at a time; -1: all cores."
-            ),
+            job_options("Cells to run"),
             click.option("--timeout", type=click.FloatRange(0, min_open=True), help="Seconds to give a cell."),
             click.option("--methods", help=f"Comma-separated, of: {', '.join(METHODS)}."),
         ]
@@ -311,7 +357,7 @@ def _run_options(command: Any) -> Any:
 @click.option("--folds", default=5, show_default=True, type=click.IntRange(0), help="Folds; 0 for none.")
 @click.option("--no-accuracy", is_flag=True, help="Leave out the cross-validation; as --folds 0.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0, 2**31), help="Of halves and folds.")
-@click.option("--jobs", default=1, show_default=True, type=int, help="Halves and folds at a time; -1: all cores.")
+@job_options("Halves and folds")
 @click.option("--memory", help="Memory that culling may use beside the table, such as 2GB.")
 @click.option("--device", help="Where to compute, such as cuda.")
 @click.pass_context
@@ -321,7 +367,7 @@ def select(
     file: Path,
     reading: dict[str, Any],
     out: Path,
-    jobs: int,
+    jobs: int | None,
     no_accuracy: bool,
     **how: Any,
 ) -> None:
@@ -341,6 +387,7 @@ def select(
       1    the table, the folder or a package: see the message
       2    the options: see the message
       3    nothing stands out; all files are written
+      4    the cluster of --dask was lost; finished parts are kept
       130  interrupted (Ctrl-C); finished parts are kept
       143  terminated (SIGTERM); finished parts are kept
 
@@ -348,11 +395,9 @@ def select(
     Examples:
       randsel select expression.csv --target status --out results
       randsel select genes.tsv.gz --target-file samples.csv --groups donor --top 20 --fdr 0.1 --out results
+      randsel select expression.csv --target status --out results --dask tcp://10.0.0.1:8786
       randsel select cells.h5ad --target cell_type --batch plate --no-accuracy --halves 20 --out quick
     """
-    if jobs == 0:
-        msg = "--jobs 0 leaves nobody to work; use 1 or more, or -1 for all cores."
-        raise click.UsageError(msg)
     from randsel import run_folder
 
     run_folder.check_folder(out)
@@ -414,7 +459,7 @@ def compare(
     reshuffles: int,
     seed: int,
     out: Path,
-    jobs: int,
+    jobs: int | None,
     timeout: float | None,
     methods: str | None,
 ) -> None:
@@ -429,10 +474,12 @@ def compare(
     \b
     Examples:
       randsel compare expression.csv --target status --groups donor --out results --jobs 2
+      randsel compare expression.csv --target status --out results --dask tcp://10.0.0.1:8786
       randsel compare counts.h5ad --target diagnosis --log2 --reshuffles 1 --methods "randSel, RFE" --out quick
     """
-    from randsel import experiment
+    from randsel import experiment, run_folder
 
+    run_folder.check_folder(out)
     names = _names(methods) or [m for m in METHODS if "bootstrap" not in m]
     spec = experiment.Spec(
         name=file.stem,
@@ -468,6 +515,7 @@ def interactions(
     FILE is a table of any format of docs/files.md; the target is compared within groups and batches only, and --missing
     median takes medians of all samples. The folder gets features.csv (best first: p- and q-values, partner),
     pairs.csv, heatmap.png and pairs.png. Without --top and --fdr, features of a q-value of at most 0.05 are selected.
+    If a long scan is interrupted, run the command again to go on.
 
     \b
     Examples:
@@ -480,7 +528,7 @@ def interactions(
     from randsel import InteractionScan, plots, run_folder, summary, tables
 
     if (out / run_folder.IDENTITY).exists():
-        msg = f"{out} holds a run of randsel select, whose pairs.csv would be lost; give another folder (--out)."
+        msg = f"{out} holds a run of randsel select or compare, whose files would be lost; give another folder (--out)."
         raise click.ClickException(msg)
     run_folder.check_folder(out)
     table = _read(file, reading)
@@ -494,6 +542,7 @@ def interactions(
         order=order,
         categorical_features=list(table.nominal) or None,
         n_jobs=jobs,
+        checkpoint=out / "so-far",
         verbose=int(sys.stderr.isatty()),
     )
     with warnings.catch_warnings(record=True) as remarks:
@@ -501,7 +550,6 @@ def interactions(
         scan.fit(table.X, table.y, groups=table.groups, batch=table.batch)
     for remark in remarks:
         click.echo(f"Note: {remark.message}", err=True)
-    out.mkdir(parents=True, exist_ok=True)
     features, found = summary.features_tested(scan, table.names), summary.pairs_tested(scan, table.names)
     run_folder.write_atomically(out / "features.csv", summary.as_csv(features))
     run_folder.write_atomically(out / "pairs.csv", summary.as_csv(found))
@@ -520,6 +568,7 @@ def interactions(
                 run_folder.write_figure(out / name, figure, 120)
         except (ImportError, ArithmeticError, ValueError) as error:  # values too extreme to draw lose the picture only
             click.echo(f"No pictures: {error}", err=True)
+    shutil.rmtree(out / "so-far", ignore_errors=True)
     click.echo(f"\nAll of it: {out}")
 
 
@@ -537,7 +586,7 @@ def reproduce(
     geo: Path | None,
     quick: bool,
     out: Path,
-    jobs: int,
+    jobs: int | None,
     timeout: float | None,
     methods: str | None,
 ) -> None:
@@ -562,7 +611,9 @@ def reproduce(
         raise click.UsageError(msg)
     if what == "blackbox":
         if methods or timeout or jobs != 1:
-            msg = "--methods, --timeout and --jobs are for table1 and table2; blackbox runs all it has on one core."
+            msg = (
+                "--methods, --timeout, --jobs, --dask are for table1 and table2; blackbox runs all it has on one core."
+            )
             raise click.UsageError(msg)
         _black_box(quick, out)
         return
@@ -643,13 +694,10 @@ def _names(methods: str | None) -> list[str]:
 
 
 def _run(
-    spec: "experiment.Spec", loaded: dict[str, "tables.Table"], out: Path, jobs: int, timeout: float | None
+    spec: "experiment.Spec", loaded: dict[str, "tables.Table"], out: Path, jobs: int | None, timeout: float | None
 ) -> None:
     from randsel import experiment, plots, run_folder, summary
 
-    if jobs == 0:
-        msg = "--jobs 0 leaves nobody to work; use 1 or more, or -1 for all cores."
-        raise click.UsageError(msg)
     line = run_folder.ProgressLine()
     try:
         outcome = experiment.run(spec, loaded, out, n_jobs=jobs, timeout=timeout, progress=line)

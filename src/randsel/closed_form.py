@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from randsel._backend import (
+    MANY_ROWS,
     SCRATCH,
     Array,
     astype,
@@ -316,8 +317,9 @@ def _without(sample: Sample, rough: Array, smooth: Array) -> PairSums:
     """Sum over the smooth features: all less the rough, or alone where the rough would leave only rounding."""
 
     def summed(features: Array) -> PairSums:
-        sketch = sample.sums.sketch is not None
-        return PairSums.of(part(sample.narrow, features), sketch=sketch, inside=sample.inside, dtype=sample.pairs)
+        sums, columns = sample.sums, part(sample.narrow, features)
+        how: dict[str, Any] = {"sketch": sums.sketch is not None, "step": sums.step}
+        return PairSums.of(columns, **how, inside=sample.inside, dtype=sample.pairs)
 
     of_rough, of_smooth = (float(take(sample.moments[1], features).sum()) for features in (rough, smooth))
     return summed(smooth) if of_rough > 1e6 * of_smooth else sample.sums - summed(rough)
@@ -334,7 +336,8 @@ def _smooth(sample: Sample, gamma: float, moments: Moments, weights: _Weights, s
     rows = astype(xp.concat([Y, weights.rho[:, None] * Y], axis=1).T, inside)
     own = double(weights.total.sum(axis=1)) + 2 * (weights.rest + weights.rho * loads)
     squares = astype(xp.stack([own, loads - 2 * sample.target.hollow[1]]), inside)
-    parts = list(each(X, 2 * STRIP, _smooth_forms, half, rows, squares, inside, X.shape[1]))
+    strip = (2 if m < MANY_ROWS else 4) * STRIP
+    parts = list(each(X, strip, _smooth_forms, half, rows, squares, inside, X.shape[1]))
     total, main, interaction = xp.concat(parts, axis=1)
     hollow = 2 * gamma * take(moments.hollow_norm, smooth)
     interaction *= 2 * gamma
@@ -571,7 +574,6 @@ def _log_product(block: Any) -> Any:
     """`Σ_j log(1 + T_j)`, by products as long as they cannot overflow."""
     xp = namespace(block)
     longest = 100 if single(block.dtype) else 1000
-    total: Any = 0.0
-    for start in range(0, block.shape[0], longest):
-        total = total + double(xp.log(xp.prod(1 + block[start : start + longest], axis=0)))
-    return total
+    starts = range(0, block.shape[0], longest)
+    logs = [double(xp.log(xp.prod(1 + block[start : start + longest], axis=0))) for start in starts]
+    return sum(logs[1:], logs[0]) if logs else xp.zeros(block.shape[1:], dtype=block.dtype, device=device_of(block))

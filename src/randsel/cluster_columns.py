@@ -17,6 +17,7 @@ import numpy as np
 from randsel._backend import Array, take
 from randsel._optional import optional
 from randsel._parallel import one_thread_if
+from randsel.cluster_jobs import ClusterLostError
 from randsel.columns import ALL_CONSTANT, Elsewhere, centred_rows, each, not_finite, standardise_part, total
 
 #: Bytes of an argument from which it is sent once for all blocks, not with each.
@@ -332,7 +333,3 @@ def lost_clusters() -> Iterator[None]:
         if kinds & {"CancelledError", "CommClosedError"}:
             raise ClusterLostError(LOST) from error
         raise
-
-
-class ClusterLostError(RuntimeError):
-    """The cluster that was computing is gone; what was finished before may be kept elsewhere."""

@@ -140,7 +140,7 @@ def _mean_over_draws(
     """Per free feature: sum of the values of the draws that hold it, and their number; and the mean of all values."""
     starts = range(0, draws.n_bootstraps, BATCH)
     problem = sample, gamma, replace(draws, on_block=None), normalise  # what goes to other processes
-    tasks = [(problem, size, (kind, start // BATCH)) for start in starts]
+    tasks = [(*problem, size, (kind, start // BATCH)) for start in starts]
     sums, counts, total, informative = 0.0, 0, 0.0, False
     for batch_sums, batch_counts, batch_total, any_pair in ordered_map(_batch, tasks, draws.n_jobs, draws.on_block):
         sums, counts, total = sums + batch_sums, counts + batch_counts, total + batch_total
@@ -151,9 +151,8 @@ def _mean_over_draws(
 
 
 def _batch(
-    problem: tuple[Sample, float, Draws, bool], size: int, address: tuple[int, int]
+    sample: Sample, gamma: float, draws: Draws, normalise: bool, size: int, address: tuple[int, int]
 ) -> tuple[Array, Array, float, bool]:
-    sample, gamma, draws, normalise = problem
     columns, rows = draw_subsets(sample, size, address, draws)
     values, informative = alignments(sample, gamma, columns, rows, normalise=normalise)
     held = np.zeros((len(values), int((~sample.fixed).sum())))

@@ -553,7 +553,8 @@ def _alignment(sample: Sample, gamma: float) -> float:
     if sample.target.hollow_norm == 0.0:  # what is left of it is rounding
         return 0.0
     # weights are in the target alone: weighting both sides would align the weights with themselves
-    kernel = namespace(sample.distances).exp(sample.distances * -gamma)
+    kernel = sample.distances * -gamma
+    namespace(kernel).exp(kernel, out=kernel)
     return unbiased_alignment(kernel, sample.target.matrices(sample.pairs)[1])
 
 

@@ -7,15 +7,17 @@ Times are in files of their own (`seconds.csv`, `runs.csv`): all others are the 
 """
 
 import csv
+import ctypes
 import difflib
 import hashlib
 import json
 import re
 import signal
+import threading
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -25,7 +27,6 @@ from typing import Any
 
 import joblib
 import numpy as np
-from joblib import Parallel, delayed
 from sklearn.metrics import accuracy_score, balanced_accuracy_score
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 from sklearn.preprocessing import StandardScaler
@@ -33,9 +34,10 @@ from sklearn.svm import SVC
 
 from randsel import baselines, datasets, selector, stability
 from randsel._backend import Array
+from randsel._parallel import as_finished
 from randsel.culling import path_sizes
 from randsel.kernels import bandwidth, squared_distances
-from randsel.run_folder import LARGEST_JSON, check_folder, only_run, open_here, read_json, write_atomically
+from randsel.run_folder import LARGEST_JSON, check_folder, claim, only_run, open_here, read_json, write_atomically
 from randsel.table_features import LOWEST
 from randsel.table_text import brief
 from randsel.tables import Table, imputer, read
@@ -55,6 +57,8 @@ METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
 
 #: Numbers of a cell's result.
 NUMBERS = ("accuracy", "balanced_accuracy", "n_features")
+#: Seconds after which a thread that should have given up is told so again.
+AGAIN = 0.5
 
 
 @dataclass(frozen=True)
@@ -350,7 +354,7 @@ def run(
     tables: dict[str, Table],
     out: Path,
     *,
-    n_jobs: int = 1,
+    n_jobs: int | None = 1,
     timeout: float | None = None,
     progress: Callable[[str, float, float], None] | None = None,
 ) -> Outcome:
@@ -363,9 +367,10 @@ def run(
     tables : dict of str to Table
         The data sets by name.
     out : Path
-        Folder of the results; another run must not be working in it.
+        Folder of the results; another run must not be working in it. That of other data, folds or seed is refused;
+        methods and reshuffles may be added.
     n_jobs : int, default=1
-        Cells at a time.
+        Cells at a time. None leaves it to joblib: one, or as many as a Dask cluster has threads (`on_cluster`).
     timeout : float, default=None
         Seconds after which a cell is given up.
     progress : callable, default=None
@@ -380,6 +385,7 @@ def run(
     out.mkdir(parents=True, exist_ok=True)
     with only_run(out):
         cells, notes = _cells(spec, tables)
+        claim(out, _identity(spec, cells), ("version", "data_hash", "parameters"))
         results: dict[str, dict[str, Any]] = {}
         for cell in cells:
             sizes = path_sizes(tables[cell.data].X.shape[1], 0.25, 2)
@@ -390,12 +396,15 @@ def run(
         errors: dict[str, str] = {}
         show, start = progress or (lambda *_: None), time.monotonic()
         show("cells", len(results), len(cells))
-        jobs = Parallel(n_jobs=n_jobs, return_as="generator_unordered")
-        for key, result, error in jobs(delayed(_one)(cell, tables[cell.data], out, timeout) for cell in pending):
+        tasks = [(cell, tables[cell.data], timeout) for cell in pending]
+        for number, (result, error) in as_finished(_one, tasks, n_jobs, prefer="processes"):
+            cell = pending[number]
             if error:
-                errors[key] = error
+                errors[cell.key] = error
             else:
-                results[key] = result
+                # not where it was computed, which may be another machine
+                _write_cell(out, cell, result)
+                results[cell.key] = result
             show("cells", len(results) + len(errors), len(cells))
         if pending:
             _log_run(out, spec, len(pending), n_jobs, time.monotonic() - start)
@@ -438,7 +447,7 @@ def _words(value: Any) -> str:
     return str(len(value)) if isinstance(value, tuple) else f"{value}"
 
 
-def _log_run(out: Path, spec: Spec, computed: int, n_jobs: int, seconds: float) -> None:
+def _log_run(out: Path, spec: Spec, computed: int, n_jobs: int | None, seconds: float) -> None:
     """Append a line to the folder's `runs.csv`: when, what, on how many cores, how long."""
     with open_here(out / "runs.csv") as file:
         log = csv.writer(file, lineterminator="\n")
@@ -446,7 +455,9 @@ def _log_run(out: Path, spec: Spec, computed: int, n_jobs: int, seconds: float) 
             log.writerow(["finished", "methods", "cells", "jobs", "cores", "minutes"])
         methods = "; ".join(method["name"] for method in spec.methods)
         now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
-        log.writerow([now, methods, computed, n_jobs, joblib.cpu_count(), f"{seconds / 60:.1f}"])
+        # on a cluster, as many jobs as it has cores
+        jobs, cores = [joblib.effective_n_jobs()] * 2 if n_jobs is None else [n_jobs, joblib.cpu_count()]
+        log.writerow([now, methods, computed, jobs, cores, f"{seconds / 60:.1f}"])
 
 
 def _cells(spec: Spec, tables: dict[str, Table]) -> tuple[list[Cell], list[str]]:
@@ -470,29 +481,48 @@ def _cells(spec: Spec, tables: dict[str, Table]) -> tuple[list[Cell], list[str]]
     return cells, notes
 
 
-def _one(cell: Cell, table: Table, out: Path, timeout: float | None) -> tuple[str, dict[str, Any], str]:
+def _identity(spec: Spec, cells: list[Cell]) -> dict[str, Any]:
+    """Return what the cells of a folder must share, so that its tables are of one comparison."""
+    return {
+        "version": version("randsel"),
+        "comparison": spec.name,
+        "data_hash": {cell.data: cell.fingerprint for cell in cells},
+        "parameters": {"folds": spec.folds, "seed": spec.seed},
+    }
+
+
+def _one(cell: Cell, table: Table, timeout: float | None) -> tuple[dict[str, Any], str]:
     try:
         with _deadline(timeout):
-            result = evaluate(cell, table)
+            return evaluate(cell, table), ""
     except Exception as error:  # whatever a method does in one cell, the others go on
-        return cell.key, {}, f"{type(error).__name__}: {error}"
+        return {}, f"{type(error).__name__}: {error}"
+
+
+def _write_cell(out: Path, cell: Cell, result: dict[str, Any]) -> None:
+    """Write the result of a cell, and how long it took into a file of such times, which differ from run to run."""
     # before the cell, so that a finished one has its time; a second time of one is a later one
     with open_here(out / "seconds.csv") as file:
         file.write(f"{cell.key},{result.pop('seconds'):.6f}\n")
-    result = {"cell": asdict(cell), "result": result}
-    write_atomically(out / f"{cell.key}.json", json.dumps(result, indent=1, sort_keys=True))
-    return cell.key, result["result"], ""
+    content = {"cell": asdict(cell), "result": result}
+    write_atomically(out / f"{cell.key}.json", json.dumps(content, indent=1, sort_keys=True))
 
 
 @contextmanager
 def _deadline(seconds: float | None) -> Iterator[None]:
-    """Raise TimeoutError in this process after some seconds."""
+    """Raise TimeoutError in this thread after some seconds."""
     if seconds is None:
         yield
         return
+    # signals arrive in the first thread of a process, and wake it; workers of a cluster compute in another one
+    alarm = _signalled if threading.current_thread() is threading.main_thread() else _interrupted
+    with alarm(seconds, f"gave up after {seconds:g} s"):
+        yield
 
+
+@contextmanager
+def _signalled(seconds: float, msg: str) -> Iterator[None]:
     def stop(*_: Any) -> None:
-        msg = f"gave up after {seconds:g} s"
         raise TimeoutError(msg)
 
     before = signal.signal(signal.SIGALRM, stop)
@@ -502,6 +532,34 @@ def _deadline(seconds: float | None) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def _interrupted(seconds: float, msg: str) -> Iterator[None]:
+    """Have another thread ask CPython to raise an error in this one, at the next step of Python that it makes.
+
+    It asks again, because an error that comes while an object is thrown away is ignored by Python.
+    """
+    error = type("TimeoutError", (TimeoutError,), {"__str__": lambda _: msg})
+    thread, lock, over = ctypes.c_ulong(threading.get_ident()), threading.Lock(), threading.Event()
+    raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
+
+    def stop() -> None:
+        pause = seconds
+        while not over.wait(pause):
+            with lock:
+                if not over.is_set():
+                    raise_in(thread, ctypes.py_object(error))
+            pause = AGAIN
+
+    threading.Thread(target=stop, daemon=True).start()
+    try:
+        yield
+    finally:
+        while not over.is_set():
+            with suppress(TimeoutError), lock:
+                over.set()
+                raise_in(thread, None)  # too late for an error that was asked for and has not come
 
 
 def read_cell(

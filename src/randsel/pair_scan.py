@@ -212,22 +212,16 @@ def _far_tile(
     others = [block for block in blocks if block.start >= second]
     pairs = [(a, b) for a in firsts for b in others] or list(combinations_with_replacement(blocks, 2))
     for rows, columns in pairs:
-        found.add(
-            *_tile(
-                problem, functions.values[order], e, spread, rows, columns, n_pairs, min(limit, found.limit(n_pairs))
-            )
-        )
+        least = min(limit, found.limit(n_pairs))
+        found.add(*_tile(problem, None, e, spread, rows, columns, n_pairs, least))
         found.trim(n_pairs)
     ends = [(moments, order[at], order[to], values) for moments, at, to, values in found.ends()]
     return ends, found.pool_p, np.sort(order[found.pool], axis=1)
 
 
 def _placed(problem: Problem) -> Any:
-    """Functions where the scan is to run; on a device in half precision, which ranks pairs: tests are on the host."""
-    values = problem.functions.values
-    if problem.device is None:
-        return values
-    return halved(to_device(values, problem.device))
+    """Functions on a device, in half precision, which ranks pairs: tests are on the host. None for a scan there too."""
+    return None if problem.device is None else halved(to_device(problem.functions.values, problem.device))
 
 
 def _blocks(functions: Functions, tile: int, cut: int = 0) -> list[_Block]:
@@ -252,6 +246,7 @@ def _tile(
     problem: Problem, values: Any, e: Array, spread: Array, rows: _Block, columns: _Block, n_pairs: int, limit: float
 ) -> tuple[list[tuple[tuple[float, float, float], Array, Array, Array]], Array, Array]:
     """Best partners of the features of a tile, and log p and places of its best pairs, by either statistic."""
+    values = problem.functions.values if values is None else values
     decay = np.sqrt(problem.decay)
     left = values[rows.start : rows.stop, : rows.count] * like(decay[: rows.count, None], values, precise=False)
     right = values[columns.start : columns.stop, : columns.count]

@@ -5,14 +5,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from sklearn.metrics import balanced_accuracy_score, r2_score
 from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
 from randsel._backend import Array
-from randsel._parallel import generator, one_thread_if
+from randsel._parallel import as_finished, generator
 from randsel.analysis import Accuracy, Stability, label
 from randsel.choosing import (
     LEAST_HALF,
@@ -109,19 +108,13 @@ def _each(
     """Call a function on every task that is not kept, some at a time, and keep what it returns."""
     found = {at: kept for at in range(len(tasks)) if (kept := parts.kept(f"{name}-{at:03d}", check)) is not None}
     show(what, len(found), len(tasks))
-    run = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator_unordered")
     pending = [at for at in range(len(tasks)) if at not in found]
-    # one thread each: products then round alike, whatever the number of jobs
-    with one_thread_if(True):
-        for at, result in run(delayed(_numbered)(function, tasks[at], at) for at in pending):
-            parts.keep(f"{name}-{at:03d}", result)
-            found[at] = {key: np.asarray(value) for key, value in result.items()}
-            show(what, len(found), len(tasks))
+    for number, result in as_finished(function, [tasks[at] for at in pending], n_jobs):
+        at = pending[number]
+        parts.keep(f"{name}-{at:03d}", result)
+        found[at] = {key: np.asarray(value) for key, value in result.items()}
+        show(what, len(found), len(tasks))
     return [found[at] for at in range(len(tasks))]
-
-
-def _numbered(function: Callable[..., dict[str, Any]], task: tuple[Any, ...], at: int) -> tuple[int, dict[str, Any]]:
-    return at, function(*task)
 
 
 def accuracy_of(

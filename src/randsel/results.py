@@ -2,7 +2,6 @@
 
 import math
 import shlex
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
@@ -146,9 +145,7 @@ def _draw_path(analysis: Analysis, file: Path) -> None:
     figure = plots.culling_path(
         analysis.path, highlight=np.array(first, dtype=int), names=names, label="the first selected"
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about glyphs that a font does not have
-        write_figure(file, figure, 150)
+    write_figure(file, figure, 150)
 
 
 def write_report(analysis: Analysis, file: Path) -> None:

@@ -8,6 +8,7 @@ import shutil
 import stat
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -71,7 +72,8 @@ def only_run(out: Path) -> Iterator[None]:
 
 def write_figure(path: Path, figure: Any, dpi: int) -> None:
     """Write a figure of matplotlib as PNG, as `write_atomically` writes."""
-    with whole_file(path) as file:
+    with warnings.catch_warnings(), whole_file(path) as file:
+        warnings.simplefilter("ignore")  # about glyphs that a font does not have
         figure.savefig(file, dpi=dpi, format="png")
 
 
@@ -89,9 +91,10 @@ def open_here(path: Path) -> IO[str]:
 def check_links(out: Path) -> None:
     """Refuse a folder with symbolic links in it, which would be read or written elsewhere; it may be one itself."""
     for folder in (out, out / "parts"):
-        for entry in os.scandir(folder) if folder.is_dir() and not (folder != out and folder.is_symlink()) else ():
-            if entry.is_symlink():
-                raise ValueError(_is_link(Path(entry.path)))
+        # of parts that are a link themselves, this is found out in the folder that they are in
+        for path in folder.iterdir() if folder.is_dir() and (folder == out or not folder.is_symlink()) else ():
+            if path.is_symlink():
+                raise ValueError(_is_link(path))
 
 
 def _is_link(path: Path) -> str:
@@ -182,7 +185,7 @@ def read_identity(out: Path) -> dict[str, Any]:
 
 def _difference(name: str, before: Any, now: Any) -> str:
     """Say in which way an earlier run was another one."""
-    if name == "data_hash":
+    if name in ("data_hash", "data"):
         return "on other data"
     if isinstance(before, dict) and isinstance(now, dict):
         key = next(key for key in {**now, **before} if before.get(key) != now.get(key))

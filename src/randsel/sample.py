@@ -4,7 +4,7 @@ Sums over features of squared differences are additive: they are computed once, 
 taken off.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -21,6 +21,7 @@ from randsel._backend import (
     double,
     eps,
     index_of,
+    inner,
     namespace,
     on_host,
     power_sums,
@@ -49,6 +50,8 @@ RESOLUTION = 1e-3
 WIDE = 512
 #: Features above which what bounds all that there were is good enough for those that are left.
 INHERITED = 1024
+#: Features from which cubes are taken by a step, and up to which fourth moment per second on average.
+STEP_FEATURES, STEP_KURTOSIS = 1024, 4.0
 #: Random vectors that the size of the second-order term is measured with, and rows from which that is cheaper than it.
 PROBES, SKETCH_ROWS = 32, 512
 #: Features per row from which the second order is likely to be small enough for that.
@@ -115,6 +118,35 @@ class Sketch:
 
 
 @dataclass(frozen=True)
+class Step:
+    """Cubes as a small change of their columns, by which their products with them cost one Gram matrix (eq. 10''').
+
+    Attributes
+    ----------
+    slope
+        `e = x³ - slope x` is what is added.
+    size
+        How much of it.
+    """
+
+    slope: float
+    size: float
+
+    def fourth_order(self, X: Any, products: Any) -> tuple[Any, float]:
+        """`Σ_j d²` with the Gram matrix of X, and a bound on the norm of what it lacks."""
+        square = X * X
+        change = square - self.slope
+        change *= X
+        lost = 4.0 * self.size * inner(change, change)
+        change *= self.size
+        change += X
+        total = symmetric_product([(6.0, square, None), (-4.0 / self.size, change, None)])
+        total += products * (4.0 / self.size - 8.0 * self.slope)
+        add_to_both(total, rowwise(square, square))
+        return total, lost
+
+
+@dataclass(frozen=True)
 class PairSums:
     """Sums over features, for all pairs of rows.
 
@@ -126,39 +158,50 @@ class PairSums:
         `Σ_j d²`, or None where only a sketch of it is known.
     sketch
         None where `d2` is known.
+    step, lost
+        By which step `d2` was computed, if by any, and a bound on the norm of what it lacks.
     """
 
     products: Any
     d2: Any
     sketch: Sketch | None
+    step: Step | None = None
+    lost: float = 0.0
 
     @classmethod
-    def of(cls, X: Any, *, sketch: bool = False, inside: Any = None, dtype: Any = None) -> "PairSums":
+    def of(
+        cls, X: Any, *, sketch: bool = False, step: Step | None = None, inside: Any = None, dtype: Any = None
+    ) -> "PairSums":
         """One Gram matrix and a sketch, or three Gram matrices, of products in the type `inside`; kept in `dtype`."""
-        sums: PairSums = total(X, BLOCK, cls.of_block, X.shape[1], sketch, inside)
+        sums: PairSums = total(X, BLOCK, cls.of_block, X.shape[1], sketch, step, inside)
         return sums.astype(dtype)
 
     @classmethod
-    def of_block(cls, block: Any, n: int, sketch: bool, inside: Any) -> "PairSums":
+    def of_block(cls, block: Any, n: int, sketch: bool, step: Step | None, inside: Any) -> "PairSums":
         """Return the sums over a block, of n columns in all, not cast."""
         wide = block if inside is None else astype(block, inside)
         products = coarse_gram(wide, n)
         with coarse_products(wide, n):
             if sketch:
                 return cls(products, None, total(wide, STRIP, Sketch.of, probe_vectors(wide)))
-            return cls(products, _fourth_order(wide), None)
+            if step is None:
+                return cls(products, _fourth_order(wide), None)
+            d2, lost = step.fourth_order(wide, products)
+            return cls(products, d2, None, step, lost)
 
     def astype(self, dtype: Any) -> "PairSums":
         """Return the sums in another precision, double by default."""
         dtype = namespace(self.products).float64 if dtype is None else dtype
         d2 = None if self.d2 is None else astype(self.d2, dtype)
-        return PairSums(astype(self.products, dtype), d2, self.sketch)
+        return replace(self, products=astype(self.products, dtype), d2=d2)
 
     def __add__(self, other: "PairSums") -> "PairSums":
         return PairSums(
             double(self.products) + double(other.products),
             None if self.d2 is None else double(self.d2) + double(other.d2),
             None if self.sketch is None or other.sketch is None else self.sketch + other.sketch,
+            self.step,
+            self.lost + other.lost,
         )
 
     def __sub__(self, other: "PairSums") -> "PairSums":
@@ -166,6 +209,8 @@ class PairSums:
             self.products - other.products,
             None if self.d2 is None else self.d2 - other.d2,
             None if self.sketch is None or other.sketch is None else self.sketch - other.sketch,
+            self.step,
+            max(self.lost - other.lost, 0.0),
         )
 
     def second_order(self) -> tuple[Any, float]:
@@ -174,7 +219,7 @@ class PairSums:
         Cubes of a column go along with the column, so that most of R is a multiple of the Gram matrix.
         """
         if self.sketch is None:
-            return self.d2, 0.0
+            return self.d2, self.lost
         sketch, z = self.sketch, probe_vectors(self.products)
         off = double(namespace(self.products).linalg.diagonal(self.products))
         along, z = double(self.products @ z), double(z)
@@ -354,15 +399,25 @@ class Sample:
         if self._sums is not None:
             return self._sums
         m, n = self.X.shape
-        return self._sum(self._free, sketch=m >= SKETCH_ROWS and n > SKETCH_RATIO * m)
+        sketch = m >= SKETCH_ROWS and n > SKETCH_RATIO * m
+        return self._sum(self._free, sketch=sketch, step=None if sketch else self._step)
+
+    @property
+    def _step(self) -> Step | None:
+        """As small as single precision allows; None where that saves little, or tails are too heavy for its bound."""
+        n = self.X.shape[1]
+        if n < STEP_FEATURES or not single(self.pairs):
+            return None
+        second, fourth = scalars(self.moments[0].sum(), self.moments[1].sum())
+        return Step(fourth / second, 1.0 / n) if fourth < STEP_KURTOSIS * second else None
 
     def sum_squares(self) -> None:
         """Compute `Σ_j d²` where only a sketch of it is known; from here on it is updated as features fall."""
         d2 = total(self._free, BLOCK, _fourth_order_of_block, self.inside)
         self.__dict__["sums"] = PairSums(self.sums.products, astype(d2, self.pairs), None)
 
-    def _sum(self, X: Any, *, sketch: bool) -> PairSums:
-        return PairSums.of(X, sketch=sketch, inside=self.inside, dtype=self.pairs)
+    def _sum(self, X: Any, *, sketch: bool, step: Step | None) -> PairSums:
+        return PairSums.of(X, sketch=sketch, step=step, inside=self.inside, dtype=self.pairs)
 
     @cached_property
     def fixed_products(self) -> Any:
@@ -412,7 +467,7 @@ class Sample:
             gone = index_of(no_more, self.moments)
         sums = self.sums
         if len(gone):
-            sums = sums - self._sum(part(self.narrow, gone), sketch=sums.sketch is not None)
+            sums = sums - self._sum(part(self.narrow, gone), sketch=sums.sketch is not None, step=sums.step)
         after.__dict__.update(_sums=sums.astype(after.pairs), _summed_at=summed_at)
         return after
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from randsel._backend import Array, device_of, index_of, namespace, single, to_numpy
 from randsel.columns import keep
-from randsel.sample import PairSums, Sample, Sketch
+from randsel.sample import PairSums, Sample, Sketch, Step
 
 
 def to_arrays(sample: Sample) -> dict[str, Array]:
@@ -23,6 +23,8 @@ def to_arrays(sample: Sample) -> dict[str, Array]:
         arrays |= {
             f"sums_{name}": getattr(sums, name) for name in ("products", "d2") if getattr(sums, name) is not None
         }
+        if sums.step is not None:
+            arrays["sums_step"] = [sums.step.slope, sums.step.size, sums.lost]
         if sums.sketch is not None:
             arrays |= {f"sketch_{field.name}": getattr(sums.sketch, field.name) for field in fields(Sketch)}
     return {name: to_numpy(values) for name, values in arrays.items()}
@@ -39,7 +41,14 @@ def of_arrays(arrays: Mapping[str, Array], whole: Sample, columns: Array) -> Sam
     sums = None
     if "sums_products" in arrays:
         parts = [placed(f"sketch_{field.name}") for field in fields(Sketch)]
-        sums = PairSums(placed("sums_products"), placed("sums_d2"), None if parts[0] is None else Sketch(*parts))
+        slope, size, lost = arrays["sums_step"].tolist() if "sums_step" in arrays else (0.0, 0.0, 0.0)
+        sums = PairSums(
+            placed("sums_products"),
+            placed("sums_d2"),
+            None if parts[0] is None else Sketch(*parts),
+            Step(slope, size) if "sums_step" in arrays else None,
+            lost,
+        )
     never_outlying, in_single, summed_at = (int(flag) for flag in arrays["sample_flags"])
     X = keep(whole.X, index_of(columns, whole.target.Y))
     sample = Sample(X, whole.target, arrays["sample_fixed"], placed("sample_moments"), sums, summed_at)

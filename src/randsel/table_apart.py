@@ -27,10 +27,13 @@ READERS: dict[str, Callable[..., Sheet]] = {
     "MAT": table_mat.read_mat,
 }
 PACKAGES = {"Parquet": "polars", "h5ad": "h5py"}
-#: Seconds of computing that a file gets, and its bytes for which it gets another.
-SECONDS, BYTES_PER_SECOND = 2, 500_000
+#: Seconds of computing that a file gets; its bytes, and bytes of the limit on the table, for which it gets another.
+#: Twice as long by the clock, as a library may also wait for itself.
+SECONDS, BYTES_PER_SECOND, LIMIT_PER_SECOND = 2, 500_000, 200_000_000
 #: Memory that the process gets: the limit on the table, as many times, and as much more.
-TIMES, MORE_MEMORY = 4, 1 << 28
+TIMES, MORE_MEMORY = 4, 1 << 29
+#: Threads take memory as well, of which the system counts what they never use.
+THREADS = {"POLARS_MAX_THREADS": "2", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
 
 
 def read_apart(kind: str, path: Path, *, limit: int, **options: Any) -> Sheet:
@@ -59,7 +62,7 @@ def read_apart(kind: str, path: Path, *, limit: int, **options: Any) -> Sheet:
     plain = {name: sorted(value) if isinstance(value, set) else value for name, value in options.items()}
     job = json.dumps({"kind": kind, "path": str(path), "limit": limit, "options": plain}).encode()
     # the packages of this process, and nothing that lies beside the data
-    around = {**os.environ, "PYTHONPATH": os.pathsep.join(folder for folder in sys.path if folder)}
+    around = {**os.environ, **THREADS, "PYTHONPATH": os.pathsep.join(folder for folder in sys.path if folder)}
     command = [sys.executable, "-P", "-m", "randsel.table_apart"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=around
@@ -84,7 +87,7 @@ def _asked(job: bytes, to: Any, back: Any) -> Sheet | str:
 
 def _last_words(path: Path, kind: str, status: int) -> str:
     """Say of a process that did not answer why that may be."""
-    if -status in (signal.SIGXCPU, signal.SIGKILL):
+    if -status in (signal.SIGXCPU, signal.SIGALRM, signal.SIGKILL):
         why = "it took more time than a file of its size should"
     else:
         why = f"the library that reads it broke down (status {status}), or needed more memory than --max-bytes allows"
@@ -167,8 +170,10 @@ def _restrain(path: Path, limit: int) -> None:
     except ImportError:
         return
     used = resource.getrusage(resource.RUSAGE_SELF)
-    seconds = used.ru_utime + used.ru_stime + SECONDS + path.stat().st_size / BYTES_PER_SECOND
-    limits = {resource.RLIMIT_CPU: int(seconds) + 1, resource.RLIMIT_CORE: 0}
+    seconds = SECONDS + path.stat().st_size / BYTES_PER_SECOND + limit / LIMIT_PER_SECOND
+    # ends the process whatever it is doing, as no function is set to be called
+    signal.setitimer(signal.ITIMER_REAL, 2 * seconds)
+    limits = {resource.RLIMIT_CPU: int(used.ru_utime + used.ru_stime + seconds) + 1, resource.RLIMIT_CORE: 0}
     sizes = Path("/proc/self/statm")
     if sizes.exists():
         pages = int(sizes.read_text().split()[0])

@@ -52,7 +52,7 @@ def _part(values: Array, rows: Array, columns: list[int]) -> Array:
     if columns and columns == list(range(columns[0], columns[-1] + 1)):
         part = values[:, columns[0] : columns[-1] + 1]
         return np.ascontiguousarray(part) if every else part[rows]
-    return values[:, columns] if every else values[np.ix_(rows, np.array(columns))]
+    return values[:, columns] if every else values[np.ix_(rows, np.array(columns, dtype=int))]
 
 
 def _check_odd(path: Path, samples: Sheet, columns: list[int]) -> None:

@@ -9,6 +9,9 @@ import numpy as np
 
 from randsel.table_text import Sheet, check_distinct
 
+#: Names that a misspelt one is compared with.
+COMPARED = 100_000
+
 
 def samples_in_rows(
     path: Path,
@@ -112,7 +115,7 @@ def _upright(sheet: Sheet, id_column: str | None, labels: Sheet | None, notes: l
 
 def unknown_column(column: str, known: Sequence[str], path: Path, *, loose: bool = False) -> str:
     """Say that there is no such column, and which are near."""
-    near = difflib.get_close_matches(column, known, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(column, known[:COMPARED], n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"its first columns are {list(known[:5])}."
     more = " If samples are in columns, give the target in a file of its own (--target-file)." if loose else ""
     return f"{path} has no column {column!r}; {hint}{more}"

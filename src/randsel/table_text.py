@@ -25,6 +25,8 @@ MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None
 _TRUTH = {"true": 1.0, "false": 0.0}
 #: Characters that a line may have; more are a damaged file, or one made to fill the memory.
 LONGEST_LINE = 1 << 26
+#: Lines that a cell in quotes may go over.
+MOST_LINES = 100_000
 #: Memory that a name takes, and what is made of it on the way.
 NAME_BYTES = 200
 #: Characters of a message; names, which may be as long as a line, are what makes it longer.
@@ -277,10 +279,10 @@ def _records(file: io.TextIOWrapper, path: Path) -> Iterator[tuple[int, str]]:
         begun, pieces, length, open_ = here, [line], len(line), line.count('"') % 2
         while open_ and length < LONGEST_LINE:
             more = file.readline(LONGEST_LINE)
-            if not more:
-                msg = f"{path}: the quotation mark in line {begun} is never closed; remove it or double it."
+            if not more or len(pieces) > MOST_LINES:
+                far = f", not within {MOST_LINES} lines," if more else ""
+                msg = f"{path}: the quotation mark in line {begun}{far} is never closed; remove it or double it."
                 raise ValueError(msg)
-            # every piece is looked at once, as there may be millions of them
             pieces.append(more)
             here, length, open_ = here + 1, length + len(more), (open_ + more.count('"')) % 2
         line = "".join(pieces)
