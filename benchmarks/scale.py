@@ -298,6 +298,14 @@ def checks(client):
     return found
 
 
+def idle(client):
+    """Seconds of the processor per second that scheduler, client and two workers take while nothing is to be done."""
+    wait(client.submit(_nothing, 0))
+    start = _processor_seconds()
+    time.sleep(30)
+    return (_processor_seconds() - start) / 30
+
+
 def by_rows(client):
     """Seconds of a round on blocks of rows, each of which is one task on a worker that holds it."""
     n_blocks, n = BY_ROWS
@@ -334,7 +342,7 @@ def tall():
 
 
 MEASURED = {"far": far, "near": near, "peak": peak, "rates": rates, "fewer": fewer_blocks, "tall": tall}
-ON_CLUSTER = {"scheduler": scheduler, "checks": checks, "by rows": by_rows}
+ON_CLUSTER = {"scheduler": scheduler, "checks": checks, "by rows": by_rows, "idle": idle}
 
 
 def measured(again):
@@ -344,6 +352,7 @@ def measured(again):
         _kept(found, name, function)
     if any(found.get(name, {}).get("key") != _key(function) for name, function in ON_CLUSTER.items()):
         with (
+            dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}),
             LocalCluster(n_workers=2, threads_per_worker=1, memory_limit=0, dashboard_address=None) as cluster,
             Client(cluster) as client,
         ):

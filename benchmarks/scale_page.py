@@ -107,10 +107,11 @@ def checks(found):
     """Predicted beside measured; and their ratios."""
     rows, ratios = [], []
     known = replace(constants(found), read=np.inf)
-    for (m, n, width, smallest, little), (seconds, _) in zip(CHECKS, found["checks"], strict=True):
+    for (m, n, width, smallest, little), (seconds, wall) in zip(CHECKS, found["checks"], strict=True):
         room = room_for(smallest_memory(m, n), m, n) if little else model.usual_room(m, width)
         task = Task(m, n, width, room, round(m / ROWS), smallest)
         terms = model.plan(task, known, Cluster(1, 1, np.inf, known.transfer, workers_each=2))
+        terms["waiting"] = found["idle"] * wall
         ratios.append(model.seconds(terms) / seconds)
         rows.append(
             {
@@ -121,6 +122,8 @@ def checks(found):
                 "predicted, s": f"{model.seconds(terms):.3g}",
                 "measured, s": f"{seconds:.3g}",
                 "ratio": f"{ratios[-1]:.2f}",
+                "without waiting": f"{(model.seconds(terms) - terms['waiting']) / seconds:.2f}",
+                "clock, s": f"{wall:.0f}",
                 "largest terms": shares(terms),
             }
         )
@@ -296,7 +299,7 @@ def volume(size):
 PAGE = """# Scale: what a fit on a cluster costs
 
 `make bench-scale`, randsel {version}. Seconds are those of the processor on one core, of all processes that take
-part: who else uses the machine does not count. Tables are float32. What it means is on [the page on
+part, so that others who use the machine count for little. Tables are float32. What it means is on [the page on
 scale](../scale.md).
 
 ## Memory and time on one machine
@@ -335,7 +338,9 @@ scheduler; and what the client does alone. Below, blocks of rows travel to the c
 Terms are added as if nothing overlapped.
 
 Two workers, the scheduler and the client share one core here, so that all terms together, for one core, are what a
-fit should take:
+fit should take. `waiting` is what those processes take of the processor while they only wait, {idle:.3f} s for every
+second of the clock, measured without work; on a core that others use too it is much. The cost of a task was measured
+on that core as well and holds some of it, so that terms of tasks are rather too large:
 
 {checks}
 
@@ -398,6 +403,7 @@ def page(found):
         constants=measured_constants(found),
         passes=passes(found),
         near=as_markdown(near),
+        idle=found["idle"],
         checks=checked,
         by_rows=by_rows(found),
         held=held(),
