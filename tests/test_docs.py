@@ -184,6 +184,7 @@ INTERNAL = {
     "randsel.analysis.label",
     "randsel.analysis.cramers_v",
     "randsel.analysis.correlation_ratio",
+    "randsel.analysis.kept_path",
 }
 
 
