@@ -122,9 +122,17 @@ def test_blocks_of_rows_of_many_samples(monkeypatch):
     monkeypatch.setattr("randsel.contribution.MAX_ROWS", 200)
     X, y, _ = datasets.make_xor(430, 120, random_state=2)
     expected = RandSel(5, random_state=0).fit(X, y)
-    for chunks in ((100, 120), (430, 30)):
+    ways = []
+    on_rows = cluster_columns.ClusterColumns.on_rows
+    monkeypatch.setattr(
+        cluster_columns.ClusterColumns, "on_rows", lambda *given: ways.append(on_rows(*given)) or ways[-1]
+    )
+    # a block of 215 rows is no larger than one of 60 columns, and goes to one worker; beside 30 columns it is larger
+    for chunks, at_once in (((100, 120), False), ((430, 30), False), ((430, 60), True), ((430, 120), True)):
+        ways.clear()
         found = RandSel(5, random_state=0).fit(da.from_array(X, chunks=chunks), y)
         same_path(found, expected)
+        assert (ways[0] is not None) == at_once
 
 
 def test_the_order_of_columns_does_not_matter(xor, rng):

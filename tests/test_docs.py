@@ -186,7 +186,6 @@ INTERNAL = {
     "randsel.analysis.label",
     "randsel.analysis.cramers_v",
     "randsel.analysis.correlation_ratio",
-    "randsel.analysis.kept_path",
 }
 
 

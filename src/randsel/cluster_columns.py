@@ -151,6 +151,22 @@ class ClusterColumns(Elsewhere):
         kept = super().keep(chosen)
         return kept._narrowed() if isinstance(kept, ClusterColumns) else kept
 
+    def on_rows(self, blocks: list[Array], function: Callable[..., Any], *shared: Any) -> list[Any] | None:
+        """Results of a function of blocks of rows, all columns of which go to one worker, and of what they share.
+
+        None if such a block of rows would be larger than a block of columns: nothing larger goes to one worker.
+        """
+        largest = max(len(rows) for rows in blocks) * sum(self.widths)
+        if self.rows is not None or largest > self.n_rows * max(self.spans):
+            return None
+        once, cut, call = [delayed_once(argument) for argument in shared], delayed(_on_block), delayed(_on_rows)
+        tasks = []
+        for rows in blocks:
+            given = delayed_once(rows)
+            parts = [cut(_itself, block, places, given) for block, places in zip(self.held, self.places, strict=True)]
+            tasks.append(call(function, parts, given, *once))
+        return self.engine.compute(tasks)
+
     def of_rows(self, rows: Array) -> Any:
         """Return some rows of all columns, centred again; in the memory of this process if there is room."""
         chosen = replace(self, rows=rows if self.rows is None else self.rows[rows])
@@ -235,6 +251,11 @@ def first_not_finite(block: Array) -> list[Any]:
 def _on_block(function: Callable[..., Any], block: Array, places: Array | None, rows: Array | None, *more: Any) -> Any:
     with one_thread_if(True):
         return function(centred_rows(block if places is None else take(block, places), rows), *more)
+
+
+def _on_rows(function: Callable[..., Any], parts: list[Array], rows: Array, *more: Any) -> Any:
+    with one_thread_if(True):
+        return function(parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1), rows, *more)
 
 
 def _each_of(block: Array, width: int, function: Callable[..., Any], *shared: Any) -> list[Any]:

@@ -44,13 +44,41 @@ def exact(sample: Sample, gamma: float, draws: Draws) -> Contribution:
     blocks = row_blocks(sample.target, draws)
     if len(blocks) == 1:
         return closed_form(sample, gamma)
-    parts = ordered_map(_block, [(sample, rows, gamma) for rows in blocks], jobs(sample, draws), draws.on_block)
-    return _average(parts)
+    return _average(on_rows(sample, blocks, _block, gamma, draws, draws.on_block))
 
 
-def jobs(sample: Sample, draws: Draws) -> int | None:
-    """Return the jobs over blocks of rows; one if columns are on a cluster, which is busy with each of them."""
-    return 1 if isinstance(sample.X, ClusterColumns) else draws.n_jobs
+def on_rows(
+    sample: Sample,
+    blocks: list[Array],
+    function: Callable[[Sample, float], Any],
+    gamma: float,
+    draws: Draws,
+    on_done: Callable[[], None] | None = None,
+) -> list[Any]:
+    """Results of a function of the samples of blocks of rows, and of a bandwidth.
+
+    Columns on a cluster go there block of rows by block of rows if that is not too large for one worker; otherwise the
+    cluster works on all of its columns, one block of rows after the other.
+    """
+    if isinstance(sample.X, ClusterColumns):
+        found = sample.X.on_rows(blocks, _there, sample.target, sample.fixed, function, gamma)
+        if found is not None:
+            if on_done is not None:
+                for _ in found:
+                    on_done()
+            return found
+    tasks = [(sample, rows, function, gamma) for rows in blocks]
+    return ordered_map(_here, tasks, 1 if isinstance(sample.X, ClusterColumns) else draws.n_jobs, on_done)
+
+
+def _here(sample: Sample, rows: Array, function: Callable[[Sample, float], Any], gamma: float) -> Any:
+    return function(sample.rows(rows), gamma)
+
+
+def _there(
+    X: Array, rows: Array, target: Target, fixed: Array, function: Callable[[Sample, float], Any], gamma: float
+) -> Any:
+    return function(Sample(X, target.rows(rows), fixed), gamma)
 
 
 def row_blocks(target: Target, draws: Draws) -> list[Array]:
@@ -68,9 +96,9 @@ def row_blocks(target: Target, draws: Draws) -> list[Array]:
     return [np.sort(order[start::n_blocks]) for start in range(min(n_blocks, draws.n_bootstraps))]
 
 
-def _block(sample: Sample, rows: Array, gamma: float) -> Contribution:
+def _block(sample: Sample, gamma: float) -> Contribution:
     # what is computed when called would keep the matrices of all blocks alive
-    return replace(closed_form(sample.rows(rows), gamma), bounds=None, skewness=None)
+    return replace(closed_form(sample, gamma), bounds=None, skewness=None)
 
 
 def _average(parts: list[Contribution]) -> Contribution:

@@ -22,11 +22,10 @@ from randsel._backend import (
     to_numpy,
 )
 from randsel._optional import optional
-from randsel._parallel import ordered_map
 from randsel.alignment import Chance, null_scale, unbiased_alignment
 from randsel.checkpoint import Stages
 from randsel.closed_form import Contribution
-from randsel.contribution import Draws, jobs, row_blocks
+from randsel.contribution import Draws, on_rows, row_blocks
 from randsel.kernels import bandwidth
 from randsel.null_distribution import log_tail_of_score
 from randsel.sample import Sample
@@ -541,7 +540,7 @@ def _bandwidth_and_alignment(sample: Sample, gamma: float | str, draws: Draws) -
             found = _bandwidth(sample, gamma)
         return found, _alignment(sample, found)
     gamma = _bandwidth(sample.rows(blocks[0]), gamma)
-    values = ordered_map(_alignment_rows, [(sample, rows, gamma) for rows in blocks], jobs(sample, draws))
+    values = on_rows(sample, blocks, _alignment, gamma, draws)
     return gamma, float(np.mean(values))
 
 
@@ -556,7 +555,3 @@ def _alignment(sample: Sample, gamma: float) -> float:
     kernel = sample.distances * -gamma
     namespace(kernel).exp(kernel, out=kernel)
     return unbiased_alignment(kernel, sample.target.matrices(sample.pairs)[1])
-
-
-def _alignment_rows(sample: Sample, rows: Array, gamma: float) -> float:
-    return _alignment(sample.rows(rows), gamma)
