@@ -1,6 +1,6 @@
 """What a fit on a cluster costs: every constant measured at small scale on one core, a check, a plan for 10⁶ × 10⁶.
 
-python benchmarks/scale.py [--out docs/results/scale.md] [--again]
+python benchmarks/scale.py [--out docs/results/scale.md] [--again] [--kept]
 
 Measurements are kept in build/scale.json and not repeated. Formulas are in scale_model.py, tables in scale_page.py.
 """
@@ -378,8 +378,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="write the page to this Markdown file")
     parser.add_argument("--again", action="store_true", help="measure again")
+    parser.add_argument("--kept", action="store_true", help="only print what is kept, though the code changed since")
     options = parser.parse_args()
-    text, ratios = page(measured(options.again))
+    if options.kept:
+        found = {name: record["found"] for name, record in json.loads(KEPT.read_text()).items()}
+    else:
+        found = measured(options.again)
+    text, ratios = page(found)
     print(text)
     if options.out:
         options.out.write_text(text)
