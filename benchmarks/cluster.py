@@ -27,6 +27,8 @@ from randsel.tables import Table
 
 #: Largest price of Dask beside joblib that is acceptable.
 WANTED = 1.30
+#: Draws of the bootstrap, a third of what `RandSel` takes unless told otherwise.
+DRAWS = 1024
 #: Blocks of columns of the Dask array.
 BLOCKS = 4
 
@@ -41,7 +43,7 @@ class Jobs:
     def bootstraps(self):
         """Algorithm 1, a few rounds of it."""
         # a tenth of the features is left after every round, so that nearly all the time goes to the whole table
-        how = {"n_bootstraps": 128, "drop": 0.9, "random_state": 0}
+        how = {"n_bootstraps": DRAWS, "drop": 0.9, "random_state": 0}
         return RandSel(2, estimator="bootstrap", **how).fit(self.table.X, self.table.y).contributions_
 
     def half_samples(self):
@@ -189,7 +191,7 @@ Both give the same answer to the bit, which is checked in this run. Wanted: at m
 |---|---|---|---|---|---|---|
 """)
     words = {
-        "bootstraps": "bootstrap: 2×128 draws a round",
+        "bootstraps": f"bootstrap: 2×{DRAWS} draws a round",
         "half_samples": "8 half-samples, culled to 2 features",
     }
     for kind, name in words.items():
