@@ -201,7 +201,7 @@ def _quick(problem: Problem, Y: Array, sets: Array) -> Array:
     """Log p as the scan takes it."""
     if not len(sets):
         return np.zeros(0)
-    groups = problem.elsewhere(_quick, Y, sets)
+    groups = problem.where_held(_quick, Y, sets)
     if groups is not None:
         log_p = np.zeros(len(sets))
         for rows, found in groups:

@@ -92,7 +92,7 @@ class Problem:
         members, places = np.unique(sets, return_inverse=True)
         return replace(self, functions=self.functions.take(members)), places.reshape(sets.shape)
 
-    def elsewhere(self, function: Callable[..., Any], Y: Array, sets: Array) -> Iterator[tuple[Array, Any]] | None:
+    def where_held(self, function: Callable[..., Any], Y: Array, sets: Array) -> Iterator[tuple[Array, Any]] | None:
         """Rows of groups of sets, and a function of the problem, Y and these sets, if functions are on a cluster."""
         if isinstance(self.functions, Functions):
             return None
@@ -152,7 +152,7 @@ class Evidence:
 
 def evidence(problem: Problem, Y: Array, sets: Array) -> Evidence:
     """Test sets of one, two or three features (rows of `sets`), the effects of smaller sets projected out."""
-    groups = problem.elsewhere(evidence, Y, sets)
+    groups = problem.where_held(evidence, Y, sets)
     if groups is not None:
         whole = Evidence(np.zeros(len(sets)), np.zeros(len(sets)))
         for rows, found in groups:
