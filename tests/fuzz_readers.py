@@ -342,7 +342,8 @@ def _parts() -> dict[str, dict[str, np.ndarray]]:
         "chance": np.array(0.5),
         "stability": np.array([50.0, 0.6, np.nan]),
     }
-    return {"path": path, "report": found}
+    parts = {"path": path, "report": found}
+    return {name: {**kept, run_folder.CONTENTS: np.array(list(kept))} for name, kept in parts.items()}
 
 
 _IDENTITY = {"version": "0.1.0", "command": "randsel select a.csv", "data": "a.csv", "data_hash": "0", "parameters": {}}
@@ -384,7 +385,7 @@ def _read_folder(data: bytes, folder: Path) -> object:
 
 
 _CELL = {"accuracy": 0.9, "balanced_accuracy": 0.8, "n_features": 2, "features": ["a", "b"], "gamma": "median"}
-_CELL |= {"curve": {"2": 0.8, "3": 0.9}, "seconds": 0.1, "precision": 1.0, "recall": 0.5}
+_CELL |= {"curve": {"2": 0.8, "3": 0.9}, "precision": 1.0, "recall": 0.5}
 
 
 def _read_cell(data: bytes, folder: Path) -> object:
@@ -395,7 +396,7 @@ def _read_cell(data: bytes, folder: Path) -> object:
         return notes
     spec = experiment.Spec("all", ({"name": "d"},), ({"name": "RFE"},))
     cell = experiment.Cell("d", "RFE", {}, (), 2, 0, 0, 0, "")
-    outcome = experiment.Outcome((cell,), {cell.key: found}, {}, ())
+    outcome = experiment.Outcome((cell,), {cell.key: found}, {}, (), {cell.key: 0.1})
     return summary.write_tables(spec, outcome, folder, ""), summary.curves(spec, outcome)
 
 
