@@ -378,10 +378,14 @@ Terms are added as if nothing overlapped.
 
 Two workers, the scheduler and the client share one core here, so that all terms together, for one core, are what a
 fit should take. `waiting` is what those processes take of the processor while they only wait, {idle:.3f} s for every
-second of the clock, measured without work; on a core that others use too it is much. The cost of a task was measured
-on that core as well and holds some of it, so that terms of tasks are rather too large:
+second of the clock, measured without work; on a core that others use too it is much:
 
 {checks}
+
+Predicted is between {low:.2f} and {high:.2f} of what was measured. Constants are mostly the least of several measurements,
+fits were run once, while others used the machine, and what processes lose by taking turns on one core is in no term;
+how much each of that makes was not measured. Where the ratio is below one, what is planned below takes longer by as
+much.
 
 A round in which blocks of rows are tasks and stay where they are, as `by rows` below: {by_rows}.
 
@@ -398,8 +402,8 @@ A million samples in memory, 8 columns of them, 20 blocks of rows (`RandSel(2, n
 ## A million features
 
 Assumed: machines of 32 cores like the one measured and of 256 GB, one worker each, 25 Gbit/s, storage as fast as their
-network. Blocks have the columns that take least time. `as it is`: what the package does, with the smallest `max_memory`
-that is allowed, or none, whichever lets the client hold less. `narrow blocks`: the same, but of blocks of columns so
+network. Blocks have the columns that take least time, in no more than a sixteenth of the memory of a machine. `as it is`:
+what the package does, with the smallest `max_memory` that is allowed, or none, whichever lets the client hold less. `narrow blocks`: the same, but of blocks of columns so
 narrow that in the first round blocks of rows are for all workers. `by rows` is **not in the package**, a bound of what
 would be possible: a block of rows is one task, and rows stay where they are. A table that is `read again` is read in
 every pass; where blocks of rows go to one worker each that is three or four times a round, and all of them are then in
@@ -450,6 +454,8 @@ def page(found):
         near=as_markdown(near),
         idle=found["idle"],
         checks=checked,
+        low=min(ratios),
+        high=max(ratios),
         by_rows=by_rows(found),
         held=held(),
         tall=f"{tall['seconds']:.3g} s, {tall['megabytes']:.0f} MB added to {tall['table']:.0f} MB",
