@@ -382,10 +382,10 @@ second of the clock, measured without work; on a core that others use too it is 
 
 {checks}
 
-Predicted is between {low:.2f} and {high:.2f} of what was measured. Constants are mostly the least of several measurements,
-fits were run once, while others used the machine, and what processes lose by taking turns on one core is in no term;
-how much each of that makes was not measured. Where the ratio is below one, what is planned below takes longer by as
-much.
+Predicted is between {low:.2f} and {high:.2f} of what was measured. Constants are mostly the least of several
+measurements, fits were run once, while others used the machine, and what processes lose by taking turns on one core is
+in no term; how much each of that makes was not measured. Where the ratio is below one, what is planned below takes
+longer by as much.
 
 A round in which blocks of rows are tasks and stay where they are, as `by rows` below: {by_rows}.
 
@@ -402,13 +402,14 @@ A million samples in memory, 8 columns of them, 20 blocks of rows (`RandSel(2, n
 ## A million features
 
 Assumed: machines of 32 cores like the one measured and of 256 GB, one worker each, 25 Gbit/s, storage as fast as their
-network. Blocks have the columns that take least time, in no more than a sixteenth of the memory of a machine. `as it is`:
-what the package does, with the smallest `max_memory` that is allowed, or none, whichever lets the client hold less. `narrow blocks`: the same, but of blocks of columns so
-narrow that in the first round blocks of rows are for all workers. `by rows` is **not in the package**, a bound of what
-would be possible: a block of rows is one task, and rows stay where they are. A table that is `read again` is read in
-every pass; where blocks of rows go to one worker each that is three or four times a round, and all of them are then in
-memory together. As many cores are reckoned with as have the memory for a block of rows: a worker should have as many
-threads, which Dask does not see to. Nothing of that size was run.
+network. Blocks have the columns that take least time, in no more than a sixteenth of the memory of a machine. `as it
+is`: what the package does, with the smallest `max_memory` that is allowed, or none, whichever lets the client hold
+less. `narrow blocks`: the same, but of blocks of columns so narrow that in the first round blocks of rows are for all
+workers. `by rows` is **not in the package**, a bound of what would be possible: a block of rows is one task, and rows
+stay where they are. A table that is `read again` is read in every pass; where blocks of rows go to one worker each
+that is three or four times a round, and all of them are then in memory together. As many cores are reckoned with as
+have the memory for a block of rows: a worker should have as many threads, which Dask does not see to. Nothing of that
+size was run.
 
 {plans}
 
