@@ -44,6 +44,8 @@ from randsel.sample import Sample
 logging.getLogger("distributed").setLevel(logging.ERROR)
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "build" / "scale.json"
+#: Settings of Dask for how much free memory a worker keeps.
+KEEPING = [f"distributed.nanny.pre-spawn-environ.MALLOC_{name}_THRESHOLD_" for name in ("TRIM", "MMAP")]
 
 
 @dataclass
@@ -298,6 +300,23 @@ def checks(client):
     return found
 
 
+def handed_back():
+    """Seconds of one of the checks on workers as Dask starts them, and on some that keep memory that is freed."""
+    (m, n, width, smallest, _), found = CHECKS[1], []
+    X, y = columns(m, n)
+    for settings in ({}, dict.fromkeys(KEEPING, 1 << 30)):
+        with (
+            dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB", **settings}),
+            LocalCluster(n_workers=2, threads_per_worker=1, memory_limit=0, dashboard_address=None) as cluster,
+            Client(cluster),
+        ):
+            D = da.from_array(X, chunks=(m, width)).persist()
+            wait(D)
+            selector = RandSel(smallest, min_features=smallest, max_memory=smallest_memory(m, n), random_state=0)
+            found.append(spent(lambda selector=selector, D=D: selector.fit(D, y), times=1))
+    return found
+
+
 def idle(client):
     """Seconds of the processor per second that scheduler, client and two workers take while nothing is to be done."""
     wait(client.submit(_nothing, 0))
@@ -343,6 +362,7 @@ def tall():
 
 # memory first, while nothing that is freed is there to be used again
 MEASURED = {"peak": peak, "far": far, "near": near, "rates": rates, "fewer": fewer_blocks, "tall": tall}
+MEASURED["handed back"] = handed_back
 ON_CLUSTER = {"scheduler": scheduler, "checks": checks, "by rows": by_rows, "idle": idle}
 
 

@@ -387,6 +387,10 @@ measurements, fits were run once, while others used the machine, and what proces
 in no term; how much each of that makes was not measured. Where the ratio is below one, what is planned below takes
 longer by as much.
 
+One cause: workers that Dask starts hand memory back to the system as soon as it is freed (`MALLOC_TRIM_THRESHOLD_`),
+and have to ask for it again. The second of these fits, once more, took {handed_back:.3g} s on such workers, and then
+{keeping:.3g} s on workers that keep it (`MALLOC_TRIM_THRESHOLD_` and `MALLOC_MMAP_THRESHOLD_` of 1 GiB).
+
 A round in which blocks of rows are tasks and stay where they are, as `by rows` below: {by_rows}.
 
 ## What the client may hold
@@ -455,6 +459,8 @@ def page(found):
         near=as_markdown(near),
         idle=found["idle"],
         checks=checked,
+        handed_back=found["handed back"][0],
+        keeping=found["handed back"][1],
         low=min(ratios),
         high=max(ratios),
         by_rows=by_rows(found),
