@@ -44,6 +44,8 @@ from randsel.sample import Sample
 logging.getLogger("distributed").setLevel(logging.ERROR)
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "build" / "scale.json"
+#: Settings of Dask for how much free memory a worker keeps.
+KEEPING = [f"distributed.nanny.pre-spawn-environ.MALLOC_{name}_THRESHOLD_" for name in ("TRIM", "MMAP")]
 
 
 @dataclass
@@ -134,8 +136,8 @@ def one_round(sample, rows):
     gamma = culling._bandwidth(sample.rows(rows), "median")
     notes = getattr(sample.X, "noted", Notes())
     notes.passes, notes.seconds, start = [], 0.0, time.process_time()
-    culling._alignment_rows(sample, rows, gamma)
-    contribution._block(sample, rows, gamma)
+    culling._alignment(sample.rows(rows), gamma)
+    contribution._block(sample.rows(rows), gamma)
     return time.process_time() - start - notes.seconds, notes.passes
 
 
@@ -298,6 +300,23 @@ def checks(client):
     return found
 
 
+def handed_back():
+    """Seconds of one of the checks on workers as Dask starts them, and on some that keep memory that is freed."""
+    (m, n, width, smallest, _), found = CHECKS[1], []
+    X, y = columns(m, n)
+    for settings in ({}, dict.fromkeys(KEEPING, 1 << 30)):
+        with (
+            dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB", **settings}),
+            LocalCluster(n_workers=2, threads_per_worker=1, memory_limit=0, dashboard_address=None) as cluster,
+            Client(cluster),
+        ):
+            D = da.from_array(X, chunks=(m, width)).persist()
+            wait(D)
+            selector = RandSel(smallest, min_features=smallest, max_memory=smallest_memory(m, n), random_state=0)
+            found.append(spent(lambda selector=selector, D=D: selector.fit(D, y), times=1))
+    return found
+
+
 def idle(client):
     """Seconds of the processor per second that scheduler, client and two workers take while nothing is to be done."""
     wait(client.submit(_nothing, 0))
@@ -341,7 +360,16 @@ def tall():
     return {"seconds": time.process_time() - start, "megabytes": megabytes, "table": X.nbytes / 2**20}
 
 
-MEASURED = {"far": far, "near": near, "peak": peak, "rates": rates, "fewer": fewer_blocks, "tall": tall}
+# memory first, while nothing that is freed is there to be used again
+MEASURED = {
+    "peak": peak,
+    "far": far,
+    "near": near,
+    "rates": rates,
+    "fewer": fewer_blocks,
+    "tall": tall,
+    "handed back": handed_back,
+}
 ON_CLUSTER = {"scheduler": scheduler, "checks": checks, "by rows": by_rows, "idle": idle}
 
 
@@ -371,7 +399,7 @@ def _kept(found, name, function, *arguments):
 
 def _key(function):
     parts = [inspect.getsource(part) for part in (function, Counted, one_round, spent)]
-    return measure.key_of([*parts, CHECKS if function is checks else None, measure.source_digest()])
+    return measure.key_of([*parts, CHECKS if function in (checks, handed_back) else None, measure.source_digest()])
 
 
 def main():

@@ -110,6 +110,7 @@ def checks(found):
     for (m, n, width, smallest, little), (seconds, wall) in zip(CHECKS, found["checks"], strict=True):
         room = room_for(smallest_memory(m, n), m, n) if little else model.usual_room(m, width)
         task = Task(m, n, width, room, round(m / ROWS), smallest)
+        ways = _ways(task, known)
         terms = model.plan(task, known, Cluster(1, 1, np.inf, known.transfer, workers_each=2))
         terms["waiting"] = found["idle"] * wall
         ratios.append(model.seconds(terms) / seconds)
@@ -119,6 +120,7 @@ def checks(found):
                 "columns a block": f"{width}",
                 "to features": f"{smallest}",
                 "max_memory": "the least" if little else "none",
+                "rounds": ways,
                 "predicted, s": f"{model.seconds(terms):.3g}",
                 "measured, s": f"{seconds:.3g}",
                 "ratio": f"{ratios[-1]:.2f}",
@@ -128,6 +130,17 @@ def checks(found):
             }
         )
     return as_markdown(rows), ratios
+
+
+def _ways(task, known):
+    """How many rounds go which way."""
+    count = {"one worker each": 0, "all workers": 0, "client": 0}
+    for held in model.rounds(task, kept=True):
+        whole = VALUE * task.m * held.n <= task.room
+        there = VALUE * known.rows * held.n > task.room
+        each = held.one_worker_each(task, known)
+        count["client" if whole else "one worker each" if each else "all workers" if there else "client"] += 1
+    return ", ".join(f"{number} {way}" for way, number in count.items() if number)
 
 
 def by_rows(found):
@@ -171,29 +184,45 @@ def shares(terms):
 
 
 def plans(found):
-    """A million features: by columns as the package has it, with less at the client, and by rows."""
+    """A million features: as the package has it, the same in narrow blocks of columns, and by rows."""
     known, rows = constants(found), []
     for m in (GOAL, GOAL // 10):
-        least = room_for(smallest_memory(m, GOAL), m, GOAL)
+        task = _goal(m)
         for machines in (8, 32, 128):
             cluster, table = Cluster(machines), VALUE * m * GOAL
             all_memory = machines * cluster.memory
-            kept = "kept" if table < SHARE * all_memory else "read in every pass"
-            for how, room in (("by columns, as it is", least), ("by columns, client holds 16 MB", 16e6)):
-                width, terms = model.best_plan(Task(m, GOAL, 0, room, m // ROWS), known, cluster)
-                rows.append(_plan(m, machines, how, kept, f"{width} columns", terms))
+            kept = "kept" if table < SHARE * all_memory else "read again"
+            best, terms = model.best_plan(task, known, cluster)
+            rows.append(_plan(m, machines, "as it is", kept, f"{best} columns", terms))
+            width, terms = model.best_plan(task, known, cluster, narrow=True)
+            if width != best:
+                rows.append(_plan(m, machines, "as it is, narrow blocks", kept, f"{width} columns", terms))
             if table < 0.75 * all_memory:
-                terms = model.plan_by_rows(Task(m, GOAL, 0, 0, m // ROWS), known, cluster)
+                terms = model.plan_by_rows(replace(task, room=0), known, cluster)
                 rows.append(_plan(m, machines, "by rows", "kept", f"{ROWS} rows", terms))
     return as_markdown(rows)
 
 
-def arithmetic(found):
-    """Hours of one core of all passes, and rounds; and tasks of a block of rows in the first of them."""
+def _goal(m):
+    """A million features, the client holding as little as may be."""
+    return Task(m, GOAL, 0, room_for(smallest_memory(m, GOAL), m, GOAL), m // ROWS)
+
+
+def first_round(found):
+    """Hours of one core of all rounds, and how many; tasks and results of the first of them, on 128 machines."""
     known = constants(found)
-    rounds, first, blocks = path_sizes(GOAL, 0.25, 2), known.work(GOAL), ceil(GOAL / 512)
-    hours = GOAL / ROWS * sum(known.work(n).worker for n in rounds) / 3600
-    return {"hours": hours, "n_rounds": len(rounds), "tasks": first.passes * blocks + first.sums * (blocks - 1)}
+    sizes, n_blocks = path_sizes(GOAL, 0.25, 2), GOAL // ROWS
+    width, terms = model.best_plan(_goal(GOAL), known, Cluster(128))
+    tasks = n_blocks * (ceil(GOAL / width) + 1)
+    return {
+        "hours": n_blocks * sum(known.in_memory(n) for n in sizes) / 3600,
+        "n_rounds": len(sizes),
+        "wide": width,
+        "block": volume(VALUE * GOAL * width),
+        "tasks": tasks,
+        "of_tasks": duration(terms["tasks"]),
+        "come_back": volume(n_blocks * 3 * 8 * GOAL),
+    }
 
 
 def cut(found):
@@ -330,26 +359,45 @@ often. Moments and Gram matrix are made twice: for the alignment, and for the sc
 
 ## The formula, and fits that it is held against
 
-`plan` in `benchmarks/scale_model.py`. Rounds have n, ¾ n, ¾² n, … columns. While a block of rows is larger than what
-the client may hold, a round costs for every block of rows: the passes, on one core for each block of columns at most;
-a task for each block and pass, and for each addition; the matrices of all blocks over all networks, or those of one
-way through the tree of additions over one of them, whichever is longer; what comes back for the columns, through the
-scheduler; and what the client does alone. Below, blocks of rows travel to the client, which works on them alone.
+`plan` in `benchmarks/scale_model.py`. Rounds have n, ¾ n, ¾² n, … columns. It goes one of three ways, by the shapes
+of blocks as in the package:
+
+- `one worker each`: a block of rows is no larger than the largest block of columns. It is cut out of all of those, and
+  goes to one worker, which does all that is to be done with it: twice a round, for the alignment and for the scores. A
+  round costs a task for each block of rows and of columns, and one for each block of rows, twice; the blocks of rows
+  over all networks, or over the one thread with which a worker takes them in; the seconds of a round in memory for
+  each block of rows, on as many cores as have the memory for one; and three numbers per column and block of rows
+  that come back. The bandwidth takes half a round of one more block of rows, one of the other two ways.
+- `all workers`: blocks of rows are larger, and larger than what the client may hold. They come one after the other,
+  and each costs the passes, on one core for each block of columns at most; a task for each block and pass, and for each
+  addition; the matrices of all blocks over all networks, or those of one way through the tree of additions over one
+  of them, whichever is longer; what comes back for the columns, through the scheduler; and what the client does alone.
+- `client`: it may hold all that is left, or a block of rows that would else be for all workers, and works on it alone.
+
 Terms are added as if nothing overlapped.
 
 Two workers, the scheduler and the client share one core here, so that all terms together, for one core, are what a
 fit should take. `waiting` is what those processes take of the processor while they only wait, {idle:.3f} s for every
-second of the clock, measured without work; on a core that others use too it is much. The cost of a task was measured
-on that core as well and holds some of it, so that terms of tasks are rather too large:
+second of the clock, measured without work; on a core that others use too it is much:
 
 {checks}
 
-A round in which blocks of rows are tasks, as `by rows` below: {by_rows}.
+Predicted is between {low:.2f} and {high:.2f} of what was measured. Constants are mostly the least of several
+measurements, fits were run once, while others used the machine, and what processes lose by taking turns on one core is
+in no term; how much each of that makes was not measured. Where the ratio is below one, what is planned below takes
+longer by as much.
+
+One cause: workers that Dask starts hand memory back to the system as soon as it is freed (`MALLOC_TRIM_THRESHOLD_`),
+and have to ask for it again. The second of these fits, once more, took {handed_back:.3g} s on such workers, and then
+{keeping:.3g} s on workers that keep it (`MALLOC_TRIM_THRESHOLD_` and `MALLOC_MMAP_THRESHOLD_` of 1 GiB).
+
+A round in which blocks of rows are tasks and stay where they are, as `by rows` below: {by_rows}.
 
 ## What the client may hold
 
-A block of rows with fewer columns than that is brought to the client and worked on there, by one core. Without
-`max_memory` it is as much as a block of columns, and no less than a matrix over the pairs of 2000 rows:
+Columns that take no more than that are brought to the client and worked on there, by one core; so are blocks of rows,
+unless they go to one worker each. Without `max_memory` it is as much as a block of columns, and no less than a matrix
+over the pairs of 2000 rows:
 
 {held}
 
@@ -357,16 +405,22 @@ A million samples in memory, 8 columns of them, 20 blocks of rows (`RandSel(2, n
 
 ## A million features
 
-Assumed: machines of 32 cores like the one measured and of 256 GB, 25 Gbit/s each, storage as fast as their network.
-Blocks have the columns that take least time. `by columns, as it is`: with the smallest `max_memory` that is allowed, or
-none, whichever lets the client hold less. `client holds 16 MB`: the same, but blocks of rows stay on the cluster until
-they have 4000 columns. `by rows` is not in the package: a block of rows is one task, and rows stay where they are.
+Assumed: machines of 32 cores like the one measured and of 256 GB, one worker each, 25 Gbit/s, storage as fast as their
+network. Blocks have the columns that take least time, in no more than a sixteenth of the memory of a machine. `as it
+is`: what the package does, with the smallest `max_memory` that is allowed, or none, whichever lets the client hold
+less. `narrow blocks`: the same, but of blocks of columns so narrow that in the first round blocks of rows are for all
+workers. `by rows` is **not in the package**, a bound of what would be possible: a block of rows is one task, and rows
+stay where they are. A table that is `read again` is read in every pass; where blocks of rows go to one worker each
+that is three or four times a round, and all of them are then in memory together. As many cores are reckoned with as
+have the memory for a block of rows: a worker should have as many threads, which Dask does not see to. Nothing of that
+size was run.
 
 {plans}
 
-All passes over 10⁶ samples, in all {n_rounds} rounds, take {hours:.0f} hours of one core. Blocks of 512 columns make
-{tasks} tasks of a block of rows in the first round. A table of 4 TB that is stored in blocks of rows is cut into blocks
-of columns first: {cut}.
+All {n_rounds} rounds on 10⁶ samples take {hours:.0f} hours of one core. On 128 machines, blocks of {wide} columns
+({block}) make {tasks} tasks in the first round, twice, each time as one graph, and {come_back} of results come back
+from it, which the client holds together; tasks of all rounds take {of_tasks}. A table of 4 TB that is stored in blocks
+of rows is cut into blocks of columns first: {cut}.
 
 ## Fewer blocks of rows
 
@@ -405,11 +459,15 @@ def page(found):
         near=as_markdown(near),
         idle=found["idle"],
         checks=checked,
+        handed_back=found["handed back"][0],
+        keeping=found["handed back"][1],
+        low=min(ratios),
+        high=max(ratios),
         by_rows=by_rows(found),
         held=held(),
         tall=f"{tall['seconds']:.3g} s, {tall['megabytes']:.0f} MB added to {tall['table']:.0f} MB",
         plans=plans(found),
-        **arithmetic(found),
+        **first_round(found),
         cut=cut(found),
         fewer=said,
         bounds=bounds,
