@@ -541,25 +541,32 @@ def _interrupted(seconds: float, msg: str) -> Iterator[None]:
     It asks again, because an error that comes while an object is thrown away is ignored by Python.
     """
     error = type("TimeoutError", (TimeoutError,), {"__str__": lambda _: msg})
-    thread, lock, over = ctypes.c_ulong(threading.get_ident()), threading.Lock(), threading.Event()
-    raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
+    thread, raise_in = ctypes.c_ulong(threading.get_ident()), ctypes.pythonapi.PyThreadState_SetAsyncExc
+    # locks themselves: what Python builds upon them an error in its midst would leave locked
+    gate, at_work = threading.Lock(), threading.Lock()
+    gate.acquire()
+    at_work.acquire()
 
     def stop() -> None:
         pause = seconds
-        while not over.wait(pause):
-            with lock:
-                if not over.is_set():
-                    raise_in(thread, ctypes.py_object(error))
+        while not gate.acquire(timeout=pause):
+            raise_in(thread, ctypes.py_object(error))
             pause = AGAIN
+        at_work.release()
 
     threading.Thread(target=stop, daemon=True).start()
     try:
         yield
     finally:
-        while not over.is_set():
-            with suppress(TimeoutError), lock:
-                over.set()
+        ended = False
+        while not ended:
+            with suppress(TimeoutError):
+                if gate.locked() and at_work.locked():
+                    gate.release()
+                while at_work.locked():
+                    time.sleep(0.001)
                 raise_in(thread, None)  # too late for an error that was asked for and has not come
+                ended = True
 
 
 def read_cell(
