@@ -33,6 +33,10 @@ class Holder:
     held: Counted
 
 
+def is_aligned(array, _):
+    return array.flags.aligned and array.flags.c_contiguous
+
+
 def product(shared, number):
     return getattr(shared, "held", shared).value * number
 

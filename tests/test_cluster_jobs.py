@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from threadpoolctl import threadpool_limits
 
 from cluster import cluster
-from cluster_tasks import Counted, Frozen, Holder, blas_threads, die_once, product, set_threads, where
+from cluster_tasks import Counted, Frozen, Holder, blas_threads, die_once, is_aligned, product, set_threads, where
 from randsel import InteractionScan, RandSel, RandSelCV, StabilitySelection, _parallel, datasets, experiment
 from randsel.choosing import Settings
 from randsel.cli import main
@@ -136,6 +136,12 @@ def test_what_tasks_share_is_sent_once(on_workers):
     for _ in range(3):
         assert _parallel.ordered_map(product, [(holder, number) for number in range(20)], None) == expected
     assert holder.held.sent == 1
+
+
+@pytest.mark.parametrize("columns", [300, 301, 1000, 20_000])
+def test_arrays_arrive_where_numpy_need_not_copy_them(columns, on_workers):
+    X = np.ones((50, columns))
+    assert all(_parallel.ordered_map(is_aligned, [(X, number) for number in range(8)], None))
 
 
 def test_callbacks_are_not_sent_along(on_workers, alone):

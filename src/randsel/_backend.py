@@ -197,6 +197,16 @@ def power_sums(x: Any) -> tuple[Any, Any]:
     return double(second), double(squares.sum(dim=0))
 
 
+def add_scaled(total: Any, x: Any, factor: float) -> None:
+    """Add `factor x` to the total, in place and in one pass."""
+    if not on_host(total):
+        total.add_(x, alpha=factor)
+    elif total.flags.c_contiguous and x.flags.c_contiguous and total.dtype == x.dtype:
+        get_blas_funcs("axpy", dtype=total.dtype)(x.reshape(-1), total.reshape(-1), a=factor)
+    else:
+        total += x * factor
+
+
 def add_to_both(matrix: Any, values: Any) -> None:
     """Add `v_p + v_q` to the entries of a square matrix, in place."""
     if not on_host(matrix) or len(matrix) < MANY_ROWS or not matrix.flags.c_contiguous:

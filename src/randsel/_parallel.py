@@ -16,7 +16,7 @@ import numpy as np
 from joblib import Parallel, delayed, parallel_config
 from threadpoolctl import ThreadpoolController
 
-from randsel.cluster_jobs import client_in_use, lent, watched
+from randsel.cluster_jobs import client_in_use, lent, unpacked, watched
 
 
 def seed_of(random_state: Any) -> int:
@@ -112,7 +112,7 @@ def _single_threaded(
         return function(*task)
     with _one_thread, parallel_config(backend="sequential") if on_cluster else nullcontext():
         # a worker of a cluster would otherwise spread the jobs of its job over the cluster again
-        return function(*task)
+        return function(*unpacked(task))
 
 
 class _OneThread:

@@ -20,24 +20,25 @@ def alignment(kernel: Array, target: Array) -> float:
     return _cosine(centre(kernel), centre(target))
 
 
-def unbiased_alignment(kernel: Any, hollow_target: Any) -> float:
+def unbiased_alignment(kernel: Any, hollow_target: Any, length: float | None = None) -> float:
     """Alignment of U-centred kernels, the target's already so: mean 0 for an unrelated target and any kernel.
 
-    The kernel is overwritten. It need not be centred itself: its product with a centred matrix is the same, and its
-    norm follows from its row sums.
+    `length` is the norm of the target's, if known. The kernel is overwritten. It need not be centred itself: its
+    product with a centred matrix is the same, and its norm follows from its row sums.
     """
     m = kernel.shape[0]
-    # nearly constant kernels would leave only rounding of their squares
-    kernel -= kernel.mean()
+    # nearly constant kernels would leave only rounding of their squares; a few rows tell that constant
+    kernel -= kernel[:: max(1, m // 32)].mean()
     set_diagonal(kernel, 0.0)
     rows = double(row_sums(kernel))
-    square, of_target, product, of_rows, total = scalars(
-        dot(kernel, kernel), dot(hollow_target, hollow_target), dot(kernel, hollow_target), dot(rows, rows), rows.sum()
+    square, product, of_rows, total = scalars(
+        dot(kernel, kernel), dot(kernel, hollow_target), dot(rows, rows), rows.sum()
     )
+    length = norm(hollow_target) if length is None else length
     centred = square - 2 / (m - 2) * of_rows + total**2 / ((m - 1) * (m - 2))
-    if centred <= 64 * eps(kernel.dtype) * square or of_target == 0.0:
+    if centred <= 64 * eps(kernel.dtype) * square or length == 0.0:
         return 0.0
-    return product / float(np.sqrt(centred * of_target))
+    return product / (float(np.sqrt(centred)) * length)
 
 
 def null_scale(m: int) -> float:

@@ -157,14 +157,17 @@ def check_gamma(gamma: float, sample: Sample) -> None:
 
 @dataclass(frozen=True)
 class _Weights:
-    """The matrices that every feature's function is paired with, and what they are made of."""
+    """The matrices that every feature's function is paired with, and what they are made of.
+
+    With U(Q) and U(L∘U(Q)) split off, what is left of both is of low rank:
+    `Q = U(Q) + ρ 1ᵀ + 1 ρᵀ` and `L∘U(Q) = interaction + rest 1ᵀ + 1 restᵀ` off the diagonal.
+    """
 
     interaction: Any
     interaction_norm: float
-    total: Any
-    total_sum: float
     rho: Any
     rest: Any
+    Y: Any
 
     @classmethod
     def of(cls, sample: Sample, log_expected: Any) -> tuple["_Weights", float]:
@@ -174,23 +177,38 @@ class _Weights:
         log_expected -= peak
         target, _ = sample.target.matrices(log_expected.dtype)
         # less one: centring does not see it, and a kernel close to one keeps its digits
-        expected = namespace(log_expected).expm1(log_expected)
-        hollow, rho = hollow_split(expected)
+        hollow, rho = hollow_split(namespace(log_expected).expm1(log_expected), overwrite=True)
         varies = abs(rho).max()
-        expected += 1.0
-        rho = double(rho) + 0.5
         hollow *= target
         interaction, rest = hollow_split(hollow, overwrite=True)
-        expected *= target
-        scale, varies, square, total = scalars(peak, varies, dot(interaction, interaction), expected.sum())
+        scale, varies, square = scalars(peak, varies, dot(interaction, interaction))
         # what is left of a product with a constant kernel is rounding
-        rounding = 2e-5 * varies if single(expected.dtype) else 1e-12
+        rounding = 2e-5 * varies if single(interaction.dtype) else 1e-12
         length = square**0.5 if square**0.5 > rounding * sample.target.hollow_norm else 0.0
-        return cls(interaction, length, expected, total, rho, double(rest)), scale
+        return cls(interaction, length, double(rho) + 0.5, double(rest), sample.target.Y), scale
+
+    @cached_property
+    def total(self) -> Any:
+        """`L∘Q`, zero on its diagonal."""
+        xp = namespace(self.rho)
+        ones, tilted = xp.ones_like(self.rho)[:, None], self.rho[:, None] * self.Y
+        left = xp.concat([self.rest[:, None], ones, tilted, self.Y], axis=1)
+        right = xp.concat([ones, self.rest[:, None], self.Y, tilted], axis=1)
+        whole = astype(left, self.interaction.dtype) @ astype(right, self.interaction.dtype).T
+        whole += self.interaction
+        set_diagonal(whole, 0.0)
+        return whole
+
+    @cached_property
+    def total_rows(self) -> Any:
+        """Sums of the rows of `L∘Q`, without it."""
+        along = self.rho * (self.Y @ self.Y.sum(axis=0)) + self.Y @ (self.Y.T @ self.rho)
+        of_diagonal = 2 * self.rho * (self.Y * self.Y).sum(axis=1)
+        return (len(self.rho) - 2) * self.rest + self.rest.sum() + along - of_diagonal
 
     def interaction_mean(self, feature_norm: Any, mean: Any, m: int) -> Any:
         """Mean of `⟨A, T_i⟩` under the null, through the feature's own share in Q (eq. 8'); `mean` is that of tanh."""
-        return feature_norm**2 / (1 + mean) * (self.total_sum / (2 * m * (m - 3)))
+        return feature_norm**2 / (1 + mean) * (self.total_rows.sum() / (2 * m * (m - 3)))
 
 
 @dataclass(frozen=True)
@@ -299,10 +317,8 @@ def _log_expected(
     if (free & ~rough).any() and not alone:
         mixed = bool((free & rough).any())
         sums = _without(sample, free & rough, free & ~rough) if mixed else sample.sums
-        squares, rest = sums.second_order()
-        distances = distances_of(sums.products) if mixed or sample.fixed.any() else sample.distances
-        terms += [distances * (-gamma / 2), squares * (gamma * gamma / 8)]
-        neglected = rest * (gamma * gamma / 8)
+        to_second_order, neglected = sums.log_terms(gamma)
+        terms.append(to_second_order)
     if cubic is not None and free[cubic.features].any():
         terms.append(astype(cubic.log_terms(free[cubic.features], whole=alone), sample.pairs))
     if elements is not None:
@@ -334,7 +350,7 @@ def _smooth(sample: Sample, gamma: float, moments: Moments, weights: _Weights, s
     inside = sample.inside
     half = half_of(weights.interaction, inside)
     rows = astype(xp.concat([Y, weights.rho[:, None] * Y], axis=1).T, inside)
-    own = double(weights.total.sum(axis=1)) + 2 * (weights.rest + weights.rho * loads)
+    own = weights.total_rows + 2 * (weights.rest + weights.rho * loads)
     squares = astype(xp.stack([own, loads - 2 * sample.target.hollow[1]]), inside)
     strip = (2 if m < MANY_ROWS else 4) * STRIP
     parts = list(each(X, strip, _smooth_forms, half, rows, squares, inside, X.shape[1]))

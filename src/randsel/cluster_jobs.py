@@ -6,6 +6,7 @@ once, as a task of its own, which the scheduler repeats if the worker that held 
 
 import asyncio
 import logging
+import pickle
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -250,8 +251,33 @@ def _sent(client: Any, thing: Any) -> Any:
 
     # Dask would advise to scatter what is large; scattered things are lost with the worker that holds them
     with config.set({"distributed.admin.large-graph-warning-threshold": "1 PB"}):
-        return client.submit(_itself, thing, pure=False)
+        return client.submit(_itself, Parcel(thing), pure=False)
 
 
 def _itself(thing: Any) -> Any:
     return thing
+
+
+class Parcel:
+    """What is lent, on its way in one piece.
+
+    Dask sends arrays apart from what holds them, and they may arrive at odd addresses, where numpy copies them for
+    nearly all that it does with them.
+    """
+
+    def __init__(self, content: Any) -> None:
+        self.content = content
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        from distributed.protocol.pickle import dumps  # noqa: PLC0415 (it is Dask that asks)
+
+        return _delivered, (pickle.PickleBuffer(dumps(self.content)),)
+
+
+def _delivered(content: Any) -> Parcel:
+    return Parcel(pickle.loads(content))
+
+
+def unpacked(task: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a task with what was lent."""
+    return tuple(argument.content if isinstance(argument, Parcel) else argument for argument in task)

@@ -252,8 +252,16 @@ def _grams(sample: Sample, columns: Array, rows: Array) -> Any:
     if not on_host(sample.target.Y):
         parts = double(sample.X[rows[:, :, None], chosen[:, None, :]])
         return parts @ namespace(parts).matrix_transpose(parts)
-    grams = np.empty((len(rows), rows.shape[1], rows.shape[1]))
+    s = rows.shape[1]
+    grams = np.empty((len(rows), s, s))
+    # memory for all draws: fresh one costs more than what is done with it
+    of_rows, of_both = (np.empty((s, width), dtype=sample.X.dtype) for width in (sample.X.shape[1], chosen.shape[1]))
+    part = of_both if of_both.dtype == np.float64 else np.empty(of_both.shape)
     for gram, held, at in zip(grams, chosen, rows, strict=True):
-        part = sample.X.take(at, axis=0).take(held, axis=1)
-        np.matmul(part, part.T, out=gram, dtype=np.float64, casting="same_kind")
+        # "clip", as all places are there: "raise" would copy the result once more
+        np.take(sample.X, at, axis=0, out=of_rows, mode="clip")
+        np.take(of_rows, held, axis=1, out=of_both, mode="clip")
+        if part is not of_both:
+            part[:] = of_both
+        np.matmul(part, part.T, out=gram)
     return grams

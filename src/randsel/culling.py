@@ -554,4 +554,4 @@ def _alignment(sample: Sample, gamma: float) -> float:
     # weights are in the target alone: weighting both sides would align the weights with themselves
     kernel = sample.distances * -gamma
     namespace(kernel).exp(kernel, out=kernel)
-    return unbiased_alignment(kernel, sample.target.matrices(sample.pairs)[1])
+    return unbiased_alignment(kernel, sample.target.matrices(sample.pairs)[1], sample.target.hollow_norm)

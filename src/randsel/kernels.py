@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -92,12 +92,7 @@ def median_gamma(distances: Array, weights: Array | None = None) -> float:
         if weights is None:
             return _device_median_gamma(distances)
         distances, weights = to_numpy(distances), to_numpy(weights)
-    values = _upper(distances)
-    counts = None if weights is None else _upper(np.outer(weights, weights))
-    median = _median(values, counts)
-    if median <= 0.0:
-        positive = values > 0.0
-        median = _median(values[positive], None if counts is None else counts[positive])
+    median = _median_of_pairs(distances) if weights is None else _weighted_median(distances, weights)
     return 1.0 / median if median > 0.0 else 1.0
 
 
@@ -115,43 +110,50 @@ def _device_median_gamma(distances: Any) -> float:
     return 1.0 / median if median > 0.0 else 1.0
 
 
-def _median(values: Array, counts: Array | None) -> float:
-    if not values.size:
-        return 0.0
-    if counts is None:
-        return _middle(values)
-    order = np.argsort(values, kind="stable")
-    cumulated = np.cumsum(counts[order])
-    sides = [np.searchsorted(cumulated, 0.5 * cumulated[-1], side=side) for side in ("left", "right")]
-    return float(values[order[np.minimum(sides, order.size - 1)]].mean())
+def _median_of_pairs(distances: Array) -> float:
+    """Median off the diagonal: every pair is there twice, and the zeros of the diagonal come first."""
+    values, m = distances.reshape(-1), len(distances)
+    median = _between(values, m + (len(values) - m) // 2) if m > 1 else 0.0
+    if median <= 0.0:
+        values = values[values > 0.0]
+        median = _between(values, len(values) // 2) if len(values) else 0.0
+    return median
 
 
-def _middle(values: Array) -> float:
-    """Median; of many values, by looking only at those near the median of some."""
-    odd, half = len(values) % 2, len(values) // 2
+def _between(values: Array, place: int) -> float:
+    """Mean of the numbers in a place and the one before it in ascending order; of many, by looking only at some."""
     if len(values) >= 8192:
         some = values[:: len(values) // 32000 | 1]
-        # places of a sample's median in the sample have a standard deviation of half the root of its size
-        places = len(some) // 2 + np.array([-1, 1]) * int(3 * len(some) ** 0.5)
-        low, high = np.partition(some, places)[places]
-        below = int(np.count_nonzero(values < low))
-        near = np.compress((values >= low) & (values <= high), values)
-        if 1 <= half - below < len(near):  # otherwise the median is elsewhere
-            values, half = near, half - below
-    values = np.partition(values, half)
-    return float(values[half]) if odd else 0.5 * (float(values[:half].max()) + float(values[half]))
+        # places of a quantile of a sample in the sample have a standard deviation of at most half the root of its size
+        around = len(some) * place // len(values) + np.array([-1, 1]) * int(3 * len(some) ** 0.5)
+        low, high = np.partition(some, around)[around]
+        near = values >= low
+        below = len(values) - int(np.count_nonzero(near))
+        near &= values <= high
+        close = np.compress(near, values)
+        if 1 <= place - below < len(close):  # otherwise they are elsewhere
+            values, place = close, place - below
+    values = np.partition(values, (place - 1, place))
+    return 0.5 * (float(values[place - 1]) + float(values[place]))
+
+
+def _weighted_median(distances: Array, weights: Array) -> float:
+    """Median off the diagonal where the pair (p, q) counts w_p w_q times; of positive distances if that is zero."""
+    values, counts = (_upper(matrix) for matrix in (distances, np.outer(weights, weights)))
+    median = 0.0
+    while values.size and median <= 0.0:
+        order = np.argsort(values, kind="stable")
+        cumulated = np.cumsum(counts[order])
+        sides = [np.searchsorted(cumulated, 0.5 * cumulated[-1], side=side) for side in ("left", "right")]
+        median = float(values[order[np.minimum(sides, order.size - 1)]].mean())
+        positive = values > 0.0
+        values, counts = values[positive], counts[positive]
+    return median
 
 
 def _upper(matrix: Array) -> Array:
-    """Entries above the diagonal, row by row; of a large matrix that is faster by slices than by positions."""
-    if len(matrix) < 512:
-        return np.take(matrix, _positions(len(matrix)))
+    """Entries above the diagonal, row by row."""
     return np.concatenate([row[i:] for i, row in enumerate(matrix, 1)])
-
-
-@lru_cache(maxsize=2)
-def _positions(m: int) -> Array:
-    return np.flatnonzero(np.triu(np.ones((m, m), dtype=bool), 1))
 
 
 _MULTIPLE = re.compile(r"(?:(?P<factor>[0-9.eE+-]+)\s*\*\s*)?median")

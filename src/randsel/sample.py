@@ -12,6 +12,7 @@ import numpy as np
 
 from randsel._backend import (
     Array,
+    add_scaled,
     add_to_both,
     astype,
     coarse_gram,
@@ -213,14 +214,25 @@ class PairSums:
             max(self.lost - other.lost, 0.0),
         )
 
-    def second_order(self) -> tuple[Any, float]:
-        """`Σ_j d²` as far as known, and a bound on the norm of the rest, wrong with probability 1e-5 at most.
-
-        Cubes of a column go along with the column, so that most of R is a multiple of the Gram matrix.
-        """
+    def log_terms(self, gamma: float) -> tuple[Any, float]:
+        """`Σ_j -u_j/2 + u_j²/8` with `u = γ d`, and a bound on the norm of what it lacks (eq. 10)."""
+        second_order = gamma * gamma / 8
+        slope, rows, lost = (0.0, 0.0, self.lost) if self.sketch is None else self._by(self.sketch)
+        # the distances are those of the Gram matrix, and so is most of the rest: one pass for both
+        terms = self.products * (gamma + second_order * slope)
         if self.sketch is None:
-            return self.d2, self.lost
-        sketch, z = self.sketch, probe_vectors(self.products)
+            add_scaled(terms, self.d2, second_order)
+        norms = double(namespace(self.products).linalg.diagonal(self.products))
+        add_to_both(terms, astype(second_order * rows - 0.5 * gamma * norms, terms.dtype))
+        return terms, second_order * lost
+
+    def _by(self, sketch: Sketch) -> tuple[float, Any, float]:
+        """`Σ_j d²` as a multiple of the products, with numbers of both rows added; and a bound on the norm of the rest.
+
+        It is wrong with probability 1e-5 at most. Cubes of a column go along with the column, so that most of R is a
+        multiple of the Gram matrix.
+        """
+        z = probe_vectors(self.products)
         off = double(namespace(self.products).linalg.diagonal(self.products))
         along, z = double(self.products @ z), double(z)
         along -= off[:, None] * z
@@ -229,11 +241,8 @@ class PairSums:
         slope = shared / max(whole, 1e-300)
         left, of_diagonal = probes - slope * along, sketch.diagonal - slope * off
         seen, unseen = scalars(dot(left, left), dot(of_diagonal, of_diagonal))
-        rows = astype(sketch.rows - 0.5 * sketch.constant, self.products.dtype)
-        known = self.products * slope
-        add_to_both(known, rows)
         # random vectors of mean zero do not see what the constant vector is mapped to, which is known
-        return known, (4.0 * seen / PROBES + unseen / len(z)) ** 0.5
+        return slope, sketch.rows - 0.5 * sketch.constant, (4.0 * seen / PROBES + unseen / len(z)) ** 0.5
 
 
 def hollow_norm(second: Any, fourth: Any, m: int) -> Any:
