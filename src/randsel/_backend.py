@@ -7,7 +7,7 @@ brings its own namespace, and `to_device` asks for torch by name.
 import math
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -227,33 +227,33 @@ def row_sums(matrix: Any) -> Any:
     return matrix.sum(axis=1)
 
 
-def symmetric_product(terms: list[tuple[float, Any, Any]]) -> Any:
+def symmetric_product(terms: Iterable[tuple[float, Any, Any]]) -> Any:
     """Sum of `c (a bᵀ + b aᵀ)` over triples (c, a, b), or of `c a aᵀ` where b is None."""
-    if not all(on_host(a) and a.flags.c_contiguous for _, a, _ in terms):
-        total: Any = None
-        for factor, a, b in terms:
-            part = a @ (a if b is None else b).T
-            if factor != 1.0:
-                part *= factor
-            part = part if b is None else part + part.T
-            total = part if total is None else total + part
-        return total
-    (_, first, other), *more = terms
-    if other is None and not more and first.shape[1] < FEW_COLUMNS:
-        gram = first @ first.T
-        gram *= terms[0][0]
-        return gram
-    # one triangle only, each term added where the ones before it are
+    whole: Any = None
     half: Any = None
     for factor, a, b in terms:
-        into: dict[str, Any] = {"trans": 1, "lower": 1}
-        if half is not None:
-            into.update(beta=1.0, c=half, overwrite_c=1)
-        if b is None:
-            half = get_blas_funcs("syrk", dtype=a.dtype)(factor, a.T, **into)
-        else:
-            half = get_blas_funcs("syr2k", dtype=a.dtype)(factor, a.T, b.T, **into)
-    return _mirrored(half.T)
+        if on_host(a) and a.flags.c_contiguous:
+            half = _added_to_half(half, factor, a, b)
+            continue
+        part = a @ (a if b is None else b).T
+        if factor != 1.0:
+            part *= factor
+        part = part if b is None else part + part.T
+        whole = part if whole is None else whole + part
+    if half is None:
+        return whole
+    total = _mirrored(half.T)
+    return total if whole is None else total + whole
+
+
+def _added_to_half(half: Any, factor: float, a: Array, b: Array | None) -> Any:
+    """One triangle only of a term, added where the ones before it are."""
+    into: dict[str, Any] = {"trans": 1, "lower": 1}
+    if half is not None:
+        into.update(beta=1.0, c=half, overwrite_c=1)
+    if b is None:
+        return get_blas_funcs("syrk", dtype=a.dtype)(factor, a.T, **into)
+    return get_blas_funcs("syr2k", dtype=a.dtype)(factor, a.T, b.T, **into)
 
 
 def _mirrored(upper: Array) -> Array:
@@ -324,7 +324,7 @@ def largest(values: Any, count: int, least: float) -> tuple[Array, Array]:
 def coarse_gram(x: Any, n: int) -> Any:
     """Return `x xᵀ`, coarse as `coarse_products` are."""
     if not is_coarse(x, n):
-        return symmetric_product([(1.0, x, None)])
+        return x @ x.T if x.shape[1] < FEW_COLUMNS else symmetric_product([(1.0, x, None)])
     rounded = x.half()
     return product(rounded, rounded)
 

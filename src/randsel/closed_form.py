@@ -171,13 +171,19 @@ class _Weights:
 
     @classmethod
     def of(cls, sample: Sample, log_expected: Any) -> tuple["_Weights", float]:
-        """`U(L∘U(Q))` and `L∘Q` from `log Q`, whose maximum is taken off and returned as the scale (eq. 6 and 3)."""
+        """`U(L∘U(Q))` and `L∘Q` from `log Q`, whose maximum is taken off and returned as the scale (eq. 6 and 3).
+
+        Overwrites `log_expected`, with `log Q` less its maximum where features are fixed.
+        """
         set_diagonal(log_expected, -np.inf)
         peak = log_expected.max()
         log_expected -= peak
         target, _ = sample.target.matrices(log_expected.dtype)
         # less one: centring does not see it, and a kernel close to one keeps its digits
-        hollow, rho = hollow_split(namespace(log_expected).expm1(log_expected), overwrite=True)
+        xp = namespace(log_expected)
+        # what fixed features would do if they were free is computed from log Q later
+        expected = xp.expm1(log_expected, out=None if sample.fixed.any() else log_expected)
+        hollow, rho = hollow_split(expected, overwrite=True)
         varies = abs(rho).max()
         hollow *= target
         interaction, rest = hollow_split(hollow, overwrite=True)
@@ -338,7 +344,7 @@ def _without(sample: Sample, rough: Array, smooth: Array) -> PairSums:
         return PairSums.of(columns, **how, inside=sample.inside, dtype=sample.pairs)
 
     of_rough, of_smooth = (float(take(sample.moments[1], features).sum()) for features in (rough, smooth))
-    return summed(smooth) if of_rough > 1e6 * of_smooth else sample.sums - summed(rough)
+    return summed(smooth) if of_rough > 1e6 * of_smooth else sample.sums.less(summed(rough))
 
 
 def _smooth(sample: Sample, gamma: float, moments: Moments, weights: _Weights, smooth: Array) -> Any:

@@ -271,7 +271,7 @@ class Parcel:
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         from distributed.protocol.pickle import dumps  # noqa: PLC0415 (it is Dask that asks)
 
-        return _delivered, (pickle.PickleBuffer(dumps(self.content)),)
+        return _delivered, (pickle.PickleBuffer(dumps(self.content)),)  # type: ignore[no-untyped-call]
 
 
 def _delivered(content: Any) -> Parcel:

@@ -4,6 +4,7 @@ Sums over features of squared differences are additive: they are computed once, 
 taken off.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -36,7 +37,7 @@ from randsel._backend import (
 )
 from randsel._parallel import generator
 from randsel.alignment import null_scale
-from randsel.columns import Elsewhere, each, gather, keep, of_rows, part, total
+from randsel.columns import Elsewhere, each, gather, keep, of_rows, part, strips, total, width
 from randsel.kernels import BLOCK, Target, distances_of, gram
 
 #: Columns per block of element-wise work: block and products stay in the second-level cache for a few hundred rows.
@@ -135,16 +136,26 @@ class Step:
 
     def fourth_order(self, X: Any, products: Any) -> tuple[Any, float]:
         """`Σ_j d²` with the Gram matrix of X, and a bound on the norm of what it lacks."""
-        square = X * X
-        change = square - self.slope
-        change *= X
-        lost = 4.0 * self.size * inner(change, change)
-        change *= self.size
-        change += X
-        total = symmetric_product([(6.0, square, None), (-4.0 / self.size, change, None)])
-        total += products * (4.0 / self.size - 8.0 * self.slope)
-        add_to_both(total, rowwise(square, square))
-        return total, lost
+        lost, rows = [], []
+
+        def terms() -> Iterator[tuple[float, Any, Any]]:
+            for at in strips(X.shape[1], width(X, STRIP)):
+                x = X[:, at]
+                square = x * x
+                yield 6.0, square, None
+                rows.append(rowwise(square, square))
+                change = square
+                change -= self.slope
+                change *= x
+                lost.append(inner(change, change))
+                change *= self.size
+                change += x
+                yield -4.0 / self.size, change, None
+
+        total = symmetric_product(terms())
+        add_scaled(total, products, 4.0 / self.size - 8.0 * self.slope)
+        add_to_both(total, sum(rows[1:], rows[0]))
+        return total, 4.0 * self.size * sum(lost)
 
 
 @dataclass(frozen=True)
@@ -205,10 +216,12 @@ class PairSums:
             self.lost + other.lost,
         )
 
-    def __sub__(self, other: "PairSums") -> "PairSums":
+    def less(self, other: "PairSums") -> "PairSums":
+        """Return the difference, in the memory of the other, which is lost: fresh one costs more than to subtract."""
+        subtract = namespace(self.products).subtract
         return PairSums(
-            self.products - other.products,
-            None if self.d2 is None else self.d2 - other.d2,
+            subtract(self.products, other.products, out=other.products),
+            None if self.d2 is None else subtract(self.d2, other.d2, out=other.d2),
             None if self.sketch is None or other.sketch is None else self.sketch - other.sketch,
             self.step,
             max(self.lost - other.lost, 0.0),
@@ -476,7 +489,8 @@ class Sample:
             gone = index_of(no_more, self.moments)
         sums = self.sums
         if len(gone):
-            sums = sums - self._sum(part(self.narrow, gone), sketch=sums.sketch is not None, step=sums.step)
+            fallen = self._sum(part(self.narrow, gone), sketch=sums.sketch is not None, step=sums.step)
+            sums = sums.less(fallen)
         after.__dict__.update(_sums=sums.astype(after.pairs), _summed_at=summed_at)
         return after
 
