@@ -185,6 +185,14 @@ def coarse_products(X: Any, n: int) -> Iterator[None]:
         settings.allow_tf32 = before
 
 
+def ranges(x: Any) -> tuple[Any, Any]:
+    """Least and largest number of every column."""
+    if on_host(x):
+        return x.min(axis=0), x.max(axis=0)
+    low, high = x.aminmax(dim=0)
+    return low, high
+
+
 def power_sums(x: Any) -> tuple[Any, Any]:
     """Return the sums of squares and of fourth powers of the columns, in double precision."""
     if on_host(x):

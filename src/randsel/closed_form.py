@@ -168,6 +168,8 @@ class _Weights:
     rho: Any
     rest: Any
     Y: Any
+    own_rows: Any
+    """Sums of the rows of L, less twice its diagonal."""
 
     @classmethod
     def of(cls, sample: Sample, log_expected: Any) -> tuple["_Weights", float]:
@@ -178,20 +180,20 @@ class _Weights:
         set_diagonal(log_expected, -np.inf)
         peak = log_expected.max()
         log_expected -= peak
-        target, _ = sample.target.matrices(log_expected.dtype)
+        target = sample.target
         # less one: centring does not see it, and a kernel close to one keeps its digits
         xp = namespace(log_expected)
         # what fixed features would do if they were free is computed from log Q later
         expected = xp.expm1(log_expected, out=None if sample.fixed.any() else log_expected)
         hollow, rho = hollow_split(expected, overwrite=True)
         varies = abs(rho).max()
-        hollow *= target
+        hollow *= target.matrices(log_expected.dtype)[0]
         interaction, rest = hollow_split(hollow, overwrite=True)
         scale, varies, square = scalars(peak, varies, dot(interaction, interaction))
         # what is left of a product with a constant kernel is rounding
         rounding = 2e-5 * varies if single(interaction.dtype) else 1e-12
-        length = square**0.5 if square**0.5 > rounding * sample.target.hollow_norm else 0.0
-        return cls(interaction, length, double(rho) + 0.5, double(rest), sample.target.Y), scale
+        length = square**0.5 if square**0.5 > rounding * target.hollow_norm else 0.0
+        return cls(interaction, length, double(rho) + 0.5, double(rest), target.Y, target.own_rows), scale
 
     @cached_property
     def total(self) -> Any:
@@ -208,9 +210,8 @@ class _Weights:
     @cached_property
     def total_rows(self) -> Any:
         """Sums of the rows of `L∘Q`, without it."""
-        along = self.rho * (self.Y @ self.Y.sum(axis=0)) + self.Y @ (self.Y.T @ self.rho)
-        of_diagonal = 2 * self.rho * (self.Y * self.Y).sum(axis=1)
-        return (len(self.rho) - 2) * self.rest + self.rest.sum() + along - of_diagonal
+        along = self.rho * self.own_rows + self.Y @ (self.Y.T @ self.rho)
+        return (len(self.rho) - 2) * self.rest + self.rest.sum() + along
 
     def interaction_mean(self, feature_norm: Any, mean: Any, m: int) -> Any:
         """Mean of `⟨A, T_i⟩` under the null, through the feature's own share in Q (eq. 8'); `mean` is that of tanh."""
@@ -352,7 +353,7 @@ def _smooth(sample: Sample, gamma: float, moments: Moments, weights: _Weights, s
     X = sample.narrow if smooth.all() else part(sample.narrow, smooth)
     Y = sample.target.Y
     xp, m = namespace(Y), len(X)
-    loads = (Y * Y).sum(axis=1)
+    loads = sample.target.loads
     inside = sample.inside
     half = half_of(weights.interaction, inside)
     rows = astype(xp.concat([Y, weights.rho[:, None] * Y], axis=1).T, inside)
@@ -498,7 +499,8 @@ class _Elements:
             logs[start:stop, start:] = factors
             if stop - start == m:  # all pairs at once, each of them twice
                 self.row_sums[:] = block.sum(axis=2)
-                self.squares[:] = (block * block).sum(axis=(1, 2))
+                self.squares[:] = xp.linalg.vector_norm(xp.reshape(block, (block.shape[0], -1)), axis=1)
+                self.squares *= self.squares
                 return logs
             logs[stop:, start:stop] = factors[:, stop - start :].T
             own = block[:, :, : stop - start]

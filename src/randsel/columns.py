@@ -17,6 +17,7 @@ import numpy as np
 from randsel._backend import (
     ALIGNED,
     Array,
+    add_scaled,
     astype,
     device_of,
     device_scratch,
@@ -24,6 +25,8 @@ from randsel._backend import (
     like,
     namespace,
     on_host,
+    ranges,
+    scalars,
     single,
     take,
     to_device,
@@ -324,12 +327,12 @@ def standardise_part(X: Any, weights: Array | None, scale: bool) -> tuple[Any, A
 def _standardise(x: Any, share: Any, scale: bool, out: Any) -> Any:
     """Standardise columns into `out`, and tell which vary."""
     xp = namespace(x)
-    low, high = xp.min(x, axis=0), xp.max(x, axis=0)
+    low, high = ranges(x)
     varies = high > low
-    peak = to_numpy(xp.maximum(xp.abs(low), xp.abs(high))).astype(np.float64)
+    peak = xp.maximum(xp.abs(low), xp.abs(high))
     if not scale:
         z = double(x)
-        inside = peak[to_numpy(varies)]
+        inside = to_numpy(double(peak))[to_numpy(varies)]
         if inside.size and not (inside.max() < UNSCALED_RANGE[1] and inside.min() > UNSCALED_RANGE[0]):
             msg = (
                 f"Columns of X have largest values from {inside.min():.3g} to {inside.max():.3g}, too extreme for "
@@ -339,8 +342,9 @@ def _standardise(x: Any, share: Any, scale: bool, out: Any) -> Any:
         out[:] = z - xp.mean(z, axis=0)
         return varies
     # a power of two changes no digit, and keeps squares of 1e30 and 1e-30 in range
-    exponents = -np.frexp(peak)[1]
-    if np.abs(exponents).max() > 20:
+    least, most = scalars(xp.where(peak > 0, peak, 1.0).min(), peak.max())
+    if least < 2.0**-20 or most > 2.0**20:
+        exponents = -np.frexp(to_numpy(double(peak)))[1]
         x = x * like(np.exp2(np.clip(exponents, -100, 100)), x, precise=False)
         # in two steps: the power itself may be out of range
         x *= like(np.exp2(exponents - np.clip(exponents, -100, 100)), x, precise=False)
@@ -349,13 +353,20 @@ def _standardise(x: Any, share: Any, scale: bool, out: Any) -> Any:
     z -= xp.mean(z, axis=0)
     # differences are no smaller than the digits of the largest value, so that their squares do not vanish
     even = share is None
-    spread = _mean(z * z, None) if even else _mean(double(z) ** 2, share) - _mean(z, share) ** 2
+    spread = _mean_square(z) if even else _mean(double(z) ** 2, share) - _mean(z, share) ** 2
     # a column that varies by less than the rounding of its own mean
     varies &= spread > 0.0
     spread = xp.sqrt(xp.where(varies, spread, xp.ones_like(spread)))
     z /= astype(spread, z.dtype)
     xp.subtract(z, xp.mean(z, axis=0), out=out)
     return varies
+
+
+def _mean_square(z: Any) -> Any:
+    """Mean of squares over the rows, in double precision."""
+    if on_host(z):
+        return _mean(z * z, None)
+    return double(namespace(z).linalg.vector_norm(z, axis=0)) ** 2 / z.shape[0]
 
 
 def _mean(z: Any, share: Any) -> Any:
@@ -390,5 +401,5 @@ def column_keys(Z: Any) -> Any:
     xp = namespace(Z)
     keys = xp.zeros(Z.shape[1], dtype=xp.float64, device=device_of(Z))
     for factor, row in zip(generator(0).standard_normal(Z.shape[0]).tolist(), Z, strict=True):
-        keys += factor * row
+        add_scaled(keys, row, factor)
     return keys

@@ -260,6 +260,16 @@ class Target:
         return self.Y @ self.Y.T
 
     @cached_property
+    def loads(self) -> Any:
+        """The diagonal of `L`."""
+        return (self.Y * self.Y).sum(axis=1)
+
+    @cached_property
+    def own_rows(self) -> Any:
+        """Sums of the rows of `L`, less twice its diagonal."""
+        return self.Y @ self.Y.sum(axis=0) - 2 * self.loads
+
+    @cached_property
     def hollow(self) -> tuple[Any, Any]:
         """`L` split into its U-centred part and the rest."""
         return hollow_split(self.kernel)
@@ -294,8 +304,8 @@ class Target:
     @cached_property
     def lopsided(self) -> bool:
         """Whether little of `L` is left when U-centred, as with a class of one member or one extreme number."""
-        m, loads, whole = len(self.Y), (self.Y * self.Y).sum(axis=1), norm(self.Y.T @ self.Y) ** 2
-        rows = self.Y @ self.Y.sum(axis=0) - loads
+        m, loads, whole = len(self.Y), self.loads, norm(self.Y.T @ self.Y) ** 2
+        rows = self.own_rows + loads
         left = whole - inner(loads, loads) - 2 / (m - 2) * inner(rows, rows)
         return left + float(rows.sum()) ** 2 / ((m - 1) * (m - 2)) < 1e-6 * whole
 

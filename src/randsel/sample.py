@@ -27,6 +27,7 @@ from randsel._backend import (
     namespace,
     on_host,
     power_sums,
+    ranges,
     rowwise,
     scalars,
     single,
@@ -295,8 +296,8 @@ def _probe_vectors(m: int) -> Array:
 
 
 def _moments_of_block(block: Any) -> Any:
-    xp = namespace(block)
-    span = double(xp.max(block, axis=0)) - double(xp.min(block, axis=0))
+    xp, (low, high) = namespace(block), ranges(block)
+    span = double(high) - double(low)
     second, fourth = power_sums(block)
     norms = hollow_norm(second, fourth, len(block)), pair_norm(second, fourth, len(block))
     return xp.stack([second, fourth, span, *norms])
