@@ -186,8 +186,9 @@ def room_for(max_memory: int | str, m: int, n: int) -> int:
     allowed = bytes_of(max_memory)
     # some twenty matrices over pairs of rows, some forty numbers per column, half of them for the path
     other = 160 * min(m, 2000) ** 2 + 320 * n
-    # the columns are there about two and a half times while some of them are culled
-    room = int((allowed - other) / 2.5)
+    # the columns are there about two and a half times while some of them are culled; in single precision, too, beside
+    # double
+    room = int((allowed - other) / 3.4)
     if room < 64 * 8 * m:
         msg = (
             f"max_memory={max_memory!r} is too little for {m} samples and {n} features: pairs of samples and results "
