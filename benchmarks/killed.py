@@ -70,13 +70,14 @@ def start(command, folder):
 
 
 def taken(folder):
-    """When the folder of a job was last taken by a process, by the clock of its lock; 0 if never."""
-    return max((path.stat().st_mtime_ns for path in folder.glob("*/.lock")), default=0)
+    """Whether a process holds the lock of a job's folder now, by the kernel's list of locks."""
+    held = {int(line.split()[-3].rsplit(":", 1)[1]) for line in Path("/proc/locks").read_text().splitlines()}
+    return any(path.stat().st_ino in held for path in folder.glob("*/.lock"))
 
 
-def wait_until_taken(process, folder, before):
+def wait_until_taken(process, folder):
     """Wait until a process has taken the folder of its job, or has ended."""
-    while process.poll() is None and taken(folder) == before:
+    while process.poll() is None and not taken(folder):
         time.sleep(0.01)
 
 
@@ -84,17 +85,16 @@ def undisturbed(command, folder):
     """Run a job to its end; its exit status, and the seconds until it takes its folder and to its end."""
     begin = time.monotonic()
     process = start(command, folder)
-    wait_until_taken(process, folder, 0)
+    wait_until_taken(process, folder)
     first = time.monotonic() - begin
     return process.wait(), first, time.monotonic() - begin
 
 
 def kill_once(command, folder, moment, at_work):
     """Start a job, kill all of its processes after some seconds, and tell whether it was still running."""
-    before = taken(folder)
     process = start(command, folder)
     if at_work:
-        wait_until_taken(process, folder, before)
+        wait_until_taken(process, folder)
     try:
         process.wait(moment)
     except subprocess.TimeoutExpired:

@@ -105,6 +105,10 @@ FOUND = {
         "mat",
         bytes.fromhex("0f000000000000000003020001d700000000000000405800000000 00".replace(" ", "")),
     ),
+    "a curve at 04 features: KeyError": (
+        "cell",
+        b'{"result":{"accuracy":9,"balanced_accuracy":1.8,"n_features":2,"features":[""],"curve":{"04":9}}}',
+    ),
 }
 
 

@@ -613,7 +613,7 @@ def whole_cell(result: dict[str, Any], sizes: Sequence[int] | None = None) -> bo
         return False
     texts = all(isinstance(name, str) for name in features)
     known = sizes is None or {*curve} == {str(size) for size in sizes}
-    return texts and known and all(re.fullmatch("[0-9]{1,9}", key) and is_number(curve[key]) for key in curve)
+    return texts and known and all(re.fullmatch("[1-9][0-9]{0,8}", key) and is_number(curve[key]) for key in curve)
 
 
 def _seconds(out: Path) -> dict[str, float]:
