@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import reference
 from conftest import make_sample, standardised
 from randsel import closed_form as cf
-from randsel import series_bounds
+from randsel import pair_elements, series_bounds
 from randsel.alignment import null_scale
 from randsel.kernels import Target, hollow_centre, median_gamma
 from randsel.sample import Sample
@@ -170,8 +170,8 @@ def test_routes_are_mixed_by_the_bound_and_the_result_stays_in_tolerance(rng):
 def test_element_wise_route_does_not_depend_on_what_it_keeps(rng, monkeypatch):
     sample = make_sample(rng.normal(size=(40, 9)), np.arange(40) % 2)
     kept = cf.closed_form(sample, 0.1)
-    monkeypatch.setattr(cf, "KEEP_BYTES", 0)
-    monkeypatch.setattr(cf, "SCRATCH", 100)
+    monkeypatch.setattr(pair_elements, "KEEP_BYTES", 0)
+    monkeypatch.setattr(pair_elements, "scratch", lambda _: 1000)
     again = cf.closed_form(sample, 0.1)
     np.testing.assert_allclose(again.interaction, kept.interaction, atol=1e-12)
     np.testing.assert_allclose(again.total, kept.total, atol=1e-16)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cluster import cluster
-from randsel import InteractionScan, RandSel, closed_form, cluster_columns, datasets, read_blocks
+from randsel import InteractionScan, RandSel, cluster_columns, datasets, pair_elements, read_blocks
 
 da = pytest.importorskip("dask.array", reason="Dask is not installed (extra 'dask')")
 dask = pytest.importorskip("dask")
@@ -100,9 +100,9 @@ def test_elements_of_a_table_larger_than_memory_are_taken_in_blocks_too(rng, mon
     expected = RandSel(5).fit(X, y)
     monkeypatch.setattr("randsel.selector.room_for", lambda *_: int(0.1 * X.nbytes))
     used = []
-    made = closed_form._ElementsElsewhere.products
+    made = pair_elements.ElementsElsewhere.products
     monkeypatch.setattr(
-        closed_form._ElementsElsewhere, "products", lambda self, *given: used.append(self) or made(self, *given)
+        pair_elements.ElementsElsewhere, "products", lambda self, *given: used.append(self) or made(self, *given)
     )
     found = RandSel(5, max_memory="1MB").fit(np.load(tmp_path / "X.npy", mmap_mode="r"), y)
     same_path(found, expected)

@@ -31,6 +31,8 @@ ORDER = [
     "null_distribution",
     "series_bounds",
     "cubic_series",
+    "pair_weights",
+    "pair_elements",
     "closed_form",
     "contribution",
     "checkpoint",

@@ -6,7 +6,6 @@ once, as a task of its own, which the scheduler repeats if the worker that held 
 
 import asyncio
 import logging
-import pickle
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -268,14 +267,17 @@ class Parcel:
     def __init__(self, content: Any) -> None:
         self.content = content
 
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Any, ...]:
         from distributed.protocol.pickle import dumps  # noqa: PLC0415 (it is Dask that asks)
 
-        return _delivered, (pickle.PickleBuffer(dumps(self.content)),)  # type: ignore[no-untyped-call]
+        return _delivered, (dumps(self.content),)  # type: ignore[no-untyped-call]
 
 
-def _delivered(content: Any) -> Parcel:
-    return Parcel(pickle.loads(content))
+def _delivered(content: bytes) -> Parcel:
+    """Read what Dask has delivered as Dask would."""
+    from distributed.protocol.pickle import loads  # noqa: PLC0415 (it is Dask that asks)
+
+    return Parcel(loads(content))  # type: ignore[no-untyped-call]
 
 
 def unpacked(task: tuple[Any, ...]) -> tuple[Any, ...]:
