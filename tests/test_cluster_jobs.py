@@ -24,7 +24,7 @@ from randsel.experiment import Spec
 from randsel.selection import analyse
 from randsel.tables import Table
 
-pytest.importorskip("distributed", reason="distributed is not installed (extra 'dask')")
+distributed = pytest.importorskip("distributed", reason="distributed is not installed (extra 'dask')")
 
 X, Y, _ = datasets.make_xor(120, 16, random_state=0)
 LONG, LONG_Y, _ = datasets.make_xor(2100, 4, random_state=0)
@@ -142,6 +142,18 @@ def test_what_tasks_share_is_sent_once(on_workers):
 def test_arrays_arrive_where_numpy_need_not_copy_them(columns, on_workers):
     X = np.ones((50, columns))
     assert all(_parallel.ordered_map(is_aligned, [(X, number) for number in range(8)], None))
+
+
+def test_workers_that_are_threads_of_this_process():
+    with (
+        distributed.LocalCluster(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None) as made,
+        distributed.Client(made),
+        joblib.parallel_config(backend="dask"),
+    ):
+        shared = Frozen(2.0)
+        assert _parallel.ordered_map(product, [(shared, number) for number in range(8)], None) == [
+            2.0 * number for number in range(8)
+        ]
 
 
 def test_callbacks_are_not_sent_along(on_workers, alone):

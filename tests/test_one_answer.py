@@ -3,7 +3,10 @@
 The tolerances below are those of docs/reproducibility.md; a test compares the two tables.
 """
 
+import os
 import re
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -207,3 +210,19 @@ def test_the_page_has_these_tolerances():
     page = (Path(__file__).parents[1] / "docs" / "reproducibility.md").read_text()
     table = re.findall(r"^\| ([a-zA-Z_0-9 ]+) \| ([0-9e-]+) \|", page, re.MULTILINE)
     assert {name: float(value) for name, value in table} == TOLERANCES
+
+
+@pytest.mark.parametrize("kernels", ["Haswell", "SkylakeX", "Nehalem"])
+def test_equal_columns_have_equal_keys_whatever_the_processor(kernels):
+    code = (
+        "import numpy as np; from randsel.columns import canonical_order\n"
+        "for seed in range(12):\n"
+        "    Z = np.repeat(np.random.default_rng(seed).standard_normal(100)[:, None], 33, axis=1)\n"
+        "    assert (canonical_order(Z) == np.arange(33)).all()"
+    )
+    # OpenBLAS takes the kernels of another processor; other libraries take no notice
+    environment = {**os.environ, "OPENBLAS_CORETYPE": kernels, "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    if done.returncode < 0:
+        pytest.skip(f"this processor does not run the kernels for {kernels}")
+    assert done.returncode == 0, done.stderr

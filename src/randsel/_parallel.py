@@ -108,11 +108,12 @@ def _single_threaded(
     function: Callable[..., Any], task: tuple[Any, ...], parent: tuple[int, str], on_cluster: bool
 ) -> Any:
     """Call the function with one BLAS thread, which the process that gave the task has set for itself already."""
+    task = unpacked(task)
     if _here() == parent:
         return function(*task)
     with _one_thread, parallel_config(backend="sequential") if on_cluster else nullcontext():
         # a worker of a cluster would otherwise spread the jobs of its job over the cluster again
-        return function(*unpacked(task))
+        return function(*task)
 
 
 class _OneThread:

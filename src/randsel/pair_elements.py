@@ -96,8 +96,7 @@ class Elements:
             logs[start:stop, start:] = factors
             if stop - start == m:  # all pairs at once, each of them twice
                 self.row_sums[:] = block.sum(axis=2)
-                self.squares[:] = xp.linalg.vector_norm(xp.reshape(block, (block.shape[0], -1)), axis=1)
-                self.squares *= self.squares
+                self.squares[:] = (block * block).sum(axis=(1, 2))
                 return logs
             logs[stop:, start:stop] = factors[:, stop - start :].T
             own = block[:, :, : stop - start]
