@@ -91,7 +91,9 @@ def _results(
         tasks = lent(client, tasks)
     calls = [delayed(_single_threaded)(function, task, _here(), client is not None) for task in tasks]
     if client is not None:
-        return watched(client, lambda backend: Parallel(backend=backend, return_as=return_as, pre_dispatch="all")(calls))
+        # all at once: what is large was lent, and the scheduler balances what it knows of
+        how = {"return_as": return_as, "pre_dispatch": "all"}
+        return watched(client, lambda backend: Parallel(backend=backend, **how)(calls))
     found: Iterable[Any] = Parallel(n_jobs=n_jobs, prefer=prefer, return_as=return_as)(calls)
     return found
 
