@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-CORE_TESTS := tests/test_selector.py tests/test_estimator_checks.py tests/test_interaction_scan.py tests/test_progress.py
+CORE_TESTS := tests/selectors/test_randsel.py tests/contracts/test_estimator_checks.py tests/selectors/test_interaction_scan.py tests/contracts/test_progress.py
 
 .PHONY: help demo test lint types check check-versions kill nightly fuzz bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-scaling bench-reading bench-mkl bench-select formats gallery screenshots docs dist check-dist lock clean bench-dask bench-scale
 
@@ -35,13 +35,13 @@ kill: .venv/dev  ## kill -9 at 20 random moments of three long jobs; the outputs
 	$(BIN)/python benchmarks/killed.py --out docs/results/killed.md
 
 nightly: .venv/dev kill  ## kill, ten times as many generated tables as make test, half an hour; then fuzz, two hours
-	RANDSEL_CASES=2000 $(BIN)/python -m pytest -q tests/test_properties.py
+	RANDSEL_CASES=2000 $(BIN)/python -m pytest -q tests/contracts/test_properties.py
 	$(MAKE) fuzz
 
 FUZZ_SECONDS ?= 600
 FUZZ_READERS ?=
 fuzz: build/fuzz/ready  ## the readers on files made to break them; FUZZ_SECONDS each (600), FUZZ_READERS="npz mat" for some, resumable
-	build/fuzz/bin/python tests/fuzz_readers.py --seconds $(FUZZ_SECONDS) --out build/fuzz-corpus $(FUZZ_READERS)
+	build/fuzz/bin/python tests/robustness/fuzz_readers.py --seconds $(FUZZ_SECONDS) --out build/fuzz-corpus $(FUZZ_READERS)
 
 bench: .venv/dev build/peers/ready  ## speed and memory against yardsticks of the same run, a minute; then bench-peers
 	$(BIN)/python benchmarks/speed.py --out docs/results/speed.md
@@ -112,7 +112,7 @@ screenshots: .venv/dev  ## a report of simulated data, photographed (Debian pack
 	$(BIN)/python benchmarks/screenshots.py
 
 docs: .venv/dev build/docs/ready  ## run doctests and gallery, build the site into build/site-docs; three minutes
-	$(BIN)/python -m pytest -q src tests/test_docs.py
+	$(BIN)/python -m pytest -q src tests/contracts/test_docs.py
 	$(BIN)/python benchmarks/gallery.py --check
 	rm -rf build/site-docs
 	build/docs/bin/python -m sphinx -W --keep-going -q -b html docs build/site-docs
@@ -170,10 +170,10 @@ build/peers/ready: benchmarks/peers.txt requirements-dev.lock
 	@touch $@
 
 # the fuzzer is a tool of the nightly run only; what it feeds is installed at the versions of the lock
-build/fuzz/ready: tests/fuzz_readers.txt pyproject.toml requirements-dev.lock
+build/fuzz/ready: tests/robustness/fuzz_readers.txt pyproject.toml requirements-dev.lock
 	$(PYTHON) -m venv build/fuzz
 	build/fuzz/bin/python -m pip --disable-pip-version-check --quiet install --constraint requirements-dev.lock \
-		--requirement tests/fuzz_readers.txt hatchling editables
+		--requirement tests/robustness/fuzz_readers.txt hatchling editables
 	build/fuzz/bin/python -m pip --disable-pip-version-check --quiet install --no-build-isolation \
 		--constraint requirements-dev.lock --editable '.[report,files]'
 	@touch $@

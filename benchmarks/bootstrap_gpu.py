@@ -21,9 +21,11 @@ import numpy as np
 import torch
 
 import randsel
-from randsel import contribution, datasets, experiment
-from randsel.kernels import UNDERFLOW, Target
-from randsel.sample import Sample
+from randsel import datasets
+from randsel._numerics.kernels import UNDERFLOW, Target
+from randsel.contribution import _bootstrap as contribution
+from randsel.contribution._sample import Sample
+from randsel.experiments import _nested_cv as experiment
 
 #: Where kernels are evaluated; set by --device, in every process.
 SETTINGS = {"device": "cuda"}

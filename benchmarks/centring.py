@@ -7,8 +7,8 @@ import argparse
 
 import numpy as np
 
-from randsel.kernels import hollow_centre, median_gamma
-from randsel.sample import PairSums
+from randsel._numerics.kernels import hollow_centre, median_gamma
+from randsel.contribution._sample import PairSums
 
 
 def interaction_scores(X, y, centring):

@@ -16,8 +16,9 @@ import measure
 measure.one_core()
 
 import numpy as np
-from interactions import speed
 from speed import bootstrap_against_the_literal_reference, path_against_two_products
+
+from interactions import speed
 
 RATIOS = Path(__file__).with_name("ratios.json")
 #: How much larger a ratio may be.

@@ -20,11 +20,14 @@ import dask.array as da
 import joblib
 import numpy as np
 import psutil
-from distributed import Client, LocalCluster, wait
 
-from randsel import RandSel, choosing, cluster_jobs, datasets, resampling
-from randsel._parallel import ordered_map
-from randsel.tables import Table
+from distributed import Client, LocalCluster, wait
+from randsel import RandSel, datasets
+from randsel._utils.jobs import ordered_map
+from randsel.analysis import _decisions as choosing
+from randsel.analysis import _resampling as resampling
+from randsel.distributed import _jobs as cluster_jobs
+from randsel.tables._read import Table
 
 #: Largest price of Dask beside joblib that is acceptable.
 WANTED = 1.30

@@ -23,14 +23,14 @@ import sklearn
 import torch
 
 from randsel import InteractionScan, RandSel, datasets
-from randsel.contribution import Draws, bootstrap
-from randsel.interaction import Problem
-from randsel.kernels import Target
-from randsel.pair_scan import scan
-from randsel.rank_functions import Functions
-from randsel.sample import Sample
+from randsel._numerics.kernels import Target
+from randsel._numerics.rank_functions import Functions
+from randsel.contribution._bootstrap import Draws, bootstrap
+from randsel.contribution._sample import Sample
+from randsel.interactions._evidence import Problem
+from randsel.interactions._pair_scan import scan
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 import reference
 
 

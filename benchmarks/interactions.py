@@ -23,8 +23,8 @@ from matplotlib.figure import Figure
 from sklearn.model_selection import KFold
 
 from randsel import InteractionScan, __version__, datasets
-from randsel.run_folder import write_atomically
-from randsel.summary import as_markdown
+from randsel._utils.result_folder import write_atomically
+from randsel.experiments._summary import as_markdown
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "build" / "interactions"

@@ -18,8 +18,10 @@ measure.one_core()
 
 import numpy as np
 
-from randsel import RandSel, __version__, table_text, tables
-from randsel.summary import as_markdown
+from randsel import RandSel, __version__
+from randsel.experiments._summary import as_markdown
+from randsel.tables import _read as tables
+from randsel.tables.formats import _text as table_text
 
 
 def with_polars(path, _):

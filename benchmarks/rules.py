@@ -14,8 +14,8 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from randsel import InteractionScan, RandSel, __version__, datasets
-from randsel.closed_form import Contribution
-from randsel.null_distribution import log_tail_of_score
+from randsel._numerics.null_tails import log_tail_of_score
+from randsel.contribution._closed_form import Contribution
 
 PROBLEMS = {
     "XOR, 300×100": (datasets.make_xor, {}),

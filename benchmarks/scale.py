@@ -29,17 +29,19 @@ import polars
 import psutil
 import scale_model as model
 import zarr
-from distributed import Client, LocalCluster, wait
 from scale_model import ALL_ROWS, BY_ROWS, CHECKS, DISTINCT, FAR, GOAL, LARGE, NEAR, PEAK, ROWS, WIDTH, smallest_memory
 from scale_page import page
 
-from randsel import RandSel, contribution, culling, datasets, read_blocks
-from randsel.cluster_columns import _each_of, _on_block, _total_of
-from randsel.columns import Elsewhere, centred_rows, standardise_part
-from randsel.contribution import Draws, exact
-from randsel.kernels import Target
-from randsel.rank_functions import rank_functions
-from randsel.sample import Sample
+from distributed import Client, LocalCluster, wait
+from randsel import RandSel, datasets, read_blocks
+from randsel._numerics.columns import Elsewhere, centred_rows, standardise_part
+from randsel._numerics.kernels import Target
+from randsel._numerics.rank_functions import rank_functions
+from randsel.contribution import _bootstrap as contribution
+from randsel.contribution._bootstrap import Draws, exact
+from randsel.contribution._sample import Sample
+from randsel.culling import _rounds as culling
+from randsel.distributed._columns import _each_of, _on_block, _total_of
 
 logging.getLogger("distributed").setLevel(logging.ERROR)
 ROOT = Path(__file__).parents[1]

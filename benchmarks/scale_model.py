@@ -5,10 +5,10 @@ from math import ceil, inf, log2
 
 import numpy as np
 
-from randsel.cluster_columns import SHARE
-from randsel.columns import room_for
-from randsel.contribution import MAX_ROWS
-from randsel.culling import path_sizes
+from randsel._numerics.columns import room_for
+from randsel.contribution._bootstrap import MAX_ROWS
+from randsel.culling._rounds import path_sizes
+from randsel.distributed._columns import SHARE
 
 #: Bytes of a value of the table.
 VALUE = 4

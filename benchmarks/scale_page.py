@@ -10,11 +10,11 @@ import scale_model as model
 from scale_model import BY_ROWS, CHECKS, DISTINCT, GOAL, LARGE, PEAK, ROWS, VALUE, WIDTH, Cluster, Task, smallest_memory
 
 from randsel import __version__, guarantees
-from randsel.cluster_columns import SHARE
-from randsel.cluster_tables import BLOCK_BYTES
-from randsel.columns import room_for
-from randsel.culling import path_sizes
-from randsel.summary import as_markdown
+from randsel._numerics.columns import room_for
+from randsel.culling._rounds import path_sizes
+from randsel.distributed._columns import SHARE
+from randsel.distributed._tables import BLOCK_BYTES
+from randsel.experiments._summary import as_markdown
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 #: What a pass is called on the page, and how many multiplications and additions it has per column, in units of s².

@@ -11,14 +11,15 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tests"))
-
-from PIL import Image
+sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 from browser import Browser, chromium
 from fitted import analysis_of
-from randsel import datasets, report
-from randsel.tables import Table
+from PIL import Image
+
+from randsel import datasets
+from randsel.report import _html as report
+from randsel.tables._read import Table
 
 #: Name, width of the window, dark, heading to start at, height.
 PICTURES = [

@@ -15,12 +15,13 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 import reference
+
 from randsel import RandSel, datasets
-from randsel.contribution import BATCH, Draws, bootstrap, draw_subsets
-from randsel.kernels import Target
-from randsel.sample import Sample
+from randsel._numerics.kernels import Target
+from randsel.contribution._bootstrap import BATCH, Draws, bootstrap, draw_subsets
+from randsel.contribution._sample import Sample
 
 
 def best_of(function, repeats):

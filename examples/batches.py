@@ -13,8 +13,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from randsel import InteractionScan
-from randsel.analysis import cautions
-from randsel.tables import Table
+from randsel.analysis._model import cautions
+from randsel.tables._read import Table
 
 rng = np.random.default_rng(5)
 case = rng.random(240) < 0.5

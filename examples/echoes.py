@@ -13,9 +13,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from randsel import InteractionScan
-from randsel.interaction import Problem, encode_target, log_number
-from randsel.pair_scan import scan
-from randsel.rank_functions import rank_functions
+from randsel._numerics.rank_functions import rank_functions
+from randsel.interactions._evidence import Problem, encode_target, log_number
+from randsel.interactions._pair_scan import scan
 
 naive, ours = [], []
 for seed in range(50):

@@ -10,10 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from cluster import cluster
-from randsel.kernels import Target
-from randsel.sample import Sample
 
 SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
 
@@ -41,11 +38,3 @@ def workers():
     """Four workers of a Dask cluster, for all tests; one that kills a worker starts its own."""
     with cluster(n_workers=4) as started:
         yield started
-
-
-def standardised(X):
-    return (X - X.mean(axis=0)) / X.std(axis=0)
-
-
-def make_sample(X, y, kind="classification", weights=None, fixed=None):
-    return Sample.of(standardised(np.asarray(X, dtype=float)), Target.encode(y, kind, weights), fixed)

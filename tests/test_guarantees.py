@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from randsel import guarantees
-from randsel.contribution import Draws, bootstrap, exact
-from randsel.kernels import Target
-from randsel.sample import Sample
+from randsel._numerics.kernels import Target
+from randsel.contribution._bootstrap import Draws, bootstrap, exact
+from randsel.contribution._sample import Sample
 
 GAMMA = 1.0
 

@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from randsel import InteractionScan, RandSel, _optional, datasets, plots
+from randsel import InteractionScan, RandSel, datasets, plots
+from randsel._utils import optional as _optional
 
 
 @pytest.fixture(scope="module")

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from randsel import datasets, guarantees, plots
-    from randsel.adata import select_adata
-    from randsel.baselines import BaHSIC, CorrelationFilter, FoHSIC, KernelRFE
-    from randsel.cluster_tables import read_blocks
-    from randsel.interaction_scan import InteractionScan
-    from randsel.mkl import LPBoostMKL, PathKernels
-    from randsel.selector import RandSel
-    from randsel.selector_cv import RandSelCV
-    from randsel.sparse_filtering import SparseFiltering
-    from randsel.stability import StabilitySelection
+    from randsel.analysis._anndata import select_adata
+    from randsel.baselines._baselines import BaHSIC, CorrelationFilter, FoHSIC, KernelRFE
+    from randsel.baselines._stability_selection import StabilitySelection
+    from randsel.distributed._tables import read_blocks
+    from randsel.learning._mkl import LPBoostMKL, PathKernels
+    from randsel.learning._sparse_filtering import SparseFiltering
+    from randsel.selectors._interaction_scan import InteractionScan
+    from randsel.selectors._randsel import RandSel
+    from randsel.selectors._randsel_cv import RandSelCV
 
 __all__ = [
     "BaHSIC",
@@ -42,19 +42,19 @@ __version__ = "0.1.0"
 
 #: File of every name that is no file itself.
 _PLACES = {
-    "BaHSIC": "baselines",
-    "CorrelationFilter": "baselines",
-    "FoHSIC": "baselines",
-    "InteractionScan": "interaction_scan",
-    "KernelRFE": "baselines",
-    "LPBoostMKL": "mkl",
-    "PathKernels": "mkl",
-    "RandSel": "selector",
-    "RandSelCV": "selector_cv",
-    "SparseFiltering": "sparse_filtering",
-    "StabilitySelection": "stability",
-    "read_blocks": "cluster_tables",
-    "select_adata": "adata",
+    "BaHSIC": "baselines._baselines",
+    "CorrelationFilter": "baselines._baselines",
+    "FoHSIC": "baselines._baselines",
+    "InteractionScan": "selectors._interaction_scan",
+    "KernelRFE": "baselines._baselines",
+    "LPBoostMKL": "learning._mkl",
+    "PathKernels": "learning._mkl",
+    "RandSel": "selectors._randsel",
+    "RandSelCV": "selectors._randsel_cv",
+    "SparseFiltering": "learning._sparse_filtering",
+    "StabilitySelection": "baselines._stability_selection",
+    "read_blocks": "distributed._tables",
+    "select_adata": "analysis._anndata",
 }
 
 

@@ -1,5 +1,5 @@
 """`python -m randsel`."""
 
-from randsel.cli import main
+from randsel.cli._main import main
 
 main(prog_name="randsel")

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from sklearn.datasets import load_digits
 
-from randsel._backend import Array
-from randsel._parallel import generator, seed_of
+from randsel._numerics.arrays import Array
+from randsel._utils.jobs import generator, seed_of
 
 Problem = tuple[Array, Array, Array]
 

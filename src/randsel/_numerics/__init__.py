@@ -1,0 +1,1 @@
+"""Arrays, columns, kernels and null distributions: numerical parts that know no estimator."""

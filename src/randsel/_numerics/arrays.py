@@ -1,0 +1,432 @@
+"""One set of formulas for numpy arrays and for torch tensors, wherever they are: what the array API leaves open.
+
+Masks and column numbers stay numpy arrays on the host; values live where the data live. Nothing imports torch: a tensor
+brings its own namespace, and `to_device` asks for torch by name.
+"""
+
+import math
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from array_api_compat import array_namespace, device, is_torch_array
+from scipy.linalg import get_blas_funcs
+
+from randsel._utils.optional import optional
+
+Array = npt.NDArray[Any]
+
+#: Elements of scratch arrays, on the host (what stays in cache) and at most on a device (what keeps it busy).
+SCRATCH, DEVICE_SCRATCH = 1 << 18, 1 << 29
+#: Numbers from which copies from a device go through pinned memory.
+MUCH = 1 << 16
+#: Columns that the rows of a device's matrices are padded to a multiple of.
+ALIGNED = 64
+#: Features from which products on a GPU may be coarse.
+COARSE = 32768
+#: Rows from which a pass over a matrix of pairs on the host costs more than a call of BLAS.
+MANY_ROWS = 512
+#: Columns below which a Gram matrix takes less time than to mirror it.
+FEW_COLUMNS = 64
+
+
+_SPACES: dict[type, Any] = {}
+
+
+def namespace(x: Any) -> Any:
+    """Return the array API namespace of an array."""
+    kind = type(x)
+    if kind not in _SPACES:
+        _SPACES[kind] = array_namespace(x)
+    return _SPACES[kind]
+
+
+def on_host(x: Any) -> bool:
+    """Whether an array is numpy's."""
+    return isinstance(x, np.ndarray)
+
+
+def to_numpy(x: Any) -> Array:
+    """Copy an array to the host, or return it if it is there."""
+    if on_host(x):
+        return np.asarray(x)
+    if not is_torch_array(x):
+        return np.asarray(x)
+    if x.device.type == "cuda" and x.numel() > MUCH:
+        # through memory that the device reads and writes itself, which is far faster
+        return np.array(sys.modules["torch"].empty(x.shape, dtype=x.dtype, pin_memory=True).copy_(x).numpy())
+    return np.asarray(x.detach().cpu().numpy())
+
+
+def like(values: Any, other: Any, *, precise: bool = True) -> Any:
+    """Put numbers where `other` is: in double precision, or in the precision of `other`."""
+    xp = namespace(other)
+    dtype = (xp.float64 if precise else other.dtype) if np.asarray(values).dtype.kind == "f" else None
+    return xp.asarray(values, dtype=dtype, device=device(other))
+
+
+def device_of(x: Any) -> Any:
+    """Where an array is."""
+    return device(x)
+
+
+def index_of(mask: Array, other: Any) -> Any:
+    """Column numbers of a mask (or the numbers), where `other` is."""
+    if on_host(other):
+        return np.flatnonzero(mask) if mask.dtype.kind == "b" else mask
+    moved = namespace(other).asarray(mask, device=device(other))
+    return moved.nonzero()[:, 0] if mask.dtype.kind == "b" else moved
+
+
+def take(X: Any, mask: Any) -> Any:
+    """Columns of a mask, or of numbers as `index_of` gives them; X itself if the mask is all of it."""
+    if on_host(mask) and mask.dtype.kind == "b" and mask.all():
+        return X
+    if on_host(X):
+        # rows stay contiguous; indexing by [:, mask] would make columns so, and everything after it slower
+        return np.compress(mask, X, axis=-1) if mask.dtype.kind == "b" else np.take(X, mask, axis=-1)
+    places = index_of(mask, X) if on_host(mask) else mask
+    count = places.shape[0]
+    if X.ndim == 2 and count > ALIGNED:
+        # rows that start at multiples of 64 bytes: matrix products are faster on them
+        xp = namespace(X)
+        places = xp.concat([places, places[: -count % ALIGNED]])
+    return namespace(X).take(X, places, axis=-1)[..., :count]
+
+
+def astype(x: Any, dtype: Any) -> Any:
+    """Cast, without a copy where nothing changes."""
+    return x if x.dtype == dtype else namespace(x).astype(x, dtype)
+
+
+def contiguous(x: Any) -> Any:
+    """Lay an array out in the order of its rows."""
+    return np.ascontiguousarray(x) if on_host(x) else x.contiguous()
+
+
+def double(x: Any) -> Any:
+    """Cast to double precision."""
+    return astype(x, namespace(x).float64)
+
+
+def eps(dtype: Any) -> float:
+    """Spacing of numbers near one."""
+    return 2.0**-23 if "float32" in str(dtype) else 2.0**-52
+
+
+def single(dtype: Any) -> bool:
+    """Whether a type is of single precision."""
+    return "float32" in str(dtype)
+
+
+def set_diagonal(matrix: Any, value: float) -> None:
+    """Overwrite the diagonal of a square matrix."""
+    if on_host(matrix):
+        np.fill_diagonal(matrix, value)
+    else:
+        matrix.fill_diagonal_(value)
+
+
+def clipped(x: Any, low: float | None = None, high: float | None = None) -> Any:
+    """Cut off what is below or above; the namespaces' own functions do more and take longer."""
+    if on_host(x):
+        x = x if low is None else np.maximum(x, low)
+        return x if high is None else np.minimum(x, high)
+    return x.clamp(low, high)
+
+
+def norm(x: Any) -> float:
+    """Frobenius norm."""
+    return math.sqrt(float(dot(x, x)))
+
+
+def inner(a: Any, b: Any) -> float:
+    """Sum of the products of entries."""
+    return float(dot(a, b))
+
+
+def dot(a: Any, b: Any) -> Any:
+    """Sum of the products of entries, where the arrays are."""
+    return np.vdot(a, b) if on_host(a) else a.reshape(-1).dot(b.reshape(-1))
+
+
+def scalars(*values: Any) -> list[float]:
+    """Bring single numbers to the host, all at once: a device has to finish its work for every time that one asks."""
+    if not is_torch_array(values[0]):
+        return [float(value) for value in values]
+    numbers: list[float] = sys.modules["torch"].stack(values).tolist()
+    return numbers
+
+
+def is_coarse(X: Any, n: int) -> bool:
+    """Whether products over n features beside X are coarse."""
+    return n >= COARSE and not on_host(X) and device(X).type == "cuda" and single(X.dtype)
+
+
+@contextmanager
+def coarse_products(X: Any, n: int) -> Iterator[None]:
+    """Let a GPU round factors to 11 bits in products over n features, if they are many: tensor cores do those.
+
+    While many are left only the worst quarter of them falls, and that does not hang on the last digits.
+    """
+    if not is_coarse(X, n):
+        yield
+        return
+    settings = sys.modules["torch"].backends.cuda.matmul
+    before, settings.allow_tf32 = settings.allow_tf32, True
+    try:
+        yield
+    finally:
+        settings.allow_tf32 = before
+
+
+def ranges(x: Any) -> tuple[Any, Any]:
+    """Least and largest number of every column."""
+    if on_host(x):
+        return x.min(axis=0), x.max(axis=0)
+    low, high = x.aminmax(dim=0)
+    return low, high
+
+
+def power_sums(x: Any) -> tuple[Any, Any]:
+    """Return the sums of squares and of fourth powers of the columns, in double precision."""
+    if on_host(x):
+        squares = double(x) ** 2
+        return squares.sum(axis=0), np.einsum("ij,ij->j", squares, squares)
+    # no array in double precision is made on the way, and devices sum in pieces
+    squares = x * x
+    second = squares.sum(dim=0)
+    squares *= squares
+    return double(second), double(squares.sum(dim=0))
+
+
+def add_scaled(total: Any, x: Any, factor: float) -> None:
+    """Add `factor x` to the total, in place and in one pass."""
+    if not on_host(total):
+        total.add_(x, alpha=factor)
+    elif total.flags.c_contiguous and x.flags.c_contiguous and total.dtype == x.dtype:
+        get_blas_funcs("axpy", dtype=total.dtype)(x.reshape(-1), total.reshape(-1), a=factor)
+    else:
+        total += x * factor
+
+
+def add_to_both(matrix: Any, values: Any) -> None:
+    """Add `v_p + v_q` to the entries of a square matrix, in place."""
+    if not on_host(matrix) or len(matrix) < MANY_ROWS or not matrix.flags.c_contiguous:
+        matrix += values[:, None]
+        matrix += values[None, :]
+        return
+    # as a product of rank two: one pass over the matrix instead of two, and no slower than either
+    values = values.astype(matrix.dtype)
+    sides = np.stack([values, np.ones_like(values)])
+    multiply = get_blas_funcs("gemm", dtype=matrix.dtype)
+    multiply(1.0, sides.T, sides[::-1].T, trans_b=1, beta=1.0, c=matrix.T, overwrite_c=1)
+
+
+def row_sums(matrix: Any) -> Any:
+    """Return the sums of the rows of a matrix."""
+    if on_host(matrix):
+        return matrix @ np.ones(matrix.shape[1], dtype=matrix.dtype)  # in half the time
+    return matrix.sum(axis=1)
+
+
+def symmetric_product(terms: Iterable[tuple[float, Any, Any]]) -> Any:
+    """Sum of `c (a bᵀ + b aᵀ)` over triples (c, a, b), or of `c a aᵀ` where b is None."""
+    whole: Any = None
+    half: Any = None
+    for factor, a, b in terms:
+        if on_host(a) and a.flags.c_contiguous:
+            half = _added_to_half(half, factor, a, b)
+            continue
+        part = a @ (a if b is None else b).T
+        if factor != 1.0:
+            part *= factor
+        part = part if b is None else part + part.T
+        whole = part if whole is None else whole + part
+    if half is None:
+        return whole
+    total = _mirrored(half.T)
+    return total if whole is None else total + whole
+
+
+def _added_to_half(half: Any, factor: float, a: Array, b: Array | None) -> Any:
+    """One triangle only of a term, added where the ones before it are."""
+    into: dict[str, Any] = {"trans": 1, "lower": 1}
+    if half is not None:
+        into.update(beta=1.0, c=half, overwrite_c=1)
+    if b is None:
+        return get_blas_funcs("syrk", dtype=a.dtype)(factor, a.T, **into)
+    return get_blas_funcs("syr2k", dtype=a.dtype)(factor, a.T, b.T, **into)
+
+
+def _mirrored(upper: Array) -> Array:
+    """Copy the upper triangle of a matrix to the lower one, in place; by strips, whose columns stay in cache."""
+    m = len(upper)
+    for start in range(0, m, 64):
+        stop = min(start + 64, m)
+        upper[stop:, start:stop] = upper[start:stop, stop:].T
+        own = upper[start:stop, start:stop]
+        np.copyto(own, own.T.copy(), where=_below_diagonal(stop - start))
+    return upper
+
+
+@lru_cache
+def _below_diagonal(m: int) -> Array:
+    return np.tri(m, k=-1, dtype=bool)
+
+
+def columnwise(a: Any, b: Any) -> Any:
+    """Inner products of the columns of two matrices."""
+    return np.einsum("ij,ij->j", a, b) if on_host(a) else (a * b).sum(axis=0)
+
+
+def rowwise(a: Any, b: Any) -> Any:
+    """Inner products of the rows of two matrices."""
+    return np.einsum("ij,ij->i", a, b) if on_host(a) else (a * b).sum(axis=1)
+
+
+def product(a: Any, b: Any) -> Any:
+    """Return `a bᵀ`; of tensors in half precision, summed and returned in single precision."""
+    if not on_host(a) and a.dtype.itemsize == 2:
+        torch = sys.modules["torch"]
+        return torch.mm(a, b.T, out_dtype=torch.float32)
+    return a @ b.T
+
+
+def halved(x: Any) -> Any:
+    """Return a tensor in half precision where that is faster, which is on a GPU."""
+    return x.half() if device(x).type == "cuda" else x
+
+
+def add_square(total: Any, x: Any) -> None:
+    """Add the squares of x to the total; x is lost."""
+    if on_host(x):
+        x *= x
+        total += x
+    else:
+        total.addcmul_(x, x)
+
+
+def largest(values: Any, count: int, least: float) -> tuple[Array, Array]:
+    """Places and values of the largest numbers of a vector that are `least` or more, on the host; in no order."""
+    if on_host(values):
+        places = np.flatnonzero(values >= least)
+        if len(places) > count:
+            places = places[np.argpartition(-values[places], count - 1)[:count]]
+        return places, values[places]
+    if least > 0.0:
+        places = (values >= least).nonzero()[:, 0]
+        values = values[places]
+        top, order = values.topk(min(count, len(values)), sorted=False)
+        return to_numpy(places[order]), to_numpy(top)
+    top, places = values.topk(min(count, len(values)), sorted=False)
+    places, top = to_numpy(places), to_numpy(top)
+    return places[top >= least], top[top >= least]
+
+
+def coarse_gram(x: Any, n: int) -> Any:
+    """Return `x xᵀ`, coarse as `coarse_products` are."""
+    if not is_coarse(x, n):
+        return x @ x.T if x.shape[1] < FEW_COLUMNS else symmetric_product([(1.0, x, None)])
+    rounded = x.half()
+    return product(rounded, rounded)
+
+
+def half_of(matrix: Any, dtype: Any) -> Any:
+    """Prepare a symmetric matrix for `quadratic_forms`."""
+    if not on_host(matrix):
+        return astype(matrix, dtype)
+    diagonal = np.diagonal(matrix)
+    # in order of columns, of which only the lower triangle is read; its rows are its columns
+    half = astype(matrix, dtype).T
+    if diagonal.any():
+        half = half.copy(order="F")
+        np.fill_diagonal(half, 0.5 * diagonal)
+    return half
+
+
+def quadratic_forms(half: Any, x: Any) -> Any:
+    """`x_jᵀ A x_j` for all columns of x; on the host by a triangular product, which is half the work."""
+    if not on_host(x):
+        return columnwise(half @ x, x)
+    multiply = get_blas_funcs("trmm", dtype=x.dtype)
+    return 2 * np.einsum("ji,ji->j", multiply(1.0, half, x.T, side=1, lower=1, trans_a=1), x.T)
+
+
+def forms_of_columns(half: Any, rows: Any, weights: Any, x: Any, n: int) -> tuple[Any, Any, Any]:
+    """`x_jᵀ A x_j`, `rows x` and `weights x²` for all columns of x; coarse as `coarse_products` are, of n features."""
+    if not is_coarse(x, n):
+        return double(quadratic_forms(half, x)), double(rows @ x), double(weights @ (x * x))
+    m, torch = x.shape[0], sys.modules["torch"]
+    scales = [part.abs().max() for part in (half, rows, weights)]
+    half, rows, weights = ((part / scale).half() for part, scale in zip((half, rows, weights), scales, strict=True))
+    rounded = x.half()
+    wide = product(torch.cat([half, rows]), rounded.T)
+    rounded *= rounded
+    of_squares = product(weights, rounded.T)
+    linear = double(wide[m:]) * scales[1]
+    wide[:m] *= x
+    return double(wide[:m].sum(dim=0)) * scales[0], linear, double(of_squares) * scales[2]
+
+
+def ascending(keys: Any, ties: Any, largest: float) -> Any:
+    """Places by whole numbers `keys`, equal ones by `ties`, both up to `largest` in size, then by place."""
+    if on_host(keys):
+        return np.lexsort((ties, keys))
+    xp = namespace(keys)
+    if largest**2 < 2**50:
+        return xp.argsort(keys * (2 * largest + 1) + ties, stable=True)
+    first = xp.argsort(ties, stable=True)
+    return xp.take(first, xp.argsort(xp.take(keys, first), stable=True))
+
+
+def others(places: Any, n: int) -> Any:
+    """Places below n that are not among some, ascending."""
+    mask = namespace(places).ones(n, dtype=namespace(places).bool, device=device(places))
+    mask[places] = False
+    return np.flatnonzero(mask) if on_host(mask) else mask.nonzero()[:, 0]
+
+
+def scratch(x: Any) -> int:
+    """Elements that a scratch array beside x may have."""
+    return SCRATCH if on_host(x) else device_scratch(str(device(x)))
+
+
+@lru_cache
+def device_scratch(name: str) -> int:
+    """Elements of a scratch array on a device of torch: a dozen of them take a quarter of what is free."""
+    torch = sys.modules["torch"]
+    if torch.device(name).type != "cuda":
+        return SCRATCH
+    free = torch.cuda.mem_get_info(name)[0]
+    return int(min(max(free // (4 * 12 * 4), 1 << 24), DEVICE_SCRATCH))
+
+
+def to_device(X: Any, name: str | None) -> Any:
+    """Move an array to a device of torch, as `check_device` names it; None leaves it where it is."""
+    if name is None:
+        return X
+    torch = optional("torch", extra="gpu", purpose=f"device={name!r}")
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        msg = f"device={name!r}: torch sees no CUDA device here; use device='cpu', or leave it out."
+        raise ValueError(msg)
+    count = torch.cuda.device_count()
+    if name.startswith("cuda:") and int(name.split(":")[1]) >= count:
+        msg = f"device={name!r}: torch sees {count} CUDA devices, numbered from 0."
+        raise ValueError(msg)
+    return torch.as_tensor(X, device=name)
+
+
+def check_device(name: str | None, X: Any) -> str | None:
+    """Return the device to compute on: the one named, or where X is; None for numpy on the host."""
+    if name is not None and re.fullmatch(r"cpu|cuda(:\d+)?", name) is None:
+        msg = f"device={name!r} is not a device; use 'cpu', 'cuda', 'cuda:1', or leave it out."
+        raise ValueError(msg)
+    if name is None and not on_host(X):
+        return str(device(X))
+    return None if name == "cpu" else name

@@ -1,0 +1,1 @@
+"""The contract with scikit-learn: validation, progress callbacks, the base class of selectors."""

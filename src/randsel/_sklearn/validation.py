@@ -1,0 +1,392 @@
+"""Checks of X, y, weights and parameters; the only file that imports private names of scikit-learn.
+
+What is wrong is said in a sentence that names the cause and the remedy.
+"""
+
+import difflib
+import warnings
+from numbers import Number
+from typing import Any
+
+import numpy as np
+from sklearn import get_config
+from sklearn.base import _fit_context as fit_context
+from sklearn.utils._param_validation import HasMethods, Interval, RealNotInt, StrOptions
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_array,
+    check_consistent_length,
+    column_or_1d,
+    validate_data,
+)
+
+from randsel._numerics.arrays import Array, on_host, to_numpy
+from randsel._numerics.columns import MAPPED_ROWS, forget, not_finite
+from randsel.distributed._columns import is_dask
+
+__all__ = [
+    "HasMethods",
+    "Interval",
+    "RealNotInt",
+    "StrOptions",
+    "categories_to_codes",
+    "check_classes",
+    "check_dask",
+    "check_data",
+    "check_number_to_select",
+    "check_strata",
+    "check_table",
+    "counted_rows",
+    "fit_context",
+    "nominal_columns",
+    "on_the_host",
+]
+
+#: Numbers with more distinct values than this are taken for measurements, not for class codes.
+MAX_CLASS_CODES = 20
+
+
+def check_data(
+    estimator: Any, X: Any, y: Any, sample_weight: Any, target: str
+) -> tuple[Array, Array, str, Array | None]:
+    """Return X, y, the kind of target, and the weights; a Dask array stays one, and its values are checked later."""
+    _check_kinds(X, "X")
+    _check_kinds(y, "y")
+    on_device, on_cluster = _dispatched(X), is_dask(X)
+    y, sample_weight = (_brought_here(values) for values in (y, sample_weight))
+    X = check_dask(estimator, X, reset=True) if on_cluster else _check_array(estimator, X.detach() if on_device else X)
+    if y is None:
+        msg = f"{type(estimator).__name__} requires y to be passed, but the target y is None."
+        raise ValueError(msg)
+    y = _check_y(y)
+    rows = np.zeros((len(X), 1)) if on_device or on_cluster else X
+    check_consistent_length(rows, y)
+    if not on_cluster:
+        _check_finite(X, getattr(estimator, "feature_names_in_", None))
+    kind = kind_of_target(y, target)
+    weights = None
+    if sample_weight is not None:
+        weights = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
+        weights = weights / max(weights.max(), np.finfo(np.float64).tiny)
+        effective = weights.sum() ** 2 / max(weights @ weights, np.finfo(np.float64).tiny)
+        if np.count_nonzero(weights) >= 4 and effective < 2.0:
+            msg = f"sample_weight leaves effectively {effective:.3g} samples, one counts for almost all; check it."
+            raise ValueError(msg)
+    counted = y if weights is None else y[weights > 0.0]
+    _check_enough(counted, kind)
+    return X, y, kind, weights
+
+
+def _brought_here(values: Any) -> Any:
+    """Return a tensor, or an array of Dask, as one of numpy, and anything else as it is."""
+    if is_dask(values):
+        return values.compute()
+    return to_numpy(values) if _is_tensor(values) else values
+
+
+def _check_array(estimator: Any, X: Any) -> Any:
+    dtypes = [X.double().dtype, X.float().dtype] if _is_tensor(X) and _dispatched(X) else [np.float64, np.float32]
+    try:
+        # a table that is read in blocks is not copied
+        order = "C" if getattr(estimator, "max_memory", None) is None else None
+        return validate_data(estimator, X=X, accept_sparse=False, dtype=dtypes, order=order, ensure_all_finite=False)
+    except ValueError as error:
+        column = _text_column(X) if "convert string" in str(error) else None
+        if column is None:
+            raise
+        msg = f"{error}: column {column} of X holds text; encode it as numbers or drop it first."
+        raise ValueError(msg) from error
+
+
+def check_dask(estimator: Any, X: Any, *, reset: bool) -> Any:
+    """Check what a Dask array says of itself, and have scikit-learn remember it as the table that was fitted."""
+    if not hasattr(X, "chunks"):
+        msg = "X is a Dask data frame; pass X.to_dask_array(lengths=True), whose columns are known by their numbers."
+        raise TypeError(msg)
+    if any(np.isnan(size) for sizes in X.chunks for size in sizes):
+        msg = "X is a Dask array of unknown size; call X.compute_chunk_sizes() first."
+        raise ValueError(msg)
+    if X.dtype.kind not in "fiub":
+        msg = f"X is a Dask array of type {X.dtype}; make it one of numbers first."
+        raise ValueError(msg)
+    # what depends on the shape alone: an array that has it and takes no memory
+    validate_data(estimator, X=np.broadcast_to(np.float64(0.0), X.shape), reset=reset, ensure_all_finite=False)
+    return X if X.dtype in (np.float64, np.float32) else X.astype(np.float64)
+
+
+def check_table(estimator: Any, X: Any, *, reset: bool) -> Array:
+    """Return X alone, in double precision."""
+    _check_kinds(X, "X")
+    X = validate_data(estimator, X=X, reset=reset, dtype=np.float64, ensure_all_finite=False)
+    _check_finite(X, getattr(estimator, "feature_names_in_", None))
+    return np.asarray(X)
+
+
+def check_classes(estimator: Any, y: Any, m: int | None = None) -> tuple[Array, Array]:
+    """Return the classes, two at least, and the number of each sample's class."""
+    if y is None:
+        msg = f"{type(estimator).__name__} requires y to be passed, but the target y is None."
+        raise ValueError(msg)
+    y = _check_y(column_or_1d(y, warn=True))
+    if m is not None:
+        check_consistent_length(np.empty(m), y)
+    check_classification_targets(y)
+    classes, codes = np.unique(y, return_inverse=True)
+    if len(classes) < 2:
+        msg = f"y has one class only ({classes[0]!r}), and a classifier needs two; pass samples of at least two."
+        raise ValueError(msg)
+    return classes, codes
+
+
+def _is_tensor(values: Any) -> bool:
+    return type(values).__module__.split(".")[0] == "torch"
+
+
+def on_the_host(X: Any) -> Any:
+    """Return a tensor as a numpy array, and anything else as it is: models of scikit-learn are fitted on the host."""
+    return to_numpy(X) if _is_tensor(X) else X
+
+
+def _dispatched(X: Any) -> bool:
+    """Whether to compute where the tensor X is, which scikit-learn's configuration decides."""
+    if not _is_tensor(X):
+        return False
+    if get_config()["array_api_dispatch"]:
+        return True
+    if X.device.type != "cpu":
+        msg = (
+            f"X is a tensor on {X.device}; call sklearn.set_config(array_api_dispatch=True) to compute there (scipy "
+            "wants SCIPY_ARRAY_API=1 in the environment for that), or pass X.cpu()."
+        )
+        raise ValueError(msg)
+    return False
+
+
+def counted_rows(X: Array, y: Array, weights: Array | None) -> tuple[Array, Array, Array | None]:
+    """Leave out the samples of weight zero; weights that are all equal then count for nothing."""
+    if weights is None:
+        return X, y, None
+    rows = weights > 0.0
+    if not rows.all():
+        X, y, weights = X[rows], y[rows], weights[rows]
+    return X, y, None if np.all(weights == weights[0]) else weights
+
+
+def categories_to_codes(X: Any) -> tuple[Any, list[int]]:
+    """Replace the categories of a data frame by their codes; and say which columns they were."""
+    dtypes = [str(dtype) for dtype in X.dtypes] if hasattr(X, "iloc") and hasattr(X, "columns") else []
+    found = [j for j, dtype in enumerate(dtypes) if dtype == "category"]
+    if found:
+        X = X.copy()
+    for j in found:
+        codes = X.iloc[:, j].cat.codes
+        if (codes < 0).any():
+            name, missing = str(X.columns[j]), int((codes < 0).sum())
+            msg = f"Input X contains NaN in column {name!r} ({missing} values); impute them or drop it first."
+            raise ValueError(msg)
+        X.isetitem(j, codes.astype(np.float64))
+    return X, found
+
+
+def nominal_columns(categorical: Any, found: list[int], n: int, names: Array | None) -> Array:
+    """Which columns are nominal: those found in a data frame, or those that a mask, indices or names mean."""
+    nominal = np.zeros(n, dtype=bool)
+    if categorical is None:
+        return nominal
+    if isinstance(categorical, str):
+        nominal[found] = True
+        return nominal
+    named, known = np.asarray(categorical), [] if names is None else [str(name) for name in names]
+    if named.dtype.kind == "b":
+        if named.shape != (n,):
+            msg = f"categorical_features is a mask of shape {named.shape}, but X has n_features={n}."
+            raise ValueError(msg)
+        return named.copy()
+    for name in named.ravel().tolist():
+        if isinstance(name, str) and name not in known:
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+            hint = f", did you mean {near[0]!r}?" if near else "; X has no column names."
+            msg = f"categorical_features names {name!r}, which X does not have{hint}"
+            raise ValueError(msg)
+        if not isinstance(name, str) and not (isinstance(name, int) and -n <= name < n):
+            msg = f"categorical_features holds {name!r}, but X has n_features={n}; give names, indices or a mask."
+            raise ValueError(msg)
+        nominal[known.index(name) if isinstance(name, str) else name] = True
+    return nominal
+
+
+def check_strata(y: Array, weights: Array | None, **labels: Any) -> Array | None:
+    """Return the number of each sample's stratum; the target must vary within one of them at least."""
+    given = {name: values for name, values in labels.items() if values is not None}
+    if not given:
+        return None
+    strata = np.zeros(len(y), dtype=int)
+    for name, values in given.items():
+        array = np.asarray(values)
+        if array.shape != (len(y),):
+            msg = f"{name} has shape {array.shape}, but there are n_samples={len(y)}; give one label per sample."
+            raise ValueError(msg)
+        codes = np.unique(array.astype(str), return_inverse=True)[1]
+        strata = np.unique(strata * (codes.max() + 1) + codes, return_inverse=True)[1]
+    rows = np.ones(len(y), dtype=bool) if weights is None else weights > 0.0
+    where = " and ".join(given)
+    constant = [s for s in np.unique(strata[rows]) if len(np.unique(y[rows & (strata == s)], axis=0)) == 1]
+    if len(constant) == len(np.unique(strata[rows])):
+        msg = (
+            f"y is constant within every stratum of {where}, so that no comparison within strata is possible; leave "
+            f"{where} out, or average the samples of each stratum first."
+        )
+        raise ValueError(msg)
+    if constant:
+        warnings.warn(
+            f"y is constant within {len(constant)} of {len(np.unique(strata[rows]))} strata of {where}; their samples "
+            "tell nothing.",
+            UserWarning,
+            stacklevel=4,
+        )
+    return strata
+
+
+def _check_kinds(values: Any, name: str) -> None:
+    """Refuse what would be taken for numbers: masked values, and dates."""
+    if np.ma.is_masked(values):
+        msg = f"{name} is a masked array with masked values, which would count as numbers; fill or drop them first."
+        raise ValueError(msg)
+    dtypes = getattr(values, "dtypes", None)
+    dtypes = [getattr(values, "dtype", None)] if dtypes is None or not hasattr(dtypes, "__iter__") else list(dtypes)
+    columns = list(getattr(values, "columns", range(len(dtypes))))
+    dates = [column for column, dtype in zip(columns, dtypes, strict=False) if _is_date(dtype)]
+    if dates:
+        msg = f"Unknown label type: {name} holds dates, in column {dates[0]!r}; turn them into numbers or drop them."
+        raise ValueError(msg)
+
+
+def _is_date(dtype: Any) -> bool:
+    return getattr(dtype, "kind", "") in ("M", "m") or str(dtype).lower().startswith(("datetime", "date", "duration"))
+
+
+def _text_column(X: Any) -> str | None:
+    """Find the first column that is not made of numbers, by its name if there is one."""
+    names = getattr(X, "columns", None)
+    values = np.asarray(X, dtype=object)
+    for j in range(values.shape[1] if values.ndim == 2 else 0):
+        try:
+            values[:, j].astype(np.float64)
+        except (ValueError, TypeError):
+            return str(j) if names is None else repr(str(names[j]))
+    return None
+
+
+def _check_y(y: Any) -> Array:
+    y = check_array(y, ensure_2d=False, dtype=None, ensure_all_finite=False, input_name="y", ensure_min_samples=0)
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y.ravel()
+    if y.ndim not in (1, 2) or y.dtype.kind not in "OUSTfiub":
+        msg = f"Unknown label type: y has {y.ndim} dimensions of type {y.dtype}; pass labels, or real numbers."
+        raise ValueError(msg)
+    if y.dtype.kind == "f":
+        missing = ~np.isfinite(y)
+    elif y.dtype.kind == "O":
+        missing = np.frompyfunc(_is_missing, 1, 1)(y).astype(bool)
+    else:
+        missing = np.zeros(y.shape, dtype=bool)
+    if missing.any():
+        rows = np.flatnonzero(missing.reshape(len(y), -1).any(axis=1))
+        msg = (
+            f"Input y contains NaN, inf or missing values in {len(rows)} of {len(y)} samples, the first in row "
+            f"{rows[0]}; drop those samples first."
+        )
+        raise ValueError(msg)
+    return np.asarray(y) if y.dtype.kind in "fiub" else _check_labels(y)
+
+
+def _is_missing(value: Any) -> bool:
+    return (
+        value is None
+        or type(value).__name__ in ("NAType", "NaTType")
+        or (isinstance(value, float) and not np.isfinite(value))
+    )
+
+
+def _check_labels(y: Array) -> Array:
+    """Text as text, and Python numbers in an object array as numbers."""
+    if y.dtype.kind in "ST":
+        y = y.astype(str)
+    values = y.ravel().tolist()
+    if all(isinstance(value, Number) for value in values):
+        return y.astype(np.float64)
+    if not all(isinstance(value, str) for value in values):
+        msg = "Unknown label type: y mixes text with other things; make it all text or all numbers."
+        raise ValueError(msg)
+    if y.ndim != 1:
+        msg = "y has several columns of text; pass one column of class labels, or numbers."
+        raise ValueError(msg)
+    return y.astype(str)
+
+
+def _check_finite(X: Any, names: Array | None) -> None:
+    # the sum is finite if all values are, unless it overflows: then look closely
+    with np.errstate(all="ignore"):
+        total, step = 0.0, MAPPED_ROWS if on_host(X) else len(X)
+        for start in range(0, len(X), step):
+            total += float(X[start : start + step].sum())
+            forget(X)
+        if np.isfinite(total):
+            return
+        X = to_numpy(X)
+        finite = np.isfinite(X)
+    if finite.all():
+        return
+    bad = np.flatnonzero(~finite.all(axis=0))
+    column = X[:, bad[0]]
+    name = bad[0] if names is None else repr(str(names[bad[0]]))
+    count = int((~np.isfinite(column)).sum())
+    raise ValueError(not_finite(name, bool(np.isnan(column).any()), count, len(bad) - 1))
+
+
+def kind_of_target(y: Array, target: str) -> str:
+    """Return what y is: "classification" or "regression"."""
+    numeric = y.dtype.kind in "fiub"
+    if target == "regression":
+        if not numeric:
+            msg = "target='regression' needs numbers, but y holds text; use target='classification'."
+            raise ValueError(msg)
+        return target
+    if target == "classification":
+        if y.ndim > 1:
+            msg = "target='classification' needs one column of labels, but y has several; use target='regression'."
+            raise ValueError(msg)
+        return target
+    if not numeric:
+        return "classification"
+    with np.errstate(invalid="ignore"):
+        whole = y.ndim == 1 and type_of_target(y, input_name="y") in ("binary", "multiclass")
+    if not whole:
+        return "regression"
+    return "classification" if len(np.unique(y)) <= MAX_CLASS_CODES else "regression"
+
+
+def _check_enough(y: Array, kind: str) -> None:
+    m = len(y)
+    if m < 4:
+        msg = f"n_samples={m} of weight above zero, but at least 4 are needed: contributions are means over pairs."
+        raise ValueError(msg)
+    if kind == "classification" and len(np.unique(y)) < 2:
+        msg = f"y has one class only ({y[0]!r}), so no feature can tell classes apart; pass samples of at least two."
+        raise ValueError(msg)
+    if kind == "regression" and np.all(y.astype(np.float64) == y[0].astype(np.float64)):
+        msg = f"y is constant ({y[0]!r}), so there is nothing for a feature to explain."
+        raise ValueError(msg)
+
+
+def check_number_to_select(wanted: int | float | str, n_features: int) -> int | None:
+    """Return the number of features to select, None for "auto"."""
+    if isinstance(wanted, str):
+        return None
+    if isinstance(wanted, (int, np.integer)):
+        if wanted > n_features:
+            msg = f"n_features_to_select={wanted} but X has n_features={n_features}; ask for at most that many."
+            raise ValueError(msg)
+        return int(wanted)
+    return max(1, int(n_features * wanted + 1e-9))

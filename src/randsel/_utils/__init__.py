@@ -1,0 +1,1 @@
+"""Files, jobs, progress and optional imports; imports nothing else of the package."""

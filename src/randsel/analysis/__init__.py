@@ -1,0 +1,1 @@
+"""A table to an `Analysis`: culling, tests, half-samples and nested cross-validation."""

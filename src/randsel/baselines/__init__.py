@@ -1,0 +1,1 @@
+"""The five methods that the paper compares randSel with."""

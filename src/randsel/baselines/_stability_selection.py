@@ -1,0 +1,187 @@
+"""Stability selection: what a randomised lasso finds again and again on halves of the samples."""
+
+import warnings
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+import sklearn
+from sklearn.linear_model import LogisticRegression, lasso_path
+from sklearn.utils.fixes import parse_version
+
+from randsel._numerics.arrays import Array
+from randsel._numerics.kernels import Target
+from randsel._sklearn.progress import Task
+from randsel._sklearn.validation import Interval, StrOptions
+from randsel._utils.jobs import generator, seed_of
+from randsel.baselines._baselines import COMMON, Baseline, Ranked
+
+
+class StabilitySelection(Baseline):
+    """Features that a randomised lasso selects on many random halves of the samples (Meinshausen and Bühlmann 2010).
+
+    On each half every feature's penalty is divided by a factor drawn from [`weakness`, 1]. A feature's probability is
+    the largest, over the penalties tried, of the share of halves on which its coefficient is not zero.
+
+    Parameters
+    ----------
+    n_features_to_select : int, float in (0, 1] or None, default=None
+        How many features, which share of them, by probability and then by its mean over the penalties; None selects
+        those of probability `threshold` or more, or with a warning the best one if there are none.
+    n_subsamples : int, default=100
+        Random halves.
+    complementary : bool, default=False
+        Draw the halves in pairs that share no sample (Shah and Samworth 2013); `n_subsamples` is rounded up to even.
+    threshold : float in (0.5, 1], default=0.6
+        Probability from which a feature counts as stable.
+    weakness : float in (0, 1], default=0.5
+        Lowest factor; 1 is the plain lasso.
+    loss : {"lasso", "logistic"}, default="lasso"
+        The lasso on numbers, and on ±1 for classes, which is fast; or for classes the logistic loss with an l1
+        penalty. More than two classes are each taken against the rest, several outputs one by one; a feature counts
+        as selected if it is for any of them.
+    n_lambdas, lambda_min : int, default=20, and float in (0, 1), default=0.25
+        Penalties tried, from the one that leaves no feature on all samples down to this fraction of it: the same on
+        every half. Lower penalties let more features in, and weaken the bound.
+    n_jobs : int, default=None
+        Jobs over the halves (joblib). The answer does not depend on it.
+    random_state : int, RandomState or None, default=None
+        Seed of the halves and factors.
+    target, scale
+        As in `BaHSIC`.
+
+    Attributes
+    ----------
+    support_, ranking_, order_, n_features_
+        As in `RandSel`; constant columns share the last rank.
+    probabilities_ : ndarray of float
+        Selection probability of each feature.
+    expected_false_bound_ : float
+        `q² / ((2 threshold - 1) n)`, q the mean number of the n features that vary selected at any penalty: a bound on
+        the expected number of irrelevant features of probability `threshold` or more, if the method does no worse
+        than guessing and irrelevant features are exchangeable. For complementary pairs the same bound holds without
+        that assumption, with features of below-average probability in place of irrelevant ones.
+
+    Examples
+    --------
+    >>> from randsel import datasets
+    >>> from randsel.baselines._stability_selection import StabilitySelection
+    >>> X, y, relevant = datasets.make_weston_linear(200, 20, random_state=0)
+    >>> StabilitySelection(random_state=0).fit(X, y).get_support(indices=True)
+    array([1, 2, 4])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **COMMON,
+        "n_subsamples": [Interval(Integral, 1, None, closed="left")],
+        "complementary": ["boolean"],
+        "threshold": [Interval(Real, 0.5, 1, closed="right")],
+        "weakness": [Interval(Real, 0, 1, closed="right")],
+        "loss": [StrOptions({"lasso", "logistic"})],
+        "n_lambdas": [Interval(Integral, 2, None, closed="left")],
+        "lambda_min": [Interval(Real, 0, 1, closed="neither")],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+    }
+
+    _in_order = False
+
+    def __init__(
+        self,
+        n_features_to_select: int | float | None = None,
+        *,
+        n_subsamples: int = 100,
+        complementary: bool = False,
+        threshold: float = 0.6,
+        weakness: float = 0.5,
+        loss: str = "lasso",
+        n_lambdas: int = 20,
+        lambda_min: float = 0.25,
+        target: str = "auto",
+        scale: bool = True,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.n_subsamples = n_subsamples
+        self.complementary = complementary
+        self.threshold = threshold
+        self.weakness = weakness
+        self.loss = loss
+        self.n_lambdas = n_lambdas
+        self.lambda_min = lambda_min
+        self.target = target
+        self.scale = scale
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def _rank(self, Z: Array, y: Array, kind: str, wanted: int, task: Task) -> Ranked:
+        selected = np.array(self._halves(Z, y, kind, task))
+        frequencies = selected.mean(axis=0)
+        probabilities = frequencies.max(axis=1)
+        typical = float(selected.any(axis=2).sum(axis=1).mean())
+        self.expected_false_bound_ = typical**2 / ((2 * self.threshold - 1) * Z.shape[1])
+        if self.n_features_to_select is None:
+            wanted = int((probabilities >= self.threshold).sum())
+            if not wanted:
+                warnings.warn(
+                    f"No feature reaches the probability threshold={self.threshold:g}; the best one, which reaches "
+                    f"{probabilities.max():.2f}, was selected. Do not read it as a finding.",
+                    UserWarning,
+                    stacklevel=4,
+                )
+                wanted = 1
+        order = np.lexsort((-frequencies.mean(axis=1), -probabilities))
+        return Ranked(order, wanted, {"probabilities_": probabilities})
+
+    def _halves(self, Z: Array, y: Array, kind: str, task: Task) -> list[Array]:
+        """Which features are selected at which penalties, half by half."""
+        if self.loss == "logistic" and kind == "regression":
+            msg = "loss='logistic' needs classes, but y holds numbers; use loss='lasso'."
+            raise ValueError(msg)
+        Y = Target.encode(y, kind).Y
+        if self.loss == "logistic":
+            Y = (Y > 0.0).astype(np.float64)
+        largest = np.abs(Z.T @ (Y - Y.mean(axis=0))).max(axis=0) / len(Z)
+        penalties = np.geomspace(1.0, self.lambda_min, self.n_lambdas)[:, None] * largest
+        path = _lasso_path if self.loss == "lasso" else _logistic_path
+        problem = (Z, Y, penalties, path, self.weakness, self.complementary)
+        seed = seed_of(self.random_state)
+        halves = [(*problem, seed, number) for number in range(self._number_of_tasks())]
+        return task.every_entry("half", _half, halves, self.n_jobs)
+
+    def _number_of_tasks(self, n: int = 0, wanted: int = 0) -> int:  # noqa: ARG002
+        return self.n_subsamples + (self.n_subsamples % 2 if self.complementary else 0)
+
+
+Path = Callable[[Array, Array, Array], Array]
+
+
+def _half(
+    Z: Array, Y: Array, penalties: Array, path: Path, weakness: float, paired: bool, seed: int, number: int
+) -> Array:
+    """One random half of the samples: which features have a coefficient, at which penalties, for any column of Y."""
+    half = len(Z) // 2
+    rows = generator(seed, 0, number // 2 if paired else number).permutation(len(Z))
+    rows = rows[half : 2 * half] if paired and number % 2 else rows[:half]
+    # a penalty divided by a factor is a column multiplied by it
+    X = Z[rows] * generator(seed, 1, number).uniform(weakness, 1.0, Z.shape[1])
+    selected = np.zeros((Z.shape[1], len(penalties)), dtype=bool)
+    for target, path_penalties in zip(Y[rows].T, penalties.T, strict=True):
+        if target.min() < target.max() and path_penalties[-1] > 0.0:
+            selected |= path(X - X.mean(axis=0), target, path_penalties) != 0.0
+    return selected
+
+
+def _lasso_path(X: Array, y: Array, penalties: Array) -> Array:
+    return np.asarray(lasso_path(X, y - y.mean(), alphas=penalties, max_iter=10_000)[1])
+
+
+def _logistic_path(X: Array, y: Array, penalties: Array) -> Array:
+    # scikit-learn 1.8 gave the l1 penalty another name
+    l1 = {"l1_ratio": 1.0} if parse_version(sklearn.__version__) >= parse_version("1.8") else {"penalty": "l1"}
+    # liblinear penalises the intercept; the scaling makes that small
+    model = LogisticRegression(solver="liblinear", intercept_scaling=10.0, random_state=0, **l1)
+    fits = [model.set_params(C=1.0 / (penalty * len(y))).fit(X, y).coef_[0].copy() for penalty in penalties]
+    return np.column_stack(fits)

@@ -1,0 +1,1 @@
+"""Rounds of culling: criteria, rounds, the path, and the number of features."""

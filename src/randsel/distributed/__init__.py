@@ -1,0 +1,1 @@
+"""Work on a Dask cluster; the only subpackage that imports Dask."""

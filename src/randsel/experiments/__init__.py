@@ -1,0 +1,1 @@
+"""Nested cross-validation, the paper's tables and its black-box pipeline."""

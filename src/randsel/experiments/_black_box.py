@@ -1,0 +1,413 @@
+"""The paper's deep representations on a stand-in for the Black Box challenge: six classifiers, and why they differ.
+
+A cell is one method on one seed. Features are learned from labelled and unlabelled rows; everything that is chosen is
+chosen by cross-validation on the labelled ones; held-out rows are looked at once, at the end of a cell.
+"""
+
+import hashlib
+import json
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from importlib.metadata import version
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.decomposition import PCA
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import accuracy_score
+from sklearn.model_selection import StratifiedKFold
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+from randsel._numerics.alignment import alignment
+from randsel._numerics.arrays import Array
+from randsel._numerics.kernels import bandwidth, gaussian_kernel, squared_distances
+from randsel._utils.result_folder import check_folder, claim, only_run, write_atomically
+from randsel.datasets import make_black_box
+from randsel.experiments._nested_cv import is_number, read_cell
+from randsel.learning._mkl import LPBoostMKL, PathKernels
+from randsel.learning._sparse_filtering import SparseFiltering
+from randsel.selectors._randsel import RandSel
+
+#: A kernel that has less than this share of the weight is not counted as used.
+USED = 0.01
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is run, and what cross-validation chooses from."""
+
+    n_labelled: int = 180
+    n_held_out: int = 600
+    n_components: int = 256
+    variance: float = 0.99
+    whiten: tuple[bool, ...] = (False, True)
+    iterations: tuple[int, ...] = (20, 200)
+    bandwidths: tuple[float, ...] = (1.0, 0.25, 4.0)
+    costs: tuple[float, ...] = (1.0, 10.0, 100.0)
+    nus: tuple[float, ...] = (0.2, 0.05, 0.5)
+    max_kernels: int = 30
+    folds: int = 5
+    seeds: int = 5
+
+
+#: What a run of a minute uses, to see whether the command works.
+QUICK = Settings(n_labelled=90, n_components=64, iterations=(20,), bandwidths=(1.0,), nus=(0.2,), folds=3, seeds=2)
+
+
+@dataclass(frozen=True)
+class Split:
+    """Kernels between training rows, and between rows to be told and training rows, with the classes of both."""
+
+    train: Array
+    test: Array
+    y: Array
+    y_test: Array
+    sizes: tuple[int, ...] = ()
+
+    def with_kernels(self, change: Callable[[Array], Array]) -> "Split":
+        """Return the split with another stack, made of this one."""
+        return replace(self, train=change(self.train), test=change(self.test))
+
+
+@dataclass(frozen=True)
+class Learned:
+    """Features of labelled and held-out rows, the components they are of, and the features with their sign."""
+
+    features: Array
+    components: Array
+    signed: Array
+
+
+class Trial:
+    """One seed: its rows, its folds, and what several methods need, computed when it is first asked for.
+
+    Every list of splits has one per inner fold, and last the one that trains on all labelled rows and tells the
+    held-out ones.
+    """
+
+    def __init__(self, seed: int, settings: Settings) -> None:
+        self.seed, self.settings = seed, settings
+        self.data = make_black_box(settings.n_labelled, settings.n_held_out, random_state=seed)
+        y = self.data.y
+        folds = StratifiedKFold(settings.folds, shuffle=True, random_state=seed)
+        rows = np.arange(len(y) + settings.n_held_out)
+        self.rows = [*folds.split(y, y), (rows[: len(y)], rows[len(y) :])]
+        self.classes = np.concatenate([y, np.asarray(self.data.held_out_y)])
+
+    def _split(self, features: Array, at: int) -> Split:
+        """One Gaussian kernel on all columns, brought to the same spread, at the median bandwidth."""
+        train, test = self.rows[at]
+        scaler = StandardScaler().fit(features[train])
+        Z, Z_test = scaler.transform(features[train]), scaler.transform(features[test])
+        gamma = bandwidth("median", squared_distances(Z))
+        kernels = (gaussian_kernel(Z, gamma)[None], gaussian_kernel(Z_test, gamma, Z=Z)[None])
+        return Split(*kernels, self.classes[train], self.classes[test], (features.shape[1],))
+
+    @cached_property
+    def raw(self) -> list[Split]:
+        """Of the raw input."""
+        return self._splits(np.vstack([self.data.X, self.data.held_out]))
+
+    def _splits(self, features: Array) -> list[Split]:
+        return [self._split(features, at) for at in range(len(self.rows))]
+
+    @cached_property
+    def learned(self) -> tuple["Learned", dict[str, Any]]:
+        """Sparse-filtered features; how they were learned is what suits an SVM best."""
+        options = list(product(self.settings.whiten, self.settings.iterations))
+        tried = [self._learn(*option) for option in options]
+        scores = [inner(self._splits(each.features), _svm_candidates(self.settings), _svm).max() for each in tried]
+        best = int(np.argmax(scores))
+        return tried[best], {"whiten": options[best][0], "iterations": options[best][1]}
+
+    def _learn(self, whiten: bool, iterations: int) -> "Learned":
+        """Principal components, which drop what the linear map repeats, then sparse filtering."""
+        data, settings = self.data, self.settings
+        seen = np.vstack([data.X, data.unlabelled])
+        scaler = StandardScaler().fit(seen)
+        components = PCA(settings.variance, whiten=whiten, svd_solver="full").fit(scaler.transform(seen))
+        filtering = SparseFiltering(settings.n_components, max_iter=iterations, random_state=self.seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # to stop early is one of the choices
+            filtering.fit(components.transform(scaler.transform(seen)))
+        rows = components.transform(scaler.transform(np.vstack([data.X, data.held_out])))
+        responses = (rows - filtering.mean_) @ filtering.components_.T / filtering.scales_
+        signed = responses / np.linalg.norm(responses, axis=1, keepdims=True)
+        return Learned(filtering.transform(rows), rows, signed)
+
+    @cached_property
+    def stacks(self) -> dict[float, list[Split]]:
+        """One kernel per round of the path, for every bandwidth of the selector."""
+        return {b: [self._stack(b, at) for at in range(len(self.rows))] for b in self.settings.bandwidths}
+
+    def _stack(self, multiple: float, at: int) -> Split:
+        train, test = self.rows[at]
+        features = self.learned[0].features
+        path = PathKernels(RandSel(2, gamma=f"{multiple}*median"), max_kernels=self.settings.max_kernels)
+        path.fit(features[train], self.classes[train])
+        kernels = path.transform(features[train]), path.transform(features[test])
+        return Split(*kernels, self.classes[train], self.classes[test], tuple(len(c) for c, _ in path.kernels_))
+
+
+# ---------------------------------------------------------------- methods
+
+
+def inner(splits: list[Split], candidates: list[Any], predict: Callable[..., Array]) -> Array:
+    """Return the accuracy of every candidate, mean over the inner folds."""
+
+    def accuracy(split: Split, candidate: Any) -> float:
+        return float(accuracy_score(split.y_test, predict(split, *candidate)))
+
+    return np.array([np.mean([accuracy(split, candidate) for split in splits[:-1]]) for candidate in candidates])
+
+
+def _svm(split: Split, kernel: int, power: float, cost: float) -> Array:
+    """Return the classes that a support vector machine gives, with one kernel; a power changes its bandwidth."""
+    model = SVC(C=cost, kernel="precomputed").fit(split.train[kernel] ** power, split.y)
+    return np.asarray(model.predict(split.test[kernel] ** power))
+
+
+def _svm_candidates(settings: Settings, kernels: int = 1) -> list[tuple[int, float, float]]:
+    return list(product(range(kernels), settings.bandwidths, settings.costs))
+
+
+def _told(splits: list[Split], candidates: list[Any], predict: Callable[..., Array]) -> dict[str, Any]:
+    """Choose on the inner folds, the first on ties, then tell the held-out rows."""
+    scores = inner(splits, candidates, predict)
+    chosen = candidates[int(scores.argmax())]
+    accuracy = accuracy_score(splits[-1].y_test, predict(splits[-1], *chosen))
+    return {"accuracy": float(accuracy), "inner": float(scores.max()), "chosen": list(chosen)}
+
+
+def _raw(trial: Trial) -> dict[str, Any]:
+    return _told(trial.raw, _svm_candidates(trial.settings), _svm)
+
+
+def _filtered(trial: Trial) -> dict[str, Any]:
+    """Tell rows by the learned features; and by what they are made of, to see where accuracy is lost."""
+    learned, how = trial.learned
+    before, signed, found = (
+        _told(trial._splits(each), _svm_candidates(trial.settings), _svm)
+        for each in (learned.components, learned.signed, learned.features)
+    )
+    return {**found, **how, "before": before["accuracy"], "signed": signed["accuracy"]}
+
+
+def _selected(trial: Trial) -> dict[str, Any]:
+    """Features of one round; the machine has a bandwidth of its own."""
+    splits = trial.stacks[1.0]
+    found = _told(splits, _svm_candidates(trial.settings, len(splits[0].sizes)), _svm)
+    return {**found, "n_features": splits[0].sizes[found["chosen"][0]]}
+
+
+def _single(trial: Trial) -> dict[str, Any]:
+    """One kernel of one of the stacks, as it is."""
+    stacks, settings = trial.stacks, trial.settings
+    tried = {
+        b: _told(splits, [(k, 1.0, c) for k in range(len(splits[0].sizes)) for c in settings.costs], _svm)
+        for b, splits in stacks.items()
+    }
+    best = max(tried, key=lambda b: tried[b]["inner"])
+    sizes, cost = stacks[best][0].sizes, tried[best]["chosen"][2]
+    alone = inner(stacks[best], [(k, 1.0, cost) for k in range(len(sizes))], _svm)
+    chosen = sizes[tried[best]["chosen"][0]]
+    return {**tried[best], "bandwidth": best, "n_features": chosen, "sizes": sizes, "alone": alone.tolist()}
+
+
+def _mean(kernels: Array) -> Array:
+    return np.asarray(kernels.mean(axis=0)[None])
+
+
+def _average(trial: Trial) -> dict[str, Any]:
+    candidates = [(0, 1.0, c) for c in trial.settings.costs]
+    tried = {b: _told([s.with_kernels(_mean) for s in splits], candidates, _svm) for b, splits in trial.stacks.items()}
+    best = max(tried, key=lambda b: tried[b]["inner"])
+    return {**tried[best], "bandwidth": best}
+
+
+def _boosted(trial: Trial) -> dict[str, Any]:
+    """Tell rows by the whole pipeline, and measure what it does: kernels used and alike, weights without classifier."""
+    stacks, settings = trial.stacks, trial.settings
+    models: dict[tuple[float, float, int], LPBoostMKL] = {}
+
+    def predict(split: Split, multiple: float, nu: float) -> Array:
+        at = next(at for at, other in enumerate(stacks[multiple]) if other is split)
+        if (multiple, nu, at) not in models:
+            models[multiple, nu, at] = _fit(split, nu)
+        return np.asarray(models[multiple, nu, at].predict(split.test))
+
+    tried = {b: _told(splits, [(b, nu) for nu in settings.nus], predict) for b, splits in stacks.items()}
+    best = max(tried, key=lambda b: tried[b]["inner"])
+    nu, splits = tried[best]["chosen"][1], stacks[best]
+    fitted = [models[best, nu, at] for at in range(len(splits))]
+    weights = fitted[-1].kernel_weights_
+
+    def mixed(model: LPBoostMKL) -> Callable[[Array], Array]:
+        return lambda K: np.tensordot(model.kernel_weights_.mean(axis=0), K, 1)[None]
+
+    weighted = [split.with_kernels(mixed(model)) for split, model in zip(splits, fitted, strict=True)]
+    averaged = [split.with_kernels(_mean) for split in splits]
+    alike = np.array([[alignment(K, L) for K in splits[-1].train] for L in splits[-1].train])
+    return {
+        **tried[best],
+        "bandwidth": best,
+        "nu": nu,
+        "sizes": splits[-1].sizes,
+        "weights": weights.tolist(),
+        "used": float((weights >= USED).sum(axis=1).mean()),
+        "neighbours": float(np.diagonal(alike, 1).mean()),
+        "ends": float(alike[0, -1]),
+        "svm": _told(weighted, [(0, 1.0, c) for c in settings.costs], _svm)["accuracy"],
+        "boosted_mean": _told(averaged, [(n,) for n in settings.nus], lambda s, n: _fit(s, n).predict(s.test))[
+            "accuracy"
+        ],
+    }
+
+
+def _fit(split: Split, nu: float) -> LPBoostMKL:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = LPBoostMKL("precomputed", nu=nu, tol=3e-3, max_iter=100)
+        model.fit(split.train, split.y)
+    return model
+
+
+METHODS: dict[str, Callable[[Trial], dict[str, Any]]] = {
+    "Gaussian SVM, raw input": _raw,
+    "SVM, sparse-filtered features": _filtered,
+    "SVM, features selected by randSel": _selected,
+    "LPBoostMKL, kernels of the path": _boosted,
+    "SVM, average of the same kernels": _average,
+    "SVM, best single kernel": _single,
+}
+
+
+#: Numbers that every method's result has, and those of some.
+NUMBERS = ("accuracy", "inner")
+_NUMBERS = {
+    "SVM, sparse-filtered features": ("before", "signed"),
+    "LPBoostMKL, kernels of the path": ("svm", "boosted_mean", "used", "neighbours", "ends"),
+}
+
+
+# ---------------------------------------------------------------- all cells
+
+
+def run(
+    settings: Settings, out: Path, *, progress: Callable[[str, float, float], None] | None = None
+) -> dict[str, list[dict[str, Any]]]:
+    """Run the cells that have no file in `out` yet, and return the results of all, by method, in the order of seeds.
+
+    Parameters
+    ----------
+    settings : Settings
+        What to run.
+    out : Path
+        Folder of the results; another run must not be working in it.
+    progress : callable, default=None
+        Called with "cells", the number of cells done, and of all.
+
+    Returns
+    -------
+    dict of str to list of dict
+        Accuracy on the held-out rows, and what was chosen.
+    """
+    check_folder(out)
+    out.mkdir(parents=True, exist_ok=True)
+    results: dict[str, list[dict[str, Any]]] = {name: [] for name in METHODS}
+    total, show = settings.seeds * len(METHODS), progress or (lambda *_: None)
+    with only_run(out):
+        claim(out, {"comparison": "blackbox"}, ("comparison",))
+        for seed in range(settings.seeds):
+            trial: Trial | None = None
+            for name, method in METHODS.items():
+                path = out / f"{_key(name, seed, settings)}.json"
+                found = read_cell(path, [], (*NUMBERS, *_NUMBERS.get(name, ())), _whole)
+                if found is None:
+                    show("cells", sum(map(len, results.values())), total)
+                    trial = Trial(seed, settings) if trial is None else trial
+                    cell = {"method": name, "seed": seed, "settings": asdict(settings)}
+                    # as it will be read again: lists, not tuples
+                    found = json.loads(json.dumps(method(trial)))
+                    write_atomically(path, json.dumps({"cell": cell, "result": found}, indent=1))
+                results[name].append(found)
+    return results
+
+
+def _whole(result: dict[str, Any]) -> bool:
+    """Whether the lists of a result, where it has them, are lists of numbers of one length."""
+    sizes = result.get("sizes", [])
+    rows = [result.get("alone", sizes), *(result.get("weights") or [])]
+    return all(isinstance(row, list) and len(row) == len(sizes) and all(map(is_number, row)) for row in [sizes, *rows])
+
+
+def _key(method: str, seed: int, settings: Settings) -> str:
+    """Name of a cell's file: another number of seeds does not change what a seed does."""
+    text = json.dumps([version("randsel"), method, seed, asdict(replace(settings, seeds=0))], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def accuracies(results: dict[str, list[dict[str, Any]]]) -> list[dict[str, str]]:
+    """One row per method: mean ± standard deviation over the seeds, every seed, and the inner folds' accuracy."""
+    rows = []
+    for name, found in results.items():
+        values = 100.0 * np.array([each["accuracy"] for each in found])
+        inner = 100.0 * np.array([each["inner"] for each in found])
+        rows.append(
+            {
+                "method": name,
+                "held-out accuracy, %": _spread(values),
+                "of each seed": ", ".join(f"{value:.1f}" for value in values),
+                "of the inner folds, %": _spread(inner),
+            }
+        )
+    return rows
+
+
+def differences(results: dict[str, list[dict[str, Any]]]) -> list[dict[str, str]]:
+    """Tell where learned features lose, and LPBoostMKL gains on the average, weights and classifier in turn."""
+    boosted, average = results["LPBoostMKL, kernels of the path"], results["SVM, average of the same kernels"]
+
+    single = results["SVM, best single kernel"]
+    # rounds that have lost three quarters of the features
+    late = np.array(boosted[0]["sizes"]) < boosted[0]["sizes"][0] / 4
+    weights = [100 * np.array(r["weights"])[:, late].sum(axis=1).mean() for r in boosted]
+
+    def row(what: str, values: Any, form: str = ".1f") -> dict[str, str]:
+        return {"what": what, "mean ± sd over seeds": _spread(np.array(values), form)}
+
+    filtered = results["SVM, sparse-filtered features"]
+    return [
+        row("SVM on principal components, what sparse filtering sees, %", [100 * r["before"] for r in filtered]),
+        row("SVM on responses of the filters with their sign, %", [100 * r["signed"] for r in filtered]),
+        row("SVM on sparse-filtered features, which have none, %", [100 * r["accuracy"] for r in filtered]),
+        row("accuracy of LPBoostMKL: its weights, its classifier, %", [100 * r["accuracy"] for r in boosted]),
+        row("its weights (mean over classes), SVM, %", [100 * r["svm"] for r in boosted]),
+        row("equal weights, its classifier, %", [100 * r["boosted_mean"] for r in boosted]),
+        row("equal weights, SVM, %", [100 * r["accuracy"] for r in average]),
+        row("weight of rounds with less than a quarter of the features, %", weights),
+        row("SVM on the first kernel alone, inner folds, %", [100 * r["alone"][0] for r in single]),
+        row(
+            "SVM on one of these late kernels, inner folds, mean, %",
+            [100 * np.array(r["alone"])[late].mean() for r in single],
+        ),
+        row("kernels in the stack", [len(r["sizes"]) for r in boosted]),
+        row(f"kernels of at least {USED:.0%} of the weight, mean over classes", [r["used"] for r in boosted]),
+        row("centred alignment of neighbouring kernels", [r["neighbours"] for r in boosted], ".3f"),
+        row("centred alignment of the first and the last", [r["ends"] for r in boosted], ".3f"),
+    ]
+
+
+def weights_along_path(results: dict[str, list[dict[str, Any]]]) -> tuple[Array, Array]:
+    """Features left in every round used, and the weights, of shape (seeds, classes, kernels)."""
+    boosted = results["LPBoostMKL, kernels of the path"]
+    return np.array(boosted[0]["sizes"]), np.array([each["weights"] for each in boosted])
+
+
+def _spread(values: Array, form: str = ".1f") -> str:
+    return f"{values.mean():{form}} ± {values.std():{form}}"

@@ -1,0 +1,164 @@
+"""Results of an experiment to tables: accuracies, what was selected how often, times."""
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from randsel._utils.result_folder import write_atomically
+from randsel.experiments._nested_cv import Outcome, Spec, plan
+
+COLUMNS = {
+    "accuracy": ("accuracy, %", 100.0),
+    "balanced_accuracy": ("balanced, %", 100.0),
+    "n_features": ("features", 1.0),
+    "precision": ("precision, %", 100.0),
+    "recall": ("recall, %", 100.0),
+}
+
+
+def summarise(spec: Spec, outcome: Outcome) -> list[dict[str, str]]:
+    """One row per data set and method: mean ± standard deviation over the cells, and how many failed."""
+    rows = []
+    for entry, method, found in _groups(spec, outcome):
+        row = {"data": entry["name"], "method": method.get("label", method["name"])}
+        for column, (title, factor) in COLUMNS.items():
+            values = [factor * r[column] for r in found if column in r]
+            row[title] = f"{np.mean(values):.1f} ± {np.std(values):.1f}" if values else "–"
+        expected = sum((c.data, c.method) == (entry["name"], method["name"]) for c in outcome.cells)
+        row["cells"] = f"{len(found)}" + (f" ({expected - len(found)} failed)" if len(found) < expected else "")
+        row["reduced"] = plan(spec, entry, method).reduced or "–"
+        if spec.paper:
+            row["paper"] = spec.paper.get(entry["name"], {}).get(method["name"], "–")
+        rows.append(row)
+    empty = {title for title in rows[0] if all(row[title] == "–" for row in rows)}
+    return [{title: value for title, value in row.items() if title not in empty} for row in rows]
+
+
+def features_selected(spec: Spec, outcome: Outcome) -> list[dict[str, str]]:
+    """How often each method selected each feature, over the cells."""
+    rows = []
+    for entry, method, found in _groups(spec, outcome):
+        counts = Counter(feature for result in found for feature in result["features"])
+        ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        label = {"data": entry["name"], "method": method.get("label", method["name"])}
+        rows += [{**label, "feature": name, "selected": f"{count} of {len(found)}"} for name, count in ranked]
+    return rows
+
+
+def seconds_per_selection(spec: Spec, outcome: Outcome) -> list[dict[str, str]]:
+    """One row per data set and method: mean time of one selection, which no table of results may depend on."""
+    return [
+        {
+            "data": entry["name"],
+            "method": method.get("label", method["name"]),
+            "seconds": f"{np.mean(known):.3f}" if (known := _times(entry, method, outcome)) else "–",
+        }
+        for entry, method, _ in _groups(spec, outcome)
+    ]
+
+
+def _times(entry: dict[str, Any], method: dict[str, Any], outcome: Outcome) -> list[float]:
+    here = [c.key for c in outcome.cells if (c.data, c.method) == (entry["name"], method["name"])]
+    return [outcome.seconds[key] for key in here if key in outcome.seconds and key in outcome.results]
+
+
+def features_tested(scan: Any, names: tuple[str, ...]) -> list[dict[str, str]]:
+    """Features of a fitted `InteractionScan`, best first: p- and q-values, and partner."""
+    return [
+        {
+            "feature": names[j],
+            "rank": str(scan.ranking_[j]),
+            "selected": "yes" if scan.support_[j] else "no",
+            "p": f"{scan.pvalues_[j]:.3g}",
+            "q": f"{scan.qvalues_[j]:.3g}",
+            "p of main effect": f"{scan.main_pvalues_[j]:.3g}",
+            "partner": names[scan.partner_[j]] if scan.partner_[j] >= 0 else "",
+            "p of pair": f"{scan.partner_pvalues_[j]:.3g}",
+            "p in what is left": f"{scan.left_pvalues_[j]:.3g}",
+        }
+        for j in scan.order_.tolist()
+    ]
+
+
+def pairs_tested(scan: Any, names: tuple[str, ...]) -> list[dict[str, str]]:
+    """Best pairs of a fitted `InteractionScan`, and triples if it looked at them."""
+    rows = []
+    for table in (scan.pairs_, getattr(scan, "triples_", scan.pairs_[:0])):
+        for row in table:
+            third = names[row["k"]] if "k" in (table.dtype.names or ()) else ""
+            rows.append(
+                {
+                    "feature": names[row["i"]],
+                    "partner": names[row["j"]],
+                    **({"third": third} if hasattr(scan, "triples_") else {}),
+                    "statistic": f"{row['statistic']:.4g}",
+                    "p": f"{row['p']:.3g}",
+                    "corrected p": f"{row['p_corrected']:.3g}",
+                    "taken in at step": str(row["step"]) if row["step"] else "",
+                }
+            )
+    return rows
+
+
+def as_markdown(rows: list[dict[str, str]]) -> str:
+    """Rows as a Markdown table."""
+    titles = list(rows[0])
+    lines = ["| " + " | ".join(titles) + " |", "|---" * len(titles) + "|"]
+    cells = [[" ".join(row[title].replace("|", "\\|").split()) for title in titles] for row in rows]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in cells])
+
+
+def as_csv(rows: list[dict[str, str]]) -> str:
+    """Rows as a CSV table."""
+    if not rows:
+        return ""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def curves(spec: Spec, outcome: Outcome) -> list[dict[str, Any]]:
+    """Per data set and method: validation accuracy at every number of features over the cells."""
+    rows = []
+    for entry, method, found in _groups(spec, outcome):
+        if found:
+            sizes = sorted(map(int, found[0]["curve"]))
+            values = np.array([[r["curve"][str(size)] for size in sizes] for r in found])
+            row = {"data": entry["name"], "method": method.get("label", method["name"]), "sizes": sizes}
+            rows.append({**row, "mean": values.mean(axis=0), "spread": values.std(axis=0)})
+    return rows
+
+
+def _groups(spec: Spec, outcome: Outcome) -> Iterator[tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]]:
+    """Results of the finished cells of every data set and method."""
+    for entry in spec.data:
+        for method in spec.methods:
+            cells = [c for c in outcome.cells if (c.data, c.method) == (entry["name"], method["name"])]
+            yield entry, method, [outcome.results[c.key] for c in cells if c.key in outcome.results]
+
+
+def write_tables(spec: Spec, outcome: Outcome, out: Path, heading: str) -> str:
+    """Write `table.md`, `table.csv`, `features.csv`, which depend on the results alone, and `times.csv`."""
+    rows = summarise(spec, outcome)
+    lines = [f"# {spec.name}", "", heading, "", as_markdown(rows)]
+    lines += ["", *(f"- {entry['name']}: {entry['note']}" for entry in spec.data if "note" in entry)]
+    lines += [f"- {note}" for note in outcome.notes]
+    lines += [
+        f"- failed: {cell.data}, {cell.method}, reshuffle {cell.reshuffle}, fold {cell.fold}: "
+        + outcome.errors[cell.key]
+        for cell in outcome.cells
+        if cell.key in outcome.errors
+    ]
+    text = "\n".join(lines).rstrip() + "\n"
+    write_atomically(out / "table.md", text)
+    write_atomically(out / "table.csv", as_csv(rows))
+    write_atomically(out / "features.csv", as_csv(features_selected(spec, outcome)))
+    write_atomically(out / "times.csv", as_csv(seconds_per_selection(spec, outcome)))
+    return text

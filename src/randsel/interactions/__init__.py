@@ -1,0 +1,1 @@
+"""Tests of features, pairs and triples."""

@@ -1,0 +1,1 @@
+"""Feature learning and multiple kernel learning: sparse filtering, LPBoost."""

@@ -1,0 +1,1 @@
+"""An `Analysis` to HTML, CSV and terminal output."""

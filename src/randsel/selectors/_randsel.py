@@ -1,0 +1,518 @@
+"""`RandSel`: validates, calls the mathematics, sets attributes."""
+
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from numbers import Integral, Real
+from os import PathLike
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.feature_selection import SelectorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from randsel._numerics.arrays import Array, check_device, is_coarse, like, on_host, others, take, to_device, to_numpy
+from randsel._numerics.checkpoint import fingerprint, opened
+from randsel._numerics.columns import Columns, Elsewhere, canonical_order, room_for, standardise
+from randsel._numerics.kernels import Target, median_factor
+from randsel._numerics.rank_functions import rank_functions
+from randsel._sklearn.progress import CallbackSupportMixin, Steps, fit_task
+from randsel._sklearn.validation import (
+    Interval,
+    RealNotInt,
+    StrOptions,
+    check_dask,
+    check_data,
+    check_number_to_select,
+    counted_rows,
+    fit_context,
+)
+from randsel._utils.jobs import one_thread_if, seed_of
+from randsel.contribution._bootstrap import Draws, blocks_per_round, bootstrap, exact
+from randsel.contribution._sample import Sample
+from randsel.culling._rounds import CullingPath, OnRound, Round, Rules, cull, path_sizes
+from randsel.distributed._columns import ClusterColumns, is_dask
+
+#: Functions of its ranks that stand for a column with kernel="rank".
+RANK_FUNCTIONS = 4
+#: Entries of X below which BLAS threads cost more than they bring.
+SMALL = 1 << 21
+#: Parameters of `RandSel` that its path depends on as they are.
+PATH = (
+    "estimator",
+    "kernel",
+    "gamma",
+    "drop",
+    "min_features",
+    "n_bootstraps",
+    "subsample",
+    "fix_top",
+    "fix_after",
+    "scale",
+    "max_memory",
+)
+
+
+class Selector(CallbackSupportMixin, SelectorMixin, BaseEstimator):
+    """What the estimators share: `support_` is the selection; y is required and may have several columns."""
+
+    def _get_support_mask(self) -> Array:
+        check_is_fitted(self)
+        return np.asarray(self.support_)
+
+    def transform(self, X: Any) -> Any:
+        """Return the selected columns of X; those of a Dask array stay one.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n_samples, n_features)
+            With the columns that were fitted.
+
+        Returns
+        -------
+        array or data frame of shape (n_samples, n_selected_features)
+            The selected columns.
+        """
+        if not is_dask(X):
+            return super().transform(X)
+        return check_dask(self, X, reset=False)[:, self.get_support(indices=True)]
+
+    def __sklearn_is_fitted__(self) -> bool:
+        # an interrupted fit leaves attributes of the data behind, and no selection
+        return hasattr(self, "support_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.target_tags.multi_output = True
+        tags.target_tags.two_d_labels = True
+        return tags
+
+
+class RandSel(Selector):
+    """Select features by their contribution to kernel-target alignment, culling round by round.
+
+    Features that act on the target alone or together, linearly or not, contribute to the agreement between a Gaussian
+    kernel on a random subset of features and the kernel of the target. Each round estimates all contributions on the
+    features left, and culls those that contribute least.
+
+    Parameters
+    ----------
+    n_features_to_select : int, float in (0, 1] or "auto", default="auto"
+        How many features, which share of them, or the round of the path whose features align best with the target.
+    estimator : {"exact", "bootstrap"}, default="exact"
+        The closed form of the contribution, or the paper's Algorithm 1 by random subsets.
+    criterion : {"auto", "calibrated", "total"}, default="auto"
+        What rounds cull by: the positive parts of the main and the interaction score ("calibrated", needs
+        `estimator="exact"`), or the paper's contribution ("total"). "auto" is the first with "exact", else the second.
+        The keyword `score` is accepted for it too; it cannot be the parameter's name, because scikit-learn takes an
+        attribute called `score` for a method.
+    kernel : {"gaussian", "rank"}, default="gaussian"
+        What the Gaussian kernel is taken of: the columns themselves, or four cosines of the ranks of each. Ranks see
+        effects and interactions that are symmetric about the middle of a column (a ring, say), and neither outliers
+        nor monotone transforms; they take about four times as long.
+    gamma : float or str, default="median"
+        Bandwidth, `exp(-gamma ‖x - x'‖²)`: "median" is one over the median squared distance over the features left,
+        in each round; "0.5*median" a multiple of it; a number is used as it is.
+    drop : float in (0, 1), default=0.25
+        Fraction of the features culled per round, at least one.
+    min_features : int, default=2
+        The path ends at this many features.
+    n_bootstraps, subsample : int, default=3000, and float in (0, 1], default=0.25
+        Random subsets per round, and the share of the rows each is evaluated on. With `estimator="exact"` only the
+        first matters, and only above 2000 samples: the closed form is then averaged over disjoint random blocks of
+        about 1000 rows, at most `n_bootstraps` of them.
+    fix_top, fix_after : float in (0, 1) and int, default=None
+        A feature among this top fraction for this many consecutive rounds is kept for good and enters every subset.
+    target : {"auto", "classification", "regression"}, default="auto"
+        Meaning of y. "auto" takes text, and whole numbers of at most 20 values, for classes.
+    scale : bool, default=True
+        Bring all columns to standard deviation one. Without it a column of large values dominates the distances.
+    max_memory : int or str, default=None
+        Bytes ("2GB", "500MB") that the computation may use beside X. A table too large for that is read in blocks of
+        columns, again in every round until what is left fits: give X as a memory map of float32 or float64 (others,
+        and rows of weight zero, need a copy first). None: as many as it takes.
+    device : str or None, default=None
+        Where to compute: "cpu", "cuda", "cuda:1". None: where X is. Tensors of a device need scikit-learn's
+        `set_config(array_api_dispatch=True)`.
+    n_jobs : int, default=None
+        Jobs over bootstraps or row blocks (joblib). The answer does not depend on it.
+    random_state : int, RandomState or None, default=None
+        Seed of the bootstraps and row blocks. The exact estimator on up to 2000 samples is not random.
+    checkpoint : str, path or None, default=None
+        Folder to keep finished rounds in. If the fit is interrupted, however that may be, the same fit goes on from
+        there and ends as if it had not been; what is lost is the round under way, and rounds of the last five seconds.
+        A folder of other data or other parameters is refused; `n_features_to_select`, `n_jobs` and `verbose` may
+        change.
+    verbose : int or callable, default=0
+        1 writes a line per round to standard error; a function is called with each `Round` as it is finished (with
+        `kernel="rank"` when all are).
+
+    Attributes
+    ----------
+    support_ : ndarray of bool
+        The selected features.
+    ranking_ : ndarray of int
+        1 for selected features, 2 for the one culled last, and so on. Constant columns share the last rank.
+    order_ : ndarray of int
+        All columns, best first: survivors by score, then the culled, last culled first; constant columns at the end.
+    contributions_ : ndarray of float
+        The paper's contribution at the last round in which the feature lived.
+    main_scores_, interaction_scores_ : ndarray of float
+        Standard scores of what the feature does alone and together with others, at that round (NaN with "bootstrap").
+    main_pvalues_, interaction_pvalues_ : ndarray of float
+        P-values of the two scores in the first round, where every feature is tested alike; not corrected for their
+        number. Scores of later rounds belong to features that survived, and have no p-value (NaN with "bootstrap").
+    path_ : CullingPath
+        The rounds: features, contributions, scores, dropped, fixed, gamma, alignment.
+    fixed_ : ndarray of int
+        Features that were fixed.
+    n_features_ : int
+        Number of selected features.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Examples
+    --------
+    >>> from randsel import RandSel, datasets
+    >>> X, y, relevant = datasets.make_xor(300, 100, random_state=0)
+    >>> RandSel().fit(X, y).get_support(indices=True)
+    array([0, 1])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_features_to_select": [
+            Interval(Integral, 1, None, closed="left"),
+            Interval(RealNotInt, 0, 1, closed="right"),
+            StrOptions({"auto"}),
+        ],
+        "estimator": [StrOptions({"exact", "bootstrap"})],
+        "criterion": [StrOptions({"auto", "calibrated", "total"})],
+        "kernel": [StrOptions({"gaussian", "rank"})],
+        "gamma": [Interval(Real, 0, None, closed="neither"), str],
+        "drop": [Interval(Real, 0, 1, closed="neither")],
+        "min_features": [Interval(Integral, 1, None, closed="left")],
+        "n_bootstraps": [Interval(Integral, 1, None, closed="left")],
+        "subsample": [Interval(Real, 0, 1, closed="right")],
+        "fix_top": [Interval(Real, 0, 1, closed="neither"), None],
+        "fix_after": [Interval(Integral, 1, None, closed="left"), None],
+        "target": [StrOptions({"auto", "classification", "regression"})],
+        "scale": ["boolean"],
+        "max_memory": [Interval(Integral, 1, None, closed="left"), str, None],
+        "device": [str, None],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "checkpoint": [str, PathLike, None],
+        "verbose": ["verbose", callable],
+    }
+
+    def __init__(
+        self,
+        n_features_to_select: int | float | str = "auto",
+        *,
+        estimator: str = "exact",
+        criterion: str = "auto",
+        kernel: str = "gaussian",
+        gamma: float | str = "median",
+        drop: float = 0.25,
+        min_features: int = 2,
+        n_bootstraps: int = 3000,
+        subsample: float = 0.25,
+        fix_top: float | None = None,
+        fix_after: int | None = None,
+        target: str = "auto",
+        scale: bool = True,
+        max_memory: int | str | None = None,
+        device: str | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        checkpoint: str | PathLike[str] | None = None,
+        verbose: int | Callable[[Round], None] = 0,
+        **score: str,
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.estimator = estimator
+        self.criterion = _criterion(criterion, score)
+        self.kernel = kernel
+        self.gamma = gamma
+        self.drop = drop
+        self.min_features = min_features
+        self.n_bootstraps = n_bootstraps
+        self.subsample = subsample
+        self.fix_top = fix_top
+        self.fix_after = fix_after
+        self.target = target
+        self.scale = scale
+        self.max_memory = max_memory
+        self.device = device
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.checkpoint = checkpoint
+        self.verbose = verbose
+
+    def set_params(self, **params: Any) -> "RandSel":
+        """Set parameters; the keyword `score` is taken for `criterion` here too."""
+        if "score" in params:
+            params["criterion"] = params.pop("score")
+        super().set_params(**params)
+        return self
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "RandSel":
+        """Rank and select features.
+
+        Parameters
+        ----------
+        X : array, data frame or Dask array of shape (n_samples, n_features)
+            Numbers, no missing values. A Dask array may be in blocks of columns or of rows; blocks of columns are best.
+        y : array of shape (n_samples,) or (n_samples, n_outputs)
+            Class labels, numbers, or several columns of numbers.
+        sample_weight : array of shape (n_samples,), default=None
+            How much each sample counts; samples of weight zero are left out.
+
+        Returns
+        -------
+        RandSel
+            This estimator, fitted.
+        """
+        rules = self._rules()
+        X, y, kind, weights = check_data(self, X, y, sample_weight, self.target)
+        X, y, weights = counted_rows(X, y, weights)
+        n_features = X.shape[1]
+        wanted = check_number_to_select(self.n_features_to_select, n_features)
+        seed = seed_of(self.random_state)
+        identity = None if self.checkpoint is None else self._identity(X, y, weights, kind, seed)
+        Z, columns = self._columns(X, weights)
+        del X
+        ranks = self.kernel == "rank"
+        if ranks:
+            Z, columns = _rank_columns(Z, columns, weights)
+        place = to_device(np.zeros(0), Z.device) if isinstance(Z, Elsewhere) else Z
+        sample = Sample.of(Z, Target.encode(y, kind, weights).beside(place))
+        del Z
+        show = self.verbose if callable(self.verbose) else _line_per_round if self.verbose else None
+        method = exact if self.estimator == "exact" else bootstrap
+
+        def of_features(path: CullingPath) -> CullingPath:
+            return path.of_owners(columns, self.min_features) if ranks else path.relabel(columns)
+
+        sizes = path_sizes(sample.X.shape[1], self.drop, self.min_features)
+        with opened(self.checkpoint, identity, seed) as kept, fit_task(self, len(sizes)) as task:
+            draws = Draws(self.n_bootstraps, self.subsample, kept.seed, self.n_jobs)
+            rounds = Steps(task)
+            n_blocks = blocks_per_round(self.estimator, sample.target, draws) if task.is_watched else 0
+            if n_blocks:
+                draws = replace(draws, on_block=rounds.block_done)
+            on_round = _reporting(
+                rounds,
+                n_blocks,
+                # of functions there is no path of features before the end
+                None if show is None or ranks else lambda r: show(r.relabel(columns)),
+                lambda path: _attributes(of_features(path), n_features, wanted),
+            )
+            with one_thread_if(sample.X.shape[0] * sample.X.shape[1] < SMALL):
+                path = of_features(cull(sample, method, rules, draws, on_round, kept.stages("rounds")))
+            if ranks and show is not None:
+                for r in path.rounds:
+                    show(r)
+            self.__dict__.update(_attributes(path, n_features, wanted))
+        if wanted is None and not path.stands_out:
+            _warn_that_nothing_stands_out(path)
+        return self
+
+    @property
+    def contributions_(self) -> Array:
+        """The paper's contribution at the last round in which the feature lived."""
+        return self._last_values("contributions")
+
+    @property
+    def main_scores_(self) -> Array:
+        """Standard scores of what the feature does alone, at that round."""
+        return self._last_values("main")
+
+    @property
+    def interaction_scores_(self) -> Array:
+        """Standard scores of what the feature does together with others, at that round."""
+        return self._last_values("interaction")
+
+    def _last_values(self, name: str) -> Array:
+        check_is_fitted(self)
+        path: CullingPath = self.path_
+        return path.last_values(name, self.n_features_in_)
+
+    @property
+    def main_pvalues_(self) -> Array:
+        """P-values of the main scores of the first round."""
+        return self._pvalues(0)
+
+    @property
+    def interaction_pvalues_(self) -> Array:
+        """P-values of the interaction scores of the first round."""
+        return self._pvalues(1)
+
+    def _pvalues(self, part: int) -> Array:
+        check_is_fitted(self)
+        pvalues = np.ones(self.n_features_in_)
+        found = self.path_.pvalues
+        pvalues[self.path_.rounds[0].features] = np.nan if found is None else found[part]
+        return pvalues
+
+    def _columns(self, X: Any, weights: Array | None) -> tuple[Any, Array]:
+        """Standardise what varies, in an order that does not depend on theirs; or leave it where it is to be read.
+
+        Products that are coarse, and blocks that are read, round by more than the order matters.
+        """
+        room = None if self.max_memory is None else room_for(self.max_memory, *X.shape)
+        if is_dask(X):
+            if self.kernel == "rank" or self.estimator == "bootstrap" or self.device not in (None, "cpu"):
+                msg = (
+                    "A Dask array needs kernel='gaussian', estimator='exact' and no device; for other choices pass an "
+                    "array in memory, such as X.compute()."
+                )
+                raise ValueError(msg)
+            return ClusterColumns.of(X, weights, scale=self.scale, room=room)
+        device = check_device(self.device, X)
+        if self.device == "cpu":
+            X = to_numpy(X)
+        if room is not None and on_host(X) and X.size * (X.itemsize if self.scale else 8) > room:
+            if self.kernel == "rank" or self.estimator == "bootstrap":
+                msg = "max_memory is too small for X, and only kernel='gaussian', estimator='exact' read it in blocks."
+                raise ValueError(msg)
+            stream = Columns.of(X, weights, scale=self.scale, room=room, device=device)
+            return stream, stream.places
+        Z, varies = standardise(to_device(X, device), weights, self.scale)
+        if is_coarse(Z, Z.shape[1]):
+            return Z, np.flatnonzero(varies)
+        order = canonical_order(Z)
+        return take(Z, order), np.flatnonzero(varies)[order]
+
+    def _identity(self, X: Any, y: Array, weights: Array | None, kind: str, seed: int) -> dict[str, Any]:
+        """Return what a path depends on."""
+        parameters = {name: getattr(self, name) for name in PATH}
+        parameters |= {"criterion": self._rules().score, "target": kind, "device": check_device(self.device, X)}
+        parameters["random_state"] = None if self.random_state is None else seed
+        return {"estimator": "RandSel", "data_hash": fingerprint(X, y, weights), "parameters": parameters}
+
+    def _rules(self) -> Rules:
+        if isinstance(self.gamma, str):
+            median_factor(self.gamma)
+        if (self.fix_top is None) != (self.fix_after is None):
+            msg = f"fix_top={self.fix_top} and fix_after={self.fix_after}: fixing needs both, or neither."
+            raise ValueError(msg)
+        if self.criterion == "calibrated" and self.estimator == "bootstrap":
+            msg = "criterion='calibrated' needs estimator='exact'; the bootstrap estimates the total only."
+            raise ValueError(msg)
+        automatic = "calibrated" if self.estimator == "exact" else "total"
+        return Rules(
+            drop=self.drop,
+            min_features=self.min_features,
+            fix_top=self.fix_top,
+            fix_after=self.fix_after,
+            score=automatic if self.criterion == "auto" else self.criterion,
+            gamma=self.gamma,
+        )
+
+
+def _reporting(
+    rounds: Steps,
+    n_blocks: int,
+    show: Callable[[Round], None] | None,
+    attributes: Callable[[CullingPath], dict[str, Any]],
+) -> OnRound:
+    """Show every round, and tell where it ends; callbacks that want one get an estimator with the path so far."""
+    rounds.begin("round", n_blocks)
+
+    def on_round(r: Round, so_far: Callable[[], CullingPath]) -> bool:
+        if show is not None:
+            show(r.hosted())
+        stop = rounds.end(lambda: attributes(so_far()))
+        if len(r.dropped) and not stop:
+            rounds.begin("round", n_blocks)
+        return stop
+
+    return on_round
+
+
+def _attributes(path: CullingPath, n_features: int, wanted: int | None) -> dict[str, Any]:
+    """Attributes of a fitted `RandSel`."""
+    wanted = len(path.computed[path.best].features) if wanted is None else wanted
+    order, ranks = ranking(path.order, n_features, wanted)
+    support = ranks == 1
+    return {
+        "path_": path,
+        "fixed_": path.fixed,
+        "order_": order,
+        "ranking_": ranks,
+        "support_": support,
+        "n_features_": int(support.sum()),
+    }
+
+
+def _warn_that_nothing_stands_out(path: CullingPath) -> None:
+    best = path.computed[path.best]
+    warnings.warn(
+        f"Nothing stands out: the {len(best.features)} features of the best round align with the target by "
+        f"{best.alignment:.3f}, and culling pure noise would reach about {best.chance:.3f}. Do not read "
+        "this selection as a finding; more samples may help.",
+        UserWarning,
+        stacklevel=4,
+    )
+
+
+def _criterion(criterion: str, others: dict[str, str]) -> str:
+    """Take the keyword `score` for `criterion`, and no other unknown keyword."""
+    unknown = set(others) - {"score"}
+    if unknown:
+        msg = f"RandSel.__init__() got an unexpected keyword argument {min(unknown)!r}"
+        raise TypeError(msg)
+    score = others.get("score", criterion)
+    if isinstance(criterion, str) and isinstance(score, str) and criterion not in ("auto", score):
+        msg = "RandSel takes criterion or score, which are two names of one parameter, not both."
+        raise TypeError(msg)
+    return score
+
+
+def _rank_columns(Z: Array, columns: Array, weights: Array | None) -> tuple[Array, Array]:
+    """Functions of the ranks of every column, side by side, and the column that each belongs to."""
+    share = np.ones(len(Z)) if weights is None else weights * (len(Z) / weights.sum())
+    made = rank_functions(to_numpy(Z), RANK_FUNCTIONS, share, np.zeros(Z.shape[1], dtype=bool))
+    if not made.counts.any():
+        msg = (
+            "No column of X has two levels seen often enough for kernel='rank', which pools rare levels; use "
+            "kernel='gaussian'."
+        )
+        raise ValueError(msg)
+    exist = np.arange(RANK_FUNCTIONS) < made.counts[:, None]
+    values = made.values[exist].T
+    values = values - values.mean(axis=0)
+    return like(values, Z, precise=False), np.repeat(columns, made.counts)
+
+
+def ranking(order: Array, n_features: int, wanted: int) -> tuple[Array, Array]:
+    """Order all columns, and rank them: 1 for the first `wanted`, then 2, 3, …; those not in `order` are constant.
+
+    Constant columns come last and share the last rank.
+    """
+    ascending = np.arange(2 - wanted, len(order) + 2 - wanted)
+    ascending[:wanted] = 1
+    ranks = np.empty(n_features, dtype=int)
+    ranks[order] = ascending
+    if len(order) == n_features:
+        return order, ranks
+    constant = others(order, n_features)
+    ranks[constant] = max(len(order) - wanted + 2, 2)
+    if wanted > len(order):
+        warnings.warn(
+            f"{wanted} features were asked for but only {len(order)} vary; the selection was filled up with constant "
+            "columns, which carry no information.",
+            UserWarning,
+            stacklevel=5,
+        )
+        ranks[constant[: wanted - len(order)]] = 1
+    return np.concatenate([order, constant]), ranks
+
+
+def _line_per_round(r: Round) -> None:
+    sys.stderr.write(f"[RandSel] {len(r.features)} features, alignment {r.alignment:.4f}, gamma {r.gamma:.3g}\n")

@@ -1,0 +1,298 @@
+"""`RandSelCV`: bandwidth and number of features by cross-validation of a model."""
+
+import sys
+import warnings
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold, check_cv
+from sklearn.multioutput import MultiOutputRegressor
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, SVR
+from sklearn.utils.validation import has_fit_parameter
+
+from randsel._numerics.arrays import Array
+from randsel._numerics.columns import tamed
+from randsel._numerics.kernels import median_factor
+from randsel._sklearn.progress import Task, fit_task
+from randsel._sklearn.validation import HasMethods, check_data, counted_rows, fit_context, on_the_host
+from randsel._utils.jobs import ordered_map, seed_of
+from randsel.culling._rounds import path_sizes
+from randsel.selectors._randsel import RandSel, Selector
+
+
+class RandSelCV(Selector):
+    """Choose the bandwidth and the number of features by cross-validation of a model, then select with `RandSel`.
+
+    For every fold and bandwidth a path is culled on the training samples; the model is fitted on the features of every
+    size of the path and scored on the held-out samples. The best mean score wins; on ties, the fewest features.
+
+    Parameters
+    ----------
+    estimator : scikit-learn estimator, default=None
+        The model whose score decides. None: a Gaussian support vector machine with C = 1 on standardised features.
+    selector : RandSel, default=None
+        The selector, whose `gamma` and `n_features_to_select` are chosen here. None: `RandSel()`.
+    cv : int, splitter or iterable, default=10
+        Folds. An integer means stratified folds for classes, group-wise folds if `fit` gets `groups`; it is reduced,
+        with a warning, where a class has fewer members.
+    gammas : sequence of float or str, default=("0.25*median", "median", "4*median")
+        Bandwidths to try, as in `RandSel`.
+    scoring : str or callable, default=None
+        Score of the model; None is the model's own (accuracy, or R²).
+    n_jobs : int, default=None
+        Jobs over folds and bandwidths (joblib).
+    verbose : int, default=0
+        1 writes the chosen bandwidth and number of features to standard error.
+
+    Attributes
+    ----------
+    n_features_ : int
+        The chosen number of features.
+    gamma_ : float or str
+        The chosen bandwidth.
+    best_score_ : float
+        Mean score of the choice over the folds. It was chosen for being the best: nest the whole estimator in an
+        outer cross-validation for an honest estimate.
+    cv_results_ : dict of lists
+        "gamma", "n_features", "mean_score", "std_score", one entry per candidate.
+    selector_ : RandSel
+        The selector fitted on all samples; its attributes (`support_`, `ranking_`, `path_`, …) are here too.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Examples
+    --------
+    >>> from randsel import RandSelCV, datasets
+    >>> X, y, relevant = datasets.make_xor(200, 20, random_state=0)
+    >>> RandSelCV(cv=5, gammas=["median"]).fit(X, y).get_support(indices=True)
+    array([0, 1])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "estimator": [HasMethods(["fit"]), None],
+        "selector": [RandSel, None],
+        "cv": ["cv_object"],
+        "gammas": ["array-like", str],
+        "scoring": [str, callable, None],
+        "n_jobs": [Integral, None],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        selector: RandSel | None = None,
+        cv: Any = 10,
+        gammas: Any = ("0.25*median", "median", "4*median"),
+        scoring: str | Callable[..., float] | None = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.estimator = estimator
+        self.selector = selector
+        self.cv = cv
+        self.gammas = gammas
+        self.scoring = scoring
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    @fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> "RandSelCV":
+        """Choose bandwidth and number of features, and select.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n_samples, n_features)
+            Numbers, no missing values.
+        y : array of shape (n_samples,) or (n_samples, n_outputs)
+            Class labels, numbers, or several columns of numbers.
+        sample_weight : array of shape (n_samples,), default=None
+            Passed to the selector, and to the model if it takes weights.
+        groups : array of shape (n_samples,), default=None
+            Samples of one group (a donor, say) stay in one fold.
+
+        Returns
+        -------
+        RandSelCV
+            This estimator, fitted.
+        """
+        selector = RandSel() if self.selector is None else self.selector
+        selector._validate_params()
+        X = on_the_host(X)
+        X, y, kind, weights = check_data(self, X, y, sample_weight, selector.target)
+        X = tamed(X) if selector.scale else X
+        groups = _check_groups(groups, len(X))
+        if isinstance(self.cv, Integral) and weights is not None:
+            groups = None if groups is None else groups[weights > 0.0]
+            X, y, weights = counted_rows(X, y, weights)
+        gammas = _check_gammas(self.gammas)
+        selector = clone(selector).set_params(target=kind, random_state=seed_of(selector.random_state))
+        model = _default_model(kind, y) if self.estimator is None else self.estimator
+        scorer = check_scoring(model, scoring=self.scoring)
+        folds = _check_folds(_folds(self.cv, y, kind, groups).split(X, y, groups), weights)
+        sizes = path_sizes(X.shape[1], selector.drop, selector.min_features)
+        pieces = [(g, fold) for g in gammas for fold in folds]
+        with fit_task(self, len(pieces) + 1, in_order=False) as task:
+            common = (selector, model, scorer), sizes, (X, y, weights)
+            tasks = [(*common, *piece, task.subtask("fold", number=k)) for k, piece in enumerate(pieces)]
+            scores = np.reshape(ordered_map(_score_fold, tasks, self.n_jobs), (len(gammas), len(folds), len(sizes)))
+            if not np.isfinite(scores).all():
+                msg = "The model's score is not a finite number in some fold; look at `scoring` and at the model."
+                raise ValueError(msg)
+            self._choose(gammas, sizes, scores)
+            self.selector_ = clone(selector).set_params(gamma=self.gamma_, n_features_to_select=self.n_features_)
+            refit = task.subtask("refit", number=len(pieces))
+            with refit.passed_to(self.selector_), refit:
+                self.selector_.fit(X, y, sample_weight=weights)
+            for name in (
+                "support_",
+                "ranking_",
+                "order_",
+                "contributions_",
+                "main_scores_",
+                "interaction_scores_",
+                "path_",
+                "fixed_",
+            ):
+                setattr(self, name, getattr(self.selector_, name))
+        if self.verbose:
+            sys.stderr.write(
+                f"[RandSelCV] gamma {self.gamma_}, {self.n_features_} features, score {self.best_score_:.4f}\n"
+            )
+        return self
+
+    def _choose(self, gammas: list[float | str], sizes: list[int], scores: Array) -> None:
+        """Best mean score; on ties the fewest features, then the first bandwidth."""
+        means, spreads = scores.mean(axis=1), scores.std(axis=1)
+        at = [(g, k) for g in range(len(gammas)) for k in range(len(sizes))]
+        self.cv_results_ = {
+            "gamma": [gammas[g] for g, _ in at],
+            "n_features": [sizes[k] for _, k in at],
+            "mean_score": [float(means[g, k]) for g, k in at],
+            "std_score": [float(spreads[g, k]) for g, k in at],
+        }
+        # means of the same scores in another order may differ in the last digit
+        tied = [(g, k) for g, k in at if means[g, k] >= means.max() - 1e-12]
+        g, k = min(tied, key=lambda t: (sizes[t[1]], t[0]))
+        self.gamma_, self.n_features_, self.best_score_ = gammas[g], sizes[k], float(means[g, k])
+
+
+def _check_gammas(gammas: Any) -> list[float | str]:
+    checked: list[float | str] = []
+    for gamma in [gammas] if isinstance(gammas, str) else list(gammas):
+        if isinstance(gamma, str):
+            median_factor(gamma)
+            checked.append(str(gamma))
+        elif isinstance(gamma, Real) and 0 < float(gamma) < np.inf:
+            checked.append(float(gamma))
+        else:
+            msg = (
+                f"gammas has the entry {gamma!r}; entries are positive numbers, 'median', or '0.5*median' and the like."
+            )
+            raise ValueError(msg)
+    if not checked:
+        msg = "gammas is empty; give at least one bandwidth, for example ['median']."
+        raise ValueError(msg)
+    return checked
+
+
+def _check_groups(groups: Any, m: int) -> Array | None:
+    if groups is None:
+        return None
+    found = np.asarray(groups)
+    missing = found.dtype.kind == "O" and any(value is None for value in found.ravel().tolist())
+    missing |= found.dtype.kind == "f" and not np.isfinite(found).all()
+    if found.shape != (m,) or missing:
+        msg = f"groups must hold one entry per sample ({m}), none missing, but has the shape {found.shape}."
+        raise ValueError(msg)
+    return found
+
+
+def _check_folds(splits: Any, weights: Array | None) -> list[tuple[Array, Array]]:
+    """Row numbers of every fold, without samples of weight zero."""
+    folds = []
+    for parts in splits:
+        train, test = (np.flatnonzero(p) if np.asarray(p).dtype == bool else np.asarray(p) for p in parts)
+        if weights is not None:
+            train, test = train[weights[train] > 0.0], test[weights[test] > 0.0]
+        folds.append((train, test))
+    smallest = min((min(len(train) - 3, len(test)) for train, test in folds), default=0)
+    if smallest < 1:
+        msg = (
+            "cv leaves a fold with fewer than 4 samples to fit on or none to score, or gives no fold; use fewer folds."
+        )
+        raise ValueError(msg)
+    return folds
+
+
+def _default_model(kind: str, y: Array) -> Any:
+    if kind == "classification":
+        return make_pipeline(StandardScaler(), SVC(C=1.0))
+    model = SVR(C=1.0) if y.ndim == 1 else MultiOutputRegressor(SVR(C=1.0))
+    return make_pipeline(StandardScaler(), model)
+
+
+def _folds(cv: Any, y: Array, kind: str, groups: Array | None) -> Any:
+    classes = kind == "classification"
+    if not isinstance(cv, Integral):
+        return check_cv(cv, y, classifier=classes)
+    members = np.arange(len(y)) if groups is None else groups
+    possible = min(len(np.unique(members[y == c])) for c in np.unique(y)) if classes else len(np.unique(members))
+    if possible < 2:
+        what = "a class of one member" if groups is None else "a class within one group, or one group only"
+        msg = f"y has {what}, which no fold can hold out and fit at once; drop it, or pass splits of your own as cv."
+        raise ValueError(msg)
+    n_splits = min(int(cv), possible)
+    if n_splits < int(cv):
+        what = "members of the smallest class" if classes else "samples"
+        warnings.warn(
+            f"cv={cv} was reduced to {n_splits} folds, because there are only {possible} "
+            f"{what if groups is None else 'groups of ' + ('a class' if classes else what)}.",
+            UserWarning,
+            stacklevel=4,
+        )
+    if groups is not None:
+        return StratifiedGroupKFold(n_splits) if classes else GroupKFold(n_splits)
+    return StratifiedKFold(n_splits) if classes else KFold(n_splits)
+
+
+def _score_fold(
+    parts: tuple[RandSel, Any, Any],
+    sizes: list[int],
+    data: tuple[Array, Array, Array | None],
+    gamma: float | str,
+    fold: Any,
+    task: Task,
+) -> list[float]:
+    """Score the model on the held-out samples with the best features of every size."""
+    selector, model, scorer = parts
+    X, y, weights = data
+    train, test = fold
+    train_weights = None if weights is None else weights[train]
+    chosen = clone(selector).set_params(gamma=gamma, n_features_to_select=1)
+    scores = []
+    with task.passed_to(chosen), task:
+        chosen.fit(X[train], y[train], sample_weight=train_weights)
+        for size in sizes:
+            columns = chosen.order_[:size]
+            fitted = clone(model)
+            fitted.fit(X[np.ix_(train, columns)], y[train], **_weights_for(fitted, train_weights))
+            scores.append(float(scorer(fitted, X[np.ix_(test, columns)], y[test])))
+    return scores
+
+
+def _weights_for(model: Any, weights: Array | None) -> dict[str, Array]:
+    """Weights as the model, or the last step of a pipeline, takes them; nothing if it does not."""
+    if weights is None:
+        return {}
+    name, last = model.steps[-1] if isinstance(model, Pipeline) else ("", model)
+    if not has_fit_parameter(last, "sample_weight"):
+        return {}
+    return {f"{name}__sample_weight" if name else "sample_weight": weights}

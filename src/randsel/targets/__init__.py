@@ -1,0 +1,1 @@
+"""The outcome y, encoded as the factor of its kernel."""

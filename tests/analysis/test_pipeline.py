@@ -1,0 +1,329 @@
+"""What `randsel select` computes: the functions behind the command, on tables with a known answer."""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.metrics import balanced_accuracy_score
+from sklearn.svm import SVC
+
+from randsel import InteractionScan, RandSel, datasets
+from randsel._numerics.kernels import bandwidth, squared_distances
+from randsel._utils.result_folder import Parts
+from randsel.analysis import _decisions as choosing
+from randsel.analysis import _resampling as resampling
+from randsel.analysis._decisions import Settings
+from randsel.analysis._pipeline import analyse
+from randsel.culling._rounds import CullingPath
+from randsel.selectors._interaction_scan import main_effects
+from randsel.tables._read import Table
+
+QUICK = {"halves": 4, "folds": 2}
+
+
+def table(X, y, **more):
+    return Table(X, y, tuple(f"g{j}" for j in range(X.shape[1])), **more)
+
+
+def xor(rows=200, columns=30, seed=0):
+    X, y, _ = datasets.make_xor(rows, columns, random_state=seed)
+    return table(X, np.where(y > 0, "case", "control"))
+
+
+def names(analysis):
+    return [feature.name for feature in analysis.features if feature.selected]
+
+
+@pytest.fixture(scope="module")
+def found():
+    return analyse(xor(), Settings(**QUICK))
+
+
+def test_the_two_features_are_found_with_their_partner_and_again_on_halves(found):
+    assert sorted(names(found)) == ["g0", "g1"]
+    first, second = found.features[:2]
+    assert {first.partner, second.partner} == {"g0", "g1"}
+    assert max(first.q, second.q) < 1e-6
+    assert first.stability == second.stability == 1.0
+    assert found.accuracy.selected.min() > 0.75
+    assert found.accuracy.chance == 0.5
+    assert not found.nothing_stands_out
+
+
+def test_all_features_are_ranked_by_culling_after_those_selected(found):
+    data = xor()
+    selector = RandSel(target="classification").fit(data.X, data.y)
+    assert [feature.column for feature in found.features] == selector.order_.tolist()
+    assert [feature.rank for feature in found.features] == list(range(1, 31))
+    contributions = {feature.column: feature.contribution for feature in found.features}
+    np.testing.assert_array_equal([contributions[j] for j in range(30)], selector.contributions_)
+
+
+def test_a_path_survives_a_file(tmp_path):
+    data = xor()
+    path = RandSel().fit(data.X, data.y).path_
+    parts = Parts(tmp_path / "parts")
+    parts.keep("path", path.to_arrays())
+    again = CullingPath.of_arrays(parts.kept("path"))
+    assert len(again.rounds) == len(path.rounds)
+    for a, b in zip(path.rounds, again.rounds, strict=True):
+        for name in ("features", "contributions", "main", "interaction", "scores", "dropped", "fixed"):
+            np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
+        assert (a.gamma, a.alignment, a.chance) == (b.gamma, b.alignment, b.chance)
+    np.testing.assert_array_equal(path.order, again.order)
+    np.testing.assert_array_equal(path.pvalues, again.pvalues)
+    assert (path.best, path.stands_out) == (again.best, again.stands_out)
+    np.testing.assert_array_equal(path.last_values("main", 30), again.last_values("main", 30))
+
+
+def test_main_effects_in_blocks_are_those_of_the_scan(rng, monkeypatch):
+    X = np.column_stack([rng.standard_normal((80, 11)), np.ones(80), rng.integers(0, 3, 80)])
+    y = (X[:, 4] + 0.5 * rng.standard_normal(80) > 0).astype(int)
+    nominal = np.zeros(13, dtype=bool)
+    nominal[12] = True
+    monkeypatch.setattr("randsel.selectors._interaction_scan.BLOCK_BYTES", 4 * 6 * 80 * 3)
+    p = main_effects(X, y, "classification", nominal=nominal, strata=None, n_jobs=None)
+    scan = InteractionScan(order=1, categorical_features=nominal).fit(X, y)
+    np.testing.assert_allclose(p, scan.pvalues_, rtol=1e-6)
+    assert p[11] == 1.0
+    assert p[4] < 1e-6
+
+
+def test_pairs_beyond_the_budget_are_left_out_and_said(monkeypatch, tmp_path):
+    monkeypatch.setattr(choosing, "PAIR_BUDGET", 1e5)
+    few = analyse(xor(), Settings(halves=0, folds=0))
+    assert not few.pairs
+    assert any("Pairs of features were not tested" in note for note in few.notes)
+    assert all(feature.partner is None for feature in few.features)
+    every = analyse(xor(), Settings(halves=0, folds=0, pairs="all"))
+    assert len(every.pairs) == 435
+    assert not any("not tested" in note for note in every.notes)
+
+
+@pytest.mark.parametrize(
+    ("how", "count"), [({"top": 5}, 5), ({"fdr": 0.05}, 2), ({"top": 1, "fdr": 0.05}, 1), ({"top": 7, "fdr": 0.05}, 2)]
+)
+def test_top_and_fdr(how, count):
+    analysis = analyse(xor(), Settings(halves=0, folds=0, **how))
+    assert len(names(analysis)) == count
+    assert {feature.name for feature in analysis.features[:2]} == {"g0", "g1"}
+    assert [feature.selected for feature in analysis.features] == [True] * count + [False] * (30 - count)
+
+
+def test_what_tests_take_in_is_selected_though_culling_does_not_see_it():
+    X, y, relevant = datasets.make_passemiers("ring", 250, 64, random_state=0)
+    data = table(X, y)
+    culled = set(RandSel(2).fit(X, y).get_support(indices=True).tolist())
+    assert culled != set(relevant.tolist())
+    analysis = analyse(data, Settings(halves=0, folds=0))
+    assert {f"g{j}" for j in relevant} <= set(names(analysis))
+
+
+def test_noise_is_called_noise(rng):
+    data = table(rng.standard_normal((60, 20)), rng.permutation(60) % 2)
+    analysis = analyse(data, Settings(halves=0, folds=3, fdr=0.001))
+    assert analysis.nothing_stands_out
+    assert not names(analysis)
+    # a model without features guesses
+    np.testing.assert_array_equal(analysis.accuracy.selected, [0.5] * 3)
+    np.testing.assert_array_equal(analysis.accuracy.sizes, [0] * 3)
+
+
+# ---------------------------------------------------------------- halves
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_halves_share_no_sample_and_no_group_and_have_every_class(grouped):
+    y = np.repeat(["a", "b"], [30, 14])
+    groups = np.arange(44) // 2 if grouped else None
+    seen = set()
+    for number in range(5):
+        one, other = resampling.halves(y, groups, "classification", 3, number)
+        assert not set(one) & set(other)
+        assert abs(len(one) - len(other)) <= 2
+        if grouped:
+            assert not set(groups[one]) & set(groups[other])
+        for rows in (one, other):
+            assert {label: int((y[rows] == label).sum()) for label in "ab"}["b"] in (6, 7, 8)
+        seen.add(tuple(one))
+    assert len(seen) == 5
+
+
+def test_frequencies_and_bound_are_those_of_the_halves():
+    data = xor(120, 20)
+    stability = analyse(data, Settings(halves=6, folds=0, top=3, seed=5)).stability
+    counts = np.zeros(20)
+    for number in range(3):
+        for rows in resampling.halves(data.y, None, "classification", 5, number):
+            counts[RandSel(3).fit(data.X[rows], data.y[rows]).support_] += 1
+    np.testing.assert_allclose(stability.frequencies, counts / 6)
+    assert stability.expected_false == pytest.approx(3**2 / ((2 * stability.threshold - 1) * 20))
+    assert stability.n_halves == 6
+
+
+def test_the_answer_does_not_depend_on_the_number_of_jobs(found):
+    again = analyse(xor(), Settings(**QUICK), n_jobs=2)
+    assert again.features == found.features
+    np.testing.assert_array_equal(again.accuracy.selected, found.accuracy.selected)
+
+
+def test_too_few_samples_for_halves_are_said(rng):
+    X = rng.standard_normal((7, 5))
+    analysis = analyse(table(X, np.array(list("aaaabbb"))), Settings(halves=10, folds=5))
+    assert analysis.stability is None
+    assert any("No half-samples: a half would have 3 samples" in note for note in analysis.notes)
+    assert any("3 folds instead of 5, the number of samples of class b." in note for note in analysis.notes)
+    assert len(analysis.accuracy.selected) == 3
+
+
+# ---------------------------------------------------------------- folds
+
+
+def test_accuracy_is_that_of_features_selected_in_the_fold_and_a_machine_on_training_samples():
+    data = xor(120, 20)
+    accuracy = analyse(data, Settings(halves=0, folds=3, top=2, seed=1)).accuracy
+    splits = resampling._splits(data, "classification", 3, 1)
+    expected = []
+    for train, test in splits:
+        columns = RandSel(2).fit(data.X[train], data.y[train]).get_support(indices=True)
+        Z = data.X[:, columns]
+        Z = (Z - Z[train].mean(axis=0)) / Z[train].std(axis=0)
+        gamma = bandwidth("median", squared_distances(Z[train]))
+        model = SVC(gamma=gamma, class_weight="balanced").fit(Z[train], data.y[train])
+        expected.append(balanced_accuracy_score(data.y[test], model.predict(Z[test])))
+    np.testing.assert_allclose(accuracy.selected, expected)
+    np.testing.assert_array_equal(accuracy.sizes, [2, 2, 2])
+
+
+def test_selection_outside_the_folds_would_look_better(rng):
+    """On noise, accuracy with selection inside the folds stays at chance; outside it would not."""
+    data = table(rng.standard_normal((60, 500)), rng.permutation(60) % 2)
+    accuracy = analyse(data, Settings(halves=0, folds=5, top=5)).accuracy
+    best = RandSel(5).fit(data.X, data.y).get_support(indices=True)
+    outside = [
+        resampling._score(data, "classification", train, test, best)
+        for train, test in resampling._splits(data, "classification", 5, 0)
+    ]
+    assert abs(accuracy.selected.mean() - 0.5) < 0.15
+    assert np.mean(outside) > 0.7
+
+
+def test_a_class_of_one_sample_has_no_cross_validation(rng):
+    y = np.array(["a"] * 20 + ["b"] * 19 + ["c"])
+    analysis = analyse(table(rng.standard_normal((40, 6)), y), Settings(halves=0))
+    assert analysis.accuracy is None
+    assert any("the number of samples of class c is 1" in note for note in analysis.notes)
+
+
+def test_numbers_as_target(rng):
+    X = rng.standard_normal((120, 15))
+    analysis = analyse(table(X, 3.0 * X[:, 2] + 0.1 * rng.standard_normal(120)), Settings(halves=4, folds=3))
+    assert analysis.kind == "regression"
+    assert analysis.features[0].name == "g2"
+    assert analysis.accuracy.measure == "R²"
+    assert analysis.accuracy.chance == 0.0
+    assert analysis.accuracy.selected.min() > 0.5
+
+
+# ---------------------------------------------------------------- groups, batches, missing values
+
+
+def donors(rng, effect=0.0):
+    """Twelve donors, six of each class, eight samples each that differ little: 96 samples, 12 pieces of evidence."""
+    donor = np.repeat(np.arange(12), 8)
+    y = np.where(donor % 2 == 0, "case", "control")
+    X = rng.standard_normal((12, 40))[donor] + 0.1 * rng.standard_normal((96, 40))
+    X[:, 0] += effect * (y == "case")
+    return table(X, y, groups=donor)
+
+
+def test_samples_of_a_donor_are_averaged_where_the_target_is_the_donors(rng):
+    noise = donors(rng)
+    grouped = analyse(noise, Settings(halves=4, folds=3))
+    assert any("96 samples are averaged to 12 groups" in note for note in grouped.notes)
+    assert min(feature.q for feature in grouped.features) > 0.05
+    # as if they were independent, donors look like effects
+    alone = analyse(replace(noise, groups=None), Settings(halves=0, folds=0))
+    assert sum(feature.q <= 0.05 for feature in alone.features) > 5
+    strong = analyse(donors(rng, effect=30.0), Settings(halves=4, folds=3, top=2))
+    assert strong.features[0].name == "g0"
+    assert strong.accuracy.selected.mean() > 0.8
+
+
+def test_folds_keep_groups_together(rng):
+    data = donors(rng)
+    for train, test in resampling._splits(data, "classification", 3, 0):
+        assert not set(data.groups[train]) & set(data.groups[test])
+
+
+def test_means_of_groups_and_levels_of_categories():
+    X = np.array([[1.0, 2.0], [3.0, 2.0], [5.0, 1.0], [0.0, 4.0], [1.0, 4.0], [1.0, 0.0], [2.0, 0.0], [7.0, 5.0]])
+    groups = np.array(["a", "a", "a", "b", "b", "c", "c", "d"])
+    y = np.array([1, 1, 1, 0, 0, 1, 1, 0])
+    found = choosing.units(table(X, y, groups=groups, nominal=(1,), batch=np.array(list("uuuvvuuv"))))
+    np.testing.assert_allclose(found.X, [[3.0, 2.0], [0.5, 4.0], [1.5, 0.0], [7.0, 5.0]])
+    assert found.y.tolist() == [1, 0, 1, 0]
+    assert found.batch.tolist() == ["u", "v", "u", "v"]
+    varies = table(X, np.arange(8) % 2, groups=groups)
+    assert choosing.units(varies) is varies
+    with pytest.raises(ValueError, match="fewer than 4 groups tell nothing"):
+        choosing.units(table(X, (groups == "a").astype(int), groups=np.where(groups == "a", "a", "b")))
+
+
+def test_tests_compare_within_batches_and_say_so():
+    rng = np.random.default_rng(1)
+    batch = np.repeat([0, 1], 60)
+    y = (rng.random(120) < np.where(batch, 0.8, 0.2)).astype(int)
+    X = rng.standard_normal((120, 10))
+    X[:, 3] += 3.0 * batch
+    analysis = analyse(table(X, y, batch=batch), Settings(halves=0, folds=0))
+    by_name = {feature.name: feature for feature in analysis.features}
+    assert by_name["g3"].p > 0.05
+    assert analysis.features[0].name == "g3"
+    assert any("compare within batches" in note for note in analysis.notes)
+    assert any("compared within batches or groups no feature does" in warning for warning in analysis.warnings)
+    assert any("confounded" in warning for warning in analysis.warnings)
+
+
+def test_a_batch_that_is_the_target_is_no_reason_to_stop(rng):
+    y = np.repeat([0, 1], 30)
+    analysis = analyse(table(rng.standard_normal((60, 8)), y, batch=y), Settings(halves=0, folds=0))
+    assert any("no comparison within batches is possible" in warning for warning in analysis.warnings)
+
+
+def test_medians_are_those_of_training_samples(monkeypatch):
+    data = xor(80, 10)
+    X = data.X.copy()
+    X[::7, 3] = np.nan
+    data = replace(data, X=X, missing="median")
+    fitted, real = [], choosing.imputer
+
+    def spy():
+        step = real()
+        original = step.fit
+        step.fit = lambda values: (fitted.append(len(values)), original(values))[1]
+        return step
+
+    monkeypatch.setattr(choosing, "imputer", spy)
+    analysis = analyse(data, Settings(halves=2, folds=2))
+    assert sorted(fitted) == [39, 39, 40, 40, 80]  # halves of equal classes, folds, all
+    assert any("take the medians of all samples" in note for note in analysis.notes)
+    with pytest.raises(ValueError, match="missing values"):
+        analyse(replace(data, missing="error"), Settings())
+
+
+@pytest.mark.parametrize("bad", [{"top": 0}, {"fdr": 2.0}, {"halves": 1}, {"folds": 1}])
+def test_settings_that_mean_nothing_are_refused(bad):
+    with pytest.raises(ValueError, match=next(iter(bad))):
+        Settings(**bad)
+
+
+def test_a_pair_that_stands_out_and_is_not_selected_is_named(rng):
+    X = rng.standard_normal((300, 12))
+    y = np.where((X[:, 0] > 0) ^ (X[:, 1] > 0), 1.0, -1.0) + 4.0 * X[:, 5]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        analysis = analyse(table(X, y), Settings(top=1, halves=0, folds=0))
+    assert names(analysis) == ["g5"]
+    assert any("A pair stands out" in warning and "g0 with g1" in warning for warning in analysis.warnings)

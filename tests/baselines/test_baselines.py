@@ -1,0 +1,405 @@
+"""The five baselines against literal twins, scikit-learn, and what the paper says of them."""
+
+import ast
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.feature_selection import RFE, f_classif
+from sklearn.svm import SVC, SVR
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from randsel import BaHSIC, CorrelationFilter, FoHSIC, KernelRFE, StabilitySelection, datasets
+from randsel._numerics.columns import canonical_order
+from randsel._sklearn.progress import Task
+from randsel.baselines import _baselines as baselines
+from randsel.baselines import _stability_selection as stability
+
+STABLE = StabilitySelection(n_subsamples=10, random_state=0)
+ALL = [BaHSIC(), FoHSIC(), KernelRFE(), CorrelationFilter(), STABLE]
+every = pytest.mark.parametrize("selector", ALL, ids=lambda selector: type(selector).__name__)
+unstable = pytest.mark.filterwarnings("ignore:No feature reaches the probability")
+
+
+def again(selector, wanted=None, **options):
+    """Return a fresh copy that selects `wanted` features."""
+    return type(selector)(**{**selector.get_params(), "n_features_to_select": wanted, **options})
+
+
+def standardised(X):
+    return (X - X.mean(axis=0)) / X.std(axis=0)
+
+
+def targets(rng, X):
+    signal = X[:, 0] + np.abs(X[:, 1])
+    return {
+        "binary": np.where(signal > 0.4, "b", "a"),
+        "multi-class": np.digitize(signal, [0.0, 0.9]),
+        "regression": signal,
+        "outputs": np.column_stack([signal, X[:, 2] ** 2]),
+    }
+
+
+KINDS = ["binary", "multi-class", "regression", "outputs"]
+
+
+@pytest.fixture
+def data(rng):
+    X = rng.normal(size=(24, 6))
+    return X, targets(rng, X)
+
+
+# ---------------------------------------------------------------- literal twins
+
+
+def literal_distances(X):
+    return ((X[:, None, :] - X[None, :, :]) ** 2).sum(axis=2)
+
+
+def literal_gamma(D):
+    return 1 / np.median([D[p, q] for p in range(len(D)) for q in range(p)])
+
+
+def literal_labels(y):
+    """±1/n± for two classes, one-hot over n_c for more, standardised numbers."""
+    if y.dtype.kind == "f":
+        return standardised(y.reshape(len(y), -1))
+    classes = sorted(set(y.tolist()))
+    onehot = np.array([[float(value == c) / (y == c).sum() for c in classes] for value in y])
+    return onehot[:, [1]] - onehot[:, [0]] if len(classes) == 2 else onehot
+
+
+def literal_hsic(K, L):
+    """Song et al., equation 5."""
+    m = len(K)
+    K, L, one = K - np.diag(np.diag(K)), L - np.diag(np.diag(L)), np.ones(m)
+    middle = one @ K @ one * (one @ L @ one) / ((m - 1) * (m - 2)) - 2 / (m - 2) * (one @ K @ L @ one)
+    return (np.trace(K @ L) + middle) / (m * (m - 3))
+
+
+def literal_bahsic(Z, L, drop):
+    left, removed, values = list(range(Z.shape[1])), [], {}
+    while left:
+        gamma = literal_gamma(literal_distances(Z[:, left]))
+        for j in left:
+            rest = [i for i in left if i != j]
+            values[j] = literal_hsic(np.exp(-gamma * literal_distances(Z[:, rest])), L)
+        count = max(1, int(drop * len(left)))
+        worst = sorted(left, key=lambda j: -values[j])[:count]
+        removed += worst
+        left = [j for j in left if j not in worst]
+    return removed[::-1], values
+
+
+def literal_fohsic(Z, L, wanted, add):
+    chosen, left, values = [], list(range(Z.shape[1])), {}
+    while left:
+        mean = np.mean([literal_distances(Z[:, [j]]) for j in left], axis=0)
+        gamma = literal_gamma(literal_distances(Z[:, chosen]) + mean)
+        for j in left:
+            values[j] = literal_hsic(np.exp(-gamma * literal_distances(Z[:, [*chosen, j]])), L)
+        count = min(max(1, int(add * len(left))), wanted - len(chosen)) if len(chosen) < wanted else len(left)
+        best = sorted(left, key=lambda j: -values[j])[:count]
+        chosen += best
+        left = [j for j in left if j not in best]
+    return chosen, values
+
+
+def literal_machines(K, y):
+    """Signed α of machines fitted one by one on the samples of two classes, or on one output."""
+    if y.dtype.kind == "f":
+        fits = [(SVR(kernel="precomputed").fit(K, c), np.arange(len(K))) for c in literal_labels(y).T]
+    else:
+        classes = sorted(set(y.tolist()))
+        both = [np.flatnonzero((y == a) | (y == b)) for a in classes for b in classes if a < b]
+        fits = [(SVC(kernel="precomputed").fit(K[np.ix_(rows, rows)], y[rows]), rows) for rows in both]
+    for machine, rows in fits:
+        alpha = np.zeros(len(K))
+        alpha[rows[machine.support_]] = machine.dual_coef_[0]
+        yield alpha
+
+
+def literal_change(Z, y, j):
+    """W² - W²₍₋ⱼ₎ with the α of the kernel on all features."""
+    D = literal_distances(Z)
+    gamma = literal_gamma(D)
+    K, without = np.exp(-gamma * D), np.exp(-gamma * literal_distances(np.delete(Z, j, axis=1)))
+    return sum(alpha @ K @ alpha - alpha @ without @ alpha for alpha in literal_machines(K, y))
+
+
+# ---------------------------------------------------------------- against the twins and scikit-learn
+
+
+def path_order(selector, X, y):
+    """Return all features best first, from a full ranking."""
+    return list(np.argsort(again(selector, 1).fit(X, y).ranking_, kind="stable"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("drop", [None, 0.4])
+def test_bahsic_is_brute_force(data, kind, drop):
+    X, y = data[0], data[1][kind]
+    Y = literal_labels(y)
+    order, values = literal_bahsic(standardised(X), Y @ Y.T, drop or 0.0)
+    selector = BaHSIC(1, drop=drop).fit(X, y)
+    assert path_order(selector, X, y) == order
+    np.testing.assert_allclose(selector.hsic_, [values[j] for j in range(6)], rtol=1e-9, atol=1e-14)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("wanted", "add"), [(1, None), (4, None), (6, 0.4), (3, 0.4)])
+def test_fohsic_is_brute_force(data, kind, wanted, add):
+    X, y = data[0], data[1][kind]
+    Y = literal_labels(y)
+    order, values = literal_fohsic(standardised(X), Y @ Y.T, wanted, add or 0.0)
+    selector = FoHSIC(wanted, add=add).fit(X, y)
+    assert set(selector.get_support(indices=True)) == set(order[:wanted])
+    assert list(np.argsort(selector.ranking_)[wanted:]) == order[wanted:]
+    np.testing.assert_allclose(selector.hsic_, [values[j] for j in range(6)], rtol=1e-9, atol=1e-14)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("absolute", [False, True])
+def test_kernel_rfe_is_brute_force(data, kind, absolute):
+    X, y = data[0], data[1][kind]
+    Z, left, order = standardised(X), list(range(6)), []
+    selector = KernelRFE(1, drop=None, absolute=absolute).fit(X, y)
+    while left:
+        changes = np.array([literal_change(Z[:, left], y, i) for i in range(len(left))])
+        worth = np.abs(changes) if absolute else changes
+        worst = int(np.argmin(worth))
+        assert selector.changes_[left[worst]] == pytest.approx(worth[worst], rel=0.02, abs=1e-3)
+        order.append(left.pop(worst))
+    assert path_order(selector, X, y) == order[::-1]
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_linear_kernel_rfe_is_that_of_scikit_learn(rng, classes):
+    X = rng.normal(size=(80, 10))
+    y = np.digitize(X[:, 0] + X[:, 1] + 0.5 * X[:, 2], np.linspace(-1, 1, classes + 1)[1:-1])
+    theirs = RFE(SVC(kernel="linear"), n_features_to_select=1, step=1).fit(standardised(X), y)
+    ours = KernelRFE(1, kernel="linear", drop=None).fit(X, y)
+    np.testing.assert_array_equal(ours.ranking_, theirs.ranking_)
+
+
+def test_correlation_filter_is_pearson_and_the_f_of_anova(data):
+    X, y = data
+    for column in (y["regression"], (y["binary"] == "a").astype(int)):
+        expected = [abs(np.corrcoef(x, column)[0, 1]) for x in X.T]
+        np.testing.assert_allclose(CorrelationFilter().fit(X, column).scores_, expected, rtol=1e-12)
+    eta = CorrelationFilter().fit(X, y["multi-class"]).scores_
+    np.testing.assert_allclose(eta**2 / (1 - eta**2) * (24 - 3) / 2, f_classif(X, y["multi-class"])[0], rtol=1e-10)
+    each = [CorrelationFilter().fit(X, column).scores_ for column in y["outputs"].T]
+    np.testing.assert_allclose(CorrelationFilter().fit(X, y["outputs"]).scores_, np.max(each, axis=0), rtol=1e-12)
+
+
+# ---------------------------------------------------------------- stability selection
+
+
+@pytest.mark.parametrize("options", [{}, {"loss": "logistic"}, {"complementary": True, "n_subsamples": 49}])
+def test_stability_selection_finds_a_linear_problem_and_bounds_its_errors(options):
+    X, y, relevant = datasets.make_weston_linear(300, 60, random_state=0)
+    selector = StabilitySelection(**{"n_subsamples": 50, "random_state": 0, "threshold": 0.7, **options}).fit(X, y)
+    assert set(selector.get_support(indices=True)) <= set(relevant)
+    assert selector.n_features_ >= 2
+    assert again(selector, 4).fit(X, y).support_[relevant].sum() == 4
+    np.testing.assert_array_equal(selector.support_, selector.probabilities_ >= 0.7)
+    Z = standardised(X)
+    halves = np.array(selector._halves(Z[:, canonical_order(Z)], y, "classification", Task(selector, None)))
+    assert len(halves) == 50
+    q = np.mean([len(set(np.nonzero(half)[0])) for half in halves])
+    assert selector.expected_false_bound_ == pytest.approx(q**2 / (0.4 * 60), rel=1e-9)
+
+
+def test_bound_by_hand(monkeypatch, rng):
+    X, y = rng.normal(size=(20, 4)), np.arange(20) % 2
+    first, second = np.zeros((4, 2), dtype=bool), np.zeros((4, 2), dtype=bool)
+    first[[0, 1], [0, 1]] = second[0] = True
+    monkeypatch.setattr(StabilitySelection, "_halves", lambda *_: [first, second])
+    selector = StabilitySelection(threshold=0.75).fit(X, y)
+    assert selector.expected_false_bound_ == pytest.approx(1.5**2 / (0.5 * 4))
+    np.testing.assert_array_equal(np.sort(selector.probabilities_), [0, 0, 0.5, 1.0])
+    assert selector.n_features_ == 1
+
+
+@unstable
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("complementary", [False, True])
+def test_stability_selection_does_not_depend_on_the_number_of_jobs(data, kind, complementary):
+    X, y = data[0], data[1][kind]
+    fits = [again(STABLE, n_jobs=n, complementary=complementary).fit(X, y) for n in (None, 2)]
+    np.testing.assert_array_equal(fits[0].probabilities_, fits[1].probabilities_)
+    np.testing.assert_array_equal(fits[0].ranking_, fits[1].ranking_)
+    other = again(STABLE, random_state=1, complementary=complementary).fit(X, y)
+    assert (other.probabilities_ != fits[0].probabilities_).any()
+
+
+def test_complementary_halves_share_no_sample():
+    Z = np.arange(11.0)[:, None]
+    seen = []
+
+    def path(X, y, penalties):
+        seen.append(y)
+        return np.zeros((1, len(penalties)))
+
+    for number in range(4):
+        stability._half(Z, Z, np.ones((2, 1)), path, 1.0, True, 0, number)
+    assert [len(half) for half in seen] == [5] * 4
+    assert not set(seen[0]) & set(seen[1])
+    assert not set(seen[2]) & set(seen[3])
+    assert set(seen[0]) != set(seen[2])
+
+
+def test_nothing_stable_is_said_and_the_best_returned(rng):
+    X, y = rng.normal(size=(40, 30)), np.arange(40) % 2
+    with pytest.warns(UserWarning, match=r"No feature reaches the probability threshold=1"):
+        selector = StabilitySelection(n_subsamples=10, threshold=1.0, lambda_min=0.9, random_state=0).fit(X, y)
+    assert selector.support_.sum() == 1
+    assert selector.probabilities_[selector.support_][0] == selector.probabilities_.max()
+    with pytest.raises(ValueError, match="loss='logistic' needs classes"):
+        StabilitySelection(loss="logistic").fit(X, X[:, 0])
+
+
+# ---------------------------------------------------------------- what the paper says of them
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("n", [30, 50])
+def test_xor_is_solved_by_bahsic_and_by_none_that_looks_at_one_feature_at_a_time(n, seed):
+    X, y, relevant = datasets.make_xor(300, n, random_state=seed)
+    assert BaHSIC(2).fit(X, y).support_[relevant].all()
+    assert KernelRFE(2).fit(X, y).support_[relevant].all()
+    for selector in (FoHSIC(2), FoHSIC(2, add=None), CorrelationFilter(2), again(STABLE, 2)):
+        assert not selector.fit(X, y).support_[relevant].all()
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_weston_problems(seed):
+    X, y, relevant = datasets.make_weston_linear(300, 50, random_state=seed)
+    for selector in (BaHSIC(5), FoHSIC(5), CorrelationFilter(5), again(STABLE, 5, n_subsamples=50)):
+        assert selector.fit(X, y).support_[relevant].all()
+    X, y, relevant = datasets.make_weston_nonlinear(300, 50, random_state=seed)
+    for selector in (BaHSIC(2), KernelRFE(2)):
+        assert selector.fit(X, y).support_[relevant].all()
+    for selector in (CorrelationFilter(2), again(STABLE, 2)):
+        assert not selector.fit(X, y).support_[relevant].all()
+
+
+# ---------------------------------------------------------------- the contract
+
+
+@unstable
+@parametrize_with_checks(ALL)
+def test_estimator(estimator, check):
+    check(estimator)
+
+
+@every
+@pytest.mark.parametrize("kind", KINDS)
+def test_columns_may_come_in_any_order(rng, selector, kind):
+    X = rng.normal(size=(40, 25))
+    y, order = targets(rng, X)[kind], rng.permutation(25)
+    plain, moved = again(selector, 1).fit(X, y), again(selector, 1).fit(X[:, order], y)
+    np.testing.assert_array_equal(plain.ranking_[order], moved.ranking_)
+
+
+@every
+@pytest.mark.parametrize(("wanted", "count"), [(1, 1), (5, 5), (12, 12), (0.25, 3), (0.001, 1), (1.0, 12)])
+def test_exactly_as_many_as_asked_for(rng, selector, wanted, count):
+    X = rng.normal(size=(30, 12))
+    fitted = again(selector, wanted).fit(X, X[:, 3])
+    assert fitted.support_.sum() == fitted.n_features_ == count
+    assert sorted(fitted.ranking_) == [1] * (count - 1) + list(range(1, 12 - count + 2))
+
+
+@every
+def test_half_is_the_default_and_too_many_are_refused(rng, selector):
+    X = rng.normal(size=(30, 7))
+    if selector is not STABLE:
+        assert again(selector).fit(X, X[:, 0]).n_features_ == 3
+    with pytest.raises(ValueError, match="n_features_to_select=8 but X has n_features=7"):
+        again(selector, 8).fit(X, X[:, 0])
+
+
+@every
+def test_constant_columns_come_last(rng, selector):
+    X = rng.normal(size=(30, 6))
+    y = (X[:, 0] > 0).astype(int)
+    X[:, [1, 4]] = 7.0
+    fitted = again(selector, 2).fit(X, y)
+    assert fitted.ranking_[1] == fitted.ranking_[4] == fitted.ranking_.max() == 4
+    with pytest.warns(UserWarning, match="only 4 vary") as caught:
+        assert again(selector, 5).fit(X, y).support_.sum() == 5
+    assert caught[0].filename == __file__
+    with pytest.raises(ValueError, match="Every column of X is constant"):
+        again(selector).fit(np.ones((30, 6)), y)
+
+
+@every
+def test_bad_input_gets_the_sentences_of_randsel(rng, selector):
+    X, y = rng.normal(size=(30, 3)), np.arange(30) % 2
+    hole = pd.DataFrame(X, columns=list("abc"))
+    hole.iloc[4, 2] = np.nan
+    for message, bad_X, bad_y in (
+        ("NaN in column 'c' \\(1 values\\); impute", hole, y),
+        ("one class only", X, np.zeros(30)),
+        ("y is None", X, None),
+        ("n_samples=3 of weight above zero", X[:3], y[:3]),
+    ):
+        with pytest.raises(ValueError, match=message):
+            again(selector).fit(bad_X, bad_y)
+    with pytest.raises(TypeError, match="sample_weight"):
+        again(selector).fit(X, y, sample_weight=np.ones(30))
+
+
+@pytest.mark.parametrize("selector", ALL[:3], ids=lambda selector: type(selector).__name__)
+def test_bandwidths(rng, selector):
+    X = rng.normal(size=(40, 8))
+    y = (X[:, 0] * X[:, 1] > 0).astype(int)
+    values = {g: vars(again(selector, 3, gamma=g).fit(X, y)) for g in ("median", "1.0 * median", "4*median", 0.1)}
+    name = "changes_" if isinstance(selector, KernelRFE) else "hsic_"
+    np.testing.assert_array_equal(values["median"][name], values["1.0 * median"][name])
+    assert not np.allclose(values["median"][name], values["4*median"][name])
+    for wrong in ("mean", "-1*median", "x*median", "2*3*median"):
+        with pytest.raises(ValueError, match="is neither a positive number nor 'median'"):
+            again(selector, gamma=wrong).fit(X, y)
+    with pytest.raises(ValueError, match="use gamma='median' or a smaller number"):
+        again(selector, gamma=1e30).fit(X, y)
+
+
+def test_scale_matters_where_it_is_a_parameter(rng):
+    X = rng.normal(size=(40, 6))
+    y = (X[:, 0] > 0).astype(int)
+    X[:, 5] *= 1e6
+    for selector in (BaHSIC(1), FoHSIC(1), KernelRFE(1), again(STABLE, 1)):
+        assert selector.fit(X, y).support_[0]
+        assert again(selector, 1, scale=False).fit(X, y).support_.sum() == 1
+
+
+@every
+def test_copies_rank_beside_each_other_and_repeated_rows_do_no_harm(rng, selector):
+    X = rng.normal(size=(30, 4))
+    X = np.column_stack([X, X[:, 0]])[np.arange(60) % 30]
+    assert again(selector, 2).fit(X, (X[:, 0] > 0).astype(int)).support_[[0, 4]].any()
+
+
+def test_machines_without_support_vectors_are_worth_nothing(rng):
+    X, quiet = rng.normal(size=(20, 3)), np.zeros(20)
+    selector = KernelRFE(1).fit(X, np.column_stack([X[:, 0], quiet]))
+    np.testing.assert_allclose(selector.changes_, KernelRFE(1).fit(X, X[:, 0]).changes_, rtol=0.01)
+
+
+@pytest.mark.parametrize("module", [baselines, stability])
+def test_a_comparison_shares_nothing_with_what_it_compares(module):
+    nodes = list(ast.walk(ast.parse(Path(module.__file__).read_text())))
+    used = {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+    used |= {
+        f"{node.module}.{alias.name}" for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    used |= {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    assert not used & {
+        "randsel.contribution._bootstrap",
+        "randsel.culling._rounds",
+        "randsel.contribution._closed_form",
+    }

@@ -1,0 +1,279 @@
+import csv
+import gzip
+import inspect
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from randsel import __version__, plots
+from randsel._utils import optional as _optional
+from randsel.cli._main import main
+from randsel.experiments import _black_box as black_box
+from randsel.tables import _read as tables
+
+
+@pytest.fixture
+def run():
+    return lambda *args: CliRunner().invoke(main, list(args))
+
+
+def test_demo_names_the_two_features_and_draws_the_path(run, tmp_path):
+    out = tmp_path / "path.png"
+    result = run("demo", "--out", str(out), "--features", "60", "--seed", "3")
+    assert result.exit_code == 0
+    assert "Selected: x0, x1" in result.output
+    rounds = [line for line in result.output.splitlines() if line[:5].strip().isdigit()]
+    assert [int(line[:5]) for line in rounds][:3] == [60, 45, 34]
+    assert "none left" in rounds[-1]
+    assert out.read_bytes().startswith(b"\x89PNG")
+
+
+def test_demo_goes_on_without_matplotlib(run, tmp_path, monkeypatch):
+    def missing(*args, **kwargs):
+        msg = "Drawing needs matplotlib"
+        raise ImportError(msg)
+
+    monkeypatch.setattr(plots, "culling_path", missing)
+    result = run("demo", "--out", str(tmp_path / "path.png"), "--features", "20")
+    assert result.exit_code == 0
+    assert "No picture: Drawing needs matplotlib" in result.stderr
+
+
+def test_demo_with_a_file_that_cannot_be_written(run, tmp_path):
+    result = run("demo", "--out", str(tmp_path / "no" / "such" / "path.png"), "--features", "20")
+    assert isinstance(result.exception, SystemExit)
+    assert "Error: " in result.output
+    assert "No such file" in result.output
+    assert "one class only" in run("demo", "--samples", "8", "--features", "3", "--seed", "7").output
+
+
+def test_version_and_module(run):
+    assert __version__ in run("--version").output
+    found = subprocess.run([sys.executable, "-m", "randsel", "--help"], capture_output=True, text=True, check=True)
+    assert "Usage: randsel" in found.stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_are_those_that_click_makes(run, shell):
+    result = run("completion", shell)
+    assert result.exit_code == 0
+    assert "_RANDSEL_COMPLETE" in result.output
+    made = CliRunner().invoke(main, [], prog_name="randsel", env={"_RANDSEL_COMPLETE": f"{shell}_source"})
+    assert result.output.strip() == made.output.strip()
+
+
+def test_completion_completes():
+    env = {"_RANDSEL_COMPLETE": "bash_complete", "COMP_WORDS": "randsel inter", "COMP_CWORD": "1"}
+    assert "interactions" in CliRunner().invoke(main, [], prog_name="randsel", env=env).output
+
+
+def test_every_command_has_examples_that_parse(run):
+    for name, command in main.commands.items():
+        shown = run(name, "--help").output
+        assert "Examples:\n" in shown, name
+        lines = [line.strip() for line in shown.split("Examples:\n")[1].split("\n\n")[0].splitlines()]
+        assert lines, name
+        for line in lines:
+            words = shlex.split(re.sub(r'.*\$\((.*)\)"|(.*) \| source', r"\1\2", line))
+            assert words[:2] == ["randsel", name], line
+            options = {option for parameter in command.params for option in parameter.opts}
+            assert {word for word in words if word.startswith("--")} <= options, line
+
+
+@pytest.fixture
+def epistatic(tmp_path):
+    """A table whose target is decided by a kind and a number together, with a sub-study and a donor per row."""
+    rng = np.random.default_rng(4)
+    X, kind = rng.standard_normal((160, 6)), rng.choice(["red", "green"], 160)
+    status = np.where((kind == "green") ^ (X[:, 2] > 0), "case", "control")
+    rows = [
+        ",".join([s, k, f"s{p % 2}", *map(str, x)]) for p, (s, k, x) in enumerate(zip(status, kind, X, strict=True))
+    ]
+    path = tmp_path / "table.csv"
+    path.write_text("\n".join(["status,kind,study," + ",".join(f"g{j}" for j in range(6)), *rows]))
+    return path
+
+
+def read(path):
+    return list(csv.DictReader(path.read_text().splitlines()))
+
+
+def test_interactions_names_features_and_partners(run, epistatic, tmp_path):
+    options = ["--target", "status", "--categorical", "kind", "--batch", "study", "--out", str(tmp_path / "out")]
+    result = run("interactions", str(epistatic), *options)
+    assert result.exit_code == 0, result.output
+    assert "160 samples, 7 features; 2 selected." in result.output
+    features = read(tmp_path / "out" / "features.csv")
+    assert {row["feature"] for row in features[:2]} == {"kind", "g2"}
+    assert {row["partner"] for row in features[:2]} == {"kind", "g2"}
+    assert [row["selected"] for row in features] == ["yes"] * 2 + ["no"] * 5
+    pairs = read(tmp_path / "out" / "pairs.csv")
+    assert {pairs[0]["feature"], pairs[0]["partner"]} == {"kind", "g2"}
+    assert len(pairs) == 21
+    assert float(pairs[0]["corrected p"]) < 1e-6
+    for name in ("heatmap.png", "pairs.png"):
+        assert (tmp_path / "out" / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_interactions_of_three_and_remarks(run, epistatic, tmp_path):
+    options = ["--target", "status", "--categorical", "kind,study", "--out", str(tmp_path / "out")]
+    result = run(
+        "interactions", str(epistatic), *options, "--order", "3", "--top", "4", "--fdr", "0.05", "--pairs", "5"
+    )
+    assert result.exit_code == 0, result.output
+    assert "2 features are selected, not 4" in result.output
+    rows = read(tmp_path / "out" / "pairs.csv")
+    assert len(rows) == 10
+    assert all(row["third"] for row in rows[5:])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--target", "statu"], "did you mean 'status'"),
+        (["--target", "status"], "column 'kind' holds"),
+        (["--target", "status", "--categorical", "kin"], "did you mean 'kind'?"),
+    ],
+)
+def test_interactions_says_what_is_wrong_with_the_table(run, epistatic, tmp_path, options, message):
+    result = run("interactions", str(epistatic), *options, "--out", str(tmp_path / "out"))
+    assert result.exit_code == 1
+    assert message in result.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_names_are_text_and_many_classes_are_classes(run, tmp_path):
+    rng = np.random.default_rng(1)
+    X, y = rng.standard_normal((60, 3)), np.arange(60) % 12
+    rows = [",".join([f"$k{label}$", *map(str, x)]) for label, x in zip(y, X, strict=True)]
+    (tmp_path / "odd.csv").write_text("\n".join(["y,$x^$,$\\frac$,a|b", *rows]))
+    result = run("interactions", str(tmp_path / "odd.csv"), "--target", "y", "--out", str(tmp_path / "out"))
+    assert result.exit_code == 0, result.output
+    assert "No pictures" not in result.output
+    assert "a\\|b" in result.output
+    assert (tmp_path / "out" / "pairs.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("binary.csv", b"y,a\n1,\0\n", "is not a text file"),
+        ("cut.csv.gz", gzip.compress(b"y,a\n" + b"1,2\n" * 5000)[:60], "cut off or damaged"),
+        ("plain.csv.gz", b"y,a\n1,2\n", "cut off or damaged"),
+        ("long.csv", b"y,a\n0,1\n0,1\n1,1\n1," + b"2" * 200_000, "(1 entries of column 'a') are infinite"),
+    ],
+)
+def test_files_that_are_no_tables_are_named(run, tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    result = run("interactions", str(tmp_path / name), "--target", "y", "--out", str(tmp_path / "out"))
+    assert result.exit_code == 1
+    assert message in result.output
+    assert name in result.output
+
+
+def test_a_column_has_one_purpose(run, epistatic, tmp_path):
+    for options in (["--categorical", "status"], ["--groups", "status"]):
+        result = run("interactions", str(epistatic), "--target", "status", *options, "--out", str(tmp_path / "out"))
+        assert result.exit_code == 1
+        assert "'status' is named twice" in result.output
+
+
+def test_a_table_that_lies_on_its_side_with_gaps(run, tmp_path):
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((6, 40))
+    status = np.where(X[2] > 0, "case", "control")
+    cells = [["" if (i + j) % 11 == 0 else repr(v) for j, v in enumerate(x)] for i, x in enumerate(X.tolist())]
+    rows = [["gene", *(f"s{j}" for j in range(40))], *([f"g{i}", *row] for i, row in enumerate(cells))]
+    (tmp_path / "genes.tsv").write_text("\n".join("\t".join(row) for row in rows))
+    labels = "".join(f"s{j},{label}\n" for j, label in enumerate(status))
+    (tmp_path / "labels.csv").write_text("sample,status\n" + labels)
+    options = [str(tmp_path / "genes.tsv"), "--target-file", str(tmp_path / "labels.csv")]
+    refused = run("interactions", *options, "--out", str(tmp_path / "scan"))
+    assert refused.exit_code == 1
+    assert "Choose --missing median (imputed within folds) or --missing drop-columns" in refused.output
+    result = run("interactions", *options, "--missing", "median", "--out", str(tmp_path / "scan"))
+    assert result.exit_code == 0, result.output
+    assert "Note: Features are in rows: ids of the target file are in the header." in result.stderr
+    assert "Note: there are no folds here, so medians are those of all samples." in result.stderr
+    assert read(tmp_path / "scan" / "features.csv")[0]["feature"] == "g2"
+    few = ["--methods", "Corr. Coeff.", "--folds", "2", "--reshuffles", "1", "--out", str(tmp_path / "compare")]
+    result = run("compare", *options, "--missing", "median", *few)
+    assert result.exit_code == 0, result.output
+    assert "medians of training samples" in result.stderr
+    assert "no folds here" not in result.stderr
+
+
+def test_every_option_of_reading_is_an_option_of_the_commands():
+    known = set(inspect.signature(tables.read).parameters) - {"path", "classes", "batches"}
+    for command in (main.commands[name] for name in ("select", "interactions", "compare")):
+        assert known <= {parameter.name for parameter in command.params}
+
+
+def test_a_package_that_is_not_there_is_a_sentence(run, tmp_path, monkeypatch):
+    def gone(module):
+        raise ImportError(module)
+
+    monkeypatch.setattr(_optional, "import_module", gone)
+    (tmp_path / "x.h5ad").write_bytes(b"")
+    result = run("interactions", str(tmp_path / "x.h5ad"), "--target", "y", "--out", str(tmp_path / "out"))
+    assert result.exit_code == 1
+    assert (
+        "Error: Reading h5ad needs h5py, which is not installed: pip install h5py (part of the extra 'files')."
+        in result.output
+    )
+
+
+def test_black_box_writes_tables_and_a_picture(run, tmp_path, monkeypatch):
+    tiny = replace(black_box.QUICK, n_labelled=45, n_held_out=45, n_components=12, iterations=(3,), folds=2, seeds=1)
+    monkeypatch.setattr(black_box, "QUICK", tiny)
+    result = run("reproduce", "blackbox", "--quick", "--out", str(tmp_path))
+    assert result.exit_code == 0, result.output
+    assert "| LPBoostMKL, kernels of the path |" in result.output
+    assert "45 labelled rows, 45 held out" in (tmp_path / "table.md").read_text()
+    assert len(list(csv.DictReader((tmp_path / "table.csv").read_text().splitlines()))) == 6
+    assert (tmp_path / "weights.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["blackbox", "--jobs", "2"], "blackbox runs all it has on one core"),
+        (["blackbox", "--methods", "randSel"], "for table1 and table2"),
+        (["blackbox", "--data", "."], "--data and --geo are for table2"),
+        (["table1", "--quick"], "--quick is for blackbox"),
+    ],
+)
+def test_options_that_another_experiment_has(run, tmp_path, options, message):
+    result = run("reproduce", *options, "--out", str(tmp_path))
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_pairs_of_a_selection_are_not_overwritten(run, tmp_path):
+    (tmp_path / "run.json").write_text("{}")
+    (tmp_path / "x.csv").write_text("a,y\n1,2\n")
+    result = run("interactions", str(tmp_path / "x.csv"), "--target", "y", "--out", str(tmp_path))
+    assert result.exit_code == 1
+    assert "holds a run of randsel select" in result.output
+
+
+def test_a_comparison_of_numbers_is_refused(run, tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [",".join(map(str, row)) for row in rng.normal(size=(40, 4)).tolist()]
+    (tmp_path / "x.csv").write_text("\n".join(["a,b,c,dose", *rows]))
+    result = run("compare", str(tmp_path / "x.csv"), "--target", "dose", "--out", str(tmp_path / "out"))
+    assert result.exit_code == 1
+    assert "the comparison needs classes, and the target has 40 different numbers" in result.output
+
+
+def test_a_large_file_is_announced(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("randsel.cli._main.LARGE_FILE", 5)
+    (tmp_path / "x.csv").write_text("a,y\n1,2\n")
+    result = run("interactions", str(tmp_path / "x.csv"), "--target", "y", "--out", str(tmp_path / "out"))
+    assert result.stderr.startswith(f"Reading {tmp_path / 'x.csv'}, 0 MB.")

@@ -1,0 +1,492 @@
+"""The command `randsel select`, as a user meets it: files, exit codes, interruptions, and twenty mistakes."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from randsel._utils import optional as _optional
+from randsel._utils import result_folder as run_folder
+from randsel._utils.result_folder import Parts
+from randsel.analysis import _decisions as choosing
+from randsel.analysis import _pipeline as selection
+from randsel.cli import _main as cli
+from randsel.cli._main import main
+from randsel.experiments import _nested_cv as experiment
+from randsel.report import _folder as results
+from randsel.report import _html as report
+from randsel.tables import _read as tables
+
+SHORT = ["--halves", "4", "--folds", "2"]
+FILES = {"ranking.csv", "pairs.csv", "path.png", "report.html", "run.json"}
+
+
+def invoke(*words):
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def numbers(rows=80, columns=12, seed=0):
+    """An XOR of the first two columns, and the target in words."""
+    X = np.random.default_rng(seed).standard_normal((rows, columns))
+    return X, np.where((X[:, 0] > 0) ^ (X[:, 1] > 0), "case", "control")
+
+
+def write(path, X, y, *, names=None, separator=",", target="status"):
+    names = names or [f"g{j}" for j in range(X.shape[1])]
+    rows = [separator.join([*(repr(v) for v in x), str(label)]) for x, label in zip(X.tolist(), y, strict=True)]
+    path.write_text("\n".join([separator.join([*names, target]), *rows]) + "\n")
+    return path
+
+
+def read(path):
+    return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("select")
+    file = write(folder / "table.csv", *numbers(200, 12))
+    return file, folder / "out", invoke("select", file, "--target", "status", *SHORT, "--out", folder / "out")
+
+
+def test_a_selection_writes_its_files_and_prints_a_table(finished):
+    _, out, result = finished
+    assert result.exit_code == 0, result.output
+    assert {path.name for path in out.iterdir() if not path.name.startswith(".")} == FILES | {"parts"}
+    assert (out / "path.png").read_bytes().startswith(b"\x89PNG")
+    summary, _, ranked = result.stdout.partition("\n\n")
+    heading, first, second = ranked.splitlines()[:3]
+    assert heading.split() == [
+        *("rank", "feature", "contribution", "main", "interaction", "partner", "p", "q", "stability")
+    ]
+    assert {first.split()[2], second.split()[2]} == {"g0", "g1"}
+    assert first.startswith("*")
+    assert summary.startswith("Of 12 features, 2 were selected")
+    assert "balanced accuracy" in summary
+    assert "Note: table.csv: text, 13 columns separated by commas." in result.stderr
+    assert "\r" not in result.stderr
+
+
+def test_the_ranking_is_complete_best_first_and_read_as_it_was(finished):
+    file, out, _ = finished
+    rows = read(out / "ranking.csv")
+    assert next(iter(rows[0])) == "feature"
+    assert [row["rank"] for row in rows] == [str(place) for place in range(1, 13)]
+    assert sorted(row["feature"] for row in rows) == sorted(f"g{j}" for j in range(12))
+    table = tables.read(file, target="status")
+    analysis = selection.analyse(table, choosing.Settings(halves=4, folds=2))
+    for row, feature in zip(rows, analysis.features, strict=True):
+        assert row["feature"] == feature.name
+        assert row["partner"] == (feature.partner or "")
+        assert (row["selected"] == "yes") == feature.selected
+        for name in ("contribution", "main", "interaction", "p", "q", "stability"):
+            assert float(row[name]) == getattr(feature, name)
+    pairs = read(out / "pairs.csv")
+    assert {pairs[0]["feature"], pairs[0]["partner"]} == {"g0", "g1"}
+    assert len(pairs) == 66
+
+
+def test_what_it_takes_to_repeat_a_run_is_written(finished):
+    file, out, _ = finished
+    about = json.loads((out / "run.json").read_text())
+    assert about["data_hash"] == tables.read(file, target="status").fingerprint()
+    assert about["parameters"]["target"] == "status"
+    assert about["parameters"]["halves"] == 4
+    assert about["seed"] == about["parameters"]["seed"] == 0
+    again = about["command"].split()[1:]
+    assert again == ["select", str(file), "--target", "status", "--halves", "4", "--folds", "2", "--out", str(out)]
+    before = {name: (out / name).read_bytes() for name in FILES}
+    assert invoke(*again).exit_code == 0
+    assert {name: (out / name).read_bytes() for name in FILES} == before
+
+
+def test_the_report_is_made_again_from_the_folder_without_fitting(finished, monkeypatch):
+    _, out, _ = finished
+    before = (out / "report.html").read_bytes()
+    (out / "report.html").unlink()
+    for name in ("culled", "findings", "filled"):
+        monkeypatch.setattr(selection, name, None)
+    result = invoke("report", out)
+    assert result.exit_code == 0, result.output
+    assert (out / "report.html").read_bytes() == before
+
+
+def test_a_folder_that_is_none_or_is_damaged_has_no_report(finished, tmp_path):
+    _, out, _ = finished
+    assert "no folder of randsel select" in invoke("report", tmp_path).output
+    (tmp_path / "run.json").write_bytes((out / "run.json").read_bytes())
+    assert "not finished" in invoke("report", tmp_path).output
+    parts = Parts(tmp_path / "parts")
+    parts.keep("path", {"order": [1]})
+    parts.keep("report", {"names": ["a"]})
+    result = invoke("report", tmp_path)
+    assert result.exit_code == 1
+    assert "damaged" in result.output
+    (tmp_path / "run.json").write_text("{")
+    assert "is damaged" in invoke("report", tmp_path).output
+
+
+def test_parts_hold_no_objects_and_objects_are_not_unpickled(finished, tmp_path):
+    _, out, _ = finished
+    for path in (out / "parts").glob("*.npz"):
+        with np.load(path, allow_pickle=False) as found:
+            assert all(found[name].dtype.kind in "biufU" for name in found.files)
+    np.savez(tmp_path / "path.npz", order=np.array([print], dtype=object))
+    parts = Parts(tmp_path)
+    assert parts.kept("path") is None
+    assert parts.damaged == ["path.npz"]
+
+
+# ---------------------------------------------------------------- the same table in three formats
+
+
+def test_csv_parquet_and_h5ad_of_a_table_give_one_ranking(finished, tmp_path):
+    polars, anndata, pandas = (pytest.importorskip(name) for name in ("polars", "anndata", "pandas"))
+    # pandas 3 has text that anndata writes only if allowed to
+    anndata.settings.allow_write_nullable_strings = True
+    _, out, _ = finished
+    X, y = numbers(200, 12)
+    names = [f"g{j}" for j in range(12)]
+    columns = {**dict(zip(names, X.T, strict=True)), "status": y}
+    polars.DataFrame(columns).write_parquet(tmp_path / "table.parquet")
+    index = [f"s{i}" for i in range(200)]
+    obs, var = pandas.DataFrame({"status": y}, index=index), pandas.DataFrame(index=names)
+    anndata.AnnData(X, obs=obs, var=var).write_h5ad(tmp_path / "table.h5ad")
+    for kind in ("parquet", "h5ad"):
+        result = invoke("select", tmp_path / f"table.{kind}", "--target", "status", *SHORT, "--out", tmp_path / kind)
+        assert result.exit_code == 0, result.output
+        for name in ("ranking.csv", "pairs.csv"):
+            assert (tmp_path / kind / name).read_bytes() == (out / name).read_bytes()
+
+
+# ---------------------------------------------------------------- interruptions
+
+
+def start(file, folder, *more):
+    """Start a selection of many halves in a folder of its own."""
+    folder.mkdir(exist_ok=True)
+    command = [sys.executable, "-m", "randsel", "select", str(file), "--target", "status", "--out", "out"]
+    return subprocess.Popen(
+        [*command, "--halves", "150", "--folds", "2", *more],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def until(path, process):
+    while not path.exists():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_an_interrupted_run_goes_on_and_ends_as_if_it_had_not_been(tmp_path, number):
+    file = write(tmp_path / "table.csv", *numbers(120, 40))
+    whole = start(file, tmp_path / "whole")
+    process = start(file, tmp_path / "cut")
+    until(tmp_path / "cut" / "out" / "parts" / "half-003.npz", process)
+    process.send_signal(number)
+    _, said = process.communicate()
+    parts = tmp_path / "cut" / "out" / "parts"
+    assert not (tmp_path / "cut" / "out" / "ranking.csv").exists()
+    kept = {path.name: path.stat().st_mtime_ns for path in parts.glob("*.npz")}
+    assert {"path.npz", "tests.npz", "half-000.npz", "half-003.npz"} <= set(kept)
+    assert "fold-000.npz" not in kept
+    if number == signal.SIGINT:
+        assert process.returncode == 130
+        assert "What is finished is kept: run the same command again to go on." in said
+        assert "Traceback" not in said
+    again = start(file, tmp_path / "cut")
+    _, errors = again.communicate()
+    assert again.returncode == 0, errors
+    assert {name: (parts / name).stat().st_mtime_ns for name in kept} == kept
+    whole.communicate()
+    for name in ("ranking.csv", "pairs.csv", "run.json", "report.html"):
+        assert (tmp_path / "cut" / "out" / name).read_bytes() == (tmp_path / "whole" / "out" / name).read_bytes()
+
+
+def test_two_runs_do_not_share_a_folder(tmp_path):
+    file = write(tmp_path / "table.csv", *numbers())
+    with run_folder.only_run(tmp_path):
+        result = invoke("select", file, "--target", "status", "--out", tmp_path)
+    assert result.exit_code == 1
+    assert "another run is working in" in result.output
+
+
+def test_a_damaged_part_is_computed_again_and_said(finished, tmp_path):
+    file, out, _ = finished
+    before = (out / "ranking.csv").read_bytes()
+    (out / "parts" / "half-001.npz").write_bytes(b"PK nothing")
+    result = invoke("select", file, "--target", "status", *SHORT, "--out", out)
+    assert result.exit_code == 0
+    assert "half-001.npz was damaged and was computed again" in result.stderr
+    assert (out / "ranking.csv").read_bytes() == before
+
+
+# ---------------------------------------------------------------- mistakes
+
+
+def refused(result, *words, code=1):
+    """One or two sentences, no traceback, the right exit status."""
+    assert result.exit_code == code, result.output
+    assert isinstance(result.exception, SystemExit)
+    message = result.stderr[result.stderr.index("Error: ") :]
+    assert "Traceback" not in result.output
+    for word in words:
+        assert word in message
+    assert len(message) < 600
+
+
+X, Y = numbers(40, 6)
+
+
+def text_of(X, y, **more):
+    return lambda path: write(path, X, y, **more)
+
+
+def cells(header, rows, separator=","):
+    return lambda path: path.write_text("\n".join(separator.join(row) for row in [header, *rows]) + "\n")
+
+
+GENES = [[f"g{j}", *map(repr, X[:, j].tolist())] for j in range(6)]
+MISTAKES = {
+    "wrong column": (text_of(X, Y), ["--target", "statu"], 1, ["has no column 'statu'", "did you mean 'status'"]),
+    "transposed": (cells(["gene", *(f"s{i}" for i in range(40))], GENES), ["--target", "status"], 1, ["no column"]),
+    "text": (
+        cells(["a", "b", "status"], [["1.5", "high", "x"], ["2", "1", "y"]] * 5),
+        ["--target", "status"],
+        1,
+        ["column 'b' holds 'high'", "not a number"],
+    ),
+    "decimal commas": (
+        cells(["a", "b", "status"], [['"1,5"', "1", "x"], ['"2,5"', "2", "y"]] * 5),
+        ["--target", "status"],
+        1,
+        ["looks like a decimal comma"],
+    ),
+    "duplicate names": (
+        text_of(X, Y, names=["a", "b", "a", "c", "d", "e"]),
+        ["--target", "status"],
+        1,
+        ["give each a name of its own"],
+    ),
+    "two samples": (text_of(X[:2], Y[:2]), ["--target", "status"], 1, ["at least 4 are needed"]),
+    "forty levels": (
+        text_of(X, [f"donor {i}" for i in range(40)]),
+        ["--target", "status"],
+        1,
+        ["text of 40 levels in 40 samples", "is it a column of ids"],
+    ),
+    "all missing": (
+        cells(["a", "b", "status"], [["1", "", "x"], ["2", "NA", "y"], ["3", "", "x"]] * 3),
+        ["--target", "status"],
+        1,
+        ["no value at all", "--missing median"],
+    ),
+    "top 0": (text_of(X, Y), ["--target", "status", "--top", "0"], 2, ["'--top'", "x>=1"]),
+    "fdr 2": (text_of(X, Y), ["--target", "status", "--fdr", "2"], 2, ["'--fdr'", "0<x<1"]),
+    "folds 1": (text_of(X, Y), ["--target", "status", "--folds", "1"], 1, ["folds=1 is too few", "0 to leave"]),
+    "no jobs": (text_of(X, Y), ["--target", "status", "--jobs", "0"], 2, ["leaves nobody to work"]),
+    "one class": (text_of(X, ["x"] * 40), ["--target", "status"], 1, ["nothing can be told apart"]),
+    "constant": (text_of(np.ones((40, 3)), Y), ["--target", "status"], 1, ["constant"]),
+    "text as numbers": (text_of(X, Y), ["--target", "status", "--task", "regression"], 1, ["needs numbers"]),
+    "no target": (text_of(X, Y), [], 1, ["nobody says what the target is"]),
+    "memory": (text_of(X, Y), ["--target", "status", "--memory", "lots"], 1, ["lots"]),
+    "device": (text_of(X, Y), ["--target", "status", "--device", "abacus"], 1, ["abacus"]),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_answered_in_a_sentence(tmp_path, mistake):
+    make, options, code, words = MISTAKES[mistake]
+    make(tmp_path / "table.csv")
+    refused(invoke("select", tmp_path / "table.csv", *options, "--out", tmp_path / "out"), *words, code=code)
+
+
+def test_a_transposed_table_with_a_target_file_is_read(tmp_path):
+    MISTAKES["transposed"][0](tmp_path / "genes.csv")
+    labels = "".join(f"s{i},{label}\n" for i, label in enumerate(Y))
+    (tmp_path / "labels.csv").write_text("sample,status\n" + labels)
+    options = ["--target-file", tmp_path / "labels.csv", "--halves", 0, "--no-accuracy", "--out", tmp_path / "out"]
+    result = invoke("select", tmp_path / "genes.csv", *options)
+    assert "Features are in rows" in result.stderr
+    assert len(read(tmp_path / "out" / "ranking.csv")) == 6
+
+
+def test_unknown_formats_missing_files_and_packages(tmp_path, monkeypatch):
+    (tmp_path / "table.docx").write_bytes(b"PK")
+    refused(invoke("select", tmp_path / "table.docx", "--target", "y", "--out", tmp_path / "out"), "of no known format")
+    refused(invoke("select", tmp_path / "none.csv", "--target", "y", "--out", tmp_path / "out"), "does not exist")
+
+    def gone(module):
+        raise ImportError(module)
+
+    monkeypatch.setattr(_optional, "import_module", gone)
+    (tmp_path / "x.h5ad").write_bytes(b"")
+    refused(
+        invoke("select", tmp_path / "x.h5ad", "--target", "y", "--out", tmp_path / "out"),
+        "needs h5py, which is not installed: pip install h5py (part of the extra 'files')",
+    )
+
+
+def test_a_folder_of_another_run_or_a_file_is_refused_with_a_reason(finished, tmp_path):
+    file, out, _ = finished
+    again = ["select", file, "--target", "status", "--out", out]
+    before = (out / "run.json").read_bytes()
+    refused(invoke(*again, *SHORT, "--top", 3), "with other settings (top: None, now 3)", "give another folder")
+    refused(invoke(*again, *SHORT, "--seed", 3), "with other settings (seed: 0, now 3)")
+    other = write(tmp_path / "table.csv", *numbers(200, 12, seed=1))
+    refused(invoke("select", other, "--target", "status", *SHORT, "--out", out), "on other data")
+    assert (out / "run.json").read_bytes() == before
+    refused(invoke("select", file, "--target", "status", "--out", file), "is a file; give a folder")
+    about = json.loads(before)
+    (tmp_path / "run.json").write_text(json.dumps({**about, "version": "0.0.1"}))
+    refused(invoke(*again[:-1], tmp_path, *SHORT), "with another version (0.0.1, now ")
+    # the number of jobs changes nothing
+    assert invoke(*again, *SHORT, "--jobs", 2).exit_code == 0
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_may_not_be_written_is_said_before_anything_is_read(tmp_path):
+    (tmp_path / "closed").mkdir(mode=0o500)
+    refused(invoke("select", "none.csv", "--target", "y", "--out", tmp_path / "closed" / "out"), "may not be written")
+
+
+def test_a_target_with_gaps_and_more_folds_than_samples(tmp_path):
+    y = ["", *Y[1:5], "rare", "rare", "rare", *Y[8:]]
+    file = write(tmp_path / "table.csv", X, y)
+    result = invoke("select", file, "--target", "status", "--folds", 10, "--halves", 0, "--out", tmp_path / "out")
+    assert result.exit_code in (0, cli.NOTHING), result.output
+    assert "1 samples have no target and are left out" in result.stderr
+    assert "3 folds instead of 10, the number of samples of class rare." in result.stderr
+
+
+def test_nothing_stands_out_has_a_status_of_its_own(tmp_path):
+    rng = np.random.default_rng(0)
+    file = write(tmp_path / "noise.csv", rng.standard_normal((60, 8)), rng.permutation(60) % 2)
+    result = invoke("select", file, "--target", "status", *SHORT, "--out", tmp_path / "out")
+    assert result.exit_code == cli.NOTHING == 3, result.output
+    assert "Nothing stands out" in result.stdout
+    assert {path.name for path in (tmp_path / "out").iterdir()} >= FILES
+    assert {row["selected"] for row in read(tmp_path / "out" / "ranking.csv")} == {"no"}
+
+
+def test_debug_shows_the_traceback_wherever_it_stands(tmp_path):
+    command = [sys.executable, "-m", "randsel", "select", "none.csv", "--target", "y", "--out", "out"]
+    quiet = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    loud = subprocess.run([*command, "--debug"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "Traceback" not in quiet.stderr
+    assert "Traceback" in loud.stderr
+    assert quiet.returncode == loud.returncode == 1
+
+
+def test_a_fault_of_ours_is_a_sentence_that_says_how_to_look(tmp_path, monkeypatch):
+    file = write(tmp_path / "table.csv", X, Y)
+
+    def broken(*_, **__):
+        msg = "list index out of range"
+        raise IndexError(msg)
+
+    monkeypatch.setattr(selection, "analyse", broken)
+    result = invoke("select", file, "--target", "status", "--out", tmp_path / "out")
+    refused(result, "IndexError: list index out of range. This should not happen: --debug shows where it did.")
+
+
+# ---------------------------------------------------------------- names, packages, options
+
+
+def test_names_are_kept_in_files_and_harmless_on_a_terminal(tmp_path):
+    names = ["=1+1", "-ATP", "@x", "<img src=x onerror=alert(1)>", "\x1b[31mred\x1b[0m", "a\u202eb"]
+    rows = [[*map(repr, x), label] for x, label in zip(X.tolist(), Y, strict=True)]
+    cells([*names, "status"], rows)(tmp_path / "table.csv")
+    options = ["--target", "status", "--halves", 0, "--folds", 0, "--out", tmp_path / "out"]
+    result = invoke("select", tmp_path / "table.csv", *options)
+    assert result.exit_code in (0, cli.NOTHING), result.output
+    assert sorted(row["feature"] for row in read(tmp_path / "out" / "ranking.csv")) == sorted(names)
+    for odd in ("\x1b", "\u202e"):
+        assert odd not in result.output
+    assert "\\u001b[31mred" in result.stdout
+    assert "3 names of features start with =, +, - or @ (the first is =1+1)" in result.stderr
+    assert "<img" not in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("package", "lost"), [("jinja2", {"report.html"}), ("matplotlib", {"report.html", "path.png"})]
+)
+def test_a_package_that_is_not_there_costs_a_file_and_no_more(tmp_path, monkeypatch, package, lost):
+    real = _optional.import_module
+
+    def without(module):
+        if module.split(".")[0] == package:
+            raise ImportError(module)
+        return real(module)
+
+    monkeypatch.setattr(_optional, "import_module", without)
+    file = write(tmp_path / "table.csv", *numbers(200, 12))
+    options = ["--target", "status", "--halves", 0, "--folds", 0, "--out", tmp_path / "out"]
+    result = invoke("select", file, *options)
+    assert result.exit_code == 0, result.output
+    assert {path.name for path in (tmp_path / "out").iterdir()} >= FILES - lost
+    assert not lost & {path.name for path in (tmp_path / "out").iterdir()}
+    assert f"needs {package}, which is not installed: pip install {package}" in result.stderr
+    refused(invoke("report", tmp_path / "out"), package)
+
+
+def test_help_names_exit_codes_and_is_there_at_once():
+    text = invoke("select", "--help").output
+    for code in (0, 1, 2, cli.NOTHING, cli.INTERRUPTED, cli.TERMINATED):
+        assert f"\n    {code} " in text
+    code = "import sys; from randsel.cli import main; main(['select', '--help'], standalone_mode=False);"
+    code += "print([m for m in ('numpy', 'scipy', 'sklearn', 'joblib') if m in sys.modules], file=sys.stderr)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stderr.strip() == "[]"
+
+
+def test_choices_of_the_command_line_are_those_of_the_code():
+    assert cli.ORIENTATIONS == tables.ORIENTATIONS
+    assert set(cli.MISSING_RULES) == set(tables.MISSING_RULES) - {"keep"}
+    assert tuple(experiment.METHODS) == cli.METHODS
+    text = " ".join(invoke("select", "--help").output.split())
+    assert f"at most {choosing.PAIR_BUDGET:.0e}".replace("e+", "e") in text
+    defaults = choosing.Settings()
+    given = {p.name: p.default for p in main.commands["select"].params}
+    for name in ("halves", "folds", "seed", "task", "pairs"):
+        assert given[name] == getattr(defaults, name)
+
+
+def test_progress_has_a_line_on_a_terminal_only(monkeypatch, capsys):
+    line = run_folder.ProgressLine()
+    line("folds", 1, 5)
+    line.end()
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    line = run_folder.ProgressLine()
+    for done in range(1, 5):
+        line("half-samples", done, 5)
+    line.end()
+    said = capsys.readouterr().err
+    assert "half-samples: 80 %" in said
+    assert " left" in said
+    assert "\n" not in said
+
+
+@pytest.mark.data
+def test_a_batch_confounded_with_the_target_is_in_the_report(tmp_path):
+    data = Path(__file__).parents[3] / "shared" / "data" / "tb_gse19491_ltbi.npz"
+    if not data.exists():
+        pytest.skip("the benchmark data set is not beside this checkout")
+    result = invoke("select", data, "--halves", 0, "--folds", 0, "--out", tmp_path / "out")
+    assert "The batch is confounded with the target" in result.stderr
+    assert "The batch is confounded with the target" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    found = report.contents(results.load(tmp_path / "out"))
+    assert any("confounded" in warning for warning in found["warnings"])

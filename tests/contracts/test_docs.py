@@ -1,0 +1,345 @@
+"""Numbers in the documentation are those that commands printed."""
+
+import csv
+import dataclasses
+import inspect
+import re
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import randsel
+from randsel import InteractionScan, RandSel, RandSelCV
+from randsel._utils import result_folder as run_folder
+from randsel.analysis import _decisions as choosing
+from randsel.analysis import _model as analysis
+from randsel.analysis import _resampling as resampling
+from randsel.analysis._model import Feature
+from randsel.cli import _main as cli
+from randsel.culling import _rounds as culling
+from randsel.experiments import _black_box_files as table_black_box
+from randsel.report import _folder as results
+from randsel.report import _html as report
+from randsel.tables import _read as tables
+from randsel.tables import _sandbox as table_apart
+from randsel.tables.formats import _text as table_text
+from randsel.tables.formats._text import LONGEST_LINE, MISSING
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES]
+LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)")
+
+
+def links(page):
+    """Pages and files that a page links to, with the anchor."""
+    return [(page.parent / path if path else page, anchor) for path, anchor in LINK.findall(page.read_text())]
+
+
+def anchors(page):
+    """Anchors of the headings of a page, as code hosts and the site make them."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    words = [re.sub(r"[^\w\- ]", "", heading.lower()) for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)]
+    return {heading.strip().replace(" ", "-") for heading in words}
+
+
+def blocks(page):
+    """Python of a page, block by block."""
+    return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+
+
+def test_the_table_in_the_readme_is_that_of_the_results():
+    summary = runpy.run_path(str(ROOT / "benchmarks" / "summary.py"))
+    table = summary["table"]((ROOT / "docs" / "results" / "recovery.md").read_text())
+    assert len(table.splitlines()) > 5
+    assert table in (ROOT / "README.md").read_text()
+
+
+def test_the_table_in_the_comparison_is_that_of_the_results():
+    summary = runpy.run_path(str(ROOT / "benchmarks" / "summary.py"))
+    table = summary["peers"]((DOCS / "results" / "peers.md").read_text())
+    assert len(table.splitlines()) > 10
+    assert table in (DOCS / "comparison.md").read_text()
+
+
+@pytest.fixture
+def small_files(tmp_path, monkeypatch):
+    """Go where the files are that the pages speak of: some rows of a pair that acts together."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((120, 12))
+    status = np.where(X[:, 1] * X[:, 2] > 0, "case", "control")
+    with (tmp_path / "expression.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(
+            [["status", *(f"g{j}" for j in range(12))], *([s, *x] for s, x in zip(status, X, strict=True))]
+        )
+    np.save(tmp_path / "expression.npy", rng.standard_normal((120, 30), dtype=np.float32))
+    monkeypatch.chdir(tmp_path)
+
+
+def said(block):
+    """Expressions of a block whose comment is what they evaluate to."""
+    return re.findall(r"^([^#\n]+?)  # (array\(.*\)|\d+)$", block, re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/start.md", "docs/interactions.md"])
+def test_every_python_block_of_a_page_runs_and_says_what_it_evaluates_to(page, small_files):
+    found = blocks(ROOT / page)
+    assert found
+    X, y, relevant = randsel.datasets.make_xor(120, 40, random_state=0)
+    scope = {"X": X, "y": y, "relevant": relevant}
+    for block in found:
+        if "np.load" in block:  # the target of the table that is loaded
+            scope["y"] = np.arange(120) % 2
+            block = re.sub(r"^.*cuda.*$", "", block, flags=re.MULTILINE)  # noqa: PLW2901  # no device here
+        exec(block, scope)
+        for expression, value in said(block):
+            assert repr(eval(expression, scope)) == value
+
+
+def test_the_first_example_of_the_readme_says_what_it_finds():
+    assert said(blocks(ROOT / "README.md")[0])
+    assert said(blocks(DOCS / "start.md")[0])
+
+
+def test_links_in_the_documentation_lead_somewhere():
+    for page in TEXTS:
+        for there, anchor in links(page):
+            assert there.exists(), f"{page.name}: {there}"
+            if anchor and there.suffix == ".md":
+                assert anchor in anchors(there), f"{page.name}: {there.name}#{anchor}"
+
+
+def test_every_page_is_reached_from_the_navigation():
+    reached, todo = set(), [DOCS / "index.md"]
+    while todo:
+        page = todo.pop().resolve()
+        if page not in reached and page.suffix == ".md" and page.is_relative_to(DOCS):
+            reached.add(page)
+            # what the site puts into the navigation: lists of the index, and of the index of a folder
+            todo += [there for there, _ in links(page)] if page.name == "index.md" else []
+    assert not {page.relative_to(DOCS) for page in PAGES} - {page.relative_to(DOCS) for page in reached}
+
+
+def test_every_make_target_named_in_the_documentation_exists():
+    targets = set(re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {
+        (page.name, name) for page in TEXTS for name in re.findall(r"(?:`|^ {4})make ([a-z-]+)", page.read_text(), re.M)
+    }
+    assert len(named) > 20
+    assert not {(page, name) for page, name in named if name not in targets}
+
+
+@pytest.mark.parametrize("page", sorted((DOCS / "results").glob("*.md")), ids=lambda page: page.stem)
+def test_every_page_of_results_names_the_command_that_makes_it(page):
+    if page.stem == "index":
+        return
+    opening = page.read_text().split("\n## ")[0]
+    command = re.search(r"`(?:make (?P<target>[a-z-]+)|randsel (?P<command>\w+) [^`]+)`", opening)
+    assert command, page.name
+    if command["target"]:
+        assert f"docs/results/{page.name}" in _recipe(command["target"]) or "docs/results" in _recipe(command["target"])
+    else:
+        assert command["command"] in cli.main.commands
+
+
+def _recipe(target):
+    """What a target runs: its lines of the Makefile, and the scripts named there."""
+    lines = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)[1]
+    scripts = [ROOT / name for name in re.findall(r"benchmarks/\w+\.py", lines)]
+    return lines + "".join(script.read_text().replace('"docs" / "results"', "docs/results") for script in scripts)
+
+
+@pytest.mark.parametrize("estimator", [RandSel, RandSelCV, InteractionScan])
+def test_every_parameter_has_a_row_of_settings_with_its_default(estimator):
+    part = (DOCS / "settings.md").read_text().split(f"\n## {estimator.__name__}\n")[1].split("\n## ")[0]
+    rows = dict(re.findall(r"^\| `(\w+)` \| `(.+?)` \|", part, re.MULTILINE))
+    expected = {name: repr(value).replace("'", '"') for name, value in estimator().get_params(deep=False).items()}
+    assert rows == expected
+
+
+def public():
+    """What the API pages must name: classes and functions of the package, and of the modules that users import from."""
+    for module in (randsel, randsel.datasets, randsel.guarantees, randsel.plots, tables, report, analysis, culling):
+        names = randsel.__all__ if module is randsel else list(vars(module))
+        for name, thing in ((name, getattr(module, name)) for name in names):
+            home = getattr(thing, "__module__", "")
+            mine = home.startswith("randsel.") if module is randsel else home == module.__name__
+            if (inspect.isclass(thing) or inspect.isfunction(thing)) and mine and not name.startswith("_"):
+                yield f"{module.__name__}.{name}", thing
+
+
+#: Parts that only other modules of the package use.
+INTERNAL = {
+    "randsel.plots.class_colours",
+    "randsel.culling._rounds.Rules",
+    "randsel.culling._rounds.State",
+    "randsel.culling._rounds.cull",
+    "randsel.culling._rounds.path_sizes",
+    "randsel.analysis._model.kept_path",
+    "randsel.analysis._model.label",
+    "randsel.analysis._model.cramers_v",
+    "randsel.analysis._model.correlation_ratio",
+}
+
+
+def test_every_public_name_is_on_a_page_of_the_api_and_has_an_example():
+    named = {
+        name
+        for page in (DOCS / "api").glob("*.md")
+        for name in re.findall(r"^- `(randsel\.[\w.]+)`: ", page.read_text(), re.M)
+    }
+    known = dict(public())
+    assert named == set(known) - INTERNAL
+    for name in named:
+        text = inspect.getdoc(known[name]) or ""
+        plain = dataclasses.is_dataclass(known[name]) and "Examples" not in text  # they only hold what was found
+        assert plain or ">>> " in text, name
+
+
+def test_every_example_is_in_the_gallery():
+    scripts = {path.stem for path in (ROOT / "examples").glob("*.py")}
+    gallery = runpy.run_path(str(ROOT / "benchmarks" / "gallery.py"))
+    assert scripts == {name for names in gallery["ORDER"].values() for name in names}
+    assert len(scripts) >= 8
+    assert (DOCS / "gallery" / "index.md").read_text() == gallery["index"]()
+    for name in scripts:
+        text = (DOCS / "gallery" / f"{name}.md").read_text()
+        question, about, lesson = gallery["said"](ROOT / "examples" / f"{name}.py")
+        assert question.endswith("?")
+        assert lesson
+        assert about in text
+        assert (ROOT / "examples" / f"{name}.py").read_text().split('"""', 2)[2].strip() in text, (
+            f"make gallery: {name}"
+        )
+        assert (DOCS / "gallery" / f"{name}.png").exists()
+
+
+def test_the_page_of_questions_has_questions():
+    headings = re.findall(r"^## (.+)$", (DOCS / "faq.md").read_text(), re.MULTILINE)
+    assert len(headings) >= 10
+    assert len((DOCS / "start.md").read_text().splitlines()) < 120
+
+
+def test_tests_named_in_the_mathematics_exist():
+    tests = "\n".join(path.read_text() for path in (ROOT / "tests").glob("test_*.py"))
+    named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs" / "mathematics.md").read_text()))
+    assert len(named) > 8
+    assert not {name for name in named if f"def {name}" not in tests}
+
+
+def test_messages_of_the_page_on_files_are_those_of_the_code():
+    page = (ROOT / "docs" / "files.md").read_text()
+    sources = [
+        "_optional",
+        "bounded_files",
+        "table_text",
+        "table_formats",
+        "table_mat",
+        "table_apart",
+        "table_orientation",
+        "table_target",
+        "table_features",
+        "tables",
+    ]
+    code = "\n".join((ROOT / "src" / "randsel" / f"{name}.py").read_text() for name in sources)
+    cells = [line.split("|")[2] for line in page.split("## Messages")[1].splitlines() if line.startswith("| ")]
+    quoted = [words for cell in cells for words in re.findall("`([^`]+)`", cell)]
+    assert len(quoted) > 20
+    assert not [words for words in quoted if words not in code]
+
+
+def test_the_page_on_files_names_options_and_tests_that_exist():
+    page = (ROOT / "docs" / "files.md").read_text()
+    tests = "\n".join(path.read_text() for path in (ROOT / "tests").glob("test_*.py"))
+    assert not {name for name in re.findall(r"`(test_\w+)`", page) if f"def {name}(" not in tests}
+    known = set(inspect.signature(tables.read).parameters)
+    named = {name.removeprefix("--").replace("-", "_") for name in re.findall(r"`(--[a-z-]*[a-z0-9])`", page)}
+    assert named <= known
+    assert len(named) == len(known) - 3  # path, classes and batches are no options
+    assert f"more than {inspect.signature(tables.read).parameters['max_bytes'].default[:-2]} GB" in page
+    assert f"A line may have {LONGEST_LINE / 1e6:.0f} million characters" in page
+    missing = re.search(r"## Missing values\n\n(Empty.*?) are missing", page, re.DOTALL).group(1)
+    assert set(re.findall("`([^`]+)`", missing)) | {""} == set(MISSING)
+
+
+def test_the_page_on_selecting_names_options_codes_and_tests_that_exist():
+    page = (ROOT / "docs" / "select.md").read_text()
+    tests = "\n".join(path.read_text() for path in (ROOT / "tests").glob("test_*.py"))
+    named = set(re.findall(r"`(test_\w+)`", page))
+    assert len(named) > 15
+    assert not {name for name in named if f"def {name}(" not in tests}
+    command = cli.main.commands["select"]
+    known = {option for parameter in command.params for option in parameter.opts} | {"--debug"}
+    assert set(re.findall(r"(--[a-z][a-z-]*)", page)) <= known
+    codes = re.findall(r"^\| (\d+) \|", page.split("## Exit status")[1], re.MULTILINE)
+    assert codes == ["0", "1", "2", str(cli.NOTHING), str(cli.LOST), str(cli.INTERRUPTED), str(cli.TERMINATED)]
+    assert choosing.PAIR_BUDGET == 3e10
+    assert "3·10¹⁰" in page
+    assert f"{resampling.THRESHOLD:.0%}".replace("%", " %") in page
+    assert f"(2·{resampling.THRESHOLD} − 1)" in page
+    columns = re.search(r"`ranking.csv` \|(.*)", page).group(1)
+    feature = Feature("a", 0, 1, 0.0, 0.0, 0.0, None, 1.0, 1.0, 0.0, False)
+    assert re.findall("`([a-z_]+)`", columns) == list(results._row(feature))
+
+
+def test_the_page_on_clusters_names_tests_that_exist():
+    named = set(re.findall(r"`(test_\w+)`", (DOCS / "cluster.md").read_text()))
+    tests = "".join((ROOT / "tests" / f"test_{name}.py").read_text() for name in ("cluster_jobs", "dask_arrays"))
+    assert len(named) > 10
+    assert not {name for name in named if f"def {name}(" not in tests}
+
+
+def test_the_page_on_security_names_tests_that_exist():
+    text = (DOCS / "security.md").read_text()
+    written = "".join(path.read_text() for path in (ROOT / "tests").glob("test_*.py"))
+    named = set(re.findall(r"`(test_\w+)`", text))
+    assert len(named) > 30
+    assert all(f"def {name}(" in written for name in named), [n for n in named if f"def {n}(" not in written]
+    for name in ("tests/test_hostile_files.py", "tests/test_hostile_folders.py"):
+        hostile = set(re.findall(r"^def (test_\w+)", (ROOT / name).read_text(), re.MULTILINE))
+        assert len(hostile & named) > 10
+
+
+def test_bounds_are_those_of_the_page():
+    text = (DOCS / "security.md").read_text()
+    rows = [row for row in text.split("## Memory and time")[1].split("\n\n")[1].splitlines() if row.startswith("| ")][
+        1:
+    ]
+    mebibytes = table_apart.MORE_MEMORY >> 20
+    values = {
+        "max_bytes": inspect.signature(tables.read).parameters["max_bytes"].default.replace("GB", " GB"),
+        "LONGEST_LINE": f"{table_text.LONGEST_LINE:,} characters".replace(",", " "),
+        "MOST_LINES": f"{table_text.MOST_LINES:,}".replace(",", " "),
+        "NAME_BYTES": f"{table_text.NAME_BYTES} bytes",
+        "LONGEST_MESSAGE": f"{table_text.LONGEST_MESSAGE} characters",
+        "MORE_MEMORY": f"{ {4: 'four'}[table_apart.TIMES] } times `--max-bytes`, and {mebibytes} MiB",
+        "SECONDS": f"{table_apart.SECONDS} s, 1 s for every {table_apart.BYTES_PER_SECOND // 1000} kB of the file, and "
+        f"1 s for every {table_apart.LIMIT_PER_SECOND // 10**6} MB of `--max-bytes`; twice that by the clock",
+        "LARGEST`": f"{table_black_box.LARGEST // 10**9} GB",
+        "LARGEST_JSON": f"{run_folder.LARGEST_JSON >> 20} MiB",
+        "LARGEST_PART": f"{run_folder.LARGEST_PART >> 30} GiB",
+    }
+    assert len(rows) == len(values)
+    for row, (name, value) in zip(rows, values.items(), strict=True):
+        assert name in row
+        assert f"| {value} |" in row
+
+
+def test_the_page_on_scale_says_what_the_code_and_the_results_say():
+    page, printed = (DOCS / "scale.md").read_text(), (DOCS / "results" / "scale.md").read_text()
+    # a sentence may go over several lines of the code
+    code = "".join(re.sub(r'"\s*\n\s*f?"', "", path.read_text()) for path in (ROOT / "src" / "randsel").glob("*.py"))
+    refused = page.split("## What is refused")[1].split("\n## ")[0]
+    cells = [line.split("|")[1] for line in refused.splitlines() if line.startswith("| `")]
+    quoted = [words for cell in cells for words in re.findall("`([^`]+)`", cell)]
+    assert len(quoted) > 8
+    assert not [words for words in quoted if words not in code]
+    tests = "\n".join(path.read_text() for path in (ROOT / "tests").glob("test_*.py"))
+    assert not {name for name in re.findall(r"`(test_\w+)`", page) if f"def {name}(" not in tests}
+    amount = re.compile(r"\d[\d.]* (?:s|min|h|hours|days|MB|GB|TB|PB)\b")
+    amounts = amount.findall(page.split("## A million samples")[1])
+    assert len(amounts) > 20
+    assert not set(amounts) - set(amount.findall(printed))

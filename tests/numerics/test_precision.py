@@ -1,0 +1,87 @@
+"""Where single precision is used inside, and where it must not be."""
+
+import warnings
+
+import numpy as np
+import pytest
+from samples import standardised
+
+from randsel import RandSel
+from randsel._numerics.arrays import single
+from randsel._numerics.kernels import Target, median_gamma
+from randsel.contribution import _closed_form as cf
+from randsel.contribution._sample import Sample
+
+
+def sample_of(X, y, kind="classification"):
+    return Sample.of(standardised(np.asarray(X, dtype=float)), Target.encode(y, kind))
+
+
+def in_double(sample):
+    precise = sample.in_double()
+    return cf.closed_form(precise, median_gamma(precise.distances))
+
+
+def test_ordinary_data_are_computed_in_single_precision(rng):
+    sample = sample_of(rng.normal(size=(600, 800)), rng.integers(0, 2, 600))
+    assert single(sample.pairs)
+    assert sample.resolves(median_gamma(sample.distances))
+    found, exact = cf.closed_form(sample, median_gamma(sample.distances)), in_double(sample)
+    np.testing.assert_allclose(found.interaction, exact.interaction, atol=2e-3)
+    np.testing.assert_allclose(found.main, exact.main, atol=2e-3)
+
+
+@pytest.mark.parametrize("draw", ["normal", "standard_cauchy"])
+def test_cubes_are_taken_by_a_step_where_the_bound_allows_it(rng, draw):
+    sample = sample_of(getattr(rng, draw)(size=(600, 1300)), rng.integers(0, 2, 600))
+    found = cf.closed_form(sample, median_gamma(sample.distances))
+    assert (sample.sums.step is not None) == (draw == "normal")
+    np.testing.assert_allclose(found.interaction, in_double(sample).interaction, atol=2e-3)
+    gone = np.arange(1300) < 300
+    after = sample.keep(np.flatnonzero(~gone), np.flatnonzero(gone), np.zeros(1000, dtype=bool))
+    assert (after.sums.step is not None) == (draw == "normal")
+    found = cf.closed_form(after, median_gamma(after.distances))
+    np.testing.assert_allclose(found.interaction, in_double(after).interaction, atol=2e-3)
+
+
+def test_rows_at_equal_distances(rng):
+    X = rng.normal(size=(540, 590))
+    X = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)[0][:, :539]
+    sample = sample_of(X, rng.integers(0, 2, 540))
+    found = cf.closed_form(sample, median_gamma(sample.distances))
+    np.testing.assert_allclose(found.interaction, in_double(sample).interaction, atol=1e-3)
+
+
+def test_rows_far_from_zero(rng):
+    X = rng.normal(size=(600, 700))
+    X[:60] += 1e5
+    sample = sample_of(X, rng.integers(0, 2, 600))
+    assert not sample.resolves(median_gamma(sample.distances))
+    path = RandSel(5).fit(X, rng.integers(0, 2, 600)).path_
+    precise = sample.in_double()
+    assert path.rounds[0].gamma == pytest.approx(median_gamma(precise.distances), rel=1e-6)
+
+
+def test_an_extreme_number_in_the_target(rng):
+    X, y = rng.normal(size=(600, 300)), rng.normal(size=600)
+    y[3] = 1e7
+    sample = sample_of(X, y, "regression")
+    assert not single(sample.inside)
+    y[3] = 3.0
+    assert single(sample_of(X, y, "regression").inside)
+
+
+@pytest.mark.parametrize("shape", [(300, 200), (20, 500)])
+def test_a_class_of_one_member_has_no_alignment(rng, shape):
+    with pytest.warns(UserWarning, match="Nothing stands out"):
+        path = RandSel().fit(rng.normal(size=shape), np.arange(shape[0]) == 0).path_
+    assert all(r.alignment == 0.0 for r in path.rounds)
+
+
+def test_a_huge_unscaled_outlier_warns_of_nothing(rng):
+    X = rng.normal(size=(400, 60))
+    X[:, 0] = 0.0
+    X[0, 0] = 1e5
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        RandSel(3, scale=False).fit(X, np.arange(400) % 2)

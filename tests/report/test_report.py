@@ -1,0 +1,524 @@
+import base64
+import hashlib
+import io
+import json
+import re
+import sys
+from collections import Counter
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from browser import Browser, chromium
+from fitted import analysis_of
+from PIL import Image
+
+from randsel import RandSel, datasets, plots
+from randsel.analysis._model import Accuracy, Stability
+from randsel.report import _html as report
+from randsel.report import _sentences as words
+from randsel.tables._read import Table
+
+ROOT = Path(__file__).parents[2]
+HOSTILE = (
+    "<img src=x onerror=alert(1)>",
+    "</script><script>alert(2)</script>",
+    '"\' onmouseover=alert(3) x="',
+    "größe µ 基因 🧬",
+    "abc\u202egnp.exe",
+    "x" * 300,
+    "=1+1",
+    r"$\frac{a}{b$ ^_",
+    "{{ 7 * 7 }} {% raw %}",
+    "&lt;b&gt;",
+    "--> ]]> <!--",
+    "tab\t and\nnewline",
+    "\x00\x1b[31m",
+    "\ud800 half a pair",
+)
+
+
+def hostile_table(kind, rows=120):
+    X, y, _ = datasets.make_xor(rows, len(HOSTILE), random_state=0)
+    labels = {1: "<b>case</b>", -1: "control & co"}
+    target = np.array([labels[value] for value in y]) if kind == "classification" else X[:, 0] * X[:, 1]
+    return Table(X, target, HOSTILE)
+
+
+@pytest.fixture(scope="module", params=["classification", "regression"])
+def hostile(request):
+    return analysis_of(hostile_table(request.param), request.param, data="<i>table</i>.csv", halves=4)
+
+
+@pytest.fixture(scope="module")
+def plain():
+    X, y, _ = datasets.make_xor(150, 40, random_state=0)
+    names = tuple(f"gene {j}" for j in range(40))
+    return analysis_of(Table(X, np.where(y > 0, "case", "control"), names), "classification", halves=4)
+
+
+@pytest.fixture(scope="module")
+def hostile_found(hostile):
+    return report.contents(hostile)
+
+
+@pytest.fixture(scope="module")
+def plain_html(plain):
+    return report.render(report.contents(plain))
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """For tests of words: drawing takes seconds."""
+    monkeypatch.setattr(report, "_svg", lambda *_, **__: "<svg></svg>")
+
+
+@pytest.fixture
+def open_page(browser, tmp_path):
+    def load(html, **options):
+        path = tmp_path / "report.html"
+        path.write_text(html, encoding="utf-8")
+        browser.load(path, **options)
+        return browser
+
+    return load
+
+
+def noise():
+    rng = np.random.default_rng(0)
+    table = Table(rng.standard_normal((80, 20)), rng.permutation(80) % 2, tuple(f"g{j}" for j in range(20)))
+    return analysis_of(table, "classification", halves=2)
+
+
+class Page(HTMLParser):
+    """Tags, attributes, and text by the innermost tag."""
+
+    VOID = ("meta", "link", "input", "br", "img")
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.attributes, self.texts, self.open = Counter(), [], [], []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags[tag] += 1
+        self.attributes += [(tag, name, value) for name, value in attributes]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags[tag] += 1
+        self.attributes += [(tag, name, value) for name, value in attributes]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag, f"</{tag}> closes something else"
+
+    def handle_data(self, data):
+        self.texts.append((self.open[-1] if self.open else "", data))
+
+
+# ---------------------------------------------------------------- numbers and names
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0"),
+        (0.03124, "0.0312"),
+        (110.0, "110"),
+        (1234.4, "1234"),
+        (123456.0, "123\u202f456"),
+        (-0.5, "−0.500"),
+        (3.14e-7, "3.14·10⁻⁷"),
+        (2.5e12, "2.50·10¹²"),
+        (9.9996e-5, "1.00·10⁻⁴"),
+        (float("nan"), "–"),
+        (None, "–"),
+        (float("-inf"), "−∞"),
+    ],
+)
+def test_numbers(value, text):
+    assert words.number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (3.2e-5, "3·10⁻⁵"),
+        (9.7e-5, "1·10⁻⁴"),
+        (0.00096, "0.001"),
+        (0.034, "0.034"),
+        (0.5, "0.50"),
+        (1.0, "1"),
+        (0.0, "< 10⁻³⁰⁰"),
+        (5e-324, "< 10⁻³⁰⁰"),
+        (float("nan"), "–"),
+        (None, "–"),
+    ],
+)
+def test_p_values(value, text):
+    assert words.p_value(value) == text
+
+
+def test_shares_counts_and_columns_of_numbers():
+    assert words.share(0.944) == "94\u202f%"
+    assert words.share(float("nan")) == "–"
+    assert [words.count(value) for value in (7, 2000, 13280)] == ["7", "2000", "13\u202f280"]
+    assert [words.fixed(value) for value in (70.23, -0.01, -3.0, None)] == ["70.2", "0.0", "−3.0", "–"]
+
+
+def test_what_cannot_be_seen_in_a_name_is_written_as_numbers():
+    assert words.visible("abc\u202egnp.exe") == "abc\\u202egnp.exe"
+    assert words.visible("\x00\ttab") == "\\u0000\\u0009tab"
+    assert words.visible("größe 基因 🧬 👩\u200d🔬") == "größe 基因 🧬 👩\u200d🔬"
+
+
+# ---------------------------------------------------------------- contents
+
+
+def test_contents_are_plain_and_complete(hostile, hostile_found):
+    found = hostile_found
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert [row["rank"] for row in found["features"]["rows"]] == list(range(1, len(HOSTILE) + 1))
+    assert {row["name"] for row in found["features"]["rows"]} == {words.visible(name) for name in HOSTILE}
+    first = hostile.features[0]
+    row = found["features"]["rows"][0]
+    assert (row["contribution"], row["main"], row["q"]) == (first.contribution, first.main, first.q)
+    assert len(found["features"]["drawn"]) == 12
+    assert 1 <= len(found["pairs"]["drawn"]) <= report.DRAWN_PAIRS
+    assert found["accuracy"]["selected"] == hostile.accuracy.selected.tolist()
+    assert found["repeat"]["command"].startswith("randsel select")
+    assert found["repeat"]["data_hash"] == hostile.settings["data_hash"]
+    assert {"name": "halves", "value": "4"} in found["settings"]
+    assert found["notes"] == list(hostile.notes)
+
+
+def test_the_summary_says_what_was_found(plain, quick):
+    plain = replace(plain, warnings=("The batch is confounded with the target.",))
+    first, samples, *others = report.contents(plain)["summary"]
+    assert first == "Of 40 features, 2 were selected: gene 0 and gene 1."
+    counts = Counter(plain.table.y.tolist())
+    assert f"{counts['case']} case" in samples
+    assert f"{counts['control']} control" in samples
+    text = " ".join(others)
+    assert "The selected ones act more together with others than alone." in text
+    assert "strongest pair is gene 0 with gene 1 (corrected p" in text
+    assert "half-samples" in text
+    assert "where chance is 0.50 and a model on all features reaches" in text
+    assert others[-1] == "1 warning bears on how far to trust this."
+    assert not re.search(r"\de[+-]\d", " ".join(report.contents(plain)["summary"]))
+
+
+def test_long_names_are_cut_in_sentences_only(plain, quick):
+    name = "x" * 300
+    long = tuple(replace(f, name=name) if f.rank == 1 else f for f in plain.features)
+    found = report.contents(replace(plain, features=long))
+    assert name[:49] + "… and gene" in found["summary"][0]
+    assert found["features"]["rows"][0]["name"] == name
+
+
+def test_accuracy_and_stability_in_words(plain, quick):
+    accuracy = Accuracy("balanced accuracy", np.array([0.8, 0.9]), np.array([0.7, 0.7]), 0.5, np.array([3, 12]))
+    stability = Stability(100, 0.6, 0.25, np.r_[np.ones(3), np.zeros(37)])
+    found = report.contents(replace(plain, accuracy=accuracy, stability=stability))
+    text = " ".join(found["summary"])
+    assert "balanced accuracy of 0.85\u00a0±\u00a00.07 in nested cross-validation (2 folds)" in text
+    assert "Chance is within" not in text
+    assert "3 features in at least 60\u202f% of them; of features that carry nothing, at most 0.25" in text
+    assert found["accuracy"]["words"]["sizes"] == "3 to 12"
+    guess = replace(accuracy, selected=np.array([0.4, 0.62]))
+    assert "Chance is within a standard deviation" in " ".join(
+        report.contents(replace(plain, accuracy=guess))["summary"]
+    )
+
+
+def test_nothing_stands_out_is_said_first(quick):
+    analysis = noise()
+    assert analysis.nothing_stands_out
+    found = report.contents(analysis)
+    assert found["summary"][0].startswith("Nothing stands out")
+    assert "No pair of features stands out" in " ".join(found["summary"])
+    assert len(found["pairs"]["drawn"]) == 2
+    assert "Nothing stands out" in report.render(found)
+
+
+def test_a_pair_that_culling_missed_is_said_first(plain, quick):
+    first = report.contents(replace(plain, nothing_stands_out=True))["summary"][0]
+    assert "does not stand out" in first
+    assert "1 pair of a corrected p of at most 0.05" in first
+
+
+def test_which_features_may_be_less_sure_than_that_some_matter(plain, quick):
+    assert "surer than which" not in " ".join(report.contents(plain)["summary"])
+    wide = replace(plain, path=replace(plain.path, null_sd=1.0))
+    assert report.contents(wide)["summary"][1].startswith(
+        "That some features tell about the target is surer than which"
+    )
+
+
+def test_what_was_not_computed_is_left_out(plain, quick):
+    bare = replace(plain, pairs=(), accuracy=None, stability=None, warnings=(), notes=(), settings={})
+    found = report.contents(bare)
+    assert found["accuracy"] is None
+    page = Page(report.render(found))
+    ids = {value for _, name, value in page.attributes if name == "id"}
+    assert {"features", "path", "repeat", "cite"} <= ids
+    assert not {"pairs", "accuracy", "warnings"} & ids
+    links = {value[1:] for tag, name, value in page.attributes if tag == "a" and name == "href"}
+    assert links <= ids
+
+
+def test_scores_of_the_bootstrap_may_be_missing(plain, quick):
+    nothing = tuple(replace(f, main=np.nan, interaction=np.nan, partner=None, stability=np.nan) for f in plain.features)
+    found = report.contents(replace(plain, features=nothing))
+    assert found["features"]["rows"][0]["main"] is None
+    json.dumps(found, allow_nan=False)
+    assert not re.search(r"\bnan\b", report.render(found), re.IGNORECASE)
+
+
+def test_a_long_table_is_cut_and_says_so(plain, quick):
+    many = tuple(replace(plain.features[0], rank=rank) for rank in range(1, 20_001))
+    found = report.contents(replace(plain, features=many))
+    assert len(found["features"]["rows"]) == report.TABLE
+    html = report.render(found)
+    assert "All 20\u202f000 features" in html
+    assert "ranking.csv" in html
+
+
+def test_many_samples_and_features_stay_light(plain):
+    X, y, _ = datasets.make_xor(3000, 700, random_state=0)
+    path = RandSel(2).fit(X[:60], y[:60]).path_
+    table = Table(X, y, tuple(f"g{j}" for j in range(700)))
+    found = report.contents(replace(plain, table=table, path=path))
+    html = report.render(found)
+    # what is drawn as pixels has the colours of the legend
+    pixels = re.search(r"data:image/png;base64,([^\"]*)", found["features"]["drawn"][0]["figure"]).group(1)
+    drawn = np.asarray(Image.open(io.BytesIO(base64.b64decode(pixels))).convert("RGBA")).reshape(-1, 4)
+    first = next(colour[:3] for colour in drawn if colour[3] > 150)
+    assert "#" + "".join(f"{part:02x}" for part in first) in {c["colour"] for c in found["target"]}
+    panel = report.contents(plain)["features"]["drawn"][0]["figure"]
+    assert all(c["colour"] in panel for c in found["target"])
+    assert len(html.encode()) < 2_000_000
+
+
+def test_many_classes_are_numbered():
+    rng = np.random.default_rng(0)
+    table = Table(rng.standard_normal((90, 8)), np.repeat(list("abcdef"), 15), tuple("ABCDEFGH"))
+    found = report.contents(analysis_of(table, "classification", halves=2, folds=2))
+    assert found["features"]["numbered"]
+    assert [c["place"] for c in found["target"]] == [1, 2, 3, 4, 5, 6]
+    assert ">6</text>" in found["features"]["drawn"][0]["figure"]
+
+
+def test_what_to_cite_is_what_the_citation_file_says():
+    cff = (ROOT / "CITATION.cff").read_text()
+    title, paper = re.findall(r'title: "(.*)"', cff)
+    assert title in report.SOFTWARE
+    assert re.search(r'- name: "(.*)"', cff).group(1) in report.SOFTWARE
+    assert paper in report.PAPER
+    assert re.search(r"year: (\d+)", cff).group(1) in report.PAPER
+    for family, given in re.findall(r"family-names: (.*)\n\s*given-names: (.*)", cff):
+        assert f"{family}, {given}" in report.PAPER
+
+
+def test_a_missing_package_is_named_with_its_extra(plain, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(ImportError, match=r"Writing a report needs jinja2.*pip install jinja2"):
+        report.render({})
+
+
+# ---------------------------------------------------------------- the page as text
+
+
+def test_names_are_text_wherever_they_appear(hostile_found):
+    html = report.render(hostile_found)
+    html.encode()
+    page = Page(html)
+    assert not page.open
+    assert page.tags["img"] == page.tags["i"] - 7 == 0
+    assert page.tags["b"] == 1
+    assert page.tags["script"] == 2
+    assert not [a for a in page.attributes if a[1].startswith("on")]
+    links = [value for _, name, value in page.attributes if name in ("href", "src")]
+    assert links
+    assert all(value.startswith(("#", "data:")) for value in links)
+    cells = {text for tag, text in page.texts if tag == "bdi"}
+    assert {words.visible(name) for name in HOSTILE} <= cells
+    assert {words.visible(name) for name in HOSTILE} == {v for _, name, v in page.attributes if name == "data-name"}
+    drawn = {text for tag, text in page.texts if tag == "text"}
+    assert HOSTILE[0] in drawn
+    assert HOSTILE[1][:27] + "…" in drawn
+    assert "\u202e" not in html
+    (inline,) = (text for tag, text in page.texts if tag == "script" and text.startswith("{"))
+    assert json.loads(inline) == report._without_figures(hostile_found)
+
+
+def test_the_page_needs_nothing_from_elsewhere(plain_html):
+    html = plain_html
+    assert not re.search(r"https?:|@import|url\((?!#)", html)
+    policy = re.search(r"script-src '(sha256-[^']*)'", html).group(1)
+    script = html.rpartition("<script>")[2].partition("</script>")[0]
+    assert policy == "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert "default-src 'none'" in html
+
+
+def test_drawings_do_not_clash(plain_html):
+    html = plain_html
+    ids = [value for _, name, value in Page(html).attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+    drawings = re.findall(r"<svg.*?</svg>", html, re.DOTALL)
+    assert len(drawings) > 12
+    for drawing in drawings:
+        root = ElementTree.fromstring(drawing)
+        own = {element.get("id") for element in root.iter()}
+        assert {e.get("href")[1:] for e in root.iter("use")} <= own
+        assert not [e for e in root.iter() if e.tag in ("style", "metadata", "script")]
+        assert "#000000" not in drawing
+        assert root.get("aria-label")
+
+
+def test_the_same_analysis_gives_the_same_file(plain, plain_html):
+    assert report.render(report.contents(plain)) == plain_html
+
+
+# ---------------------------------------------------------------- the page in a browser
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if chromium() is None:
+        pytest.skip("no chromium on this machine (Debian package chromium)")
+    with Browser() as page:
+        yield page
+
+
+@pytest.fixture
+def opened(open_page, plain_html):
+    return open_page(plain_html)
+
+
+def names_shown(page):
+    rows = "[...document.querySelectorAll('#features-table tbody tr')].filter((row) => !row.hidden)"
+    return page.js(f"{rows}.map((row) => row.dataset.name)")
+
+
+def test_hostile_names_do_nothing_in_a_browser(open_page, hostile, hostile_found):
+    browser = open_page(report.render(hostile_found))
+    assert browser.problems == []
+    assert browser.js("document.images.length") == 0
+    assert browser.js("document.scripts.length") == 2
+    shown = browser.js("[...document.querySelectorAll('tbody th bdi')].map((cell) => cell.textContent)")
+    assert HOSTILE[0] in shown
+    assert names_shown(browser) == [words.visible(feature.name) for feature in hostile.features]
+
+
+def test_a_script_that_got_in_would_not_run(open_page, plain_html):
+    browser = open_page(plain_html.replace("<main>", "<main><img src=x onerror=\"document.title = 'run'\">"))
+    assert browser.problems
+    assert browser.js("document.title") != "run"
+
+
+def test_the_table_sorts_by_mouse_and_by_keyboard(opened, plain):
+    names = {feature.name: feature for feature in plain.features}
+    header = "#features-table th:nth-child({}) button"
+    state = "[...document.querySelectorAll('#features-table thead th')].map((cell) => cell.getAttribute('aria-sort'))"
+    assert opened.js(state) == ["ascending", *[None] * 8]
+    opened.click("#more")
+    opened.click(header.format(5))
+    values = [names[name].interaction for name in names_shown(opened)]
+    assert values == sorted(values, reverse=True)
+    assert opened.js(state)[4] == "descending"
+    opened.js(f"document.querySelector({json.dumps(header.format(5))}).focus()")
+    opened.press("Enter", 13)
+    values = [names[name].interaction for name in names_shown(opened)]
+    assert values == sorted(values)
+    assert opened.js(state) == [*[None] * 4, "ascending", *[None] * 4]
+    opened.click(header.format(2))
+    assert names_shown(opened)[:4] == ["gene 0", "gene 1", "gene 2", "gene 3"]  # and not gene 10
+    opened.press("Tab", 9)
+    assert opened.js("document.activeElement.textContent").startswith("contribution")
+    assert opened.problems == []
+
+
+def test_what_has_no_value_comes_last_either_way(open_page, plain, quick):
+    features = tuple(replace(f, stability=np.nan) if f.rank == 1 else f for f in plain.features[:5])
+    browser = open_page(report.render(report.contents(replace(plain, features=features))))
+    for _ in range(2):
+        browser.click("#features-table th:nth-child(9) button")
+        assert names_shown(browser)[-1] == features[0].name
+
+
+def test_the_table_is_searched_and_unfolded(opened, plain):
+    assert len(names_shown(opened)) == 20
+    assert opened.js("document.getElementById('said').textContent") == "20 of 40 shown"
+    opened.click("#search")
+    opened.type("GENE 1")
+    expected = {f.name for f in plain.features if "gene 1" in f.name or "gene 1" in (f.partner or "")}
+    opened.js("document.getElementById('more').click()")
+    assert set(names_shown(opened)) == expected
+    assert len(expected) < 40
+    opened.js("document.getElementById('search').select()")
+    opened.type("no such name")
+    assert names_shown(opened) == []
+    assert opened.js("document.getElementById('said').textContent") == "no feature matches"
+    opened.js("document.getElementById('search').select()")
+    opened.press("Delete", 46)
+    opened.click("#chosen")
+    assert set(names_shown(opened)) == {"gene 0", "gene 1"}
+    opened.click("#chosen")
+    opened.click("#more")
+    assert len(names_shown(opened)) == 40
+    assert opened.problems == []
+
+
+def test_a_phone_a_dark_room_and_paper(open_page, hostile_found, tmp_path):
+    html = report.render(hostile_found)
+    ground = "getComputedStyle(document.body).backgroundColor"
+    browser = open_page(html, width=360, height=740)
+    assert browser.js("document.documentElement.scrollWidth") == 360
+    assert browser.js("getComputedStyle(document.querySelector('.wide')).display") == "none"
+    assert browser.js(ground) == "rgb(255, 255, 255)"
+    browser = open_page(html, dark=True)
+    assert browser.js("document.documentElement.scrollWidth") == 1200
+    assert browser.js(ground) == "rgb(21, 23, 26)"
+    light = "getComputedStyle(document.querySelector('svg text')).fill"
+    assert browser.js(light) == "rgb(230, 232, 234)"
+    browser.media(dark=True, kind="print")
+    assert browser.js(ground) == "rgb(255, 255, 255)"
+    assert browser.js(light) == "rgb(0, 0, 0)"
+    assert browser.js("getComputedStyle(document.querySelector('.tools')).display") == "none"
+    browser.pdf(tmp_path / "report.pdf")
+    assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")
+    browser.media()
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_text_and_lines_have_contrast(opened, dark):
+    opened.media(dark=dark)
+
+    def luminance(name):
+        find = f"getComputedStyle(document.documentElement).getPropertyValue('{name}').trim()"
+        value = opened.js(find) if name.startswith("--") else name
+        parts = [int(value[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return float(np.dot(linear, [0.2126, 0.7152, 0.0722]))
+
+    def contrast(name):
+        low, high = sorted((luminance(name), luminance("--paper")))
+        return (high + 0.05) / (low + 0.05)
+
+    # WCAG 2: text 4.5, graphics 3
+    assert all(contrast(name) >= 4.5 for name in ("--ink", "--quiet", "--accent", "--link"))
+    assert all(contrast(colour) >= 3.0 for colour in (*plots.CLASS_COLOURS, plots.LOW_TO_HIGH[0], plots.LOW_TO_HIGH[2]))
+    opened.media()
+
+
+def test_selected_features_that_no_test_finds_are_said(hostile):
+    doubtful = [replace(f, q=0.9, selected=at < 4) for at, f in enumerate(hostile.features)]
+    said = words.summary(replace(hostile, features=tuple(doubtful)))
+    assert any("4 of the 4 selected have a q-value above 0.5" in sentence for sentence in said)
+    sure = [replace(f, q=0.01, selected=at < 4) for at, f in enumerate(hostile.features)]
+    assert not any("have a q-value above" in s for s in words.summary(replace(hostile, features=tuple(sure))))

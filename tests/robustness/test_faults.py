@@ -1,0 +1,420 @@
+"""What happens if a disk is full, a folder read-only, a process killed: the table of docs/faults.md, a test per row."""
+
+import itertools
+import json
+import os
+import re
+import runpy
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from randsel import RandSel, datasets
+from randsel._numerics import checkpoint
+from randsel._utils import result_folder as run_folder
+from randsel._utils.result_folder import Parts
+from randsel.analysis import _pipeline as selection
+from randsel.cli._main import main
+from randsel.experiments import _nested_cv as experiment
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="mounts, limits and signals of Linux")
+
+DOCS = Path(__file__).parents[2] / "docs"
+COMMANDS = {
+    "select": ["--halves", "40", "--folds", "3"],
+    "compare": ["--folds", "3", "--reshuffles", "3", "--methods", "randSel,Corr. Coeff."],
+}
+RESULTS = {"select": ("ranking.csv", "pairs.csv"), "compare": ("table.md", "table.csv", "features.csv")}
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    X, y, _ = datasets.make_xor(80, 10, random_state=0)
+    path = tmp_path_factory.mktemp("table") / "table.csv"
+    rows = [",".join([*map(repr, x), str(label)]) for x, label in zip(X.tolist(), y, strict=True)]
+    path.write_text("\n".join([",".join([*(f"g{j}" for j in range(10)), "status"]), *rows]) + "\n")
+    return path
+
+
+def words(command, table, out, *more):
+    return [command, str(table), "--target", "status", "--out", str(out), *COMMANDS[command], *more]
+
+
+def invoke(command, table, out, *more):
+    return CliRunner().invoke(main, words(command, table, out, *more))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(table, tmp_path_factory):
+    """What the two commands write if nothing goes wrong."""
+    out = tmp_path_factory.mktemp("undisturbed")
+    for command in COMMANDS:
+        result = invoke(command, table, out / command)
+        assert result.exit_code == 0, result.output
+    return {command: results_of(command, out / command) for command in COMMANDS}
+
+
+def results_of(command, out):
+    return {name: (out / name).read_bytes() for name in RESULTS[command]}
+
+
+def refused(result, *sentences):
+    """One sentence or two, no traceback, exit status 1."""
+    assert result.exit_code == 1, result.output
+    assert "Traceback" not in result.output
+    message = result.output[result.output.index("Error: ") :]
+    assert len(message) < 400
+    for sentence in sentences:
+        assert sentence in message
+
+
+def whole(out):
+    """Finished parts or cells; every file of the folder can be read, and none is half there."""
+    assert not list(out.rglob("*.partial"))
+    cells = [path for path in out.glob("*.json") if path.name != "run.json"]
+    assert all(json.loads(path.read_text())["result"] for path in cells)
+    names = [path.stem for path in (out / "parts").glob("*.npz")]
+    assert all(Parts(out / "parts").kept(name) is not None for name in names)
+    return {path.name: path.stat().st_mtime_ns for path in (*cells, *(out / "parts").glob("*.npz"))}
+
+
+@pytest.fixture
+def mount(tmp_path):
+    """Mount a small disk, in memory, whose size and rights can be changed."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+
+    def how(*options):
+        return subprocess.run(["mount", *options, str(folder)], capture_output=True, text=True, check=False)
+
+    if (failed := how("-t", "tmpfs", "-o", "size=48k", "tmpfs")).returncode:
+        pytest.skip(f"no file system can be mounted here: {failed.stderr.strip()}")
+
+    def change(options):
+        assert how("-o", f"remount,{options}").returncode == 0
+
+    yield folder, change
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+# ---------------------------------------------------------------- killed
+
+
+def test_a_job_killed_at_random_moments_ends_as_if_it_had_not_been(tmp_path):
+    """What `make kill` does with long jobs and 20 moments."""
+    killed = runpy.run_path(str(DOCS.parent / "benchmarks" / "killed.py"))
+    size = {"samples": 80, "features": 10, "options": ["--halves", "10", "--folds", "2"]}
+    found = killed["trial"]("select", size, tmp_path, kills=3, seed=1)
+    assert found["killed"] > 0
+    assert found["status"][0] == found["status"][1] == 0
+    assert found["compared"] >= 8
+    assert not found["differing"]
+    assert not found["left"]
+
+
+# ---------------------------------------------------------------- the disk
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_full_disk_is_said_and_the_run_goes_on_when_there_is_room(command, table, undisturbed, mount):
+    folder, change = mount
+    out = folder / "out"
+    refused(invoke(command, table, out), "no room left to write", "make some and run again, what is finished is kept")
+    kept = whole(out)
+    assert kept
+    assert not (out / RESULTS[command][0]).exists()
+    change("size=20m")
+    result = invoke(command, table, out)
+    assert result.exit_code == 0, result.output
+    assert results_of(command, out) == undisturbed[command]
+    assert kept.items() <= whole(out).items()  # nothing of it was done again
+
+
+def test_a_full_disk_ends_a_fit_that_goes_on_when_there_is_room(mount, monkeypatch):
+    folder, change = mount
+    monkeypatch.setattr(checkpoint, "EVERY", 0.0)
+    monkeypatch.setattr(checkpoint, "TIMES", 0.0)
+    X, y, _ = datasets.make_xor(60, 300, random_state=0)
+    with pytest.raises(OSError, match="No space left on device") as error:
+        RandSel(2, checkpoint=folder / "kept").fit(X, y)
+    assert "rounds-" in error.value.filename
+    assert not list(folder.rglob("*.partial"))
+    change("size=20m")
+    again = RandSel(2, checkpoint=folder / "kept").fit(X, y)
+    assert np.array_equal(again.order_, RandSel(2).fit(X, y).order_)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_read_only_folder_is_said_before_anything_is_computed(command, table, mount):
+    folder, change = mount
+    change("ro")
+    refused(invoke(command, table, folder / "out"), "may not be written or read; give another folder")
+    change("rw")
+    assert not list(folder.iterdir())
+
+
+def test_a_folder_that_becomes_read_only_is_said_and_the_run_goes_on(table, undisturbed, mount, monkeypatch):
+    folder, change = mount
+    change("size=20m")
+    out, real = folder / "out", selection.stability_of
+
+    def closing(*args):
+        # files that are open for writing keep a disk from becoming read-only, but not a view of its folder
+        parts = str(out / "parts")
+        subprocess.run(["mount", "--bind", parts, parts], check=True)
+        subprocess.run(["mount", "-o", "remount,bind,ro", parts], check=True)
+        return real(*args)
+
+    monkeypatch.setattr(selection, "stability_of", closing)
+    refused(invoke("select", table, out), "may not be written or read; give another folder")
+    assert set(whole(out)) == {"path.npz", "tests.npz"}
+    monkeypatch.undo()
+    subprocess.run(["umount", str(out / "parts")], check=True)
+    assert invoke("select", table, out).exit_code == 0
+    assert results_of("select", out) == undisturbed["select"]
+
+
+def test_what_a_killed_run_was_writing_is_removed(table, tmp_path):
+    (tmp_path / "out" / "parts").mkdir(parents=True)
+    left = tmp_path / "out" / "ranking.csv.123.partial", tmp_path / "out" / "parts" / "half-000.npz.123.partial"
+    mine = tmp_path / "out" / "mine.partial"
+    for path in (*left, mine):
+        path.write_text("half")
+    with run_folder.only_run(tmp_path / "out"):
+        assert not any(path.exists() for path in left)
+        assert mine.exists()
+
+
+# ---------------------------------------------------------------- other runs, clocks
+
+
+def start(command, table, out, *more):
+    run = [sys.executable, "-m", "randsel", *words(command, table, out, *more)]
+    return subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def until(process, pattern, out, count=1):
+    """Wait until so many files are there."""
+    while len(list(out.glob(pattern))) < count:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.005)
+
+
+FINISHED = {"select": "parts/half-*.npz", "compare": "*[0-9a-f].json"}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_second_run_on_a_folder_is_refused_and_the_first_goes_on(command, table, undisturbed, tmp_path):
+    out = tmp_path / "out"
+    first = start(command, table, out)
+    until(first, ".lock", out)
+    until(first, FINISHED[command], out)
+    refused(invoke(command, table, out), "another run is working in", "wait for it, or give another folder")
+    first.communicate()
+    assert first.returncode == 0
+    assert results_of(command, out) == undisturbed[command]
+
+
+class Terminal:
+    """What is asked whether it is a terminal."""
+
+    class stderr:  # noqa: N801
+        isatty = staticmethod(lambda: True)
+
+
+class Backwards:
+    """A clock that is set back again and again."""
+
+    def __init__(self):
+        self.turns = itertools.count()
+
+    def __getattr__(self, name):
+        return getattr(time, name)
+
+    def monotonic(self):
+        return 1e6 - 7.0 * next(self.turns)
+
+    time = perf_counter = monotonic
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_clock_that_is_set_back_changes_nothing(command, table, undisturbed, tmp_path, monkeypatch):
+    shown = []
+    for module in (run_folder, checkpoint, experiment):
+        monkeypatch.setattr(module, "time", Backwards())
+    monkeypatch.setattr(run_folder.ProgressLine, "_write", lambda _, text: shown.append(text))
+    monkeypatch.setattr(run_folder, "sys", Terminal)
+    out = tmp_path / "out"
+    for _ in range(2):
+        assert invoke(command, table, out).exit_code == 0
+        assert results_of(command, out) == undisturbed[command]
+        for path in out.rglob("*"):  # files of the future, as if written before the clock was set back
+            os.utime(path, (4e9, 4e9))
+    assert any("100 %" in text or "left" in text for text in shown)
+    assert not [text for text in shown if re.search(r"-\d", text)]
+    assert "-" not in (out / "times.csv").read_text() if command == "compare" else True
+
+
+# ---------------------------------------------------------------- signals
+
+
+def group_is_gone(process, patience=400):
+    """Whether no process is left of those that a command started."""
+    for _ in range(patience + 1):
+        try:
+            os.killpg(process.pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+@pytest.mark.parametrize(("command", "jobs"), [("select", "1"), ("select", "2"), ("compare", "2")])
+def test_sigterm_ends_a_run_with_a_sentence_and_it_goes_on(command, jobs, table, undisturbed, tmp_path):
+    out = tmp_path / "out"
+    process = start(command, table, out, "--jobs", jobs)
+    until(process, FINISHED[command], out, 2)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert "Terminated. What is finished is kept: run the same command again to go on." in said
+    assert "Traceback" not in said
+    assert group_is_gone(process)
+    kept = whole(out)
+    assert len(kept) >= 2
+    assert not (out / RESULTS[command][0]).exists()
+    assert invoke(command, table, out).exit_code == 0
+    assert kept.items() <= whole(out).items()
+    assert results_of(command, out) == undisturbed[command]
+
+
+def workers_of(process):
+    """Process ids of joblib's workers."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == process.pid and b"LokyProcess" in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+        except OSError:  # it has ended meanwhile
+            continue
+    return found
+
+
+def test_a_worker_that_is_killed_for_its_memory_is_said_and_the_run_goes_on(table, undisturbed, tmp_path):
+    out = tmp_path / "out"
+    process = start("compare", table, out, "--jobs", "2")
+    until(process, FINISHED["compare"], out, 2)
+    # as the system does where memory runs out
+    os.kill(workers_of(process)[0], signal.SIGKILL)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "Error: a process of --jobs was killed, which the system does when memory runs out" in said
+    assert "take fewer jobs (--jobs 1), and run again: what is finished is kept." in said
+    assert "Traceback" not in said
+    assert group_is_gone(process)
+    kept = whole(out)
+    assert len(kept) >= 2
+    assert invoke("compare", table, out).exit_code == 0
+    assert kept.items() <= whole(out).items()
+    assert results_of("compare", out) == undisturbed["compare"]
+
+
+def test_workers_that_outlive_a_killed_run_do_no_harm(table, undisturbed, tmp_path):
+    out = tmp_path / "out"
+    process = start("compare", table, out, "--jobs", "2")
+    until(process, FINISHED["compare"], out, 2)
+    assert workers_of(process)
+    process.kill()
+    process.wait()
+    try:
+        kept = whole_cells(out)
+        result = invoke("compare", table, out)
+        assert result.exit_code == 0, result.output
+    finally:
+        if not group_is_gone(process, patience=0):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    assert kept <= whole_cells(out)
+    assert results_of("compare", out) == undisturbed["compare"]
+
+
+def whole_cells(out):
+    """Names of the finished cells, which others may be writing beside."""
+    cells = [path for path in out.glob(FINISHED["compare"]) if path.name != "run.json"]
+    assert all(json.loads(path.read_text())["result"] for path in cells)
+    return {path.name for path in cells}
+
+
+def test_a_cell_without_enough_memory_fails_alone(table, undisturbed, tmp_path, monkeypatch):
+    real = experiment.evaluate
+
+    def hungry(cell, data):
+        if cell.fold == 1 and cell.reshuffle == 2:
+            np.ones(1 << 58)  # more than any machine has
+        return real(cell, data)
+
+    monkeypatch.setattr(experiment, "evaluate", hungry)
+    refused(invoke("compare", table, tmp_path / "out"), "2 of 18 cells failed; run the command again to retry them")
+    assert "Unable to allocate" in (tmp_path / "out" / "table.md").read_text()
+    monkeypatch.undo()
+    assert invoke("compare", table, tmp_path / "out").exit_code == 0
+    assert results_of("compare", tmp_path / "out") == undisturbed["compare"]
+
+
+LITTLE_MEMORY = """
+import resource, sys
+import numpy as np
+from randsel import cli, resampling
+real = resampling._half
+
+def hungry(table, kind, settings, wanted, number):
+    if number == 5:
+        with open("/proc/self/statm") as file:
+            used = int(file.read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + 2**27, resource.RLIM_INFINITY))
+        np.ones(2**30)
+    return real(table, kind, settings, wanted, number)
+
+resampling._half = hungry
+cli.main(sys.argv[1:])
+"""
+
+
+def test_too_little_memory_for_a_half_is_said_and_the_run_goes_on(table, undisturbed, tmp_path):
+    out = tmp_path / "out"
+    command = [sys.executable, "-c", LITTLE_MEMORY, *words("select", table, out, "--jobs", "2")]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert "Error: not enough memory; take fewer jobs (--jobs 1), leave out columns" in result.stderr
+    assert "run again: what is finished is kept." in result.stderr
+    assert "Traceback" not in result.stderr
+    kept = whole(out)
+    assert {"path.npz", "tests.npz", "half-000.npz"} <= set(kept)
+    assert "half-005.npz" not in kept
+    assert invoke("select", table, out).exit_code == 0
+    assert kept.items() <= whole(out).items()
+    assert results_of("select", out) == undisturbed["select"]
+
+
+# ---------------------------------------------------------------- the page
+
+
+def test_the_page_on_faults_names_messages_and_tests_that_exist():
+    page = (DOCS / "faults.md").read_text()
+    tests = "\n".join(path.read_text() for path in Path(__file__).parents[1].rglob("test_*.py"))
+    named = set(re.findall(r"`(test_\w+)`", page))
+    assert not {name for name in named if f"def {name}(" not in tests}
+    mine = set(re.findall(r"^def (test_\w+)\(", Path(__file__).read_text(), re.MULTILINE))
+    assert mine - named == {"test_the_page_on_faults_names_messages_and_tests_that_exist"}
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| ") and "`test_" in line]
+    assert len(rows) >= 10
+    quoted = [words for row in rows for words in re.findall("“([^”]+)”", row[1])]
+    assert len(quoted) >= 8
+    assert not [words for words in quoted if words not in tests]

@@ -1,0 +1,333 @@
+import pickle
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import SVC
+
+from randsel import RandSel, datasets
+from randsel.contribution import _bootstrap as contribution
+
+
+@pytest.fixture(scope="module")
+def xor():
+    return datasets.make_xor(300, 40, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def fitted(xor):
+    return RandSel().fit(*xor[:2])
+
+
+def test_attributes(xor, fitted):
+    X, _, relevant = xor
+    assert list(fitted.get_support(indices=True)) == list(relevant)
+    assert fitted.n_features_ == 2
+    assert sorted(fitted.ranking_) == [1, 1, *range(2, 40)]
+    assert np.all(fitted.ranking_[fitted.support_] == 1)
+    assert list(fitted.ranking_[fitted.order_]) == [1, 1, *range(2, 40)]
+    last_culled = fitted.path_.rounds[-2].dropped[-1]
+    assert fitted.ranking_[last_culled] == 2
+    assert fitted.contributions_[relevant].min() > np.delete(fitted.contributions_, relevant).max()
+    assert fitted.interaction_scores_[relevant].min() > 20
+    assert np.abs(fitted.main_scores_).max() < 20
+    assert len(fitted.fixed_) == 0
+    assert fitted.transform(X).shape == (300, 2)
+
+
+@pytest.mark.parametrize(("wanted", "count"), [(1, 1), (7, 7), (40, 40), (0.25, 10), (1.0, 40), (0.001, 1)])
+def test_exactly_as_many_as_asked_for(xor, wanted, count):
+    selector = RandSel(wanted).fit(*xor[:2])
+    assert selector.support_.sum() == count
+    assert selector.ranking_.max() == 40 - count + 1
+
+
+@pytest.mark.parametrize(
+    ("make", "options"),
+    [
+        (datasets.make_xor, {}),
+        (datasets.make_xor, {"n_features": 200}),
+        (datasets.make_weston_linear, {}),
+        (datasets.make_weston_nonlinear, {}),
+        (datasets.make_weston_nonlinear, {"n_relevant": 5}),
+    ],
+)
+def test_finds_what_is_relevant(make, options):
+    for seed in (101, 102):
+        X, y, relevant = make(random_state=seed, **options)
+        assert RandSel(len(relevant)).fit(X, y).support_[relevant].all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_auto_finds_the_number_on_the_synthetic_problems(seed):
+    for make, lowest, highest in (
+        (datasets.make_xor, 2, 2),
+        (datasets.make_weston_nonlinear, 2, 2),
+        (datasets.make_weston_linear, 3, 5),
+    ):
+        X, y, _ = make(random_state=seed)
+        assert lowest <= RandSel().fit(X, y).n_features_ <= highest
+
+
+@pytest.mark.parametrize("shape", [(150, 60), (60, 1500)])
+def test_auto_says_that_nothing_stands_out_of_noise(rng, shape):
+    X, y = rng.normal(size=shape), rng.permutation(np.arange(shape[0]) % 2)
+    with pytest.warns(UserWarning, match="Nothing stands out"):
+        RandSel().fit(X, y)
+
+
+def test_auto_says_so_with_weights_and_with_row_blocks_too(rng, monkeypatch):
+    X, y = rng.normal(size=(300, 30)), (np.arange(300) % 5 == 0).astype(int)
+    with pytest.warns(UserWarning, match="Nothing stands out"):
+        RandSel().fit(X, y, sample_weight=np.where(y, 4.0, 1.0))
+    monkeypatch.setattr(contribution, "MAX_ROWS", 60)
+    with pytest.warns(UserWarning, match="Nothing stands out"):
+        RandSel(random_state=0).fit(X, y)
+
+
+@pytest.mark.parametrize("options", [{}, {"estimator": "bootstrap", "n_bootstraps": 200, "random_state": 3}])
+def test_ranking_follows_the_columns_wherever_they_are_moved(xor, rng, options):
+    X, y, _ = xor
+    order = rng.permutation(X.shape[1])
+    here, there = RandSel(4, **options).fit(X, y), RandSel(4, **options).fit(X[:, order], y)
+    assert np.array_equal(here.ranking_[order], there.ranking_)
+    assert np.array_equal(here.contributions_[order], there.contributions_)
+
+
+def test_ranking_does_not_depend_on_the_number_of_jobs(xor, monkeypatch):
+    X, y, _ = xor
+    options = {"estimator": "bootstrap", "n_bootstraps": 200, "random_state": 3}
+    one, two = (RandSel(4, n_jobs=jobs, **options).fit(X, y) for jobs in (1, 2))
+    assert np.array_equal(one.contributions_, two.contributions_)
+    other = RandSel(4, **{**options, "random_state": 4}).fit(X, y)
+    assert not np.array_equal(one.contributions_, other.contributions_)
+    monkeypatch.setattr(contribution, "MAX_ROWS", 100)
+    one, two = (RandSel(4, n_jobs=jobs, random_state=0).fit(X, y) for jobs in (1, 2))
+    assert np.array_equal(one.contributions_, two.contributions_)
+    assert one.support_[:2].all()
+
+
+def test_single_and_double_precision_select_the_same():
+    for make, options in ((datasets.make_xor, {"n_features": 300}), (datasets.make_weston_linear, {})):
+        X, y, relevant = make(random_state=5, **options)
+        single = RandSel(len(relevant)).fit(X.astype(np.float32), y)
+        assert single.path_.rounds[0].scores.dtype == np.float64
+        assert np.array_equal(single.support_, RandSel(len(relevant)).fit(X, y).support_)
+
+
+def test_rescaled_shifted_and_mirrored_columns_rank_the_same(xor, fitted):
+    X, y, _ = xor
+    factors = np.where(np.arange(40) % 3, 2.0, -0.5)
+    moved = RandSel().fit(X * factors + 3.0, y)
+    assert np.array_equal(moved.support_, fitted.support_)
+    np.testing.assert_allclose(moved.interaction_scores_[:2], fitted.interaction_scores_[:2], rtol=1e-9)
+
+
+def test_row_order_does_not_matter(xor, rng, fitted):
+    X, y, _ = xor
+    rows = rng.permutation(len(X))
+    moved = RandSel().fit(X[rows], y[rows])
+    np.testing.assert_allclose(moved.main_scores_, fitted.main_scores_, atol=1e-8)
+
+
+def test_bootstrap_and_total(xor):
+    X, y, relevant = xor
+    bootstrap = RandSel(2, estimator="bootstrap", n_bootstraps=1500, random_state=0).fit(X, y)
+    assert bootstrap.support_[relevant].all()
+    assert np.isnan(bootstrap.main_scores_).all()
+    total = RandSel(2, criterion="total").fit(X, y)
+    assert total.support_[relevant].all()
+    assert np.array_equal(total.path_.rounds[0].scores.argmax(), total.path_.rounds[0].contributions.argmax())
+
+
+def test_score_is_another_name_for_criterion():
+    assert RandSel(score="total").get_params()["criterion"] == "total"
+    assert RandSel().set_params(score="total").criterion == "total"
+    assert clone(RandSel(score="total")).criterion == "total"
+    with pytest.raises(TypeError, match="unexpected keyword argument 'scores'"):
+        RandSel(scores="total")
+
+
+def test_fixing(xor):
+    selector = RandSel(fix_top=0.1, fix_after=2).fit(*xor[:2])
+    assert {0, 1} <= set(selector.fixed_)
+    assert selector.support_[:2].all()
+
+
+def test_targets_of_every_kind(rng):
+    X = rng.normal(size=(200, 12))
+    smooth = X[:, 0] + 0.3 * rng.normal(size=200)
+    both = np.column_stack([smooth, X[:, 1] ** 2 + 0.3 * rng.normal(size=200)])
+    classes = np.array(["low", "mid", "high"])[np.digitize(X[:, 0], [-0.5, 0.5])]
+    counts = np.round(10 * smooth).astype(int)
+    for y, expected in ((smooth, {0}), (classes, {0}), (both, {0, 1}), (counts, {0}), (smooth > 0, {0})):
+        assert set(RandSel(len(expected)).fit(X, y).get_support(indices=True)) == expected
+    assert RandSel(2).fit(X, smooth[:, None]).support_[0]
+
+
+def test_weights_leave_out_what_weighs_nothing(xor, rng):
+    X, y, _ = xor
+    wrong = rng.permutation(len(X))[:100]
+    spoiled = y.copy()
+    spoiled[wrong] *= -1
+    weights = np.ones(len(X))
+    weights[wrong] = 0.0
+    right = np.setdiff1d(np.arange(len(X)), wrong)
+    weighted, kept = RandSel().fit(X, spoiled, sample_weight=weights), RandSel().fit(X[right], y[right])
+    assert np.array_equal(weighted.contributions_, kept.contributions_)
+
+
+def test_only_ratios_of_weights_matter(xor, rng):
+    X, y, _ = xor
+    weights = rng.random(len(X)) + 0.5
+    one, ten = (RandSel().fit(X, y, sample_weight=factor * weights) for factor in (1, 10))
+    np.testing.assert_allclose(one.contributions_, ten.contributions_, rtol=1e-8)
+    assert one.support_[:2].all()
+    plain = RandSel().fit(X, y)
+    constant = RandSel().fit(X, y, sample_weight=np.full(len(X), 3.0))
+    assert np.array_equal(plain.contributions_, constant.contributions_)
+
+
+def test_data_frames_and_their_names(xor):
+    X, y, _ = xor
+    names = [f"gene{j}" for j in range(40)]
+    frame = pd.DataFrame(X, columns=names)
+    from_pandas = RandSel().fit(frame, pd.Series(y)).set_output(transform="pandas")
+    assert list(from_pandas.get_feature_names_out()) == ["gene0", "gene1"]
+    assert list(from_pandas.transform(frame).columns) == ["gene0", "gene1"]
+    from_polars = RandSel().fit(pl.DataFrame(X, schema=names), y).set_output(transform="polars")
+    assert list(from_polars.feature_names_in_) == names
+    assert from_polars.transform(pl.DataFrame(X, schema=names)).columns == ["gene0", "gene1"]
+
+
+def test_in_pipelines_and_searches(xor):
+    X, y, _ = xor
+    pipeline = make_pipeline(RandSel(), SVC())
+    search = GridSearchCV(pipeline, {"randsel__n_features_to_select": [2, 20]}, cv=3).fit(X, y)
+    assert search.best_params_ == {"randsel__n_features_to_select": 2}
+    assert search.best_score_ > 0.85
+    again = pickle.loads(pickle.dumps(search))
+    assert np.array_equal(again.predict(X), search.predict(X))
+
+
+def test_weights_are_routed(xor):
+    X, y, _ = xor
+    weights = np.linspace(0.5, 1.5, len(X))
+    with sklearn.config_context(enable_metadata_routing=True):
+        selector = RandSel().set_fit_request(sample_weight=True)
+        model = LogisticRegression().set_fit_request(sample_weight=False)
+        pipeline = make_pipeline(selector, model).fit(X, y, sample_weight=weights)
+    expected = RandSel().fit(X, y, sample_weight=weights)
+    assert np.array_equal(pipeline[0].contributions_, expected.contributions_)
+
+
+def test_progress(xor, capsys):
+    RandSel(verbose=1).fit(*xor[:2])
+    assert "[RandSel] 40 features, alignment" in capsys.readouterr().err
+    seen = []
+    selector = RandSel(verbose=seen.append).fit(*xor[:2])
+    assert [len(r.features) for r in seen] == [len(r.features) for r in selector.path_.rounds]
+    assert np.array_equal(seen[0].scores, selector.path_.rounds[0].scores)
+
+
+def test_madelon(benchmark_set):
+    """2600 samples, so that rows are taken in blocks; most of the 20 relevant features come first."""
+    data = benchmark_set("madelon")
+    selector = RandSel(20, random_state=0).fit(data["X"], data["y"])
+    assert selector.support_[data["relevant"]].sum() >= 14
+
+
+def test_friedman(benchmark_set):
+    data = benchmark_set("friedman_c0_250_50")
+    assert RandSel(5).fit(data["X"], data["y"]).support_[data["relevant"]].sum() >= 4
+
+
+def test_p_values_of_the_scores_are_uniform_on_noise(rng):
+    """Of 4000 independent features, 200 have p ≤ 0.05; bounds are five standard deviations, and a quarter above."""
+    main, interaction = [], []
+    for _ in range(8):
+        X, y = rng.standard_normal((100, 500)), rng.integers(0, 2, 100)
+        selector = RandSel(5, min_features=499).fit(X, y)
+        main.append(selector.main_pvalues_)
+        interaction.append(selector.interaction_pvalues_)
+    for values in (np.concatenate(main), np.concatenate(interaction)):
+        assert 130 <= np.sum(values <= 0.05) <= 300
+        assert np.sum(values <= 0.001) <= 16
+        assert 0.4 <= np.median(values) <= 0.6
+
+
+def test_p_values_follow_the_columns_and_say_what_acts_how(rng):
+    X = rng.standard_normal((300, 40))
+    y = (X[:, 3] * X[:, 7] > 0) ^ (X[:, 11] > 1.2)
+    selector = RandSel(3).fit(X, y)
+    assert max(selector.interaction_pvalues_[[3, 7]]) < 1e-3
+    assert min(selector.main_pvalues_[[3, 7]]) > 1e-3
+    assert RandSel(1).fit(X, X[:, 11] > 0).main_pvalues_[11] < 1e-6
+    order = rng.permutation(40)
+    moved = RandSel(3).fit(X[:, order], y)
+    assert np.allclose(moved.main_pvalues_, selector.main_pvalues_[order])
+    assert np.allclose(moved.interaction_pvalues_, selector.interaction_pvalues_[order])
+    draws = RandSel(3, estimator="bootstrap", n_bootstraps=200, random_state=0).fit(X, y)
+    assert np.isnan(draws.main_pvalues_).all()
+
+
+def test_rank_kernel_sees_a_ring_which_the_gaussian_one_does_not():
+    X, y, relevant = datasets.make_passemiers("ring", 250, 64, random_state=0)
+    assert RandSel(2, kernel="rank").fit(X, y).support_[relevant].all()
+    assert not RandSel(2).fit(X, y).support_[relevant].all()
+
+
+@pytest.mark.filterwarnings("ignore:Nothing stands out")
+@pytest.mark.parametrize("options", [{}, {"fix_top": 0.2, "fix_after": 2}, {"min_features": 5}])
+def test_path_of_the_rank_kernel_is_a_path_of_features(rng, options):
+    X, y, _ = datasets.make_xor(150, 30, random_state=1)
+    X[:, 5] = 0.0  # constant
+    X[:, 6] = rng.integers(0, 3, 150)  # two functions
+    seen = []
+    fitted = RandSel(kernel="rank", verbose=seen.append, **options).fit(X, y)
+    rounds = fitted.path_.rounds
+    assert list(rounds[0].features) == [*range(5), *range(6, 30)]
+    assert len(seen) == len(rounds)
+    for now, later in pairwise(rounds):
+        assert set(now.features) - set(now.dropped) == set(later.features)
+        assert len(now.dropped)
+    assert not len(rounds[-1].dropped)
+    assert len(rounds[-1].features) >= options.get("min_features", 2)
+    fixed = np.concatenate([r.fixed for r in rounds])
+    assert len(np.unique(fixed)) == len(fixed)
+    assert sorted(fitted.order_) == list(range(30))
+    culled = np.concatenate([r.dropped for r in rounds])
+    assert list(fitted.order_[::-1][1 : 1 + len(culled)]) == list(culled)
+    assert fitted.main_pvalues_[5] == 1.0
+    assert fitted.interaction_pvalues_[[0, 1]].max() < 1e-3
+
+
+def test_rank_kernel_sees_neither_outliers_nor_monotone_transforms():
+    X, y, _ = datasets.make_xor(200, 30, random_state=2)
+    plain = RandSel(5, kernel="rank").fit(X, y)
+    bent = RandSel(5, kernel="rank").fit(np.sinh(3 * X), y)
+    assert list(plain.order_) == list(bent.order_)
+    assert np.allclose(plain.main_pvalues_, bent.main_pvalues_)
+
+
+def test_rank_kernel_p_values_hold_on_noise(rng):
+    low = np.zeros(2)
+    for _ in range(40):
+        fitted = RandSel(2, kernel="rank").fit(rng.standard_normal((60, 25)), rng.integers(0, 2, 60))
+        low += [(fitted.main_pvalues_ < 0.05).mean(), (fitted.interaction_pvalues_ < 0.05).mean()]
+    assert np.all(low / 40 < 0.065)  # 1000 p-values, Bonferroni over four functions: about 0.049 if independent
+    assert np.all(low / 40 > 0.02)
+
+
+def test_rank_kernel_needs_levels_seen_often_enough():
+    X = np.zeros((40, 2))
+    X[0, 0] = X[1, 1] = 1.0
+    with pytest.raises(ValueError, match="seen often enough for kernel='rank'"):
+        RandSel(1, kernel="rank").fit(X, np.arange(40) % 2)

@@ -1,0 +1,64 @@
+"""What tests have workers of a cluster do; apart from the tests, so that workers need not import those."""
+
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import joblib
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from randsel.distributed._jobs import client_in_use
+
+
+@dataclass(frozen=True)
+class Frozen:
+    value: float
+
+
+class Counted:
+    """Counts how often it is sent away."""
+
+    def __init__(self):
+        self.value, self.sent = 2.0, 0
+
+    def __getstate__(self):
+        self.sent += 1
+        return {"value": self.value, "sent": 0}
+
+
+@dataclass(frozen=True)
+class Holder:
+    held: Counted
+
+
+def is_aligned(array, _):
+    return array.flags.aligned and array.flags.c_contiguous
+
+
+def product(shared, number):
+    return getattr(shared, "held", shared).value * number
+
+
+def where(_):
+    nested = joblib.Parallel(n_jobs=2)(joblib.delayed(os.getpid)() for _ in range(4))
+    return os.getpid(), set(nested), client_in_use() is None
+
+
+def set_threads(count):
+    threadpool_limits(limits=count, user_api="blas")
+
+
+def blas_threads(_=None):
+    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+
+def die_once(shared, folder, number):
+    """Kill the worker in the middle of a job, the first time."""
+    mark = Path(folder) / str(number)
+    if number == 3 and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.02)
+    return shared.value * number

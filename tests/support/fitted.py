@@ -1,0 +1,20 @@
+"""Analyses of small tables, fitted for real, for tests and pictures of reports."""
+
+from randsel import __version__
+from randsel.analysis._decisions import Settings
+from randsel.analysis._pipeline import analyse
+
+
+def analysis_of(table, kind, *, data="table.csv", halves=10, folds=5):
+    """Select, test, repeat on halves, cross-validate, with the settings that a command would write down."""
+    about = {
+        "command": f"randsel select {data} --target status --out results",
+        "version": __version__,
+        "seed": 0,
+        "data": data,
+        "data_hash": table.fingerprint(),
+        "parameters": {"task": kind, "halves": halves, "folds": folds},
+    }
+    analysis = analyse(table, Settings(task=kind, halves=halves, folds=folds), about=about)
+    notes = ("CSV, separated by commas.", "The first column was taken for the names of the samples.")
+    return type(analysis)(**{**vars(analysis), "notes": (*notes, *analysis.notes)})

@@ -1,0 +1,14 @@
+"""Samples as the mathematics takes them, made from plain arrays."""
+
+import numpy as np
+
+from randsel._numerics.kernels import Target
+from randsel.contribution._sample import Sample
+
+
+def standardised(X):
+    return (X - X.mean(axis=0)) / X.std(axis=0)
+
+
+def make_sample(X, y, kind="classification", weights=None, fixed=None):
+    return Sample.of(standardised(np.asarray(X, dtype=float)), Target.encode(y, kind, weights), fixed)
