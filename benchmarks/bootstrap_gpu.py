@@ -22,10 +22,11 @@ import torch
 
 import randsel
 from randsel import datasets
-from randsel._numerics.kernels import UNDERFLOW, Target
+from randsel._numerics.kernels import UNDERFLOW
 from randsel.contribution import _bootstrap as contribution
 from randsel.contribution._sample import Sample
 from randsel.experiments import _nested_cv as experiment
+from randsel.targets._target import Target
 
 #: Where kernels are evaluated; set by --device, in every process.
 SETTINGS = {"device": "cuda"}

@@ -23,12 +23,12 @@ import sklearn
 import torch
 
 from randsel import InteractionScan, RandSel, datasets
-from randsel._numerics.kernels import Target
 from randsel._numerics.rank_functions import Functions
 from randsel.contribution._bootstrap import Draws, bootstrap
 from randsel.contribution._sample import Sample
 from randsel.interactions._evidence import Problem
 from randsel.interactions._pair_scan import scan
+from randsel.targets._target import Target
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 import reference

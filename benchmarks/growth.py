@@ -19,7 +19,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from randsel import RandSel, __version__
-from randsel.experiments._summary import as_markdown
+from randsel._utils.text import as_markdown
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "build" / "growth"

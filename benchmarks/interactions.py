@@ -24,7 +24,7 @@ from sklearn.model_selection import KFold
 
 from randsel import InteractionScan, __version__, datasets
 from randsel._utils.result_folder import write_atomically
-from randsel.experiments._summary import as_markdown
+from randsel._utils.text import as_markdown
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "build" / "interactions"

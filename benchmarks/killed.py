@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from randsel import __version__, datasets
-from randsel.experiments._summary import as_markdown
+from randsel._utils.text import as_markdown
 
 #: Files that hold times, or only serve the run: no two runs have the same.
 ASIDE = {".lock", "seconds.csv", "times.csv", "runs.csv"}

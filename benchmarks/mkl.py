@@ -26,7 +26,7 @@ from sklearn.preprocessing import StandardScaler
 
 from randsel import PathKernels, RandSel, SparseFiltering, __version__, datasets
 from randsel._numerics.kernels import bandwidth, gaussian_kernel, squared_distances
-from randsel.experiments._summary import as_markdown
+from randsel._utils.text import as_markdown
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "build" / "mkl-results"

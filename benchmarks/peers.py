@@ -21,7 +21,7 @@ import numpy as np
 from peer_methods import METHODS
 
 from randsel import __version__, datasets
-from randsel.experiments._summary import as_markdown
+from randsel._utils.text import as_markdown
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "build" / "peers-results"

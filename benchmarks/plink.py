@@ -19,7 +19,7 @@ measure.one_core()
 import numpy as np
 
 from randsel import InteractionScan, __version__
-from randsel.experiments._summary import as_markdown
+from randsel._utils.text import as_markdown
 from randsel.interactions import _forward_selection as discovery
 
 #: Two bits of a .bed file for 0, 1 and 2 copies of the first allele; the remaining one, 01, is a missing genotype.

@@ -8,7 +8,7 @@ import csv
 import shutil
 from pathlib import Path
 
-from randsel.experiments._summary import as_markdown
+from randsel._utils.text import as_markdown
 
 ROOT = Path(__file__).parents[1]
 PICTURES = {

@@ -19,7 +19,7 @@ measure.one_core()
 import numpy as np
 
 from randsel import RandSel, __version__
-from randsel.experiments._summary import as_markdown
+from randsel._utils.text import as_markdown
 from randsel.tables import _read as tables
 from randsel.tables.formats import _text as table_text
 

@@ -35,13 +35,13 @@ from scale_page import page
 from distributed import Client, LocalCluster, wait
 from randsel import RandSel, datasets, read_blocks
 from randsel._numerics.columns import Elsewhere, centred_rows, standardise_part
-from randsel._numerics.kernels import Target
 from randsel._numerics.rank_functions import rank_functions
 from randsel.contribution import _bootstrap as contribution
 from randsel.contribution._bootstrap import Draws, exact
 from randsel.contribution._sample import Sample
 from randsel.culling import _rounds as culling
 from randsel.distributed._columns import _each_of, _on_block, _total_of
+from randsel.targets._target import Target
 
 logging.getLogger("distributed").setLevel(logging.ERROR)
 ROOT = Path(__file__).parents[1]

@@ -7,7 +7,7 @@ import numpy as np
 
 from randsel._numerics.columns import room_for
 from randsel.contribution._bootstrap import MAX_ROWS
-from randsel.culling._rounds import path_sizes
+from randsel.culling._path import path_sizes
 from randsel.distributed._columns import SHARE
 
 #: Bytes of a value of the table.

@@ -11,10 +11,10 @@ from scale_model import BY_ROWS, CHECKS, DISTINCT, GOAL, LARGE, PEAK, ROWS, VALU
 
 from randsel import __version__, guarantees
 from randsel._numerics.columns import room_for
-from randsel.culling._rounds import path_sizes
+from randsel._utils.text import as_markdown
+from randsel.culling._path import path_sizes
 from randsel.distributed._columns import SHARE
 from randsel.distributed._tables import BLOCK_BYTES
-from randsel.experiments._summary import as_markdown
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 #: What a pass is called on the page, and how many multiplications and additions it has per column, in units of s².

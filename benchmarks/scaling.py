@@ -13,7 +13,7 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 
 from randsel import BaHSIC, FoHSIC, KernelRFE, RandSel, __version__, datasets
-from randsel.experiments._summary import as_markdown
+from randsel._utils.text import as_markdown
 
 METHODS = {"randSel": RandSel, "BaHSIC": BaHSIC, "FoHSIC": FoHSIC, "RFE": KernelRFE}
 

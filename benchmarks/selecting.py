@@ -21,7 +21,7 @@ measure.one_core()
 import reading
 
 from randsel import __version__
-from randsel.experiments._summary import as_markdown
+from randsel._utils.text import as_markdown
 
 
 def processor(pid):

@@ -19,9 +19,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 import reference
 
 from randsel import RandSel, datasets
-from randsel._numerics.kernels import Target
 from randsel.contribution._bootstrap import BATCH, Draws, bootstrap, draw_subsets
 from randsel.contribution._sample import Sample
+from randsel.targets._target import Target
 
 
 def best_of(function, repeats):

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from randsel import guarantees
-from randsel._numerics.kernels import Target
 from randsel.contribution._bootstrap import Draws, bootstrap, exact
 from randsel.contribution._sample import Sample
+from randsel.targets._target import Target
 
 GAMMA = 1.0
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from sklearn.datasets import load_digits
 
-from randsel._numerics.arrays import Array
 from randsel._utils.jobs import generator, seed_of
+from randsel._utils.typing import Array
 
 Problem = tuple[Array, Array, Array]
 

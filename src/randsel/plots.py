@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.arrays import Array
 from randsel._utils.optional import optional
-from randsel.culling._rounds import CullingPath
+from randsel._utils.typing import Array
+from randsel.culling._path import CullingPath
 
 GREY, RED = "0.6", "#c1121f"
 #: Features of at most this many values are drawn as discrete.

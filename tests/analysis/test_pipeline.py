@@ -15,7 +15,7 @@ from randsel.analysis import _decisions as choosing
 from randsel.analysis import _resampling as resampling
 from randsel.analysis._decisions import Settings
 from randsel.analysis._pipeline import analyse
-from randsel.culling._rounds import CullingPath
+from randsel.culling._path import CullingPath
 from randsel.selectors._interaction_scan import main_effects
 from randsel.tables._read import Table
 

@@ -36,7 +36,7 @@ from randsel import (
 )
 from randsel._sklearn.progress import CallbackSupportMixin, Steps, fit_task
 from randsel._utils.jobs import ordered_map
-from randsel.culling._rounds import path_sizes
+from randsel.culling._path import path_sizes
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Nothing stands out"),

@@ -3,10 +3,10 @@ import pytest
 import reference
 from samples import make_sample, standardised
 
-from randsel._numerics.kernels import Target
 from randsel.contribution import _bootstrap as contribution
 from randsel.contribution._bootstrap import Draws, alignments, bootstrap, draw_subsets, exact
 from randsel.contribution._sample import Sample
+from randsel.targets._target import Target
 
 
 def draws_of(sample, size, kind, draws):

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 from samples import make_sample, standardised
 
 from randsel._numerics.alignment import null_scale
-from randsel._numerics.kernels import Target, hollow_centre, median_gamma
+from randsel._numerics.kernels import hollow_centre, median_gamma
 from randsel.contribution import _closed_form as cf
 from randsel.contribution import _elementwise as pair_elements
 from randsel.contribution import _error_bounds as series_bounds
 from randsel.contribution._sample import Sample
+from randsel.targets._target import Target
 
 
 def evaluate(sample, gamma, rough):

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from randsel._numerics.kernels import Target, hollow_centre
+from randsel._numerics.kernels import hollow_centre
 from randsel.contribution._expected_kernel import PairWeights
 from randsel.contribution._sample import Sample
+from randsel.targets._target import Target
 
 TARGETS = {
     "two classes": ("classification", lambda rng, m: np.arange(m) % 2),

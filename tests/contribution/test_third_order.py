@@ -2,11 +2,12 @@ import numpy as np
 import pytest
 import reference
 
-from randsel._numerics.kernels import Target, median_gamma
+from randsel._numerics.kernels import median_gamma
 from randsel.contribution import _closed_form as cf
 from randsel.contribution import _third_order as cubic_series
 from randsel.contribution._sample import Sample
 from randsel.contribution._third_order import CubicSeries
+from randsel.targets._target import Target
 
 COLUMNS = {
     "uniform": lambda rng, shape: rng.random(shape),

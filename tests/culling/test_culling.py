@@ -5,7 +5,8 @@ from samples import make_sample
 from randsel._numerics.kernels import median_factor
 from randsel.contribution._bootstrap import Draws, exact
 from randsel.contribution._closed_form import Contribution
-from randsel.culling._rounds import Rules, cull, path_sizes
+from randsel.culling._path import path_sizes
+from randsel.culling._rounds import Rules, cull
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from samples import make_sample, standardised
 from sklearn.metrics.pairwise import rbf_kernel
 
 from randsel._numerics import kernels
-from randsel._numerics.kernels import Target
 from randsel.contribution._sample import PairSums, Step
+from randsel.targets._target import Target
 
 
 def test_gaussian_kernel_on_a_subset_of_columns(rng):

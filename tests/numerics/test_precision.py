@@ -8,9 +8,10 @@ from samples import standardised
 
 from randsel import RandSel
 from randsel._numerics.arrays import single
-from randsel._numerics.kernels import Target, median_gamma
+from randsel._numerics.kernels import median_gamma
 from randsel.contribution import _closed_form as cf
 from randsel.contribution._sample import Sample
+from randsel.targets._target import Target
 
 
 def sample_of(X, y, kind="classification"):

@@ -56,7 +56,7 @@ with _instrumented():
     import h5py
 
     from randsel._utils import result_folder as run_folder
-    from randsel.culling._rounds import CullingPath
+    from randsel.culling._path import CullingPath
     from randsel.experiments import _black_box_files as table_black_box
     from randsel.experiments import _nested_cv as experiment
     from randsel.experiments import _summary as summary

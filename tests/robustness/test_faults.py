@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from randsel import RandSel, datasets
-from randsel._numerics import checkpoint
+from randsel._utils import checkpoint
 from randsel._utils import result_folder as run_folder
 from randsel._utils.result_folder import Parts
 from randsel.analysis import _pipeline as selection

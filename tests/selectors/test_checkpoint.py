@@ -10,14 +10,15 @@ from sklearn import config_context
 from sklearn.base import clone
 
 from randsel import InteractionScan, RandSel, datasets
-from randsel._numerics import checkpoint
-from randsel._numerics.checkpoint import Stages, fingerprint
+from randsel._numerics.fingerprint import fingerprint
+from randsel._utils import checkpoint
 from randsel._utils import result_folder as run_folder
+from randsel._utils.checkpoint import Stages
 from randsel._utils.result_folder import Parts
 from randsel.analysis._decisions import Settings
 from randsel.analysis._pipeline import analyse
 from randsel.cli._main import main
-from randsel.culling._rounds import path_sizes
+from randsel.culling._path import path_sizes
 from randsel.interactions import _pair_scan as pair_scan
 from randsel.selectors import _interaction_scan as interaction_scan
 from randsel.tables._read import Table

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from randsel._numerics.kernels import Target
 from randsel.contribution._sample import Sample
+from randsel.targets._target import Target
 
 
 def standardised(X):

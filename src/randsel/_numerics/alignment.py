@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.arrays import Array, dot, double, eps, inner, norm, row_sums, scalars, set_diagonal
+from randsel._numerics.arrays import dot, double, eps, inner, norm, row_sums, scalars, set_diagonal
 from randsel._numerics.kernels import centre, hollow_centre
 from randsel._utils.jobs import generator
+from randsel._utils.typing import Array
 
 
 def alignment(kernel: Array, target: Array) -> float:

@@ -13,13 +13,11 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from array_api_compat import array_namespace, device, is_torch_array
 from scipy.linalg import get_blas_funcs
 
 from randsel._utils.optional import optional
-
-Array = npt.NDArray[Any]
+from randsel._utils.typing import Array
 
 #: Elements of scratch arrays, on the host (what stays in cache) and at most on a device (what keeps it busy).
 SCRATCH, DEVICE_SCRATCH = 1 << 18, 1 << 29

@@ -16,7 +16,6 @@ import numpy as np
 
 from randsel._numerics.arrays import (
     ALIGNED,
-    Array,
     add_scaled,
     astype,
     device_of,
@@ -33,6 +32,7 @@ from randsel._numerics.arrays import (
     to_numpy,
 )
 from randsel._utils.jobs import generator
+from randsel._utils.typing import Array
 
 #: Columns to standardise at a time: a few hundred rows of them stay in cache.
 STRIP = 512

@@ -1,30 +1,23 @@
 """Kernels on features and on targets, their centring, their bandwidth."""
 
 import re
-from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from randsel._numerics.arrays import (
-    Array,
     add_to_both,
-    astype,
     clipped,
     double,
-    inner,
-    like,
     namespace,
-    norm,
     on_host,
     row_sums,
-    rowwise,
     scalars,
     set_diagonal,
     to_numpy,
 )
 from randsel._numerics.columns import total
+from randsel._utils.typing import Array
 
 #: Columns per matrix product: bounds scratch memory, and lets single precision products be summed in double.
 BLOCK = 8192
@@ -208,127 +201,3 @@ def hollow_centre(kernel: Any) -> Any:
 
 
 # ---------------------------------------------------------------- target kernels
-
-
-@dataclass(frozen=True)
-class Target:
-    """A target as the factor of its centred kernel: `L = Y Yᵀ`, weights included.
-
-    Attributes
-    ----------
-    Y
-        Rows centred by the weighted mean, then multiplied by their weights (which have mean 1).
-    weights
-        The weights, or None where all are equal.
-    kind
-        "classification" or "regression".
-    """
-
-    Y: Array
-    weights: Array | None
-    kind: str
-
-    @classmethod
-    def encode(cls, y: Array, kind: str, weights: Array | None = None) -> "Target":
-        """Encode ±1 for two classes, one-hot columns for more, standardised columns for numbers."""
-        if kind == "classification":
-            classes, codes = np.unique(y, return_inverse=True)
-            codes = codes.ravel()
-            Y = np.where(codes == 1, 1.0, -1.0)[:, None] if len(classes) == 2 else np.eye(len(classes))[codes]
-        else:
-            Y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
-            Y = np.where(Y.max(axis=0) > Y.min(axis=0), Y, 0.0)
-            Y = np.ldexp(Y, -np.frexp(np.abs(Y).max(axis=0))[1])
-        share = np.full(len(Y), 1.0 / len(Y)) if weights is None else weights / weights.sum()
-        Y = Y - share @ Y
-        if kind == "regression":
-            spread = np.sqrt(share @ (Y * Y))
-            Y = Y / np.where(spread > 0.0, spread, 1.0)
-        if weights is None:
-            return cls(Y, None, kind)
-        weights = share * len(Y)
-        return cls(Y * weights[:, None], weights, kind)
-
-    def beside(self, X: Any) -> "Target":
-        """Return the target where X is."""
-        weights = None if self.weights is None else like(self.weights, X)
-        return replace(self, Y=like(self.Y, X), weights=weights)
-
-    @cached_property
-    def kernel(self) -> Any:
-        """`L`."""
-        return self.Y @ self.Y.T
-
-    @cached_property
-    def loads(self) -> Any:
-        """The diagonal of `L`."""
-        return (self.Y * self.Y).sum(axis=1)
-
-    @cached_property
-    def own_rows(self) -> Any:
-        """Sums of the rows of `L`, less twice its diagonal."""
-        return self.Y @ self.Y.sum(axis=0) - 2 * self.loads
-
-    @cached_property
-    def hollow(self) -> tuple[Any, Any]:
-        """`L` split into its U-centred part and the rest."""
-        return hollow_split(self.kernel)
-
-    @cached_property
-    def _cast(self) -> dict[Any, tuple[Any, Any]]:
-        return {}
-
-    def matrices(self, dtype: Any) -> tuple[Any, Any]:
-        """`L` and its U-centred part in a precision, kept."""
-        if dtype not in self._cast:
-            self._cast[dtype] = astype(self.kernel, dtype), astype(self.hollow[0], dtype)
-        return self._cast[dtype]
-
-    @cached_property
-    def hollow_norm(self) -> float:
-        """`‖U(L)‖_F`, zero where only rounding is left, as with a class of one member."""
-        length = norm(self.hollow[0])
-        return length if length > 1e-10 * norm(self.kernel) else 0.0
-
-    @cached_property
-    def hollow_cube(self) -> float:
-        """`tr U(L)³`, from the factor of L: off the diagonal U(L) is `Y Yᵀ - ρ 1ᵀ - 1 ρᵀ`, a matrix of low rank."""
-        xp, rho = namespace(self.Y), self.hollow[1][:, None]
-        ones = xp.ones_like(rho)
-        left, right = xp.concat([self.Y, rho, ones], axis=1), xp.concat([self.Y, -ones, -rho], axis=1)
-        core = right.T @ left
-        diagonal, of_square = rowwise(left, right), rowwise(left @ core, right)
-        whole = inner(core @ core, core.T)
-        return whole - 3 * inner(diagonal, of_square) + 2 * inner(diagonal**2, diagonal)
-
-    @cached_property
-    def lopsided(self) -> bool:
-        """Whether little of `L` is left when U-centred, as with a class of one member or one extreme number."""
-        m, loads, whole = len(self.Y), self.loads, norm(self.Y.T @ self.Y) ** 2
-        rows = self.own_rows + loads
-        left = whole - inner(loads, loads) - 2 / (m - 2) * inner(rows, rows)
-        return left + float(rows.sum()) ** 2 / ((m - 1) * (m - 2)) < 1e-6 * whole
-
-    @cached_property
-    def largest(self) -> float:
-        """`max |L_pq|` over different samples."""
-        off = namespace(self.Y).abs(self.kernel)
-        set_diagonal(off, 0.0)
-        return float(off.max())
-
-    @cached_property
-    def n_pairs(self) -> float:
-        """`Σ_{p≠q} w_p w_q`, by which sums over pairs become means."""
-        if self.weights is None:
-            return float(len(self.Y) * (len(self.Y) - 1))
-        return float(self.weights.sum()) ** 2 - inner(self.weights, self.weights)
-
-    @cached_property
-    def strata(self) -> Array:
-        """A number per sample by which blocks of rows are made alike: one per class, or growing with the output."""
-        strata: Array = to_numpy(self.Y) @ np.arange(1.0, self.Y.shape[1] + 1)
-        return strata if self.weights is None else strata / to_numpy(self.weights)
-
-    def rows(self, index: Array) -> "Target":
-        """Return the target on some of the rows, still centred by the mean of all."""
-        return replace(self, Y=self.Y[index], weights=None if self.weights is None else self.weights[index])

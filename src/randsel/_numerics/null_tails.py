@@ -4,7 +4,7 @@ import numpy as np
 from scipy.special import betaln, gammaln, log_ndtr
 from scipy.stats import beta, chi2
 
-from randsel._numerics.arrays import Array
+from randsel._utils.typing import Array
 
 #: Steps of the search for the saddlepoint, which halve the bracket where Newton's do not.
 STEPS = 40

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from randsel._numerics.arrays import Array
+from randsel._utils.typing import Array
 
 #: Columns of at most this many distinct values are discrete: their rare levels are pooled.
 MAX_LEVELS = 12

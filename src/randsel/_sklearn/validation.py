@@ -21,8 +21,9 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from randsel._numerics.arrays import Array, on_host, to_numpy
+from randsel._numerics.arrays import on_host, to_numpy
 from randsel._numerics.columns import MAPPED_ROWS, forget, not_finite
+from randsel._utils.typing import Array
 from randsel.distributed._columns import is_dask
 
 __all__ = [

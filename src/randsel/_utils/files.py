@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from randsel._numerics.arrays import Array
+from randsel._utils.typing import Array
 
 _LAST_CHARACTER = 0x10FFFF
 #: Bytes in which an array of an NPZ file says what it is.

@@ -16,8 +16,8 @@ from typing import IO, Any, TypeVar
 
 import numpy as np
 
-from randsel._numerics.arrays import Array
 from randsel._utils.files import is_text, npz_arrays
+from randsel._utils.typing import Array
 
 #: File that says what a folder's results are of.
 IDENTITY = "run.json"

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.arrays import Array
+from randsel._utils.typing import Array
 from randsel.analysis._decisions import Progress, Settings
 from randsel.analysis._model import Analysis
 from randsel.analysis._pipeline import analyse

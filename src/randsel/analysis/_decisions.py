@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from scipy.stats import false_discovery_control
 
-from randsel._numerics.arrays import Array
 from randsel._sklearn.validation import check_strata
-from randsel.culling._rounds import CullingPath
+from randsel._utils.typing import Array
+from randsel.culling._path import CullingPath
 from randsel.selectors._interaction_scan import InteractionScan, main_effects
 from randsel.selectors._randsel import RandSel
 from randsel.tables._read import Table, imputer

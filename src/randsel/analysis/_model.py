@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from randsel._numerics.arrays import Array
 from randsel._utils.jobs import generator
 from randsel._utils.result_folder import check_arrays, check_places
-from randsel.culling._rounds import CullingPath
+from randsel._utils.typing import Array
+from randsel.culling._path import CullingPath
 from randsel.tables._read import Table
 
 #: Share of an equal share of the samples below which the smallest class is called small.

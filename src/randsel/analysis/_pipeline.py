@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.arrays import Array, others
+from randsel._numerics.arrays import others
 from randsel._sklearn.validation import kind_of_target
 from randsel._utils.result_folder import Parts, check_arrays, check_places
+from randsel._utils.typing import Array
 from randsel.analysis._decisions import (
     LEVEL,
     Findings,
@@ -25,7 +26,7 @@ from randsel.analysis._decisions import (
 )
 from randsel.analysis._model import Analysis, Feature, Pair, Stability, cautions, kept_path
 from randsel.analysis._resampling import accuracy_of, stability_of
-from randsel.culling._rounds import CullingPath, Round, path_sizes
+from randsel.culling._path import CullingPath, Round, path_sizes
 from randsel.tables._read import Table
 
 #: What is kept of a pair.

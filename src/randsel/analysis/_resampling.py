@@ -10,10 +10,10 @@ from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, Str
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
-from randsel._numerics.arrays import Array
 from randsel._numerics.kernels import bandwidth, squared_distances
 from randsel._utils.jobs import as_finished, generator
 from randsel._utils.result_folder import Parts, check_arrays, check_places
+from randsel._utils.typing import Array
 from randsel.analysis._decisions import (
     LEAST_HALF,
     Progress,

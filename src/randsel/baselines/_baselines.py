@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.svm import SVC, SVR
 
-from randsel._numerics.arrays import Array
 from randsel._numerics.columns import canonical_order, standardise
-from randsel._numerics.kernels import UNDERFLOW, Target, bandwidth, hollow_centre, squared_distances
+from randsel._numerics.kernels import UNDERFLOW, bandwidth, hollow_centre, squared_distances
+from randsel._sklearn.base import Selector, ranking
 from randsel._sklearn.progress import Task, fit_task
 from randsel._sklearn.validation import (
     Interval,
@@ -26,7 +26,8 @@ from randsel._sklearn.validation import (
     check_number_to_select,
     fit_context,
 )
-from randsel.selectors._randsel import Selector, ranking
+from randsel._utils.typing import Array
+from randsel.targets._target import Target
 
 __all__ = ["BaHSIC", "CorrelationFilter", "FoHSIC", "KernelRFE"]
 

@@ -10,12 +10,12 @@ import sklearn
 from sklearn.linear_model import LogisticRegression, lasso_path
 from sklearn.utils.fixes import parse_version
 
-from randsel._numerics.arrays import Array
-from randsel._numerics.kernels import Target
 from randsel._sklearn.progress import Task
 from randsel._sklearn.validation import Interval, StrOptions
 from randsel._utils.jobs import generator, seed_of
+from randsel._utils.typing import Array
 from randsel.baselines._baselines import COMMON, Baseline, Ranked
+from randsel.targets._target import Target
 
 
 class StabilitySelection(Baseline):

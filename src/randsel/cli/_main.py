@@ -2,8 +2,8 @@
 
 What takes long to import is imported by the commands that need it, so that help and mistakes are answered at once.
 """
-# ruff: noqa: PLC0415
 
+# ruff: noqa: PLC0415
 import errno
 import functools
 import shutil
@@ -21,10 +21,11 @@ import click
 from click.shell_completion import get_completion_class
 
 from randsel import __version__
+from randsel._utils.text import as_csv, as_markdown
 
 if TYPE_CHECKING:
-    from randsel._numerics.arrays import Array
-    from randsel.culling._rounds import Round
+    from randsel._utils.typing import Array
+    from randsel.culling._path import Round
     from randsel.experiments import _nested_cv as experiment
     from randsel.tables import _read as tables
 
@@ -559,13 +560,13 @@ def interactions(
     for remark in remarks:
         click.echo(f"Note: {remark.message}", err=True)
     features, found = summary.features_tested(scan, table.names), summary.pairs_tested(scan, table.names)
-    run_folder.write_atomically(out / "features.csv", summary.as_csv(features))
-    run_folder.write_atomically(out / "pairs.csv", summary.as_csv(found))
+    run_folder.write_atomically(out / "features.csv", as_csv(features))
+    run_folder.write_atomically(out / "pairs.csv", as_csv(found))
     click.echo(f"{len(table.X)} samples, {len(table.names)} features; {scan.n_features_} selected.\n")
-    click.echo(_printable(summary.as_markdown(features[: max(5, min(20, scan.n_features_))])))
+    click.echo(_printable(as_markdown(features[: max(5, min(20, scan.n_features_))])))
     for rows in (found[: len(scan.pairs_)], found[len(scan.pairs_) :]):
         if rows:
-            click.echo("\n" + _printable(summary.as_markdown(rows[:5])))
+            click.echo("\n" + _printable(as_markdown(rows[:5])))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about glyphs that a font does not have
         try:
@@ -673,7 +674,6 @@ def _black_box(quick: bool, out: Path) -> None:
     from randsel import plots
     from randsel._utils import result_folder as run_folder
     from randsel.experiments import _black_box as black_box
-    from randsel.experiments import _summary as summary
 
     settings = black_box.QUICK if quick else black_box.Settings()
     line = run_folder.ProgressLine()
@@ -686,12 +686,10 @@ def _black_box(quick: bool, out: Path) -> None:
         f"{settings.n_labelled} labelled rows, {settings.n_held_out} held out, the others without label; "
         f"{settings.seeds} seeds, mean ± sd. All choices by {settings.folds}-fold cross-validation on labelled rows."
     )
-    text = "\n".join(
-        ["# blackbox", "", heading, "", summary.as_markdown(rows), "", "## Why", "", summary.as_markdown(why), ""]
-    )
+    text = "\n".join(["# blackbox", "", heading, "", as_markdown(rows), "", "## Why", "", as_markdown(why), ""])
     run_folder.write_atomically(out / "table.md", text)
-    run_folder.write_atomically(out / "table.csv", summary.as_csv(rows))
-    run_folder.write_atomically(out / "why.csv", summary.as_csv(why))
+    run_folder.write_atomically(out / "table.csv", as_csv(rows))
+    run_folder.write_atomically(out / "why.csv", as_csv(why))
     click.echo(text)
     sizes, weights = black_box.weights_along_path(results)
     try:

@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.arrays import Array, clipped, device_of, double, namespace, on_host, to_numpy
-from randsel._numerics.kernels import UNDERFLOW, Target
+from randsel._numerics.arrays import clipped, device_of, double, namespace, on_host, to_numpy
+from randsel._numerics.kernels import UNDERFLOW
 from randsel._utils.jobs import generator, ordered_map
+from randsel._utils.typing import Array
 from randsel.contribution._closed_form import Contribution, check_gamma, closed_form
 from randsel.contribution._sample import Sample
 from randsel.distributed._columns import ClusterColumns
+from randsel.targets._target import Target
 
 #: Rows above which the closed form is averaged over row blocks of at most this size: pairs grow as m².
 MAX_ROWS = 2000

@@ -14,7 +14,6 @@ import numpy as np
 from randsel._numerics.arrays import (
     MANY_ROWS,
     SCRATCH,
-    Array,
     astype,
     clipped,
     device_of,
@@ -31,12 +30,14 @@ from randsel._numerics.arrays import (
     to_numpy,
 )
 from randsel._numerics.columns import each, gather, part
-from randsel._numerics.kernels import UNDERFLOW, Target, distances_of, squared_distances
+from randsel._numerics.kernels import UNDERFLOW, distances_of, squared_distances
+from randsel._utils.typing import Array
 from randsel.contribution._elementwise import Elements, ElementsElsewhere
 from randsel.contribution._error_bounds import MANY, Moments, score_error, turn_for
 from randsel.contribution._expected_kernel import PairWeights, score
 from randsel.contribution._sample import STRIP, PairSums, Sample
 from randsel.contribution._third_order import REACH, CubicSeries
+from randsel.targets._target import Target
 
 #: Largest error, in standard deviations of the null, that each of two series may cause in a score: a worst case.
 TOLERANCE = 0.2

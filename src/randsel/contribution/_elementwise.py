@@ -12,7 +12,6 @@ import numpy as np
 
 from randsel._numerics.arrays import (
     SCRATCH,
-    Array,
     astype,
     contiguous,
     device_of,
@@ -23,10 +22,11 @@ from randsel._numerics.arrays import (
     single,
 )
 from randsel._numerics.columns import Elsewhere, each, keep, part, total
-from randsel._numerics.kernels import Target
+from randsel._utils.typing import Array
 from randsel.contribution._error_bounds import Moments
 from randsel.contribution._expected_kernel import PairWeights, score
 from randsel.contribution._sample import STRIP, Sample, root
+from randsel.targets._target import Target
 
 #: Bytes of `tanh` values kept between the two passes of the element-wise route; beyond, they are computed twice.
 KEEP_BYTES = 48 << 20

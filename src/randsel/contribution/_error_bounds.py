@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from randsel._numerics.alignment import null_scale
-from randsel._numerics.arrays import Array, clipped, double, index_of, like, namespace, single, take, to_numpy
+from randsel._numerics.arrays import clipped, double, index_of, like, namespace, single, take, to_numpy
 from randsel._numerics.columns import gather
+from randsel._utils.typing import Array
 from randsel.contribution._sample import Sample
 
 #: Features up to which a dear bound is tried where a cheap one does not hold.

@@ -13,7 +13,6 @@ import numpy as np
 
 from randsel._numerics.alignment import null_scale
 from randsel._numerics.arrays import (
-    Array,
     add_scaled,
     add_to_both,
     astype,
@@ -38,8 +37,10 @@ from randsel._numerics.arrays import (
     to_numpy,
 )
 from randsel._numerics.columns import Elsewhere, each, gather, keep, of_rows, part, strips, total, width
-from randsel._numerics.kernels import BLOCK, Target, distances_of, gram
+from randsel._numerics.kernels import BLOCK, distances_of, gram
 from randsel._utils.jobs import generator
+from randsel._utils.typing import Array
+from randsel.targets._target import Target
 
 #: Columns per block of element-wise work: block and products stay in the second-level cache for a few hundred rows.
 STRIP = 512

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from randsel._numerics.arrays import (
-    Array,
     add_to_both,
     astype,
     clipped,
@@ -25,6 +24,7 @@ from randsel._numerics.arrays import (
     take,
 )
 from randsel._numerics.columns import gather
+from randsel._utils.typing import Array
 from randsel.contribution._error_bounds import moment_of_differences, power_sums, ratio, score_error
 from randsel.contribution._sample import Sample, root
 

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from randsel._numerics.arrays import Array, device_of, index_of, namespace, single, to_numpy
+from randsel._numerics.arrays import device_of, index_of, namespace, single, to_numpy
 from randsel._numerics.columns import keep
+from randsel._utils.typing import Array
 from randsel.contribution._sample import PairSums, Sample, Sketch, Step
 
 

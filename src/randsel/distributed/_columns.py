@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.arrays import Array, take
+from randsel._numerics.arrays import take
 from randsel._numerics.columns import ALL_CONSTANT, Elsewhere, centred_rows, each, not_finite, standardise_part, total
 from randsel._utils.jobs import one_thread_if
 from randsel._utils.optional import optional
+from randsel._utils.typing import Array
 from randsel.distributed._jobs import ClusterLostError
 
 #: Bytes of an argument from which it is sent once for all blocks, not with each.

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.arrays import Array
 from randsel._numerics.rank_functions import Functions, rank_functions
 from randsel._utils.jobs import one_thread_if
+from randsel._utils.typing import Array
 from randsel.distributed._columns import Engine, by_columns, check_finite, delayed, delayed_once, first_not_finite
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.arrays import Array
 from randsel._utils.optional import optional
+from randsel._utils.typing import Array
 
 #: Bytes of a block of columns, if nothing else is said.
 BLOCK_BYTES = 1 << 26

@@ -24,9 +24,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from randsel._numerics.alignment import alignment
-from randsel._numerics.arrays import Array
 from randsel._numerics.kernels import bandwidth, gaussian_kernel, squared_distances
 from randsel._utils.result_folder import check_folder, claim, only_run, write_atomically
+from randsel._utils.typing import Array
 from randsel.datasets import make_black_box
 from randsel.experiments._nested_cv import is_number, read_cell
 from randsel.learning._mkl import LPBoostMKL, PathKernels

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from randsel._numerics.arrays import Array
 from randsel._utils.files import check_size
+from randsel._utils.typing import Array
 from randsel.datasets import BlackBox
 from randsel.tables.formats._text import brief, number, records, split
 

@@ -33,7 +33,6 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from randsel import datasets
-from randsel._numerics.arrays import Array
 from randsel._numerics.kernels import bandwidth, squared_distances
 from randsel._utils.jobs import as_finished
 from randsel._utils.result_folder import (
@@ -45,9 +44,10 @@ from randsel._utils.result_folder import (
     read_json,
     write_atomically,
 )
+from randsel._utils.typing import Array
 from randsel.baselines import _baselines as baselines
 from randsel.baselines import _stability_selection as stability
-from randsel.culling._rounds import path_sizes
+from randsel.culling._path import path_sizes
 from randsel.selectors import _randsel as selector
 from randsel.tables._features import LOWEST
 from randsel.tables._read import Table, imputer, read

@@ -1,7 +1,5 @@
 """Results of an experiment to tables: accuracies, what was selected how often, times."""
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from randsel._utils.result_folder import write_atomically
+from randsel._utils.text import as_csv, as_markdown
 from randsel.experiments._nested_cv import Outcome, Spec, plan
 
 COLUMNS = {
@@ -103,25 +102,6 @@ def pairs_tested(scan: Any, names: tuple[str, ...]) -> list[dict[str, str]]:
                 }
             )
     return rows
-
-
-def as_markdown(rows: list[dict[str, str]]) -> str:
-    """Rows as a Markdown table."""
-    titles = list(rows[0])
-    lines = ["| " + " | ".join(titles) + " |", "|---" * len(titles) + "|"]
-    cells = [[" ".join(row[title].replace("|", "\\|").split()) for title in titles] for row in rows]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in cells])
-
-
-def as_csv(rows: list[dict[str, str]]) -> str:
-    """Rows as a CSV table."""
-    if not rows:
-        return ""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 def curves(spec: Spec, outcome: Outcome) -> list[dict[str, Any]]:

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln
 
-from randsel._numerics.arrays import Array
 from randsel._numerics.null_tails import log_tail
 from randsel._numerics.rank_functions import Functions, centre
 from randsel._utils.jobs import ordered_map
+from randsel._utils.typing import Array
 
 #: Bytes of products to hold in a batch of tests.
 BATCH_BYTES = 1 << 25

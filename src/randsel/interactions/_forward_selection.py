@@ -6,9 +6,9 @@ from functools import partial
 
 import numpy as np
 
-from randsel._numerics.arrays import Array
-from randsel._numerics.checkpoint import Checkpoint
 from randsel._numerics.null_tails import cumulants, log_tail_of_moments
+from randsel._utils.checkpoint import Checkpoint
+from randsel._utils.typing import Array
 from randsel.interactions._evidence import (
     BATCH_BYTES,
     Evidence,

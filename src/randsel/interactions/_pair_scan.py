@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from randsel._numerics.arrays import (
-    Array,
     add_square,
     clipped,
     device_of,
@@ -21,10 +20,11 @@ from randsel._numerics.arrays import (
     to_device,
     to_numpy,
 )
-from randsel._numerics.checkpoint import Stages
 from randsel._numerics.null_tails import cumulants, log_tail_of_moments
 from randsel._numerics.rank_functions import Functions
+from randsel._utils.checkpoint import Stages
 from randsel._utils.jobs import ordered_map
+from randsel._utils.typing import Array
 from randsel.interactions._evidence import SMOOTH, Problem
 
 #: Features per tile of the scan: a tile's products fit the cache, and its matrix products are long enough. On a device

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linprog
 
-from randsel._numerics.arrays import Array
+from randsel._utils.typing import Array
 
 #: Learners and cap to weights of the samples, β, and the multipliers of the learners.
 Solver = Callable[[Array, float], tuple[Array, float, Array]]

@@ -17,9 +17,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from randsel._numerics.arrays import Array, check_device, like, namespace, to_device, to_numpy
+from randsel._numerics.arrays import check_device, like, namespace, to_device, to_numpy
 from randsel._sklearn.progress import CallbackSupportMixin, Steps, fit_task
 from randsel._sklearn.validation import Interval, check_table, fit_context
+from randsel._utils.typing import Array
 
 #: Softens the absolute value, so that it has a slope at zero.
 EPSILON = 1e-8

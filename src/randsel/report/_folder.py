@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from randsel import plots
-from randsel._numerics.arrays import Array
 from randsel._utils.result_folder import (
     Parts,
     check_arrays,
@@ -20,10 +19,11 @@ from randsel._utils.result_folder import (
     write_atomically,
     write_figure,
 )
+from randsel._utils.text import as_csv
+from randsel._utils.typing import Array
 from randsel.analysis._decisions import LEVEL, Settings
 from randsel.analysis._model import Accuracy, Analysis, Feature, Pair, Stability, kept_path
-from randsel.culling._rounds import CullingPath
-from randsel.experiments._summary import as_csv
+from randsel.culling._path import CullingPath
 from randsel.report import _html as report
 from randsel.report import _sentences as words
 from randsel.report._sentences import fixed, number, p_value, share, summary, visible

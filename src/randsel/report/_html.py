@@ -17,8 +17,8 @@ from xml.etree import ElementTree
 import numpy as np
 
 from randsel import plots
-from randsel._numerics.arrays import Array
 from randsel._utils.optional import optional
+from randsel._utils.typing import Array
 from randsel.analysis._model import Accuracy, Analysis, Feature, Pair, Stability, label
 from randsel.report._sentences import (
     LEVEL,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from randsel._numerics.arrays import Array
+from randsel._utils.typing import Array
 from randsel.analysis._model import Accuracy, Analysis, Stability, label
 
 #: Corrected p-value of pairs, and q-value of features, from which they count.

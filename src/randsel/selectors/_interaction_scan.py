@@ -11,10 +11,11 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.stats import false_discovery_control
 
-from randsel._numerics.arrays import Array, check_device, to_numpy
-from randsel._numerics.checkpoint import fingerprint, opened
+from randsel._numerics.arrays import check_device, to_numpy
 from randsel._numerics.columns import column_keys, strips
+from randsel._numerics.fingerprint import fingerprint
 from randsel._numerics.rank_functions import Functions, rank_functions
+from randsel._sklearn.base import Selector, ranking
 from randsel._sklearn.progress import Steps, fit_task
 from randsel._sklearn.validation import (
     Interval,
@@ -28,11 +29,12 @@ from randsel._sklearn.validation import (
     fit_context,
     nominal_columns,
 )
+from randsel._utils.checkpoint import opened
+from randsel._utils.typing import Array
 from randsel.distributed._columns import is_dask
 from randsel.distributed._rank_functions import ClusterFunctions
 from randsel.interactions._evidence import Problem, encode_target, evidence, functions_of_triples, log_number
 from randsel.interactions._forward_selection import Discovery, analyse
-from randsel.selectors._randsel import Selector, ranking
 
 #: Functions per feature where the samples allow.
 MOST_FUNCTIONS = 6

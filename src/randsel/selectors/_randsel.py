@@ -9,31 +9,33 @@ from os import PathLike
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
-from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from randsel._numerics.arrays import Array, check_device, is_coarse, like, on_host, others, take, to_device, to_numpy
-from randsel._numerics.checkpoint import fingerprint, opened
+from randsel._numerics.arrays import check_device, is_coarse, like, on_host, take, to_device, to_numpy
 from randsel._numerics.columns import Columns, Elsewhere, canonical_order, room_for, standardise
-from randsel._numerics.kernels import Target, median_factor
+from randsel._numerics.fingerprint import fingerprint
+from randsel._numerics.kernels import median_factor
 from randsel._numerics.rank_functions import rank_functions
-from randsel._sklearn.progress import CallbackSupportMixin, Steps, fit_task
+from randsel._sklearn.base import Selector, ranking
+from randsel._sklearn.progress import Steps, fit_task
 from randsel._sklearn.validation import (
     Interval,
     RealNotInt,
     StrOptions,
-    check_dask,
     check_data,
     check_number_to_select,
     counted_rows,
     fit_context,
 )
+from randsel._utils.checkpoint import opened
 from randsel._utils.jobs import one_thread_if, seed_of
+from randsel._utils.typing import Array
 from randsel.contribution._bootstrap import Draws, blocks_per_round, bootstrap, exact
 from randsel.contribution._sample import Sample
-from randsel.culling._rounds import CullingPath, OnRound, Round, Rules, cull, path_sizes
+from randsel.culling._path import CullingPath, Round, path_sizes
+from randsel.culling._rounds import OnRound, Rules, cull
 from randsel.distributed._columns import ClusterColumns, is_dask
+from randsel.targets._target import Target
 
 #: Functions of its ranks that stand for a column with kernel="rank".
 RANK_FUNCTIONS = 4
@@ -53,42 +55,6 @@ PATH = (
     "scale",
     "max_memory",
 )
-
-
-class Selector(CallbackSupportMixin, SelectorMixin, BaseEstimator):
-    """What the estimators share: `support_` is the selection; y is required and may have several columns."""
-
-    def _get_support_mask(self) -> Array:
-        check_is_fitted(self)
-        return np.asarray(self.support_)
-
-    def transform(self, X: Any) -> Any:
-        """Return the selected columns of X; those of a Dask array stay one.
-
-        Parameters
-        ----------
-        X : array or data frame of shape (n_samples, n_features)
-            With the columns that were fitted.
-
-        Returns
-        -------
-        array or data frame of shape (n_samples, n_selected_features)
-            The selected columns.
-        """
-        if not is_dask(X):
-            return super().transform(X)
-        return check_dask(self, X, reset=False)[:, self.get_support(indices=True)]
-
-    def __sklearn_is_fitted__(self) -> bool:
-        # an interrupted fit leaves attributes of the data behind, and no selection
-        return hasattr(self, "support_")
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.target_tags.multi_output = True
-        tags.target_tags.two_d_labels = True
-        return tags
 
 
 class RandSel(Selector):
@@ -488,30 +454,6 @@ def _rank_columns(Z: Array, columns: Array, weights: Array | None) -> tuple[Arra
     values = made.values[exist].T
     values = values - values.mean(axis=0)
     return like(values, Z, precise=False), np.repeat(columns, made.counts)
-
-
-def ranking(order: Array, n_features: int, wanted: int) -> tuple[Array, Array]:
-    """Order all columns, and rank them: 1 for the first `wanted`, then 2, 3, …; those not in `order` are constant.
-
-    Constant columns come last and share the last rank.
-    """
-    ascending = np.arange(2 - wanted, len(order) + 2 - wanted)
-    ascending[:wanted] = 1
-    ranks = np.empty(n_features, dtype=int)
-    ranks[order] = ascending
-    if len(order) == n_features:
-        return order, ranks
-    constant = others(order, n_features)
-    ranks[constant] = max(len(order) - wanted + 2, 2)
-    if wanted > len(order):
-        warnings.warn(
-            f"{wanted} features were asked for but only {len(order)} vary; the selection was filled up with constant "
-            "columns, which carry no information.",
-            UserWarning,
-            stacklevel=5,
-        )
-        ranks[constant[: wanted - len(order)]] = 1
-    return np.concatenate([order, constant]), ranks
 
 
 def _line_per_round(r: Round) -> None:

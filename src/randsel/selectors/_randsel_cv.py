@@ -16,14 +16,15 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 from sklearn.utils.validation import has_fit_parameter
 
-from randsel._numerics.arrays import Array
 from randsel._numerics.columns import tamed
 from randsel._numerics.kernels import median_factor
+from randsel._sklearn.base import Selector
 from randsel._sklearn.progress import Task, fit_task
 from randsel._sklearn.validation import HasMethods, check_data, counted_rows, fit_context, on_the_host
 from randsel._utils.jobs import ordered_map, seed_of
-from randsel.culling._rounds import path_sizes
-from randsel.selectors._randsel import RandSel, Selector
+from randsel._utils.typing import Array
+from randsel.culling._path import path_sizes
+from randsel.selectors._randsel import RandSel
 
 
 class RandSelCV(Selector):

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.arrays import Array
 from randsel._numerics.columns import strips
+from randsel._utils.typing import Array
 from randsel.tables._orientation import unknown_column
 from randsel.tables._target import is_missing
 from randsel.tables.formats._text import Sheet, check_distinct

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from randsel._numerics.arrays import Array
 from randsel._numerics.columns import bytes_of
+from randsel._utils.typing import Array
 from randsel.tables._features import features, note_types, take_log2, without_missing
 from randsel.tables._orientation import samples_in_rows
 from randsel.tables._sandbox import read_apart

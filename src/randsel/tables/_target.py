@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.arrays import Array
+from randsel._utils.typing import Array
 from randsel.tables._orientation import unknown_column
 from randsel.tables.formats._text import MISSING, Sheet, check_distinct, number
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.arrays import Array
 from randsel._utils.files import bytes_in, check_size, is_text, npz_arrays, readable
 from randsel._utils.optional import optional
+from randsel._utils.typing import Array
 from randsel.tables.formats._text import (
     NAME_BYTES,
     Grid,

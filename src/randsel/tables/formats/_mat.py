@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.arrays import Array
 from randsel._utils.files import bytes_in, check_size, readable
+from randsel._utils.typing import Array
 from randsel.tables.formats._formats import IDS, NAMES, ROLES, of_arrays
 from randsel.tables.formats._text import Sheet
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.arrays import Array
 from randsel._utils.files import check_size
 from randsel._utils.optional import optional
+from randsel._utils.typing import Array
 
 #: Cells that say that there is no value.
 MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "#N/A", "?"})

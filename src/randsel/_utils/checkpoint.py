@@ -1,6 +1,5 @@
 """How far a fit is, kept in a folder: after an interruption the same fit goes on from there."""
 
-import hashlib
 import json
 import time
 import warnings
@@ -10,19 +9,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from randsel._numerics.arrays import Array, on_host, to_numpy
-from randsel._numerics.columns import forget
 from randsel._utils.result_folder import IDENTITY, Parts, check_folder, claim, only_run, read_identity
-from randsel.distributed._columns import is_dask, of_blocks
+from randsel._utils.typing import Array
 
 #: Seconds between two files, at least; and how many times as long as writing the last one took.
 EVERY, TIMES = 5.0, 20.0
 #: Entries of run.json in which an earlier fit must agree.
 SAME = ("version", "estimator", "data_hash", "parameters")
-#: Bytes that are hashed at a time.
-HASHED = 1 << 24
 
 
 class Stages:
@@ -110,40 +103,3 @@ def opened(folder: Any, identity: Mapping[str, Any] | None, seed: int = 0) -> It
         # numbers of numpy, and tuples, as they will be read
         claim(folder, json.loads(json.dumps(now, default=lambda value: value.item())), SAME, "checkpoint")
         yield Checkpoint(Parts(folder / "parts"), int(now["seed"]))
-
-
-def fingerprint(*arrays: Any) -> str:
-    """Return a hash of types, shapes and values, block by block: nothing is copied as a whole.
-
-    Columns of a Dask array are hashed one by one where they are, so that its blocks do not matter.
-    """
-    digest = hashlib.sha256()
-    for values in arrays:
-        if values is None:
-            digest.update(b"none;")
-            continue
-        digest.update(f"{values.dtype} {tuple(values.shape)};".encode())
-        if is_dask(values):
-            for block in of_blocks(values, _digests):
-                digest.update(block)
-            continue
-        if on_host(values) and values.dtype.kind not in "biuf":
-            digest.update(repr(values.tolist()).encode())
-            continue
-        # rows of a table that lies column by column would be scattered
-        across = on_host(values) and values.ndim == 2 and values.flags.f_contiguous and not values.flags.c_contiguous
-        _digest(digest, values.T if across else values)
-    return digest.hexdigest()
-
-
-def _digests(block: Array) -> bytes:
-    """Hashes of the columns of a block, one behind the other."""
-    return b"".join(hashlib.sha256(column).digest() for column in np.ascontiguousarray(block.T))
-
-
-def _digest(digest: Any, values: Any) -> None:
-    rows = max(1, HASHED // max(int(np.prod(values.shape[1:])) * values.dtype.itemsize, 1))
-    for start in range(0, len(values), rows):
-        digest.update(np.ascontiguousarray(to_numpy(values[start : start + rows])))
-        if on_host(values):
-            forget(values)
