@@ -12,10 +12,11 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import numpy as np
 from joblib import Parallel, delayed
+from sklearn import config_context
 
 from randsel import InteractionScan, RandSel, __version__, datasets
 from randsel._numerics.null_tails import log_tail_of_score
-from randsel.contribution._closed_form import Contribution
+from randsel.culling._criteria import CRITERIA, Criterion
 
 PROBLEMS = {
     "XOR, 300×100": (datasets.make_xor, {}),
@@ -64,13 +65,13 @@ RULES = {
 
 
 def culled(rule, X, y, count):
-    """Recall needs a selector; the rule is put in for the scores of every round."""
-    kept = Contribution.sort_keys
+    """Fit a selector whose criterion is the rule, which is registered for the time of the fit."""
+    CRITERIA["benchmark"] = Criterion(lambda c: (rule(c), c.main + c.interaction), needs_exact=True)
     try:
-        Contribution.sort_keys = lambda self, _score: (rule(self), self.main + self.interaction)
-        return RandSel(count).fit(X, y)
+        with config_context(skip_parameter_validation=True):
+            return RandSel(count, criterion="benchmark").fit(X, y)
     finally:
-        Contribution.sort_keys = kept
+        del CRITERIA["benchmark"]
 
 
 def one(make, options, seed):

@@ -5,6 +5,7 @@ from samples import make_sample
 from randsel._numerics.kernels import median_factor
 from randsel.contribution._bootstrap import Draws, exact
 from randsel.contribution._closed_form import Contribution
+from randsel.culling._criteria import CRITERIA
 from randsel.culling._path import path_sizes
 from randsel.culling._rounds import Rules, cull
 
@@ -21,7 +22,7 @@ def by_value(sample, gamma, draws):
 
 
 def test_drops_the_floor_of_the_fraction_but_at_least_one(sample):
-    path = cull(sample, exact, Rules(drop=0.25, min_features=2), Draws())
+    path = cull(sample, CRITERIA["calibrated"], exact, Rules(drop=0.25, min_features=2), Draws())
     assert [len(r.features) for r in path.rounds] == [20, 15, 12, 9, 7, 6, 5, 4, 3, 2]
     assert path_sizes(20, 0.25, 2) == [20, 15, 12, 9, 7, 6, 5, 4, 3, 2]
     assert path_sizes(5, 0.9, 2) == [5, 2]
@@ -31,7 +32,7 @@ def test_drops_the_floor_of_the_fraction_but_at_least_one(sample):
 
 
 def test_every_round_drops_the_worst_and_the_order_is_complete(sample):
-    path = cull(sample, by_value, Rules(score="total"), Draws())
+    path = cull(sample, CRITERIA["total"], by_value, Rules(), Draws())
     assert sorted(path.order) == list(range(20))
     for r in path.rounds[:-1]:
         left = np.setdiff1d(r.features, r.dropped)
@@ -41,7 +42,7 @@ def test_every_round_drops_the_worst_and_the_order_is_complete(sample):
 
 
 def test_a_feature_at_the_top_long_enough_is_fixed_and_never_dropped(sample):
-    path = cull(sample, exact, Rules(fix_top=0.2, fix_after=3), Draws())
+    path = cull(sample, CRITERIA["calibrated"], exact, Rules(fix_top=0.2, fix_after=3), Draws())
     assert set(path.fixed) >= {0, 1}
     assert len(path.rounds[0].fixed) == len(path.rounds[1].fixed) == 0
     assert set(path.rounds[2].fixed) >= {0, 1}
@@ -55,19 +56,19 @@ def test_a_streak_must_be_consecutive(sample):
         order = np.arange(part.X.shape[1], dtype=float)
         return Contribution(order if next(turn) % 2 else -order, 0.0)
 
-    path = cull(sample, alternating, Rules(score="total", fix_top=0.1, fix_after=2), Draws())
+    path = cull(sample, CRITERIA["total"], alternating, Rules(fix_top=0.1, fix_after=2), Draws())
     assert len(path.fixed) == 0
 
 
 def test_stops_when_all_that_is_left_is_fixed(sample):
-    path = cull(sample, by_value, Rules(score="total", fix_top=0.5, fix_after=1, drop=0.5), Draws())
+    path = cull(sample, CRITERIA["total"], by_value, Rules(fix_top=0.5, fix_after=1, drop=0.5), Draws())
     assert len(path.rounds) == 2
     assert len(path.rounds[-1].features) == 10
     assert len(path.fixed) == 10
 
 
 def test_values_of_the_last_round_lived(sample):
-    path = cull(sample, exact, Rules(), Draws())
+    path = cull(sample, CRITERIA["calibrated"], exact, Rules(), Draws())
     values = path.last_values("contributions", 22)
     first_dropped = path.rounds[0].dropped[0]
     assert values[first_dropped] == path.rounds[0].contributions[first_dropped]
@@ -76,7 +77,7 @@ def test_values_of_the_last_round_lived(sample):
 
 
 def test_path_as_a_frame(sample):
-    path = cull(sample, exact, Rules(), Draws())
+    path = cull(sample, CRITERIA["calibrated"], exact, Rules(), Draws())
     frame = path.to_frame()
     assert len(frame) == sum(len(r.features) for r in path.rounds)
     assert frame[frame["dropped"]]["feature"].is_unique

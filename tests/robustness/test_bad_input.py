@@ -286,8 +286,3 @@ def test_cross_validation_that_cannot_work(data, options, message):
 def test_groups_that_cannot_be_used(data, groups):
     with pytest.raises(ValueError, match="one entry per sample"):
         RandSelCV(gammas=["median"]).fit(*data, groups=groups)
-
-
-def test_two_names_of_one_parameter():
-    with pytest.raises(TypeError, match="not both"):
-        RandSel(score="total", criterion="calibrated")

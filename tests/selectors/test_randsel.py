@@ -6,7 +6,6 @@ import pandas as pd
 import polars as pl
 import pytest
 import sklearn
-from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -145,14 +144,6 @@ def test_bootstrap_and_total(xor):
     total = RandSel(2, criterion="total").fit(X, y)
     assert total.support_[relevant].all()
     assert np.array_equal(total.path_.rounds[0].scores.argmax(), total.path_.rounds[0].contributions.argmax())
-
-
-def test_score_is_another_name_for_criterion():
-    assert RandSel(score="total").get_params()["criterion"] == "total"
-    assert RandSel().set_params(score="total").criterion == "total"
-    assert clone(RandSel(score="total")).criterion == "total"
-    with pytest.raises(TypeError, match="unexpected keyword argument 'scores'"):
-        RandSel(scores="total")
 
 
 def test_fixing(xor):

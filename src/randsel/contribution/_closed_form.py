@@ -78,12 +78,6 @@ class Contribution:
         """`c_i`, the paper's contribution."""
         return self.relative * float(np.exp(self.log_scale))
 
-    def sort_keys(self, score: str) -> tuple[Any, Any]:
-        """Return what ranks features, and what breaks ties: the positive sum of the parts, or the total."""
-        if score == "total" or self.main is None or self.interaction is None:
-            return self.relative, self.relative
-        return clipped(self.main, 0.0, None) + clipped(self.interaction, 0.0, None), self.main + self.interaction
-
 
 def closed_form(sample: Sample, gamma: float) -> Contribution:
     """Features whose series is short enough go through matrix products, the rough ones element by element.

@@ -26,6 +26,7 @@ from randsel._utils.typing import Array
 from randsel.contribution._bootstrap import Draws, on_rows, row_blocks
 from randsel.contribution._closed_form import Contribution
 from randsel.contribution._sample import Sample
+from randsel.culling._criteria import Criterion
 from randsel.culling._path import CullingPath, Round, _number_to_drop
 from randsel.culling._state import State
 
@@ -42,12 +43,12 @@ class Rules:
     min_features: int = 2
     fix_top: float | None = None
     fix_after: int | None = None
-    score: str = "calibrated"
     gamma: float | str = "median"
 
 
 def cull(
     sample: Sample,
+    criterion: Criterion,
     estimator: Estimator,
     rules: Rules,
     draws: Draws,
@@ -72,8 +73,8 @@ def cull(
     while True:
         round_draws = replace(draws, seed=draws.seed + len(rounds))
         gamma, alignment = _bandwidth_and_alignment(sample, rules.gamma, round_draws)
-        estimate = estimator(sample, gamma, round_draws)
-        keys, ties = estimate.sort_keys(rules.score)
+        estimate = estimator(criterion.weigh_target(sample, gamma), gamma, round_draws)
+        keys, ties = criterion.scores(estimate)
         # rounded to what the precision holds, so that equal features tie whatever the order of a sum was
         digits = 1e4 if single(sample.inside) else 1e9
         keys_and_ties = _rounded(keys, ties, digits)

@@ -32,6 +32,7 @@ from randsel._utils.jobs import one_thread_if, seed_of
 from randsel._utils.typing import Array
 from randsel.contribution._bootstrap import Draws, blocks_per_round, bootstrap, exact
 from randsel.contribution._sample import Sample
+from randsel.culling._criteria import CRITERIA
 from randsel.culling._path import CullingPath, Round, path_sizes
 from randsel.culling._rounds import OnRound, Rules, cull
 from randsel.distributed._columns import ClusterColumns, is_dask
@@ -73,8 +74,6 @@ class RandSel(Selector):
     criterion : {"auto", "calibrated", "total"}, default="auto"
         What rounds cull by: the positive parts of the main and the interaction score ("calibrated", needs
         `estimator="exact"`), or the paper's contribution ("total"). "auto" is the first with "exact", else the second.
-        The keyword `score` is accepted for it too; it cannot be the parameter's name, because scikit-learn takes an
-        attribute called `score` for a method.
     kernel : {"gaussian", "rank"}, default="gaussian"
         What the Gaussian kernel is taken of: the columns themselves, or four cosines of the ranks of each. Ranks see
         effects and interactions that are symmetric about the middle of a column (a ring, say), and neither outliers
@@ -155,7 +154,7 @@ class RandSel(Selector):
             StrOptions({"auto"}),
         ],
         "estimator": [StrOptions({"exact", "bootstrap"})],
-        "criterion": [StrOptions({"auto", "calibrated", "total"})],
+        "criterion": [StrOptions({"auto", *CRITERIA})],
         "kernel": [StrOptions({"gaussian", "rank"})],
         "gamma": [Interval(Real, 0, None, closed="neither"), str],
         "drop": [Interval(Real, 0, 1, closed="neither")],
@@ -196,11 +195,10 @@ class RandSel(Selector):
         random_state: Any = None,
         checkpoint: str | PathLike[str] | None = None,
         verbose: int | Callable[[Round], None] = 0,
-        **score: str,
     ) -> None:
         self.n_features_to_select = n_features_to_select
         self.estimator = estimator
-        self.criterion = _criterion(criterion, score)
+        self.criterion = criterion
         self.kernel = kernel
         self.gamma = gamma
         self.drop = drop
@@ -217,13 +215,6 @@ class RandSel(Selector):
         self.random_state = random_state
         self.checkpoint = checkpoint
         self.verbose = verbose
-
-    def set_params(self, **params: Any) -> "RandSel":
-        """Set parameters; the keyword `score` is taken for `criterion` here too."""
-        if "score" in params:
-            params["criterion"] = params.pop("score")
-        super().set_params(**params)
-        return self
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "RandSel":
@@ -243,7 +234,7 @@ class RandSel(Selector):
         RandSel
             This estimator, fitted.
         """
-        rules = self._rules()
+        rules, criterion = self._rules(), CRITERIA[self._criterion()]
         X, y, kind, weights = check_data(self, X, y, sample_weight, self.target)
         X, y, weights = counted_rows(X, y, weights)
         n_features = X.shape[1]
@@ -279,7 +270,7 @@ class RandSel(Selector):
                 lambda path: _attributes(of_features(path), n_features, wanted),
             )
             with one_thread_if(sample.X.shape[0] * sample.X.shape[1] < SMALL):
-                path = of_features(cull(sample, method, rules, draws, on_round, kept.stages("rounds")))
+                path = of_features(cull(sample, criterion, method, rules, draws, on_round, kept.stages("rounds")))
             if ranks and show is not None:
                 for r in path.rounds:
                     show(r)
@@ -357,7 +348,7 @@ class RandSel(Selector):
     def _identity(self, X: Any, y: Array, weights: Array | None, kind: str, seed: int) -> dict[str, Any]:
         """Return what a path depends on."""
         parameters = {name: getattr(self, name) for name in PATH}
-        parameters |= {"criterion": self._rules().score, "target": kind, "device": check_device(self.device, X)}
+        parameters |= {"criterion": self._criterion(), "target": kind, "device": check_device(self.device, X)}
         parameters["random_state"] = None if self.random_state is None else seed
         return {"estimator": "RandSel", "data_hash": fingerprint(X, y, weights), "parameters": parameters}
 
@@ -367,18 +358,22 @@ class RandSel(Selector):
         if (self.fix_top is None) != (self.fix_after is None):
             msg = f"fix_top={self.fix_top} and fix_after={self.fix_after}: fixing needs both, or neither."
             raise ValueError(msg)
-        if self.criterion == "calibrated" and self.estimator == "bootstrap":
-            msg = "criterion='calibrated' needs estimator='exact'; the bootstrap estimates the total only."
-            raise ValueError(msg)
-        automatic = "calibrated" if self.estimator == "exact" else "total"
         return Rules(
             drop=self.drop,
             min_features=self.min_features,
             fix_top=self.fix_top,
             fix_after=self.fix_after,
-            score=automatic if self.criterion == "auto" else self.criterion,
             gamma=self.gamma,
         )
+
+    def _criterion(self) -> str:
+        """Return the name of the criterion, which "auto" leaves to the estimator."""
+        if self.criterion == "auto":
+            return "calibrated" if self.estimator == "exact" else "total"
+        if CRITERIA[self.criterion].needs_exact and self.estimator != "exact":
+            msg = f"criterion={self.criterion!r} needs estimator='exact'; the bootstrap estimates the total only."
+            raise ValueError(msg)
+        return self.criterion
 
 
 def _reporting(
@@ -425,19 +420,6 @@ def _warn_that_nothing_stands_out(path: CullingPath) -> None:
         UserWarning,
         stacklevel=4,
     )
-
-
-def _criterion(criterion: str, others: dict[str, str]) -> str:
-    """Take the keyword `score` for `criterion`, and no other unknown keyword."""
-    unknown = set(others) - {"score"}
-    if unknown:
-        msg = f"RandSel.__init__() got an unexpected keyword argument {min(unknown)!r}"
-        raise TypeError(msg)
-    score = others.get("score", criterion)
-    if isinstance(criterion, str) and isinstance(score, str) and criterion not in ("auto", score):
-        msg = "RandSel takes criterion or score, which are two names of one parameter, not both."
-        raise TypeError(msg)
-    return score
 
 
 def _rank_columns(Z: Array, columns: Array, weights: Array | None) -> tuple[Array, Array]:

@@ -1,0 +1,52 @@
+"""What a round of culling ranks features by: one `Criterion` per rule, listed in `CRITERIA`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from randsel._numerics.arrays import clipped
+from randsel.contribution._closed_form import Contribution
+from randsel.contribution._sample import Sample
+
+
+def keep_target(sample: Sample, gamma: float) -> Sample:  # noqa: ARG001 (the signature of `Criterion.weigh_target`)
+    """Return the sample as it is: contributions to the alignment with the target itself."""
+    return sample
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """A culling rule: which weights the target gets in a round, and how contributions become scores.
+
+    Attributes
+    ----------
+    scores
+        Contributions to (scores, tie breakers), one of each per feature; larger is better.
+    weigh_target
+        Sample and bandwidth of a round to the sample whose contributions are estimated. It may replace the target by a
+        weighted one, for example by the residuals of a model of the other features.
+    needs_exact
+        Whether `scores` reads the main and interaction scores, which only the exact estimator computes.
+    """
+
+    scores: Callable[[Contribution], tuple[Any, Any]]
+    weigh_target: Callable[[Sample, float], Sample] = keep_target
+    needs_exact: bool = False
+
+
+def total_scores(contributions: Contribution) -> tuple[Any, Any]:
+    """Return the paper's contribution, up to a factor that all features share."""
+    return contributions.relative, contributions.relative
+
+
+def calibrated_scores(contributions: Contribution) -> tuple[Any, Any]:
+    """Return the sum of the positive parts of the main and the interaction score; the plain sum breaks ties."""
+    main, interaction = contributions.main, contributions.interaction
+    return clipped(main, 0.0, None) + clipped(interaction, 0.0, None), main + interaction
+
+
+#: Values of `RandSel(criterion=...)`.
+CRITERIA = {
+    "calibrated": Criterion(calibrated_scores, needs_exact=True),
+    "total": Criterion(total_scores),
+}
