@@ -7,7 +7,7 @@ import argparse
 
 import numpy as np
 
-from randsel._numerics.kernels import hollow_centre, median_gamma
+from randsel._numerics.kernels import median_gamma, u_centre
 from randsel.contribution._sample import PairSums
 
 
@@ -18,8 +18,8 @@ def interaction_scores(X, y, centring):
     gamma = median_gamma(sums.d1)
     log_expected = -gamma / 2 * sums.d1 + gamma**2 / 8 * sums.d2
     Q = np.exp(log_expected - log_expected[~np.eye(m, dtype=bool)].max())
-    Q = hollow_centre(Q) if centring == "rows and columns" else Q - Q[~np.eye(m, dtype=bool)].mean()
-    A = hollow_centre(np.outer(y, y) * Q)
+    Q = u_centre(Q) if centring == "rows and columns" else Q - Q[~np.eye(m, dtype=bool)].mean()
+    A = u_centre(np.outer(y, y) * Q)
     second, fourth = (X**2).sum(axis=0), (X**4).sum(axis=0)
     norm = np.sqrt(second**2 * (1 + 1 / ((m - 1) * (m - 2))) - fourth * m / (m - 2))
     return np.sqrt(m * (m - 3) / 2) * ((A @ X) * X).sum(axis=0) / (np.linalg.norm(A) * norm)

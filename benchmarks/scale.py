@@ -34,7 +34,7 @@ from scale_page import page
 
 from distributed import Client, LocalCluster, wait
 from randsel import RandSel, datasets, read_blocks
-from randsel._numerics.columns import Elsewhere, centred_rows, standardise_part
+from randsel._numerics.columns import ColumnSource, centre_rows, standardise_columns
 from randsel._numerics.rank_functions import rank_functions
 from randsel.contribution import _bootstrap as contribution
 from randsel.contribution._bootstrap import Draws, exact
@@ -59,7 +59,7 @@ class Notes:
 
 
 @dataclass
-class Counted(Elsewhere):
+class Counted(ColumnSource):
     """Blocks of columns in memory, worked on as a worker of a cluster would; notes what each pass takes."""
 
     held: list
@@ -112,7 +112,7 @@ class Counted(Elsewhere):
 
     def take(self, chosen):
         """Columns of a mask or of places."""
-        return centred_rows(np.concatenate(self.held, axis=1)[:, chosen], self.rows)
+        return centre_rows(np.concatenate(self.held, axis=1)[:, chosen], self.rows)
 
     def part(self, chosen):
         """Columns of a mask or of places, in one block."""
@@ -216,8 +216,8 @@ def rates():
     X, y = columns(8 * ROWS, 4000)
     block = np.ascontiguousarray(X)
     rows = contribution.row_blocks(Target.encode(y, "classification"), Draws())[0]
-    slicing = spent(lambda: [centred_rows(block, rows) for _ in range(20)]) / 20
-    standardising = spent(lambda: standardise_part(block, None, True))
+    slicing = spent(lambda: [centre_rows(block, rows) for _ in range(20)]) / 20
+    standardising = spent(lambda: standardise_columns(block, None, True))
     functions = spent(lambda: rank_functions(X[:, :400], 4, np.ones(len(X)), np.zeros(400, bool)))
     return {
         "slicing": model.VALUE * len(rows) * block.shape[1] / slicing,
@@ -348,7 +348,7 @@ def _round_of_rows(held):
 def fewer_blocks():
     """Scores of an XOR pair by all blocks of rows, and by a quarter of them."""
     X, y, relevant = datasets.make_xor(40_000, 30, random_state=0)
-    Z, _ = standardise_part(X.astype(np.float32), None, True)
+    Z, _ = standardise_columns(X.astype(np.float32), None, True)
     sample = Sample.of(Z, Target.encode(y, "classification"))
     score = {count: exact(sample, 1 / 60, Draws(n_bootstraps=count)).interaction[relevant].mean() for count in (40, 10)}
     return {str(count): float(value) for count, value in score.items()}

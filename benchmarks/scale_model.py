@@ -5,7 +5,7 @@ from math import ceil, inf, log2
 
 import numpy as np
 
-from randsel._numerics.columns import room_for
+from randsel._numerics.columns import memory_for_columns
 from randsel.contribution._bootstrap import MAX_ROWS
 from randsel.culling._path import path_sizes
 from randsel.distributed._columns import SHARE
@@ -376,7 +376,7 @@ def smallest_memory(m, n):
     while low < high:
         middle = (low + high) // 2
         try:
-            room_for(middle, m, n)
+            memory_for_columns(middle, m, n)
             high = middle
         except ValueError:
             low = middle + 1

@@ -10,7 +10,7 @@ import scale_model as model
 from scale_model import BY_ROWS, CHECKS, DISTINCT, GOAL, LARGE, PEAK, ROWS, VALUE, WIDTH, Cluster, Task, smallest_memory
 
 from randsel import __version__, guarantees
-from randsel._numerics.columns import room_for
+from randsel._numerics.columns import memory_for_columns
 from randsel._utils.text import as_markdown
 from randsel.culling._path import path_sizes
 from randsel.distributed._columns import SHARE
@@ -108,7 +108,7 @@ def checks(found):
     rows, ratios = [], []
     known = replace(constants(found), read=np.inf)
     for (m, n, width, smallest, little), (seconds, wall) in zip(CHECKS, found["checks"], strict=True):
-        room = room_for(smallest_memory(m, n), m, n) if little else model.usual_room(m, width)
+        room = memory_for_columns(smallest_memory(m, n), m, n) if little else model.usual_room(m, width)
         task = Task(m, n, width, room, round(m / ROWS), smallest)
         ways = _ways(task, known)
         terms = model.plan(task, known, Cluster(1, 1, np.inf, known.transfer, workers_each=2))
@@ -171,7 +171,7 @@ def memory():
 
 
 def reckoned(m, n):
-    """Bytes beside X by the rule of `room_for`, for a table of float32 that is in memory."""
+    """Bytes beside X by the rule of `memory_for_columns`, for a table of float32 that is in memory."""
     room = 64 * 8 * m
     return smallest_memory(m, n) - 2.5 * room + 2.5 * VALUE * m * n
 
@@ -205,7 +205,7 @@ def plans(found):
 
 def _goal(m):
     """A million features, the client holding as little as may be."""
-    return Task(m, GOAL, 0, room_for(smallest_memory(m, GOAL), m, GOAL), m // ROWS)
+    return Task(m, GOAL, 0, memory_for_columns(smallest_memory(m, GOAL), m, GOAL), m // ROWS)
 
 
 def first_round(found):
@@ -253,7 +253,7 @@ def held():
     for m in (GOAL // 100, GOAL // 10, GOAL):
         width = BLOCK_BYTES // (VALUE * m)
         least, usual = smallest_memory(m, GOAL), model.usual_room(m, width)
-        room = room_for(least, m, GOAL)
+        room = memory_for_columns(least, m, GOAL)
         rows.append(
             {
                 "samples": f"{m}",

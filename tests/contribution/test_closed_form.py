@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import make_sample, standardised
 
-from randsel._numerics.alignment import null_scale
-from randsel._numerics.kernels import hollow_centre, median_gamma
+from randsel._numerics.kernels import median_gamma, null_scale, u_centre
 from randsel.contribution import _closed_form as cf
 from randsel.contribution import _elementwise as pair_elements
 from randsel.contribution import _error_bounds as series_bounds
@@ -66,9 +65,9 @@ def test_scores_equal_their_definition(rng):
 def test_null_is_exactly_standard_under_permutation(rng):
     """All 720 permutations of 6 rows, columns of any shape: mean 0 and variance 1 to rounding (eq. 8)."""
     M = rng.exponential(size=(6, 6))
-    A = hollow_centre(M + M.T)
+    A = u_centre(M + M.T)
     for x in (rng.normal(size=6), rng.exponential(size=6) ** 3, np.array([0.0, 0, 1, 0, 1, 0])):
-        B = hollow_centre(-2 * np.tanh((x[:, None] - x) ** 2))
+        B = u_centre(-2 * np.tanh((x[:, None] - x) ** 2))
         norm = np.linalg.norm(A) * np.linalg.norm(B)
         values = np.array([np.vdot(A, B[np.ix_(p, p)]) / norm for p in itertools.permutations(range(6))])
         values *= null_scale(6)
@@ -173,7 +172,7 @@ def test_element_wise_route_does_not_depend_on_what_it_keeps(rng, monkeypatch):
     sample = make_sample(rng.normal(size=(40, 9)), np.arange(40) % 2)
     kept = cf.closed_form(sample, 0.1)
     monkeypatch.setattr(pair_elements, "KEEP_BYTES", 0)
-    monkeypatch.setattr(pair_elements, "scratch", lambda _: 1000)
+    monkeypatch.setattr(pair_elements, "scratch_size", lambda _: 1000)
     again = cf.closed_form(sample, 0.1)
     np.testing.assert_allclose(again.interaction, kept.interaction, atol=1e-12)
     np.testing.assert_allclose(again.total, kept.total, atol=1e-16)
@@ -237,7 +236,7 @@ def test_sharper_bound_on_the_slope_holds_and_is_sharper(rng, tails):
     assert np.median(sharp.slope_error / crude.slope_error) < 0.6
     for j in range(50):
         u = gamma * (sample.X[:, j, None] - sample.X[None, :, j]) ** 2
-        exact, linear = (hollow_centre(values) for values in (2 * np.tanh(u / 2), u))
+        exact, linear = (u_centre(values) for values in (2 * np.tanh(u / 2), u))
         turned = exact / np.linalg.norm(exact) - linear / np.linalg.norm(linear)
         assert null_scale(60) * np.linalg.norm(turned) <= sharp.slope_error[j]
 

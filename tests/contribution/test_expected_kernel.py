@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from randsel._numerics.kernels import hollow_centre
+from randsel._numerics.kernels import u_centre
 from randsel.contribution._expected_kernel import PairWeights
 from randsel.contribution._sample import Sample
 from randsel.targets._target import Target
@@ -32,5 +32,5 @@ def test_weights_are_the_literal_products_of_target_and_expected_kernel(rng, kin
     assert scale == pytest.approx(log_expected[off].max(), rel=digits)
     np.testing.assert_allclose(weights.total, target.kernel * expected, atol=digits)
     np.testing.assert_allclose(weights.total_rows, (target.kernel * expected).sum(axis=1), atol=m * digits)
-    literal = hollow_centre(target.kernel * hollow_centre(expected))
+    literal = u_centre(target.kernel * u_centre(expected))
     np.testing.assert_allclose(weights.interaction, literal, atol=digits)

@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 from samples import make_sample
 
-from randsel._numerics.kernels import median_factor
+from randsel._numerics.kernels import median_factor, null_scale, u_centre, unbiased_alignment
 from randsel.contribution._bootstrap import Draws, exact
 from randsel.contribution._closed_form import Contribution
 from randsel.culling._criteria import CRITERIA
-from randsel.culling._path import path_sizes
+from randsel.culling._path import Chance, path_sizes
 from randsel.culling._rounds import Rules, cull
 
 
@@ -91,3 +91,17 @@ def test_multiples_of_the_median():
     for wrong in ("mean", "median*2", "-1*median", "0*median", "e*median", "inf*median"):
         with pytest.raises(ValueError, match="neither a positive number nor 'median'"):
             median_factor(wrong)
+
+
+def test_chance_alignment_is_what_selecting_noise_reaches(rng):
+    """Best 10 of 400 noise features by main effect: the linear kernel on them aligns as predicted, within a fifth."""
+    m, n, k = 150, 400, 10
+    y = np.repeat([-1.0, 1.0], m // 2)
+    reached = []
+    for _ in range(20):
+        X = rng.normal(size=(m, n))
+        best = np.argsort(-np.abs(y @ X))[:k]
+        reached.append(unbiased_alignment(X[:, best] @ X[:, best].T, u_centre(np.outer(y, y))))
+    chance = Chance.of(y[:, None], n, 1 / null_scale(m)).alignments
+    assert chance[k - 1] == pytest.approx(np.mean(reached), rel=0.2)
+    assert abs(chance[-1]) < 0.02

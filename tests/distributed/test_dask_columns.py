@@ -100,7 +100,7 @@ def test_elements_of_a_table_larger_than_memory_are_taken_in_blocks_too(rng, mon
     X, y = rng.standard_t(1.5, size=(60, 300)), rng.integers(0, 2, 60)
     np.save(tmp_path / "X.npy", X)
     expected = RandSel(5).fit(X, y)
-    monkeypatch.setattr("randsel.selectors._randsel.room_for", lambda *_: int(0.1 * X.nbytes))
+    monkeypatch.setattr("randsel.selectors._randsel.memory_for_columns", lambda *_: int(0.1 * X.nbytes))
     used = []
     made = pair_elements.ElementsElsewhere.products
     monkeypatch.setattr(

@@ -12,7 +12,7 @@ def room(monkeypatch):
     """Let a third of a small table be in memory: sizes of real problems are for benchmarks."""
 
     def allow(X, share=0.3):
-        monkeypatch.setattr("randsel.selectors._randsel.room_for", lambda *_: int(share * X.nbytes))
+        monkeypatch.setattr("randsel.selectors._randsel.memory_for_columns", lambda *_: int(share * X.nbytes))
 
     return allow
 
@@ -83,7 +83,7 @@ def test_only_what_can_be_read_in_blocks_is(room, rng):
     [(5, 5), ("2GB", 2_000_000_000), ("1.5 GiB", 3 * 2**29), ("500MB", 500_000_000), ("10k", 10_000), ("7", 7)],
 )
 def test_sizes(size, expected):
-    assert columns.bytes_of(size) == expected
+    assert columns.parse_bytes(size) == expected
 
 
 @pytest.mark.parametrize("size", ["", "GB", "2 apples", "-1GB", "0", "1..2GB"])

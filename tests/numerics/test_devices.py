@@ -136,9 +136,9 @@ def test_tensors_of_another_device_want_dispatch():
 def test_ties_are_broken_alike():
     keys, ties = np.array([1.0, 0.0, 1.0, 0.0, 1.0]), np.array([2.0, 5.0, -1.0, 5.0, 2.0])
     expected = [1, 3, 2, 0, 4]
-    assert list(_backend.ascending(keys, ties, 5.0)) == expected
+    assert list(_backend.stable_argsort(keys, ties, 5.0)) == expected
     for largest in (5.0, 1e9):  # small enough for one sort, and not
-        assert list(_backend.ascending(torch.asarray(keys), torch.asarray(ties), largest)) == expected
+        assert list(_backend.stable_argsort(torch.asarray(keys), torch.asarray(ties), largest)) == expected
 
 
 @pytest.mark.parametrize("columns", [5, 70])
@@ -149,7 +149,7 @@ def test_matrices_of_pairs_are_made_alike(rng, m, columns):
     for kind in (np.asarray, torch.asarray):
         found = _backend.symmetric_product([(3.0, kind(a), None), (-2.0, kind(a), kind(b))])
         np.testing.assert_allclose(_backend.to_numpy(found), expected, atol=1e-11)
-        _backend.add_to_both(found, kind(v))
+        _backend.add_outer_sum(found, kind(v))
         np.testing.assert_allclose(_backend.to_numpy(found), expected + v[:, None] + v, atol=1e-11)
         np.testing.assert_allclose(
             _backend.to_numpy(_backend.symmetric_product([(2.0, kind(a), None)])), 2 * a @ a.T, atol=1e-11
@@ -178,7 +178,7 @@ def test_blocks_that_go_to_a_device(dispatch, monkeypatch):
     X, y = PROBLEMS["wide"]()
     X = X.astype(np.float32)
     expected = RandSel(5).fit(X, y)
-    monkeypatch.setattr("randsel.selectors._randsel.room_for", lambda *_: X.nbytes // 3)
+    monkeypatch.setattr("randsel.selectors._randsel.memory_for_columns", lambda *_: X.nbytes // 3)
     monkeypatch.setattr("randsel.selectors._randsel.check_device", lambda *_: "cpu")  # torch's
     found = RandSel(5, max_memory="1MB").fit(X, y)
     assert list(found.get_support()) == list(expected.get_support())

@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 import reference
@@ -25,9 +27,9 @@ def test_gaussian_kernel_on_a_subset_of_columns(rng):
 
 def test_centring(rng):
     K = reference.kernel(rng.normal(size=(8, 3)), 0.5)
-    np.testing.assert_allclose(kernels.centre(K), reference.centred(K), atol=1e-14)
-    np.testing.assert_allclose(kernels.hollow_centre(K), reference.hollow(K), atol=1e-14)
-    np.testing.assert_allclose(kernels.hollow_centre(K).sum(axis=0), 0, atol=1e-13)
+    np.testing.assert_allclose(kernels.centre_kernel(K), reference.centred(K), atol=1e-14)
+    np.testing.assert_allclose(kernels.u_centre(K), reference.hollow(K), atol=1e-14)
+    np.testing.assert_allclose(kernels.u_centre(K).sum(axis=0), 0, atol=1e-13)
 
 
 def second_order(sums):
@@ -176,3 +178,39 @@ def test_numbers_in_the_middle_of_many(rng, size):
     ):
         for place in (size // 2, size // 2 + size // 20):
             assert kernels._between(values, place) == np.sort(values)[place - 1 : place + 1].mean()
+
+
+@pytest.fixture
+def pair(rng):
+    X = rng.normal(size=(10, 3))
+    Y = np.where(X[:, :1] > 0, 1.0, -1.0)
+    return reference.kernel(X, 0.4), Y @ Y.T
+
+
+def test_alignment_is_the_cosine_of_centred_kernels(pair):
+    assert kernels.alignment(*pair) == pytest.approx(reference.alignment(*pair), abs=1e-14)
+
+
+def test_unbiased_hsic_is_the_mean_product_of_u_centred_kernels(pair):
+    K, L = pair
+    m = len(K)
+    product = np.vdot(kernels.u_centre(K), kernels.u_centre(L)) / (m * (m - 3))
+    assert product == pytest.approx(reference.unbiased_hsic(K, L), abs=1e-14)
+
+
+def test_unbiased_alignment_has_mean_zero_for_any_kernel(rng):
+    """All 720 permutations of 6 rows: the mean is zero to rounding, that of the biased alignment is not."""
+    X = rng.normal(size=(6, 2))
+    L = np.outer(*[np.array([1.0, 1, 1, -1, -1, -1])] * 2)
+    K = reference.kernel(X, 1.0)
+    permuted = [K[np.ix_(p, p)] for p in itertools.permutations(range(6))]
+    assert np.mean([kernels.unbiased_alignment(P.copy(), kernels.u_centre(L)) for P in permuted]) == pytest.approx(
+        0, abs=1e-14
+    )
+    assert np.mean([kernels.alignment(P, L) for P in permuted]) > 0.1
+
+
+def test_a_constant_kernel_aligns_with_nothing():
+    L = np.outer([1.0, -1, 1, -1], [1.0, -1, 1, -1])
+    assert kernels.alignment(np.ones((4, 4)), L) == 0.0
+    assert kernels.unbiased_alignment(np.ones((4, 4)), kernels.u_centre(L)) == 0.0

@@ -7,7 +7,7 @@ import pytest
 from samples import standardised
 
 from randsel import RandSel
-from randsel._numerics.arrays import single
+from randsel._numerics.arrays import is_single
 from randsel._numerics.kernels import median_gamma
 from randsel.contribution import _closed_form as cf
 from randsel.contribution._sample import Sample
@@ -25,7 +25,7 @@ def in_double(sample):
 
 def test_ordinary_data_are_computed_in_single_precision(rng):
     sample = sample_of(rng.normal(size=(600, 800)), rng.integers(0, 2, 600))
-    assert single(sample.pairs)
+    assert is_single(sample.pairs)
     assert sample.resolves(median_gamma(sample.distances))
     found, exact = cf.closed_form(sample, median_gamma(sample.distances)), in_double(sample)
     np.testing.assert_allclose(found.interaction, exact.interaction, atol=2e-3)
@@ -67,9 +67,9 @@ def test_an_extreme_number_in_the_target(rng):
     X, y = rng.normal(size=(600, 300)), rng.normal(size=600)
     y[3] = 1e7
     sample = sample_of(X, y, "regression")
-    assert not single(sample.inside)
+    assert not is_single(sample.inside)
     y[3] = 3.0
-    assert single(sample_of(X, y, "regression").inside)
+    assert is_single(sample_of(X, y, "regression").inside)
 
 
 @pytest.mark.parametrize("shape", [(300, 200), (20, 500)])

@@ -124,7 +124,7 @@ def test_a_table_read_in_blocks_goes_on(after, tmp_path, cut, monkeypatch):
     X, y = xor(np.float32)
     np.save(tmp_path / "X.npy", X)
     table = np.load(tmp_path / "X.npy", mmap_mode="r")
-    monkeypatch.setattr("randsel.selectors._randsel.room_for", lambda *_: int(0.3 * X.nbytes))
+    monkeypatch.setattr("randsel.selectors._randsel.memory_for_columns", lambda *_: int(0.3 * X.nbytes))
     weights = np.random.default_rng(0).random(len(X))
     selector = RandSel(5, max_memory="1MB")
     whole = clone(selector).fit(table, y, weights)

@@ -22,15 +22,15 @@ from randsel._utils.typing import Array
 #: Elements of scratch arrays, on the host (what stays in cache) and at most on a device (what keeps it busy).
 SCRATCH, DEVICE_SCRATCH = 1 << 18, 1 << 29
 #: Numbers from which copies from a device go through pinned memory.
-MUCH = 1 << 16
+PINNED_SIZE = 1 << 16
 #: Columns that the rows of a device's matrices are padded to a multiple of.
 ALIGNED = 64
 #: Features from which products on a GPU may be coarse.
-COARSE = 32768
+COARSE_FEATURES = 32768
 #: Rows from which a pass over a matrix of pairs on the host costs more than a call of BLAS.
-MANY_ROWS = 512
+BLAS_ROWS = 512
 #: Columns below which a Gram matrix takes less time than to mirror it.
-FEW_COLUMNS = 64
+SYRK_COLUMNS = 64
 
 
 _SPACES: dict[type, Any] = {}
@@ -55,13 +55,13 @@ def to_numpy(x: Any) -> Array:
         return np.asarray(x)
     if not is_torch_array(x):
         return np.asarray(x)
-    if x.device.type == "cuda" and x.numel() > MUCH:
+    if x.device.type == "cuda" and x.numel() > PINNED_SIZE:
         # through memory that the device reads and writes itself, which is far faster
         return np.array(sys.modules["torch"].empty(x.shape, dtype=x.dtype, pin_memory=True).copy_(x).numpy())
     return np.asarray(x.detach().cpu().numpy())
 
 
-def like(values: Any, other: Any, *, precise: bool = True) -> Any:
+def as_array_like(values: Any, other: Any, *, precise: bool = True) -> Any:
     """Put numbers where `other` is: in double precision, or in the precision of `other`."""
     xp = namespace(other)
     dtype = (xp.float64 if precise else other.dtype) if np.asarray(values).dtype.kind == "f" else None
@@ -73,7 +73,7 @@ def device_of(x: Any) -> Any:
     return device(x)
 
 
-def index_of(mask: Array, other: Any) -> Any:
+def as_index(mask: Array, other: Any) -> Any:
     """Column numbers of a mask (or the numbers), where `other` is."""
     if on_host(other):
         return np.flatnonzero(mask) if mask.dtype.kind == "b" else mask
@@ -81,14 +81,14 @@ def index_of(mask: Array, other: Any) -> Any:
     return moved.nonzero()[:, 0] if mask.dtype.kind == "b" else moved
 
 
-def take(X: Any, mask: Any) -> Any:
-    """Columns of a mask, or of numbers as `index_of` gives them; X itself if the mask is all of it."""
+def take_columns(X: Any, mask: Any) -> Any:
+    """Columns of a mask, or of numbers as `as_index` gives them; X itself if the mask is all of it."""
     if on_host(mask) and mask.dtype.kind == "b" and mask.all():
         return X
     if on_host(X):
         # rows stay contiguous; indexing by [:, mask] would make columns so, and everything after it slower
         return np.compress(mask, X, axis=-1) if mask.dtype.kind == "b" else np.take(X, mask, axis=-1)
-    places = index_of(mask, X) if on_host(mask) else mask
+    places = as_index(mask, X) if on_host(mask) else mask
     count = places.shape[0]
     if X.ndim == 2 and count > ALIGNED:
         # rows that start at multiples of 64 bytes: matrix products are faster on them
@@ -102,22 +102,22 @@ def astype(x: Any, dtype: Any) -> Any:
     return x if x.dtype == dtype else namespace(x).astype(x, dtype)
 
 
-def contiguous(x: Any) -> Any:
+def as_contiguous(x: Any) -> Any:
     """Lay an array out in the order of its rows."""
     return np.ascontiguousarray(x) if on_host(x) else x.contiguous()
 
 
-def double(x: Any) -> Any:
+def to_double(x: Any) -> Any:
     """Cast to double precision."""
     return astype(x, namespace(x).float64)
 
 
-def eps(dtype: Any) -> float:
+def machine_epsilon(dtype: Any) -> float:
     """Spacing of numbers near one."""
     return 2.0**-23 if "float32" in str(dtype) else 2.0**-52
 
 
-def single(dtype: Any) -> bool:
+def is_single(dtype: Any) -> bool:
     """Whether a type is of single precision."""
     return "float32" in str(dtype)
 
@@ -130,7 +130,7 @@ def set_diagonal(matrix: Any, value: float) -> None:
         matrix.fill_diagonal_(value)
 
 
-def clipped(x: Any, low: float | None = None, high: float | None = None) -> Any:
+def clip(x: Any, low: float | None = None, high: float | None = None) -> Any:
     """Cut off what is below or above; the namespaces' own functions do more and take longer."""
     if on_host(x):
         x = x if low is None else np.maximum(x, low)
@@ -138,12 +138,12 @@ def clipped(x: Any, low: float | None = None, high: float | None = None) -> Any:
     return x.clamp(low, high)
 
 
-def norm(x: Any) -> float:
+def frobenius_norm(x: Any) -> float:
     """Frobenius norm."""
     return math.sqrt(float(dot(x, x)))
 
 
-def inner(a: Any, b: Any) -> float:
+def inner_product(a: Any, b: Any) -> float:
     """Sum of the products of entries."""
     return float(dot(a, b))
 
@@ -153,7 +153,7 @@ def dot(a: Any, b: Any) -> Any:
     return np.vdot(a, b) if on_host(a) else a.reshape(-1).dot(b.reshape(-1))
 
 
-def scalars(*values: Any) -> list[float]:
+def to_floats(*values: Any) -> list[float]:
     """Bring single numbers to the host, all at once: a device has to finish its work for every time that one asks."""
     if not is_torch_array(values[0]):
         return [float(value) for value in values]
@@ -163,7 +163,7 @@ def scalars(*values: Any) -> list[float]:
 
 def is_coarse(X: Any, n: int) -> bool:
     """Whether products over n features beside X are coarse."""
-    return n >= COARSE and not on_host(X) and device(X).type == "cuda" and single(X.dtype)
+    return n >= COARSE_FEATURES and not on_host(X) and device(X).type == "cuda" and is_single(X.dtype)
 
 
 @contextmanager
@@ -183,7 +183,7 @@ def coarse_products(X: Any, n: int) -> Iterator[None]:
         settings.allow_tf32 = before
 
 
-def ranges(x: Any) -> tuple[Any, Any]:
+def column_ranges(x: Any) -> tuple[Any, Any]:
     """Least and largest number of every column."""
     if on_host(x):
         return x.min(axis=0), x.max(axis=0)
@@ -191,16 +191,16 @@ def ranges(x: Any) -> tuple[Any, Any]:
     return low, high
 
 
-def power_sums(x: Any) -> tuple[Any, Any]:
+def second_and_fourth_power_sums(x: Any) -> tuple[Any, Any]:
     """Return the sums of squares and of fourth powers of the columns, in double precision."""
     if on_host(x):
-        squares = double(x) ** 2
+        squares = to_double(x) ** 2
         return squares.sum(axis=0), np.einsum("ij,ij->j", squares, squares)
     # no array in double precision is made on the way, and devices sum in pieces
     squares = x * x
     second = squares.sum(dim=0)
     squares *= squares
-    return double(second), double(squares.sum(dim=0))
+    return to_double(second), to_double(squares.sum(dim=0))
 
 
 def add_scaled(total: Any, x: Any, factor: float) -> None:
@@ -213,9 +213,9 @@ def add_scaled(total: Any, x: Any, factor: float) -> None:
         total += x * factor
 
 
-def add_to_both(matrix: Any, values: Any) -> None:
+def add_outer_sum(matrix: Any, values: Any) -> None:
     """Add `v_p + v_q` to the entries of a square matrix, in place."""
-    if not on_host(matrix) or len(matrix) < MANY_ROWS or not matrix.flags.c_contiguous:
+    if not on_host(matrix) or len(matrix) < BLAS_ROWS or not matrix.flags.c_contiguous:
         matrix += values[:, None]
         matrix += values[None, :]
         return
@@ -278,17 +278,17 @@ def _below_diagonal(m: int) -> Array:
     return np.tri(m, k=-1, dtype=bool)
 
 
-def columnwise(a: Any, b: Any) -> Any:
+def columnwise_dot(a: Any, b: Any) -> Any:
     """Inner products of the columns of two matrices."""
     return np.einsum("ij,ij->j", a, b) if on_host(a) else (a * b).sum(axis=0)
 
 
-def rowwise(a: Any, b: Any) -> Any:
+def rowwise_dot(a: Any, b: Any) -> Any:
     """Inner products of the rows of two matrices."""
     return np.einsum("ij,ij->i", a, b) if on_host(a) else (a * b).sum(axis=1)
 
 
-def product(a: Any, b: Any) -> Any:
+def multiply_by_transpose(a: Any, b: Any) -> Any:
     """Return `a bᵀ`; of tensors in half precision, summed and returned in single precision."""
     if not on_host(a) and a.dtype.itemsize == 2:
         torch = sys.modules["torch"]
@@ -296,7 +296,7 @@ def product(a: Any, b: Any) -> Any:
     return a @ b.T
 
 
-def halved(x: Any) -> Any:
+def to_half_on_gpu(x: Any) -> Any:
     """Return a tensor in half precision where that is faster, which is on a GPU."""
     return x.half() if device(x).type == "cuda" else x
 
@@ -310,7 +310,7 @@ def add_square(total: Any, x: Any) -> None:
         total.addcmul_(x, x)
 
 
-def largest(values: Any, count: int, least: float) -> tuple[Array, Array]:
+def top_k(values: Any, count: int, least: float) -> tuple[Array, Array]:
     """Places and values of the largest numbers of a vector that are `least` or more, on the host; in no order."""
     if on_host(values):
         places = np.flatnonzero(values >= least)
@@ -330,12 +330,12 @@ def largest(values: Any, count: int, least: float) -> tuple[Array, Array]:
 def coarse_gram(x: Any, n: int) -> Any:
     """Return `x xᵀ`, coarse as `coarse_products` are."""
     if not is_coarse(x, n):
-        return x @ x.T if x.shape[1] < FEW_COLUMNS else symmetric_product([(1.0, x, None)])
+        return x @ x.T if x.shape[1] < SYRK_COLUMNS else symmetric_product([(1.0, x, None)])
     rounded = x.half()
-    return product(rounded, rounded)
+    return multiply_by_transpose(rounded, rounded)
 
 
-def half_of(matrix: Any, dtype: Any) -> Any:
+def prepare_quadratic_forms(matrix: Any, dtype: Any) -> Any:
     """Prepare a symmetric matrix for `quadratic_forms`."""
     if not on_host(matrix):
         return astype(matrix, dtype)
@@ -351,29 +351,29 @@ def half_of(matrix: Any, dtype: Any) -> Any:
 def quadratic_forms(half: Any, x: Any) -> Any:
     """`x_jᵀ A x_j` for all columns of x; on the host by a triangular product, which is half the work."""
     if not on_host(x):
-        return columnwise(half @ x, x)
+        return columnwise_dot(half @ x, x)
     multiply = get_blas_funcs("trmm", dtype=x.dtype)
     return 2 * np.einsum("ji,ji->j", multiply(1.0, half, x.T, side=1, lower=1, trans_a=1), x.T)
 
 
-def forms_of_columns(half: Any, rows: Any, weights: Any, x: Any, n: int) -> tuple[Any, Any, Any]:
+def forms_by_column(half: Any, rows: Any, weights: Any, x: Any, n: int) -> tuple[Any, Any, Any]:
     """`x_jᵀ A x_j`, `rows x` and `weights x²` for all columns of x; coarse as `coarse_products` are, of n features."""
     if not is_coarse(x, n):
-        return double(quadratic_forms(half, x)), double(rows @ x), double(weights @ (x * x))
+        return to_double(quadratic_forms(half, x)), to_double(rows @ x), to_double(weights @ (x * x))
     m, torch = x.shape[0], sys.modules["torch"]
     scales = [part.abs().max() for part in (half, rows, weights)]
     half, rows, weights = ((part / scale).half() for part, scale in zip((half, rows, weights), scales, strict=True))
     rounded = x.half()
-    wide = product(torch.cat([half, rows]), rounded.T)
+    wide = multiply_by_transpose(torch.cat([half, rows]), rounded.T)
     rounded *= rounded
-    of_squares = product(weights, rounded.T)
-    linear = double(wide[m:]) * scales[1]
+    of_squares = multiply_by_transpose(weights, rounded.T)
+    linear = to_double(wide[m:]) * scales[1]
     wide[:m] *= x
-    return double(wide[:m].sum(dim=0)) * scales[0], linear, double(of_squares) * scales[2]
+    return to_double(wide[:m].sum(dim=0)) * scales[0], linear, to_double(of_squares) * scales[2]
 
 
-def ascending(keys: Any, ties: Any, largest: float) -> Any:
-    """Places by whole numbers `keys`, equal ones by `ties`, both up to `largest` in size, then by place."""
+def stable_argsort(keys: Any, ties: Any, largest: float) -> Any:
+    """Places by whole numbers `keys`, equal ones by `ties`, both up to `top_k` in size, then by place."""
     if on_host(keys):
         return np.lexsort((ties, keys))
     xp = namespace(keys)
@@ -383,20 +383,20 @@ def ascending(keys: Any, ties: Any, largest: float) -> Any:
     return xp.take(first, xp.argsort(xp.take(keys, first), stable=True))
 
 
-def others(places: Any, n: int) -> Any:
+def complement(places: Any, n: int) -> Any:
     """Places below n that are not among some, ascending."""
     mask = namespace(places).ones(n, dtype=namespace(places).bool, device=device(places))
     mask[places] = False
     return np.flatnonzero(mask) if on_host(mask) else mask.nonzero()[:, 0]
 
 
-def scratch(x: Any) -> int:
+def scratch_size(x: Any) -> int:
     """Elements that a scratch array beside x may have."""
-    return SCRATCH if on_host(x) else device_scratch(str(device(x)))
+    return SCRATCH if on_host(x) else device_scratch_size(str(device(x)))
 
 
 @lru_cache
-def device_scratch(name: str) -> int:
+def device_scratch_size(name: str) -> int:
     """Elements of a scratch array on a device of torch: a dozen of them take a quarter of what is free."""
     torch = sys.modules["torch"]
     if torch.device(name).type != "cuda":

@@ -17,18 +17,18 @@ import numpy as np
 from randsel._numerics.arrays import (
     ALIGNED,
     add_scaled,
+    as_array_like,
     astype,
+    column_ranges,
     device_of,
-    device_scratch,
-    double,
-    like,
+    device_scratch_size,
+    is_single,
     namespace,
     on_host,
-    ranges,
-    scalars,
-    single,
-    take,
+    take_columns,
     to_device,
+    to_double,
+    to_floats,
     to_numpy,
 )
 from randsel._utils.jobs import generator
@@ -43,7 +43,7 @@ UNSCALED_RANGE = (1e-50, 1e50)
 ALL_CONSTANT = "Every column of X is constant, so there is nothing to select; check how the table was read."
 
 
-class Elsewhere(ABC):
+class ColumnSource(ABC):
     """Columns of mean zero that are no array in memory; work is done on blocks of them."""
 
     room: int
@@ -66,18 +66,18 @@ class Elsewhere(ABC):
 
     @abstractmethod
     def each(self, width: int, function: Callable[..., Any], *shared: Any) -> Iterator[Any]:
-        """Results of a function of blocks of at most about `width` columns and of what they share, in order."""
+        """Results of a function of blocks of at most about `block_width` columns and of what they share, in order."""
 
     @abstractmethod
     def total(self, width: int, function: Callable[..., Any], *shared: Any) -> Any:
-        """Sum of what `each` gives."""
+        """Sum of what `map_blocks` gives."""
 
     @abstractmethod
     def take(self, chosen: Array) -> Any:
         """Columns of a mask or of places, in memory."""
 
     @abstractmethod
-    def part(self, chosen: Array) -> "Elsewhere":
+    def part(self, chosen: Array) -> "ColumnSource":
         """Columns of a mask or of places, left where they are."""
 
     @abstractmethod
@@ -91,7 +91,7 @@ class Elsewhere(ABC):
 
 
 @dataclass(frozen=True)
-class Columns(Elsewhere):
+class MappedColumns(ColumnSource):
     """Columns that are read from a table and standardised whenever they are needed.
 
     Attributes
@@ -119,10 +119,10 @@ class Columns(Elsewhere):
     rows: Array | None = None
 
     @classmethod
-    def of(cls, table: Array, weights: Array | None, *, scale: bool, room: int, device: str | None) -> "Columns":
+    def of(cls, table: Array, weights: Array | None, *, scale: bool, room: int, device: str | None) -> "MappedColumns":
         """Read the table once, to see which columns vary."""
         everything = cls(table, np.arange(table.shape[1]), weights, scale, room)
-        varies = [standardise_part(part, weights, scale)[1] for part in everything.raw(STRIP)]
+        varies = [standardise_columns(part, weights, scale)[1] for part in everything.raw(STRIP)]
         places = np.flatnonzero(np.concatenate(varies))
         if not len(places):
             raise ValueError(ALL_CONSTANT)
@@ -140,9 +140,9 @@ class Columns(Elsewhere):
         return to_device(np.zeros(0, dtype=dtype), self.device).dtype
 
     def raw(self, width: int) -> Iterator[Array]:
-        """Blocks of at most `width` columns as the table has them, in order."""
+        """Blocks of at most `block_width` columns as the table has them, in order."""
         width = max(2, min(width, self.room // (8 * self.table.shape[0] * self.table.itemsize)))
-        for at in strips(len(self.places), width):
+        for at in column_slices(len(self.places), width):
             places = self.places[at]
             low, high = int(places[0]), int(places[-1]) + 1
             block = np.empty((len(self.table), len(places)), dtype=self.table.dtype)
@@ -150,17 +150,17 @@ class Columns(Elsewhere):
                 rows = slice(start, start + MAPPED_ROWS)
                 part = self.table[rows, low:high]
                 block[rows] = part if high - low == len(places) else part[:, places - low]
-                forget(self.table)
+                release_pages(self.table)
             yield block
 
     def each(self, width: int, function: Callable[..., Any], *shared: Any) -> Iterator[Any]:
         """Results of a function of standardised blocks."""
         for part in self.raw(width):
-            block = centred_rows(standardise_part(part, self.weights, self.scale)[0], self.rows)
+            block = centre_rows(standardise_columns(part, self.weights, self.scale)[0], self.rows)
             yield function(to_device(block, self.device), *shared)
 
     def total(self, width: int, function: Callable[..., Any], *shared: Any) -> Any:
-        """Sum of what `each` gives."""
+        """Sum of what `map_blocks` gives."""
         return reduce(add, self.each(width, function, *shared))
 
     def take(self, chosen: Array) -> Any:
@@ -171,7 +171,7 @@ class Columns(Elsewhere):
         parts = list(part.each(STRIP, _itself))
         return namespace(parts[0]).concat(parts, axis=1)
 
-    def part(self, chosen: Array) -> "Columns":
+    def part(self, chosen: Array) -> "MappedColumns":
         """Columns of a mask or of places, left where they are."""
         return replace(self, places=self.places[chosen])
 
@@ -181,9 +181,9 @@ class Columns(Elsewhere):
         return chosen.keep(np.ones(len(self.places), dtype=bool))
 
 
-def room_for(max_memory: int | str, m: int, n: int) -> int:
+def memory_for_columns(max_memory: int | str, m: int, n: int) -> int:
     """Bytes of columns that may be in memory, of those that the whole computation on m rows and n columns may use."""
-    allowed = bytes_of(max_memory)
+    allowed = parse_bytes(max_memory)
     # some twenty matrices over pairs of rows, some forty numbers per column, half of them for the path
     other = 160 * min(m, 2000) ** 2 + 320 * n
     # the columns are there about two and a half times while some of them are culled; in single precision, too, beside
@@ -198,7 +198,7 @@ def room_for(max_memory: int | str, m: int, n: int) -> int:
     return room
 
 
-def bytes_of(size: int | str, name: str = "max_memory") -> int:
+def parse_bytes(size: int | str, name: str = "max_memory") -> int:
     """Read a number of bytes: 2000000000, "2GB", "1.5 GiB", "500MB"."""
     if not isinstance(size, str):
         return int(size)
@@ -213,7 +213,7 @@ def bytes_of(size: int | str, name: str = "max_memory") -> int:
     return int(number * (1024 if match[3] else 1000) ** " kMGT".index(match[2].replace("K", "k") or " "))
 
 
-def strips(n: int, width: int) -> Iterator[slice]:
+def column_slices(n: int, width: int) -> Iterator[slice]:
     """Cut n columns into slices; none of a single one if n is more, as sums over its rows would round otherwise."""
     start = 0
     while start < n:
@@ -222,53 +222,53 @@ def strips(n: int, width: int) -> Iterator[slice]:
         start = stop
 
 
-def each(X: Any, on_host_width: int, function: Callable[..., Any], *shared: Any) -> Iterator[Any]:
+def map_blocks(X: Any, on_host_width: int, function: Callable[..., Any], *shared: Any) -> Iterator[Any]:
     """Results of a function of blocks of columns and of what they share, in order; the function may travel."""
-    if isinstance(X, Elsewhere):
-        yield from X.each(width(X, on_host_width), function, *shared)
+    if isinstance(X, ColumnSource):
+        yield from X.each(block_width(X, on_host_width), function, *shared)
         return
-    for at in strips(X.shape[1], width(X, on_host_width)):
+    for at in column_slices(X.shape[1], block_width(X, on_host_width)):
         yield function(X[:, at], *shared)
 
 
-def total(X: Any, on_host_width: int, function: Callable[..., Any], *shared: Any) -> Any:
-    """Sum of what `each` gives, which can be added."""
-    if isinstance(X, Elsewhere):
-        return X.total(width(X, on_host_width), function, *shared)
-    return reduce(add, each(X, on_host_width, function, *shared))
+def sum_blocks(X: Any, on_host_width: int, function: Callable[..., Any], *shared: Any) -> Any:
+    """Sum of what `map_blocks` gives, which can be added."""
+    if isinstance(X, ColumnSource):
+        return X.total(block_width(X, on_host_width), function, *shared)
+    return reduce(add, map_blocks(X, on_host_width, function, *shared))
 
 
-def width(X: Any, on_host_width: int) -> int:
+def block_width(X: Any, on_host_width: int) -> int:
     """Columns per block: as said for arrays of the host, as many as keep a device busy otherwise."""
-    streamed = isinstance(X, Elsewhere)
+    streamed = isinstance(X, ColumnSource)
     if (X.device is None) if streamed else on_host(X):
         return on_host_width
-    room = device_scratch(X.device if streamed else str(device_of(X)))
+    room = device_scratch_size(X.device if streamed else str(device_of(X)))
     # matrix products are far slower on columns that start at odd places
     return max(on_host_width, room // (4 * int(X.shape[0])) // ALIGNED * ALIGNED)
 
 
-def gather(X: Any, mask: Array) -> Any:
+def load_columns(X: Any, mask: Array) -> Any:
     """Columns of a mask, in memory."""
-    return X.take(mask) if isinstance(X, Elsewhere) else take(X, mask)
+    return X.take(mask) if isinstance(X, ColumnSource) else take_columns(X, mask)
 
 
-def keep(X: Any, chosen: Any) -> Any:
+def keep_columns(X: Any, chosen: Any) -> Any:
     """Columns of a mask or of places: in memory if X is, or if there is room."""
-    return X.keep(to_numpy(chosen)) if isinstance(X, Elsewhere) else take(X, chosen)
+    return X.keep(to_numpy(chosen)) if isinstance(X, ColumnSource) else take_columns(X, chosen)
 
 
-def part(X: Any, chosen: Any) -> Any:
+def select_columns(X: Any, chosen: Any) -> Any:
     """Columns of a mask or of places, where X is."""
-    return X.part(to_numpy(chosen)) if isinstance(X, Elsewhere) else take(X, chosen)
+    return X.part(to_numpy(chosen)) if isinstance(X, ColumnSource) else take_columns(X, chosen)
 
 
-def of_rows(X: Any, rows: Array) -> Any:
+def take_centred_rows(X: Any, rows: Array) -> Any:
     """Return some rows, their columns centred again."""
-    return X.of_rows(rows) if isinstance(X, Elsewhere) else centred_rows(X, rows)
+    return X.of_rows(rows) if isinstance(X, ColumnSource) else centre_rows(X, rows)
 
 
-def centred_rows(block: Any, rows: Array | None) -> Any:
+def centre_rows(block: Any, rows: Array | None) -> Any:
     """Return some rows of a block, its columns centred again; all as they are for None."""
     if rows is None:
         return block
@@ -288,10 +288,10 @@ def _itself(block: Any) -> Any:
 
 
 def _bytes_of(dtype: Any) -> int:
-    return 4 if single(dtype) else 8
+    return 4 if is_single(dtype) else 8
 
 
-def forget(table: Array) -> None:
+def release_pages(table: Array) -> None:
     """Give pages of a memory map back to the system; what is read again comes from its cache or the disk.
 
     Only of maps that share their pages with the file: those of a map opened copy-on-write may hold changes.
@@ -307,33 +307,33 @@ def forget(table: Array) -> None:
 
 def standardise(X: Any, weights: Array | None, scale: bool) -> tuple[Any, Array]:
     """Columns of mean zero and, if `scale`, weighted standard deviation one; and which columns vary at all."""
-    Z, varies = standardise_part(X, weights, scale)
+    Z, varies = standardise_columns(X, weights, scale)
     if not varies.any():
         raise ValueError(ALL_CONSTANT)
     return Z, varies
 
 
-def standardise_part(X: Any, weights: Array | None, scale: bool) -> tuple[Any, Array]:
+def standardise_columns(X: Any, weights: Array | None, scale: bool) -> tuple[Any, Array]:
     """Standardise some columns of a table, of which none need vary."""
     xp = namespace(X)
     dtype = X.dtype if scale else xp.float64
     Z = xp.empty(X.shape, dtype=dtype, device=device_of(X))
     alive = np.zeros(X.shape[1], dtype=bool)
-    share = None if weights is None else like(weights / weights.sum(), X)
-    for at in strips(X.shape[1], width(X, STRIP)):
+    share = None if weights is None else as_array_like(weights / weights.sum(), X)
+    for at in column_slices(X.shape[1], block_width(X, STRIP)):
         alive[at] = to_numpy(_standardise(X[:, at], share, scale, Z[:, at]))
-    return (Z if alive.all() else take(Z, alive)), alive
+    return (Z if alive.all() else take_columns(Z, alive)), alive
 
 
 def _standardise(x: Any, share: Any, scale: bool, out: Any) -> Any:
     """Standardise columns into `out`, and tell which vary."""
     xp = namespace(x)
-    low, high = ranges(x)
+    low, high = column_ranges(x)
     varies = high > low
     peak = xp.maximum(xp.abs(low), xp.abs(high))
     if not scale:
-        z = double(x)
-        inside = to_numpy(double(peak))[to_numpy(varies)]
+        z = to_double(x)
+        inside = to_numpy(to_double(peak))[to_numpy(varies)]
         if inside.size and not (inside.max() < UNSCALED_RANGE[1] and inside.min() > UNSCALED_RANGE[0]):
             msg = (
                 f"Columns of X have largest values from {inside.min():.3g} to {inside.max():.3g}, too extreme for "
@@ -343,18 +343,18 @@ def _standardise(x: Any, share: Any, scale: bool, out: Any) -> Any:
         out[:] = z - xp.mean(z, axis=0)
         return varies
     # a power of two changes no digit, and keeps squares of 1e30 and 1e-30 in range
-    least, most = scalars(xp.where(peak > 0, peak, 1.0).min(), peak.max())
+    least, most = to_floats(xp.where(peak > 0, peak, 1.0).min(), peak.max())
     if least < 2.0**-20 or most > 2.0**20:
-        exponents = -np.frexp(to_numpy(double(peak)))[1]
-        x = x * like(np.exp2(np.clip(exponents, -100, 100)), x, precise=False)
+        exponents = -np.frexp(to_numpy(to_double(peak)))[1]
+        x = x * as_array_like(np.exp2(np.clip(exponents, -100, 100)), x, precise=False)
         # in two steps: the power itself may be out of range
-        x *= like(np.exp2(exponents - np.clip(exponents, -100, 100)), x, precise=False)
+        x *= as_array_like(np.exp2(exponents - np.clip(exponents, -100, 100)), x, precise=False)
     # differences of neighbouring numbers are exact: a small spread around a large value keeps its digits
     z = x - x[0, :]
     z -= xp.mean(z, axis=0)
     # differences are no smaller than the digits of the largest value, so that their squares do not vanish
     even = share is None
-    spread = _mean_square(z) if even else _mean(double(z) ** 2, share) - _mean(z, share) ** 2
+    spread = _mean_square(z) if even else _mean(to_double(z) ** 2, share) - _mean(z, share) ** 2
     # a column that varies by less than the rounding of its own mean
     varies &= spread > 0.0
     spread = xp.sqrt(xp.where(varies, spread, xp.ones_like(spread)))
@@ -375,13 +375,13 @@ def _mean(z: Any, share: Any) -> Any:
     """Mean over the rows in double precision, weighted by `share`."""
     xp = namespace(z)
     if share is None:
-        if on_host(z) and single(z.dtype):
+        if on_host(z) and is_single(z.dtype):
             return xp.sum(z, axis=0, dtype=xp.float64) / z.shape[0]
-        return double(xp.mean(z, axis=0))
+        return to_double(xp.mean(z, axis=0))
     return xp.sum(z * share[:, None], axis=0)
 
 
-def tamed(X: Array) -> Array:
+def rescale_extremes(X: Array) -> Array:
     """Columns of extreme size in units of a power of two, so that other people's sums of squares stay in range."""
     peak = np.abs(X).max(axis=0, initial=0.0)
     extreme = (peak > 0.0) & ((peak > 1e15) | (peak < 1e-10))

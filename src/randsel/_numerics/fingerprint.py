@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from randsel._numerics.arrays import on_host, to_numpy
-from randsel._numerics.columns import forget
+from randsel._numerics.columns import release_pages
 from randsel._utils.typing import Array
 from randsel.distributed._columns import is_dask, of_blocks
 
@@ -48,4 +48,4 @@ def _digest(digest: Any, values: Any) -> None:
     for start in range(0, len(values), rows):
         digest.update(np.ascontiguousarray(to_numpy(values[start : start + rows])))
         if on_host(values):
-            forget(values)
+            release_pages(values)

@@ -1,4 +1,7 @@
-"""Kernels on features and on targets, their centring, their bandwidth."""
+"""Gaussian kernels: distances, bandwidth, centring, and the alignment of two kernels.
+
+Equations are numbered as in docs/mathematics.md.
+"""
 
 import re
 from typing import Any
@@ -6,17 +9,21 @@ from typing import Any
 import numpy as np
 
 from randsel._numerics.arrays import (
-    add_to_both,
-    clipped,
-    double,
+    add_outer_sum,
+    clip,
+    dot,
+    frobenius_norm,
+    inner_product,
+    machine_epsilon,
     namespace,
     on_host,
     row_sums,
-    scalars,
     set_diagonal,
+    to_double,
+    to_floats,
     to_numpy,
 )
-from randsel._numerics.columns import total
+from randsel._numerics.columns import sum_blocks
 from randsel._utils.typing import Array
 
 #: Columns per matrix product: bounds scratch memory, and lets single precision products be summed in double.
@@ -36,8 +43,8 @@ def squared_distances(X: Any, Z: Any = None) -> Any:
     if Z is None:
         return distances_of(gram(X))
     xp = namespace(X)
-    norms_x, norms_z = (xp.sum(double(rows) ** 2, axis=1) for rows in (X, Z))
-    return _positive(norms_x[:, None] + norms_z - 2.0 * double(X @ Z.T))
+    norms_x, norms_z = (xp.sum(to_double(rows) ** 2, axis=1) for rows in (X, Z))
+    return _positive(norms_x[:, None] + norms_z - 2.0 * to_double(X @ Z.T))
 
 
 def distances_of(products: Any) -> Any:
@@ -45,7 +52,7 @@ def distances_of(products: Any) -> Any:
     xp = namespace(products)
     norms = xp.asarray(xp.linalg.diagonal(products), copy=True)
     distances = products * -2.0
-    add_to_both(distances, norms)
+    add_outer_sum(distances, norms)
     set_diagonal(distances, 0.0)
     return _positive(distances)
 
@@ -53,7 +60,7 @@ def distances_of(products: Any) -> Any:
 def _positive(distances: Any) -> Any:
     if on_host(distances):
         return np.maximum(distances, 0.0, out=distances)
-    return clipped(distances, 0.0)
+    return clip(distances, 0.0)
 
 
 def gaussian_kernel(X: Array, gamma: float, *, columns: Array | None = None, Z: Array | None = None) -> Array:
@@ -69,11 +76,11 @@ def gram(X: Any) -> Any:
     """`X Xᵀ` in double precision, whatever the precision of the block products."""
     if not X.shape[1]:
         return np.zeros((X.shape[0], X.shape[0]))
-    return total(X, BLOCK, _gram_of_block)
+    return sum_blocks(X, BLOCK, _gram_of_block)
 
 
 def _gram_of_block(block: Any) -> Any:
-    return double(block @ block.T)
+    return to_double(block @ block.T)
 
 
 def median_gamma(distances: Array, weights: Array | None = None) -> float:
@@ -94,11 +101,11 @@ def _device_median_gamma(distances: Any) -> float:
     xp, m = namespace(distances), distances.shape[0]
     values = xp.sort(xp.reshape(distances, (-1,)))[m:]
     half = values.shape[0] // 2
-    low, high = scalars(values[half - 1], values[half])
+    low, high = to_floats(values[half - 1], values[half])
     if high <= 0.0:
         values = values[values > 0.0]
         half = values.shape[0] // 2
-        low, high = scalars(values[half - 1], values[half]) if half else (0.0, 0.0)
+        low, high = to_floats(values[half - 1], values[half]) if half else (0.0, 0.0)
     median = 0.5 * (low + high)
     return 1.0 / median if median > 0.0 else 1.0
 
@@ -175,7 +182,7 @@ def bandwidth(gamma: float | str, distances: Array, weights: Array | None = None
 # ---------------------------------------------------------------- centring
 
 
-def centre(kernel: Array) -> Array:
+def centre_kernel(kernel: Array) -> Array:
     """`H K H` with `H = I - 11ᵀ/m`."""
     rows = kernel.mean(axis=1)
     columns = kernel.mean(axis=0)
@@ -183,21 +190,60 @@ def centre(kernel: Array) -> Array:
     return centred
 
 
-def hollow_split(kernel: Any, *, overwrite: bool = False) -> tuple[Any, Any]:
-    """Split off the diagonal `K_pq = U_pq + ρ_p + ρ_q`, where U has a zero diagonal and zero row sums (eq. 4)."""
+def u_centre_with_offsets(kernel: Any, *, overwrite: bool = False) -> tuple[Any, Any]:
+    """Return U(K) and ρ of `K_pq = U(K)_pq + ρ_p + ρ_q` off the diagonal (eq. 4).
+
+    U(K) has a zero diagonal and zero row sums. With `overwrite` it takes the memory of the kernel.
+    """
     xp, m = namespace(kernel), kernel.shape[0]
-    hollow = kernel if overwrite else xp.asarray(kernel, copy=True)
-    set_diagonal(hollow, 0.0)
-    rows = row_sums(hollow)
-    rho = rows / (m - 2) - rows.sum() / (2 * (m - 1) * (m - 2))
-    add_to_both(hollow, -rho)
-    set_diagonal(hollow, 0.0)
-    return hollow, rho
+    u_centred = kernel if overwrite else xp.asarray(kernel, copy=True)
+    set_diagonal(u_centred, 0.0)
+    sums = row_sums(u_centred)
+    rho = sums / (m - 2) - sums.sum() / (2 * (m - 1) * (m - 2))
+    add_outer_sum(u_centred, -rho)
+    set_diagonal(u_centred, 0.0)
+    return u_centred, rho
 
 
-def hollow_centre(kernel: Any) -> Any:
-    """U-centring: the nearest symmetric matrix with a zero diagonal and zero row sums."""
-    return hollow_split(kernel)[0]
+def u_centre(kernel: Any) -> Any:
+    """Return U(K), the nearest symmetric matrix with a zero diagonal and zero row sums (eq. 4)."""
+    return u_centre_with_offsets(kernel)[0]
 
 
-# ---------------------------------------------------------------- target kernels
+# ---------------------------------------------------------------- alignment of two kernels
+
+
+def alignment(kernel: Array, target: Array) -> float:
+    """Return the centred kernel-target alignment, in [-1, 1]; 0 where a centred kernel vanishes.
+
+    The paper prints sums of absolute entries in its denominator. They stand for Frobenius norms, which are used here.
+    """
+    a, b = centre_kernel(kernel), centre_kernel(target)
+    product = frobenius_norm(a) * frobenius_norm(b)
+    return inner_product(a, b) / product if product > 0.0 else 0.0
+
+
+def unbiased_alignment(kernel: Any, u_centred_target: Any, target_norm: float | None = None) -> float:
+    """Return the alignment of U-centred kernels: its mean is 0 for an unrelated target and any kernel.
+
+    The target is U-centred already; `target_norm` is its norm, if known. The kernel, which is overwritten, need not be:
+    its product with a U-centred matrix is the same, and the norm of U(K) follows from the row sums of K.
+    """
+    m = kernel.shape[0]
+    # The squares of a nearly constant kernel would leave only rounding, so its mean, from a few rows, is taken off.
+    kernel -= kernel[:: max(1, m // 32)].mean()
+    set_diagonal(kernel, 0.0)
+    sums = to_double(row_sums(kernel))
+    square, product, square_of_sums, total_sum = to_floats(
+        dot(kernel, kernel), dot(kernel, u_centred_target), dot(sums, sums), sums.sum()
+    )
+    target_norm = frobenius_norm(u_centred_target) if target_norm is None else target_norm
+    centred_square = square - 2 / (m - 2) * square_of_sums + total_sum**2 / ((m - 1) * (m - 2))
+    if centred_square <= 64 * machine_epsilon(kernel.dtype) * square or target_norm == 0.0:
+        return 0.0
+    return product / (float(np.sqrt(centred_square)) * target_norm)
+
+
+def null_scale(m: int) -> float:
+    """Return one over the standard deviation of the unbiased alignment when the m rows are permuted (eq. 8)."""
+    return float(np.sqrt(m * (m - 3) / 2))

@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from randsel._numerics.arrays import others
+from randsel._numerics.arrays import complement
 from randsel._sklearn.progress import CallbackSupportMixin
 from randsel._sklearn.validation import check_dask
 from randsel._utils.typing import Array
@@ -62,7 +62,7 @@ def ranking(order: Array, n_features: int, wanted: int) -> tuple[Array, Array]:
     ranks[order] = ascending
     if len(order) == n_features:
         return order, ranks
-    constant = others(order, n_features)
+    constant = complement(order, n_features)
     ranks[constant] = max(len(order) - wanted + 2, 2)
     if wanted > len(order):
         warnings.warn(

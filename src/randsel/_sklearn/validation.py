@@ -22,7 +22,7 @@ from sklearn.utils.validation import (
 )
 
 from randsel._numerics.arrays import on_host, to_numpy
-from randsel._numerics.columns import MAPPED_ROWS, forget, not_finite
+from randsel._numerics.columns import MAPPED_ROWS, not_finite, release_pages
 from randsel._utils.typing import Array
 from randsel.distributed._columns import is_dask
 
@@ -332,7 +332,7 @@ def _check_finite(X: Any, names: Array | None) -> None:
         total, step = 0.0, MAPPED_ROWS if on_host(X) else len(X)
         for start in range(0, len(X), step):
             total += float(X[start : start + step].sum())
-            forget(X)
+            release_pages(X)
         if np.isfinite(total):
             return
         X = to_numpy(X)

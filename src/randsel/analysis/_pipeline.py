@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.arrays import others
+from randsel._numerics.arrays import complement
 from randsel._sklearn.validation import kind_of_target
 from randsel._utils.result_folder import Parts, check_arrays, check_places
 from randsel._utils.typing import Array
@@ -186,7 +186,7 @@ def _features(
     """All features: selected ones first, each in the order of culling, those that do not vary last."""
     n = len(table.names)
     rest = path.order[~np.isin(path.order, columns)]
-    order = np.concatenate([columns, rest, others(path.order, n)]).astype(int)
+    order = np.concatenate([columns, rest, complement(path.order, n)]).astype(int)
     values = {name: path.last_values(name, n) for name in ("contributions", "main", "interaction")}
     frequencies = np.full(n, np.nan) if stability is None else stability.frequencies
     return tuple(

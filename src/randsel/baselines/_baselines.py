@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.svm import SVC, SVR
 
 from randsel._numerics.columns import canonical_order, standardise
-from randsel._numerics.kernels import UNDERFLOW, bandwidth, hollow_centre, squared_distances
+from randsel._numerics.kernels import UNDERFLOW, bandwidth, squared_distances, u_centre
 from randsel._sklearn.base import Selector, ranking
 from randsel._sklearn.progress import Task, fit_task
 from randsel._sklearn.validation import (
@@ -184,7 +184,7 @@ def _hsic_weights(y: Array, kind: str) -> Array:
         Y = np.eye(len(classes))[codes.ravel()] / counts
         Y = Y[:, 1:] - Y[:, :1] if len(classes) == 2 else Y
     m = len(Y)
-    return np.asarray(hollow_centre(Y @ Y.T) / (m * (m - 3)))
+    return np.asarray(u_centre(Y @ Y.T) / (m * (m - 3)))
 
 
 class BaHSIC(Baseline):

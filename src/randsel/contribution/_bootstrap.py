@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.arrays import clipped, device_of, double, namespace, on_host, to_numpy
+from randsel._numerics.arrays import clip, device_of, namespace, on_host, to_double, to_numpy
 from randsel._numerics.kernels import UNDERFLOW
 from randsel._utils.jobs import generator, ordered_map
 from randsel._utils.typing import Array
@@ -224,7 +224,7 @@ def alignments(
     kernels *= 2.0
     kernels -= norms[:, :, None]
     kernels -= norms[:, None, :]
-    kernels = clipped(kernels, None, 0.0)
+    kernels = clip(kernels, None, 0.0)
     # less one: centring does not see it, and a kernel close to one keeps its digits
     with np.errstate(over="ignore"):
         kernels *= gamma
@@ -252,7 +252,7 @@ def _grams(sample: Sample, columns: Array, rows: Array) -> Any:
     free, always = np.flatnonzero(~sample.fixed), np.flatnonzero(sample.fixed)
     chosen = np.concatenate([np.tile(always, (len(rows), 1)), free[columns]], axis=1)
     if not on_host(sample.target.Y):
-        parts = double(sample.X[rows[:, :, None], chosen[:, None, :]])
+        parts = to_double(sample.X[rows[:, :, None], chosen[:, None, :]])
         return parts @ namespace(parts).matrix_transpose(parts)
     s = rows.shape[1]
     grams = np.empty((len(rows), s, s))

@@ -12,24 +12,24 @@ from typing import Any
 import numpy as np
 
 from randsel._numerics.arrays import (
-    MANY_ROWS,
+    BLAS_ROWS,
     SCRATCH,
+    as_index,
     astype,
-    clipped,
+    clip,
     device_of,
-    eps,
-    forms_of_columns,
-    half_of,
-    index_of,
-    inner,
+    forms_by_column,
+    frobenius_norm,
+    inner_product,
+    is_single,
+    machine_epsilon,
     namespace,
-    norm,
-    scratch,
-    single,
-    take,
+    prepare_quadratic_forms,
+    scratch_size,
+    take_columns,
     to_numpy,
 )
-from randsel._numerics.columns import each, gather, part
+from randsel._numerics.columns import load_columns, map_blocks, select_columns
 from randsel._numerics.kernels import UNDERFLOW, distances_of, squared_distances
 from randsel._utils.typing import Array
 from randsel.contribution._elementwise import Elements, ElementsElsewhere
@@ -101,8 +101,8 @@ def closed_form(sample: Sample, gamma: float) -> Contribution:
         if np.count_nonzero(routes.rough) > 0.7 * len(rough):
             routes = _Routes(np.ones_like(rough))
         result, allowed = _evaluate(sample, gamma, moments, routes)
-        rounding = 0.5 * eps(sample.pairs) * len(sample.X) * (1.0 - result.log_scale)
-        if single(sample.pairs) and rounding > 0.5 * allowed:
+        rounding = 0.5 * machine_epsilon(sample.pairs) * len(sample.X) * (1.0 - result.log_scale)
+        if is_single(sample.pairs) and rounding > 0.5 * allowed:
             return closed_form(sample.in_double(), gamma)
         few = not rough.any() and moments.most_log_error <= allowed
         if few or routes.rough.all() or routes.log_error(moments, ~sample.fixed) <= allowed:
@@ -130,7 +130,7 @@ def _cubic(sample: Sample, gamma: float, moments: Moments, rough: Array) -> Cubi
 
 def _dear(sample: Sample) -> int:
     """Features times pairs from which it pays to avoid them: more on a device."""
-    return DEAR * (scratch(sample.target.Y) // SCRATCH)
+    return DEAR * (scratch_size(sample.target.Y) // SCRATCH)
 
 
 def check_gamma(gamma: float, sample: Sample) -> None:
@@ -159,7 +159,7 @@ class _Routes:
         """Bound on the norm of the error of `log Q` through the series of the free features."""
         error = moments.log_error(self.smooth & free)
         if self.cubic is not None:
-            error += float(take(self.cubic.log_errors, free[self.cubic.features]).sum())
+            error += float(take_columns(self.cubic.log_errors, free[self.cubic.features]).sum())
         return error
 
     def misfits(self, moments: Moments) -> tuple[Any, Any]:
@@ -169,7 +169,7 @@ class _Routes:
         misfit = xp.where(smooth, 1 - moments.slope, 0.0) * moments.pair_norm * moments.gamma
         turned = xp.where(smooth, moments.slope_error, 0.0)
         if self.cubic is not None:
-            at = index_of(self.cubic.features, misfit)
+            at = as_index(self.cubic.features, misfit)
             misfit[at], turned[at] = self.cubic.error, self.cubic.score_error
         return misfit, turned
 
@@ -203,13 +203,13 @@ def _evaluate(sample: Sample, gamma: float, moments: Moments, routes: _Routes) -
     lengths = {}
     for i in np.flatnonzero(sample.fixed).tolist():
         own = _total_if_free(sample, gamma, i, log_expected)
-        total[i], lengths[i] = own.sum(), norm(own)
+        total[i], lengths[i] = own.sum(), frobenius_norm(own)
 
     def bounds() -> tuple[Any, Any]:
         length, (misfit, turned) = weights.interaction_norm, routes.misfits(moments)
         log_error = routes.log_error(moments, ~sample.fixed) + neglected
         of_total = (
-            misfit * norm(weights.total) + moments.pair_norm * (largest * gamma * log_error)
+            misfit * frobenius_norm(weights.total) + moments.pair_norm * (largest * gamma * log_error)
         ) / sample.target.n_pairs
         for i, own in lengths.items():
             of_total[i] = own * log_error
@@ -228,7 +228,7 @@ def _merge(parts: list[tuple[Array, Any]]) -> Any:
     xp = namespace(values)
     merged = xp.empty((3, len(mask)), dtype=xp.float64, device=device_of(values))
     for features, found in parts:
-        merged[:, index_of(features, found)] = found
+        merged[:, as_index(features, found)] = found
     return merged
 
 
@@ -265,31 +265,31 @@ def _without(sample: Sample, rough: Array, smooth: Array) -> PairSums:
     """Sum over the smooth features: all less the rough, or alone where the rough would leave only rounding."""
 
     def summed(features: Array) -> PairSums:
-        sums, columns = sample.sums, part(sample.narrow, features)
+        sums, columns = sample.sums, select_columns(sample.narrow, features)
         how: dict[str, Any] = {"sketch": sums.sketch is not None, "step": sums.step}
         return PairSums.of(columns, **how, inside=sample.inside, dtype=sample.pairs)
 
-    of_rough, of_smooth = (float(take(sample.moments[1], features).sum()) for features in (rough, smooth))
+    of_rough, of_smooth = (float(take_columns(sample.moments[1], features).sum()) for features in (rough, smooth))
     return summed(smooth) if of_rough > 1e6 * of_smooth else sample.sums.less(summed(rough))
 
 
 def _smooth(sample: Sample, gamma: float, moments: Moments, weights: PairWeights, smooth: Array) -> Any:
     """Totals and scores to first order, `2 tanh(u/2) ≈ u`: one matrix product per block of features (eq. 9)."""
-    X = sample.narrow if smooth.all() else part(sample.narrow, smooth)
+    X = sample.narrow if smooth.all() else select_columns(sample.narrow, smooth)
     Y = sample.target.Y
     xp, m = namespace(Y), len(X)
     loads = sample.target.loads
     inside = sample.inside
-    half = half_of(weights.interaction, inside)
+    half = prepare_quadratic_forms(weights.interaction, inside)
     rows = astype(xp.concat([Y, weights.rho[:, None] * Y], axis=1).T, inside)
     own = weights.total_rows + 2 * (weights.rest + weights.rho * loads)
     squares = astype(xp.stack([own, loads - 2 * sample.target.hollow[1]]), inside)
-    strip = (2 if m < MANY_ROWS else 4) * STRIP
-    parts = list(each(X, strip, _smooth_forms, half, rows, squares, inside, X.shape[1]))
+    strip = (2 if m < BLAS_ROWS else 4) * STRIP
+    parts = list(map_blocks(X, strip, _smooth_forms, half, rows, squares, inside, X.shape[1]))
     total, main, interaction = xp.concat(parts, axis=1)
-    hollow = 2 * gamma * take(moments.hollow_norm, smooth)
+    hollow = 2 * gamma * take_columns(moments.hollow_norm, smooth)
     interaction *= 2 * gamma
-    interaction -= weights.interaction_mean(hollow, take(moments.second, smooth) * (gamma / (m - 1)), m)
+    interaction -= weights.interaction_mean(hollow, take_columns(moments.second, smooth) * (gamma / (m - 1)), m)
     return xp.stack(
         [
             total * (-2 * gamma / sample.target.n_pairs),
@@ -301,7 +301,7 @@ def _smooth(sample: Sample, gamma: float, moments: Moments, weights: PairWeights
 
 def _smooth_forms(block: Any, half: Any, rows: Any, squares: Any, inside: Any, n: int) -> Any:
     """Pair the first-order functions of a block, of n columns in all, with `L∘Q`, `U(L)` and `U(L∘U(Q))`."""
-    form, linear, (own, lost) = forms_of_columns(half, rows, squares, astype(block, inside), n)
+    form, linear, (own, lost) = forms_by_column(half, rows, squares, astype(block, inside), n)
     along, tilted = linear[: len(linear) // 2, :], linear[len(linear) // 2 :, :]
     return namespace(form).stack(
         [
@@ -335,9 +335,9 @@ def _to_third_order(sample: Sample, cubic: CubicSeries, weights: PairWeights) ->
 
 def skewness_of(A: Any) -> float:
     """Skewness of `⟨A, B^π⟩` under permutation for B of rank one, the most that it can be (eq. 8'')."""
-    length = norm(A)
+    length = frobenius_norm(A)
     # A is symmetric, and a product with its own transpose is half the work
-    return float(np.sqrt(8.0) * inner(A @ A.T, A) / length**3) if length > 0 else 0.0
+    return float(np.sqrt(8.0) * inner_product(A @ A.T, A) / length**3) if length > 0 else 0.0
 
 
 def _skewness_of_target(target: Target) -> float:
@@ -350,6 +350,6 @@ def _skewness_of_target(target: Target) -> float:
 def _total_if_free(sample: Sample, gamma: float, i: int, log_expected: Any) -> Any:
     """Contribution of a fixed feature, pair by pair: with it against without it, other fixed features in (eq. 3')."""
     xp = namespace(log_expected)
-    u = gamma * squared_distances(gather(sample.X, np.arange(sample.X.shape[1]) == i))
-    without = xp.exp(clipped(log_expected + u, None, 700.0))
+    u = gamma * squared_distances(load_columns(sample.X, np.arange(sample.X.shape[1]) == i))
+    without = xp.exp(clip(log_expected + u, None, 700.0))
     return sample.target.kernel * without * xp.expm1(-u) / sample.target.n_pairs

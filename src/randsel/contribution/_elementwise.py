@@ -12,16 +12,16 @@ import numpy as np
 
 from randsel._numerics.arrays import (
     SCRATCH,
+    as_contiguous,
+    as_index,
     astype,
-    contiguous,
     device_of,
-    double,
-    index_of,
+    is_single,
     namespace,
-    scratch,
-    single,
+    scratch_size,
+    to_double,
 )
-from randsel._numerics.columns import Elsewhere, each, keep, part, total
+from randsel._numerics.columns import ColumnSource, keep_columns, map_blocks, select_columns, sum_blocks
 from randsel._utils.typing import Array
 from randsel.contribution._error_bounds import Moments
 from randsel.contribution._expected_kernel import PairWeights, score
@@ -42,9 +42,9 @@ class Elements:
         xp, self._starts = namespace(Xt), [0]
         while self._starts[-1] < m:
             start = self._starts[-1]
-            self._starts.append(min(m, start + max(1, scratch(Xt) // (n * (m - start)))))
+            self._starts.append(min(m, start + max(1, scratch_size(Xt) // (n * (m - start)))))
         sizes = [n * (stop - start) * (m - start) for start, stop in pairwise(self._starts)]
-        self._keep = sum(sizes) * (4 if single(Xt.dtype) else 8) <= KEEP_BYTES * (scratch(Xt) // SCRATCH)
+        self._keep = sum(sizes) * (4 if is_single(Xt.dtype) else 8) <= KEEP_BYTES * (scratch_size(Xt) // SCRATCH)
         # one piece of memory for all blocks: fresh memory costs more than what is done with it
         self._room = xp.empty(sum(sizes) if self._keep else max(sizes), dtype=Xt.dtype, device=device_of(Xt))
         self._kept = 0
@@ -57,16 +57,16 @@ class Elements:
         xp = namespace(moments.second)
         # where tanh saturates, what varies besides is small against it
         precise = moments.outlying is not None or moments.gamma * moments.extremes[1] ** 2 > 4.0
-        precise |= not single(sample.inside) or not moments.ordinary
-        X, dtype = keep(sample.X, rough), xp.float64 if precise else xp.float32
-        if isinstance(X, Elsewhere):
+        precise |= not is_single(sample.inside) or not moments.ordinary
+        X, dtype = keep_columns(sample.X, rough), xp.float64 if precise else xp.float32
+        if isinstance(X, ColumnSource):
             return ElementsElsewhere(X, gamma, dtype)
         return cls.of_block(X, gamma, dtype)
 
     @classmethod
     def of_block(cls, X: Any, gamma: float, dtype: Any) -> "Elements":
         """Take all columns of an array."""
-        return cls(contiguous(astype(X.T, dtype)), gamma)
+        return cls(as_contiguous(astype(X.T, dtype)), gamma)
 
     def _blocks(self) -> Iterator[tuple[int, int, Any]]:
         """Rows start to stop against columns from start on; (feature, row, column)."""
@@ -92,7 +92,7 @@ class Elements:
         self.row_sums[:] = 0.0
         self.squares[:] = 0.0
         for start, stop, block in self._blocks():
-            factors = -_log_product(block if free.all() else block[index_of(free, block)])
+            factors = -_log_product(block if free.all() else block[as_index(free, block)])
             logs[start:stop, start:] = factors
             if stop - start == m:  # all pairs at once, each of them twice
                 self.row_sums[:] = block.sum(axis=2)
@@ -102,11 +102,11 @@ class Elements:
             own = block[:, :, : stop - start]
             # sums as products: far faster along a short axis
             ones = xp.ones(m - start, dtype=block.dtype, device=device_of(block))
-            self.row_sums[:, start:stop] += double(block @ ones)
-            self.row_sums[:, stop:] += double(ones[: stop - start] @ block[:, :, stop - start :])
+            self.row_sums[:, start:stop] += to_double(block @ ones)
+            self.row_sums[:, stop:] += to_double(ones[: stop - start] @ block[:, :, stop - start :])
             flat = xp.reshape(block, (block.shape[0], 1, -1))
-            self.squares += 2 * double((flat @ xp.matrix_transpose(flat))[:, 0, 0])
-            self.squares -= double(xp.linalg.vecdot(own, own).sum(axis=1))
+            self.squares += 2 * to_double((flat @ xp.matrix_transpose(flat))[:, 0, 0])
+            self.squares -= to_double(xp.linalg.vecdot(own, own).sum(axis=1))
         return logs
 
     def least_row_sum(self) -> float:
@@ -121,12 +121,12 @@ class Elements:
         for start, stop, block in self._blocks():
             part = astype(xp.stack([matrix[start:stop, start:] for matrix in matrices]), block.dtype)
             if stop - start == m:
-                forms = double(xp.reshape(block, (n, -1)) @ xp.reshape(part, (3, -1)).T)
+                forms = to_double(xp.reshape(block, (n, -1)) @ xp.reshape(part, (3, -1)).T)
                 break
             own = xp.reshape(block[:, :, : stop - start], (n, -1))
             # pairs within the rows are there twice, the others once
-            forms -= double(own @ xp.reshape(part[:, :, : stop - start], (3, -1)).T)
-            forms += 2 * double(xp.reshape(block, (n, -1)) @ xp.reshape(part, (3, -1)).T)
+            forms -= to_double(own @ xp.reshape(part[:, :, : stop - start], (3, -1)).T)
+            forms += 2 * to_double(xp.reshape(block, (n, -1)) @ xp.reshape(part, (3, -1)).T)
         total, main, interaction = -2 * forms.T
         row_squares = (self.row_sums * self.row_sums).sum(axis=1)
         sums = self.row_sums.sum(axis=1)
@@ -145,13 +145,13 @@ class Elements:
 class ElementsElsewhere:
     """`Elements` of features that do not fit into memory: a block of them at a time, twice."""
 
-    def __init__(self, X: Elsewhere, gamma: float, dtype: Any) -> None:
+    def __init__(self, X: ColumnSource, gamma: float, dtype: Any) -> None:
         self._X, self._how = X, (gamma, dtype)
         self._least = np.inf
 
     def log_factors(self, free: Array, dtype: Any) -> Any:
         """`- Σ_j log(1 + T_j)` over the free features."""
-        found = total(part(self._X, free), STRIP, _Factors.of, *self._how)
+        found = sum_blocks(select_columns(self._X, free), STRIP, _Factors.of, *self._how)
         self._least = found.least_row_sum
         return astype(found.log_factors, dtype)
 
@@ -161,7 +161,7 @@ class ElementsElsewhere:
 
     def products(self, target: Target, weights: PairWeights) -> Any:
         """Totals and scores."""
-        parts = list(each(self._X, STRIP, _rough_products, *self._how, target, weights))
+        parts = list(map_blocks(self._X, STRIP, _rough_products, *self._how, target, weights))
         return namespace(parts[0]).concat(parts, axis=1)
 
 
@@ -193,7 +193,7 @@ def _rough_products(block: Any, gamma: float, dtype: Any, target: Target, weight
 def _log_product(block: Any) -> Any:
     """`Σ_j log(1 + T_j)`, by products as long as they cannot overflow."""
     xp = namespace(block)
-    longest = 100 if single(block.dtype) else 1000
+    longest = 100 if is_single(block.dtype) else 1000
     starts = range(0, block.shape[0], longest)
-    logs = [double(xp.log(xp.prod(1 + block[start : start + longest], axis=0))) for start in starts]
+    logs = [to_double(xp.log(xp.prod(1 + block[start : start + longest], axis=0))) for start in starts]
     return sum(logs[1:], logs[0]) if logs else xp.zeros(block.shape[1:], dtype=block.dtype, device=device_of(block))

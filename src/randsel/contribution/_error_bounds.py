@@ -10,9 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.alignment import null_scale
-from randsel._numerics.arrays import clipped, double, index_of, like, namespace, single, take, to_numpy
-from randsel._numerics.columns import gather
+from randsel._numerics.arrays import (
+    as_array_like,
+    as_index,
+    clip,
+    is_single,
+    namespace,
+    take_columns,
+    to_double,
+    to_numpy,
+)
+from randsel._numerics.columns import load_columns
+from randsel._numerics.kernels import null_scale
 from randsel._utils.typing import Array
 from randsel.contribution._sample import Sample
 
@@ -50,16 +59,16 @@ class Moments:
         if not 0 < np.count_nonzero(features) <= MANY:
             return self
         # in units of the range, whatever those of the column are
-        span, reach = take(sample.moments[2], features), take(self.reach, features)
-        sums = power_sums(double(gather(sample.X, features)) / span, 12)
+        span, reach = take_columns(sample.moments[2], features), take_columns(self.reach, features)
+        sums = power_sums(to_double(load_columns(sample.X, features)) / span, 12)
         d2, d4, d6 = (moment_of_differences(sums, k) for k in (2, 4, 6))
-        curve = clipped(d6 - ratio(d4 * d4, d2), 0.0) ** 0.5 / 12
+        curve = clip(d6 - ratio(d4 * d4, d2), 0.0) ** 0.5 / 12
         curve = curve + d6**0.5 * reach**2 / 120
         factor = 1.0 - reach**2 * ratio(d4, d2) / 12
-        length = 2 * take(self.hollow_norm, features) / span**2 * clipped(factor, 1e-3)
+        length = 2 * take_columns(self.hollow_norm, features) / span**2 * clip(factor, 1e-3)
         error = score_error(reach**2 * ratio(curve, length), self.m)
         slope_error = namespace(error).asarray(self.slope_error, copy=True)
-        at = index_of(features, error)
+        at = as_index(features, error)
         slope_error[at] = namespace(error).minimum(slope_error[at], error)
         sharper = replace(self)
         sharper.__dict__.update(self.__dict__, slope_error=slope_error)
@@ -68,7 +77,7 @@ class Moments:
     def heavy(self) -> Any:
         """Columns in single precision that are `outlying`."""
         heavy = namespace(self.second).zeros_like(self.second, dtype=namespace(self.second).bool)
-        return self.outlying if self.outlying is not None and single(self.dtype) else heavy
+        return self.outlying if self.outlying is not None and is_single(self.dtype) else heavy
 
     def too_steep(self, tolerance: float) -> Array:
         """Mask, on the host, of features that may not stand for their first-order form."""
@@ -114,7 +123,7 @@ class Moments:
 
     def log_error(self, features: Array) -> float:
         """Sum of `log_errors` over some features."""
-        return float(take(self.log_errors, features).sum()) if features.any() else 0.0
+        return float(take_columns(self.log_errors, features).sum()) if features.any() else 0.0
 
 
 def power_sums(x: Any, highest: int) -> Any:
@@ -131,14 +140,14 @@ def power_sums(x: Any, highest: int) -> Any:
 def moment_of_differences(sums: Any, k: int) -> Any:
     """`Σ_pq d^k` of every column, with `d = (x_p - x_q)²`, from sums of powers."""
     xp = namespace(sums)
-    signs = like(np.array([(-1.0) ** i * comb(2 * k, i) for i in range(2 * k + 1)]), sums)
+    signs = as_array_like(np.array([(-1.0) ** i * comb(2 * k, i) for i in range(2 * k + 1)]), sums)
     needed = sums[: 2 * k + 1, :]
-    return clipped((signs[:, None] * needed * xp.flip(needed, axis=0)).sum(axis=0), 0.0)
+    return clip((signs[:, None] * needed * xp.flip(needed, axis=0)).sum(axis=0), 0.0)
 
 
 def ratio(above: Any, below: Any) -> Any:
     """Quotient, with zero where the lower number is zero."""
-    return namespace(below).where(below > 0, above, 0.0) / clipped(below, 1e-300)
+    return namespace(below).where(below > 0, above, 0.0) / clip(below, 1e-300)
 
 
 def score_error(turn: Any, m: int) -> Any:
@@ -149,7 +158,7 @@ def score_error(turn: Any, m: int) -> Any:
     if isinstance(turn, float):
         turn = np.asarray(turn)
     xp = namespace(turn)
-    return null_scale(m) * xp.where(turn < 1, 2 * xp.sin(xp.asin(clipped(turn, None, 1.0)) / 2), 2.0)
+    return null_scale(m) * xp.where(turn < 1, 2 * xp.sin(xp.asin(clip(turn, None, 1.0)) / 2), 2.0)
 
 
 def turn_for(error: float, m: int) -> float:
@@ -160,7 +169,7 @@ def turn_for(error: float, m: int) -> float:
 def tanh_slope(u: Any) -> Any:
     """`2 tanh(u/2) / u`, between 0 and 1."""
     xp = namespace(u)
-    u = clipped(u, None, 1e6)
+    u = clip(u, None, 1e6)
     small = u < 1e-4
     safe = xp.where(small, 1.0, u)
     return xp.where(small, 1.0 - u * u / 12, 2 * xp.tanh(safe / 2) / safe)

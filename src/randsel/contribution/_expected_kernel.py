@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.alignment import null_scale
-from randsel._numerics.arrays import astype, dot, double, namespace, scalars, set_diagonal, single
-from randsel._numerics.kernels import hollow_split
+from randsel._numerics.arrays import astype, dot, is_single, namespace, set_diagonal, to_double, to_floats
+from randsel._numerics.kernels import null_scale, u_centre_with_offsets
 from randsel.contribution._error_bounds import ratio
 from randsel.contribution._sample import Sample
 
@@ -46,15 +45,15 @@ class PairWeights:
         xp = namespace(log_expected)
         # what fixed features would do if they were free is computed from log Q later
         expected = xp.expm1(log_expected, out=None if sample.fixed.any() else log_expected)
-        hollow, rho = hollow_split(expected, overwrite=True)
+        hollow, rho = u_centre_with_offsets(expected, overwrite=True)
         varies = abs(rho).max()
         hollow *= target.matrices(log_expected.dtype)[0]
-        interaction, rest = hollow_split(hollow, overwrite=True)
-        scale, varies, square = scalars(peak, varies, dot(interaction, interaction))
+        interaction, rest = u_centre_with_offsets(hollow, overwrite=True)
+        scale, varies, square = to_floats(peak, varies, dot(interaction, interaction))
         # what is left of a product with a constant kernel is rounding
-        rounding = 2e-5 * varies if single(interaction.dtype) else 1e-12
+        rounding = 2e-5 * varies if is_single(interaction.dtype) else 1e-12
         length = square**0.5 if square**0.5 > rounding * target.hollow_norm else 0.0
-        return cls(interaction, length, double(rho) + 0.5, double(rest), target.Y, target.own_rows), scale
+        return cls(interaction, length, to_double(rho) + 0.5, to_double(rest), target.Y, target.own_rows), scale
 
     @cached_property
     def total(self) -> Any:

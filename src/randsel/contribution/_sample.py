@@ -11,33 +11,42 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.alignment import null_scale
 from randsel._numerics.arrays import (
+    add_outer_sum,
     add_scaled,
-    add_to_both,
+    as_index,
     astype,
     coarse_gram,
     coarse_products,
+    column_ranges,
     device_of,
     dot,
-    double,
-    eps,
-    index_of,
-    inner,
+    inner_product,
+    is_single,
+    machine_epsilon,
     namespace,
     on_host,
-    power_sums,
-    ranges,
-    rowwise,
-    scalars,
-    single,
+    rowwise_dot,
+    second_and_fourth_power_sums,
     symmetric_product,
-    take,
+    take_columns,
     to_device,
+    to_double,
+    to_floats,
     to_numpy,
 )
-from randsel._numerics.columns import Elsewhere, each, gather, keep, of_rows, part, strips, total, width
-from randsel._numerics.kernels import BLOCK, distances_of, gram
+from randsel._numerics.columns import (
+    ColumnSource,
+    block_width,
+    column_slices,
+    keep_columns,
+    load_columns,
+    map_blocks,
+    select_columns,
+    sum_blocks,
+    take_centred_rows,
+)
+from randsel._numerics.kernels import BLOCK, distances_of, gram, null_scale
 from randsel._utils.jobs import generator
 from randsel._utils.typing import Array
 from randsel.targets._target import Target
@@ -96,14 +105,14 @@ class Sketch:
         # 6 S Sᵀ - 4 (C Xᵀ + X Cᵀ), S and C the squares and cubes less their means
         by_square, by_x = square @ squares, x @ cubes
         applied = by_square[:, :-1] + by_x[:, :-1] + cube @ (x.T @ (z * -4.0))
-        second_sum, third_sum = double(by_square[:, -1]), double(by_x[:, -1])
-        fourth_sum = double((square * square).sum(axis=1))
-        constant = 6.0 * double(second * second).sum()
+        second_sum, third_sum = to_double(by_square[:, -1]), to_double(by_x[:, -1])
+        fourth_sum = to_double((square * square).sum(axis=1))
+        constant = 6.0 * to_double(second * second).sum()
         return cls(
             rows=fourth_sum + 6.0 * second_sum - 4.0 * third_sum,
             constant=constant,
             diagonal=8.0 * third_sum - 2.0 * fourth_sum - 12.0 * second_sum + constant,
-            probes=double(applied - applied.mean(axis=0)),
+            probes=to_double(applied - applied.mean(axis=0)),
         )
 
     def __add__(self, other: "Sketch") -> "Sketch":
@@ -141,22 +150,22 @@ class Step:
         lost, rows = [], []
 
         def terms() -> Iterator[tuple[float, Any, Any]]:
-            for at in strips(X.shape[1], width(X, STRIP)):
+            for at in column_slices(X.shape[1], block_width(X, STRIP)):
                 x = X[:, at]
                 square = x * x
                 yield 6.0, square, None
-                rows.append(rowwise(square, square))
+                rows.append(rowwise_dot(square, square))
                 change = square
                 change -= self.slope
                 change *= x
-                lost.append(inner(change, change))
+                lost.append(inner_product(change, change))
                 change *= self.size
                 change += x
                 yield -4.0 / self.size, change, None
 
         total = symmetric_product(terms())
         add_scaled(total, products, 4.0 / self.size - 8.0 * self.slope)
-        add_to_both(total, sum(rows[1:], rows[0]))
+        add_outer_sum(total, sum(rows[1:], rows[0]))
         return total, 4.0 * self.size * sum(lost)
 
 
@@ -187,7 +196,7 @@ class PairSums:
         cls, X: Any, *, sketch: bool = False, step: Step | None = None, inside: Any = None, dtype: Any = None
     ) -> "PairSums":
         """One Gram matrix and a sketch, or three Gram matrices, of products in the type `inside`; kept in `dtype`."""
-        sums: PairSums = total(X, BLOCK, cls.of_block, X.shape[1], sketch, step, inside)
+        sums: PairSums = sum_blocks(X, BLOCK, cls.of_block, X.shape[1], sketch, step, inside)
         return sums.astype(dtype)
 
     @classmethod
@@ -197,7 +206,7 @@ class PairSums:
         products = coarse_gram(wide, n)
         with coarse_products(wide, n):
             if sketch:
-                return cls(products, None, total(wide, STRIP, Sketch.of, probe_vectors(wide)))
+                return cls(products, None, sum_blocks(wide, STRIP, Sketch.of, probe_vectors(wide)))
             if step is None:
                 return cls(products, _fourth_order(wide), None)
             d2, lost = step.fourth_order(wide, products)
@@ -211,8 +220,8 @@ class PairSums:
 
     def __add__(self, other: "PairSums") -> "PairSums":
         return PairSums(
-            double(self.products) + double(other.products),
-            None if self.d2 is None else double(self.d2) + double(other.d2),
+            to_double(self.products) + to_double(other.products),
+            None if self.d2 is None else to_double(self.d2) + to_double(other.d2),
             None if self.sketch is None or other.sketch is None else self.sketch + other.sketch,
             self.step,
             self.lost + other.lost,
@@ -237,8 +246,8 @@ class PairSums:
         terms = self.products * (gamma + second_order * slope)
         if self.sketch is None:
             add_scaled(terms, self.d2, second_order)
-        norms = double(namespace(self.products).linalg.diagonal(self.products))
-        add_to_both(terms, astype(second_order * rows - 0.5 * gamma * norms, terms.dtype))
+        norms = to_double(namespace(self.products).linalg.diagonal(self.products))
+        add_outer_sum(terms, astype(second_order * rows - 0.5 * gamma * norms, terms.dtype))
         return terms, second_order * lost
 
     def _by(self, sketch: Sketch) -> tuple[float, Any, float]:
@@ -248,14 +257,14 @@ class PairSums:
         multiple of the Gram matrix.
         """
         z = probe_vectors(self.products)
-        off = double(namespace(self.products).linalg.diagonal(self.products))
-        along, z = double(self.products @ z), double(z)
+        off = to_double(namespace(self.products).linalg.diagonal(self.products))
+        along, z = to_double(self.products @ z), to_double(z)
         along -= off[:, None] * z
         probes = sketch.probes - sketch.diagonal[:, None] * z
-        shared, whole = scalars(dot(probes, along), dot(along, along))
+        shared, whole = to_floats(dot(probes, along), dot(along, along))
         slope = shared / max(whole, 1e-300)
         left, of_diagonal = probes - slope * along, sketch.diagonal - slope * off
-        seen, unseen = scalars(dot(left, left), dot(of_diagonal, of_diagonal))
+        seen, unseen = to_floats(dot(left, left), dot(of_diagonal, of_diagonal))
         # random vectors of mean zero do not see what the constant vector is mapped to, which is known
         return slope, sketch.rows - 0.5 * sketch.constant, (4.0 * seen / PROBES + unseen / len(z)) ** 0.5
 
@@ -274,7 +283,7 @@ def pair_norm(second: Any, fourth: Any, m: int) -> Any:
 def root(square: Any, scale: Any, m: int, dtype: Any) -> Any:
     """Square root, with zero for what is only rounding of sums over m rows of numbers as large as `scale`."""
     xp = namespace(square)
-    return xp.sqrt(xp.where(square > (8 * m * eps(dtype)) * scale, square, 0.0))
+    return xp.sqrt(xp.where(square > (8 * m * machine_epsilon(dtype)) * scale, square, 0.0))
 
 
 def probe_vectors(beside: Any) -> Any:
@@ -297,22 +306,22 @@ def _probe_vectors(m: int) -> Array:
 
 
 def _moments_of_block(block: Any) -> Any:
-    xp, (low, high) = namespace(block), ranges(block)
-    span = double(high) - double(low)
-    second, fourth = power_sums(block)
+    xp, (low, high) = namespace(block), column_ranges(block)
+    span = to_double(high) - to_double(low)
+    second, fourth = second_and_fourth_power_sums(block)
     norms = hollow_norm(second, fourth, len(block)), pair_norm(second, fourth, len(block))
     return xp.stack([second, fourth, span, *norms])
 
 
 def _fourth_order_of_block(block: Any, dtype: Any) -> Any:
-    return double(_fourth_order(astype(block, dtype)))
+    return to_double(_fourth_order(astype(block, dtype)))
 
 
 def _fourth_order(X: Any) -> Any:
     """`Σ_j d²` with `d² = x_p⁴ - 4 x_p³ x_q + 6 x_p² x_q² - 4 x_p x_q³ + x_q⁴`: two Gram matrices."""
     square = X * X
     total = symmetric_product([(6.0, square, None), (-4.0, square * X, X)])
-    add_to_both(total, rowwise(square, square))
+    add_outer_sum(total, rowwise_dot(square, square))
     return total
 
 
@@ -340,7 +349,7 @@ class Sample:
         """
         if self._moments is not None:
             return self._moments
-        parts = list(each(self.X, STRIP, _moments_of_block))
+        parts = list(map_blocks(self.X, STRIP, _moments_of_block))
         return namespace(parts[0]).concat(parts, axis=1)
 
     @cached_property
@@ -351,7 +360,7 @@ class Sample:
         """
         xp, (_, _, span, hollow, pairs) = namespace(self.moments), self.moments
         turned = pairs / xp.where(hollow > 0, 2 * hollow, np.inf)
-        low, high, most, longest = scalars(xp.min(span), xp.max(span), xp.max(turned), xp.max(pairs))
+        low, high, most, longest = to_floats(xp.min(span), xp.max(span), xp.max(turned), xp.max(pairs))
         return low, high, most, longest
 
     @property
@@ -375,7 +384,9 @@ class Sample:
     @cached_property
     def narrow(self) -> Any:
         """X in the precision of products where that is single, cast once and kept as features fall; X otherwise."""
-        return astype(self.X, self.inside) if single(self.inside) and not isinstance(self.X, Elsewhere) else self.X
+        return (
+            astype(self.X, self.inside) if is_single(self.inside) and not isinstance(self.X, ColumnSource) else self.X
+        )
 
     @cached_property
     def pairs(self) -> Any:
@@ -386,14 +397,14 @@ class Sample:
         they did is seen afterwards.
         """
         xp, (m, n) = namespace(self.moments), self.X.shape
-        worst = null_scale(m) * 4 * eps(xp.float32) * n**0.5
-        return xp.float32 if single(self.inside) and worst < WORST and self.outlying is None else xp.float64
+        worst = null_scale(m) * 4 * machine_epsilon(xp.float32) * n**0.5
+        return xp.float32 if is_single(self.inside) and worst < WORST and self.outlying is None else xp.float64
 
     def resolves(self, gamma: float) -> bool:
         """Whether single precision, if used, holds the distances at a bandwidth: not if rows are far from zero."""
-        if not single(self.pairs) or ("sums" not in self.__dict__ and self._sums is None):
+        if not is_single(self.pairs) or ("sums" not in self.__dict__ and self._sums is None):
             return True
-        return gamma * self._farthest * 8 * eps(self.pairs) < RESOLUTION
+        return gamma * self._farthest * 8 * machine_epsilon(self.pairs) < RESOLUTION
 
     @cached_property
     def _farthest(self) -> float:
@@ -430,14 +441,14 @@ class Sample:
     def _step(self) -> Step | None:
         """As small as single precision allows; None where that saves little, or tails are too heavy for its bound."""
         n = self.X.shape[1]
-        if n < STEP_FEATURES or not single(self.pairs):
+        if n < STEP_FEATURES or not is_single(self.pairs):
             return None
-        second, fourth = scalars(self.moments[0].sum(), self.moments[1].sum())
+        second, fourth = to_floats(self.moments[0].sum(), self.moments[1].sum())
         return Step(fourth / second, 1.0 / n) if fourth < STEP_KURTOSIS * second else None
 
     def sum_squares(self) -> None:
         """Compute `Σ_j d²` where only a sketch of it is known; from here on it is updated as features fall."""
-        d2 = total(self._free, BLOCK, _fourth_order_of_block, self.inside)
+        d2 = sum_blocks(self._free, BLOCK, _fourth_order_of_block, self.inside)
         self.__dict__["sums"] = PairSums(self.sums.products, astype(d2, self.pairs), None)
 
     def _sum(self, X: Any, *, sketch: bool, step: Step | None) -> PairSums:
@@ -446,13 +457,13 @@ class Sample:
     @cached_property
     def fixed_products(self) -> Any:
         """`Σ x_p x_q` over the fixed features; zero if there are none."""
-        return gram(gather(self.X, self.fixed)) if self.fixed.any() else 0.0
+        return gram(load_columns(self.X, self.fixed)) if self.fixed.any() else 0.0
 
     @cached_property
     def distances(self) -> Any:
         """`Σ d` over all features."""
         if "sums" not in self.__dict__ and self._sums is None and self.X.shape[1] <= WIDE:
-            quick = single(self.pairs) and not isinstance(self.X, Elsewhere)
+            quick = is_single(self.pairs) and not isinstance(self.X, ColumnSource)
             products = coarse_gram(self.narrow, self.X.shape[1]) if quick else gram(self.X)
             return distances_of(astype(products, self.pairs))
         products = self.sums.products
@@ -460,7 +471,7 @@ class Sample:
 
     @property
     def _free(self) -> Any:
-        return part(self.narrow, ~self.fixed) if self.fixed.any() else self.narrow
+        return select_columns(self.narrow, ~self.fixed) if self.fixed.any() else self.narrow
 
     def keep(self, kept: Any, gone: Any, fixed: Array) -> "Sample":
         """Keep the features in the places `kept`, not those in `gone` (both ascending); fix those in the mask `fixed`.
@@ -468,17 +479,17 @@ class Sample:
         Sums that were computed are updated by subtraction, and computed afresh once seven eighths of what they
         were computed over is gone: their rounding error has then grown eightfold relative to what is left.
         """
-        kept, gone = (index_of(places, self.moments) if on_host(places) else places for places in (kept, gone))
-        after = Sample(keep(self.X, kept), self.target, fixed, take(self.moments, kept))
+        kept, gone = (as_index(places, self.moments) if on_host(places) else places for places in (kept, gone))
+        after = Sample(keep_columns(self.X, kept), self.target, fixed, take_columns(self.moments, kept))
         # what holds for all columns holds for some
         if self.outlying is None:
             after.__dict__["outlying"] = None
-        if single(self.inside):
+        if is_single(self.inside):
             after.__dict__["inside"] = self.inside
         if len(fixed) > INHERITED:
             after.__dict__["extremes"] = self.extremes
         if self.narrow is not self.X:
-            after.__dict__["narrow"] = keep(self.narrow, kept)
+            after.__dict__["narrow"] = keep_columns(self.narrow, kept)
         left = np.count_nonzero(~fixed)
         if "sums" not in self.__dict__ or left <= SO_FEW:
             return after
@@ -488,14 +499,14 @@ class Sample:
         if fixed.any() or self.fixed.any():
             no_more = ~self.fixed
             no_more[to_numpy(kept)[~fixed]] = False
-            gone = index_of(no_more, self.moments)
+            gone = as_index(no_more, self.moments)
         sums = self.sums
         if len(gone):
-            fallen = self._sum(part(self.narrow, gone), sketch=sums.sketch is not None, step=sums.step)
+            fallen = self._sum(select_columns(self.narrow, gone), sketch=sums.sketch is not None, step=sums.step)
             sums = sums.less(fallen)
         after.__dict__.update(_sums=sums.astype(after.pairs), _summed_at=summed_at)
         return after
 
     def rows(self, index: Array) -> "Sample":
         """Return the sample on some of its rows, its columns centred again."""
-        return Sample(of_rows(self.X, index), self.target.rows(index), self.fixed)
+        return Sample(take_centred_rows(self.X, index), self.target.rows(index), self.fixed)

@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 
 from randsel._numerics.arrays import (
-    add_to_both,
+    add_outer_sum,
     astype,
-    clipped,
-    columnwise,
-    double,
+    clip,
+    columnwise_dot,
     namespace,
     row_sums,
-    rowwise,
+    rowwise_dot,
     symmetric_product,
-    take,
+    take_columns,
+    to_double,
 )
-from randsel._numerics.columns import gather
+from randsel._numerics.columns import load_columns
 from randsel._utils.typing import Array
 from randsel.contribution._error_bounds import moment_of_differences, power_sums, ratio, score_error
 from randsel.contribution._sample import Sample, root
@@ -73,8 +73,8 @@ class CubicSeries:
     @classmethod
     def of(cls, sample: Sample, gamma: float, features: Array) -> "CubicSeries":
         """Expand the functions of the features of a mask."""
-        span = take(sample.moments[2], features)
-        z, reach = double(gather(sample.X, features)) / span, gamma * span**2
+        span = take_columns(sample.moments[2], features)
+        z, reach = to_double(load_columns(sample.X, features)) / span, gamma * span**2
         sums = power_sums(z, POWERS)
         moments = {k: moment_of_differences(sums, k) for k in (1, 2, 3, 4, 6, 8, 10)}
         # u⁵ by u and u³, in the least squares sense
@@ -95,7 +95,7 @@ class CubicSeries:
             row_sums=first * _row_sums(z, sums, 1) - third * _row_sums(z, sums, 3),
             sums=first * moments[1] - third * moments[3],
             squares=first**2 * moments[2] - 2 * first * third * moments[4] + third**2 * moments[6],
-            error=reach**5 / 120 * clipped(left, 0.0) ** 0.5 + reach**7 * tenth * (17 / 20160),
+            error=reach**5 / 120 * clip(left, 0.0) ** 0.5 + reach**7 * tenth * (17 / 20160),
             log_errors=reach**6 * tenth / 2880,
             dtype=sample.inside,
         )
@@ -105,12 +105,12 @@ class CubicSeries:
         features = self.features.copy()
         features[features] = chosen
         names = [field.name for field in fields(self) if field.name not in ("features", "dtype")]
-        return replace(self, features=features, **{name: take(getattr(self, name), chosen) for name in names})
+        return replace(self, features=features, **{name: take_columns(getattr(self, name), chosen) for name in names})
 
     @cached_property
     def row_squares(self) -> Any:
         """Sum of the squares of the row sums."""
-        return columnwise(self.row_sums, self.row_sums)
+        return columnwise_dot(self.row_sums, self.row_sums)
 
     @cached_property
     def hollow_norm(self) -> Any:
@@ -130,7 +130,7 @@ class CubicSeries:
         With `whole`, the orders before it too, `Σ_j -u_j/2 + u_j²/8 - u_j⁴/192`: they go into the same products.
         """
         xp = namespace(self.z)
-        z, reach = astype(take(self.z, free), self.dtype), take(self.reach, free)
+        z, reach = astype(take_columns(self.z, free), self.dtype), take_columns(self.reach, free)
         fourth_order = astype(-(reach**4) / 192, self.dtype)
         squares = z * z
         fourth = squares * squares
@@ -146,7 +146,7 @@ class CubicSeries:
         others = [others[0] * z, others[1] * squares, fourth * z * (-56 * fourth_order), fourth * (35 * fourth_order)]
         powers = xp.concat([z, squares, squares * z, fourth], axis=1)
         total = symmetric_product([(1.0, xp.concat(others, axis=1), powers)])
-        add_to_both(total, rowwise(alone, squares))
+        add_outer_sum(total, rowwise_dot(alone, squares))
         return total
 
     def products(self, matrix: Any) -> Any:
@@ -157,10 +157,12 @@ class CubicSeries:
         cubes = squares * z
         wide = astype(matrix, self.dtype) @ xp.concat([z, squares, cubes], axis=1)
         first, second, third = wide[:, :n], wide[:, n : 2 * n], wide[:, 2 * n :]
-        rows = double(row_sums(matrix))
-        of_first = 2 * (rows @ double(squares) - double(columnwise(z, first)))
-        of_third = 2 * (rows @ double(squares) ** 3) - 12 * double(columnwise(squares * cubes, first))
-        of_third += 30 * double(columnwise(squares * squares, second)) - 20 * double(columnwise(cubes, third))
+        rows = to_double(row_sums(matrix))
+        of_first = 2 * (rows @ to_double(squares) - to_double(columnwise_dot(z, first)))
+        of_third = 2 * (rows @ to_double(squares) ** 3) - 12 * to_double(columnwise_dot(squares * cubes, first))
+        of_third += 30 * to_double(columnwise_dot(squares * squares, second)) - 20 * to_double(
+            columnwise_dot(cubes, third)
+        )
         return self.a * self.reach * of_first - self.b * self.reach**3 * of_third
 
     def outer_products(self, left: Any, right: Any) -> Any:

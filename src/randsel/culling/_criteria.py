@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from randsel._numerics.arrays import clipped
+from randsel._numerics.arrays import clip
 from randsel.contribution._closed_form import Contribution
 from randsel.contribution._sample import Sample
 
@@ -42,7 +42,7 @@ def total_scores(contributions: Contribution) -> tuple[Any, Any]:
 def calibrated_scores(contributions: Contribution) -> tuple[Any, Any]:
     """Return the sum of the positive parts of the main and the interaction score; the plain sum breaks ties."""
     main, interaction = contributions.main, contributions.interaction
-    return clipped(main, 0.0, None) + clipped(interaction, 0.0, None), main + interaction
+    return clip(main, 0.0, None) + clip(interaction, 0.0, None), main + interaction
 
 
 #: Values of `RandSel(criterion=...)`.

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.alignment import Chance
 from randsel._numerics.arrays import on_host, to_numpy
 from randsel._numerics.null_tails import log_tail_of_score
+from randsel._utils.jobs import generator
 from randsel._utils.optional import optional
 from randsel._utils.typing import Array
 
@@ -23,6 +23,48 @@ PER_ROUND = {
     "dropped": "dropped",
     "fixed": "fixed",
 }
+
+
+@dataclass(frozen=True)
+class Chance:
+    """Alignment reached by the best of independent noise features (docs/mathematics.md, eq. 13).
+
+    Attributes
+    ----------
+    spectrum
+        Eigenvalues of the target kernel, of norm one: they give the null distribution of a feature's main score.
+    n
+        Number of features to choose from.
+    null_sd
+        Standard deviation of the alignment under the null.
+    n_blocks
+        Blocks of rows that a score is a sum over.
+    """
+
+    spectrum: Array
+    n: int
+    null_sd: float
+    n_blocks: int = 1
+
+    @classmethod
+    def of(cls, Y: Array, n: int, null_sd: float, n_blocks: int = 1) -> "Chance":
+        """Take the spectrum from the factor Y of the target kernel."""
+        spectrum = np.linalg.eigvalsh(Y.T @ Y)
+        return cls(spectrum / np.linalg.norm(spectrum), n, null_sd, n_blocks)
+
+    @cached_property
+    def alignments(self) -> Array:
+        """By the best k features, for k = 1, …, n."""
+        rng = generator(0)
+        repeats = max(1, min(20, 20000 // self.n))
+        sums = np.zeros(self.n)
+        for _ in range(repeats):
+            squares = rng.chisquare(self.n_blocks, (self.n, len(self.spectrum)))
+            scores = (squares - self.n_blocks) @ self.spectrum / np.sqrt(2 * self.n_blocks)
+            sums += np.cumsum(np.sort(scores)[::-1]) / repeats
+        signal = sums * self.null_sd
+        chance: Array = signal / np.sqrt(np.arange(1, self.n + 1) + signal**2)
+        return chance
 
 
 @dataclass(frozen=True)

@@ -7,27 +7,26 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.alignment import Chance, null_scale, unbiased_alignment
 from randsel._numerics.arrays import (
-    ascending,
+    as_index,
     astype,
-    clipped,
+    clip,
+    complement,
     device_of,
-    index_of,
+    is_single,
     namespace,
     on_host,
-    others,
-    single,
+    stable_argsort,
     to_numpy,
 )
-from randsel._numerics.kernels import bandwidth
+from randsel._numerics.kernels import bandwidth, null_scale, unbiased_alignment
 from randsel._utils.checkpoint import Stages
 from randsel._utils.typing import Array
 from randsel.contribution._bootstrap import Draws, on_rows, row_blocks
 from randsel.contribution._closed_form import Contribution
 from randsel.contribution._sample import Sample
 from randsel.culling._criteria import Criterion
-from randsel.culling._path import CullingPath, Round, _number_to_drop
+from randsel.culling._path import Chance, CullingPath, Round, _number_to_drop
 from randsel.culling._state import State
 
 Estimator = Callable[[Sample, float, Draws], Contribution]
@@ -76,13 +75,13 @@ def cull(
         estimate = estimator(criterion.weigh_target(sample, gamma), gamma, round_draws)
         keys, ties = criterion.scores(estimate)
         # rounded to what the precision holds, so that equal features tie whatever the order of a sum was
-        digits = 1e4 if single(sample.inside) else 1e9
+        digits = 1e4 if is_single(sample.inside) else 1e9
         keys_and_ties = _rounded(keys, ties, digits)
-        upwards = ascending(keys_and_ties[0], keys_and_ties[1], digits)
+        upwards = stable_argsort(keys_and_ties[0], keys_and_ties[1], digits)
         if columns is None:
             columns = namespace(upwards).arange(len(upwards), device=device_of(upwards))
         dropped = _bottom(upwards, sample.fixed, rules)
-        kept = others(dropped, len(upwards))
+        kept = complement(dropped, len(upwards))
         streak, newly_fixed = _fix(streak, upwards, sample.fixed, kept, rules)
         rounds.append(
             Round(
@@ -147,7 +146,7 @@ def _rounded(keys: Any, ties: Any, digits: float) -> Any:
     """Return both as whole numbers, the largest of each of size `digits`."""
     xp = namespace(keys)
     both = xp.stack([keys, ties])
-    largest = clipped(xp.max(xp.abs(both), axis=1, keepdims=True), 1e-300, 1e300)
+    largest = clip(xp.max(xp.abs(both), axis=1, keepdims=True), 1e-300, 1e300)
     return xp.round(both / largest * digits)
 
 
@@ -156,7 +155,7 @@ def _bottom(upwards: Any, fixed: Array, rules: Rules) -> Any:
     free = upwards
     if fixed.any():
         placed = to_numpy(upwards)
-        free = index_of(placed[~fixed[placed]], upwards)
+        free = as_index(placed[~fixed[placed]], upwards)
     return free[: _number_to_drop(len(upwards), rules.drop, rules.min_features)]
 
 

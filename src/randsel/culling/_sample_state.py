@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from randsel._numerics.arrays import device_of, index_of, namespace, single, to_numpy
-from randsel._numerics.columns import keep
+from randsel._numerics.arrays import as_index, device_of, is_single, namespace, to_numpy
+from randsel._numerics.columns import keep_columns
 from randsel._utils.typing import Array
 from randsel.contribution._sample import PairSums, Sample, Sketch, Step
 
@@ -15,7 +15,7 @@ def to_arrays(sample: Sample) -> dict[str, Array]:
     arrays: dict[str, Any] = {
         "sample_fixed": sample.fixed,
         "sample_moments": sample.moments,
-        "sample_flags": [sample.outlying is None, single(sample.inside), sample._summed_at],
+        "sample_flags": [sample.outlying is None, is_single(sample.inside), sample._summed_at],
     }
     # bounds on columns that are gone
     if "extremes" in sample.__dict__:
@@ -51,7 +51,7 @@ def of_arrays(arrays: Mapping[str, Array], whole: Sample, columns: Array) -> Sam
             lost,
         )
     never_outlying, in_single, summed_at = (int(flag) for flag in arrays["sample_flags"])
-    X = keep(whole.X, index_of(columns, whole.target.Y))
+    X = keep_columns(whole.X, as_index(columns, whole.target.Y))
     sample = Sample(X, whole.target, arrays["sample_fixed"], placed("sample_moments"), sums, summed_at)
     # as `Sample.keep` hands them on, where they hold for all columns that there were
     if never_outlying:

@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.alignment import Chance
-from randsel._numerics.arrays import index_of, to_numpy
+from randsel._numerics.arrays import as_index, to_numpy
 from randsel._utils.typing import Array
 from randsel.contribution._sample import Sample
 from randsel.culling import _sample_state as sample_state
-from randsel.culling._path import Round, _skewness, _stacked, _unstacked
+from randsel.culling._path import Chance, Round, _skewness, _stacked, _unstacked
 
 
 @dataclass(frozen=True)
@@ -56,9 +55,9 @@ class State:
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, Array], whole: Sample, chance: Chance) -> "State":
         """Return the state that `to_arrays` took apart, from the sample that culling began with."""
-        columns = index_of(arrays["columns"], whole.target.Y)
+        columns = as_index(arrays["columns"], whole.target.Y)
         # the path puts together what fell in all rounds, where it fell
-        rounds = (replace(r, dropped=index_of(r.dropped, columns)) for r in _unstacked(arrays, chance))
+        rounds = (replace(r, dropped=as_index(r.dropped, columns)) for r in _unstacked(arrays, chance))
         fixed = zip(arrays["fixed_columns"].tolist(), arrays["fixed_keys"].tolist(), strict=True)
         sample = sample_state.of_arrays(arrays, whole, arrays["columns"])
         return cls(sample, tuple(rounds), columns, arrays["streak"], dict(fixed), _skewness(arrays))

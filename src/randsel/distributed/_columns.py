@@ -14,8 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.arrays import take
-from randsel._numerics.columns import ALL_CONSTANT, Elsewhere, centred_rows, each, not_finite, standardise_part, total
+from randsel._numerics.arrays import take_columns
+from randsel._numerics.columns import (
+    ALL_CONSTANT,
+    ColumnSource,
+    centre_rows,
+    map_blocks,
+    not_finite,
+    standardise_columns,
+    sum_blocks,
+)
 from randsel._utils.jobs import one_thread_if
 from randsel._utils.optional import optional
 from randsel._utils.typing import Array
@@ -34,7 +42,7 @@ def is_dask(X: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class ClusterColumns(Elsewhere):
+class ClusterColumns(ColumnSource):
     """Standardised columns in blocks on a cluster, or with whatever scheduler Dask uses here.
 
     Attributes
@@ -115,7 +123,7 @@ class ClusterColumns(Elsewhere):
             yield from results
 
     def total(self, width: int, function: Callable[..., Any], *shared: Any) -> Any:
-        """Sum of what `each` gives: neighbours are added on the cluster, then their sums, until one is left."""
+        """Sum of what `map_blocks` gives: neighbours are added on the cluster, then their sums, until one is left."""
         parts = self._tasks(_total_of, width, function, *shared)
         while len(parts) > 1:
             pairs = zip(parts[::2], parts[1::2], strict=False)
@@ -234,7 +242,7 @@ def _standardised(block: Array, weights: Array | None, scale: bool) -> tuple[Arr
     if trouble:
         return block[:, :0], (np.zeros(block.shape[1], dtype=bool), trouble)
     with one_thread_if(True):
-        Z, varies = standardise_part(np.ascontiguousarray(block), weights, scale)
+        Z, varies = standardise_columns(np.ascontiguousarray(block), weights, scale)
     return Z, (varies, [])
 
 
@@ -251,7 +259,7 @@ def first_not_finite(block: Array) -> list[Any]:
 
 def _on_block(function: Callable[..., Any], block: Array, places: Array | None, rows: Array | None, *more: Any) -> Any:
     with one_thread_if(True):
-        return function(centred_rows(block if places is None else take(block, places), rows), *more)
+        return function(centre_rows(block if places is None else take_columns(block, places), rows), *more)
 
 
 def _on_rows(function: Callable[..., Any], parts: list[Array], rows: Array, *more: Any) -> Any:
@@ -260,11 +268,11 @@ def _on_rows(function: Callable[..., Any], parts: list[Array], rows: Array, *mor
 
 
 def _each_of(block: Array, width: int, function: Callable[..., Any], *shared: Any) -> list[Any]:
-    return list(each(block, width, function, *shared))
+    return list(map_blocks(block, width, function, *shared))
 
 
 def _total_of(block: Array, width: int, function: Callable[..., Any], *shared: Any) -> Any:
-    return total(block, width, function, *shared)
+    return sum_blocks(block, width, function, *shared)
 
 
 def _itself(value: Any) -> Any:

@@ -23,8 +23,7 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from randsel._numerics.alignment import alignment
-from randsel._numerics.kernels import bandwidth, gaussian_kernel, squared_distances
+from randsel._numerics.kernels import alignment, bandwidth, gaussian_kernel, squared_distances
 from randsel._utils.result_folder import check_folder, claim, only_run, write_atomically
 from randsel._utils.typing import Array
 from randsel.datasets import make_black_box

@@ -10,15 +10,15 @@ import numpy as np
 
 from randsel._numerics.arrays import (
     add_square,
-    clipped,
+    as_array_like,
+    clip,
     device_of,
-    halved,
-    largest,
-    like,
+    multiply_by_transpose,
     namespace,
-    product,
     to_device,
+    to_half_on_gpu,
     to_numpy,
+    top_k,
 )
 from randsel._numerics.null_tails import cumulants, log_tail_of_moments
 from randsel._numerics.rank_functions import Functions
@@ -221,7 +221,7 @@ def _far_tile(
 
 def _placed(problem: Problem) -> Any:
     """Functions on a device, in half precision, which ranks pairs: tests are on the host. None for a scan there too."""
-    return None if problem.device is None else halved(to_device(problem.functions.values, problem.device))
+    return None if problem.device is None else to_half_on_gpu(to_device(problem.functions.values, problem.device))
 
 
 def _blocks(functions: Functions, tile: int, cut: int = 0) -> list[_Block]:
@@ -248,12 +248,14 @@ def _tile(
     """Best partners of the features of a tile, and log p and places of its best pairs, by either statistic."""
     values = problem.functions.values if values is None else values
     decay = np.sqrt(problem.decay)
-    left = values[rows.start : rows.stop, : rows.count] * like(decay[: rows.count, None], values, precise=False)
+    left = values[rows.start : rows.stop, : rows.count] * as_array_like(
+        decay[: rows.count, None], values, precise=False
+    )
     right = values[columns.start : columns.stop, : columns.count]
-    right = right * like(decay[: columns.count, None], values, precise=False)
+    right = right * as_array_like(decay[: columns.count, None], values, precise=False)
     weights = np.outer(problem.decay[: rows.count], problem.decay[: columns.count])
     plain = rows.plain and columns.plain
-    places = like(e, values, precise=False), like(problem.share, values, precise=False)
+    places = as_array_like(e, values, precise=False), as_array_like(problem.share, values, precise=False)
     ends, log_p, pairs = [], [], []
     for used, statistic in _statistics(left, right, *places, None if plain else weights):
         first, second, third = (float(sum_) for sum_ in cumulants(np.outer(weights[:used, :used], spread).ravel()))
@@ -284,7 +286,7 @@ def _best_of(
         at, top = to_numpy(xp.argmax(statistic, axis=axis)), to_numpy(xp.max(statistic, axis=axis))
         seen = np.flatnonzero(top >= 0.0)
         ends.append((seen, at[seen], top[seen]))
-    places, found = largest(xp.reshape(statistic, (-1,)), n_pairs, _statistic_at(limit, moments))
+    places, found = top_k(xp.reshape(statistic, (-1,)), n_pairs, _statistic_at(limit, moments))
     found = log_tail_of_moments(found.astype(np.float64), *moments)
     kept = found <= limit
     return ends, found[kept], np.stack(np.unravel_index(places[kept], tuple(statistic.shape)), axis=1)
@@ -319,10 +321,10 @@ def _statistics(left: Any, right: Any, e: Any, share: Any, weights: Array | None
             scale = None if weights is None else left[:, a] ** 2 * (share**2 / m)
             for b in range(before if a < before else 0, min(used, right.shape[1])):
                 if weights is not None:
-                    squares = product(scale, right[:, b] ** 2)
-                    squares = xp.sqrt(clipped(squares, 1e-6, None) * (1.0 / float(weights[a, b])))
+                    squares = multiply_by_transpose(scale, right[:, b] ** 2)
+                    squares = xp.sqrt(clip(squares, 1e-6, None) * (1.0 / float(weights[a, b])))
                 for factor in weighted:
-                    inner = product(factor, right[:, b])
+                    inner = multiply_by_transpose(factor, right[:, b])
                     if weights is not None:
                         inner /= squares
                     add_square(statistic, inner)

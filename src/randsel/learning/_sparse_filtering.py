@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from randsel._numerics.arrays import check_device, like, namespace, to_device, to_numpy
+from randsel._numerics.arrays import as_array_like, check_device, namespace, to_device, to_numpy
 from randsel._sklearn.progress import CallbackSupportMixin, Steps, fit_task
 from randsel._sklearn.validation import Interval, check_table, fit_context
 from randsel._utils.typing import Array
@@ -194,7 +194,7 @@ def _soft(X: Array, W: Array) -> Array:
 def objective(W: Array, X: Any) -> tuple[float, Array]:
     """Sum of the normalised features, and its slope along the entries of W (as a vector), computed where X is."""
     xp = namespace(X)
-    F = X @ like(W, X).T
+    F = X @ as_array_like(W, X).T
     soft = xp.sqrt(F * F + EPSILON)
     by_feature = xp.sqrt(xp.sum(soft * soft, axis=0))
     even = soft / by_feature

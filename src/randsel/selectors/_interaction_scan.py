@@ -12,7 +12,7 @@ import numpy as np
 from scipy.stats import false_discovery_control
 
 from randsel._numerics.arrays import check_device, to_numpy
-from randsel._numerics.columns import column_keys, strips
+from randsel._numerics.columns import column_keys, column_slices
 from randsel._numerics.fingerprint import fingerprint
 from randsel._numerics.rank_functions import Functions, rank_functions
 from randsel._sklearn.base import Selector, ranking
@@ -398,7 +398,7 @@ def main_effects(
         stages = kept.stages("features")
         if (so_far := stages.last()) is not None:
             pvalues, done = so_far["p"], int(so_far["done"])
-        for part in strips(X.shape[1], max(1, BLOCK_BYTES // (4 * n_functions * len(X)))):
+        for part in column_slices(X.shape[1], max(1, BLOCK_BYTES // (4 * n_functions * len(X)))):
             if part.stop <= done:
                 continue
             functions = rank_functions(X[:, part], n_functions, share, nominal[part])

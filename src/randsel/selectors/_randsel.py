@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from randsel._numerics.arrays import check_device, is_coarse, like, on_host, take, to_device, to_numpy
-from randsel._numerics.columns import Columns, Elsewhere, canonical_order, room_for, standardise
+from randsel._numerics.arrays import as_array_like, check_device, is_coarse, on_host, take_columns, to_device, to_numpy
+from randsel._numerics.columns import ColumnSource, MappedColumns, canonical_order, memory_for_columns, standardise
 from randsel._numerics.fingerprint import fingerprint
 from randsel._numerics.kernels import median_factor
 from randsel._numerics.rank_functions import rank_functions
@@ -246,7 +246,7 @@ class RandSel(Selector):
         ranks = self.kernel == "rank"
         if ranks:
             Z, columns = _rank_columns(Z, columns, weights)
-        place = to_device(np.zeros(0), Z.device) if isinstance(Z, Elsewhere) else Z
+        place = to_device(np.zeros(0), Z.device) if isinstance(Z, ColumnSource) else Z
         sample = Sample.of(Z, Target.encode(y, kind, weights).beside(place))
         del Z
         show = self.verbose if callable(self.verbose) else _line_per_round if self.verbose else None
@@ -321,7 +321,7 @@ class RandSel(Selector):
 
         Products that are coarse, and blocks that are read, round by more than the order matters.
         """
-        room = None if self.max_memory is None else room_for(self.max_memory, *X.shape)
+        room = None if self.max_memory is None else memory_for_columns(self.max_memory, *X.shape)
         if is_dask(X):
             if self.kernel == "rank" or self.estimator == "bootstrap" or self.device not in (None, "cpu"):
                 msg = (
@@ -337,13 +337,13 @@ class RandSel(Selector):
             if self.kernel == "rank" or self.estimator == "bootstrap":
                 msg = "max_memory is too small for X, and only kernel='gaussian', estimator='exact' read it in blocks."
                 raise ValueError(msg)
-            stream = Columns.of(X, weights, scale=self.scale, room=room, device=device)
+            stream = MappedColumns.of(X, weights, scale=self.scale, room=room, device=device)
             return stream, stream.places
         Z, varies = standardise(to_device(X, device), weights, self.scale)
         if is_coarse(Z, Z.shape[1]):
             return Z, np.flatnonzero(varies)
         order = canonical_order(Z)
-        return take(Z, order), np.flatnonzero(varies)[order]
+        return take_columns(Z, order), np.flatnonzero(varies)[order]
 
     def _identity(self, X: Any, y: Array, weights: Array | None, kind: str, seed: int) -> dict[str, Any]:
         """Return what a path depends on."""
@@ -435,7 +435,7 @@ def _rank_columns(Z: Array, columns: Array, weights: Array | None) -> tuple[Arra
     exist = np.arange(RANK_FUNCTIONS) < made.counts[:, None]
     values = made.values[exist].T
     values = values - values.mean(axis=0)
-    return like(values, Z, precise=False), np.repeat(columns, made.counts)
+    return as_array_like(values, Z, precise=False), np.repeat(columns, made.counts)
 
 
 def _line_per_round(r: Round) -> None:

@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 from sklearn.utils.validation import has_fit_parameter
 
-from randsel._numerics.columns import tamed
+from randsel._numerics.columns import rescale_extremes
 from randsel._numerics.kernels import median_factor
 from randsel._sklearn.base import Selector
 from randsel._sklearn.progress import Task, fit_task
@@ -128,7 +128,7 @@ class RandSelCV(Selector):
         selector._validate_params()
         X = on_the_host(X)
         X, y, kind, weights = check_data(self, X, y, sample_weight, selector.target)
-        X = tamed(X) if selector.scale else X
+        X = rescale_extremes(X) if selector.scale else X
         groups = _check_groups(groups, len(X))
         if isinstance(self.cv, Integral) and weights is not None:
             groups = None if groups is None else groups[weights > 0.0]

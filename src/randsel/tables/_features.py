@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.columns import strips
+from randsel._numerics.columns import column_slices
 from randsel._utils.typing import Array
 from randsel.tables._orientation import unknown_column
 from randsel.tables._target import is_missing
@@ -147,7 +147,7 @@ def note_types(
 ) -> None:
     """Say what the features and the target are."""
     whole = constant = 0
-    for part in strips(len(names), max(64, 4_000_000 // len(X))):
+    for part in column_slices(len(names), max(64, 4_000_000 // len(X))):
         block = X[:, part]
         whole += int((np.isnan(block) | (block == np.floor(block))).all(axis=0).sum())
         constant += int((np.isnan(block) | (block == np.fmax.reduce(block, axis=0, initial=-np.inf))).all(axis=0).sum())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from randsel._numerics.columns import bytes_of
+from randsel._numerics.columns import parse_bytes
 from randsel._utils.typing import Array
 from randsel.tables._features import features, note_types, take_log2, without_missing
 from randsel.tables._orientation import samples_in_rows
@@ -196,7 +196,7 @@ def read(
     _check_choice("missing", missing, MISSING_RULES)
     named = [name for name in (target, groups, batch, id_column, *categorical, *drop_columns) if name is not None]
     _check_purposes(path, named)
-    limit = bytes_of(max_bytes, "max_bytes")
+    limit = parse_bytes(max_bytes, "max_bytes")
     sheet = _sheet(path, set(named), layer, limit)
     labels, file = None, Path(target_file or "")
     if target_file is not None:

@@ -6,8 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.arrays import astype, inner, like, namespace, norm, rowwise, set_diagonal, to_numpy
-from randsel._numerics.kernels import hollow_split
+from randsel._numerics.arrays import (
+    as_array_like,
+    astype,
+    frobenius_norm,
+    inner_product,
+    namespace,
+    rowwise_dot,
+    set_diagonal,
+    to_numpy,
+)
+from randsel._numerics.kernels import u_centre_with_offsets
 from randsel._utils.typing import Array
 
 
@@ -52,8 +61,8 @@ class Target:
 
     def beside(self, X: Any) -> "Target":
         """Return the target where X is."""
-        weights = None if self.weights is None else like(self.weights, X)
-        return replace(self, Y=like(self.Y, X), weights=weights)
+        weights = None if self.weights is None else as_array_like(self.weights, X)
+        return replace(self, Y=as_array_like(self.Y, X), weights=weights)
 
     @cached_property
     def kernel(self) -> Any:
@@ -73,7 +82,7 @@ class Target:
     @cached_property
     def hollow(self) -> tuple[Any, Any]:
         """`L` split into its U-centred part and the rest."""
-        return hollow_split(self.kernel)
+        return u_centre_with_offsets(self.kernel)
 
     @cached_property
     def _cast(self) -> dict[Any, tuple[Any, Any]]:
@@ -88,8 +97,8 @@ class Target:
     @cached_property
     def hollow_norm(self) -> float:
         """`‖U(L)‖_F`, zero where only rounding is left, as with a class of one member."""
-        length = norm(self.hollow[0])
-        return length if length > 1e-10 * norm(self.kernel) else 0.0
+        length = frobenius_norm(self.hollow[0])
+        return length if length > 1e-10 * frobenius_norm(self.kernel) else 0.0
 
     @cached_property
     def hollow_cube(self) -> float:
@@ -98,16 +107,16 @@ class Target:
         ones = xp.ones_like(rho)
         left, right = xp.concat([self.Y, rho, ones], axis=1), xp.concat([self.Y, -ones, -rho], axis=1)
         core = right.T @ left
-        diagonal, of_square = rowwise(left, right), rowwise(left @ core, right)
-        whole = inner(core @ core, core.T)
-        return whole - 3 * inner(diagonal, of_square) + 2 * inner(diagonal**2, diagonal)
+        diagonal, of_square = rowwise_dot(left, right), rowwise_dot(left @ core, right)
+        whole = inner_product(core @ core, core.T)
+        return whole - 3 * inner_product(diagonal, of_square) + 2 * inner_product(diagonal**2, diagonal)
 
     @cached_property
     def lopsided(self) -> bool:
         """Whether little of `L` is left when U-centred, as with a class of one member or one extreme number."""
-        m, loads, whole = len(self.Y), self.loads, norm(self.Y.T @ self.Y) ** 2
+        m, loads, whole = len(self.Y), self.loads, frobenius_norm(self.Y.T @ self.Y) ** 2
         rows = self.own_rows + loads
-        left = whole - inner(loads, loads) - 2 / (m - 2) * inner(rows, rows)
+        left = whole - inner_product(loads, loads) - 2 / (m - 2) * inner_product(rows, rows)
         return left + float(rows.sum()) ** 2 / ((m - 1) * (m - 2)) < 1e-6 * whole
 
     @cached_property
@@ -122,7 +131,7 @@ class Target:
         """`Σ_{p≠q} w_p w_q`, by which sums over pairs become means."""
         if self.weights is None:
             return float(len(self.Y) * (len(self.Y) - 1))
-        return float(self.weights.sum()) ** 2 - inner(self.weights, self.weights)
+        return float(self.weights.sum()) ** 2 - inner_product(self.weights, self.weights)
 
     @cached_property
     def strata(self) -> Array:
