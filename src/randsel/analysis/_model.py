@@ -10,7 +10,6 @@ import numpy as np
 from scipy.stats import rankdata
 
 from randsel._utils.jobs import generator
-from randsel._utils.result_folder import check_arrays, check_places
 from randsel._utils.typing import Array
 from randsel.culling._path import CullingPath
 from randsel.tables._read import Table
@@ -39,47 +38,6 @@ REPETITION = re.compile(
 )
 #: Repetitions of a donor at most; more are the numbers of a plate or a study.
 MOST_REPETITIONS = 20
-
-
-#: Numbers at a time from which alignments by chance are simulated: features times classes.
-MOST_SIMULATED = 200_000_000
-#: Arrays of a culling path, as they are kept.
-PATH_SHAPES = {
-    **dict.fromkeys(("features",), ("iu", "features of rounds")),
-    **dict.fromkeys(("contributions", "main", "interaction", "scores"), ("f", "features of rounds")),
-    "dropped": ("iu", "dropped"),
-    "fixed": ("iu", "fixed"),
-    **{f"n_{name}": ("iu", "rounds") for name in ("features", "dropped", "fixed")},
-    **dict.fromkeys(("gamma", "alignment"), ("f", "rounds")),
-    "size": ("iu", "rounds"),
-    "spectrum": ("f", "spectrum"),
-    "chance": ("f", 3),
-    "order": ("iu", "order"),
-    "null_sd": ("f",),
-    "skewness": ("f", "parts"),
-}
-
-
-def kept_path(arrays: Mapping[str, Array], count: int) -> CullingPath:
-    """Return a path from the arrays that were kept of it, if they are those of a path of so many features."""
-    check_arrays(arrays, PATH_SHAPES)
-    check_places(arrays["order"], count)
-    rounds, chance = len(arrays["gamma"]), arrays["chance"]
-    for name in ("features", "dropped", "fixed"):
-        check_places(arrays[name], count)
-        check_places(arrays[f"n_{name}"], count + 1)
-        if int(arrays[f"n_{name}"].sum()) != len(arrays[name]):
-            msg = f"{name!r} of the rounds are not as many as there are"
-            raise ValueError(msg)
-    odd = len(np.unique(arrays["order"])) < len(arrays["order"]) or len(arrays["skewness"]) not in (0, 2)
-    # from these, alignments by chance are simulated, and looked up by the size of a round
-    n, _, blocks = chance.tolist()
-    odd = odd or not (1 <= n <= count and blocks >= 1 and n * len(arrays["spectrum"]) <= MOST_SIMULATED)
-    if odd or not rounds or int(arrays["n_features"].min()) < 1:
-        msg = "the culling path is not one"
-        raise ValueError(msg)
-    check_places(arrays["size"], int(n) + 1, least=1)
-    return CullingPath.of_arrays(arrays)
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ from randsel.analysis._decisions import (
     remarked,
     units,
 )
-from randsel.analysis._model import Analysis, Feature, Pair, Stability, cautions, kept_path
+from randsel.analysis._model import Analysis, Feature, Pair, Stability, cautions
 from randsel.analysis._resampling import accuracy_of, stability_of
-from randsel.culling._path import CullingPath, Round, path_sizes
+from randsel.culling._path import CullingPath, Round, path_sizes, restore_path
 from randsel.tables._read import Table
 
 #: What is kept of a pair.
@@ -127,7 +127,7 @@ def _kept_path(table: Table, kind: str, settings: Settings, parts: Parts, show: 
     def compute(so_far: Path | None) -> dict[str, Any]:
         return culled(table, kind, settings, on_round, so_far).to_arrays()
 
-    return parts.made("path", compute, lambda kept: kept_path(kept, len(table.names)))
+    return parts.made("path", compute, lambda kept: restore_path(kept, len(table.names)))
 
 
 def _kept_tests(

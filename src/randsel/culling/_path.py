@@ -11,6 +11,7 @@ from randsel._numerics.arrays import on_host, to_numpy
 from randsel._numerics.null_tails import log_tail_of_score
 from randsel._utils.jobs import generator
 from randsel._utils.optional import optional
+from randsel._utils.result_folder import check_arrays, check_places
 from randsel._utils.typing import Array
 
 #: Arrays of a round, and the one of them that is as long.
@@ -364,3 +365,54 @@ def path_sizes(n: int, drop: float, min_features: int) -> list[int]:
     while _number_to_drop(sizes[-1], drop, min_features):
         sizes.append(sizes[-1] - _number_to_drop(sizes[-1], drop, min_features))
     return sizes
+
+
+# ---------------------------------------------------------------- a path from a file
+
+#: Upper limit on n_features × n_classes in the simulation of alignments by chance: larger numbers are not ours.
+MOST_SIMULATED = 200_000_000
+#: Kinds and lengths of the arrays of `CullingPath.to_arrays`, see `check_arrays`.
+STORED_SHAPES = {
+    "features": ("iu", "features of rounds"),
+    **dict.fromkeys(("contributions", "main", "interaction", "scores"), ("f", "features of rounds")),
+    "dropped": ("iu", "dropped"),
+    "fixed": ("iu", "fixed"),
+    **{f"n_{name}": ("iu", "rounds") for name in ("features", "dropped", "fixed")},
+    **dict.fromkeys(("gamma", "alignment"), ("f", "rounds")),
+    "size": ("iu", "rounds"),
+    "spectrum": ("f", "spectrum"),
+    "chance": ("f", 3),
+    "order": ("iu", "order"),
+    "null_sd": ("f",),
+    "skewness": ("f", "parts"),
+}
+
+
+def restore_path(arrays: Mapping[str, Array], n_features: int) -> CullingPath:
+    """Return the path that `CullingPath.to_arrays` stored.
+
+    Files may be damaged or forged: raises ValueError unless the arrays describe a path of `n_features` columns.
+    """
+    check_arrays(arrays, STORED_SHAPES)
+    check_places(arrays["order"], n_features)
+    for name in ("features", "dropped", "fixed"):
+        check_places(arrays[name], n_features)
+        check_places(arrays[f"n_{name}"], n_features + 1)
+        if int(arrays[f"n_{name}"].sum()) != len(arrays[name]):
+            msg = f"{name!r} of the rounds are not as many as there are"
+            raise ValueError(msg)
+    # alignments by chance are simulated for all sizes up to n, and looked up by the size of a round
+    n, _, n_blocks = arrays["chance"].tolist()
+    if not (
+        len(np.unique(arrays["order"])) == len(arrays["order"])
+        and len(arrays["skewness"]) in (0, 2)
+        and 1 <= n <= n_features
+        and n_blocks >= 1
+        and n * len(arrays["spectrum"]) <= MOST_SIMULATED
+        and len(arrays["gamma"])
+        and int(arrays["n_features"].min()) >= 1
+    ):
+        msg = "the culling path is not one"
+        raise ValueError(msg)
+    check_places(arrays["size"], int(n) + 1, least=1)
+    return CullingPath.of_arrays(arrays)

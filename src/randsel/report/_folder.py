@@ -22,8 +22,8 @@ from randsel._utils.result_folder import (
 from randsel._utils.text import as_csv
 from randsel._utils.typing import Array
 from randsel.analysis._decisions import LEVEL, Settings
-from randsel.analysis._model import Accuracy, Analysis, Feature, Pair, Stability, kept_path
-from randsel.culling._path import CullingPath
+from randsel.analysis._model import Accuracy, Analysis, Feature, Pair, Stability
+from randsel.culling._path import CullingPath, restore_path
 from randsel.report import _html as report
 from randsel.report import _sentences as words
 from randsel.report._sentences import fixed, number, p_value, share, summary, visible
@@ -219,7 +219,7 @@ def load(out: Path) -> Analysis:
         raise ValueError(msg)
     try:
         check_arrays(found, REPORT_SHAPES)
-        return _analysis(found, kept_path(path, len(found["names"])), settings)
+        return _analysis(found, restore_path(path, len(found["names"])), settings)
     except (KeyError, IndexError, TypeError, ValueError, MemoryError) as error:
         msg = f"{out} holds parts that are damaged ({error}); remove the folder and run again: {_again(settings)}"
         raise ValueError(msg) from error
