@@ -1,34 +1,27 @@
-"""Results drawn with matplotlib. Functions read results and never compute them; they return a `Figure`."""
+"""Figures of results, drawn with matplotlib. Functions draw what was computed elsewhere and return a `Figure`."""
 
 from typing import Any
 
 import numpy as np
 
 from randsel._utils.optional import optional
+from randsel._utils.text import shorten
 from randsel._utils.typing import Array
 from randsel.culling._path import CullingPath
 
 GREY, RED = "0.6", "#c1121f"
-#: Features of at most this many values are drawn as discrete.
+#: Features of at most this many distinct values are drawn as discrete.
 FEW_LEVELS = 12
 #: Characters of a name that are drawn.
 LONG_NAME = 28
-#: With more lines, or more samples in a panel, vector files grow heavy: they are drawn as pixels.
+#: Lines or samples in a panel above which they are drawn as pixels, because vector files would become large.
 MANY = 500
-#: Classes, on a light and on a dark ground alike: a contrast of 3 and more to both.
+#: Colours of classes, with a contrast of at least 3 to a light and to a dark background.
 CLASS_COLOURS = (
-    "#3b7fc4",
-    "#d2691e",
-    "#37985a",
-    "#b452a8",
-    "#8f7d1e",
-    "#a0664f",
-    "#d9559a",
-    "#7a828c",
-    "#7470d6",
-    "#1c97a3",
+    *("#3b7fc4", "#d2691e", "#37985a", "#b452a8", "#8f7d1e"),
+    *("#a0664f", "#d9559a", "#7a828c", "#7470d6", "#1c97a3"),
 )
-#: From low to high on a light and on a dark ground alike.
+#: Colours from low to high values, for a light and a dark background.
 LOW_TO_HIGH = ("#2f78bd", "#8c8c8c", "#d9702b")
 
 
@@ -41,18 +34,18 @@ def culling_path(
     label: str = "features of the best round",
     size: tuple[float, float] = (8.0, 5.5),
 ) -> Any:
-    """Contribution of every feature in every round (the paper's figure 1), and the alignment of the features left.
+    """Draw the contribution of each feature in each round (figure 1 of the paper), and the alignment of each round.
 
     Parameters
     ----------
     path : CullingPath or RandSel
         `RandSel.path_`, or a fitted selector, whose column names are then used.
     highlight : array of int or bool, default=None
-        Columns, or a mask of columns, to draw in red and to name; None are those of the best round, if at most ten.
+        Columns, or a mask of columns, to draw in red and to label; None: those of the best round, if at most ten.
     names : sequence of str, default=None
         Names of the columns.
     title, label : str
-        Title of the figure, None for no title, and what the legend calls the highlighted features.
+        Title of the figure (None for no title), and the entry of the highlighted features in the legend.
     size : tuple of float
         Width and height, inches.
 
@@ -69,7 +62,7 @@ def culling_path(
     >>> [axes.get_ylabel() for axes in figure.axes]
     ['contribution', 'alignment']
     """
-    figure = optional("matplotlib.figure", extra="plot", purpose="Drawing").Figure(figsize=size, layout="constrained")
+    figure = _new_figure(*size)
     names = getattr(path, "feature_names_in_", None) if names is None else names
     path = getattr(path, "path_", path)
     if highlight is None:
@@ -78,7 +71,7 @@ def culling_path(
     highlight = np.asarray(highlight)
     highlight = np.flatnonzero(highlight) if highlight.dtype == bool else highlight
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
-    _lines(top, path, highlight, names)
+    _draw_contributions(top, path, highlight, names)
     if len(highlight):
         top.plot([], [], color=RED, label=label)
     top.plot([], [], color=GREY, label="all other features")
@@ -87,23 +80,22 @@ def culling_path(
     top.set_ylabel("contribution")
     if title is not None:
         top.set_title(title or "Contribution of each feature as others are culled", loc="left")
-    at = np.arange(len(path.rounds))
-    bottom.plot(at, [r.alignment for r in path.rounds], color="black", marker=".", label="features left")
-    bottom.plot(at, [r.chance for r in path.rounds], color=GREY, linestyle="--", label="culled noise, about")
+    rounds = np.arange(len(path.rounds))
+    bottom.plot(rounds, [r.alignment for r in path.rounds], color="black", marker=".", label="features left")
+    bottom.plot(rounds, [r.chance for r in path.rounds], color=GREY, linestyle="--", label="culled noise, about")
     bottom.axvline(path.best, color=RED, linewidth=0.8, linestyle=":")
-    bottom.set_ylabel("alignment")
+    bottom.set(xlabel="features left in the round", ylabel="alignment")
     bottom.legend(frameon=False, fontsize="small")
-    ticks = at[:: -(-len(at) // max(2, int(2.0 * size[0])))]
+    ticks = rounds[:: -(-len(rounds) // max(2, int(2.0 * size[0])))]
     bottom.set_xticks(ticks, [str(len(path.rounds[i].features)) for i in ticks])
-    bottom.set_xlabel("features left in the round")
     bottom.locator_params(axis="y", nbins=3)
     for axes in (top, bottom):
         axes.spines[["top", "right"]].set_visible(False)
     return figure
 
 
-def _lines(axes: Any, path: CullingPath, highlight: Array, names: Any) -> None:
-    """One line per feature over the rounds it lived in; the highlighted ones last, so that they are on top."""
+def _draw_contributions(axes: Any, path: CullingPath, highlight: Array, names: Any) -> None:
+    """Draw one line per feature over its rounds; the highlighted ones last, so that they are on top."""
     collections = optional("matplotlib.collections", extra="plot", purpose="Drawing")
     lines: dict[int, list[tuple[int, float]]] = {}
     for number, r in enumerate(path.rounds):
@@ -114,36 +106,36 @@ def _lines(axes: Any, path: CullingPath, highlight: Array, names: Any) -> None:
     axes.add_collection(
         collections.LineCollection(grey, colors=GREY, linewidths=0.8, alpha=0.7, rasterized=len(grey) > MANY)
     )
-    top = max(value for points in lines.values() for _, value in points)
-    # the height of a line of text, if the axes are two thirds of the figure
-    height, taken = 0.25 / axes.figure.get_figheight() * top, -np.inf
+    highest = max(value for points in lines.values() for _, value in points)
+    # height of a line of text, if the axes fill two thirds of the figure
+    text_height, lowest_free = 0.25 / axes.figure.get_figheight() * highest, -np.inf
     for feature in sorted(red, key=lambda j: lines[j][-1][1]):
         rounds, values = zip(*lines[feature], strict=True)
         axes.plot(rounds, values, color=RED, linewidth=1.8)
-        # names of lines that end close together are moved apart
-        taken = max(values[-1], taken + height)
-        label = str(feature) if names is None else _short(str(names[feature]))
-        place = {"xytext": (4, 0), "textcoords": "offset points", "va": "center"}
-        axes.annotate(label, (rounds[-1], taken), color=RED, **place).set_parse_math(False)
+        # labels of lines that end close together are moved apart
+        y = max(values[-1], lowest_free)
+        lowest_free = y + text_height
+        label = str(feature) if names is None else shorten(str(names[feature]), LONG_NAME)
+        offset = {"xytext": (4, 0), "textcoords": "offset points", "va": "center"}
+        axes.annotate(label, (rounds[-1], y), color=RED, **offset).set_parse_math(False)
     axes.autoscale_view()
     axes.margins(x=0.05)
 
 
 def comparison(rows: list[dict[str, Any]], *, title: str = "") -> Any:
-    """Accuracy of methods against the number of features, with its spread over folds.
+    """Draw the accuracy of methods against the number of features, with its spread over folds.
 
     Parameters
     ----------
     rows : list of dict
-        As `summary.curves` returns them: "data", "method", "sizes", "mean", "spread"; and "seconds" of a selection,
-        if they are to be drawn too.
+        One per data set and method, with the keys "data", "method", "sizes", "mean" and "spread".
     title : str
         Title of the figure.
 
     Returns
     -------
     matplotlib.figure.Figure
-        One row of axes per data set: accuracy, and time if there is any.
+        One panel per data set.
 
     Examples
     --------
@@ -153,50 +145,39 @@ def comparison(rows: list[dict[str, Any]], *, title: str = "") -> Any:
     >>> figure.axes[0].get_title()
     'colon'
     """
-    sets = list(dict.fromkeys(row["data"] for row in rows))
+    data_sets = list(dict.fromkeys(row["data"] for row in rows))
     methods = list(dict.fromkeys(row["method"] for row in rows))
-    matplotlib = optional("matplotlib", extra="plot", purpose="Drawing")
-    figure = optional("matplotlib.figure", extra="plot", purpose="Drawing").Figure(
-        figsize=(10, 1 + 3 * len(sets)), layout="constrained"
-    )
-    colours = dict(zip(methods, matplotlib.colormaps["tab10"].colors, strict=False))
-    timed = all("seconds" in row for row in rows)
-    axes = figure.subplots(len(sets), 1 + timed, squeeze=False, width_ratios=[3, 1] if timed else [1])
-    for (left, *right), name in zip(axes, sets, strict=True):
-        here = [row for row in rows if row["data"] == name]
-        for row in here:
+    figure = _new_figure(10, 1 + 3 * len(data_sets))
+    colormaps = optional("matplotlib", extra="plot", purpose="Drawing").colormaps
+    colours = dict(zip(methods, colormaps["tab10"].colors, strict=False))
+    panels = figure.subplots(len(data_sets), 1, squeeze=False)[:, 0]
+    for axes, name in zip(panels, data_sets, strict=True):
+        curves = [row for row in rows if row["data"] == name]
+        for row in curves:
             low, high = np.subtract(row["mean"], row["spread"]), np.add(row["mean"], row["spread"])
-            left.plot(row["sizes"], row["mean"], color=colours[row["method"]], label=row["method"], marker=".")
-            left.fill_between(row["sizes"], low, high, color=colours[row["method"]], alpha=0.12, linewidth=0)
-        left.set(xscale="log", xlabel="features", ylabel="validation accuracy", title=name)
-        sizes = sorted({size for row in here for size in row["sizes"]})
+            axes.plot(row["sizes"], row["mean"], color=colours[row["method"]], label=row["method"], marker=".")
+            axes.fill_between(row["sizes"], low, high, color=colours[row["method"]], alpha=0.12, linewidth=0)
+        axes.set(xscale="log", xlabel="features", ylabel="validation accuracy", title=name)
+        sizes = sorted({size for row in curves for size in row["sizes"]})
         ticks = sizes[:: max(1, len(sizes) // 8)]
-        left.set_xticks(ticks, [str(size) for size in ticks])
-        left.set_xticks([], minor=True)
-        for ax in right:
-            colour = [colours[row["method"]] for row in here]
-            ax.barh([row["method"] for row in here], [row["seconds"] for row in here], color=colour)
-            ax.set(xscale="log", xlabel="s per selection")
-            # those between powers of ten would lie on each other
-            ax.tick_params(axis="x", which="minor", labelbottom=False)
-            ax.invert_yaxis()
-        for ax in (left, *right):
-            ax.spines[["top", "right"]].set_visible(False)
-    axes[0, 0].legend(frameon=False, fontsize="small")
-    if len(sets) > 1:
+        axes.set_xticks(ticks, [str(size) for size in ticks])
+        axes.set_xticks([], minor=True)
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].legend(frameon=False, fontsize="small")
+    if len(data_sets) > 1:
         figure.suptitle(title)
     return figure
 
 
 def interaction_heatmap(scan: Any, *, names: Any = None, title: str = "") -> Any:
-    """Strength of all pairs among the first features of a fitted `InteractionScan`, and of their main effects.
+    """Draw the p-values of all pairs among the first features of a fitted `InteractionScan`, and of main effects.
 
     Parameters
     ----------
     scan : InteractionScan
         Fitted.
     names : sequence of str, default=None
-        Names of the columns; None are those the scan was fitted with.
+        Names of the columns; None: those that the scan was fitted with.
     title : str
         Title of the figure.
 
@@ -213,15 +194,13 @@ def interaction_heatmap(scan: Any, *, names: Any = None, title: str = "") -> Any
     >>> sorted(label.get_text() for label in figure.axes[0].get_xticklabels())
     ['a', 'b', 'c', 'd', 'e']
     """
-    figure = optional("matplotlib.figure", extra="plot", purpose="Drawing").Figure(
-        figsize=(1.2 + 0.42 * (len(scan.top_) + 3), 0.8 + 0.42 * (len(scan.top_) + 1)), layout="constrained"
-    )
-    labels = [_name(j, scan, names) for j in scan.top_.tolist()]
+    figure = _new_figure(1.2 + 0.42 * (len(scan.top_) + 3), 0.8 + 0.42 * (len(scan.top_) + 1))
+    labels = [_write_name(j, scan, names) for j in scan.top_.tolist()]
     axes = figure.subplots()
     strength = -np.log10(np.maximum(scan.top_pvalues_, 1e-300))
-    # one overwhelming pair is not to pale all others
+    # a limit on the colour scale, so that one overwhelming pair does not pale all others
     image = axes.imshow(strength, cmap="magma_r", vmin=0.0, vmax=min(float(strength.max()), 20.0))
-    # a name is text, whatever dollar signs it holds
+    # names are text, even if they contain dollar signs
     axes.set_xticks(range(len(labels)), labels, rotation=90, parse_math=False)
     axes.set_yticks(range(len(labels)), labels, parse_math=False)
     axes.set_title(title or "Pairs, and main effects on the diagonal", loc="left", fontsize="medium")
@@ -235,20 +214,20 @@ def pair_panels(X: Any, y: Any, scan: Any, *, names: Any = None, count: int = 6,
     Parameters
     ----------
     X, y : arrays
-        What the scan was fitted on; of several outputs the first is shown.
+        The data of the scan; of several outputs the first is shown.
     scan : InteractionScan
         Fitted.
     names : sequence of str, default=None
-        Names of the columns; None are those the scan was fitted with.
+        Names of the columns; None: those that the scan was fitted with.
     count : int
-        How many pairs to draw; those taken in by forward steps come first.
+        Number of pairs to draw; those selected by forward steps come first.
     categories : bool, default=None
         Whether y are classes; None decides by the number of distinct values.
 
     Returns
     -------
     matplotlib.figure.Figure
-        Discrete features are shaken a little, so that samples do not hide each other.
+        One panel per pair. Discrete features are jittered, so that samples do not hide each other.
 
     Examples
     --------
@@ -263,24 +242,22 @@ def pair_panels(X: Any, y: Any, scan: Any, *, names: Any = None, count: int = 6,
     pairs = scan.pairs_[np.argsort(scan.pairs_["step"] == 0, kind="stable")][:count]
     columns = max(1, min(3, len(pairs)))
     rows = max(1, -(-len(pairs) // columns))
-    figure = optional("matplotlib.figure", extra="plot", purpose="Drawing").Figure(
-        figsize=(3.4 * columns + 0.8, 3.2 * rows), layout="constrained"
-    )
+    figure = _new_figure(3.4 * columns + 0.8, 3.2 * rows)
     axes = figure.subplots(rows, columns, squeeze=False)
     levels = np.unique(y)
     categories = len(levels) <= 10 or y.dtype.kind not in "fiub" if categories is None else categories
     drawn = None
     for ax, pair in zip(axes.ravel(), pairs, strict=False):
-        drawn = _pair(ax, X[:, pair["i"]], X[:, pair["j"]], y, categories, cmap="viridis", s=9)
-        ax.set_xlabel(_name(pair["i"], scan, names), parse_math=False)
-        ax.set_ylabel(_name(pair["j"], scan, names), parse_math=False)
+        drawn = _draw_pair(ax, X[:, pair["i"]], X[:, pair["j"]], y, categories, cmap="viridis", s=9)
+        ax.set_xlabel(_write_name(pair["i"], scan, names), parse_math=False)
+        ax.set_ylabel(_write_name(pair["j"], scan, names), parse_math=False)
         ax.set_title(f"corrected p = {pair['p_corrected']:.2g}", fontsize="small", loc="left")
     for ax in axes.ravel()[len(pairs) :]:
         ax.set_axis_off()
     if categories and len(pairs):
         colours = class_colours(np.arange(len(levels)))
         dots = [axes[0, 0].plot([], [], "o", color=colour)[0] for colour in colours]
-        labels = [_short(str(level)) for level in levels]
+        labels = [shorten(str(level), LONG_NAME) for level in levels]
         for text in figure.legend(dots, labels, loc="outside right upper", frameon=False).get_texts():
             text.set_parse_math(False)
     elif drawn is not None:
@@ -300,7 +277,7 @@ def pair_panel(
     labels : tuple of str
         Names of the axes.
     categories : bool
-        Whether y are classes; numbers are coloured from `LOW_TO_HIGH`.
+        Whether y are classes; numbers get the colours of `LOW_TO_HIGH`.
     size : tuple of float
         Width and height, inches.
 
@@ -320,9 +297,9 @@ def pair_panel(
     figure, axes = _one_panel(size)
     colors = optional("matplotlib.colors", extra="plot", purpose="Drawing")
     cmap = colors.LinearSegmentedColormap.from_list("low to high", LOW_TO_HIGH)
-    _pair(axes, first, second, y, categories, cmap=cmap, s=7)
-    axes.set_xlabel(_short(labels[0]), parse_math=False)
-    axes.set_ylabel(_short(labels[1]), parse_math=False)
+    _draw_pair(axes, first, second, y, categories, cmap=cmap, s=7)
+    axes.set_xlabel(shorten(labels[0], LONG_NAME), parse_math=False)
+    axes.set_ylabel(shorten(labels[1], LONG_NAME), parse_math=False)
     return figure
 
 
@@ -338,7 +315,7 @@ def feature_panel(
     categories : bool
         Whether y are classes.
     labels : tuple of str
-        What to write below the classes, in ascending order; numbers from 1 if left out.
+        Labels of the classes, in ascending order; numbers from 1 if left out.
     size : tuple of float
         Width and height, inches.
 
@@ -359,22 +336,16 @@ def feature_panel(
     style = {"linestyle": "", "marker": "o", "markersize": 2.8, "markeredgewidth": 0, "alpha": 0.65}
     values = np.asarray(values, dtype=float)
     if not categories:
-        axes.plot(_shaken(values, 0), y, **style, color=CLASS_COLOURS[0], rasterized=len(y) > MANY)
+        axes.plot(_jitter(values, 0), y, **style, color=CLASS_COLOURS[0], rasterized=len(y) > MANY)
         axes.set_ylabel("target")
         return figure
     classes, codes = np.unique(y, return_inverse=True)
-    aside = np.random.default_rng(0).uniform(-0.22, 0.22, len(y))
+    offset = np.random.default_rng(0).uniform(-0.22, 0.22, len(y))
     for code in range(len(classes)):
-        here = codes == code
-        low, middle, high = np.quantile(values[here], [0.25, 0.5, 0.75])
-        axes.plot(
-            code + aside[here],
-            values[here],
-            **style,
-            color=str(class_colours(code)),
-            rasterized=len(y) > MANY,
-            clip_on=False,
-        )
+        x, members = code + offset[codes == code], values[codes == code]
+        low, middle, high = np.quantile(members, [0.25, 0.5, 0.75])
+        colour = str(class_colours(code))
+        axes.plot(x, members, **style, color=colour, rasterized=len(y) > MANY, clip_on=False)
         axes.plot([code, code], [low, high], color="black", linewidth=1.0, solid_capstyle="butt")
         axes.plot([code - 0.3, code + 0.3], [middle, middle], color="black", linewidth=1.6, solid_capstyle="butt")
     axes.set_xticks(range(len(classes)), labels or range(1, len(classes) + 1), parse_math=False)
@@ -386,12 +357,12 @@ def feature_panel(
 def accuracy(
     rows: dict[str, Array], *, chance: float, measure: str, size: tuple[float, float], highlight: str = ""
 ) -> Any:
-    """Draw values of every fold, their mean, and chance.
+    """Draw the score of each fold, their mean, and the score of guessing.
 
     Parameters
     ----------
     rows : dict of str to array
-        Values by what they are of; the first is on top.
+        Name and scores of each row of dots; the first is on top.
     chance : float
         Drawn as a dashed line.
     measure : str
@@ -416,46 +387,39 @@ def accuracy(
     """
     figure, axes = _one_panel(size)
     axes.axvline(chance, color=GREY, linestyle="--", linewidth=1.0)
-    axes.annotate(
-        "chance",
-        (chance, 1.0),
-        xycoords=("data", "axes fraction"),
-        xytext=(0, 3),
-        textcoords="offset points",
-        ha="center",
-    )
-    for at, (name, values) in enumerate(rows.items()):
+    above = {"xytext": (0, 3), "textcoords": "offset points", "ha": "center"}
+    axes.annotate("chance", (chance, 1.0), xycoords=("data", "axes fraction"), **above)
+    for height, (name, values) in enumerate(rows.items()):
         colour = RED if name == highlight else GREY
-        aside = at + np.random.default_rng(0).uniform(-0.12, 0.12, len(values))
-        axes.plot(values, aside, "o", markersize=4.0, markeredgewidth=0, alpha=0.75, color=colour)
-        axes.plot([np.mean(values)] * 2, [at - 0.3, at + 0.3], color="black", linewidth=1.8)
+        heights = height + np.random.default_rng(0).uniform(-0.12, 0.12, len(values))
+        axes.plot(values, heights, "o", markersize=4.0, markeredgewidth=0, alpha=0.75, color=colour)
+        axes.plot([np.mean(values)] * 2, [height - 0.3, height + 0.3], color="black", linewidth=1.8)
     axes.set_yticks(range(len(rows)), list(rows))
-    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set(xlabel=measure, ylim=(len(rows) - 0.4, -0.6))
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.margins(x=0.06)
-    axes.set_xlabel(measure)
     return figure
 
 
 def kernel_weights(sizes: Array, weights: Array, *, classes: Any = None, title: str = "") -> Any:
-    """Weights that LPBoost gave to the kernels of a path's rounds.
+    """Draw the weights that LPBoost gave to the kernels of a culling path.
 
     Parameters
     ----------
     sizes : array of int, of shape (n_kernels,)
-        Features left in the round of every kernel.
+        Number of features in the round of each kernel.
     weights : array of shape (n_runs, n_problems, n_kernels)
         `LPBoostMKL.kernel_weights_` of one or several runs.
     classes : sequence, default=None
-        Names of the problems, each a class against the rest.
+        Names of the problems, each one class against all others.
     title : str
         Title of the figure.
 
     Returns
     -------
     matplotlib.figure.Figure
-        Above the mean over classes, a grey line per run and their mean in red; below every class, mean over runs.
+        Above, the mean over classes: a grey line per run, their mean in red. Below, each class: the mean over runs.
 
     Examples
     --------
@@ -465,40 +429,49 @@ def kernel_weights(sizes: Array, weights: Array, *, classes: Any = None, title: 
     >>> figure.axes[0].get_ylabel()
     'weight'
     """
-    figure = optional("matplotlib.figure", extra="plot", purpose="Drawing").Figure(figsize=(8, 6), layout="constrained")
+    figure = _new_figure(8, 6)
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[1, 1.2])
-    at, runs = np.arange(len(sizes)), weights.mean(axis=1)
-    top.plot(at, runs.T, color=GREY, linewidth=0.8)
-    top.plot(at, runs.mean(axis=0), color=RED, marker=".", label="mean")
+    kernels, runs = np.arange(len(sizes)), weights.mean(axis=1)
+    top.plot(kernels, runs.T, color=GREY, linewidth=0.8)
+    top.plot(kernels, runs.mean(axis=0), color=RED, marker=".", label="mean")
     top.plot([], [], color=GREY, linewidth=0.8, label="one run each, mean over classes")
     top.axhline(1.0 / len(sizes), color="black", linewidth=0.6, linestyle=":", label="equal weights")
     top.legend(frameon=False, fontsize="small")
-    top.set_ylim(bottom=0.0)
-    top.set_ylabel("weight")
+    top.set(ylabel="weight", ylim=(0.0, None))
     top.set_title(title or "Weights of the kernels along the path", loc="left")
     top.spines[["top", "right"]].set_visible(False)
     image = bottom.imshow(weights.mean(axis=0), aspect="auto", cmap="magma_r", vmin=0.0)
     names = np.arange(weights.shape[1]) if classes is None else classes
     bottom.set_yticks(range(weights.shape[1]), [str(name) for name in names], parse_math=False)
-    bottom.set_xticks(at, [str(size) for size in sizes])
+    bottom.set_xticks(kernels, [str(size) for size in sizes])
     bottom.set(xlabel="features left in the kernel's round", ylabel="class")
     figure.colorbar(image, ax=bottom, label="weight, mean over runs", shrink=0.9)
     return figure
 
 
+def class_colours(codes: Any) -> Any:
+    """Return the colour of each class; from the eleventh on they repeat."""
+    return np.array(CLASS_COLOURS)[np.asarray(codes) % len(CLASS_COLOURS)]
+
+
+def _new_figure(width: float, height: float) -> Any:
+    matplotlib_figure = optional("matplotlib.figure", extra="plot", purpose="Drawing")
+    return matplotlib_figure.Figure(figsize=(width, height), layout="constrained")
+
+
 def _one_panel(size: tuple[float, float]) -> tuple[Any, Any]:
-    figure = optional("matplotlib.figure", extra="plot", purpose="Drawing").Figure(figsize=size, layout="constrained")
+    figure = _new_figure(*size)
     axes = figure.subplots()
     axes.spines[["top", "right"]].set_visible(False)
     axes.locator_params(nbins=4)
     return figure, axes
 
 
-def _pair(axes: Any, first: Array, second: Array, y: Array, categories: bool, **style: Any) -> Any:
+def _draw_pair(axes: Any, first: Array, second: Array, y: Array, categories: bool, **style: Any) -> Any:
     """Scatter samples by two features, and return what a colour bar needs."""
-    u, v = (_shaken(np.asarray(values, dtype=float), seed) for seed, values in enumerate((first, second)))
+    u, v = (_jitter(np.asarray(values, dtype=float), seed) for seed, values in enumerate((first, second)))
     if categories:
-        # in random order: the class drawn last would hide the others
+        # in random order: otherwise the class drawn last would hide the others
         shuffled = np.random.default_rng(0).permutation(len(y))
         codes = np.unique(y, return_inverse=True)[1][shuffled]
         u, v, style = u[shuffled], v[shuffled], {"c": class_colours(codes), "alpha": 0.8, "s": style["s"]}
@@ -512,13 +485,8 @@ def _pair(axes: Any, first: Array, second: Array, y: Array, categories: bool, **
     return drawn
 
 
-def class_colours(codes: Any) -> Any:
-    """Colour of every class; from the eleventh on they repeat."""
-    return np.array(CLASS_COLOURS)[np.asarray(codes) % len(CLASS_COLOURS)]
-
-
-def _shaken(values: Array, seed: int) -> Array:
-    """Spread out the samples of a discrete feature around their level."""
+def _jitter(values: Array, seed: int) -> Array:
+    """Spread the samples of a discrete feature around its levels; a continuous one stays as it is."""
     levels = np.unique(values)
     if len(levels) < 2 or len(levels) > FEW_LEVELS:
         return values
@@ -526,10 +494,6 @@ def _shaken(values: Array, seed: int) -> Array:
     return np.asarray(values + 0.15 * np.diff(levels).min() * noise)
 
 
-def _name(column: int, scan: Any, names: Any) -> str:
+def _write_name(column: int, scan: Any, names: Any) -> str:
     names = getattr(scan, "feature_names_in_", None) if names is None else names
-    return str(column) if names is None else _short(str(names[column]))
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= LONG_NAME else name[: LONG_NAME - 1] + "…"
+    return str(column) if names is None else shorten(str(names[column]), LONG_NAME)

@@ -178,7 +178,6 @@ INTERNAL = {
     "randsel.culling._rounds.State",
     "randsel.culling._rounds.cull",
     "randsel.culling._rounds.path_sizes",
-    "randsel.analysis._model.label",
     "randsel.analysis._model.cramers_v",
     "randsel.analysis._model.correlation_ratio",
 }

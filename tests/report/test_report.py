@@ -17,9 +17,10 @@ from fitted import analysis_of
 from PIL import Image
 
 from randsel import RandSel, datasets, plots
+from randsel._utils.text import make_visible
 from randsel.analysis._model import Accuracy, Stability
 from randsel.report import _html as report
-from randsel.report import _sentences as words
+from randsel.report._sentences import summarise
 from randsel.tables._read import Table
 
 ROOT = Path(__file__).parents[2]
@@ -120,62 +121,6 @@ class Page(HTMLParser):
         self.texts.append((self.open[-1] if self.open else "", data))
 
 
-# ---------------------------------------------------------------- numbers and names
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.0, "0"),
-        (0.03124, "0.0312"),
-        (110.0, "110"),
-        (1234.4, "1234"),
-        (123456.0, "123\u202f456"),
-        (-0.5, "−0.500"),
-        (3.14e-7, "3.14·10⁻⁷"),
-        (2.5e12, "2.50·10¹²"),
-        (9.9996e-5, "1.00·10⁻⁴"),
-        (float("nan"), "–"),
-        (None, "–"),
-        (float("-inf"), "−∞"),
-    ],
-)
-def test_numbers(value, text):
-    assert words.number(value) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (3.2e-5, "3·10⁻⁵"),
-        (9.7e-5, "1·10⁻⁴"),
-        (0.00096, "0.001"),
-        (0.034, "0.034"),
-        (0.5, "0.50"),
-        (1.0, "1"),
-        (0.0, "< 10⁻³⁰⁰"),
-        (5e-324, "< 10⁻³⁰⁰"),
-        (float("nan"), "–"),
-        (None, "–"),
-    ],
-)
-def test_p_values(value, text):
-    assert words.p_value(value) == text
-
-
-def test_shares_counts_and_columns_of_numbers():
-    assert words.share(0.944) == "94\u202f%"
-    assert words.share(float("nan")) == "–"
-    assert [words.count(value) for value in (7, 2000, 13280)] == ["7", "2000", "13\u202f280"]
-    assert [words.fixed(value) for value in (70.23, -0.01, -3.0, None)] == ["70.2", "0.0", "−3.0", "–"]
-
-
-def test_what_cannot_be_seen_in_a_name_is_written_as_numbers():
-    assert words.visible("abc\u202egnp.exe") == "abc\\u202egnp.exe"
-    assert words.visible("\x00\ttab") == "\\u0000\\u0009tab"
-    assert words.visible("größe 基因 🧬 👩\u200d🔬") == "größe 基因 🧬 👩\u200d🔬"
-
-
 # ---------------------------------------------------------------- contents
 
 
@@ -183,7 +128,7 @@ def test_contents_are_plain_and_complete(hostile, hostile_found):
     found = hostile_found
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert [row["rank"] for row in found["features"]["rows"]] == list(range(1, len(HOSTILE) + 1))
-    assert {row["name"] for row in found["features"]["rows"]} == {words.visible(name) for name in HOSTILE}
+    assert {row["name"] for row in found["features"]["rows"]} == {make_visible(name) for name in HOSTILE}
     first = hostile.features[0]
     row = found["features"]["rows"][0]
     assert (row["contribution"], row["main"], row["q"]) == (first.contribution, first.main, first.q)
@@ -346,8 +291,8 @@ def test_names_are_text_wherever_they_appear(hostile_found):
     assert links
     assert all(value.startswith(("#", "data:")) for value in links)
     cells = {text for tag, text in page.texts if tag == "bdi"}
-    assert {words.visible(name) for name in HOSTILE} <= cells
-    assert {words.visible(name) for name in HOSTILE} == {v for _, name, v in page.attributes if name == "data-name"}
+    assert {make_visible(name) for name in HOSTILE} <= cells
+    assert {make_visible(name) for name in HOSTILE} == {v for _, name, v in page.attributes if name == "data-name"}
     drawn = {text for tag, text in page.texts if tag == "text"}
     assert HOSTILE[0] in drawn
     assert HOSTILE[1][:27] + "…" in drawn
@@ -412,7 +357,7 @@ def test_hostile_names_do_nothing_in_a_browser(open_page, hostile, hostile_found
     assert browser.js("document.scripts.length") == 2
     shown = browser.js("[...document.querySelectorAll('tbody th bdi')].map((cell) => cell.textContent)")
     assert HOSTILE[0] in shown
-    assert names_shown(browser) == [words.visible(feature.name) for feature in hostile.features]
+    assert names_shown(browser) == [make_visible(feature.name) for feature in hostile.features]
 
 
 def test_a_script_that_got_in_would_not_run(open_page, plain_html):
@@ -518,7 +463,7 @@ def test_text_and_lines_have_contrast(opened, dark):
 
 def test_selected_features_that_no_test_finds_are_said(hostile):
     doubtful = [replace(f, q=0.9, selected=at < 4) for at, f in enumerate(hostile.features)]
-    said = words.summary(replace(hostile, features=tuple(doubtful)))
+    said = summarise(replace(hostile, features=tuple(doubtful)))
     assert any("4 of the 4 selected have a q-value above 0.5" in sentence for sentence in said)
     sure = [replace(f, q=0.01, selected=at < 4) for at, f in enumerate(hostile.features)]
-    assert not any("have a q-value above" in s for s in words.summary(replace(hostile, features=tuple(sure))))
+    assert not any("have a q-value above" in s for s in summarise(replace(hostile, features=tuple(sure))))

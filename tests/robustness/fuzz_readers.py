@@ -62,7 +62,7 @@ with _instrumented():
     from randsel.experiments import _summary as summary
     from randsel.report import _folder as results
     from randsel.report import _html as report
-    from randsel.report import _sentences as words
+    from randsel.report._sentences import summarise
     from randsel.tables import _read as tables
     from randsel.tables import _sandbox as table_apart
 
@@ -379,7 +379,7 @@ def _read_folder(data: bytes, folder: Path) -> object:
     results.found_something(analysis, None)
     # pictures take a second each, and are no part of what is read
     report._svg = lambda *_, **__: "<svg/>"
-    return results.as_text(analysis, 10), words.summary(analysis), report.contents(analysis)
+    return results.as_text(analysis, 10), summarise(analysis), report.contents(analysis)
 
 
 _CELL = {"accuracy": 0.9, "balanced_accuracy": 0.8, "n_features": 2, "features": ["a", "b"], "gamma": "median"}

@@ -1,7 +1,131 @@
-"""Rows of text as CSV and Markdown tables."""
+"""Numbers, names and tables as text for people: reports, terminal output, CSV and Markdown.
+
+Imports nothing that is slow to load, as the command line needs it to answer at once.
+"""
 
 import csv
 import io
+import math
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any
+
+#: Written for a value that is unknown.
+DASH = "–"
+#: Zero-width joiners, which some scripts and emoji need; all other invisible characters are escaped.
+JOINERS = "\u200c\u200d"
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+# ---------------------------------------------------------------- numbers
+
+
+def format_number(value: float | None, digits: int = 3) -> str:
+    """Write a number with `digits` significant digits: 0.0312, 1234, 3.14·10⁻⁷; a dash for None and NaN."""
+    if value is None or math.isnan(value):
+        return DASH
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    if value == 0.0:
+        return "0"
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    if -4 < int(exponent) < 6:
+        text = f"{value:,.{max(digits - 1 - int(exponent), 0)}f}"
+    else:
+        text = f"{mantissa}·{format_power_of_ten(int(exponent))}"
+    # thousands are separated by a narrow no-break space, except in numbers of four digits
+    text = text.replace(",", "\u202f" if abs(value) >= 9999.5 else "")
+    return text.replace("-", "−")
+
+
+def format_p_value(value: float | None) -> str:
+    """Write a p-value: 0.034, 3·10⁻⁵, < 10⁻³⁰⁰; a dash for None and NaN."""
+    if value is None or math.isnan(value):
+        return DASH
+    if value < 1e-300:
+        return "< 10⁻³⁰⁰"
+    if value < 0.001:
+        return format_number(value, 1) if f"{value:.0e}" != "1e-03" else "0.001"
+    return format_number(min(value, 1.0), 2) if value < 0.995 else "1"
+
+
+def format_fixed(value: float | None, digits: int = 1) -> str:
+    """Write a number with `digits` digits after the point; a dash for None and NaN."""
+    if value is None or math.isnan(value):
+        return DASH
+    # adding zero removes the sign of what was rounded to −0
+    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
+
+
+def format_percent(fraction: float | None) -> str:
+    """Write a fraction in per cent; a dash for None and NaN."""
+    return DASH if fraction is None or math.isnan(fraction) else f"{100 * fraction:.0f}\u202f%"
+
+
+def format_count(value: int) -> str:
+    """Write a whole number, in groups of three digits from 10 000."""
+    return f"{value:,}".replace(",", "\u202f" if value >= 10_000 else "")
+
+
+def format_power_of_ten(exponent: int) -> str:
+    """Write a power of ten: 10⁻⁷."""
+    return f"10{str(exponent).translate(_SUPERSCRIPTS)}"
+
+
+def format_exact(value: float) -> str:
+    """Write a number such that it reads as the same number again; nothing for NaN."""
+    return "" if math.isnan(value) else repr(float(value))
+
+
+def format_mean_and_sd(values: Any) -> str:
+    """Write mean ± standard deviation of an array; the mean alone of a single value."""
+    mean = f"{values.mean():.2f}".replace("-", "−")
+    return mean if len(values) < 2 else f"{mean}\u00a0±\u00a0{values.std(ddof=1):.2f}"
+
+
+def format_range(counts: Any) -> str:
+    """Write the smallest and the largest of an array of counts, or the one number if they are equal."""
+    low, high = int(min(counts)), int(max(counts))
+    return format_count(low) if low == high else f"{format_count(low)} to {format_count(high)}"
+
+
+# ---------------------------------------------------------------- names and words
+
+
+def make_visible(text: str, allowed: str = JOINERS) -> str:
+    """Escape control characters and changes of direction, which could hide a part of a name or act on a terminal.
+
+    Characters of `allowed` stay as they are.
+    """
+    return "".join(c if c.isprintable() or c in allowed else f"\\u{ord(c):04x}" for c in text)
+
+
+def make_printable(text: str) -> str:
+    """Escape all characters that could act on a terminal, except line breaks."""
+    return make_visible(text, allowed="\n")
+
+
+def shorten(text: str, length: int) -> str:
+    """Cut a text to at most `length` characters, the last of them an ellipsis if it was longer."""
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def format_label(value: Any) -> str:
+    """Write a class label: floating-point numbers that are whole without a point."""
+    return f"{value:g}" if isinstance(value, Real) and not isinstance(value, Integral) else str(value)
+
+
+def pluralise(count: int, singular: str, plural: str) -> str:
+    """Return the word that goes with a count."""
+    return singular if count == 1 else plural
+
+
+def join_words(words: Sequence[str]) -> str:
+    """Join words by commas, the last by `and`."""
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]
+
+
+# ---------------------------------------------------------------- tables
 
 
 def as_markdown(rows: list[dict[str, str]]) -> str:
@@ -13,7 +137,7 @@ def as_markdown(rows: list[dict[str, str]]) -> str:
 
 
 def as_csv(rows: list[dict[str, str]]) -> str:
-    """Rows as a CSV table."""
+    """Rows as a CSV table; nothing if there are no rows."""
     if not rows:
         return ""
     text = io.StringIO()

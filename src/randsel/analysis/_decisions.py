@@ -13,14 +13,13 @@ from scipy.stats import false_discovery_control
 from randsel._sklearn.validation import check_strata
 from randsel._utils.typing import Array
 from randsel.culling._path import CullingPath
+from randsel.interactions._forward_selection import LEVEL
 from randsel.selectors._interaction_scan import InteractionScan, main_effects
 from randsel.selectors._randsel import RandSel
 from randsel.tables._read import Table, imputer
 
 #: Samples times features squared up to which all pairs are tested by default: about half a minute on one core.
 PAIR_BUDGET = 3e10
-#: q-value of features, and corrected p-value of pairs, from which they count where no other is asked for.
-LEVEL = 0.05
 #: Samples (or groups) that a half needs.
 LEAST_HALF = 4
 

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from randsel._utils.jobs import generator
+from randsel._utils.text import format_label, join_words, pluralise
 from randsel._utils.typing import Array
 from randsel.culling._path import CullingPath
 from randsel.tables._read import Table
@@ -220,25 +221,20 @@ def cautions(table: Table, kind: str, *, samples: Sequence[str] | None = None) -
     return tuple(found)
 
 
-def label(value: Any) -> str:
-    """Write a class label: whole numbers without a point."""
-    return f"{value:g}" if isinstance(value, float | np.floating) else str(value)
-
-
 def _small_classes(y: Array) -> Iterator[str]:
     classes, counts = np.unique(y, return_counts=True)
     least, most = int(np.argmin(counts)), int(np.argmax(counts))
     if counts[least] < UNEQUAL * len(y) / len(classes):
         yield (
-            f"The classes are unequal: {counts[least]} samples of class {label(classes[least])}, {counts[most]} of "
-            f"class {label(classes[most])}. Judge models by balanced accuracy; the share of correct answers flatters "
-            "one that always names the larger class."
+            f"The classes are unequal: {counts[least]} samples of class {format_label(classes[least])}, "
+            f"{counts[most]} of class {format_label(classes[most])}. Judge models by balanced accuracy; the share of "
+            "correct answers flatters one that always names the larger class."
         )
-    few = [f"{label(c)} ({count})" for c, count in zip(classes, counts, strict=True) if count < FEW_SAMPLES]
+    few = [f"{format_label(c)} ({count})" for c, count in zip(classes, counts, strict=True) if count < FEW_SAMPLES]
     if few:
         yield (
-            f"Fewer than {FEW_SAMPLES} samples in class {_list(few)}: what is said about so few changes with every "
-            "sample. Collect more, merge classes, or leave them out."
+            f"Fewer than {FEW_SAMPLES} samples in class {join_words(few)}: what is said about so few changes with "
+            "every sample. Collect more, merge classes, or leave them out."
         )
 
 
@@ -304,9 +300,9 @@ def _copies_of_rows(table: Table) -> Iterator[str]:
         )
     else:
         yield (
-            f"{_count(extra, 'sample is an exact copy of another', 'samples are exact copies of others')}. Copies fall "
-            "on both sides of a cross-validation and make it look too good: drop them, or name the donor (--groups) if "
-            "they are repetitions."
+            f"{extra} {pluralise(extra, 'sample is an exact copy of another', 'samples are exact copies of others')}. "
+            "Copies fall on both sides of a cross-validation and make it look too good: drop them, or name the donor "
+            "(--groups) if they are repetitions."
         )
 
 
@@ -369,13 +365,14 @@ def _columns(X: Array) -> Iterator[str]:
     varies = np.ptp(X, axis=0) > 0.0
     constant = int((~varies).sum())
     if constant:
-        yield f"{_count(constant, 'feature is', 'features are')} constant and cannot be selected."
+        yield f"{constant} {pluralise(constant, 'feature is', 'features are')} constant and cannot be selected."
     kept = X[:, varies].T
     copies = len(kept) - len(np.unique(_hashes(kept)))
     if copies:
         yield (
-            f"{_count(copies, 'feature is an exact copy of another', 'features are exact copies of others')}. Copies "
-            "have the same scores, so that a selection holds all of them or none."
+            f"{copies} "
+            f"{pluralise(copies, 'feature is an exact copy of another', 'features are exact copies of others')}. "
+            "Copies have the same scores, so that a selection holds all of them or none."
         )
     tied = _share_of_tied(kept)
     if tied > 0.5:
@@ -392,11 +389,3 @@ def _share_of_tied(columns: Array) -> float:
         return 0.0
     counts = [np.unique(column, return_counts=True)[1] for column in columns]
     return float(np.mean([len(c) > FEW_VALUES and c.max() > 0.5 * columns.shape[1] for c in counts]))
-
-
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}"
-
-
-def _list(words: Sequence[str]) -> str:
-    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]

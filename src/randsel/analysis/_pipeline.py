@@ -13,7 +13,6 @@ from randsel._sklearn.validation import kind_of_target
 from randsel._utils.result_folder import Parts, check_arrays, check_places
 from randsel._utils.typing import Array
 from randsel.analysis._decisions import (
-    LEVEL,
     Findings,
     Progress,
     Settings,
@@ -27,6 +26,7 @@ from randsel.analysis._decisions import (
 from randsel.analysis._model import Analysis, Feature, Pair, Stability, cautions
 from randsel.analysis._resampling import accuracy_of, stability_of
 from randsel.culling._path import CullingPath, Round, path_sizes, restore_path
+from randsel.interactions._forward_selection import LEVEL
 from randsel.tables._read import Table
 
 #: What is kept of a pair.

@@ -13,6 +13,7 @@ from sklearn.svm import SVC, SVR
 from randsel._numerics.kernels import bandwidth, squared_distances
 from randsel._utils.jobs import as_finished, generator
 from randsel._utils.result_folder import Parts, check_arrays, check_places
+from randsel._utils.text import format_label
 from randsel._utils.typing import Array
 from randsel.analysis._decisions import (
     LEAST_HALF,
@@ -24,7 +25,7 @@ from randsel.analysis._decisions import (
     findings,
     units,
 )
-from randsel.analysis._model import Accuracy, Stability, label
+from randsel.analysis._model import Accuracy, Stability
 from randsel.tables._read import Table
 
 #: Share of half-samples from which a feature counts as stable.
@@ -150,7 +151,7 @@ def _number_of_folds(table: Table, kind: str, wanted: int, notes: list[str]) -> 
     else:
         classes = np.unique(table.y)
         members = [len(np.unique(unit[table.y == c])) for c in classes]
-        size, smallest = min(members), label(classes[int(np.argmin(members))])
+        size, smallest = min(members), format_label(classes[int(np.argmin(members))])
         of = f"the number of {what} of class {smallest}"
     if size < 2:
         notes.append(f"No cross-validation: {of} is {size}, and every fold needs some to test and some to learn from.")

@@ -21,7 +21,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from randsel import __version__
-from randsel._utils.text import as_csv, as_markdown
+from randsel._utils.text import as_csv, as_markdown, make_printable
 
 if TYPE_CHECKING:
     from randsel._utils.typing import Array
@@ -134,13 +134,8 @@ def _sentence(error: Exception) -> str:
             "and run again: what is finished is kept."
         )
     if isinstance(error, ValueError | ImportError):
-        return _printable(str(error))
-    return f"{type(error).__name__}: {_printable(str(error))}. This should not happen: --debug shows where it did."
-
-
-def _printable(text: str) -> str:
-    """Write what came with the data such that it cannot act on a terminal."""
-    return "".join(c if c.isprintable() or c == "\n" else f"\\u{ord(c):04x}" for c in text)
+        return make_printable(str(error))
+    return f"{type(error).__name__}: {make_printable(str(error))}. This should not happen: --debug shows where it did."
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -256,7 +251,7 @@ def table_options(command: Any) -> Any:
 def _read(file: Path, reading: dict[str, Any]) -> "tables.Table":
     """Read a table, and say what was found in it; of a large file, that it is being read."""
     if file.is_file() and file.stat().st_size > LARGE_FILE:
-        click.echo(f"Reading {_printable(str(file))}, {file.stat().st_size / 1e6:.0f} MB.", err=True)
+        click.echo(f"Reading {make_printable(str(file))}, {file.stat().st_size / 1e6:.0f} MB.", err=True)
     from randsel.tables import _read as tables
 
     table = tables.read(file, **reading)
@@ -266,7 +261,7 @@ def _read(file: Path, reading: dict[str, Any]) -> "tables.Table":
 
 def _say(what: str, sentences: Any) -> None:
     for sentence in sentences:
-        click.echo(f"{what}: {_printable(sentence)}", err=True)
+        click.echo(f"{what}: {make_printable(sentence)}", err=True)
 
 
 class _Lost(click.ClickException):
@@ -312,7 +307,7 @@ def _workers(jobs: int, dask: str | None) -> Iterator[int | None]:
     except ClusterLostError as error:
         if click.get_current_context().find_root().params["debug"]:
             raise
-        msg = f"{_printable(str(error))} What is finished is kept: run the same command again to go on."
+        msg = f"{make_printable(str(error))} What is finished is kept: run the same command again to go on."
         raise _Lost(msg) from error
 
 
@@ -408,6 +403,7 @@ def select(
     from randsel.analysis import _decisions as choosing
     from randsel.analysis import _pipeline as selection
     from randsel.report import _folder as results
+    from randsel.report._sentences import summarise
 
     settings = choosing.Settings(**{**how, "folds": 0 if no_accuracy else how["folds"]})
     about = results.identity(file, table, reading, settings, out)
@@ -424,7 +420,7 @@ def select(
         missing = results.write(analysis, out, parts)
     _say("Note", [note for note in analysis.notes if note not in table.notes])
     _say("Warning", analysis.warnings)
-    for sentence in results.sentences(analysis):
+    for sentence in summarise(analysis):
         click.echo(sentence)
     click.echo("\n" + results.as_text(analysis, settings.top or results.PRINTED))
     _say("Note", missing)
@@ -563,10 +559,10 @@ def interactions(
     run_folder.write_atomically(out / "features.csv", as_csv(features))
     run_folder.write_atomically(out / "pairs.csv", as_csv(found))
     click.echo(f"{len(table.X)} samples, {len(table.names)} features; {scan.n_features_} selected.\n")
-    click.echo(_printable(as_markdown(features[: max(5, min(20, scan.n_features_))])))
+    click.echo(make_printable(as_markdown(features[: max(5, min(20, scan.n_features_))])))
     for rows in (found[: len(scan.pairs_)], found[len(scan.pairs_) :]):
         if rows:
-            click.echo("\n" + _printable(as_markdown(rows[:5])))
+            click.echo("\n" + make_printable(as_markdown(rows[:5])))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about glyphs that a font does not have
         try:
@@ -722,7 +718,7 @@ def _run(
         line.end()
     times = "once" if spec.reshuffles == 1 else f"{spec.reshuffles} times"
     heading = f"Nested {spec.folds}-fold cross-validation, {times}; mean ± sd over the cells."
-    click.echo(_printable(summary.write_tables(spec, outcome, out, heading)))
+    click.echo(make_printable(summary.write_tables(spec, outcome, out, heading)))
     if not outcome.results:
         msg = "every cell failed; see the reasons above."
         raise click.ClickException(msg)

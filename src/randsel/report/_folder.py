@@ -1,6 +1,5 @@
 """An analysis to the files of a folder, and back; and to a table on a terminal."""
 
-import math
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -19,14 +18,22 @@ from randsel._utils.result_folder import (
     write_atomically,
     write_figure,
 )
-from randsel._utils.text import as_csv
+from randsel._utils.text import (
+    as_csv,
+    format_exact,
+    format_fixed,
+    format_number,
+    format_p_value,
+    format_percent,
+    make_visible,
+    shorten,
+)
 from randsel._utils.typing import Array
-from randsel.analysis._decisions import LEVEL, Settings
+from randsel.analysis._decisions import Settings
 from randsel.analysis._model import Accuracy, Analysis, Feature, Pair, Stability
 from randsel.culling._path import CullingPath, restore_path
+from randsel.interactions._forward_selection import LEVEL
 from randsel.report import _html as report
-from randsel.report import _sentences as words
-from randsel.report._sentences import fixed, number, p_value, share, summary, visible
 from randsel.tables._read import Table
 
 #: Entries of run.json in which an earlier run must agree for its parts to be used again.
@@ -110,9 +117,9 @@ def write(analysis: Analysis, out: Path, parts: Parts) -> list[str]:
         {
             "feature": pair.first,
             "partner": pair.second,
-            "statistic": _exact(pair.statistic),
-            "p": _exact(pair.p),
-            "corrected_p": _exact(pair.corrected_p),
+            "statistic": format_exact(pair.statistic),
+            "p": format_exact(pair.p),
+            "corrected_p": format_exact(pair.corrected_p),
         }
         for pair in analysis.pairs
     ]
@@ -132,23 +139,18 @@ def _row(feature: Feature) -> dict[str, str]:
         "feature": feature.name,
         "rank": str(feature.rank),
         "selected": "yes" if feature.selected else "no",
-        "contribution": _exact(feature.contribution),
-        "main": _exact(feature.main),
-        "interaction": _exact(feature.interaction),
+        "contribution": format_exact(feature.contribution),
+        "main": format_exact(feature.main),
+        "interaction": format_exact(feature.interaction),
         "partner": feature.partner or "",
-        "p": _exact(feature.p),
-        "q": _exact(feature.q),
-        "stability": _exact(feature.stability),
+        "p": format_exact(feature.p),
+        "q": format_exact(feature.q),
+        "stability": format_exact(feature.stability),
     }
 
 
-def _exact(value: float) -> str:
-    """Write a number such that it reads as the same number; nothing for none."""
-    return "" if math.isnan(value) else repr(float(value))
-
-
 def _draw_path(analysis: Analysis, file: Path) -> None:
-    names = [visible(name) for name in analysis.table.names]
+    names = [make_visible(name) for name in analysis.table.names]
     lived = set(analysis.path.rounds[0].features.tolist())
     first = [f.column for f in analysis.features if f.selected and f.column in lived][: report.NAMED]
     figure = plots.culling_path(
@@ -169,7 +171,7 @@ def write_report(analysis: Analysis, file: Path) -> None:
 def _keep(analysis: Analysis, parts: Parts) -> None:
     """Keep all that the report is made of: of the table, only the columns that are drawn."""
     drawn = {feature.column for feature in analysis.features[: report.DRAWN]}
-    strong = [pair for pair in analysis.pairs if pair.corrected_p <= words.LEVEL] or analysis.pairs[:2]
+    strong = [pair for pair in analysis.pairs if pair.corrected_p <= LEVEL] or analysis.pairs[:2]
     for pair in strong[: report.DRAWN_PAIRS]:
         drawn |= {pair.first_column, pair.second_column}
     columns = np.array(sorted(drawn))
@@ -226,7 +228,7 @@ def load(out: Path) -> Analysis:
 
 
 def _again(settings: Mapping[str, Any]) -> str:
-    return visible(str(settings.get("command", "randsel select")))
+    return make_visible(str(settings.get("command", "randsel select")))
 
 
 def _analysis(found: Mapping[str, Array], path: CullingPath, settings: Mapping[str, Any]) -> Analysis:
@@ -288,14 +290,14 @@ def as_text(analysis: Analysis, count: int) -> str:
     columns: dict[str, Callable[[Feature], str]] = {
         "": lambda f: "*" if f.selected else "",
         "rank": lambda f: str(f.rank),
-        "feature": lambda f: _short(f.name),
-        "contribution": lambda f: number(f.contribution, 2),
-        "main": lambda f: fixed(f.main),
-        "interaction": lambda f: fixed(f.interaction),
-        "partner": lambda f: _short(f.partner or "–"),
-        "p": lambda f: p_value(f.p),
-        "q": lambda f: p_value(f.q),
-        "stability": lambda f: share(f.stability),
+        "feature": lambda f: shorten(make_visible(f.name), LONG_NAME),
+        "contribution": lambda f: format_number(f.contribution, 2),
+        "main": lambda f: format_fixed(f.main),
+        "interaction": lambda f: format_fixed(f.interaction),
+        "partner": lambda f: shorten(make_visible(f.partner or "–"), LONG_NAME),
+        "p": lambda f: format_p_value(f.p),
+        "q": lambda f: format_p_value(f.q),
+        "stability": lambda f: format_percent(f.stability),
     }
     rows = [list(columns), *([write(f) for write in columns.values()] for f in analysis.features[:count])]
     return "\n".join(_aligned(rows, left=(0, 2, 6)))
@@ -310,13 +312,3 @@ def _aligned(rows: Sequence[Sequence[str]], left: tuple[int, ...]) -> list[str]:
         ).rstrip()
         for row in rows
     ]
-
-
-def _short(name: str) -> str:
-    name = visible(name)
-    return name if len(name) <= LONG_NAME else name[: LONG_NAME - 1] + "…"
-
-
-def sentences(analysis: Analysis) -> list[str]:
-    """Say in words what was found, the most important first."""
-    return summary(analysis)

@@ -18,22 +18,23 @@ import numpy as np
 
 from randsel import plots
 from randsel._utils.optional import optional
-from randsel._utils.typing import Array
-from randsel.analysis._model import Accuracy, Analysis, Feature, Pair, Stability, label
-from randsel.report._sentences import (
-    LEVEL,
-    count,
-    fixed,
-    mean_and_spread,
-    number,
-    p_value,
-    plain,
-    power,
-    range_of,
-    share,
-    summary,
-    visible,
+from randsel._utils.text import (
+    format_count,
+    format_fixed,
+    format_label,
+    format_mean_and_sd,
+    format_number,
+    format_p_value,
+    format_percent,
+    format_power_of_ten,
+    format_range,
+    make_visible,
+    shorten,
 )
+from randsel._utils.typing import Array
+from randsel.analysis._model import Accuracy, Analysis, Feature, Pair, Stability
+from randsel.interactions._forward_selection import LEVEL
+from randsel.report._sentences import summarise
 
 #: Features in the table, and those drawn; pairs listed, and those drawn. The files beside the report have all.
 TABLE, DRAWN, PAIRS, DRAWN_PAIRS = 500, 12, 10, 6
@@ -88,13 +89,13 @@ def contents(analysis: Analysis) -> dict[str, Any]:
     data = str(analysis.settings.get("data", ""))
     y = analysis.table.y
     return {
-        "title": f"Feature selection: {visible(data)}" if data else "Feature selection",
+        "title": f"Feature selection: {make_visible(data)}" if data else "Feature selection",
         "kind": analysis.kind,
         "nothing_stands_out": bool(analysis.nothing_stands_out),
-        "summary": summary(analysis),
+        "summary": summarise(analysis),
         "facts": _facts(analysis),
-        "warnings": [visible(text) for text in analysis.warnings],
-        "notes": [visible(text) for text in analysis.notes],
+        "warnings": [make_visible(text) for text in analysis.warnings],
+        "notes": [make_visible(text) for text in analysis.notes],
         "target": _classes(y) if analysis.kind == "classification" else _range(y),
         "path": _path(analysis),
         "features": {
@@ -122,12 +123,12 @@ def contents(analysis: Analysis) -> dict[str, Any]:
 def _facts(analysis: Analysis) -> list[dict[str, str]]:
     rows, columns = analysis.table.X.shape
     facts = [
-        {"name": "samples", "value": count(rows)},
-        {"name": "features", "value": count(columns)},
-        {"name": "selected", "value": count(sum(feature.selected for feature in analysis.features))},
+        {"name": "samples", "value": format_count(rows)},
+        {"name": "features", "value": format_count(columns)},
+        {"name": "selected", "value": format_count(sum(feature.selected for feature in analysis.features))},
     ]
     if analysis.accuracy is not None:
-        facts.append({"name": analysis.accuracy.measure, "value": mean_and_spread(analysis.accuracy.selected)})
+        facts.append({"name": analysis.accuracy.measure, "value": format_mean_and_sd(analysis.accuracy.selected)})
     return facts
 
 
@@ -135,7 +136,12 @@ def _classes(y: Array) -> list[dict[str, Any]]:
     """Classes in ascending order, with the colour that figures give them."""
     names, counts = np.unique(y, return_counts=True)
     return [
-        {"name": visible(label(name)), "count": int(number), "colour": str(plots.class_colours(at)), "place": at + 1}
+        {
+            "name": make_visible(format_label(name)),
+            "count": int(number),
+            "colour": str(plots.class_colours(at)),
+            "place": at + 1,
+        }
         for at, (name, number) in enumerate(zip(names, counts, strict=True))
     ]
 
@@ -147,16 +153,21 @@ def _range(y: Array) -> dict[str, float]:
 def _feature(feature: Feature) -> dict[str, Any]:
     return {
         "rank": int(feature.rank),
-        "name": visible(feature.name),
+        "name": make_visible(feature.name),
         "selected": bool(feature.selected),
-        "contribution": plain(feature.contribution),
-        "main": plain(feature.main),
-        "interaction": plain(feature.interaction),
-        "partner": None if feature.partner is None else visible(feature.partner),
-        "p": plain(feature.p),
-        "q": plain(feature.q),
-        "stability": plain(feature.stability),
+        "contribution": _finite_or_none(feature.contribution),
+        "main": _finite_or_none(feature.main),
+        "interaction": _finite_or_none(feature.interaction),
+        "partner": None if feature.partner is None else make_visible(feature.partner),
+        "p": _finite_or_none(feature.p),
+        "q": _finite_or_none(feature.q),
+        "stability": _finite_or_none(feature.stability),
     }
+
+
+def _finite_or_none(value: float) -> float | None:
+    """Return a number that JSON can hold."""
+    return float(value) if np.isfinite(value) else None
 
 
 def _exponent(values: Sequence[float]) -> int:
@@ -167,11 +178,11 @@ def _exponent(values: Sequence[float]) -> int:
 
 def _pair(pair: Pair) -> dict[str, Any]:
     return {
-        "first": visible(pair.first),
-        "second": visible(pair.second),
-        "statistic": plain(pair.statistic),
-        "p": plain(pair.p),
-        "corrected_p": plain(pair.corrected_p),
+        "first": make_visible(pair.first),
+        "second": make_visible(pair.second),
+        "statistic": _finite_or_none(pair.statistic),
+        "p": _finite_or_none(pair.p),
+        "corrected_p": _finite_or_none(pair.corrected_p),
     }
 
 
@@ -196,10 +207,10 @@ def _accuracy(accuracy: Accuracy) -> dict[str, Any]:
         "chance": float(accuracy.chance),
         "sizes": [int(size) for size in accuracy.sizes],
         "words": {
-            "selected": mean_and_spread(accuracy.selected),
-            "everything": mean_and_spread(accuracy.everything),
+            "selected": format_mean_and_sd(accuracy.selected),
+            "everything": format_mean_and_sd(accuracy.everything),
             "chance": f"{accuracy.chance:.2f}",
-            "sizes": range_of(accuracy.sizes),
+            "sizes": format_range(accuracy.sizes),
         },
         "figures": figures,
     }
@@ -210,7 +221,7 @@ def _stability(stability: Stability) -> dict[str, Any]:
     return {
         "n_halves": int(stability.n_halves),
         "threshold": float(stability.threshold),
-        "expected_false": None if bound is None else plain(bound),
+        "expected_false": None if bound is None else _finite_or_none(bound),
         "stable": stability.n_stable,
     }
 
@@ -222,33 +233,33 @@ def _settings(settings: Mapping[str, Any]) -> list[dict[str, str]]:
         if isinstance(value, Mapping):
             found += _settings(value)
         elif name != "command":
-            found.append({"name": visible(str(name).replace("_", " ")), "value": visible(str(value))})
+            found.append({"name": make_visible(str(name).replace("_", " ")), "value": make_visible(str(value))})
     return found
 
 
 def _repeat(settings: Mapping[str, Any]) -> dict[str, str | None]:
     def text(name: str) -> str | None:
-        return visible(str(settings[name])) if settings.get(name) is not None else None
+        return make_visible(str(settings[name])) if settings.get(name) is not None else None
 
     return {name: text(name) for name in ("command", "version", "seed", "data", "data_hash")}
 
 
 def _software(settings: Mapping[str, Any]) -> str:
     version = settings.get("version")
-    return SOFTWARE if version is None else f"{SOFTWARE} Version {visible(str(version))}."
+    return SOFTWARE if version is None else f"{SOFTWARE} Version {make_visible(str(version))}."
 
 
 # ---------------------------------------------------------------- figures
 
 
 def _path(analysis: Analysis) -> dict[str, Any]:
-    names = [visible(name) for name in analysis.table.names]
+    names = [make_visible(name) for name in analysis.table.names]
     lived = set(analysis.path.rounds[0].features.tolist())
     chosen = [feature.column for feature in analysis.features if feature.selected and feature.column in lived]
     first = chosen[:NAMED]
     figures = {}
     for name, size, longest in (("wide", (6.4, 4.6), 20), ("narrow", (3.7, 4.2), 9)):
-        short = [text if len(text) <= longest else text[: longest - 1] + "…" for text in names]
+        short = [shorten(name, longest) for name in names]
         figures[name] = _svg(
             plots.culling_path,
             analysis.path,
@@ -274,7 +285,7 @@ def _drawn_features(analysis: Analysis) -> list[dict[str, Any]]:
     labels = _labels(analysis)
     return [
         {
-            "name": visible(feature.name),
+            "name": make_visible(feature.name),
             "selected": bool(feature.selected),
             "figure": _svg(
                 plots.feature_panel,
@@ -283,7 +294,7 @@ def _drawn_features(analysis: Analysis) -> list[dict[str, Any]]:
                 categories=categories,
                 labels=labels,
                 size=(2.3, 1.8),
-                about=f"{visible(feature.name)} by target",
+                about=f"{make_visible(feature.name)} by target",
             ),
         }
         for feature in analysis.features[:DRAWN]
@@ -309,10 +320,10 @@ def _drawn_pairs(analysis: Analysis) -> list[dict[str, Any]]:
                 table.X[:, pair.first_column],
                 table.X[:, pair.second_column],
                 table.y,
-                labels=(visible(pair.first), visible(pair.second)),
+                labels=(make_visible(pair.first), make_visible(pair.second)),
                 categories=analysis.kind == "classification",
                 size=(3.0, 2.7),
-                about=f"{visible(pair.first)} and {visible(pair.second)}, coloured by target",
+                about=f"{make_visible(pair.first)} and {make_visible(pair.second)}, coloured by target",
             ),
         }
         for pair in strong[:DRAWN_PAIRS]
@@ -423,8 +434,13 @@ def render(found: Mapping[str, Any]) -> str:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters |= {"number": number, "p": p_value, "share": share, "count": count}
-    environment.filters |= {"fixed": fixed, "power": power, "digest": _digest}
+    environment.filters |= {
+        "number": format_number,
+        "p": format_p_value,
+        "percent": format_percent,
+        "count": format_count,
+    }
+    environment.filters |= {"fixed": format_fixed, "power": format_power_of_ten, "digest": _digest}
     template = environment.from_string(Path(__file__).with_name("report.html.j2").read_text(encoding="utf-8"))
     text: str = template.render(**found, data=_without_figures(found), ramp=plots.LOW_TO_HIGH)
     return text
