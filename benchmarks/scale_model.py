@@ -200,7 +200,7 @@ class Held:
     again: float
 
     def one_worker_each(self, task: Task, constants: Constants) -> bool:
-        """Whether blocks of rows go to one worker each, the condition of `ClusterColumns.on_rows`."""
+        """Whether blocks of rows go to one worker each, the condition of `ClusterColumns.map_row_blocks`."""
         return constants.rows * self.n <= task.m * self.span
 
 

@@ -151,7 +151,7 @@ def by_rows(found):
 
 
 def memory():
-    """What `columns.room_for` reckons with, beside what other pages measured, and the growth that they found."""
+    """What `memory_for_columns` reckons with, beside what other pages measured, and the growth that they found."""
     large, growth = ((RESULTS / name).read_text() for name in ("large.md", "growth.md"))
     cases = re.findall(r"\| (?:full path|many samples), (\d+)×(\d+) float32[^|]*\| [\d.]+ \| (\d+) \|", large)
     of_features, of_samples = growth.split("## Against samples")
@@ -333,7 +333,7 @@ scale](../scale.md).
 
 ## Memory and time on one machine
 
-By the rule that `max_memory` is checked with (`columns.room_for`: 160 bytes per pair of samples, of 2000 at most, 320
+By the rule that `max_memory` is checked with (`memory_for_columns`: 160 bytes per pair of samples, of 2000 at most, 320
 per feature, and two and a half times the columns in memory), beside what [large tables](large.md) and
 [growth](growth.md) measured:
 

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from randsel._numerics.columns import NonFinite, find_nonfinite
 from randsel._numerics.rank_functions import Functions, rank_functions
 from randsel._utils.jobs import one_thread_if
 from randsel._utils.typing import Array
-from randsel.distributed._columns import Engine, by_columns, check_finite, delayed, delayed_once, first_not_finite
+from randsel.distributed._columns import Engine, by_columns, check_finite, delayed, delayed_once
 
 
 @dataclass(frozen=True)
@@ -157,14 +158,14 @@ def _groups(blocks: Array) -> list[Array]:
 # ---------------------------------------------------------------- what workers do
 
 
-def _look(block: Array, most: int, share: Array, nominal: Array) -> tuple[Array, Array, list[Any]]:
+def _look(block: Array, most: int, share: Array, nominal: Array) -> tuple[Array, Array, NonFinite | None]:
     """How many functions columns have, which are plain, and the first that is not finite."""
-    trouble = first_not_finite(block)
-    if trouble:
+    nonfinite = find_nonfinite(block)
+    if nonfinite is not None:
         none = np.zeros(block.shape[1], dtype=int)
-        return none, none.astype(bool), trouble
+        return none, none.astype(bool), nonfinite
     made = rank_functions(block, most, share, nominal)
-    return made.counts, made.plain, []
+    return made.counts, made.plain, None
 
 
 def _columns(block: Array, places: Array) -> Array:
