@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 CORE_TESTS := tests/selectors/test_randsel.py tests/contracts/test_estimator_checks.py tests/selectors/test_interaction_scan.py tests/contracts/test_progress.py
 
-.PHONY: help demo test lint types check check-versions kill nightly fuzz bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-scaling bench-reading bench-mkl bench-select formats gallery screenshots docs dist check-dist lock clean bench-dask bench-scale
+.PHONY: help demo test test-slow lint types check check-versions kill nightly fuzz bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-scaling bench-reading bench-mkl bench-select formats gallery screenshots docs dist check-dist lock clean bench-dask bench-scale
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -12,8 +12,14 @@ help:  ## what can be made
 demo: .venv/user  ## find two features whose XOR is the label among 200, and draw how
 	$(BIN)/randsel demo
 
-test: .venv/dev  ## the test suite, with coverage
-	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
+# processes that share the tests; tests that share an expensive fixture stay together
+PYTEST := $(BIN)/python -m pytest --numprocesses $(or $(JOBS),2) --dist loadgroup
+
+test: .venv/dev  ## the test suite with coverage, without the slow tests; JOBS=4 for more processes
+	$(PYTEST) -m "not slow" --cov --cov-report=term:skip-covered
+
+test-slow: .venv/dev  ## the slow tests: interrupted and killed runs, hostile files, simulations
+	$(PYTEST) -m slow -o faulthandler_timeout=400
 
 lint: .venv/dev  ## style
 	$(BIN)/ruff check .
@@ -22,7 +28,7 @@ lint: .venv/dev  ## style
 types: .venv/dev  ## static types
 	$(BIN)/mypy
 
-check: lint types test  ## all that must pass
+check: lint types test test-slow  ## all that must pass
 
 # older versions of scikit-learn parametrise their checks in a way that pytest will drop
 check-versions: build/sklearn-1.7.2/ready build/sklearn-1.8.0/ready  ## the core tests with older versions of scikit-learn; ten minutes

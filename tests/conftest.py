@@ -15,6 +15,19 @@ from cluster import cluster
 SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
 
 
+def pytest_collection_modifyitems(items):
+    """Keep tests that share an expensive fixture in one process of pytest-xdist."""
+    for item in items:
+        info = getattr(item, "_fixtureinfo", None)
+        fixtures = [definitions[-1] for definitions in info.name2fixturedefs.values()] if info else []
+        # fixtures of plugins have no base
+        shared = {fixture.scope: fixture for fixture in fixtures if fixture.baseid and fixture.scope != "function"}
+        if "session" in shared:
+            item.add_marker(pytest.mark.xdist_group(shared["session"].argname))
+        elif "module" in shared:
+            item.add_marker(pytest.mark.xdist_group(shared["module"].baseid))
+
+
 @pytest.fixture
 def rng():
     return np.random.default_rng(20131215)
