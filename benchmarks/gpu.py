@@ -23,11 +23,11 @@ import sklearn
 import torch
 
 from randsel import InteractionScan, RandSel, datasets
-from randsel._numerics.rank_functions import Functions
+from randsel._numerics.rank_functions import RankFunctions
 from randsel.contribution._bootstrap import Draws, bootstrap
 from randsel.contribution._sample import Sample
-from randsel.interactions._evidence import Problem
-from randsel.interactions._pair_scan import scan
+from randsel.interactions._evidence import Design
+from randsel.interactions._pair_scan import scan_pairs
 from randsel.targets._target import Target
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
@@ -108,13 +108,13 @@ def agreement(m=400, n=20_000):
     )
 
 
-def problem_of(values, y, decay=0.9, *, plain=True):
+def arguments_of_scan(values, y, decay=0.9, *, untied=True):
     n, functions, m = values.shape
     counts = np.full(n, functions)
     y = torch.as_tensor(y, dtype=torch.float64).cpu().numpy()
     y = (y - y.mean()) / y.std()
-    made = Functions(values, counts, np.full(n, plain))
-    return Problem(made, decay ** np.arange(functions), y[:, None], np.ones(m), None, None, "cuda")
+    design = Design(decay ** np.arange(functions), y[:, None], np.ones(m), None, None, "cuda")
+    return RankFunctions(values, counts, np.full(n, untied)), design, design.Y
 
 
 def continuous(m, n, functions):
@@ -148,10 +148,10 @@ def snps(m, n):
 
 def pairs(make, m, n, functions, what, repeats):
     values, y = make(m, n) if make is snps else make(m, n, functions)
-    made = problem_of(values, y, plain=make is not snps)
-    seconds, (found, _) = median_of(lambda: scan(made, made.Y, 1000), repeats)
+    arguments = arguments_of_scan(values, y, untied=make is not snps)
+    seconds, (found, _) = median_of(lambda: scan_pairs(*arguments, 1000), repeats)
     if SETTINGS["profile"]:
-        profile(lambda: scan(made, made.Y, 1000))
+        profile(lambda: scan_pairs(*arguments, 1000))
     products = functions**2 * (1 if make is continuous else 2)
     work = n * (n - 1) / 2 * m
     share = 2 * work * products / seconds / RATES["half"]
