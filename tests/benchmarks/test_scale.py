@@ -11,7 +11,7 @@ from randsel import RandSel
 from randsel.distributed import _columns as cluster_columns
 
 da = pytest.importorskip("dask.array", reason="Dask is not installed (extra 'dask')")
-model = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "scale_model.py")))
+model = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "scale" / "scale_model.py")))
 
 
 @pytest.fixture
