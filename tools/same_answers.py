@@ -24,7 +24,7 @@ run in a folder of their own with relative paths, so that no path of this machin
 Only names are used that users have: what `randsel` itself offers, `randsel.tables.read`, and `python -m randsel`.
 """
 # Packages that few cases need are imported by these; variables of the environment are set before numpy is imported.
-# ruff: noqa: E402, PLC0415, T201
+# ruff: noqa: PLC0415
 
 import os
 
