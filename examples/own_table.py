@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from randsel import InteractionScan, plots, tables
+from randsel import InteractionScan, plots
+from randsel.tables import _read as tables
 
 rng = np.random.default_rng(4)
 X = rng.standard_normal((200, 400)).round(3)

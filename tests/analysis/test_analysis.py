@@ -7,6 +7,7 @@ import pytest
 from randsel.analysis import _model as analysis
 from randsel.analysis._model import Pair, cautions
 from randsel.tables._read import Table, read
+from randsel.targets._kinds import CLASSES, NUMBERS
 
 
 @pytest.fixture
@@ -23,33 +24,33 @@ def only(found, *words):
 
 
 def test_nothing_is_said_about_a_table_without_fault(table, rng):
-    assert cautions(table, "classification") == ()
-    assert cautions(replace(table, y=rng.standard_normal(80)), "regression") == ()
-    assert cautions(replace(table, batch=np.tile(["a", "b"], 40)), "classification") == ()
-    assert cautions(replace(table, batch=np.zeros(80)), "classification") == ()
+    assert cautions(table, CLASSES) == ()
+    assert cautions(replace(table, y=rng.standard_normal(80)), NUMBERS) == ()
+    assert cautions(replace(table, batch=np.tile(["a", "b"], 40)), CLASSES) == ()
+    assert cautions(replace(table, batch=np.zeros(80)), CLASSES) == ()
     # every sample its own batch: perfectly associated, and no evidence
-    assert cautions(replace(table, batch=np.arange(80)), "classification") == ()
+    assert cautions(replace(table, batch=np.arange(80)), CLASSES) == ()
 
 
 def test_unequal_and_small_classes(table):
     unequal = replace(table, y=np.repeat([0.0, 1.0], [62, 18]))
-    only(cautions(unequal, "classification"), "unequal", "18 samples of class 1", "62", "balanced")
-    assert cautions(replace(table, y=np.repeat([0.0, 1.0], [60, 20])), "classification") == ()
-    few = cautions(replace(table, y=np.repeat(["a", "b", "c"], [9, 8, 63])), "classification")
+    only(cautions(unequal, CLASSES), "unequal", "18 samples of class 1", "62", "balanced")
+    assert cautions(replace(table, y=np.repeat([0.0, 1.0], [60, 20])), CLASSES) == ()
+    few = cautions(replace(table, y=np.repeat(["a", "b", "c"], [9, 8, 63])), CLASSES)
     assert "class a (9) and b (8)" in few[1]
-    assert cautions(replace(table, y=np.repeat([0.0, 1.0], [62, 18])), "regression") == ()
+    assert cautions(replace(table, y=np.repeat([0.0, 1.0], [62, 18])), NUMBERS) == ()
 
 
 def test_a_batch_that_tells_the_class_is_confounded(table):
     batch = np.where(table.y == "case", "first", "second")
     batch[::10] = "first"
-    only(cautions(replace(table, batch=batch), "classification"), "confounded", "Cramér's V 0.9", "--batch", "36 of 80")
+    only(cautions(replace(table, batch=batch), CLASSES), "confounded", "Cramér's V 0.9", "--batch", "36 of 80")
 
 
 def test_a_batch_that_tells_the_number_is_confounded(table, rng):
     y = rng.standard_normal(80)
     confounded = replace(table, y=y, batch=np.where(y > 0.5, "first", "second"))
-    only(cautions(confounded, "regression"), "confounded", "correlation ratio η", "--batch")
+    only(cautions(confounded, NUMBERS), "confounded", "correlation ratio η", "--batch")
 
 
 def test_strength_of_association():
@@ -68,43 +69,43 @@ def test_rare_coincidence_in_a_small_table_is_no_confounding():
     X = np.random.default_rng(0).standard_normal((12, 10))
     few = Table(X, np.repeat([0, 1], 6), tuple("abcdefghij"), batch=np.array([0] * 10 + [1] * 2))
     assert analysis.cramers_v(few.y, few.batch) > analysis.CONFOUNDED
-    assert not [c for c in cautions(few, "classification") if "confounded" in c]
+    assert not [c for c in cautions(few, CLASSES) if "confounded" in c]
 
 
 def test_copies_of_rows(table):
     X = table.X.copy()
     X[:3] = X[10:13]
-    only(cautions(replace(table, X=X), "classification"), "3 samples are exact copies", "--groups")
+    only(cautions(replace(table, X=X), CLASSES), "3 samples are exact copies", "--groups")
     X[:3] = X[50:53]
-    only(cautions(replace(table, X=X), "classification"), "6 samples", "not its target")
+    only(cautions(replace(table, X=X), CLASSES), "6 samples", "not its target")
     X = table.X.copy()
     X[0] = X[1]
-    only(cautions(replace(table, X=X), "classification"), "1 sample is an exact copy")
+    only(cautions(replace(table, X=X), CLASSES), "1 sample is an exact copy")
     X[0, 0], X[1, 0] = 0.0, -0.0
-    only(cautions(replace(table, X=X), "classification"), "1 sample is an exact copy")
+    only(cautions(replace(table, X=X), CLASSES), "1 sample is an exact copy")
 
 
 def test_few_coarse_features_make_copies_by_chance(table, rng):
     X = rng.integers(0, 3, (80, 5)).astype(float)
-    assert cautions(replace(table, X=X), "classification") == ()
+    assert cautions(replace(table, X=X), CLASSES) == ()
 
 
 def test_near_copies_are_found_unless_groups_are_known_or_all_are_alike(table, rng):
     X = table.X.copy()
     X[:4] = X[10:14] + 0.01 * rng.standard_normal((4, 120))
     near = replace(table, X=X)
-    only(cautions(near, "classification"), "8 samples are nearly copies", "--groups")
-    assert cautions(replace(near, groups=np.arange(80)), "classification") == ()
+    only(cautions(near, CLASSES), "8 samples are nearly copies", "--groups")
+    assert cautions(replace(near, groups=np.arange(80)), CLASSES) == ()
     # smooth spectra of three substances: every sample has a close neighbour
     spectra = rng.random((80, 2)) @ rng.random((2, 120)) + 1e-6 * rng.random((80, 120))
-    assert cautions(replace(table, X=spectra), "classification") == ()
+    assert cautions(replace(table, X=spectra), CLASSES) == ()
 
 
 @pytest.mark.parametrize("pattern", ["D{0}_{1}", "patient{0}-rep{1}", "P{0}.visit{1}", "TB-{0} t{1}"])
 def test_names_that_repeat_with_a_number_are_donors(table, pattern):
     names = [pattern.format(donor, time) for donor in range(40) for time in (1, 2)]
-    only(cautions(table, "classification", samples=names), "Donors seem to repeat", "80 samples", "--groups")
-    assert cautions(replace(table, groups=np.arange(80)), "classification", samples=names) == ()
+    only(cautions(table, CLASSES, samples=names), "Donors seem to repeat", "80 samples", "--groups")
+    assert cautions(replace(table, groups=np.arange(80)), CLASSES, samples=names) == ()
 
 
 @pytest.mark.parametrize(
@@ -120,22 +121,22 @@ def test_names_that_repeat_with_a_number_are_donors(table, pattern):
     ],
 )
 def test_names_that_only_count_samples_raise_no_alarm(table, names):
-    assert cautions(table, "classification", samples=names) == ()
+    assert cautions(table, CLASSES, samples=names) == ()
 
 
 def test_columns_that_say_nothing_or_the_same(table, rng):
     X = table.X.copy()
     X[:, 3] = 7.0
     X[:, 5] = X[:, 6] = X[:, 7]
-    constant, copies = cautions(replace(table, X=X), "classification")
+    constant, copies = cautions(replace(table, X=X), CLASSES)
     assert "1 feature is constant" in constant
     assert "2 features are exact copies" in copies
     X = np.where(rng.random((80, 120)) < 0.7, 0.0, rng.random((80, 120)))
-    only(cautions(replace(table, X=X), "classification"), "more than half of the samples", "% of all values are zero")
+    only(cautions(replace(table, X=X), CLASSES), "more than half of the samples", "% of all values are zero")
     # genotypes have most samples at one value, as they should
     X = rng.choice([0.0, 1.0, 2.0], (80, 120), p=[0.7, 0.2, 0.1])
-    assert cautions(replace(table, X=X), "classification") == ()
-    only(cautions(replace(table, X=np.ones((80, 4))), "classification"), "4 features are constant")
+    assert cautions(replace(table, X=X), CLASSES) == ()
+    only(cautions(replace(table, X=np.ones((80, 4))), CLASSES), "4 features are constant")
 
 
 def test_results_cannot_be_changed():
@@ -155,7 +156,7 @@ def test_limits_in_the_documentation_are_those_of_the_code():
 
 @pytest.mark.data
 def test_the_batch_of_the_tuberculosis_series_is_confounded(benchmark_set):
-    found = cautions(read(benchmark_set("tb_gse19491_ltbi").fid.name), "classification")
+    found = cautions(read(benchmark_set("tb_gse19491_ltbi").fid.name), CLASSES)
     assert [c for c in found if "batch is confounded" in c and "--batch" in c]
     # the same controls are in two of its sub-series
     assert [c for c in found if "24 samples are nearly copies" in c]
@@ -165,7 +166,7 @@ def test_the_batch_of_the_tuberculosis_series_is_confounded(benchmark_set):
 def test_donors_as_different_as_people_are_not_seen(benchmark_set):
     series = read(benchmark_set("tb_gse107993_ltbi").fid.name)
     assert len(np.unique(series.groups)) < len(series.y) / 2
-    assert cautions(replace(series, groups=None), "classification") == ()
+    assert cautions(replace(series, groups=None), CLASSES) == ()
 
 
 @pytest.mark.data

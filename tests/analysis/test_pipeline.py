@@ -16,8 +16,9 @@ from randsel.analysis import _resampling as resampling
 from randsel.analysis._decisions import Settings
 from randsel.analysis._pipeline import analyse
 from randsel.culling._path import CullingPath
-from randsel.interactions._evidence import main_effects
+from randsel.selectors._interaction_scan import main_effects
 from randsel.tables._read import Table
+from randsel.targets._kinds import CLASSES
 
 QUICK = {"halves": 4, "folds": 2}
 
@@ -82,8 +83,8 @@ def test_main_effects_in_blocks_are_those_of_the_scan(rng, monkeypatch):
     y = (X[:, 4] + 0.5 * rng.standard_normal(80) > 0).astype(int)
     nominal = np.zeros(13, dtype=bool)
     nominal[12] = True
-    monkeypatch.setattr("randsel.interactions._evidence.BLOCK_BYTES", 4 * 6 * 80 * 3)
-    p = main_effects(X, y, "classification", nominal=nominal, strata=None, n_jobs=None)
+    monkeypatch.setattr("randsel.selectors._interaction_scan.BLOCK_BYTES", 4 * 6 * 80 * 3)
+    p = main_effects(X, y, CLASSES, nominal=nominal, strata=None, n_jobs=None)
     scan = InteractionScan(order=1, categorical_features=nominal).fit(X, y)
     np.testing.assert_allclose(p, scan.pvalues_, rtol=1e-6)
     assert p[11] == 1.0
@@ -139,7 +140,7 @@ def test_halves_share_no_sample_and_no_group_and_have_every_class(grouped):
     groups = np.arange(44) // 2 if grouped else None
     seen = set()
     for number in range(5):
-        one, other = resampling.halves(y, groups, "classification", 3, number)
+        one, other = resampling.halves(y, groups, CLASSES, 3, number)
         assert not set(one) & set(other)
         assert abs(len(one) - len(other)) <= 2
         if grouped:
@@ -155,7 +156,7 @@ def test_frequencies_and_bound_are_those_of_the_halves():
     stability = analyse(data, Settings(halves=6, folds=0, top=3, seed=5)).stability
     counts = np.zeros(20)
     for number in range(3):
-        for rows in resampling.halves(data.y, None, "classification", 5, number):
+        for rows in resampling.halves(data.y, None, CLASSES, 5, number):
             counts[RandSel(3).fit(data.X[rows], data.y[rows]).support_] += 1
     np.testing.assert_allclose(stability.frequencies, counts / 6)
     assert stability.expected_false == pytest.approx(3**2 / ((2 * stability.threshold - 1) * 20))
@@ -183,7 +184,7 @@ def test_too_few_samples_for_halves_are_said(rng):
 def test_accuracy_is_that_of_features_selected_in_the_fold_and_a_machine_on_training_samples():
     data = xor(120, 20)
     accuracy = analyse(data, Settings(halves=0, folds=3, top=2, seed=1)).accuracy
-    splits = resampling._splits(data, "classification", 3, 1)
+    splits = resampling._splits(data, CLASSES, 3, 1)
     expected = []
     for train, test in splits:
         columns = RandSel(2).fit(data.X[train], data.y[train]).get_support(indices=True)
@@ -202,8 +203,7 @@ def test_selection_outside_the_folds_would_look_better(rng):
     accuracy = analyse(data, Settings(halves=0, folds=5, top=5)).accuracy
     best = RandSel(5).fit(data.X, data.y).get_support(indices=True)
     outside = [
-        resampling._score(data, "classification", train, test, best)
-        for train, test in resampling._splits(data, "classification", 5, 0)
+        resampling._score(data, CLASSES, train, test, best) for train, test in resampling._splits(data, CLASSES, 5, 0)
     ]
     assert abs(accuracy.selected.mean() - 0.5) < 0.15
     assert np.mean(outside) > 0.7
@@ -253,7 +253,7 @@ def test_samples_of_a_donor_are_averaged_where_the_target_is_the_donors(rng):
 
 def test_folds_keep_groups_together(rng):
     data = donors(rng)
-    for train, test in resampling._splits(data, "classification", 3, 0):
+    for train, test in resampling._splits(data, CLASSES, 3, 0):
         assert not set(data.groups[train]) & set(data.groups[test])
 
 

@@ -15,6 +15,7 @@ from randsel._numerics.columns import canonical_order
 from randsel._sklearn.progress import Task
 from randsel.baselines import _baselines as baselines
 from randsel.baselines import _stability_selection as stability
+from randsel.targets._kinds import CLASSES
 
 STABLE = StabilitySelection(n_subsamples=10, random_state=0)
 ALL = [BaHSIC(), FoHSIC(), KernelRFE(), CorrelationFilter(), STABLE]
@@ -206,7 +207,7 @@ def test_stability_selection_finds_a_linear_problem_and_bounds_its_errors(option
     assert again(selector, 4).fit(X, y).support_[relevant].sum() == 4
     np.testing.assert_array_equal(selector.support_, selector.probabilities_ >= 0.7)
     Z = standardised(X)
-    halves = np.array(selector._halves(Z[:, canonical_order(Z)], y, "classification", Task(selector, None)))
+    halves = np.array(selector._halves(Z[:, canonical_order(Z)], y, CLASSES, Task(selector, None)))
     assert len(halves) == 50
     q = np.mean([len(set(np.nonzero(half)[0])) for half in halves])
     assert selector.expected_false_bound_ == pytest.approx(q**2 / (0.4 * 60), rel=1e-9)

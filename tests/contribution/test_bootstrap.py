@@ -6,6 +6,7 @@ from samples import make_sample, standardised
 from randsel.contribution import _bootstrap as contribution
 from randsel.contribution._bootstrap import Draws, alignments, bootstrap, draw_subsets, exact
 from randsel.contribution._sample import Sample
+from randsel.targets._kinds import CLASSES, NUMBERS
 from randsel.targets._target import Target
 
 
@@ -22,7 +23,7 @@ def draws_of(sample, size, kind, draws):
 def test_bootstrap_agrees_with_the_paper_draw_for_draw(rng, kind):
     X = standardised(rng.normal(size=(40, 11)))
     y = {"binary": np.arange(40) % 2, "multi-class": np.arange(40) % 3, "regression": rng.normal(size=40)}[kind]
-    sample = Sample.of(X, Target.encode(y, "regression" if kind == "regression" else "classification"))
+    sample = Sample.of(X, Target.encode(y, NUMBERS if kind == "regression" else CLASSES))
     draws = Draws(n_bootstraps=70, subsample=0.3, seed=5)
     smaller, larger = draws_of(sample, 5, 0, draws), draws_of(sample, 6, 1, draws)
     assert len(smaller) == len(larger) == 70
@@ -56,7 +57,7 @@ def test_unnormalised_bootstrap_converges_to_the_definition(rng):
     """
     X = standardised(rng.normal(size=(12, 6)))
     y = np.where(X[:, 0] * X[:, 1] > 0, 1, 0)
-    sample = Sample.of(X, Target.encode(y, "classification"))
+    sample = Sample.of(X, Target.encode(y, CLASSES))
     limit = reference.fixed_size_contributions(X, sample.target.kernel, 0.3)
     draws = [Draws(n_bootstraps=200, subsample=0.5, seed=seed) for seed in range(60)]
     values = np.array([bootstrap(sample, 0.3, d, normalise=False).total for d in draws])
@@ -68,7 +69,7 @@ def test_unnormalised_bootstrap_converges_to_the_definition(rng):
 def test_closed_form_is_the_limit_of_random_subsets(rng):
     """40 000 subsets, each feature in with probability ½; 6 standard errors, normal tail 2e-9 per feature."""
     X = standardised(rng.normal(size=(10, 5)))
-    sample = Sample.of(X, Target.encode(np.arange(10) % 2, "classification"))
+    sample = Sample.of(X, Target.encode(np.arange(10) % 2, CLASSES))
     off = sample.target.kernel * ~np.eye(10, dtype=bool) / 90
     z = np.exp(-0.3 * (X[:, None, :] - X[None, :, :]) ** 2)
     inside = rng.random((40_000, 5)) < 0.5
@@ -114,7 +115,7 @@ def test_row_blocks_are_a_partition(monkeypatch):
     monkeypatch.setattr(contribution, "MAX_ROWS", 40)
     y = np.zeros(103, dtype=int)
     y[:5] = 1
-    target = Target.encode(y, "classification")
+    target = Target.encode(y, CLASSES)
     blocks = contribution.row_blocks(target, Draws(subsample=0.25))
     assert sorted(np.concatenate(blocks)) == list(range(103))
     assert max(map(len, blocks)) <= 40

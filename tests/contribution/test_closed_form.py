@@ -12,6 +12,7 @@ from randsel.contribution import _closed_form as cf
 from randsel.contribution import _elementwise as pair_elements
 from randsel.contribution import _error_bounds as series_bounds
 from randsel.contribution._sample import Sample
+from randsel.targets._kinds import CLASSES
 from randsel.targets._target import Target
 
 
@@ -120,7 +121,7 @@ def test_bound_on_the_total_of_a_fixed_feature(rng):
     X[:, 0] = 20.0 * np.arange(8)
     X -= X.mean(axis=0)
     fixed = np.arange(60) == 0
-    sample = Sample.of(X, Target.encode(np.arange(8) % 2, "classification"), fixed)
+    sample = Sample.of(X, Target.encode(np.arange(8) % 2, CLASSES), fixed)
     matrix, exact = evaluate(sample, 0.01, False), evaluate(sample, 0.01, True)
     expected = exact.relative[0] * np.exp(exact.log_scale - matrix.log_scale)
     assert 0 < abs(matrix.relative[0] - expected) <= matrix.bounds()[0][0]
@@ -184,7 +185,7 @@ def test_fixed_size_subsets_differ_by_order_one_over_n(rng):
     for n in (8, 16, 32):
         X = standardised(rng.normal(size=(16, n)))
         y = np.where(X[:, 0] > 0, 1.0, -1.0)
-        sample = Sample.of(X, Target.encode(y, "classification"))
+        sample = Sample.of(X, Target.encode(y, CLASSES))
         gamma = median_gamma(sample.distances)
         bernoulli = cf.closed_form(sample, gamma).total
         fixed_size = reference.fixed_size_contributions(X, sample.target.kernel, gamma)
@@ -268,7 +269,7 @@ def test_units_of_unscaled_columns_do_not_matter(rng, size, monkeypatch):
     X = rng.standard_t(4, (120, 60))
     X -= X.mean(axis=0)
     y = rng.integers(0, 2, 120)
-    target = Target.encode(y, "classification")
+    target = Target.encode(y, CLASSES)
     plain, other = Sample.of(X, target), Sample.of(X * size, target)
     gamma = median_gamma(plain.distances)
     crude, sharp = (cf.Moments.of(other, gamma / size**2), cf.Moments.of(plain, gamma))

@@ -6,6 +6,7 @@ import pytest
 from randsel._numerics.kernels import u_centre
 from randsel.contribution._expected_kernel import PairWeights
 from randsel.contribution._sample import Sample
+from randsel.targets._kinds import KINDS
 from randsel.targets._target import Target
 
 TARGETS = {
@@ -22,7 +23,7 @@ TARGETS = {
 def test_weights_are_the_literal_products_of_target_and_expected_kernel(rng, kind, weighted, dtype):
     m = 30
     which, make = TARGETS[kind]
-    target = Target.encode(make(rng, m), which, rng.uniform(0.5, 2.0, m) if weighted else None)
+    target = Target.encode(make(rng, m), KINDS[which], rng.uniform(0.5, 2.0, m) if weighted else None)
     log_expected = rng.normal(size=(m, m)) - 3.0
     log_expected += log_expected.T
     weights, scale = PairWeights.of(Sample.of(rng.normal(size=(m, 4)), target), log_expected.astype(dtype))

@@ -7,6 +7,7 @@ from randsel.contribution import _closed_form as cf
 from randsel.contribution import _third_order as cubic_series
 from randsel.contribution._sample import Sample
 from randsel.contribution._third_order import CubicSeries
+from randsel.targets._kinds import CLASSES
 from randsel.targets._target import Target
 
 COLUMNS = {
@@ -20,7 +21,7 @@ COLUMNS = {
 def make_sample(rng, kind="normal", m=60, n=12, dtype=np.float64):
     X = COLUMNS[kind](rng, (m, n))
     X = (X - X.mean(axis=0)) / X.std(axis=0)
-    return Sample.of(X.astype(dtype), Target.encode(rng.integers(0, 2, m), "classification"))
+    return Sample.of(X.astype(dtype), Target.encode(rng.integers(0, 2, m), CLASSES))
 
 
 def differences(sample):

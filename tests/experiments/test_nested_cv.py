@@ -19,6 +19,7 @@ from randsel.experiments import _nested_cv as experiment
 from randsel.experiments import _summary as summary
 from randsel.experiments._nested_cv import Spec
 from randsel.tables._read import Table
+from randsel.targets._kinds import CLASSES, Classes
 
 
 def small_spec(**options):
@@ -65,10 +66,10 @@ def test_a_cell_is_what_it_says_by_hand():
     (table,) = tables_of(spec).values()
     cell = next(c for c in experiment._cells(spec, {"xor": table})[0] if c.method == "Corr. Coeff.")
     result = experiment.evaluate(cell, table)
-    train, test = experiment._splits(table.y, None, 3, 0)[0]
+    train, test = CLASSES.splits(table.y, None, 3, 0)[0]
     assert not set(train) & set(test)
     assert result["n_features"] == len(result["features"])
-    predicted = experiment._predict(
+    predicted = CLASSES.predict_held_out(
         table.X, table.y, train, test, np.array(list(map(int, result["features"]))), result["gamma"]
     )
     assert result["accuracy"] == np.mean(predicted == table.y[test])
@@ -87,7 +88,7 @@ def test_nothing_of_the_test_samples_reaches_the_choice(rng):
     table = grouped_table(rng)
     spec = small_spec(data=({"name": "xor"},), methods=({"name": "Corr. Coeff."},))
     cell = experiment._cells(spec, {"xor": table})[0][0]
-    _, test = experiment._splits(table.y, table.groups, 3, 0)[0]
+    _, test = CLASSES.splits(table.y, table.groups, 3, 0)[0]
     X = table.X.copy()
     X[test] = 1e3 * rng.normal(size=X[test].shape)
     here, there = experiment.evaluate(cell, table), experiment.evaluate(cell, replace(table, X=X))
@@ -100,9 +101,9 @@ def test_inner_folds_rank_on_their_own_samples_and_keep_groups(rng, monkeypatch)
     spec = small_spec(data=({"name": "xor"},), methods=({"name": "Corr. Coeff."},))
     cell = experiment._cells(spec, {"xor": table})[0][0]
     ranked, split = [], []
-    rankings, splits = experiment._rankings, experiment._splits
+    rankings, splits = experiment._rankings, CLASSES.splits
     monkeypatch.setattr(experiment, "_rankings", lambda c, X, y, g: ranked.append(len(X)) or rankings(c, X, y, g))
-    monkeypatch.setattr(experiment, "_splits", lambda y, groups, *a: split.append(groups) or splits(y, groups, *a))
+    monkeypatch.setattr(Classes, "splits", lambda self, y, groups, *a: split.append(groups) or splits(y, groups, *a))
     experiment.evaluate(cell, table)
     train = len(table.X) - len(splits(table.y, table.groups, 3, 0)[0][1])
     assert ranked[-1] == train
@@ -112,13 +113,15 @@ def test_inner_folds_rank_on_their_own_samples_and_keep_groups(rng, monkeypatch)
 
 def test_a_prediction_depends_on_no_other_test_sample(rng):
     table = grouped_table(rng)
-    train, test = experiment._splits(table.y, table.groups, 3, 0)[0]
+    train, test = CLASSES.splits(table.y, table.groups, 3, 0)[0]
     columns = np.arange(6)
-    alone = [experiment._predict(table.X, table.y, train, test[[at]], columns, "median")[0] for at in range(len(test))]
+    alone = [
+        CLASSES.predict_held_out(table.X, table.y, train, test[[at]], columns, "median")[0] for at in range(len(test))
+    ]
     X = table.X.copy()
     X[test[1:]] *= 100.0
-    assert experiment._predict(X, table.y, train, test, columns, "median")[0] == alone[0]
-    assert list(experiment._predict(table.X, table.y, train, test, columns, "median")) == alone
+    assert CLASSES.predict_held_out(X, table.y, train, test, columns, "median")[0] == alone[0]
+    assert list(CLASSES.predict_held_out(table.X, table.y, train, test, columns, "median")) == alone
 
 
 def test_a_killed_run_goes_on_and_ends_in_the_same_tables(tmp_path):
@@ -256,7 +259,7 @@ def test_groups_stay_together_and_small_classes_reduce_the_folds(rng):
     groups = np.arange(24) // 3
     table = Table(X, y, tuple("abcde"), groups)
     assert experiment.number_of_folds(table, 10) == 4
-    for train, test in experiment._splits(y, groups, 4, 0):
+    for train, test in CLASSES.splits(y, groups, 4, 0):
         assert not set(groups[train]) & set(groups[test])
     cells, notes = experiment._cells(small_spec(data=({"name": "xor"},), folds=10), {"xor": table})
     assert "4 folds instead of 10" in notes[0]
@@ -414,7 +417,7 @@ def test_medians_are_those_of_training_samples(run, tmp_path):
     assert filled[45, 3] == filled[0, 3]
     # what is selected in a fold does not change with the samples that are left out of it
     cell = outcome.cells[0]
-    held = experiment._splits(table.y, None, 3, cell.seed)[cell.fold][1]
+    held = CLASSES.splits(table.y, None, 3, cell.seed)[cell.fold][1]
     other = X.copy()
     other[np.ix_(held, [3])] += 100.0
     chosen = [experiment.evaluate(cell, replace(gaps, X=values))["features"] for values in (X, other)]

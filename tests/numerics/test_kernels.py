@@ -8,6 +8,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from randsel._numerics import kernels
 from randsel.contribution._sample import PairSums, Step
+from randsel.targets._kinds import CLASSES, KINDS, NUMBERS
 from randsel.targets._target import Target
 
 
@@ -139,28 +140,26 @@ def test_target_kernels(rng):
         (Y, "regression", standardised(Y)),
     ):
         np.testing.assert_allclose(
-            Target.encode(values, kind).kernel, reference.centred(factor @ factor.T), atol=1e-13, err_msg=kind
+            Target.encode(values, KINDS[kind]).kernel, reference.centred(factor @ factor.T), atol=1e-13, err_msg=kind
         )
 
 
 def test_a_constant_output_beside_a_varying_one_counts_for_nothing(rng):
     y = rng.normal(size=7)
     both = np.column_stack([np.full(7, 0.1), y])
-    np.testing.assert_allclose(
-        Target.encode(both, "regression").kernel, Target.encode(y, "regression").kernel, atol=1e-14
-    )
+    np.testing.assert_allclose(Target.encode(both, NUMBERS).kernel, Target.encode(y, NUMBERS).kernel, atol=1e-14)
 
 
 def test_pairs_are_counted_by_the_weights_of_the_rows_at_hand():
     weights = np.r_[50.0, np.ones(9)]
-    target = Target.encode(np.arange(10) % 2, "classification", weights).rows(np.arange(4))
+    target = Target.encode(np.arange(10) % 2, CLASSES, weights).rows(np.arange(4))
     w = target.weights
     assert target.n_pairs == pytest.approx(sum(w[p] * w[q] for p in range(4) for q in range(4) if p != q))
 
 
 def test_weighted_target_is_centred_by_the_weighted_mean(rng):
     y, weights = rng.integers(0, 2, 9), rng.random(9) + 0.1
-    target = Target.encode(y, "classification", weights)
+    target = Target.encode(y, CLASSES, weights)
     w = weights / weights.mean()
     signs = np.where(y == 1, 1.0, -1.0)[:, None]
     expected = reference.centred_target(signs, weights) * np.outer(w, w)

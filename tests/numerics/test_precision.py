@@ -11,11 +11,12 @@ from randsel._numerics.arrays import is_single
 from randsel._numerics.kernels import median_gamma
 from randsel.contribution import _closed_form as cf
 from randsel.contribution._sample import Sample
+from randsel.targets._kinds import KINDS
 from randsel.targets._target import Target
 
 
 def sample_of(X, y, kind="classification"):
-    return Sample.of(standardised(np.asarray(X, dtype=float)), Target.encode(y, kind))
+    return Sample.of(standardised(np.asarray(X, dtype=float)), Target.encode(y, KINDS[kind]))
 
 
 def in_double(sample):

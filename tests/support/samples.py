@@ -3,6 +3,7 @@
 import numpy as np
 
 from randsel.contribution._sample import Sample
+from randsel.targets._kinds import KINDS
 from randsel.targets._target import Target
 
 
@@ -11,4 +12,4 @@ def standardised(X):
 
 
 def make_sample(X, y, kind="classification", weights=None, fixed=None):
-    return Sample.of(standardised(np.asarray(X, dtype=float)), Target.encode(y, kind, weights), fixed)
+    return Sample.of(standardised(np.asarray(X, dtype=float)), Target.encode(y, KINDS[kind], weights), fixed)

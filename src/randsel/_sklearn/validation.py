@@ -5,26 +5,25 @@ What is wrong is said in a sentence that names the cause and the remedy.
 
 import difflib
 import warnings
-from numbers import Number
 from typing import Any
 
 import numpy as np
 from sklearn import get_config
 from sklearn.base import _fit_context as fit_context
 from sklearn.utils._param_validation import HasMethods, Interval, RealNotInt, StrOptions
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
-    check_array,
     check_consistent_length,
     column_or_1d,
     validate_data,
 )
 
-from randsel._numerics.arrays import to_numpy
-from randsel._numerics.columns import find_nonfinite
+from randsel._numerics.arrays import on_host, to_numpy
+from randsel._numerics.columns import MAPPED_ROWS, not_finite, release_pages
 from randsel._utils.typing import Array
 from randsel.distributed._columns import is_dask
+from randsel.targets._kinds import OutcomeKind, check_outcome, find_kind
 
 __all__ = [
     "HasMethods",
@@ -44,13 +43,10 @@ __all__ = [
     "on_the_host",
 ]
 
-#: Numbers with more distinct values than this are taken for measurements, not for class codes.
-MAX_CLASS_CODES = 20
-
 
 def check_data(
     estimator: Any, X: Any, y: Any, sample_weight: Any, target: str
-) -> tuple[Array, Array, str, Array | None]:
+) -> tuple[Array, Array, OutcomeKind, Array | None]:
     """Return X, y, the kind of target, and the weights; a Dask array stays one, and its values are checked later."""
     _check_kinds(X, "X")
     _check_kinds(y, "y")
@@ -60,12 +56,12 @@ def check_data(
     if y is None:
         msg = f"{type(estimator).__name__} requires y to be passed, but the target y is None."
         raise ValueError(msg)
-    y = _check_y(y)
+    y = check_outcome(y)
     rows = np.zeros((len(X), 1)) if on_device or on_cluster else X
     check_consistent_length(rows, y)
     if not on_cluster:
         _check_finite(X, getattr(estimator, "feature_names_in_", None))
-    kind = kind_of_target(y, target)
+    kind = find_kind(y, target)
     weights = None
     if sample_weight is not None:
         weights = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
@@ -75,7 +71,13 @@ def check_data(
             msg = f"sample_weight leaves effectively {effective:.3g} samples, one counts for almost all; check it."
             raise ValueError(msg)
     counted = y if weights is None else y[weights > 0.0]
-    _check_enough(counted, kind)
+    if len(counted) < 4:
+        msg = (
+            f"n_samples={len(counted)} of weight above zero, but at least 4 are needed: contributions are means over "
+            "pairs."
+        )
+        raise ValueError(msg)
+    kind.check(counted)
     return X, y, kind, weights
 
 
@@ -129,7 +131,7 @@ def check_classes(estimator: Any, y: Any, m: int | None = None) -> tuple[Array, 
     if y is None:
         msg = f"{type(estimator).__name__} requires y to be passed, but the target y is None."
         raise ValueError(msg)
-    y = _check_y(column_or_1d(y, warn=True))
+    y = check_outcome(column_or_1d(y, warn=True))
     if m is not None:
         check_consistent_length(np.empty(m), y)
     check_classification_targets(y)
@@ -279,92 +281,24 @@ def _text_column(X: Any) -> str | None:
     return None
 
 
-def _check_y(y: Any) -> Array:
-    y = check_array(y, ensure_2d=False, dtype=None, ensure_all_finite=False, input_name="y", ensure_min_samples=0)
-    if y.ndim == 2 and y.shape[1] == 1:
-        y = y.ravel()
-    if y.ndim not in (1, 2) or y.dtype.kind not in "OUSTfiub":
-        msg = f"Unknown label type: y has {y.ndim} dimensions of type {y.dtype}; pass labels, or real numbers."
-        raise ValueError(msg)
-    if y.dtype.kind == "f":
-        missing = ~np.isfinite(y)
-    elif y.dtype.kind == "O":
-        missing = np.frompyfunc(_is_missing, 1, 1)(y).astype(bool)
-    else:
-        missing = np.zeros(y.shape, dtype=bool)
-    if missing.any():
-        rows = np.flatnonzero(missing.reshape(len(y), -1).any(axis=1))
-        msg = (
-            f"Input y contains NaN, inf or missing values in {len(rows)} of {len(y)} samples, the first in row "
-            f"{rows[0]}; drop those samples first."
-        )
-        raise ValueError(msg)
-    return np.asarray(y) if y.dtype.kind in "fiub" else _check_labels(y)
-
-
-def _is_missing(value: Any) -> bool:
-    return (
-        value is None
-        or type(value).__name__ in ("NAType", "NaTType")
-        or (isinstance(value, float) and not np.isfinite(value))
-    )
-
-
-def _check_labels(y: Array) -> Array:
-    """Text as text, and Python numbers in an object array as numbers."""
-    if y.dtype.kind in "ST":
-        y = y.astype(str)
-    values = y.ravel().tolist()
-    if all(isinstance(value, Number) for value in values):
-        return y.astype(np.float64)
-    if not all(isinstance(value, str) for value in values):
-        msg = "Unknown label type: y mixes text with other things; make it all text or all numbers."
-        raise ValueError(msg)
-    if y.ndim != 1:
-        msg = "y has several columns of text; pass one column of class labels, or numbers."
-        raise ValueError(msg)
-    return y.astype(str)
-
-
 def _check_finite(X: Any, names: Array | None) -> None:
-    nonfinite = find_nonfinite(X)
-    if nonfinite is not None:
-        raise ValueError(nonfinite.message(names))
-
-
-def kind_of_target(y: Array, target: str) -> str:
-    """Return what y is: "classification" or "regression"."""
-    numeric = y.dtype.kind in "fiub"
-    if target == "regression":
-        if not numeric:
-            msg = "target='regression' needs numbers, but y holds text; use target='classification'."
-            raise ValueError(msg)
-        return target
-    if target == "classification":
-        if y.ndim > 1:
-            msg = "target='classification' needs one column of labels, but y has several; use target='regression'."
-            raise ValueError(msg)
-        return target
-    if not numeric:
-        return "classification"
-    with np.errstate(invalid="ignore"):
-        whole = y.ndim == 1 and type_of_target(y, input_name="y") in ("binary", "multiclass")
-    if not whole:
-        return "regression"
-    return "classification" if len(np.unique(y)) <= MAX_CLASS_CODES else "regression"
-
-
-def _check_enough(y: Array, kind: str) -> None:
-    m = len(y)
-    if m < 4:
-        msg = f"n_samples={m} of weight above zero, but at least 4 are needed: contributions are means over pairs."
-        raise ValueError(msg)
-    if kind == "classification" and len(np.unique(y)) < 2:
-        msg = f"y has one class only ({y[0]!r}), so no feature can tell classes apart; pass samples of at least two."
-        raise ValueError(msg)
-    if kind == "regression" and np.all(y.astype(np.float64) == y[0].astype(np.float64)):
-        msg = f"y is constant ({y[0]!r}), so there is nothing for a feature to explain."
-        raise ValueError(msg)
+    # the sum is finite if all values are, unless it overflows: then look closely
+    with np.errstate(all="ignore"):
+        total, step = 0.0, MAPPED_ROWS if on_host(X) else len(X)
+        for start in range(0, len(X), step):
+            total += float(X[start : start + step].sum())
+            release_pages(X)
+        if np.isfinite(total):
+            return
+        X = to_numpy(X)
+        finite = np.isfinite(X)
+    if finite.all():
+        return
+    bad = np.flatnonzero(~finite.all(axis=0))
+    column = X[:, bad[0]]
+    name = bad[0] if names is None else repr(str(names[bad[0]]))
+    count = int((~np.isfinite(column)).sum())
+    raise ValueError(not_finite(name, bool(np.isnan(column).any()), count, len(bad) - 1))
 
 
 def check_number_to_select(wanted: int | float | str, n_features: int) -> int | None:

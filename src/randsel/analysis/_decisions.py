@@ -13,11 +13,11 @@ from scipy.stats import false_discovery_control
 from randsel._sklearn.validation import check_strata
 from randsel._utils.typing import Array
 from randsel.culling._path import CullingPath
-from randsel.interactions._evidence import main_effects
 from randsel.interactions._forward_selection import LEVEL
-from randsel.selectors._interaction_scan import InteractionScan
+from randsel.selectors._interaction_scan import InteractionScan, main_effects
 from randsel.selectors._randsel import RandSel
 from randsel.tables._read import Table, imputer
+from randsel.targets._kinds import OutcomeKind
 
 #: Samples times features squared up to which all pairs are tested by default: about half a minute on one core.
 PAIR_BUDGET = 3e10
@@ -149,13 +149,15 @@ def _most_frequent(values: Array) -> Any:
     return levels[np.argmax(counts)]
 
 
-def selector_of(kind: str, settings: Settings, **more: Any) -> RandSel:
+def selector_of(kind: OutcomeKind, settings: Settings, **more: Any) -> RandSel:
     """Return the selector that settings mean."""
-    return RandSel(target=kind, max_memory=settings.memory, device=settings.device, random_state=settings.seed, **more)
+    return RandSel(
+        target=kind.name, max_memory=settings.memory, device=settings.device, random_state=settings.seed, **more
+    )
 
 
 def culled(
-    table: Table, kind: str, settings: Settings, on_round: Any = 0, checkpoint: Path | None = None
+    table: Table, kind: OutcomeKind, settings: Settings, on_round: Any = 0, checkpoint: Path | None = None
 ) -> CullingPath:
     """Cull on all rows of a table."""
     selector = selector_of(kind, settings, verbose=on_round, checkpoint=checkpoint)
@@ -167,7 +169,7 @@ def culled(
 
 def findings(
     table: Table,
-    kind: str,
+    kind: OutcomeKind,
     settings: Settings,
     show: Progress,
     n_jobs: int | None = None,
@@ -185,7 +187,7 @@ def findings(
         none = np.full(n, -1)
         return Findings(p, np.asarray(false_discovery_control(p)), none, none[:0], None)
     scan = InteractionScan(
-        target=kind,
+        target=kind.name,
         categorical_features=nominal,
         device=settings.device,
         n_jobs=n_jobs,

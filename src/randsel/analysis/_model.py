@@ -14,6 +14,7 @@ from randsel._utils.text import format_label, join_words, pluralise
 from randsel._utils.typing import Array
 from randsel.culling._path import CullingPath
 from randsel.tables._read import Table
+from randsel.targets._kinds import KINDS, OutcomeKind
 
 #: Share of an equal share of the samples below which the smallest class is called small.
 UNEQUAL = 0.5
@@ -175,19 +176,24 @@ class Analysis:
     settings: Mapping[str, Any]
     notes: tuple[str, ...]
 
+    @property
+    def outcome(self) -> OutcomeKind:
+        """Kind of the target, by the name `kind`."""
+        return KINDS[self.kind]
+
 
 # ---------------------------------------------------------------- what to be careful about
 
 
-def cautions(table: Table, kind: str, *, samples: Sequence[str] | None = None) -> tuple[str, ...]:
+def cautions(table: Table, kind: OutcomeKind, *, samples: Sequence[str] | None = None) -> tuple[str, ...]:
     """Look for what makes a selection from this table misleading, whatever the method.
 
     Parameters
     ----------
     table : Table
         The data.
-    kind : {"classification", "regression"}
-        Meaning of the target.
+    kind : OutcomeKind
+        Kind of the target.
     samples : sequence of str, default=None
         Names of the samples, which may show that donors repeat.
 
@@ -201,15 +207,16 @@ def cautions(table: Table, kind: str, *, samples: Sequence[str] | None = None) -
     >>> import numpy as np
     >>> from randsel.analysis._model import cautions
     >>> from randsel.tables._read import Table
+    >>> from randsel.targets._kinds import CLASSES
     >>> X = np.random.default_rng(0).standard_normal((40, 5))
     >>> y = np.array(["case"] * 4 + ["control"] * 36)
-    >>> for sentence in cautions(Table(X, y, tuple("abcde")), "classification"):
+    >>> for sentence in cautions(Table(X, y, tuple("abcde")), CLASSES):
     ...     print(sentence.partition(":")[0])
     The classes are unequal
     Fewer than 10 samples in class case (4)
     """
     found: list[str] = []
-    if kind == "classification":
+    if kind.has_classes:
         found += _small_classes(table.y)
     if table.batch is not None:
         found += _confounded(table.y, table.batch, kind)
@@ -238,12 +245,12 @@ def _small_classes(y: Array) -> Iterator[str]:
         )
 
 
-def _confounded(y: Array, batch: Array, kind: str) -> Iterator[str]:
+def _confounded(y: Array, batch: Array, kind: OutcomeKind) -> Iterator[str]:
     """Warn of a target that the batch tells much about: Cramér's V or the correlation ratio, p by permutation."""
     _, batch = np.unique(batch, return_inverse=True)
     if batch.max() == 0:
         return
-    if kind == "classification":
+    if kind.has_classes:
         _, y = np.unique(y, return_inverse=True)
         measure, name = cramers_v, "Cramér's V"
     else:
@@ -255,7 +262,7 @@ def _confounded(y: Array, batch: Array, kind: str) -> Iterator[str]:
     if strength < CONFOUNDED or p > CONFOUNDED_P:
         return
     alone = ""
-    if kind == "classification":
+    if kind.has_classes:
         table = np.zeros((int(y.max()) + 1, int(batch.max()) + 1), dtype=int)
         np.add.at(table, (y, batch), 1)
         one_class = table[:, (table > 0).sum(axis=0) == 1].sum()

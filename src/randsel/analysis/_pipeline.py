@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from randsel._numerics.arrays import complement
-from randsel._sklearn.validation import kind_of_target
 from randsel._utils.result_folder import Parts, check_arrays, check_places
 from randsel._utils.typing import Array
 from randsel.analysis._decisions import (
@@ -28,6 +27,7 @@ from randsel.analysis._resampling import accuracy_of, stability_of
 from randsel.culling._path import CullingPath, Round, path_sizes, restore_path
 from randsel.interactions._forward_selection import LEVEL
 from randsel.tables._read import Table
+from randsel.targets._kinds import OutcomeKind, find_kind
 
 #: What is kept of a pair.
 PAIR_FIELDS = ("i", "j", "statistic", "p", "p_corrected", "step")
@@ -74,7 +74,7 @@ def analyse(
         All of it.
     """
     parts, show = parts or Parts(), progress or (lambda *_: None)
-    kind = kind_of_target(table.y, settings.task)
+    kind = find_kind(table.y, settings.task)
     notes, remarks = list(table.notes), list[str]()
     if np.isnan(table.X).any():
         notes.append("Ranking and tests take the medians of all samples; half-samples and folds those of their own.")
@@ -99,7 +99,7 @@ def analyse(
     return Analysis(
         table=replace(full, notes=()),
         path=path,
-        kind=kind,
+        kind=kind.name,
         features=features,
         pairs=pairs,
         accuracy=accuracy,
@@ -117,7 +117,7 @@ def analyse(
     )
 
 
-def _kept_path(table: Table, kind: str, settings: Settings, parts: Parts, show: Progress) -> CullingPath:
+def _kept_path(table: Table, kind: OutcomeKind, settings: Settings, parts: Parts, show: Progress) -> CullingPath:
     total = sum(path_sizes(len(table.names), 0.25, 2))
 
     def on_round(r: Round) -> None:
@@ -131,7 +131,7 @@ def _kept_path(table: Table, kind: str, settings: Settings, parts: Parts, show: 
 
 
 def _kept_tests(
-    table: Table, kind: str, settings: Settings, parts: Parts, show: Progress, n_jobs: int | None
+    table: Table, kind: OutcomeKind, settings: Settings, parts: Parts, show: Progress, n_jobs: int | None
 ) -> Findings:
     said: list[str] = []
 

@@ -5,12 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import balanced_accuracy_score, r2_score
-from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
-from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC, SVR
 
-from randsel._numerics.kernels import bandwidth, squared_distances
 from randsel._utils.jobs import as_finished, generator
 from randsel._utils.result_folder import Parts, check_arrays, check_places
 from randsel._utils.text import format_label
@@ -27,19 +22,20 @@ from randsel.analysis._decisions import (
 )
 from randsel.analysis._model import Accuracy, Stability
 from randsel.tables._read import Table
+from randsel.targets._kinds import OutcomeKind
 
 #: Share of half-samples from which a feature counts as stable.
 THRESHOLD = 0.6
 
 
-def halves(y: Array, groups: Array | None, kind: str, seed: int, number: int) -> tuple[Array, Array]:
+def halves(y: Array, groups: Array | None, kind: OutcomeKind, seed: int, number: int) -> tuple[Array, Array]:
     """Return two halves that share no sample, and no group; of every class, if y has classes.
 
     Groups go to a half as a whole, and count for the class of their first sample.
     """
     of = np.arange(len(y)) if groups is None else np.unique(groups, return_inverse=True)[1]
     _, first = np.unique(of, return_index=True)
-    labels = np.unique(y[first], return_inverse=True)[1] if kind == "classification" else np.zeros(len(first), int)
+    labels = kind.strata(y[first])
     rng = generator(seed, 2, number)
     sides: tuple[list[int], list[int]] = [], []
     for k in range(int(labels.max()) + 1):
@@ -50,7 +46,7 @@ def halves(y: Array, groups: Array | None, kind: str, seed: int, number: int) ->
     return np.flatnonzero(np.isin(of, sides[0])), np.flatnonzero(np.isin(of, sides[1]))
 
 
-def _half(table: Table, kind: str, settings: Settings, wanted: int, number: int) -> dict[str, Any]:
+def _half(table: Table, kind: OutcomeKind, settings: Settings, wanted: int, number: int) -> dict[str, Any]:
     """Select as many features on a half of the samples as on all."""
     rows = halves(table.y, table.groups, kind, settings.seed, number // 2)[number % 2]
     try:
@@ -62,7 +58,7 @@ def _half(table: Table, kind: str, settings: Settings, wanted: int, number: int)
 
 def stability_of(
     table: Table,
-    kind: str,
+    kind: OutcomeKind,
     settings: Settings,
     wanted: int,
     parts: Parts,
@@ -119,7 +115,13 @@ def _each(
 
 
 def accuracy_of(
-    table: Table, kind: str, settings: Settings, parts: Parts, show: Progress, n_jobs: int | None, notes: list[str]
+    table: Table,
+    kind: OutcomeKind,
+    settings: Settings,
+    parts: Parts,
+    show: Progress,
+    n_jobs: int | None,
+    notes: list[str],
 ) -> Accuracy | None:
     """Cross-validate the whole selection; None where there are too few samples."""
     if not settings.folds:
@@ -134,25 +136,22 @@ def accuracy_of(
 
     found = _each(_fold, tasks, "fold", "folds", check, parts, show, n_jobs)
     return Accuracy(
-        measure="balanced accuracy" if kind == "classification" else "R²",
+        measure=kind.score_name,
         selected=np.array([float(one["selected"]) for one in found]),
         everything=np.array([float(one["everything"]) for one in found]),
-        chance=_chance(table.y, kind),
+        chance=kind.chance_score(table.y),
         sizes=np.array([int(one["size"]) for one in found]),
     )
 
 
-def _number_of_folds(table: Table, kind: str, wanted: int, notes: list[str]) -> int | None:
+def _number_of_folds(table: Table, kind: OutcomeKind, wanted: int, notes: list[str]) -> int | None:
     """Return as many folds as asked for, or as the smallest class allows, in samples or in groups."""
-    unit = np.arange(len(table.y)) if table.groups is None else table.groups
+    members = kind.units_per_stratum(table.y, table.groups)
+    size = int(members.min())
     what = "samples" if table.groups is None else "groups"
-    if kind == "regression":
-        size, of = len(np.unique(unit)), f"the number of {what}"
-    else:
-        classes = np.unique(table.y)
-        members = [len(np.unique(unit[table.y == c])) for c in classes]
-        size, smallest = min(members), format_label(classes[int(np.argmin(members))])
-        of = f"the number of {what} of class {smallest}"
+    of = f"the number of {what}"
+    if kind.has_classes:
+        of += f" of class {format_label(np.unique(table.y)[int(np.argmin(members))])}"
     if size < 2:
         notes.append(f"No cross-validation: {of} is {size}, and every fold needs some to test and some to learn from.")
         return None
@@ -161,20 +160,13 @@ def _number_of_folds(table: Table, kind: str, wanted: int, notes: list[str]) -> 
     return min(size, wanted)
 
 
-def _splits(table: Table, kind: str, count: int, seed: int) -> list[tuple[Array, Array]]:
-    splitters = {
-        ("classification", True): StratifiedKFold,
-        ("classification", False): StratifiedGroupKFold,
-        ("regression", True): KFold,
-        ("regression", False): GroupKFold,
-    }
-    splitter = splitters[kind, table.groups is None](count, shuffle=True, random_state=seed)
-    found = list(splitter.split(np.zeros(len(table.y)), table.y, table.groups))
+def _splits(table: Table, kind: OutcomeKind, count: int, seed: int) -> list[tuple[Array, Array]]:
+    found = kind.splits(table.y, table.groups, count, seed)
     # groups may leave a fold without samples, or a training set without one of the classes
     return [(train, test) for train, test in found if len(test) and len(np.unique(table.y[train])) > 1]
 
 
-def _fold(table: Table, kind: str, settings: Settings, rows: tuple[Array, Array]) -> dict[str, Any]:
+def _fold(table: Table, kind: OutcomeKind, settings: Settings, rows: tuple[Array, Array]) -> dict[str, Any]:
     """Select on training samples by the same rules as on all, fit a model to those, test it on the others."""
     train, test = rows
     whole = filled(table, train)
@@ -187,7 +179,7 @@ def _fold(table: Table, kind: str, settings: Settings, rows: tuple[Array, Array]
     }
 
 
-def _chosen_on(table: Table, kind: str, settings: Settings) -> Array:
+def _chosen_on(table: Table, kind: OutcomeKind, settings: Settings) -> Array:
     """Select on some of the samples; without tests where they do not matter."""
     try:
         path = culled(table, kind, settings)
@@ -201,26 +193,11 @@ def _chosen_on(table: Table, kind: str, settings: Settings) -> Array:
     return chosen(path, tests, settings, table.X.shape[1])
 
 
-def _score(table: Table, kind: str, train: Array, test: Array, columns: Array) -> float:
+def _score(table: Table, kind: OutcomeKind, train: Array, test: Array, columns: Array) -> float:
     """Test a Gaussian support vector machine; without features it can only guess."""
     if not len(columns):
-        return _chance(table.y, kind)
-    scaler = StandardScaler().fit(table.X[np.ix_(train, columns)])
-    Z = scaler.transform(table.X[np.ix_(train, columns)])
-    gamma = bandwidth("median", squared_distances(Z))
-    held, y = scaler.transform(table.X[np.ix_(test, columns)]), table.y
-    if kind == "classification":
-        # weights, because every class counts as much as another in balanced accuracy
-        predicted = SVC(C=1.0, gamma=gamma, class_weight="balanced").fit(Z, y[train]).predict(held)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of classes that this fold has not
-            return float(balanced_accuracy_score(y[test], predicted))
-    centre, spread = y[train].mean(), y[train].std() or 1.0
-    model = SVR(C=1.0, gamma=gamma).fit(Z, (y[train] - centre) / spread)
-    if len(test) < 2:
-        return float("nan")
-    return float(r2_score(y[test], model.predict(held) * spread + centre))
-
-
-def _chance(y: Array, kind: str) -> float:
-    return 1.0 / len(np.unique(y)) if kind == "classification" else 0.0
+        return kind.chance_score(table.y)
+    # weights, because every class counts as much as another in balanced accuracy
+    options = {"class_weight": "balanced"} if kind.has_classes else {}
+    predicted = kind.predict_held_out(table.X, table.y, train, test, columns, "median", **options)
+    return kind.score(table.y[test], predicted)

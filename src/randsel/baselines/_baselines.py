@@ -27,6 +27,7 @@ from randsel._sklearn.validation import (
     fit_context,
 )
 from randsel._utils.typing import Array
+from randsel.targets._kinds import KINDS, OutcomeKind
 from randsel.targets._target import Target
 
 __all__ = ["BaHSIC", "CorrelationFilter", "FoHSIC", "KernelRFE"]
@@ -41,7 +42,7 @@ _COUNT: dict[str, list[Any]] = {
         Interval(RealNotInt, 0, 1, closed="right"),
         None,
     ],
-    "target": [StrOptions({"auto", "classification", "regression"})],
+    "target": [StrOptions({"auto", *KINDS})],
 }
 COMMON = {**_COUNT, "scale": ["boolean"]}
 _GAMMA = [Interval(Real, 0, None, closed="neither"), str]
@@ -91,7 +92,7 @@ class Baseline(Selector):
         return self
 
     @abstractmethod
-    def _rank(self, Z: Array, y: Array, kind: str, wanted: int, task: Task) -> Ranked:
+    def _rank(self, Z: Array, y: Array, kind: OutcomeKind, wanted: int, task: Task) -> Ranked:
         """Rank the columns of Z, which all vary; what takes long tells its progress to the task."""
 
     def _number_of_tasks(self, n: int, wanted: int) -> int:  # noqa: ARG002
@@ -172,12 +173,12 @@ def _eliminate(n: int, drop: float | None, worth: Callable[[Array], Array]) -> t
 # ---------------------------------------------------------------- HSIC
 
 
-def _hsic_weights(y: Array, kind: str) -> Array:
+def _hsic_weights(y: Array, kind: OutcomeKind) -> Array:
     """`U(L) / (m(m-3))`, whose inner product with a kernel is its unbiased HSIC with the target.
 
     L as Song et al. have it: ±1/n± for two classes, one-hot columns over n_c for more; standardised numbers.
     """
-    if kind == "regression":
+    if not kind.has_classes:
         Y = Target.encode(y, kind).Y
     else:
         classes, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
@@ -239,7 +240,7 @@ class BaHSIC(Baseline):
         self.target = target
         self.scale = scale
 
-    def _rank(self, Z: Array, y: Array, kind: str, wanted: int, task: Task) -> Ranked:
+    def _rank(self, Z: Array, y: Array, kind: OutcomeKind, wanted: int, task: Task) -> Ranked:
         weights = _hsic_weights(y, kind)
 
         def worth(left: Array) -> Array:
@@ -303,7 +304,7 @@ class FoHSIC(Baseline):
         self.target = target
         self.scale = scale
 
-    def _rank(self, Z: Array, y: Array, kind: str, wanted: int, task: Task) -> Ranked:
+    def _rank(self, Z: Array, y: Array, kind: OutcomeKind, wanted: int, task: Task) -> Ranked:
         weights, total = _hsic_weights(y, kind), squared_distances(Z)
         chosen, others, values = np.arange(0), np.arange(Z.shape[1]), np.zeros(Z.shape[1])
         while len(others):
@@ -403,7 +404,7 @@ class KernelRFE(Baseline):
         self.target = target
         self.scale = scale
 
-    def _rank(self, Z: Array, y: Array, kind: str, wanted: int, task: Task) -> Ranked:
+    def _rank(self, Z: Array, y: Array, kind: OutcomeKind, wanted: int, task: Task) -> Ranked:
         worth = self._gaussian if self.kernel == "gaussian" else self._linear
         rounds = task.every_call("round", lambda left: worth(Z[:, left], y, kind))
         order, values = _eliminate(Z.shape[1], self.drop, rounds)
@@ -412,11 +413,11 @@ class KernelRFE(Baseline):
     def _number_of_tasks(self, n: int, wanted: int) -> int:  # noqa: ARG002
         return _rounds(n, self.drop)
 
-    def _linear(self, X: Array, y: Array, kind: str) -> Array:
+    def _linear(self, X: Array, y: Array, kind: OutcomeKind) -> Array:
         weights = _machines(X @ X.T, y, kind, self.C) @ X
         return np.asarray((weights * weights).sum(axis=0))
 
-    def _gaussian(self, X: Array, y: Array, kind: str) -> Array:
+    def _gaussian(self, X: Array, y: Array, kind: OutcomeKind) -> Array:
         distances = squared_distances(X)
         gamma = _bandwidth(self.gamma, distances)
         kernel = np.exp(-gamma * distances)
@@ -430,9 +431,9 @@ class KernelRFE(Baseline):
         return np.abs(changes) if self.absolute else changes
 
 
-def _machines(kernel: Array, y: Array, kind: str, C: float) -> Array:
+def _machines(kernel: Array, y: Array, kind: OutcomeKind, C: float) -> Array:
     """Signed dual coefficients of all samples, one row per machine."""
-    if kind == "regression":
+    if not kind.has_classes:
         Y = Target.encode(y, kind).Y
         machines = np.zeros((Y.shape[1], len(Y)))
         for row, column in zip(machines, Y.T, strict=True):
@@ -486,8 +487,8 @@ class CorrelationFilter(Baseline):
         self.n_features_to_select = n_features_to_select
         self.target = target
 
-    def _rank(self, Z: Array, y: Array, kind: str, wanted: int, task: Task) -> Ranked:  # noqa: ARG002
-        if kind == "regression":
+    def _rank(self, Z: Array, y: Array, kind: OutcomeKind, wanted: int, task: Task) -> Ranked:  # noqa: ARG002
+        if not kind.has_classes:
             scores = np.abs(Target.encode(y, kind).Y.T @ Z / len(Z)).max(axis=0)
         else:
             classes, codes, counts = np.unique(y, return_inverse=True, return_counts=True)

@@ -15,6 +15,7 @@ from randsel._sklearn.validation import Interval, StrOptions
 from randsel._utils.jobs import generator, seed_of
 from randsel._utils.typing import Array
 from randsel.baselines._baselines import COMMON, Baseline, Ranked
+from randsel.targets._kinds import OutcomeKind
 from randsel.targets._target import Target
 
 
@@ -116,7 +117,7 @@ class StabilitySelection(Baseline):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def _rank(self, Z: Array, y: Array, kind: str, wanted: int, task: Task) -> Ranked:
+    def _rank(self, Z: Array, y: Array, kind: OutcomeKind, wanted: int, task: Task) -> Ranked:
         selected = np.array(self._halves(Z, y, kind, task))
         frequencies = selected.mean(axis=0)
         probabilities = frequencies.max(axis=1)
@@ -135,9 +136,9 @@ class StabilitySelection(Baseline):
         order = np.lexsort((-frequencies.mean(axis=1), -probabilities))
         return Ranked(order, wanted, {"probabilities_": probabilities})
 
-    def _halves(self, Z: Array, y: Array, kind: str, task: Task) -> list[Array]:
+    def _halves(self, Z: Array, y: Array, kind: OutcomeKind, task: Task) -> list[Array]:
         """Which features are selected at which penalties, half by half."""
-        if self.loss == "logistic" and kind == "regression":
+        if self.loss == "logistic" and not kind.has_classes:
             msg = "loss='logistic' needs classes, but y holds numbers; use loss='lasso'."
             raise ValueError(msg)
         Y = Target.encode(y, kind).Y

@@ -28,13 +28,8 @@ from typing import Any
 import joblib
 import numpy as np
 from sklearn.metrics import accuracy_score, balanced_accuracy_score
-from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
-from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC
 
 from randsel import datasets
-from randsel._numerics.columns import find_nonfinite
-from randsel._numerics.kernels import bandwidth, squared_distances
 from randsel._utils.jobs import as_finished
 from randsel._utils.result_folder import (
     LARGEST_JSON,
@@ -53,6 +48,7 @@ from randsel.selectors import _randsel as selector
 from randsel.tables._features import LOWEST
 from randsel.tables._read import Table, imputer, read
 from randsel.tables.formats._text import brief
+from randsel.targets._kinds import CLASSES
 
 #: Methods by name: class and parameters. `gamma` is set where the class has it.
 METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -243,10 +239,7 @@ def fingerprint(table: Table) -> str:
 def number_of_folds(table: Table, wanted: int) -> int:
     """Return as many folds as asked for, or as the smallest class (in samples, or in groups) allows; at least two."""
     classes = np.unique(table.y)
-    if table.groups is None:
-        members = [int(np.sum(table.y == c)) for c in classes]
-    else:
-        members = [len(np.unique(table.groups[table.y == c])) for c in classes]
+    members: list[int] = CLASSES.units_per_stratum(table.y, table.groups).tolist()
     if min(members) < 2 and table.y.dtype.kind == "f" and len(classes) > len(table.y) / 4:
         msg = f"the comparison needs classes, and the target has {len(classes)} different numbers; name another column."
         raise ValueError(msg)
@@ -258,17 +251,11 @@ def number_of_folds(table: Table, wanted: int) -> int:
 
 
 def _check_finite(table: Table, name: str) -> None:
-    nonfinite = find_nonfinite(table.X, allow_nan=table.missing == "median")
-    if nonfinite is not None:
-        first, others = table.names[nonfinite.column], nonfinite.n_columns - 1
+    bad = np.flatnonzero((np.isinf(table.X) if table.missing == "median" else ~np.isfinite(table.X)).any(axis=0))
+    if len(bad):
+        first, others = table.names[bad[0]], len(bad) - 1
         msg = f"{name}: column {first!r} and {others} others have missing values; impute or drop them first."
         raise ValueError(msg)
-
-
-def _splits(y: Array, groups: Array | None, n_splits: int, seed: int) -> list[tuple[Array, Array]]:
-    kind = StratifiedKFold if groups is None else StratifiedGroupKFold
-    splitter = kind(n_splits, shuffle=True, random_state=seed)
-    return list(splitter.split(np.zeros(len(y)), y, groups))
 
 
 # ---------------------------------------------------------------- one cell
@@ -277,16 +264,16 @@ def _splits(y: Array, groups: Array | None, n_splits: int, seed: int) -> list[tu
 def evaluate(cell: Cell, table: Table) -> dict[str, Any]:
     """Run one cell."""
     seed = cell.seed + 1000 * cell.reshuffle
-    train, test = _splits(table.y, table.groups, number_of_folds(table, cell.folds), seed)[cell.fold]
+    train, test = CLASSES.splits(table.y, table.groups, number_of_folds(table, cell.folds), seed)[cell.fold]
     part = table.rows(train)
     sizes = path_sizes(table.X.shape[1], 0.25, 2)
     scores = np.zeros((len(cell.gammas), len(sizes)))
-    inner = _splits(part.y, part.groups, number_of_folds(part, cell.folds), seed + 1)
+    inner = CLASSES.splits(part.y, part.groups, number_of_folds(part, cell.folds), seed + 1)
     for fit, held in inner:
         X = _filled(part.X, fit)
         for g, order in enumerate(_rankings(cell, X[fit], part.y[fit], cell.gammas)):
             for k, size in enumerate(sizes):
-                predicted = _predict(X, part.y, fit, held, order[:size], cell.gammas[g])
+                predicted = CLASSES.predict_held_out(X, part.y, fit, held, order[:size], cell.gammas[g])
                 scores[g, k] += accuracy_score(part.y[held], predicted) / len(inner)
     g, k = min(np.argwhere(scores >= scores.max() - 1e-12).tolist(), key=lambda at: (sizes[at[1]], at[0]))
     X = _filled(table.X, train)
@@ -294,7 +281,7 @@ def evaluate(cell: Cell, table: Table) -> dict[str, Any]:
     (order,) = _rankings(cell, X[train], part.y, cell.gammas[g : g + 1])
     seconds = time.perf_counter() - start
     chosen = order[: sizes[k]]
-    predicted = _predict(X, table.y, train, test, chosen, cell.gammas[g])
+    predicted = CLASSES.predict_held_out(X, table.y, train, test, chosen, cell.gammas[g])
     return {
         "accuracy": accuracy_score(table.y[test], predicted),
         "balanced_accuracy": balanced_accuracy_score(table.y[test], predicted),
@@ -329,15 +316,6 @@ def _rankings(cell: Cell, X: Array, y: Array, gammas: tuple[float | str, ...]) -
 def _best_first(method: Any, X: Array, y: Array) -> Array:
     order: Array = method.fit(X, y).order_
     return order
-
-
-def _predict(X: Array, y: Array, train: Array, test: Array, columns: Array, gamma: float | str) -> Array:
-    """Scale on the training samples, fit the support vector machine, predict the test samples."""
-    scaler = StandardScaler().fit(X[np.ix_(train, columns)])
-    Z = scaler.transform(X[np.ix_(train, columns)])
-    model = SVC(C=1.0, gamma=bandwidth(gamma, squared_distances(Z))).fit(Z, y[train])
-    predicted: Array = model.predict(scaler.transform(X[np.ix_(test, columns)]))
-    return predicted
 
 
 def _precision_and_recall(chosen: Array, relevant: Array | None) -> dict[str, float]:
@@ -440,7 +418,7 @@ def plan(spec: Spec, entry: dict[str, Any], method: dict[str, Any]) -> Plan:
     or a parameter, for every method, or in a table of a method's name for that method.
     """
     name = method["name"]
-    defaults = {"n_features_to_select": 1, "target": "classification", **METHODS[name][1]}
+    defaults = {"n_features_to_select": 1, "target": CLASSES.name, **METHODS[name][1]}
     full = {**defaults, **method.get("params", {}), **entry.get("params", {}).get(name, {})}
     full.update(reshuffles=spec.reshuffles, gammas=tuple(spec.gammas))
     taken_back = entry.get("reduced", {})
@@ -478,7 +456,7 @@ def _cells(spec: Spec, tables: dict[str, Table]) -> tuple[list[Cell], list[str]]
         table = tables[entry["name"]]
         _check_finite(table, entry["name"])
         n_splits = number_of_folds(table, spec.folds)
-        number_of_folds(table.rows(_splits(table.y, table.groups, n_splits, spec.seed)[0][0]), spec.folds)
+        number_of_folds(table.rows(CLASSES.splits(table.y, table.groups, n_splits, spec.seed)[0][0]), spec.folds)
         if n_splits < spec.folds:
             notes.append(f"{entry['name']}: {n_splits} folds instead of {spec.folds}, the size of the smallest class.")
         mark = fingerprint(table)

@@ -35,6 +35,7 @@ from randsel.culling._path import CullingPath, restore_path
 from randsel.interactions._forward_selection import LEVEL
 from randsel.report import _html as report
 from randsel.tables._read import Table
+from randsel.targets._kinds import KINDS
 
 #: Entries of run.json in which an earlier run must agree for its parts to be used again.
 SAME = ("version", "data_hash", "parameters")
@@ -235,7 +236,7 @@ def _analysis(found: Mapping[str, Array], path: CullingPath, settings: Mapping[s
     names = tuple(found["names"].tolist())
     for places in ("columns", "order", "pair_columns"):
         check_places(found[places], len(names))
-    if len(np.unique(found["order"])) < len(names) or str(found["kind"]) not in ("classification", "regression"):
+    if len(np.unique(found["order"])) < len(names) or str(found["kind"]) not in KINDS:
         msg = "features are not in an order, or the kind of the target is not known"
         raise ValueError(msg)
     # one column after the other, so that memory is taken for those that are filled only
@@ -253,7 +254,7 @@ def _analysis(found: Mapping[str, Array], path: CullingPath, settings: Mapping[s
     )
     kind, accuracy, stability = str(found["kind"]), None, None
     if "folds" in found:
-        measure = "balanced accuracy" if kind == "classification" else "R²"
+        measure = KINDS[kind].score_name
         selected, everything, sizes = found["folds"]
         accuracy = Accuracy(measure, selected, everything, float(found["chance"]), sizes.astype(int))
     if "stability" in found:

@@ -76,11 +76,12 @@ def contents(analysis: Analysis) -> dict[str, Any]:
     >>> from randsel import RandSel, datasets, report
     >>> from randsel.analysis._model import Analysis, cautions
     >>> from randsel.tables._read import Table
+    >>> from randsel.targets._kinds import CLASSES
     >>> X, y, relevant = datasets.make_xor(200, 20, random_state=0)
     >>> table = Table(X, y, tuple(f"g{j}" for j in range(20)))
     >>> path = RandSel().fit(X, y).path_
     >>> analysis = Analysis(
-    ...     table, path, "classification", (), (), None, None, False, cautions(table, "classification"), {}, ()
+    ...     table, path, "classification", (), (), None, None, False, cautions(table, CLASSES), {}, ()
     ... )
     >>> found = report.contents(analysis)
     >>> found["title"], found["kind"], found["pairs"]["total"]
@@ -96,7 +97,7 @@ def contents(analysis: Analysis) -> dict[str, Any]:
         "facts": _facts(analysis),
         "warnings": [make_visible(text) for text in analysis.warnings],
         "notes": [make_visible(text) for text in analysis.notes],
-        "target": _classes(y) if analysis.kind == "classification" else _range(y),
+        "target": _classes(y) if analysis.outcome.has_classes else _range(y),
         "path": _path(analysis),
         "features": {
             "total": len(analysis.features),
@@ -281,7 +282,7 @@ def _path(analysis: Analysis) -> dict[str, Any]:
 
 
 def _drawn_features(analysis: Analysis) -> list[dict[str, Any]]:
-    table, categories = analysis.table, analysis.kind == "classification"
+    table, categories = analysis.table, analysis.outcome.has_classes
     labels = _labels(analysis)
     return [
         {
@@ -303,7 +304,7 @@ def _drawn_features(analysis: Analysis) -> list[dict[str, Any]]:
 
 def _labels(analysis: Analysis) -> tuple[str, ...]:
     """Return what to write below strips, or nothing if there is no room: they are numbered then."""
-    classes = _classes(analysis.table.y) if analysis.kind == "classification" else []
+    classes = _classes(analysis.table.y) if analysis.outcome.has_classes else []
     room = len(classes) <= FEW_STRIPS and all(len(c["name"]) <= SHORT_LABEL for c in classes)
     return tuple(c["name"] for c in classes) if room else ()
 
@@ -321,7 +322,7 @@ def _drawn_pairs(analysis: Analysis) -> list[dict[str, Any]]:
                 table.X[:, pair.second_column],
                 table.y,
                 labels=(make_visible(pair.first), make_visible(pair.second)),
-                categories=analysis.kind == "classification",
+                categories=analysis.outcome.has_classes,
                 size=(3.0, 2.7),
                 about=f"{make_visible(pair.first)} and {make_visible(pair.second)}, coloured by target",
             ),
@@ -420,11 +421,12 @@ def render(found: Mapping[str, Any]) -> str:
     >>> from randsel import RandSel, datasets, report
     >>> from randsel.analysis._model import Analysis, cautions
     >>> from randsel.tables._read import Table
+    >>> from randsel.targets._kinds import CLASSES
     >>> X, y, relevant = datasets.make_xor(200, 20, random_state=0)
     >>> table = Table(X, y, tuple(f"g{j}" for j in range(20)))
     >>> path = RandSel().fit(X, y).path_
     >>> analysis = Analysis(
-    ...     table, path, "classification", (), (), None, None, False, cautions(table, "classification"), {}, ()
+    ...     table, path, "classification", (), (), None, None, False, cautions(table, CLASSES), {}, ()
     ... )
     >>> page = report.render(report.contents(analysis))
     >>> "<title>Feature selection</title>" in page

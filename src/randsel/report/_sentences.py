@@ -94,7 +94,7 @@ def _describe_doubts(analysis: Analysis) -> list[str]:
 def _describe_samples(analysis: Analysis) -> str:
     y = analysis.table.y
     samples = _write_count(len(y), "sample", "samples")
-    if analysis.kind == "regression":
+    if not analysis.outcome.has_classes:
         low, middle, high = (format_number(float(value)) for value in np.quantile(y, [0.0, 0.5, 1.0]))
         return f"The table has {samples}; the target runs from {low} to {high}, half of it below {middle}."
     classes, counts = np.unique(y, return_counts=True)

@@ -36,6 +36,7 @@ from randsel.culling._criteria import CRITERIA
 from randsel.culling._path import CullingPath, Round, path_sizes
 from randsel.culling._rounds import OnRound, Rules, cull
 from randsel.distributed._columns import ClusterColumns, is_dask
+from randsel.targets._kinds import KINDS, OutcomeKind
 from randsel.targets._target import Target
 
 #: Functions of its ranks that stand for a column with kernel="rank".
@@ -163,7 +164,7 @@ class RandSel(Selector):
         "subsample": [Interval(Real, 0, 1, closed="right")],
         "fix_top": [Interval(Real, 0, 1, closed="neither"), None],
         "fix_after": [Interval(Integral, 1, None, closed="left"), None],
-        "target": [StrOptions({"auto", "classification", "regression"})],
+        "target": [StrOptions({"auto", *KINDS})],
         "scale": ["boolean"],
         "max_memory": [Interval(Integral, 1, None, closed="left"), str, None],
         "device": [str, None],
@@ -321,7 +322,7 @@ class RandSel(Selector):
 
         Products that are coarse, and blocks that are read, round by more than the order matters.
         """
-        max_bytes = None if self.max_memory is None else memory_for_columns(self.max_memory, *X.shape)
+        room = None if self.max_memory is None else memory_for_columns(self.max_memory, *X.shape)
         if is_dask(X):
             if self.kernel == "rank" or self.estimator == "bootstrap" or self.device not in (None, "cpu"):
                 msg = (
@@ -329,26 +330,26 @@ class RandSel(Selector):
                     "array in memory, such as X.compute()."
                 )
                 raise ValueError(msg)
-            return ClusterColumns.of(X, weights, scale=self.scale, max_bytes=max_bytes)
+            return ClusterColumns.of(X, weights, scale=self.scale, room=room)
         device = check_device(self.device, X)
         if self.device == "cpu":
             X = to_numpy(X)
-        if max_bytes is not None and on_host(X) and X.size * (X.itemsize if self.scale else 8) > max_bytes:
+        if room is not None and on_host(X) and X.size * (X.itemsize if self.scale else 8) > room:
             if self.kernel == "rank" or self.estimator == "bootstrap":
                 msg = "max_memory is too small for X, and only kernel='gaussian', estimator='exact' read it in blocks."
                 raise ValueError(msg)
-            stream = MappedColumns.from_table(X, weights, scale=self.scale, max_bytes=max_bytes, device=device)
-            return stream, stream.columns
+            stream = MappedColumns.of(X, weights, scale=self.scale, room=room, device=device)
+            return stream, stream.places
         Z, varies = standardise(to_device(X, device), weights, self.scale)
         if is_coarse(Z, Z.shape[1]):
             return Z, np.flatnonzero(varies)
         order = canonical_order(Z)
         return take_columns(Z, order), np.flatnonzero(varies)[order]
 
-    def _identity(self, X: Any, y: Array, weights: Array | None, kind: str, seed: int) -> dict[str, Any]:
+    def _identity(self, X: Any, y: Array, weights: Array | None, kind: OutcomeKind, seed: int) -> dict[str, Any]:
         """Return what a path depends on."""
         parameters = {name: getattr(self, name) for name in PATH}
-        parameters |= {"criterion": self._criterion(), "target": kind, "device": check_device(self.device, X)}
+        parameters |= {"criterion": self._criterion(), "target": kind.name, "device": check_device(self.device, X)}
         parameters["random_state"] = None if self.random_state is None else seed
         return {"estimator": "RandSel", "data_hash": fingerprint(X, y, weights), "parameters": parameters}
 

@@ -9,11 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import clone
 from sklearn.metrics import check_scoring
-from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold, check_cv
+from sklearn.model_selection import check_cv
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC, SVR
 from sklearn.utils.validation import has_fit_parameter
 
 from randsel._numerics.columns import rescale_extremes
@@ -25,6 +24,7 @@ from randsel._utils.jobs import ordered_map, seed_of
 from randsel._utils.typing import Array
 from randsel.culling._path import path_sizes
 from randsel.selectors._randsel import RandSel
+from randsel.targets._kinds import OutcomeKind
 
 
 class RandSelCV(Selector):
@@ -134,7 +134,7 @@ class RandSelCV(Selector):
             groups = None if groups is None else groups[weights > 0.0]
             X, y, weights = counted_rows(X, y, weights)
         gammas = _check_gammas(self.gammas)
-        selector = clone(selector).set_params(target=kind, random_state=seed_of(selector.random_state))
+        selector = clone(selector).set_params(target=kind.name, random_state=seed_of(selector.random_state))
         model = _default_model(kind, y) if self.estimator is None else self.estimator
         scorer = check_scoring(model, scoring=self.scoring)
         folds = _check_folds(_folds(self.cv, y, kind, groups).split(X, y, groups), weights)
@@ -233,19 +233,16 @@ def _check_folds(splits: Any, weights: Array | None) -> list[tuple[Array, Array]
     return folds
 
 
-def _default_model(kind: str, y: Array) -> Any:
-    if kind == "classification":
-        return make_pipeline(StandardScaler(), SVC(C=1.0))
-    model = SVR(C=1.0) if y.ndim == 1 else MultiOutputRegressor(SVR(C=1.0))
+def _default_model(kind: OutcomeKind, y: Array) -> Any:
+    model = kind.svm() if y.ndim == 1 else MultiOutputRegressor(kind.svm())
     return make_pipeline(StandardScaler(), model)
 
 
-def _folds(cv: Any, y: Array, kind: str, groups: Array | None) -> Any:
-    classes = kind == "classification"
+def _folds(cv: Any, y: Array, kind: OutcomeKind, groups: Array | None) -> Any:
+    classes = kind.has_classes
     if not isinstance(cv, Integral):
         return check_cv(cv, y, classifier=classes)
-    members = np.arange(len(y)) if groups is None else groups
-    possible = min(len(np.unique(members[y == c])) for c in np.unique(y)) if classes else len(np.unique(members))
+    possible = int(kind.units_per_stratum(y, groups).min())
     if possible < 2:
         what = "a class of one member" if groups is None else "a class within one group, or one group only"
         msg = f"y has {what}, which no fold can hold out and fit at once; drop it, or pass splits of your own as cv."
@@ -259,9 +256,7 @@ def _folds(cv: Any, y: Array, kind: str, groups: Array | None) -> Any:
             UserWarning,
             stacklevel=4,
         )
-    if groups is not None:
-        return StratifiedGroupKFold(n_splits) if classes else GroupKFold(n_splits)
-    return StratifiedKFold(n_splits) if classes else KFold(n_splits)
+    return kind.splitter(grouped=groups is not None)(n_splits)
 
 
 def _score_fold(

@@ -18,6 +18,7 @@ from randsel._numerics.arrays import (
 )
 from randsel._numerics.kernels import u_centre_with_offsets
 from randsel._utils.typing import Array
+from randsel.targets._kinds import OutcomeKind
 
 
 @dataclass(frozen=True)
@@ -30,34 +31,20 @@ class Target:
         Rows centred by the weighted mean, then multiplied by their weights (which have mean 1).
     weights
         The weights, or None where all are equal.
-    kind
-        "classification" or "regression".
     """
 
     Y: Array
     weights: Array | None
-    kind: str
 
     @classmethod
-    def encode(cls, y: Array, kind: str, weights: Array | None = None) -> "Target":
-        """Encode ±1 for two classes, one-hot columns for more, standardised columns for numbers."""
-        if kind == "classification":
-            classes, codes = np.unique(y, return_inverse=True)
-            codes = codes.ravel()
-            Y = np.where(codes == 1, 1.0, -1.0)[:, None] if len(classes) == 2 else np.eye(len(classes))[codes]
-        else:
-            Y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
-            Y = np.where(Y.max(axis=0) > Y.min(axis=0), Y, 0.0)
-            Y = np.ldexp(Y, -np.frexp(np.abs(Y).max(axis=0))[1])
-        share = np.full(len(Y), 1.0 / len(Y)) if weights is None else weights / weights.sum()
-        Y = Y - share @ Y
-        if kind == "regression":
-            spread = np.sqrt(share @ (Y * Y))
-            Y = Y / np.where(spread > 0.0, spread, 1.0)
+    def encode(cls, y: Array, kind: OutcomeKind, weights: Array | None = None) -> "Target":
+        """Return the target of checked y; the kind says how its values become columns."""
+        fractions = np.full(len(y), 1.0 / len(y)) if weights is None else weights / weights.sum()
+        Y = kind.kernel_factor(y, fractions)
         if weights is None:
-            return cls(Y, None, kind)
-        weights = share * len(Y)
-        return cls(Y * weights[:, None], weights, kind)
+            return cls(Y, None)
+        weights = fractions * len(Y)
+        return cls(Y * weights[:, None], weights)
 
     def beside(self, X: Any) -> "Target":
         """Return the target where X is."""

@@ -1,0 +1,287 @@
+"""Kinds of outcome: class labels, or numbers in one or several columns.
+
+Whatever depends on the kind of y (checks, encodings, folds, models and scores) is a method of its `OutcomeKind`.
+"""
+
+import warnings
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from numbers import Number
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.metrics import balanced_accuracy_score, r2_score
+from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, SVR
+from sklearn.utils.multiclass import type_of_target
+from sklearn.utils.validation import check_array
+
+from randsel._numerics.kernels import bandwidth, squared_distances
+from randsel._numerics.rank_functions import centre
+from randsel._utils.typing import Array
+
+#: Whole numbers with more distinct values than this are taken for measurements, not for class codes.
+MAX_CLASS_CODES = 20
+
+
+@dataclass(frozen=True)
+class OutcomeKind(ABC):
+    """What y holds; `KINDS` lists the instances by name.
+
+    Attributes
+    ----------
+    name
+        Value of the parameter `target` of the estimators; files store this name.
+    has_classes
+        Whether y holds class labels.
+    score_name
+        Name of the measure that `score` returns.
+    """
+
+    name: ClassVar[str]
+    has_classes: ClassVar[bool]
+    score_name: ClassVar[str]
+
+    @abstractmethod
+    def check(self, y: Array) -> None:
+        """Raise ValueError if y does not vary."""
+
+    @abstractmethod
+    def kernel_factor(self, y: Array, weights: Array) -> Array:
+        """Return Y, the columns whose products `Y Yᵀ` are the kernel of y, centred under weights that sum to one."""
+
+    @abstractmethod
+    def contrasts(self, y: Array, weights: Array, strata: Array | None) -> Array:
+        """Return columns that tests compare features with: mean zero in every stratum, variance one under the weights.
+
+        Columns that do not vary are left out.
+        """
+
+    @abstractmethod
+    def strata(self, y: Array) -> Array:
+        """Return a number per sample; folds and half-samples hold an equal share of the samples of each number."""
+
+    @abstractmethod
+    def splitter(self, *, grouped: bool) -> Any:
+        """Return the class of scikit-learn that makes folds; with `grouped` it keeps groups together."""
+
+    @abstractmethod
+    def chance_score(self, y: Array) -> float:
+        """Return the score of a model that ignores the features."""
+
+    @abstractmethod
+    def score(self, y: Array, predicted: Array) -> float:
+        """Return how well predictions agree with y, by the measure `score_name`."""
+
+    @abstractmethod
+    def svm(self, **options: Any) -> Any:
+        """Return a Gaussian support vector machine with C = 1, not fitted."""
+
+    def units_per_stratum(self, y: Array, groups: Array | None) -> Array:
+        """Count the groups, or samples, of every stratum; the least is the largest possible number of folds."""
+        strata, units = self.strata(y), np.arange(len(y)) if groups is None else groups
+        return np.array([len(np.unique(units[strata == stratum])) for stratum in range(int(strata.max()) + 1)])
+
+    def splits(self, y: Array, groups: Array | None, n_splits: int, seed: int) -> list[tuple[Array, Array]]:
+        """Return the training and test rows of shuffled folds, which keep groups together."""
+        splitter = self.splitter(grouped=groups is not None)(n_splits, shuffle=True, random_state=seed)
+        return list(splitter.split(np.zeros(len(y)), y, groups))
+
+    def predict_held_out(
+        self, X: Array, y: Array, train: Array, test: Array, columns: Array, gamma: float | str, **options: Any
+    ) -> Array:
+        """Fit the support vector machine to some columns of the training rows and return predictions of the test rows.
+
+        Columns are standardised by the training rows. `options` are parameters of the machine.
+        """
+        scaler = StandardScaler().fit(X[np.ix_(train, columns)])
+        Z = scaler.transform(X[np.ix_(train, columns)])
+        model = self.svm(gamma=bandwidth(gamma, squared_distances(Z)), **options)
+        return self._fit_predict(model, Z, y[train], scaler.transform(X[np.ix_(test, columns)]))
+
+    def _fit_predict(self, model: Any, Z: Array, y: Array, held_out: Array) -> Array:
+        return np.asarray(model.fit(Z, y).predict(held_out))
+
+
+class Classes(OutcomeKind):
+    """One column of class labels."""
+
+    name = "classification"
+    has_classes = True
+    score_name = "balanced accuracy"
+
+    def check(self, y: Array) -> None:
+        """Raise ValueError if there is only one class."""
+        if len(np.unique(y)) < 2:
+            msg = f"y has one class only ({y[0]!r}), so no feature can separate classes; pass samples of at least two."
+            raise ValueError(msg)
+
+    def kernel_factor(self, y: Array, weights: Array) -> Array:
+        """Return ±1 for two classes, one-hot columns for more; centred."""
+        classes, codes = np.unique(y, return_inverse=True)
+        Y = np.where(codes == 1, 1.0, -1.0)[:, None] if len(classes) == 2 else np.eye(len(classes))[codes]
+        return np.asarray(Y - weights @ Y)
+
+    def contrasts(self, y: Array, weights: Array, strata: Array | None) -> Array:
+        """Return orthonormal contrasts of the classes."""
+        Y = (y[:, None] == np.unique(y)).astype(np.float64)
+        Y = centre(Y.T, weights, strata).T
+        values, vectors = np.linalg.eigh((Y * weights[:, None]).T @ Y / weights.sum())
+        varies = values > 1e-10
+        return np.asarray(Y @ vectors[:, varies] / np.sqrt(values[varies]))
+
+    def strata(self, y: Array) -> Array:
+        """Return the number of the class of every sample."""
+        return np.unique(y, return_inverse=True)[1]
+
+    def splitter(self, *, grouped: bool) -> Any:
+        """Return the class of stratified folds."""
+        return StratifiedGroupKFold if grouped else StratifiedKFold
+
+    def chance_score(self, y: Array) -> float:
+        """Return one over the number of classes."""
+        return 1.0 / len(np.unique(y))
+
+    def score(self, y: Array, predicted: Array) -> float:
+        """Return the balanced accuracy."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # y may lack a class that was predicted
+            return float(balanced_accuracy_score(y, predicted))
+
+    def svm(self, **options: Any) -> SVC:
+        """Return a classifier."""
+        return SVC(C=1.0, **options)
+
+
+class Numbers(OutcomeKind):
+    """Numbers, in one or several columns."""
+
+    name = "regression"
+    has_classes = False
+    score_name = "R²"
+
+    def check(self, y: Array) -> None:
+        """Raise ValueError if all samples are equal."""
+        if np.all(y.astype(np.float64) == y[0].astype(np.float64)):
+            msg = f"y is constant ({y[0]!r}), so there is nothing for a feature to explain."
+            raise ValueError(msg)
+
+    def kernel_factor(self, y: Array, weights: Array) -> Array:
+        """Return standardised columns; those that do not vary are zero."""
+        Y = _columns(y)
+        Y = Y - weights @ Y
+        spread = np.sqrt(weights @ (Y * Y))
+        return np.asarray(Y / np.where(spread > 0.0, spread, 1.0))
+
+    def contrasts(self, y: Array, weights: Array, strata: Array | None) -> Array:
+        """Return columns standardised within strata."""
+        Y = _columns(y)
+        # Subtracting a value of the stratum makes a constant exactly zero, and keeps the digits of a small spread
+        # around a large mean.
+        first = 0 if strata is None else np.unique(strata, return_index=True)[1][strata]
+        Y = centre((Y - Y[first]).T, weights, strata).T
+        spread = np.sqrt(weights @ (Y * Y) / weights.sum())
+        return np.asarray(Y[:, spread > 0.0] / spread[spread > 0.0])
+
+    def strata(self, y: Array) -> Array:
+        """Return zeros: one stratum."""
+        return np.zeros(len(y), dtype=int)
+
+    def splitter(self, *, grouped: bool) -> Any:
+        """Return the class of plain folds."""
+        return GroupKFold if grouped else KFold
+
+    def chance_score(self, y: Array) -> float:  # noqa: ARG002 (the same for every y)
+        """Return 0, the R² of the mean."""
+        return 0.0
+
+    def score(self, y: Array, predicted: Array) -> float:
+        """Return R², NaN for a single sample."""
+        return float(r2_score(y, predicted)) if len(y) > 1 else float("nan")
+
+    def svm(self, **options: Any) -> SVR:
+        """Return a regressor."""
+        return SVR(C=1.0, **options)
+
+    def _fit_predict(self, model: Any, Z: Array, y: Array, held_out: Array) -> Array:
+        # The loss of the machine has a scale: its tube is 0.1 wide.
+        mean, spread = y.mean(), y.std() or 1.0
+        return np.asarray(model.fit(Z, (y - mean) / spread).predict(held_out) * spread + mean)
+
+
+CLASSES, NUMBERS = Classes(), Numbers()
+KINDS: dict[str, OutcomeKind] = {kind.name: kind for kind in (CLASSES, NUMBERS)}
+
+
+def _columns(y: Array) -> Array:
+    """Return numbers as columns of magnitude one, by powers of two, which round nothing; constant columns are zero."""
+    Y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+    Y = np.where(Y.max(axis=0) > Y.min(axis=0), Y, 0.0)
+    return np.asarray(np.ldexp(Y, -np.frexp(np.abs(Y).max(axis=0))[1]))
+
+
+def find_kind(y: Array, target: str) -> OutcomeKind:
+    """Return the kind that `target` names, or for "auto" the one that y looks like."""
+    numeric = y.dtype.kind in "fiub"
+    if target == NUMBERS.name and not numeric:
+        msg = "target='regression' needs numbers, but y holds text; use target='classification'."
+        raise ValueError(msg)
+    if target == CLASSES.name and y.ndim > 1:
+        msg = "target='classification' needs one column of labels, but y has several; use target='regression'."
+        raise ValueError(msg)
+    if target in KINDS:
+        return KINDS[target]
+    if not numeric:
+        return CLASSES
+    with np.errstate(invalid="ignore"):
+        whole = y.ndim == 1 and type_of_target(y, input_name="y") in ("binary", "multiclass")
+    return CLASSES if whole and len(np.unique(y)) <= MAX_CLASS_CODES else NUMBERS
+
+
+def check_outcome(y: Any) -> Array:
+    """Return y as an array of text or of finite numbers, with two dimensions only if it has several columns."""
+    y = check_array(y, ensure_2d=False, dtype=None, ensure_all_finite=False, input_name="y", ensure_min_samples=0)
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y.ravel()
+    if y.ndim not in (1, 2) or y.dtype.kind not in "OUSTfiub":
+        msg = f"Unknown label type: y has {y.ndim} dimensions of type {y.dtype}; pass labels, or real numbers."
+        raise ValueError(msg)
+    if y.dtype.kind == "f":
+        missing = ~np.isfinite(y)
+    elif y.dtype.kind == "O":
+        missing = np.frompyfunc(_is_missing, 1, 1)(y).astype(bool)
+    else:
+        missing = np.zeros(y.shape, dtype=bool)
+    if missing.any():
+        rows = np.flatnonzero(missing.reshape(len(y), -1).any(axis=1))
+        msg = (
+            f"Input y contains NaN, inf or missing values in {len(rows)} of {len(y)} samples, the first in row "
+            f"{rows[0]}; drop those samples first."
+        )
+        raise ValueError(msg)
+    return np.asarray(y) if y.dtype.kind in "fiub" else _check_labels(y)
+
+
+def _is_missing(value: Any) -> bool:
+    return (
+        value is None
+        or type(value).__name__ in ("NAType", "NaTType")
+        or (isinstance(value, float) and not np.isfinite(value))
+    )
+
+
+def _check_labels(y: Array) -> Array:
+    """Return text as text, and Python numbers in an object array as numbers."""
+    if y.dtype.kind in "ST":
+        y = y.astype(str)
+    values = y.ravel().tolist()
+    if all(isinstance(value, Number) for value in values):
+        return y.astype(np.float64)
+    if not all(isinstance(value, str) for value in values):
+        msg = "Unknown label type: y mixes text with other types; convert it to all text or all numbers."
+        raise ValueError(msg)
+    if y.ndim != 1:
+        msg = "y has several columns of text; pass one column of class labels, or numbers."
+        raise ValueError(msg)
+    return y.astype(str)
