@@ -21,7 +21,7 @@ import numpy as np
 from randsel import RandSel, __version__
 from randsel._utils.text import as_markdown
 from randsel.tables import _read as tables
-from randsel.tables.formats import _text as table_text
+from randsel.tables.formats import _text
 
 
 def with_polars(path, _):
@@ -32,7 +32,7 @@ def without_polars(path, _):
     def absent(module, **_):
         raise ImportError(module)
 
-    table_text.optional = absent
+    _text.optional = absent
     return lambda: tables.read(path, target="status").X
 
 

@@ -13,6 +13,7 @@ import pytest
 import randsel
 from randsel import InteractionScan, RandSel, RandSelCV
 from randsel._utils import result_folder as run_folder
+from randsel._utils.text import LONGEST_MESSAGE
 from randsel.analysis import _decisions as choosing
 from randsel.analysis import _model as analysis
 from randsel.analysis import _resampling as resampling
@@ -23,12 +24,13 @@ from randsel.experiments import _black_box_files as table_black_box
 from randsel.report import _folder as results
 from randsel.report import _html as report
 from randsel.tables import _read as tables
-from randsel.tables import _sandbox as table_apart
-from randsel.tables.formats import _text as table_text
-from randsel.tables.formats._text import LONGEST_LINE, MISSING
+from randsel.tables import _sandbox
+from randsel.tables.formats._sheet import MISSING, NAME_BYTES
+from randsel.tables.formats._text import LONGEST_LINE, MOST_LINES
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+SOURCE = ROOT / "src" / "randsel"
 PAGES = sorted(DOCS.rglob("*.md"))
 TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES]
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)")
@@ -230,19 +232,8 @@ def test_tests_named_in_the_mathematics_exist():
 
 def test_messages_of_the_page_on_files_are_those_of_the_code():
     page = (ROOT / "docs" / "files.md").read_text()
-    sources = [
-        "_optional",
-        "bounded_files",
-        "table_text",
-        "table_formats",
-        "table_mat",
-        "table_apart",
-        "table_orientation",
-        "table_target",
-        "table_features",
-        "tables",
-    ]
-    code = "\n".join((ROOT / "src" / "randsel" / f"{name}.py").read_text() for name in sources)
+    sources = [SOURCE / "_utils" / "optional.py", SOURCE / "_utils" / "files.py", *(SOURCE / "tables").rglob("*.py")]
+    code = "\n".join(path.read_text() for path in sources)
     cells = [line.split("|")[2] for line in page.split("## Messages")[1].splitlines() if line.startswith("| ")]
     quoted = [words for cell in cells for words in re.findall("`([^`]+)`", cell)]
     assert len(quoted) > 20
@@ -306,16 +297,16 @@ def test_bounds_are_those_of_the_page():
     rows = [row for row in text.split("## Memory and time")[1].split("\n\n")[1].splitlines() if row.startswith("| ")][
         1:
     ]
-    mebibytes = table_apart.MORE_MEMORY >> 20
+    mebibytes = _sandbox.MORE_MEMORY >> 20
     values = {
         "max_bytes": inspect.signature(tables.read).parameters["max_bytes"].default.replace("GB", " GB"),
-        "LONGEST_LINE": f"{table_text.LONGEST_LINE:,} characters".replace(",", " "),
-        "MOST_LINES": f"{table_text.MOST_LINES:,}".replace(",", " "),
-        "NAME_BYTES": f"{table_text.NAME_BYTES} bytes",
-        "LONGEST_MESSAGE": f"{table_text.LONGEST_MESSAGE} characters",
-        "MORE_MEMORY": f"{ {4: 'four'}[table_apart.TIMES] } times `--max-bytes`, and {mebibytes} MiB",
-        "SECONDS": f"{table_apart.SECONDS} s, 1 s for every {table_apart.BYTES_PER_SECOND // 1000} kB of the file, and "
-        f"1 s for every {table_apart.LIMIT_PER_SECOND // 10**6} MB of `--max-bytes`; twice that by the clock",
+        "LONGEST_LINE": f"{LONGEST_LINE:,} characters".replace(",", " "),
+        "MOST_LINES": f"{MOST_LINES:,}".replace(",", " "),
+        "NAME_BYTES": f"{NAME_BYTES} bytes",
+        "LONGEST_MESSAGE": f"{LONGEST_MESSAGE} characters",
+        "MORE_MEMORY": f"{ {4: 'four'}[_sandbox.TIMES] } times `--max-bytes`, and {mebibytes} MiB",
+        "SECONDS": f"{_sandbox.SECONDS} s, 1 s for every {_sandbox.BYTES_PER_SECOND // 1000} kB of the file, and "
+        f"1 s for every {_sandbox.LIMIT_PER_SECOND // 10**6} MB of `--max-bytes`; twice that by the clock",
         "LARGEST`": f"{table_black_box.LARGEST // 10**9} GB",
         "LARGEST_JSON": f"{run_folder.LARGEST_JSON >> 20} MiB",
         "LARGEST_PART": f"{run_folder.LARGEST_PART >> 30} GiB",

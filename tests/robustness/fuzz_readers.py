@@ -64,7 +64,7 @@ with _instrumented():
     from randsel.report import _html as report
     from randsel.report._sentences import summarise
     from randsel.tables import _read as tables
-    from randsel.tables import _sandbox as table_apart
+    from randsel.tables.formats._registry import FORMATS
 
 #: Bytes that a table may take: so little that a reader that keeps to it stays below a gigabyte.
 LIMIT = 20_000_000
@@ -487,7 +487,7 @@ def _where(error: Exception) -> str:
 def feed(name: str, out: Path, arguments: list[str]) -> None:
     """Feed one reader in this process until the fuzzer ends it; findings that can be survived are written down."""
     reader, seen = READERS[name], set[str]()
-    tables.read_apart = lambda kind, path, **options: table_apart.READERS[kind](path, **options)
+    tables.read_in_sandbox = lambda suffix, path, options: FORMATS[suffix].read(path, options)
 
     def one(data: bytes) -> None:
         said = fault(reader, data)

@@ -19,11 +19,12 @@ import polars as pl
 import pytest
 from fuzz_readers import APART, READERS, fault
 
+from randsel._utils.text import LONGEST_MESSAGE
 from randsel.experiments import _black_box_files as table_black_box
 from randsel.report import _html as report
 from randsel.tables import _read as tables
-from randsel.tables import _sandbox as table_apart
-from randsel.tables.formats._text import LONGEST_MESSAGE
+from randsel.tables import _sandbox
+from randsel.tables.formats._sheet import ReadOptions
 
 TESTS = Path(__file__).parent
 
@@ -197,13 +198,14 @@ def test_whatever_a_library_does_to_its_process_this_one_goes_on(tmp_path, monke
     (tmp_path / "h5py.py").write_text("")
     body = "\n    ".join(["import os, resource, signal, time", *harm.splitlines()])
     (tmp_path / "sitecustomize.py").write_text(
-        f"import randsel.table_formats as formats\ndef read(path, **_):\n    {body}\nformats.read_h5ad = read\n"
+        f"from randsel.tables.formats._registry import FORMATS, Format\ndef read(path, options):\n    {body}\n"
+        "FORMATS['.h5ad'] = Format('h5ad', read, 'h5py', sandboxed=True)\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     path = tmp_path / "table.h5ad"
     path.write_bytes(b"")
     with pytest.raises(ValueError) as caught:  # noqa: PT011 (the words are compared below)
-        table_apart.read_apart("h5ad", path, layer=None, limit=10**6)
+        _sandbox.read_in_sandbox(".h5ad", path, ReadOptions(10**6))
     assert words in str(caught.value)
 
 
@@ -236,7 +238,7 @@ def test_names_count_as_memory(tmp_path):
 
 
 def test_a_row_of_too_many_cells_is_refused_before_they_are_made(tmp_path, monkeypatch):
-    monkeypatch.setattr("randsel.tables.formats._text.split", lambda text, _: text.split(",", 10))
+    monkeypatch.setattr("randsel.tables.formats._text.split_record", lambda text, _: text.split(",", 10))
     path = tmp_path / "table.csv"
     path.write_text("y,a\n" + "," * 1_000_000 + "\n")
     refused(path, "line 2 has 1000001 entries", target="y")

@@ -10,14 +10,15 @@ from sklearn.pipeline import make_pipeline
 
 from randsel import RandSel
 from randsel.tables import _read as tables
-from randsel.tables.formats import _text as table_text
+from randsel.tables.formats import _text
+from randsel.tables.formats._sheet import ReadOptions
 
 
 @pytest.fixture(params=["polars", "python"])
 def engine(request, monkeypatch):
     """Read numbers with polars, and without it."""
     if request.param == "python":
-        monkeypatch.setattr(table_text, "optional", absent)
+        monkeypatch.setattr(_text, "optional", absent)
     return request.param
 
 
@@ -136,19 +137,19 @@ def test_long_integers_stay_apart(file, engine):
 def test_polars_and_python_read_the_same(tmp_path_factory, cells):
     path = tmp_path_factory.mktemp("cells") / "table.tsv"
     path.write_text("n\ta\n" + "".join(f"r\t{cell}\n" for cell in cells))
-    found = [table_text.read_text(path, keep={"n"}, limit=10**6)]
+    found = [_text.read_text(path, ReadOptions(10**6, frozenset({"n"})))]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table_text, "optional", absent)
-        found.append(table_text.read_text(path, keep={"n"}, limit=10**6))
+        patch.setattr(_text, "optional", absent)
+        found.append(_text.read_text(path, ReadOptions(10**6, frozenset({"n"}))))
     np.testing.assert_array_equal(found[0].values, found[1].values)
-    assert found[0].odd == found[1].odd
-    assert found[0].odd_rows == found[1].odd_rows
+    assert found[0].bad_columns == found[1].bad_columns
+    assert found[0].bad_rows == found[1].bad_rows
 
 
 def test_blocks_do_not_show(file, engine, monkeypatch, rng):
     X = rng.standard_normal((30, 7))
     rows = "".join(f"{'ab'[i % 2]},{','.join(map(repr, x))}\n" for i, x in enumerate(X.tolist()))
-    monkeypatch.setattr(table_text, "_BLOCK", 300)
+    monkeypatch.setattr(_text, "_BLOCK", 300)
     table = tables.read(file("y,c0,c1,c2,c3,c4,c5,c6\n" + rows), target="y")
     np.testing.assert_array_equal(table.X, X)
 
@@ -401,7 +402,7 @@ def test_numbers_that_are_longer_than_their_text_are_refused(file, engine):
 
 
 def test_lines_without_end_are_refused(file, monkeypatch):
-    monkeypatch.setattr(table_text, "LONGEST_LINE", 100)
+    monkeypatch.setattr(_text, "LONGEST_LINE", 100)
     with pytest.raises(ValueError, match="line 2 has more than 100 characters"):
         tables.read(file("a,y\n" + "1" * 1000 + "\n"), target="y")
 

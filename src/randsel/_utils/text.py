@@ -6,10 +6,13 @@ Imports nothing that is slow to load, as the command line needs it to answer at 
 import csv
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any
 
+#: Longest error message, in characters; names in it may be as long as a line of a file.
+LONGEST_MESSAGE = 1500
 #: Written for a value that is unknown.
 DASH = "–"
 #: Zero-width joiners, which some scripts and emoji need; all other invisible characters are escaped.
@@ -145,3 +148,16 @@ def as_csv(rows: list[dict[str, str]]) -> str:
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
+
+
+@contextmanager
+def shorten_errors() -> Iterator[None]:
+    """Cut the middle of a long ValueError message: the cause is at its start, the remedy at its end."""
+    try:
+        yield
+    except ValueError as error:
+        message = str(error)
+        if len(message) <= LONGEST_MESSAGE:
+            raise
+        msg = f"{message[: LONGEST_MESSAGE // 2]} … {message[-LONGEST_MESSAGE // 4 :]}"
+        raise ValueError(msg) from None

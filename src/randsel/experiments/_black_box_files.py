@@ -7,9 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from randsel._utils.files import check_size
+from randsel._utils.text import shorten_errors
 from randsel._utils.typing import Array
 from randsel.datasets import BlackBox
-from randsel.tables.formats._text import brief, number, records, split
+from randsel.tables.formats._sheet import parse_number
+from randsel.tables.formats._text import open_records, split_record
 
 #: Bytes at most, of text that is unpacked and of numbers in memory; its files are smaller.
 LARGEST = 10_000_000_000
@@ -17,7 +19,7 @@ LARGEST = 10_000_000_000
 LARGEST_CLASS = 1_000_000
 
 
-@brief()
+@shorten_errors()
 def read_black_box(
     train: str | Path, test: str | Path, unlabelled: str | Path | None = None, *, max_unlabelled: int | None = None
 ) -> BlackBox:
@@ -62,12 +64,12 @@ def read_black_box(
 def _box(path: Path, most: int | None = None) -> Array:
     """Numbers of a file with or without a header, all of them finite, in rows of the same length."""
     values, rows, width = array("d"), 0, 0
-    with records(path, LARGEST, []) as lines:
+    with open_records(path, LARGEST, []) as lines:
         for at, line in lines:
             if rows == most:
                 break
-            entries = split(line, ",")
-            if at == 1 and any(number(entry) is None for entry in entries):
+            entries = split_record(line, ",")
+            if at == 1 and any(parse_number(entry) is None for entry in entries):
                 continue
             width = width or len(entries)
             values.extend(_row(entries, at, width, path))
@@ -83,9 +85,9 @@ def _row(entries: list[str], at: int, length: int, path: Path) -> list[float]:
     if len(entries) != length:
         msg = f"{path}: line {at} has {len(entries)} entries, and the first row {length}; the file may be cut off."
         raise ValueError(msg)
-    values = [value for entry in entries if (value := number(entry)) is not None and isfinite(value)]
+    values = [value for entry in entries if (value := parse_number(entry)) is not None and isfinite(value)]
     if len(values) < len(entries):
-        wrong = next(entry for entry in entries if (value := number(entry)) is None or not isfinite(value))
+        wrong = next(entry for entry in entries if (value := parse_number(entry)) is None or not isfinite(value))
         msg = f"{path}: line {at} holds {wrong!r}, and the challenge's files hold finite numbers only."
         raise ValueError(msg)
     return values

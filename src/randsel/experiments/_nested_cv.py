@@ -40,14 +40,13 @@ from randsel._utils.result_folder import (
     read_json,
     write_atomically,
 )
+from randsel._utils.text import shorten_errors
 from randsel._utils.typing import Array
 from randsel.baselines import _baselines as baselines
 from randsel.baselines import _stability_selection as stability
 from randsel.culling._path import path_sizes
 from randsel.selectors import _randsel as selector
-from randsel.tables._features import LOWEST
-from randsel.tables._read import Table, imputer, read
-from randsel.tables.formats._text import brief
+from randsel.tables._read import LOWEST, Table, imputer, read
 from randsel.targets._kinds import CLASSES
 
 #: Methods by name: class and parameters. `gamma` is set where the class has it.
@@ -94,7 +93,7 @@ class Spec:
         if missing:
             msg = f"{path} has no entry {missing[0]!r}; name, data and methods are needed."
             raise ValueError(msg)
-        with brief():
+        with shorten_errors():
             _check_kinds(path, found)
             found.update({name: tuple(found[name]) for name in ("data", "methods", "gammas") if name in found})
             return cls(**found)

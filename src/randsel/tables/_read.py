@@ -1,29 +1,37 @@
-"""Files to `Table`: which way they lie, what is the target, what is missing; the formats are in `table_formats.py`."""
+"""`read`: file to `Table`, with notes on what was found."""
 
 import difflib
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from randsel._numerics.columns import parse_bytes
+from randsel._numerics.columns import column_slices, parse_bytes
+from randsel._utils.text import shorten_errors
 from randsel._utils.typing import Array
-from randsel.tables._features import features, note_types, take_log2, without_missing
-from randsel.tables._orientation import samples_in_rows
-from randsel.tables._sandbox import read_apart
-from randsel.tables._target import check_target, column, is_missing, labelled, matched, target_column
-from randsel.tables.formats import _formats as table_formats
-from randsel.tables.formats._text import Sheet, brief, read_text, records
+from randsel.tables._roles import (
+    assign_roles,
+    check_target,
+    is_missing,
+    put_samples_in_rows,
+    select_features,
+    to_target,
+)
+from randsel.tables._sandbox import read_in_sandbox
+from randsel.tables.formats._registry import FORMATS, GEO, TEXT
+from randsel.tables.formats._sheet import ReadOptions, Sheet
+from randsel.tables.formats._text import open_records, read_text
 
 if TYPE_CHECKING:
     from sklearn.impute import SimpleImputer
 
 ORIENTATIONS = ("auto", "samples-in-rows", "features-in-rows")
 MISSING_RULES = ("error", "median", "drop-columns", "keep")
-_FORMATS = ".csv, .tsv, .txt (each also .gz), .parquet, .npz, .mat, .h5ad, .bed"
+#: Smaller values are raised to this before logarithms are taken.
+LOWEST = 1e-3
 
 
 @dataclass(frozen=True)
@@ -33,7 +41,7 @@ class Table:
     Attributes
     ----------
     X, y
-        Numbers, and the target (text or numbers).
+        Features, and the target (text or numbers).
     names
         Names of the columns of X.
     groups, batch
@@ -41,18 +49,18 @@ class Table:
     relevant
         Columns known to be relevant; None if not known.
     nominal
-        Columns whose numbers are codes of named levels.
+        Columns whose numbers are codes of categories.
     ids
         Names of the samples; None if the file has none.
     missing
-        What to do about NaN in X: "error", "median" (imputed within folds, see `imputer`), or "keep".
+        How to handle NaN in X: "error", "median" (imputed within folds, see `imputer`), or "keep".
     notes
-        Sentences that say what was found in the file, and what was made of it.
+        Sentences about the file and how it was read.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from randsel.tables._read import Table
+    >>> from randsel.tables import Table
     >>> table = Table(X=np.eye(3), y=np.array(["a", "b", "b"]), names=("g0", "g1", "g2"))
     >>> table.rows(np.array([1, 2])).y
     array(['b', 'b'], dtype='<U1')
@@ -71,18 +79,8 @@ class Table:
 
     def rows(self, index: Array) -> "Table":
         """Return the table on some of its rows."""
-
-        def part(values: Array | None) -> Array | None:
-            return None if values is None else values[index]
-
-        return replace(
-            self,
-            X=self.X[index],
-            y=self.y[index],
-            groups=part(self.groups),
-            batch=part(self.batch),
-            ids=part(self.ids),
-        )
+        by_row = {name: getattr(self, name) for name in ("X", "y", "groups", "batch", "ids")}
+        return replace(self, **{name: values[index] for name, values in by_row.items() if values is not None})
 
     def fingerprint(self) -> str:
         """Return a SHA-256 of shape, values (whatever their type), names, target, groups and batch."""
@@ -101,7 +99,7 @@ class Table:
 
 
 def imputer() -> "SimpleImputer":
-    """Return a step for pipelines that replaces NaN by the medians of the columns, of the rows that it is fitted on.
+    """Return a pipeline step that replaces NaN by the median of the column in the rows that it is fitted on.
 
     Examples
     --------
@@ -112,12 +110,12 @@ def imputer() -> "SimpleImputer":
            [3., 5.],
            [2., 7.]])
     """
-    from sklearn.impute import SimpleImputer  # noqa: PLC0415 (a second, which nobody should wait for who reads a file)
+    from sklearn.impute import SimpleImputer  # noqa: PLC0415 (takes a second, not needed to read a file)
 
     return SimpleImputer(strategy="median", keep_empty_features=True)
 
 
-@brief()
+@shorten_errors()
 @np.errstate(all="ignore")
 def read(
     path: str | Path,
@@ -144,38 +142,37 @@ def read(
     path : str or Path
         CSV, TSV or TXT (also gzipped), Parquet, NPZ, MAT, h5ad, PLINK (the .bed file) or a GEO series matrix.
     target : str, default=None
-        Column of y (or row, if features are in rows); numbers if all of its entries are. In h5ad a column of obs. None
-        takes y of NPZ and MAT, the phenotype of PLINK, and the only column beside the ids of a target file.
+        Column of y (or row, if features are in rows), read as numbers if all of its entries are numbers. In h5ad a
+        column of obs. None: y of NPZ and MAT, the phenotype of PLINK, the only column besides the ids of a target file.
     target_file : str or Path, default=None
-        A text file with ids of samples and the target, and perhaps groups and batch.
+        Text file with ids of samples and the target, and optionally groups and batch.
     groups, batch : str, default=None
-        Columns of groups and of batches, which are then no features.
+        Columns of groups and of batches; they are not features.
     categorical : sequence of str, default=()
-        Columns of names, such as text; they become codes.
+        Columns of categories, which may be text; they become codes.
     drop_columns : sequence of str, default=()
         Columns (or rows, if features are in rows) to leave out.
     id_column : str, default=None
-        Column of the names of samples (of features, if they are in rows).
+        Column with the names of samples (of features, if they are in rows).
     log2 : bool, default=False
-        Take logarithms of all that is not categorical; values below 0.001 are raised to it first.
+        Take logarithms of all columns that are not categorical; values below 0.001 are raised to 0.001 first.
     layer : str, default=None
         Layer of an h5ad file; None is X.
     orientation : {"auto", "samples-in-rows", "features-in-rows"}, default="auto"
-        Which way text and Parquet lie. "auto" finds out by where the target or its ids are, and says so in the notes.
+        Orientation of text and Parquet. "auto" finds the target, or its ids, in the header or in the rows.
     missing : {"error", "median", "drop-columns", "keep"}, default="error"
         "median" and "keep" leave NaN in X, "drop-columns" leaves the columns out.
     classes : sequence or dict, default=None
-        Keep only samples whose target is one of these; or a dict of text to look for in the target, and the label it
-        means.
+        Keep only samples whose target is one of these; or a dict from text to look for in the target to its label.
     batches : sequence, default=None
         Keep only samples whose batch is one of these.
     max_bytes : int or str, default="4GB"
-        What the unpacked text, or the table in memory, may take.
+        Largest size of the unpacked text and of the table in memory.
 
     Returns
     -------
     Table
-        All columns without another purpose are features; its notes say what was found.
+        All columns without another role are features; the notes say what was found.
 
     Examples
     --------
@@ -191,165 +188,153 @@ def read(
     >>> table.notes[0]
     'small.csv: text, 3 columns separated by commas.'
     """
-    path = _existing(path)
+    path = _check_exists(Path(path))
     _check_choice("orientation", orientation, ORIENTATIONS)
     _check_choice("missing", missing, MISSING_RULES)
-    named = [name for name in (target, groups, batch, id_column, *categorical, *drop_columns) if name is not None]
-    _check_purposes(path, named)
+    requested = {"target": target, "groups": groups, "batch": batch}
+    names = [n for n in (*requested.values(), id_column, *categorical, *drop_columns) if n is not None]
+    _check_one_purpose(path, names)
     limit = parse_bytes(max_bytes, "max_bytes")
-    sheet = _sheet(path, set(named), layer, limit)
-    labels, file = None, Path(target_file or "")
+    sheet = _read_sheet(path, ReadOptions(limit, frozenset(names), layer))
+    labels = None
     if target_file is not None:
-        labels = read_text(_existing(target_file), keep=None, limit=limit)
+        labels = read_text(_check_exists(Path(target_file)), ReadOptions(limit, names=None))
     elif target is None and "target" not in sheet.roles:
         msg = f"{path}: nobody says what the target is; name its column (--target) or its file (--target-file)."
         raise ValueError(msg)
-    notes = [f"{path.name}: {sheet.kind}.", *sheet.notes]
-    samples = samples_in_rows(path, sheet, orientation, target, id_column, labels, notes)
-    del sheet  # which holds all numbers, perhaps once more
-    beside: dict[str, list[str]] = {}
-    wanted = {"target": target, "groups": groups, "batch": batch}
-    if labels is not None:
-        beside = matched(path, samples, labels, file, id_column, notes)
-        wanted["target"] = target_column(path, samples, file, beside, target, (groups, batch))
-    roles = {role: name or samples.roles.get(role) for role, name in wanted.items()}
-    cells = {role: column(path, samples, beside, name) for role, name in roles.items() if name is not None}
-    use = _rows_in_use(path, samples, cells, drop_columns, notes)
-    y, use = _classes(path, labelled(cells["target"], use), use, classes, notes)
-    parts = {role: _complete(path, cells[role], use, str(roles[role])) for role in ("groups", "batch") if role in cells}
+    notes = [f"{path.name}: {sheet.description}.", *sheet.notes]
+    samples = put_samples_in_rows(sheet, orientation, target, id_column, labels, notes)
+    del sheet  # frees its numbers if they were transposed
+    roles, cells = assign_roles(samples, requested, id_column, labels, notes)
+    rows = _usable_rows(samples, cells["target"], drop_columns, notes)
+    y, rows = _keep_classes(path, to_target(cells["target"], rows), rows, classes, notes)
+    known = {role: _complete(path, cells[role], rows, roles[role]) for role in ("groups", "batch") if role in cells}
     if batches is not None:
-        keep = _in_batches(path, parts.get("batch"), batches)
-        y, use, parts = y[keep], use[keep], {role: values[keep] for role, values in parts.items()}
-    check_target(path, y, str(roles["target"]), parts.get("groups"), loose=samples.lying is None)
-    special = {name for name in (*roles.values(), *samples.roles.values(), id_column) if name is not None}
-    found = features(path, samples, special, tuple(categorical), drop_columns, use)
-    X, names, nominal = without_missing(path, found, missing, notes)
+        in_batches = _in_batches(path, known.get("batch"), batches)
+        y, rows, known = y[in_batches], rows[in_batches], {role: v[in_batches] for role, v in known.items()}
+    check_target(samples, y, roles["target"], known.get("groups"))
+    other_roles = {name for name in (*roles.values(), *samples.roles.values(), id_column) if name is not None}
+    selected = select_features(samples, other_roles, categorical, drop_columns, rows)
+    X, feature_names, nominal = _handle_missing(path, *selected, missing, notes)
     if log2:
-        X = take_log2(X, nominal, notes)
-    note_types(X, names, nominal, samples, special, y, str(roles["target"]), notes)
-    ids = None if samples.rows is None else np.array(samples.rows, dtype=str)[use]
+        X = _take_log2(X, nominal, notes)
+    used = {*other_roles, *feature_names, *samples.columns}
+    unused = [name for name in samples.named_columns if name not in used]
+    _note_contents(X, nominal, y, roles["target"], unused, notes)
     return Table(
         X,
         y,
-        names,
-        parts.get("groups"),
-        parts.get("batch"),
-        samples.texts.get("relevant") if "relevant" in samples.roles else None,
-        nominal,
-        ids,
-        missing if missing in ("median", "keep") else "error",
-        tuple(notes),
+        feature_names,
+        groups=known.get("groups"),
+        batch=known.get("batch"),
+        relevant=samples.named_columns.get("relevant") if "relevant" in samples.roles else None,
+        nominal=nominal,
+        ids=None if samples.row_names is None else np.array(samples.row_names, dtype=str)[rows],
+        missing=missing if missing in ("median", "keep") else "error",
+        notes=tuple(notes),
     )
 
 
-def _existing(path: str | Path) -> Path:
-    path = Path(path)
+def _check_exists(path: Path) -> Path:
     if path.is_dir():
         msg = f"{path} is a folder; name the file in it."
         raise ValueError(msg)
     if not path.exists():
-        near = difflib.get_close_matches(path.name, _neighbours(path), n=1)
-        hint = f"did you mean {near[0]!r}?" if near else "check the name and the folder."
+        neighbours = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
+        similar = difflib.get_close_matches(path.name, neighbours, n=1)
+        hint = f"did you mean {similar[0]!r}?" if similar else "check the name and the folder."
         msg = f"{path} does not exist; {hint}"
         raise ValueError(msg)
     return path
 
 
-def _neighbours(path: Path) -> list[str]:
-    return [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
-
-
-def _check_choice(name: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        msg = f"{name}={value!r} is none of {', '.join(map(repr, known))}."
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        msg = f"{name}={value!r} is none of {', '.join(map(repr, choices))}."
         raise ValueError(msg)
 
 
-def _check_purposes(path: Path, given: list[str]) -> None:
-    twice = next((name for name in given if given.count(name) > 1), None)
-    if twice is not None:
-        msg = f"{path}: column {twice!r} is named twice, for two purposes; name it once."
+def _check_one_purpose(path: Path, names: list[str]) -> None:
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        msg = f"{path}: column {repeated!r} is named twice, for two purposes; name it once."
         raise ValueError(msg)
 
 
-def _sheet(path: Path, keep: set[str], layer: str | None, limit: int) -> Sheet:
-    """Choose the reader by the end of the name."""
-    suffix = (path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower()
-    if layer is not None and suffix != ".h5ad":
+def _read_sheet(path: Path, options: ReadOptions) -> Sheet:
+    """Read a file with the reader of its suffix."""
+    is_gzipped = path.suffix == ".gz"
+    suffix = (path.with_suffix("") if is_gzipped else path).suffix.lower()
+    file_format = FORMATS.get(suffix)
+    if options.layer is not None and suffix != ".h5ad":
         msg = f"{path}: layers are parts of h5ad files; leave --layer out."
         raise ValueError(msg)
-    if suffix in (".csv", ".tsv", ".txt", ".tab"):
-        with records(path, limit, []) as lines:
-            geo = next(lines, (0, ""))[1].startswith("!")
-        return table_formats.read_geo(path, limit=limit) if geo else read_text(path, keep=keep, limit=limit)
-    readers: dict[str, Callable[[], Sheet]] = {
-        ".npz": lambda: table_formats.read_npz(path, keep=keep, limit=limit),
-        ".parquet": lambda: read_apart("Parquet", path, keep=keep, limit=limit),
-        ".mat": lambda: read_apart("MAT", path, keep=keep, limit=limit),
-        ".h5ad": lambda: read_apart("h5ad", path, layer=layer, limit=limit),
-        ".bed": lambda: table_formats.read_plink(path, limit=limit),
-    }
-    if suffix not in readers or path.suffix == ".gz":
+    if file_format is None or (is_gzipped and file_format is not TEXT):
+        text = ", ".join(known for known in FORMATS if FORMATS[known] is TEXT)
+        binary = ", ".join(known for known in FORMATS if FORMATS[known] is not TEXT)
         excel = " Export the sheet of a workbook as CSV." if suffix in (".xls", ".xlsx", ".ods") else ""
-        msg = f"{path} is of no known format; the end of the name must be one of {_FORMATS}.{excel}"
+        msg = (
+            f"{path} is of no known format; the end of the name must be one of {text} (each also .gz), {binary}.{excel}"
+        )
         raise ValueError(msg)
-    return readers[suffix]()
+    if file_format is TEXT:
+        with open_records(path, options.limit, []) as records:
+            is_geo = next(records, (0, ""))[1].startswith("!")
+        return (GEO if is_geo else TEXT).read(path, options)
+    return read_in_sandbox(suffix, path, options) if file_format.sandboxed else file_format.read(path, options)
 
 
 # ---------------------------------------------------------------- samples
 
 
-def _rows_in_use(path: Path, samples: Sheet, cells: dict[str, Any], drop: Sequence[str], notes: list[str]) -> Array:
-    """Return the samples that have a target and are not dropped."""
-    gone = is_missing(cells["target"])
-    if gone.any():
-        notes.append(f"{int(gone.sum())} samples have no target and are left out.")
-    dropped = np.zeros(len(gone), dtype=bool)
-    if samples.lying:
-        dropped = np.isin(np.array(samples.rows), list(drop))
-    use = np.flatnonzero(~gone & ~dropped)
-    if samples.lying:
-        odd = next((at for at in use.tolist() if at in samples.odd_rows), None)
-        if odd is not None:
-            msg = f"{path}: {samples.odd_rows[odd]}"
-            raise ValueError(msg)
-    return use
+def _usable_rows(samples: Sheet, target: Any, dropped: Sequence[str], notes: list[str]) -> Array:
+    """Return the indices of the samples that have a target and are not dropped."""
+    without_target = is_missing(target)
+    if without_target.any():
+        notes.append(f"{int(without_target.sum())} samples have no target and are left out.")
+    if not samples.features_in_rows:
+        return np.flatnonzero(~without_target)
+    rows = np.flatnonzero(~without_target & ~np.isin(np.array(samples.row_names), list(dropped)))
+    bad = next((i for i in rows.tolist() if i in samples.bad_rows), None)
+    if bad is not None:
+        msg = f"{samples.path}: {samples.bad_rows[bad]}"
+        raise ValueError(msg)
+    return rows
 
 
-def _classes(
-    path: Path, y: Array, use: Array, classes: Sequence[Any] | dict[str, str] | None, notes: list[str]
+def _keep_classes(
+    path: Path, y: Array, rows: Array, classes: Sequence[Any] | dict[str, str] | None, notes: list[str]
 ) -> tuple[Array, Array]:
-    """Keep the samples of some classes, by label, or by text that stands for a label."""
+    """Keep the samples of some classes, which are labels or a dict from text in the target to label."""
     if classes is None:
-        return y, use
+        return y, rows
+    labels, wanted = y, list(classes)
     if isinstance(classes, dict):
-        found = np.array([_label(str(text), classes) for text in y.tolist()], dtype=str)
-        keep, wanted = found != "", sorted(set(classes.values()))
+        patterns = [(pattern.lower(), label) for pattern, label in classes.items()]
+        texts = [str(text).lower() for text in y.tolist()]
+        matches = [next((label for pattern, label in patterns if pattern in text), "") for text in texts]
+        labels = np.array(matches, dtype=str)
+        keep, wanted = labels != "", sorted(set(classes.values()))
     else:
-        found, keep, wanted = y, np.isin(y, list(classes)), list(classes)
-    if len(np.unique(found[keep])) < 2:
-        seen = np.unique(y)[:8].tolist()
-        msg = f"{path}: fewer than two of the classes {wanted} were found; samples say {seen}."
+        keep = np.isin(y, wanted)
+    if len(np.unique(labels[keep])) < 2:
+        msg = f"{path}: fewer than two of the classes {wanted} were found; samples say {np.unique(y)[:8].tolist()}."
         raise ValueError(msg)
     if not keep.all():
         notes.append(f"{int((~keep).sum())} samples of other classes are left out.")
-    return found[keep], use[keep]
+    return labels[keep], rows[keep]
 
 
-def _label(text: str, classes: dict[str, str]) -> str:
-    return next((label for wanted, label in classes.items() if wanted.lower() in text.lower()), "")
-
-
-def _complete(path: Path, cells: Any, use: Array, name: str) -> Array:
-    """Return groups or batches, none of which may be missing."""
-    gone = np.flatnonzero(is_missing(cells)[use])
-    if len(gone):
+def _complete(path: Path, cells: Any, rows: Array, name: str) -> Array:
+    """Return groups or batches of some rows, none of which may be missing."""
+    gaps = np.flatnonzero(is_missing(cells)[rows])
+    if len(gaps):
         msg = (
-            f"{path}: {len(gone)} entries of column {name!r} are missing, the first of sample {int(use[gone[0]]) + 1}; "
+            f"{path}: {len(gaps)} entries of column {name!r} are missing, the first of sample {rows[gaps[0]] + 1}; "
             "fill them in, or leave the samples out."
         )
         raise ValueError(msg)
-    return np.array([cells[at] for at in use.tolist()], dtype=str) if isinstance(cells, list) else cells[use]
+    return np.array([cells[i] for i in rows.tolist()], dtype=str) if isinstance(cells, list) else cells[rows]
 
 
 def _in_batches(path: Path, batch: Array | None, batches: Sequence[Any]) -> Array:
@@ -357,3 +342,88 @@ def _in_batches(path: Path, batch: Array | None, batches: Sequence[Any]) -> Arra
         msg = f"{path} has no array 'batch', so its batches cannot be chosen; name a column (batch=)."
         raise ValueError(msg)
     return np.isin(batch, list(batches))
+
+
+# ---------------------------------------------------------------- values
+
+
+def _handle_missing(
+    path: Path, X: Array, names: list[str], nominal: list[int], missing: str, notes: list[str]
+) -> tuple[Array, tuple[str, ...], tuple[int, ...]]:
+    """Apply the rule for missing values, and refuse infinite ones."""
+    n_infinite, n_missing = np.isinf(X).sum(axis=0), np.isnan(X).sum(axis=0)
+    if n_infinite.any():
+        msg = f"{path}: {_most_affected(n_infinite, names)} infinite; replace them by numbers, or use --drop-columns."
+        raise ValueError(msg)
+    is_empty = n_missing == len(X)
+    if missing == "error" and n_missing.any():
+        empty = f" {int(is_empty.sum())} of them have no value at all." if is_empty.any() else ""
+        msg = (
+            f"{path}: {_most_affected(n_missing, names)} missing.{empty} Choose --missing median (imputed within "
+            "folds) or --missing drop-columns."
+        )
+        raise ValueError(msg)
+    dropped = n_missing > 0 if missing == "drop-columns" else is_empty & (missing == "median")
+    if n_missing.any():
+        n_columns = int((n_missing > 0).sum())
+        notes.append(f"{int(n_missing.sum())} values are missing, in {n_columns} of {len(names)} columns.")
+    if missing == "median" and (n_missing[~dropped] > 0).any():
+        notes.append("Missing values are replaced by medians of training samples; in categorical columns by a level.")
+        X = X if X.flags.writeable else X.copy()
+        for j in nominal:
+            # an extra level depends on no other sample, so nothing leaks between folds
+            X[np.isnan(X[:, j]), j] = np.nanmax(X[:, j], initial=-1.0) + 1.0
+    if dropped.any():
+        reason = "missing values" if missing == "drop-columns" else "no value at all"
+        notes.append(f"{int(dropped.sum())} columns with {reason} are left out.")
+        if dropped.all():
+            msg = f"{path}: every column has missing values; choose --missing median instead."
+            raise ValueError(msg)
+        remaining = np.flatnonzero(~dropped).tolist()
+        X, names = X[:, ~dropped], [names[j] for j in remaining]
+        nominal = [remaining.index(j) for j in nominal if not dropped[j]]
+    return X, tuple(names), tuple(nominal)
+
+
+def _most_affected(counts: Array, names: list[str]) -> str:
+    """Return the columns with the highest counts, and the number of columns and entries in all, in words."""
+    n_columns = int((counts > 0).sum())
+    order = np.argsort(-counts, kind="stable")[: min(3, n_columns)]
+    shown = ", ".join(f"{counts[j]} entries of column {names[j]!r}" for j in order.tolist())
+    return f"{int(counts.sum())} entries of {n_columns} columns ({shown}) are"
+
+
+def _take_log2(X: Array, nominal: tuple[int, ...], notes: list[str]) -> Array:
+    """Return logarithms; each depends on one value only, so they may be taken before samples are split into folds."""
+    codes = X[:, list(nominal)].copy()
+    n_raised = int((X < LOWEST).sum()) - int((codes < LOWEST).sum())
+    X = np.maximum(X, LOWEST)
+    np.log2(X, out=X)
+    X[:, list(nominal)] = codes
+    notes.append(f"Logarithms of base 2 were taken; {n_raised} values below {LOWEST} were raised to it first.")
+    return X
+
+
+def _note_contents(
+    X: Array, nominal: tuple[int, ...], y: Array, target: str, unused: list[str], notes: list[str]
+) -> None:
+    """Describe the features, the target and the columns without a role."""
+    n_whole = n_constant = 0
+    for columns in column_slices(X.shape[1], max(64, 4_000_000 // len(X))):
+        block, is_nan = X[:, columns], np.isnan(X[:, columns])
+        n_whole += int((is_nan | (block == np.floor(block))).all(axis=0).sum())
+        n_constant += int((is_nan | (block == np.fmax.reduce(block, axis=0, initial=-np.inf))).all(axis=0).sum())
+    notes.append(
+        f"{len(X)} samples, {X.shape[1]} features: {len(nominal)} categorical, {n_whole} of whole numbers only, "
+        f"{n_constant} constant; {X.dtype.name}."
+    )
+    levels = np.unique(y)
+    if y.dtype.kind == "U":
+        shown = ", ".join(f"{level} ({int((y == level).sum())})" for level in levels[:5].tolist())
+        more = ", …" if len(levels) > 5 else ""
+        notes.append(f"The target {target!r} is text of {len(levels)} levels: {shown}{more}.")
+    else:
+        notes.append(f"The target {target!r} is numbers, {len(levels)} different ones.")
+    if unused:
+        more = ", …" if len(unused) > 8 else ""
+        notes.append(f"Columns that are no features and were not asked for: {', '.join(unused[:8])}{more}.")

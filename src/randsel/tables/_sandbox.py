@@ -1,7 +1,7 @@
-"""Formats that compiled libraries parse, read in a process apart: a file that crashes one, or never ends, is refused.
+"""Readers that run in a process of their own: a file that crashes or hangs a compiled library is refused.
 
-HDF5, polars and scipy's reader of MATLAB files are made for files that nobody tampered with. The process apart has
-limits on its memory and its time, and hands over a `Sheet`: text as JSON, arrays as NPY; nothing is unpickled.
+HDF5, polars and scipy's reader of MATLAB files can crash on files that were tampered with. The process has limits on
+memory and time, and returns a `Sheet`: text as JSON, arrays as NPY; nothing is unpickled.
 """
 
 import json
@@ -9,112 +9,89 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from randsel._utils.optional import optional
-from randsel.tables.formats import _formats as table_formats
-from randsel.tables.formats import _mat as table_mat
-from randsel.tables.formats._text import Sheet
+from randsel.tables.formats._registry import FORMATS
+from randsel.tables.formats._sheet import ReadOptions, Sheet
 
-#: Readers by the names of their formats, and packages of the extra `files` that they need.
-READERS: dict[str, Callable[..., Sheet]] = {
-    "Parquet": table_formats.read_parquet,
-    "h5ad": table_formats.read_h5ad,
-    "MAT": table_mat.read_mat,
-}
-PACKAGES = {"Parquet": "polars", "h5ad": "h5py"}
-#: Seconds of computing that a file gets; its bytes, and bytes of the limit on the table, for which it gets another.
-#: Twice as long by the clock, as a library may also wait for itself.
+#: Limit on computing: 2 s, 1 s per 0.5 MB of the file and 1 s per 0.2 GB of `max_bytes`.
+#: Limit by the clock: twice as long, as a library may also wait for its own threads.
 SECONDS, BYTES_PER_SECOND, LIMIT_PER_SECOND = 2, 500_000, 200_000_000
-#: Memory that the process gets: the limit on the table, as many times, and as much more.
+#: Limit on memory: 4 times `max_bytes`, and 512 MiB.
 TIMES, MORE_MEMORY = 4, 1 << 29
-#: Threads take memory as well, of which the system counts what they never use.
+#: Few threads, because the system counts memory that threads reserve and never use.
 THREADS = {"POLARS_MAX_THREADS": "2", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
 
 
-def read_apart(kind: str, path: Path, *, limit: int, **options: Any) -> Sheet:
-    """Read a file in a process apart.
-
-    Parameters
-    ----------
-    kind : {"Parquet", "h5ad", "MAT"}
-        Which reader.
-    path : Path
-        The file.
-    limit : int
-        Bytes that the table may take.
-    **options : dict
-        Of the reader: text, None, or sets of text.
-
-    Returns
-    -------
-    Sheet
-        What the reader returned there.
-    """
-    if kind in PACKAGES:
-        optional(PACKAGES[kind], extra="files", purpose=f"Reading {kind}")
-    if not sys.executable:  # Python within another program, which could not be started again
-        return READERS[kind](path, limit=limit, **options)
-    plain = {name: sorted(value) if isinstance(value, set) else value for name, value in options.items()}
-    job = json.dumps({"kind": kind, "path": str(path), "limit": limit, "options": plain}).encode()
-    # the packages of this process, and nothing that lies beside the data
-    around = {**os.environ, **THREADS, "PYTHONPATH": os.pathsep.join(folder for folder in sys.path if folder)}
+def read_in_sandbox(suffix: str, path: Path, options: ReadOptions) -> Sheet:
+    """Read a file in a process of its own, with the reader of this suffix."""
+    file_format = FORMATS[suffix]
+    if file_format.package is not None:
+        optional(file_format.package, extra="files", purpose=f"Reading {file_format.name}")
+    if not sys.executable:  # Python is embedded in another program, and cannot be started
+        return file_format.read(path, options)
+    plain_options = {**asdict(options), "names": sorted(options.names or ())}
+    job = json.dumps({"suffix": suffix, "path": str(path), "options": plain_options}).encode()
+    # imports come from where this process takes them, never from the folder of the data
+    environment = {**os.environ, **THREADS, "PYTHONPATH": os.pathsep.join(folder for folder in sys.path if folder)}
     command = [sys.executable, "-P", "-m", "randsel.tables._sandbox"]
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=around
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
     ) as process:
         try:
-            found = _asked(job, process.stdin, process.stdout)
+            answer = _exchange(job, process.stdin, process.stdout)
         except (OSError, EOFError, ValueError):
-            found = _last_words(path, kind, process.wait())
+            answer = _explain_end(path, file_format.name, process.wait())
         except BaseException:
             process.kill()
             raise
-    if isinstance(found, str):
-        raise ValueError(found)
-    return found
+    if isinstance(answer, str):
+        raise ValueError(answer)
+    return answer
 
 
-def _asked(job: bytes, to: Any, back: Any) -> Sheet | str:
-    to.write(job)
-    to.close()
-    return _received(back)
+def _exchange(job: bytes, to_process: Any, from_process: Any) -> Sheet | str:
+    to_process.write(job)
+    to_process.close()
+    return _receive(from_process)
 
 
-def _last_words(path: Path, kind: str, status: int) -> str:
-    """Say of a process that did not answer why that may be."""
+def _explain_end(path: Path, kind: str, status: int) -> str:
+    """Return the error message about a process that ended without an answer."""
     if -status in (signal.SIGXCPU, signal.SIGALRM, signal.SIGKILL):
-        why = "it took more time than a file of its size should"
+        reason = "it took more time than a file of its size should"
     else:
-        why = f"the library that reads it broke down (status {status}), or needed more memory than --max-bytes allows"
-    return f"{path} cannot be read as {kind}: {why}; it may be damaged. Write it again, or as CSV or NPZ."
+        reason = f"its library broke down (status {status}), or needed more memory than --max-bytes allows"
+    return f"{path} cannot be read as {kind}: {reason}; it may be damaged. Write it again, or as CSV or NPZ."
 
 
-# ---------------------------------------------------------------- what is handed over
+# ---------------------------------------------------------------- answers
 
 
 class _Pipe:
-    """What numpy does not take for a file, in which it would look for its place."""
+    """A stream that numpy does not take for a file, whose position it would ask for."""
 
     def __init__(self, stream: Any) -> None:
         self.read, self.write = stream.read, stream.write
 
 
 def _send(answer: Sheet | str, stream: Any) -> None:
-    """Write a sheet, or the sentence why there is none: its length, JSON, then arrays."""
+    """Write a sheet or an error message: length of the JSON, JSON, arrays."""
     arrays: list[Any] = []
     head: Any = answer
     if isinstance(answer, Sheet):
         head = {field.name: getattr(answer, field.name) for field in fields(Sheet) if field.name != "values"}
-        arrays = [answer.values, *(cells for cells in answer.texts.values() if not isinstance(cells, list))]
+        arrays = [answer.values, *(cells for cells in answer.named_columns.values() if not isinstance(cells, list))]
+        head["path"] = str(answer.path)
         # None stands for an array that follows
-        head["texts"] = {n: cells if isinstance(cells, list) else None for n, cells in answer.texts.items()}
-        head |= {name: list(head[name].items()) for name in ("odd", "odd_rows")}
+        head["named_columns"] = {n: v if isinstance(v, list) else None for n, v in answer.named_columns.items()}
+        # JSON has no integers as keys
+        head |= {name: list(head[name].items()) for name in ("bad_columns", "bad_rows")}
     text = json.dumps(head).encode()
     stream.write(len(text).to_bytes(8, "little") + text)
     for values in arrays:
@@ -122,41 +99,40 @@ def _send(answer: Sheet | str, stream: Any) -> None:
     stream.flush()
 
 
-def _received(stream: Any) -> Sheet | str:
-    size = int.from_bytes(_exactly(stream, 8), "little")
-    head = json.loads(_exactly(stream, size))
+def _receive(stream: Any) -> Sheet | str:
+    size = int.from_bytes(_read_exactly(stream, 8), "little")
+    head = json.loads(_read_exactly(stream, size))
     if isinstance(head, str):
         return head
-    head["values"] = np.lib.format.read_array(_Pipe(stream), allow_pickle=False)
-    for name, cells in head["texts"].items():
+    values = np.lib.format.read_array(_Pipe(stream), allow_pickle=False)
+    for name, cells in head["named_columns"].items():
         if cells is None:
-            head["texts"][name] = np.lib.format.read_array(_Pipe(stream), allow_pickle=False)
-    head |= {name: dict(head[name]) for name in ("odd", "odd_rows")}
-    return Sheet(**{**head, "notes": tuple(head["notes"])})
+            head["named_columns"][name] = np.lib.format.read_array(_Pipe(stream), allow_pickle=False)
+    head |= {name: dict(head[name]) for name in ("bad_columns", "bad_rows")}
+    return Sheet(**{**head, "path": Path(head["path"]), "values": values, "notes": tuple(head["notes"])})
 
 
-def _exactly(stream: Any, size: int) -> bytes:
-    found: bytes = stream.read(size)
-    if len(found) < size:
+def _read_exactly(stream: Any, size: int) -> bytes:
+    data: bytes = stream.read(size)
+    if len(data) < size:
         raise EOFError
-    return found
+    return data
 
 
-# ---------------------------------------------------------------- the process apart
+# ---------------------------------------------------------------- inside the process
 
 
 def main() -> None:
-    """Read the file that standard input asks for, and write a sheet to standard output."""
+    """Read the file that standard input names, and write its sheet to standard output."""
     job = json.loads(sys.stdin.buffer.read())
-    kind, path, options = job["kind"], Path(job["path"]), job["options"]
-    if "keep" in options:
-        options["keep"] = set(options["keep"])
-    if kind in PACKAGES:
-        optional(PACKAGES[kind], extra="files", purpose=f"Reading {kind}")
-    _restrain(path, job["limit"])
+    path, options = Path(job["path"]), ReadOptions(**{**job["options"], "names": frozenset(job["options"]["names"])})
+    file_format = FORMATS[job["suffix"]]
+    if file_format.package is not None:  # imported before the limits, which are for the file only
+        optional(file_format.package, extra="files", purpose=f"Reading {file_format.name}")
+    _set_limits(path, options.limit)
     answer: Sheet | str
     try:
-        answer = READERS[kind](path, limit=job["limit"], **options)
+        answer = file_format.read(path, options)
     except MemoryError:
         answer = f"{path} takes more memory to read than --max-bytes allows; is it damaged?"
     except ValueError as error:
@@ -164,24 +140,24 @@ def main() -> None:
     _send(answer, sys.stdout.buffer)
 
 
-def _restrain(path: Path, limit: int) -> None:
-    """Set limits on what this process may take from here on, where the system has them."""
+def _set_limits(path: Path, limit: int) -> None:
+    """Limit the time and memory of this process from here on, where the system can."""
     try:
         import resource  # noqa: PLC0415 (Unix only)
     except ImportError:
         return
     used = resource.getrusage(resource.RUSAGE_SELF)
     seconds = SECONDS + path.stat().st_size / BYTES_PER_SECOND + limit / LIMIT_PER_SECOND
-    # ends the process whatever it is doing, as no function is set to be called
+    # without a handler the signal ends the process, whatever it is doing
     signal.setitimer(signal.ITIMER_REAL, 2 * seconds)
     limits = {resource.RLIMIT_CPU: int(used.ru_utime + used.ru_stime + seconds) + 1, resource.RLIMIT_CORE: 0}
     sizes = Path("/proc/self/statm")
     if sizes.exists():
         pages = int(sizes.read_text().split()[0])
         limits[resource.RLIMIT_AS] = pages * resource.getpagesize() + TIMES * limit + MORE_MEMORY
-    for which, value in limits.items():
-        most = resource.getrlimit(which)[1]
-        resource.setrlimit(which, (value if most == resource.RLIM_INFINITY else min(value, most), most))
+    for kind, value in limits.items():
+        largest = resource.getrlimit(kind)[1]
+        resource.setrlimit(kind, (value if largest == resource.RLIM_INFINITY else min(value, largest), largest))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""MATLAB files to `Sheet`, by scipy, after a look at the tags: its compiled reader crashes on some damaged files."""
+"""MATLAB files of version 4 to 7, by scipy; tags are checked first, as scipy crashes on some damaged files."""
 
 import mmap
 import struct
@@ -11,23 +11,26 @@ import numpy as np
 
 from randsel._utils.files import bytes_in, check_size, readable
 from randsel._utils.typing import Array
-from randsel.tables.formats._formats import IDS, NAMES, ROLES, of_arrays
-from randsel.tables.formats._text import Sheet
+from randsel.tables.formats._npz import KNOWN_ARRAYS, arrays_to_sheet
+from randsel.tables.formats._sheet import ReadOptions, Sheet
 
-#: Types of elements and classes of arrays in MATLAB files.
-_MATRIX, _COMPRESSED, _NUMBERS = 14, 15, {1, 2, 3, 4, 5, 6, 7, 9, 12, 13, 16, 17, 18}
-_PLAIN_CLASSES = {"double", "single", "logical", "char", "cell", "sparse"} | {
-    f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
-}
-_CELL, _STRUCTS, _SPARSE, _LAST_NUMBER = 1, (2, 3), 5, 15
+#: Classes of variables that can be read, as `whosmat` names them.
+_READABLE_CLASSES = (
+    *("double", "single", "logical", "char", "cell", "sparse"),
+    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+)
+# Numbers of the MAT-file format: data types of elements, and classes of arrays.
+_MATRIX_ELEMENT, _COMPRESSED_ELEMENT = 14, 15
+_NUMERIC_ELEMENTS = {1, 2, 3, 4, 5, 6, 7, 9, 12, 13, 16, 17, 18}
+_CELL_CLASS, _STRUCT_CLASSES, _SPARSE_CLASS, _LAST_NUMERIC_CLASS = 1, (2, 3), 5, 15
 
 
 class DamagedError(Exception):
-    """What the tags of a MATLAB file say cannot be."""
+    """The tags of a MATLAB file contradict its format."""
 
 
-def read_mat(path: Path, *, keep: set[str], limit: int) -> Sheet:
-    """Read variables X (samples in rows) and y or Y of a MATLAB file of version 4 to 7."""
+def read_mat(path: Path, options: ReadOptions) -> Sheet:
+    """Read variables X (samples in rows) and y or Y, and others named as in NPZ files."""
     from scipy.io import loadmat, whosmat  # noqa: PLC0415 (needed for this format only)
     from scipy.sparse import issparse  # noqa: PLC0415
 
@@ -39,83 +42,88 @@ def read_mat(path: Path, *, keep: set[str], limit: int) -> Sheet:
     if b"MATLAB 7.3" in head[:128] or b"\x89HDF" in head:
         msg = f"{path} is a MATLAB 7.3 file; save it again in MATLAB with save(..., '-v7')."
         raise ValueError(msg)
-    # scipy has no error of its own for damaged files: it raises what the first wrong byte leads to
     with readable(path, "a MATLAB file", struct.error, DamagedError, zlib.error, RecursionError):
-        _check_mat(path, limit)
+        _check_tags(path, options.limit)
+    # scipy has no exception of its own for damaged files: the first wrong byte may raise anything
     with readable(path, "a MATLAB file", Exception):
-        there = {name: shape for name, shape, kind in whosmat(str(path)) if kind in _PLAIN_CLASSES}
-    wanted = [name for name in there if name in {"X", "y", "Y", *ROLES, *NAMES, *IDS} | keep]
+        shapes = {name: shape for name, shape, kind in whosmat(str(path)) if kind in _READABLE_CLASSES}
+    wanted = [name for name in shapes if name in KNOWN_ARRAYS or name == "Y" or name in (options.names or ())]
     for name in wanted:
-        check_size(path, bytes_in(there[name]), limit)
+        check_size(path, bytes_in(shapes[name]), options.limit)
     with readable(path, "a MATLAB file", Exception):
-        found = {n: v for n, v in loadmat(str(path), variable_names=wanted).items() if n in wanted}
-    if "Y" in found and "y" not in found:
-        found["y"] = found.pop("Y")
-    for values in found.values():
+        stored = loadmat(str(path), variable_names=wanted)
+    arrays = {}
+    for name, values in stored.items():
+        if name not in wanted:
+            continue
         if issparse(values):
             with readable(path, "a sparse matrix", ValueError):
                 values.tocsc().check_format(full_check=True)
-    arrays = {name: v.toarray() if issparse(v) else _plain(v, name) for name, v in found.items()}
-    return of_arrays(path, arrays, list(there), "a MATLAB file", limit)
+        arrays[name] = values.toarray() if issparse(values) else _unwrap(values, name)
+    if "Y" in arrays and "y" not in arrays:
+        arrays["y"] = arrays.pop("Y")
+    return arrays_to_sheet(path, arrays, list(shapes), "a MATLAB file", options.limit)
 
 
-def _check_mat(path: Path, limit: int) -> None:
-    """Look at the tags of a file of version 5 to 7, because scipy's reader crashes on types that it does not know."""
+def _check_tags(path: Path, limit: int) -> None:
+    """Check the tags of a file of version 5 to 7, because scipy crashes on data types that it does not know."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        order = {b"IM": "<", b"MI": ">"}.get(data[126:128], "")
-        for kind, part in _elements(data, order, 128) if order else ():
-            if kind == _COMPRESSED:
-                unpacked = zlib.decompressobj().decompress(part, limit + 1)
+        byte_order = {b"IM": "<", b"MI": ">"}.get(data[126:128], "")
+        for kind, content in _elements(data, byte_order, 128) if byte_order else ():
+            if kind == _COMPRESSED_ELEMENT:
+                unpacked = zlib.decompressobj().decompress(content, limit + 1)
                 check_size(path, len(unpacked), limit, "unpacks to more than")
-                for inner, content in _elements(unpacked, order):
-                    _check_matrix(inner, content, order)
+                for inner_kind, inner_content in _elements(unpacked, byte_order):
+                    _check_matrix(inner_kind, inner_content, byte_order)
             else:
-                _check_matrix(kind, part, order)
+                _check_matrix(kind, content, byte_order)
 
 
-def _elements(data: Any, order: str, at: int = 0) -> Iterator[tuple[int, bytes]]:
-    """Cut a part of a MATLAB file into its elements: type and content, padded to multiples of eight bytes."""
-    while at < len(data):
-        kind, size = struct.unpack_from(f"{order}II", data, at)
-        start, small = at + 8, kind >> 16
-        if small:
-            # up to four bytes fit into the tag itself
-            kind, size, start = kind & 0xFFFF, small, at + 4
-        if start + size > len(data) or (small and size > 4):
+def _elements(data: Any, byte_order: str, offset: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Yield data type and content of the elements, which are padded to multiples of eight bytes."""
+    while offset < len(data):
+        kind, size = struct.unpack_from(f"{byte_order}II", data, offset)
+        start, small_size = offset + 8, kind >> 16
+        if small_size:
+            # up to four bytes are stored in the tag itself
+            kind, size, start = kind & 0xFFFF, small_size, offset + 4
+        if start + size > len(data) or (small_size and size > 4):
             msg = f"an element of {size} bytes goes beyond its end"
             raise DamagedError(msg)
         yield kind, data[start : start + size]
-        at = start + 4 if small else start + size + (0 if kind == _COMPRESSED else -size % 8)
+        offset = start + 4 if small_size else start + size + (0 if kind == _COMPRESSED_ELEMENT else -size % 8)
 
 
-def _check_matrix(kind: int, content: bytes, order: str) -> None:
-    """Refuse a matrix whose parts are not flags, shape, name, and numbers or, in cells, matrices."""
-    parts = list(_elements(content, order))
-    if not parts:
+def _check_matrix(kind: int, content: bytes, byte_order: str) -> None:
+    """Refuse a matrix whose elements are not flags, shape, name, and then numbers or, in a cell array, matrices."""
+    elements = list(_elements(content, byte_order))
+    if not elements:
         return
-    types = [part for part, _ in parts]
-    known = kind == _MATRIX and len(parts) > 2 and types[0] == 6 and types[1] in (5, 6) and types[2] in (1, 2, 16)
-    if not known or len(parts[0][1]) != 8:
-        msg = f"an element of type {kind} has parts of types {types[:3]}"
+    kinds = [element_kind for element_kind, _ in elements]
+    starts_well = len(kinds) > 2 and kinds[0] == 6 and kinds[1] in (5, 6) and kinds[2] in (1, 2, 16)
+    if kind != _MATRIX_ELEMENT or not starts_well or len(elements[0][1]) != 8:
+        msg = f"an element of type {kind} has parts of types {kinds[:3]}"
         raise DamagedError(msg)
-    flags = struct.unpack_from(f"{order}I", parts[0][1])[0]
-    form, imaginary = flags & 0xFF, bool(flags & 0x0800)
-    # rows, columns and values of a sparse matrix; a cell for every place of its shape; otherwise values
-    shape = struct.unpack(f"{order}{len(parts[1][1]) // 4}i", parts[1][1])
-    wanted = {_CELL: bytes_in(shape, 1), _SPARSE: 3 + imaginary}.get(form, 1 + imaginary)
-    if form <= _LAST_NUMBER and form not in _STRUCTS and len(parts) - 3 < wanted:
-        msg = f"a matrix has {len(parts) - 3} parts instead of {wanted}"
+    flags = struct.unpack_from(f"{byte_order}I", elements[0][1])[0]
+    array_class, is_complex = flags & 0xFF, bool(flags & 0x0800)
+    shape = struct.unpack(f"{byte_order}{len(elements[1][1]) // 4}i", elements[1][1])
+    if array_class > _LAST_NUMERIC_CLASS:
+        return
+    # a cell array has an element per cell, a sparse matrix has rows, columns and values, others have values
+    n_expected = {_CELL_CLASS: bytes_in(shape, 1), _SPARSE_CLASS: 3 + is_complex}.get(array_class, 1 + is_complex)
+    if array_class not in _STRUCT_CLASSES and len(elements) - 3 < n_expected:
+        msg = f"a matrix has {len(elements) - 3} parts instead of {n_expected}"
         raise DamagedError(msg)
-    for part, inside in parts[3:] if form <= _LAST_NUMBER else ():
-        if form in (_CELL, *_STRUCTS) and part == _MATRIX:
-            _check_matrix(part, inside, order)
-        elif part not in _NUMBERS:
-            msg = f"there are numbers of type {part}"
+    for inner_kind, inner_content in elements[3:]:
+        if array_class in (_CELL_CLASS, *_STRUCT_CLASSES) and inner_kind == _MATRIX_ELEMENT:
+            _check_matrix(inner_kind, inner_content, byte_order)
+        elif inner_kind not in _NUMERIC_ELEMENTS:
+            msg = f"there are numbers of type {inner_kind}"
             raise DamagedError(msg)
 
 
-def _plain(values: Array, name: str) -> Array:
-    """Drop the second dimension that MATLAB gives to everything, and the boxes around the strings of a cell array."""
+def _unwrap(values: Array, name: str) -> Array:
+    """Return the strings of a cell array, and variables other than X as vectors, as MATLAB stores only matrices."""
     if values.dtype == object:
         values = np.array([str(np.squeeze(cell)) for cell in values.ravel()])
     if name == "X":

@@ -1,4 +1,4 @@
-"""Text to numbers: encodings, separators, decimal commas; block by block, so that the text is never held whole."""
+"""Text files: encoding, separator, decimal commas; parsed block by block, so the text is never in memory as a whole."""
 
 import csv
 import gzip
@@ -6,10 +6,8 @@ import io
 import re
 import zlib
 from array import array
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -19,22 +17,25 @@ import numpy as np
 from randsel._utils.files import check_size
 from randsel._utils.optional import optional
 from randsel._utils.typing import Array
+from randsel.tables.formats._sheet import (
+    TRUTH_VALUES,
+    ReadOptions,
+    Sheet,
+    check_distinct,
+    check_shape,
+    describe_bad_cell,
+    parse_number,
+)
 
-#: Cells that say that there is no value.
-MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "#N/A", "?"})
-_TRUTH = {"true": 1.0, "false": 0.0}
-#: Characters that a line may have; more are a damaged file, or one made to fill the memory.
+#: Longest line, in characters; a longer one is damaged, or made to fill the memory.
 LONGEST_LINE = 1 << 26
-#: Lines that a cell in quotes may go over.
+#: Most lines that a cell in quotes may span.
 MOST_LINES = 100_000
-#: Memory that a name takes, and what is made of it on the way.
-NAME_BYTES = 200
-#: Characters of a message; names, which may be as long as a line, are what makes it longer.
-LONGEST_MESSAGE = 1500
-#: Characters that are turned into numbers at a time.
+#: Characters that are converted to numbers at a time.
 _BLOCK = 1 << 22
 _SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", " ": "spaces"}
-_MARKS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"\xef\xbb\xbf": "utf-8-sig"}
+#: First bytes of a file -> its encoding, or the advice if it is another format.
+_BYTE_ORDER_MARKS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"\xef\xbb\xbf": "utf-8-sig"}
 _OTHER_FORMATS = {
     b"PK\x03\x04": "a zip archive or an Excel workbook; export the sheet as CSV",
     b"PAR1": "a Parquet file; name it .parquet",
@@ -44,165 +45,53 @@ _OTHER_FORMATS = {
 }
 
 
-@dataclass(frozen=True)
-class Sheet:
-    """What a file holds, before it is known what is what.
-
-    Attributes
-    ----------
-    values
-        Rows × columns of numbers; NaN where a cell is missing or is no number.
-    columns
-        Names of the columns.
-    kind
-        The format, in words.
-    rows
-        Names of the rows where the format has them.
-    first
-        Cells of the first column where it may be names of rows, and may be numbers.
-    texts
-        Columns that were asked for by name, or that the format keeps apart from the numbers, one entry per row.
-    across
-        Rows that were asked for by name, one entry per column.
-    odd, odd_rows
-        Columns, or rows, with a cell that is no number, and a sentence about the first one.
-    start
-        Cells of the first row of numbers, as written.
-    lying
-        Whether features are in rows; None if the format leaves that open.
-    roles
-        What is the target, the groups and the batch if nobody says.
-    notes
-        What was found on the way.
-    """
-
-    values: Array
-    columns: list[str]
-    kind: str
-    rows: list[str] | None = None
-    first: list[str] | None = None
-    texts: dict[str, Any] = field(default_factory=dict)
-    across: dict[str, list[str]] = field(default_factory=dict)
-    odd: dict[int, str] = field(default_factory=dict)
-    odd_rows: dict[int, str] = field(default_factory=dict)
-    start: list[str] = field(default_factory=list)
-    lying: bool | None = False
-    roles: dict[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-
-
-def number(cell: str, *, decimal_comma: bool = False) -> float | None:
-    """Return the number that a cell holds, NaN if it is missing, None if it is neither."""
-    text = cell.strip()
-    if text in MISSING:
-        return float("nan")
-    if text.lower() in _TRUTH:
-        return _TRUTH[text.lower()]
-    if decimal_comma:
-        text = "?" if "." in text else text.replace(",", ".")
-    try:
-        # float() would read 1_000 as a thousand
-        return float(text.replace("_", "?"))
-    except ValueError:
-        return None
-
-
-def complaint(name: str, where: str, cell: str) -> str:
-    """Say of a cell that it is no number, and what may help."""
-    shown = cell if len(cell) < 40 else f"{cell[:36]}..."
-    help_ = "leave the column out (--drop-columns), or say that it holds names (--categorical)"
-    if re.fullmatch(r"\d{4}-\d\d?-\d\d?([T ].*)?|\d\d?[./]\d\d?[./](\d\d){1,2}( .*)?", cell):
-        help_ = "it looks like a date: turn dates into numbers, such as days since the first, or use --drop-columns"
-    elif re.fullmatch(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?|[-+]?\d{1,3}(\.\d{3})+,\d+", cell):
-        help_ = "write it without thousands separators and with a decimal point"
-    elif re.fullmatch(r"[-+]?\d*,\d+", cell):
-        help_ = "it looks like a decimal comma: write points, or separate the columns by semicolons"
-    elif re.fullmatch(r"[-+]?\d*\.\d+", cell):
-        help_ = "other cells have decimal commas: write all of them alike"
-    return f"column {name!r} holds {shown!r} in {where}, not a number; {help_}."
-
-
-def read_text(path: Path, *, keep: set[str] | None, limit: int) -> Sheet:
-    """Read a table with a header.
-
-    Parameters
-    ----------
-    path : Path
-        The file, plain or gzipped.
-    keep : set of str or None
-        Names of columns and rows whose cells are wanted as text; None wants all columns.
-    limit : int
-        Bytes that the text, unpacked, may have.
-
-    Returns
-    -------
-    Sheet
-        With its first column both as numbers and as text.
-    """
+def read_text(path: Path, options: ReadOptions) -> Sheet:
+    """Read a table with a header from a text file, plain or gzipped."""
     notes: list[str] = []
-    with records(path, limit, notes) as lines:
-        start = list(islice(lines, 2))
+    with open_records(path, options.limit, notes) as records:
+        start = list(islice(records, 2))
         if not start:
             msg = f"{path} is empty: it has no line with anything in it."
             raise ValueError(msg)
-        separator = _separator([text for _, text in start])
-        check_shape(path, (1, start[0][1].count(separator) + 1), limit)
-        header = [name.strip() for name in split(start[0][1], separator)]
+        separator = _find_separator([text for _, text in start])
+        check_shape(path, (1, start[0][1].count(separator) + 1), options.limit)
+        header = [name.strip() for name in split_record(start[0][1], separator)]
         if len(start) < 2:
             msg = f"{path} has a header of {len(header)} columns, but it has no rows."
             raise ValueError(msg)
-        head = split(start[1][1], separator)
-        if len(head) == len(header) + 1:
+        first_cells = [cell.strip() for cell in split_record(start[1][1], separator)]
+        if len(first_cells) == len(header) + 1:
             header = ["", *header]
             notes.append("The header has a name less than the rows have entries, so the first are names of rows.")
         check_distinct(header, path, "columns")
-        grid = Grid(path, header, separator, set(header) if keep is None else keep, limit)
-        grid.fill(chain(start[1:], lines))
-    notes.extend(grid.remarks())
-    kind = f"text, {len(header)} columns separated by {_SEPARATORS[separator]}"
-    return replace(grid.sheet(kind, tuple(notes)), start=[cell.strip() for cell in head])
-
-
-def check_distinct(names: list[str], path: Path, what: str) -> None:
-    """Refuse names that are given twice."""
-    if len(set(names)) == len(names):
-        return
-    twice = [name for name, times in Counter(names).items() if times > 1]
-    more = f", and so are {len(twice) - 1} other names" if len(twice) > 1 else ""
-    msg = f"{path} has several {what} called {twice[0]!r}{more}; give each a name of its own."
-    raise ValueError(msg)
+        names = frozenset(header) if options.names is None else options.names
+        grid = CellGrid(path, header, separator, names, options.limit)
+        grid.fill(chain(start[1:], records))
+    if grid.decimal_comma:
+        notes.append("Decimals are written with commas: 1,5 was read as 1.5.")
+    if grid.truth_columns:
+        notes.append(f"{len(grid.truth_columns)} columns hold True and False, read as 1 and 0.")
+    return grid.to_sheet(f"text, {len(header)} columns separated by {_SEPARATORS[separator]}", notes, first_cells)
 
 
 # ---------------------------------------------------------------- lines
 
 
 @contextmanager
-def brief() -> Iterator[None]:
-    """Leave out the middle of a message that is too long: the cause is at its start, the remedy at its end."""
+def open_records(path: Path, limit: int, notes: list[str]) -> Iterator[Iterator[tuple[int, str]]]:
+    """Open a text file as pairs of line number and record; a damaged file raises ValueError."""
     try:
-        yield
-    except ValueError as error:
-        said = str(error)
-        if len(said) <= LONGEST_MESSAGE:
-            raise
-        msg = f"{said[: LONGEST_MESSAGE // 2]} … {said[-LONGEST_MESSAGE // 4 :]}"
-        raise ValueError(msg) from None
-
-
-@contextmanager
-def records(path: Path, limit: int, notes: list[str]) -> Iterator[Iterator[tuple[int, str]]]:
-    """Open a text file as records with the numbers of their lines; what makes it unreadable becomes a sentence."""
-    try:
-        packed = _starts(path)[:2] == b"\x1f\x8b"
-        if not packed and path.suffix == ".gz":
+        with path.open("rb") as file:
+            gzipped = file.read(2) == b"\x1f\x8b"
+        if not gzipped and path.suffix == ".gz":
             msg = f"{path} is named .gz but is not compressed, it may be cut off or damaged; rename it if it is text."
             raise ValueError(msg)
-        encoding = _encoding(path, packed, limit)
+        encoding = _find_encoding(path, gzipped, limit)
         if not encoding.startswith("utf-8"):
             known = {"cp1252": "Windows-1252, as it is not valid UTF-8"}
             notes.append(f"The text was read as {known.get(encoding, encoding.upper())}.")
-        with _open(path, packed, encoding, limit) as file:
-            yield _records(file, path)
+        with _open_text(path, gzipped, encoding, limit) as text:
+            yield _records(text, path)
     except UnicodeDecodeError:
         msg = f"{path} is not text in UTF-8, nor in Windows-1252; save it as CSV UTF-8."
     except (csv.Error, EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -212,26 +101,20 @@ def records(path: Path, limit: int, notes: list[str]) -> Iterator[Iterator[tuple
     raise ValueError(msg)
 
 
-def _starts(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(8)
-
-
-class _Limited(io.RawIOBase):
-    """A file that refuses to give more than `limit` bytes, so that a small archive cannot fill the memory."""
+class _LimitedFile(io.RawIOBase):
+    """A file that raises ValueError after `limit` bytes, so that a small archive cannot fill the memory."""
 
     def __init__(self, file: Any, path: Path, limit: int) -> None:
         super().__init__()
-        self._file, self._path, self._limit, self._given = file, path, limit, 0
+        self._file, self._path, self._limit, self._n_read = file, path, limit, 0
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         count: int = self._file.readinto(buffer)
-        self._given += count
-        if self._given > self._limit:
-            check_size(self._path, self._given, self._limit, "unpacks to more than")
+        self._n_read += count
+        check_size(self._path, self._n_read, self._limit, "unpacks to more than")
         return count
 
     def close(self) -> None:
@@ -239,31 +122,29 @@ class _Limited(io.RawIOBase):
         super().close()
 
 
-def check_shape(path: Path, shape: tuple[int, ...], limit: int, itemsize: int = 8) -> None:
-    """Refuse a table that is larger than the limit, its names counted in."""
-    rows, columns = shape
-    check_size(path, rows * columns * itemsize + (rows + columns) * NAME_BYTES, limit)
+def _open_bytes(path: Path, gzipped: bool) -> Any:
+    return gzip.open(path, "rb") if gzipped else path.open("rb")
 
 
-def _open(path: Path, packed: bool, encoding: str, limit: int) -> io.TextIOWrapper:
-    raw = gzip.open(path, "rb") if packed else path.open("rb")  # noqa: SIM115 (closed with what is wrapped around it)
-    return io.TextIOWrapper(io.BufferedReader(_Limited(raw, path, limit), 1 << 20), encoding=encoding)
+def _open_text(path: Path, gzipped: bool, encoding: str, limit: int) -> io.TextIOWrapper:
+    limited = _LimitedFile(_open_bytes(path, gzipped), path, limit)
+    return io.TextIOWrapper(io.BufferedReader(limited, 1 << 20), encoding=encoding)
 
 
-def _encoding(path: Path, packed: bool, limit: int) -> str:
-    """UTF-16 or UTF-8 by the mark at the start; else UTF-8 if all of it is, else Windows-1252."""
-    with gzip.open(path, "rb") if packed else path.open("rb") as file:
-        head = file.read(1 << 16)
-    for mark, encoding in _MARKS.items():
+def _find_encoding(path: Path, gzipped: bool, limit: int) -> str:
+    """Return the encoding of the byte order mark; without one UTF-8 if the whole text is valid, else Windows-1252."""
+    with _open_bytes(path, gzipped) as file:
+        head: bytes = file.read(1 << 16)
+    for mark, encoding in _BYTE_ORDER_MARKS.items():
         if head.startswith(mark):
             return encoding
-    if b"\0" in head or head.startswith(tuple(_OTHER_FORMATS)):
-        said = next((what for mark, what in _OTHER_FORMATS.items() if head.startswith(mark)), None)
-        said = said or "binary, or text in UTF-16 without a mark; save it as CSV UTF-8"
-        msg = f"{path} is not a text file: it is {said}."
+    other = next((advice for mark, advice in _OTHER_FORMATS.items() if head.startswith(mark)), None)
+    if other or b"\0" in head:
+        other = other or "binary, or text in UTF-16 without a mark; save it as CSV UTF-8"
+        msg = f"{path} is not a text file: it is {other}."
         raise ValueError(msg)
     try:
-        with _open(path, packed, "utf-8", limit) as text:
+        with _open_text(path, gzipped, "utf-8", limit) as text:
             while text.read(_BLOCK):
                 pass
     except UnicodeDecodeError:
@@ -272,40 +153,43 @@ def _encoding(path: Path, packed: bool, limit: int) -> str:
 
 
 def _records(file: io.TextIOWrapper, path: Path) -> Iterator[tuple[int, str]]:
-    """Lines that are not blank; a cell in quotes may go over several."""
-    here = 0
+    """Yield records that are not blank; a cell in quotes may span several lines."""
+    line_number = 0
     while line := file.readline(LONGEST_LINE):
-        here += 1
-        begun, pieces, length, open_ = here, [line], len(line), line.count('"') % 2
-        while open_ and length < LONGEST_LINE:
-            more = file.readline(LONGEST_LINE)
-            if not more or len(pieces) > MOST_LINES:
-                far = f", not within {MOST_LINES} lines," if more else ""
-                msg = f"{path}: the quotation mark in line {begun}{far} is never closed; remove it or double it."
+        line_number += 1
+        first_line, lines, length, in_quotes = line_number, [line], len(line), line.count('"') % 2
+        while in_quotes and length < LONGEST_LINE:
+            line = file.readline(LONGEST_LINE)
+            if not line or len(lines) > MOST_LINES:
+                limit = f", not within {MOST_LINES} lines," if line else ""
+                msg = f"{path}: the quotation mark in line {first_line}{limit} is never closed; remove it or double it."
                 raise ValueError(msg)
-            pieces.append(more)
-            here, length, open_ = here + 1, length + len(more), (open_ + more.count('"')) % 2
-        line = "".join(pieces)
+            lines.append(line)
+            line_number, length, in_quotes = line_number + 1, length + len(line), (in_quotes + line.count('"')) % 2
         if length >= LONGEST_LINE:
-            msg = f"{path}: line {begun} has more than {LONGEST_LINE} characters; is it a table, and are quotes closed?"
+            msg = (
+                f"{path}: line {first_line} has more than {LONGEST_LINE} characters; is it a table, and are quotes "
+                "closed?"
+            )
             raise ValueError(msg)
-        if line.strip():
-            yield begun, line.rstrip("\n")
+        record = "".join(lines)
+        if record.strip():
+            yield first_line, record.rstrip("\n")
 
 
-def _separator(start: list[str]) -> str:
-    """Tabs if the header has any; else what it has more of, semicolons or commas; else spaces, if the rows agree."""
-    bare = re.sub(r'"[^"]*"', "", start[0])
-    if "\t" in bare:
+def _find_separator(start: list[str]) -> str:
+    """Return tab if the header has one, else the more frequent of semicolon and comma, else space if two rows agree."""
+    header = re.sub(r'"[^"]*"', "", start[0])
+    if "\t" in header:
         return "\t"
-    if ";" in bare or "," in bare:
-        return ";" if bare.count(";") > bare.count(",") else ","
-    widths = [len(split(text, " ")) for text in start]
+    if ";" in header or "," in header:
+        return ";" if header.count(";") > header.count(",") else ","
+    widths = [len(split_record(text, " ")) for text in start]
     return " " if len(widths) == 2 and widths[0] > 1 and widths[1] - widths[0] in (0, 1) else ","
 
 
-def split(record: str, separator: str) -> list[str]:
-    """Cut a record into cells."""
+def split_record(record: str, separator: str) -> list[str]:
+    """Return the cells of a record."""
     if '"' in record:
         return next(csv.reader([record.strip(" ")], delimiter=separator, skipinitialspace=True))
     return record.split() if separator == " " else record.split(separator)
@@ -314,159 +198,177 @@ def split(record: str, separator: str) -> list[str]:
 # ---------------------------------------------------------------- cells
 
 
-class Grid:
-    """Rows of cells as they come, turned into numbers, with what is no number put aside."""
+class CellGrid:
+    """Parser of records: collects numbers, cells of named columns and rows, and messages about other text.
 
-    def __init__(self, path: Path, header: list[str], separator: str, keep: set[str], limit: int) -> None:
-        self.path, self.header, self.separator, self.limit = path, header, separator, limit
-        self.kept = {j: list[str]() for j, name in enumerate(header) if j == 0 or name in keep}
-        self.keep, self.across = keep, dict[str, list[str]]()
-        self.odd, self.odd_rows, self.truths = dict[int, str](), dict[int, str](), dict[int, list[int]]()
+    Parameters
+    ----------
+    path
+        The file, for messages.
+    header
+        Names of the columns.
+    separator
+        Separator of cells.
+    names
+        Columns and rows whose cells are kept as text.
+    limit
+        Largest size of the numbers, in bytes.
+    """
+
+    def __init__(self, path: Path, header: list[str], separator: str, names: frozenset[str], limit: int) -> None:
+        self.path, self.header, self.separator, self.names, self.limit = path, header, separator, names, limit
         self.decimal_comma = False
-        self._numbers, self._lines = array("d"), list[int]()
+        #: Columns with True or False: first line, number of such cells.
+        self.truth_columns: dict[int, list[int]] = {}
+        self._text_columns = {j: list[str]() for j, name in enumerate(header) if j == 0 or name in names}
+        self._named_rows: dict[str, list[str]] = {}
+        self._bad_columns: dict[int, str] = {}
+        self._bad_rows: dict[int, str] = {}
+        self._numbers, self._line_numbers = array("d"), list[int]()
         try:
             self._polars: Any = optional("polars", extra="files", purpose="Reading wide tables fast")
         except ImportError:
             self._polars = None
 
-    def fill(self, lines: Iterator[tuple[int, str]]) -> None:
-        """Add all rows."""
-        first = True
-        for block in _blocks(lines):
-            if first and self.separator == ";":
+    def fill(self, records: Iterable[tuple[int, str]]) -> None:
+        """Parse all records."""
+        for count, (line_numbers, texts) in enumerate(_blocks(records)):
+            if count == 0 and self.separator == ";":
                 pattern = re.compile(r"(^|;)[ \t]*-?\d*,\d+[ \t]*(;|$)", re.MULTILINE)
-                self.decimal_comma = any(pattern.search(text) for _, text in block)
-            first = False
-            self._add([line for line, _ in block], [text for _, text in block])
+                self.decimal_comma = any(map(pattern.search, texts))
+            self._add_block(line_numbers, texts)
 
-    def sheet(self, kind: str, notes: tuple[str, ...]) -> Sheet:
-        """All that was found."""
+    def to_sheet(self, description: str, notes: Iterable[str], first_cells: Iterable[str] = ()) -> Sheet:
+        """Return what was parsed; the first column both as numbers and as text."""
         values = np.frombuffer(self._numbers, dtype=np.float64).reshape(-1, len(self.header))
-        for i, cell in enumerate(self.kept[0]):
-            value = number(cell, decimal_comma=self.decimal_comma)
+        for i, cell in enumerate(self._text_columns[0]):
+            value = parse_number(cell, decimal_comma=self.decimal_comma)
             values[i, 0] = np.nan if value is None else value
             if value is None:
-                self.odd.setdefault(0, complaint(self.header[0], f"line {self._lines[i]}", cell))
-        for j, (line, count) in self.truths.items():
-            # a column of True, False and 3 is no column of truth values
+                position = f"line {self._line_numbers[i]}"
+                self._bad_columns.setdefault(0, describe_bad_cell(self.header[0], position, cell))
+        for j, (line, count) in self.truth_columns.items():
+            # True, False and 3 in one column are not truth values
             if count < np.count_nonzero(~np.isnan(values[:, j])):
-                self.odd.setdefault(j, complaint(self.header[j], f"line {line}", "True or False beside numbers"))
-        texts = {self.header[j]: self._points(cells) for j, cells in self.kept.items() if self.header[j] in self.keep}
+                message = describe_bad_cell(self.header[j], f"line {line}", "True or False beside numbers")
+                self._bad_columns.setdefault(j, message)
+        text_columns = {self.header[j]: cells for j, cells in self._text_columns.items()}
         return Sheet(
+            self.path,
             values,
             self.header,
-            kind,
-            first=self.kept[0],
-            texts=texts,
-            across={name: self._points(cells) for name, cells in self.across.items()},
-            odd=self.odd,
-            odd_rows=self.odd_rows,
-            lying=None,
-            notes=notes,
+            description,
+            first_column=self._text_columns[0],
+            named_columns={n: self._with_points(cells) for n, cells in text_columns.items() if n in self.names},
+            named_rows={name: self._with_points(cells) for name, cells in self._named_rows.items()},
+            bad_columns=self._bad_columns,
+            bad_rows=self._bad_rows,
+            first_cells=list(first_cells),
+            features_in_rows=None,
+            notes=tuple(notes),
         )
 
-    def _points(self, cells: list[str]) -> list[str]:
-        """Write decimals of cells that are kept as text with a point, as a target may be numbers."""
+    def _with_points(self, cells: list[str]) -> list[str]:
+        """Return cells kept as text with decimal points, as a target may be numbers."""
         if not self.decimal_comma:
             return cells
         return [cell.replace(",", ".") if re.fullmatch(r"[-+]?\d*,\d+", cell) else cell for cell in cells]
 
-    def remarks(self) -> Iterator[str]:
-        """Say what a user should know."""
-        if self.decimal_comma:
-            yield "Decimals are written with commas: 1,5 was read as 1.5."
-        if self.truths:
-            yield f"{len(self.truths)} columns hold True and False, read as 1 and 0."
-
-    def _add(self, lines: list[int], texts: list[str]) -> None:
+    def _add_block(self, line_numbers: list[int], texts: list[str]) -> None:
         width = len(self.header)
-        if self.separator != " ":
-            # before millions of cells are made of a line that has too many; one in quotes may hold separators
-            plain = [(line, text) for line, text in zip(lines, texts, strict=True) if '"' not in text]
-            counts = [text.count(self.separator) + 1 for _, text in plain]
-            self._check_widths([line for line, _ in plain], np.array(counts, dtype=int))
-        if self._polars is not None and self.separator != " " and not any('"' in text for text in texts):
-            flat = self._polars.Series(texts).str.split(self.separator).explode()
-        else:
-            cut = [split(text, self.separator) for text in texts]
-            self._check_widths(lines, np.array([len(cells) for cells in cut]))
-            flat = [cell for cells in cut for cell in cells]
-            flat = flat if self._polars is None else self._polars.Series(flat, dtype=self._polars.String)
-        for j, cells in self.kept.items():
-            cells.extend(cell.strip() for cell in flat[j::width])
-        named = self.kept[0][-len(lines) :]
-        rows = [i for i, name in enumerate(named) if name in self.keep]
-        for i in rows:
-            self.across[named[i]] = [cell.strip() for cell in flat[i * width : (i + 1) * width]]
-        values, strange = self._floats(flat, len(lines))
-        for place in strange:
-            i, j = divmod(place, width)
-            if j not in self.kept and i not in rows:
-                values[place] = self._strange(flat[place], j, len(self._lines) + i, lines[i])
-        self._lines.extend(lines)
+        cells = self._split(line_numbers, texts)
+        for j, column in self._text_columns.items():
+            column.extend(cell.strip() for cell in cells[j::width])
+        row_names = self._text_columns[0][-len(texts) :]
+        named_rows = {i: name for i, name in enumerate(row_names) if name in self.names}
+        for i, name in named_rows.items():
+            self._named_rows[name] = [cell.strip() for cell in cells[i * width : (i + 1) * width]]
+        values, unparsed = self._to_floats(cells)
+        for position in unparsed:
+            i, j = divmod(position, width)
+            if j not in self._text_columns and i not in named_rows:
+                values[position] = self._parse_cell(cells[position], j, len(self._line_numbers) + i, line_numbers[i])
+        self._line_numbers.extend(line_numbers)
         self._numbers.frombytes(values.tobytes())
         check_size(self.path, 8 * len(self._numbers), self.limit)
 
-    def _strange(self, cell: str, j: int, i: int, line: int) -> float:
-        value = number(cell, decimal_comma=self.decimal_comma)
+    def _split(self, line_numbers: list[int], texts: list[str]) -> Any:
+        """Return the cells of all records in one list, or in one Series of polars."""
+        if self.separator != " ":
+            # a line with too many separators is refused before millions of cells are made of it
+            plain = [(line, text) for line, text in zip(line_numbers, texts, strict=True) if '"' not in text]
+            counts = [text.count(self.separator) + 1 for _, text in plain]
+            self._check_widths([line for line, _ in plain], counts)
+            if self._polars is not None and len(plain) == len(texts):
+                return self._polars.Series(texts).str.split(self.separator).explode()
+        rows = [split_record(text, self.separator) for text in texts]
+        self._check_widths(line_numbers, [len(cells) for cells in rows])
+        cells = list(chain.from_iterable(rows))
+        return cells if self._polars is None else self._polars.Series(cells, dtype=self._polars.String)
+
+    def _check_widths(self, line_numbers: list[int], widths: list[int]) -> None:
+        for line, width in zip(line_numbers, widths, strict=True):
+            if width != len(self.header):
+                msg = (
+                    f"{self.path} cannot be read as a table: the header has {len(self.header)} columns, and line "
+                    f"{line} has {width} entries; look for a missing cell, or for a separator inside one that needs "
+                    "quotes."
+                )
+                raise ValueError(msg)
+
+    def _parse_cell(self, cell: str, j: int, i: int, line: int) -> float:
+        """Return the number in a cell that the fast conversion refused; NaN, and a message, if there is none."""
+        value = parse_number(cell, decimal_comma=self.decimal_comma)
         if value is None:
-            if j not in self.odd or i not in self.odd_rows:
-                said = complaint(self.header[j], f"line {line}", cell.strip())
-                self.odd.setdefault(j, said)
-                self.odd_rows.setdefault(i, said)
+            if j not in self._bad_columns or i not in self._bad_rows:
+                message = describe_bad_cell(self.header[j], f"line {line}", cell.strip())
+                self._bad_columns.setdefault(j, message)
+                self._bad_rows.setdefault(i, message)
             return float("nan")
-        if cell.strip().lower() in _TRUTH:
-            self.truths.setdefault(j, [line, 0])[1] += 1
+        if cell.strip().lower() in TRUTH_VALUES:
+            self.truth_columns.setdefault(j, [line, 0])[1] += 1
         return value
 
-    def _check_widths(self, lines: list[int], widths: Array) -> None:
-        ragged = np.flatnonzero(widths != len(self.header))
-        if len(ragged):
-            line, has = lines[ragged[0]], widths[ragged[0]]
-            msg = (
-                f"{self.path} cannot be read as a table: the header has {len(self.header)} columns, and line {line} "
-                f"has {has} entries; look for a missing cell, or for a separator inside one that needs quotes."
-            )
-            raise ValueError(msg)
-
-    def _floats(self, flat: Any, rows: int) -> tuple[Array, list[int]]:
-        """Numbers, and the places of the cells that need a closer look."""
+    def _to_floats(self, cells: Any) -> tuple[Array, list[int]]:
+        """Return numbers, and the positions of cells that need `_parse_cell`."""
         if self._polars is None:
-            return self._floats_one_by_one(flat, rows)
-        plain = flat
+            return self._to_floats_without_polars(cells)
         if self.decimal_comma:
-            plain = flat.str.replace(".", "?", literal=True).str.replace(",", ".", literal=True)
-        found = plain.cast(self._polars.Float64, strict=False)
-        return found.fill_null(float("nan")).to_numpy().copy(), found.is_null().arg_true().to_list()
+            cells = cells.str.replace(".", "?", literal=True).str.replace(",", ".", literal=True)
+        numbers = cells.cast(self._polars.Float64, strict=False)
+        return numbers.fill_null(float("nan")).to_numpy().copy(), numbers.is_null().arg_true().to_list()
 
-    def _floats_one_by_one(self, flat: list[str], rows: int) -> tuple[Array, list[int]]:
-        width, strange = len(self.header), list[int]()
-        values = np.full(len(flat), np.nan)
-        for at in range(0, rows * width, width):
-            cells = flat[at : at + width]
-            for j in self.kept:
+    def _to_floats_without_polars(self, all_cells: list[str]) -> tuple[Array, list[int]]:
+        width, unparsed = len(self.header), list[int]()
+        values = np.full(len(all_cells), np.nan)
+        for start in range(0, len(all_cells), width):
+            cells = all_cells[start : start + width]
+            for j in self._text_columns:
                 cells[j] = "nan"
             try:
+                # a whole row at once, unless float() would accept what `parse_number` does not
                 if self.decimal_comma or any("_" in cell for cell in cells):
                     raise ValueError
-                values[at : at + width] = list(map(float, cells))
+                values[start : start + width] = list(map(float, cells))
             except ValueError:
                 for j, cell in enumerate(cells):
-                    value = None if self.decimal_comma else number(cell)
-                    if value is None or cell.strip().lower() in _TRUTH:
-                        strange.append(at + j)
+                    value = None if self.decimal_comma else parse_number(cell)
+                    if value is None or cell.strip().lower() in TRUTH_VALUES:
+                        unparsed.append(start + j)
                     else:
-                        values[at + j] = value
-        return values, strange
+                        values[start + j] = value
+        return values, unparsed
 
 
-def _blocks(lines: Iterator[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
-    block, size = list[tuple[int, str]](), 0
-    for line in lines:
-        block.append(line)
-        size += len(line[1])
+def _blocks(records: Iterable[tuple[int, str]]) -> Iterator[tuple[list[int], list[str]]]:
+    """Yield line numbers and texts of records, about `_BLOCK` characters at a time."""
+    line_numbers, texts, size = list[int](), list[str](), 0
+    for line, text in records:
+        line_numbers.append(line)
+        texts.append(text)
+        size += len(text)
         if size > _BLOCK:
-            yield block
-            block, size = [], 0
-    if block:
-        yield block
+            yield line_numbers, texts
+            line_numbers, texts, size = [], [], 0
+    if texts:
+        yield line_numbers, texts

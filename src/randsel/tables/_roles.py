@@ -1,0 +1,351 @@
+"""Roles of rows and columns: which are samples, and which columns are ids, target, groups, batch and features."""
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from randsel._utils.typing import Array
+from randsel.tables.formats._sheet import MISSING, Sheet, check_distinct, parse_number
+
+#: Names that a misspelt one is compared with, at most.
+_MAX_COMPARED = 100_000
+#: Whole numbers above this are not exact in double precision.
+_LARGEST_EXACT = 2**53
+
+
+def unknown_column(name: str, known: Sequence[str], path: Path, *, hint_orientation: bool = False) -> str:
+    """Return the error message about a column that does not exist, with similar names."""
+    similar = map(repr, difflib.get_close_matches(name, known[:_MAX_COMPARED], n=3, cutoff=0.5))
+    hint = " or ".join(similar)
+    hint = f"did you mean {hint}?" if hint else f"its first columns are {list(known[:5])}."
+    if hint_orientation:
+        hint += " If samples are in columns, give the target in a file of its own (--target-file)."
+    return f"{path} has no column {name!r}; {hint}"
+
+
+# ---------------------------------------------------------------- samples in rows
+
+
+def put_samples_in_rows(
+    sheet: Sheet,
+    orientation: str,
+    target: str | None,
+    id_column: str | None,
+    labels: Sheet | None,
+    notes: list[str],
+) -> Sheet:
+    """Return the sheet with samples in rows, and with their names if it has any; `labels` is the target file."""
+    known = [*sheet.columns, *sheet.named_columns, *(labels.columns if labels is not None else ())]
+    if id_column is not None and id_column not in known:
+        raise ValueError(unknown_column(id_column, known, sheet.path))
+    if sheet.features_in_rows is not None:
+        if orientation != "auto" and (orientation == "features-in-rows") != sheet.features_in_rows:
+            msg = f"{sheet.path}: which way this format lies is known; leave --orientation out."
+            raise ValueError(msg)
+        if sheet.features_in_rows:
+            notes.append("Features are in rows, as always in this format.")
+            return _transpose(sheet, None)
+        notes.append("Samples are in rows.")
+        ids = sheet.named_columns.get(id_column or "")
+        return sheet if ids is None else replace(sheet, row_names=[str(name) for name in ids])
+    if orientation == "auto":
+        features_in_rows, reason = _find_orientation(sheet, target, id_column, labels)
+    else:
+        features_in_rows, reason = orientation == "features-in-rows", "as asked for"
+    notes.append(f"{'Features' if features_in_rows else 'Samples'} are in rows: {reason}.")
+    if features_in_rows:
+        return _transpose(sheet, id_column)
+    return _with_row_names(sheet, id_column, labels, notes)
+
+
+def _find_orientation(
+    sheet: Sheet, target: str | None, id_column: str | None, labels: Sheet | None
+) -> tuple[bool, str]:
+    """Return whether features are in rows, and the reason: where the target, or its ids, were found."""
+    remedy = "Say which it is: --orientation samples-in-rows or --orientation features-in-rows."
+    if labels is None:
+        is_column, is_row = target in sheet.columns, target in sheet.named_rows
+        if is_column and is_row:
+            msg = f"{sheet.path} has both a column and a row called {target!r}. {remedy}"
+            raise ValueError(msg)
+        if not is_column and not is_row:
+            known = [*sheet.columns, *(sheet.first_column or [])]
+            raise ValueError(unknown_column(str(target), known, sheet.path, hint_orientation=True))
+        return is_row, f"the target {target!r} is a {'row' if is_row else 'column'}"
+    header, row_ids = sheet.columns[1:], sheet.named_columns.get(id_column or "", sheet.first_column)
+    if len(labels.columns) == 1:
+        count = len(labels.values)
+        in_rows, in_header = count == len(sheet.values), count == len(header)
+        entries = f"the {count} entries of the target file"
+        fit, match = f"{entries} fit", f"{entries} are as many as the"
+    else:
+        in_rows, in_header = _share_ids(labels, row_ids), _share_ids(labels, header)
+        fit, match = "ids of the target file are", "ids of the target file are in the"
+    if in_rows == in_header:
+        both = "both in the header and in the rows" if in_rows else "neither in the header nor in the rows"
+        msg = f"{sheet.path}: {fit} {both}, so which way the table lies is open. {remedy}"
+        raise ValueError(msg)
+    return in_header, f"{match} {'header' if in_header else 'rows'}"
+
+
+def _share_ids(labels: Sheet, ids: Sequence[str] | None) -> bool:
+    """Return whether a column of the target file contains most of the ids, or consists mostly of ids."""
+    known = set(ids or ())
+    # a few shared entries prove nothing: a column of zeros and ones shares numbers with many others
+    enough = min(len(ids or ()), len(labels.values)) / 2
+    return any(len(known.intersection(cells)) > enough for cells in labels.named_columns.values())
+
+
+def _transpose(sheet: Sheet, id_column: str | None) -> Sheet:
+    """Return a sheet that has features in rows with samples in rows."""
+    # rows that were requested by name become named columns
+    rows = [i for i, name in enumerate(sheet.first_column or []) if name not in sheet.named_rows]
+    cells = sheet.named_columns.get(id_column or "", sheet.first_column or [])
+    names = [cells[i] for i in rows]
+    check_distinct(names, sheet.path, "features")
+    samples = [j for j, name in enumerate(sheet.columns) if j > 0 and name != id_column]
+    return Sheet(
+        sheet.path,
+        np.ascontiguousarray(sheet.values[np.ix_(rows, samples)].T),
+        names,
+        sheet.description,
+        row_names=[sheet.columns[j] for j in samples],
+        named_columns={name: [cells[j] for j in samples] for name, cells in sheet.named_rows.items()},
+        bad_rows={i: sheet.bad_columns[j] for i, j in enumerate(samples) if j in sheet.bad_columns},
+        features_in_rows=True,
+    )
+
+
+def _with_row_names(sheet: Sheet, id_column: str | None, labels: Sheet | None, notes: list[str]) -> Sheet:
+    """Return a sheet that has samples in rows with their names, if a column can be taken for them."""
+    if id_column is not None and id_column in sheet.named_columns:
+        return replace(sheet, row_names=sheet.named_columns[id_column])
+    name, cells = sheet.columns[0], sheet.first_column or []
+    is_unnamed = name == ""
+    is_requested = name in sheet.named_columns
+    is_unique_text = 0 in sheet.bad_columns and len(set(cells)) == len(cells)
+    has_labels = labels is not None and len(labels.columns) > 1 and _share_ids(labels, cells)
+    if is_unnamed or (not is_requested and (is_unique_text or has_labels)):
+        shown = "which has no name" if is_unnamed else repr(name)
+        notes.append(f"The first column, {shown}, is taken for the names of samples.")
+        return replace(sheet, row_names=cells, roles={"ids": name})
+    return sheet
+
+
+# ---------------------------------------------------------------- target, groups and batch
+
+
+def assign_roles(
+    samples: Sheet, requested: dict[str, str | None], id_column: str | None, labels: Sheet | None, notes: list[str]
+) -> tuple[dict[str, str], dict[str, Any]]:
+    """Return role -> name, and role -> cells, of the columns of target, groups and batch.
+
+    They are columns of the table or of the target file (`labels`), which is matched by the ids of samples.
+    """
+    label_columns: dict[str, list[str]] = {}
+    names = {role: name or samples.roles.get(role) for role, name in requested.items()}
+    if labels is not None:
+        label_columns = _match_labels(samples, labels, id_column, notes)
+        others = (requested["groups"], requested["batch"])
+        names["target"] = _find_target(samples, labels.path, label_columns, requested["target"], others)
+    roles = {role: name for role, name in names.items() if name is not None}
+    return roles, {role: _get_column(samples, label_columns, name) for role, name in roles.items()}
+
+
+def _match_labels(samples: Sheet, labels: Sheet, id_column: str | None, notes: list[str]) -> dict[str, list[str]]:
+    """Return the columns of the target file in the order of the samples; "" where a sample is not in the file."""
+    n_entries, n_samples = len(labels.values), len(samples.values)
+    if len(labels.columns) == 1:
+        if n_entries != n_samples:
+            msg = (
+                f"{labels.path} has one column, so no ids, and {n_entries} entries for {n_samples} samples; add a "
+                "column of ids to match them."
+            )
+            raise ValueError(msg)
+        notes.append(f"{labels.path.name} has no ids: its {n_entries} entries are taken in the order of the samples.")
+        return labels.named_columns
+    ids = samples.row_names
+    if ids is None:
+        msg = f"{samples.path} has no ids of samples to match with {labels.path}; name their column (--id-column)."
+        raise ValueError(msg)
+    known, columns = set(ids), labels.named_columns
+    if id_column in columns:
+        matching = str(id_column)
+    else:  # the column with most of the ids, the first of several
+        matching = max(columns, key=lambda name: len(known.intersection(columns[name])))
+    label_ids = columns[matching]
+    check_distinct(ids, samples.path, "samples")
+    check_distinct(label_ids, labels.path, f"ids in column {matching!r}")
+    position = {sample: i for i, sample in enumerate(label_ids)}
+    if not position.keys() & known:
+        msg = f"{samples.path} and {labels.path} share no ids of samples; the first are {ids[:3]} and {label_ids[:3]}."
+        raise ValueError(msg)
+    notes.append(f"Targets are matched by column {matching!r} of {labels.path.name}.")
+    without_label = [name for name in ids if name not in position]
+    _note_unmatched(without_label, f"samples have no entry in {labels.path.name}, left out", notes)
+    without_sample = [name for name in label_ids if name not in known]
+    _note_unmatched(without_sample, f"entries of {labels.path.name} have no sample in {samples.path.name}", notes)
+    return {
+        name: [cells[position[sample]] if sample in position else "" for sample in ids]
+        for name, cells in columns.items()
+        if name != matching
+    }
+
+
+def _note_unmatched(ids: list[str], problem: str, notes: list[str]) -> None:
+    if ids:
+        more = ", …" if len(ids) > 3 else ""
+        notes.append(f"{len(ids)} {problem}: {', '.join(ids[:3])}{more}.")
+
+
+def _find_target(
+    samples: Sheet, path: Path, labels: dict[str, list[str]], target: str | None, others: Sequence[str | None]
+) -> str:
+    """Return the column of the target file that is the target: the named one, or the only one without another role."""
+    free = [name for name in labels if name not in others]
+    if target is None and len(free) != 1:
+        msg = f"{path} has the columns {free}; say which is the target (--target)."
+        raise ValueError(msg)
+    name = free[0] if target is None else target
+    if name in samples.columns or name in samples.named_columns:
+        also = "and in" if name in labels else "and there is a target file without it,"
+        msg = (
+            f"the target {name!r} is in {samples.path} {also} {path}; leave the file out, or drop or rename the column."
+        )
+        raise ValueError(msg)
+    if name not in labels:
+        raise ValueError(unknown_column(name, list(labels), path))
+    return name
+
+
+def _get_column(samples: Sheet, labels: dict[str, list[str]], name: str) -> Any:
+    """Return a column of the table or of the target file."""
+    in_table = name in samples.named_columns or name in samples.columns
+    if name in labels and in_table:
+        msg = f"column {name!r} is both in {samples.path} and in the target file; rename one of them."
+        raise ValueError(msg)
+    if name in labels:
+        return labels[name]
+    if not in_table:
+        raise ValueError(unknown_column(name, [*samples.columns, *samples.named_columns, *labels], samples.path))
+    if name in samples.named_columns:
+        return samples.named_columns[name]
+    return samples.values[:, samples.columns.index(name)]
+
+
+def is_missing(cells: Any) -> Array:
+    """Return a mask of the missing entries of a column."""
+    if isinstance(cells, list):
+        return np.array([cell in MISSING for cell in cells], dtype=bool)
+    return np.isnan(cells) if cells.dtype.kind == "f" else np.zeros(len(cells), dtype=bool)
+
+
+def to_target(cells: Any, rows: Array) -> Array:
+    """Return the entries of some rows as numbers if all of them are numbers, otherwise as text."""
+    if not isinstance(cells, list):
+        values: Array = cells[rows]
+        return values.astype(str) if values.dtype.kind in "bO" else values
+    texts = [cells[i] for i in rows.tolist()]
+    numbers = [None if text.lower() in ("true", "false") else parse_number(text) for text in texts]
+    # codes of many digits could become equal as numbers
+    if any(number is None or abs(number) >= _LARGEST_EXACT for number in numbers):
+        return np.array(texts, dtype=str)
+    return np.array(numbers, dtype=np.float64)
+
+
+def check_target(samples: Sheet, y: Array, name: str, groups: Array | None) -> None:
+    """Refuse a target that nothing can be learned from, or that looks like ids or groups."""
+    path = samples.path
+    if len(y) < 4:
+        msg = f"{path} has {len(y)} samples with a target, and at least 4 are needed."
+        if samples.features_in_rows is None:
+            msg += " If features are in rows, say so: --orientation features-in-rows."
+        raise ValueError(msg)
+    levels, codes = np.unique(y, return_inverse=True)
+    if len(levels) == 1:
+        msg = f"{path}: the target {name!r} is {levels[0]} in all {len(y)} samples, so nothing can be told apart."
+        raise ValueError(msg)
+    if y.dtype.kind == "U" and len(levels) > len(y) / 2:
+        msg = (
+            f"{path}: the target {name!r} is text of {len(levels)} levels in {len(y)} samples, such as "
+            f"{str(levels[0])!r}; is it a column of ids (--id-column)? Name a column of classes or of numbers."
+        )
+        raise ValueError(msg)
+    if groups is not None:
+        group_names, group_codes = np.unique(groups, return_inverse=True)
+        n_pairs = len(set(zip(codes.tolist(), group_codes.tolist(), strict=True)))
+        if len(group_names) == len(levels) == n_pairs:
+            msg = f"{path}: the groups are the classes of the target {name!r}; name the column of donors or sites."
+            raise ValueError(msg)
+
+
+# ---------------------------------------------------------------- features
+
+
+def select_features(
+    samples: Sheet, other_roles: set[str], categorical: Sequence[str], dropped: Sequence[str], rows: Array
+) -> tuple[Array, list[str], list[int]]:
+    """Return values and names of the columns without another role, and the indices of the categorical ones."""
+    known = dict.fromkeys([*samples.columns, *samples.named_columns])
+    for name in (*categorical, *dropped):
+        is_dropped_sample = name in dropped and samples.features_in_rows and name in (samples.row_names or ())
+        if name not in known and not is_dropped_sample:
+            raise ValueError(unknown_column(name, list(known), samples.path))
+    excluded = other_roles | set(dropped)
+    indices = [j for j, name in enumerate(samples.columns) if name not in excluded]
+    if not samples.features_in_rows:
+        _check_numbers(samples, [j for j in indices if samples.columns[j] not in categorical])
+    X = _take(samples.values, rows, indices)
+    names = [samples.columns[j] for j in indices]
+    for name in categorical:
+        if name in samples.named_columns:
+            codes = _encode_levels(samples.named_columns[name], rows)
+            if name not in names:
+                X, names = np.column_stack([X, codes]), [*names, name]
+            X = X if X.flags.writeable else X.copy()
+            X[:, names.index(name)] = codes
+    if not names:
+        msg = f"{samples.path} has no features: all of its columns have another purpose."
+        raise ValueError(msg)
+    check_distinct(names, samples.path, "features")
+    return X, names, [names.index(name) for name in categorical]
+
+
+def _check_numbers(samples: Sheet, columns: list[int]) -> None:
+    """Refuse features with text, or with numbers of so many digits that they must be ids."""
+    bad = [j for j in columns if j in samples.bad_columns]
+    if bad:
+        more = f" So do {len(bad) - 1} other columns hold text." if len(bad) > 1 else ""
+        msg = f"{samples.path}: {samples.bad_columns[bad[0]]}{more}"
+        raise ValueError(msg)
+    for j in columns if samples.first_cells else ():
+        cell = samples.first_cells[j]
+        if len(cell) > 15 and cell.isdecimal():
+            msg = (
+                f"{samples.path}: column {samples.columns[j]!r} holds {cell}, more digits than a number keeps; are "
+                "these ids? Name them (--id-column), or leave them out (--drop-columns)."
+            )
+            raise ValueError(msg)
+
+
+def _take(values: Array, rows: Array, columns: list[int]) -> Array:
+    """Return rows and columns of a matrix with one copy, or with none if these are all."""
+    all_rows = len(rows) == len(values)
+    if all_rows and len(columns) == values.shape[1]:
+        return values
+    if columns and columns == list(range(columns[0], columns[-1] + 1)):
+        block = values[:, columns[0] : columns[-1] + 1]
+        return np.ascontiguousarray(block) if all_rows else block[rows]
+    return values[:, columns] if all_rows else values[np.ix_(rows, np.array(columns, dtype=int))]
+
+
+def _encode_levels(cells: Any, rows: Array) -> Array:
+    """Return the codes of categorical entries, which number the levels in sorted order; NaN if missing."""
+    names = [str(cells[i]) for i in rows.tolist()]
+    levels = sorted({name for name, missing in zip(names, is_missing(cells)[rows], strict=True) if not missing})
+    codes = {name: code for code, name in enumerate(levels)}
+    return np.array([codes.get(name, np.nan) for name in names], dtype=np.float64)

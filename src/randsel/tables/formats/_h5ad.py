@@ -1,0 +1,150 @@
+"""AnnData files (h5ad), by h5py; in the encodings of anndata 0.7 and later."""
+
+from pathlib import Path
+from typing import Any
+
+from randsel._utils.files import bytes_in, check_size, readable
+from randsel._utils.optional import optional
+from randsel._utils.typing import Array
+from randsel.tables.formats._sheet import ReadOptions, Sheet, to_float_matrix, to_text
+
+#: Arrays of a sparse matrix -> kinds of dtype that they may have.
+_SPARSE_KINDS = {"data": "biuf", "indices": "iu", "indptr": "iu"}
+_HDF5_ERRORS = (OSError, KeyError, RuntimeError, TypeError, IndexError, AttributeError, UnicodeError)
+
+
+def read_h5ad(path: Path, options: ReadOptions) -> Sheet:
+    """Read X or a layer of an AnnData file, samples in rows, and the columns of obs."""
+    h5py, layer = optional("h5py", extra="files", purpose="Reading h5ad"), options.layer
+    with readable(path, "h5ad", *_HDF5_ERRORS), h5py.File(path, "r") as file:
+        reader = _CheckedReader(path, h5py, options.limit)
+        for name in ("obs", "var", *(["X"] if layer is None else [])):
+            if name not in file:
+                msg = f"{path} is not AnnData: it has no {name!r}, but {', '.join(file)}."
+                raise ValueError(msg)
+        location = "X"
+        if layer is not None:
+            layers = list(reader.item(file, "layers")) if "layers" in file else []
+            if layer not in layers:
+                msg = f"{path} has no layer {layer!r}; it has {', '.join(map(repr, layers)) or 'none'}."
+                raise ValueError(msg)
+            location = f"layers/{layer}"
+        sample_ids, sample_columns = reader.frame(file, "obs")
+        names, _ = reader.frame(file, "var", index_only=True)
+        values, storage = reader.matrix(file, location)
+    if values.shape != (len(sample_ids), len(names)):
+        msg = (
+            f"{path}: {location} is {values.shape[0]}×{values.shape[1]}, but obs has {len(sample_ids)} rows and var "
+            f"{len(names)}."
+        )
+        raise ValueError(msg)
+    return Sheet(path, values, names, f"h5ad, {storage} {location}", row_names=sample_ids, named_columns=sample_columns)
+
+
+class _CheckedReader:
+    """Items of an HDF5 file, each checked for size, type and links before it is read."""
+
+    def __init__(self, path: Path, h5py: Any, limit: int) -> None:
+        self.path, self.h5py, self.limit = path, h5py, limit
+
+    def item(self, parent: Any, name: str) -> Any:
+        """Return a group or dataset inside the file; links to other places are refused."""
+        for part in filter(None, name.split("/")):
+            if not isinstance(parent, self.h5py.Group) or part not in parent:
+                msg = f"{self.path}: {name!r} is not there; write the file again with anndata."
+                raise ValueError(msg)
+            if not isinstance(parent.get(part, getlink=True), self.h5py.HardLink):
+                msg = f"{self.path}: {name!r} is not inside the file, but a link; write the file again with anndata."
+                raise ValueError(msg)
+            parent = parent[part]
+        return parent
+
+    def array(self, parent: Any, name: str) -> Array:
+        """Read a dataset that is stored in the file itself and is within the limit."""
+        dataset = self.item(parent, name)
+        if not isinstance(dataset, self.h5py.Dataset) or dataset.external or dataset.is_virtual or not dataset.ndim:
+            msg = f"{self.path}: {name!r} is not an array inside the file; write the file again with anndata."
+            raise ValueError(msg)
+        check_size(self.path, bytes_in(dataset.shape, max(dataset.dtype.itemsize, 8)), self.limit)
+        values: Array = dataset[()]
+        return values
+
+    def frame(self, file: Any, name: str, *, index_only: bool = False) -> tuple[list[str], dict[str, Any]]:
+        """Read the index and the columns of obs or var."""
+        group = self.item(file, name)
+        if not isinstance(group, self.h5py.Group):
+            msg = f"{self.path} was written by anndata before 0.7; read and write it again with a newer one."
+            raise ValueError(msg)
+        index = to_text(self.column(group, str(group.attrs.get("_index", "_index"))))
+        names = [] if index_only else [str(column) for column in group.attrs.get("column-order", [])]
+        columns = {column: self.column(group, column) for column in dict.fromkeys(names) if column in group}
+        for column, cells in columns.items():
+            if len(cells) != len(index):
+                msg = f"{self.path}: column {column!r} of {name} has {len(cells)} entries for {len(index)} rows."
+                raise ValueError(msg)
+        return index, columns
+
+    def column(self, group: Any, name: str) -> Any:
+        """Read a column: numbers, text, categories, or values with a mask of missing ones."""
+        item = self.item(group, name)
+        if not isinstance(item, self.h5py.Group):
+            values = self.array(group, name)
+            if values.ndim != 1 or values.dtype.kind not in "biufOSU":
+                msg = f"{self.path}: {name!r} is no column of numbers or text; write it as such."
+                raise ValueError(msg)
+            # anndata 0.7 stores categories in a group of their own, and refers to it in an attribute
+            if item.attrs.get("categories") is not None:
+                return _decode_categories(values, self.column(self.item(group, "__categories"), name))
+            return to_text(values) if values.dtype.kind in "OSU" else values
+        if "codes" in item:
+            return _decode_categories(self.array(item, "codes"), self.column(item, "categories"))
+        if "values" in item and "mask" in item:
+            values, mask = self.array(item, "values"), self.array(item, "mask")
+            return ["" if missing else value for value, missing in zip(to_text(values), mask, strict=True)]
+        msg = f"{self.path}: column {name!r} is of a kind that cannot be read; write it as text, numbers or categories."
+        raise ValueError(msg)
+
+    def matrix(self, file: Any, location: str) -> tuple[Array, str]:
+        """Read a matrix as a dense array; also return how it was stored."""
+        item = self.item(file, location)
+        if isinstance(item, self.h5py.Dataset):
+            values = self.array(file, location)
+            if values.ndim != 2 or values.dtype.kind not in "biuf":
+                msg = (
+                    f"{self.path}: {location} is no matrix of numbers, but {values.ndim}-dimensional of {values.dtype}."
+                )
+                raise ValueError(msg)
+            return to_float_matrix(values), "dense"
+        encoding = item.attrs.get("encoding-type", item.attrs.get("h5sparse_format"))
+        encoding = encoding.decode() if isinstance(encoding, bytes) else str(encoding)
+        shape = tuple(int(length) for length in item.attrs.get("shape", item.attrs.get("h5sparse_shape", ())))
+        if encoding[:3] not in ("csr", "csc") or len(shape) != 2:
+            msg = f"{self.path}: {location} is of type {encoding!r}; dense, csr and csc matrices can be read."
+            raise ValueError(msg)
+        verb = f"is sparse; as a dense {shape[0]}×{shape[1]} matrix it takes"
+        check_size(self.path, bytes_in(shape), self.limit, verb)
+        arrays = {name: self.array(item, name) for name in _SPARSE_KINDS}
+        if any(values.ndim != 1 or values.dtype.kind not in _SPARSE_KINDS[name] for name, values in arrays.items()):
+            msg = f"{self.path}: the parts of {location} are no rows of numbers; write the file again with anndata."
+            raise ValueError(msg)
+        from scipy import sparse  # noqa: PLC0415 (needed for sparse matrices only)
+
+        with readable(self.path, "a sparse matrix", ValueError):
+            matrix_type = sparse.csr_matrix if encoding.startswith("csr") else sparse.csc_matrix
+            matrix = matrix_type(tuple(arrays.values()), shape=shape)
+            matrix.check_format(full_check=True)
+        return to_float_matrix(matrix.toarray(order="C")), encoding[:3].upper()
+
+
+def _decode_categories(codes: Array, categories: Any) -> list[str]:
+    """Return the category of each code, "" for the code -1 of a missing value."""
+    if (
+        codes.ndim != 1
+        or codes.dtype.kind not in "iu"
+        or not all(-1 <= code < len(categories) for code in codes.tolist())
+    ):
+        msg = "codes of categories are not those of its categories"
+        raise IndexError(msg)
+    # index -1 is the last entry
+    names = [*to_text(categories), ""]
+    return [names[code] for code in codes.tolist()]

@@ -1,0 +1,72 @@
+"""NPZ files: arrays X and y, and others that are known by their names."""
+
+from pathlib import Path
+
+import numpy as np
+
+from randsel._utils.files import is_text, npz_arrays
+from randsel._utils.typing import Array
+from randsel.tables.formats._sheet import ReadOptions, Sheet, check_shape, to_float_matrix, to_text
+
+#: Arrays whose names say what they are, here and in MATLAB files.
+ROLES = ("groups", "batch", "relevant")
+FEATURE_NAMES = ("feature_names", "names")
+SAMPLE_IDS = ("sample_ids", "ids")
+KNOWN_ARRAYS = frozenset({"X", "y", *ROLES, *FEATURE_NAMES, *SAMPLE_IDS})
+#: Array names listed in a message.
+_MAX_LISTED = 20
+
+
+def read_npz(path: Path, options: ReadOptions) -> Sheet:
+    """Read arrays X (samples in rows) and y, and feature_names, sample_ids, groups, batch, relevant if there."""
+    arrays, stored = npz_arrays(path, options.limit, {*KNOWN_ARRAYS, *(options.names or ())})
+    return arrays_to_sheet(path, arrays, stored, "NPZ", options.limit)
+
+
+def arrays_to_sheet(path: Path, arrays: dict[str, Array], stored: list[str], description: str, limit: int) -> Sheet:
+    """Return a sheet of the array X and of arrays named after their role; `stored` names all arrays of the file."""
+    listed = ", ".join(stored[:_MAX_LISTED])
+    more = ", …" if len(stored) > _MAX_LISTED else ""
+    X = arrays.pop("X", None)
+    if X is None:
+        msg = f"{path} has no array 'X'; it holds {listed or 'nothing'}{more}."
+        raise ValueError(msg)
+    if X.ndim != 2 or X.dtype.kind not in "fiub":
+        msg = f"{path}: X must be a matrix of numbers, and is {X.ndim}-dimensional of type {X.dtype}."
+        raise ValueError(msg)
+    check_shape(path, X.shape, limit, X.itemsize)
+    arrays = {name: _to_vector(path, name, values) for name, values in arrays.items()}
+    feature_names, sample_ids = (
+        next((arrays.pop(name) for name in names if name in arrays), None) for names in (FEATURE_NAMES, SAMPLE_IDS)
+    )
+    if feature_names is None:
+        feature_names = np.arange(X.shape[1])
+    for content, values, length in [
+        ("feature names", feature_names, X.shape[1]),
+        ("samples of 'sample_ids'", sample_ids, len(X)),
+        *((f"entries of {name!r}", values, len(X)) for name, values in arrays.items() if name != "relevant"),
+    ]:
+        if values is not None and (values.ndim != 1 or len(values) != length):
+            msg = f"{path}: X is {X.shape[0]}×{X.shape[1]}, but has {values.size} {content}."
+            raise ValueError(msg)
+    return Sheet(
+        path,
+        to_float_matrix(X),
+        to_text(feature_names),
+        f"{description}, arrays {listed}{more}",
+        row_names=None if sample_ids is None else to_text(sample_ids),
+        named_columns=arrays,
+        roles={role: name for role, name in (("target", "y"), *zip(ROLES, ROLES, strict=True)) if name in arrays},
+    )
+
+
+def _to_vector(path: Path, name: str, values: Array) -> Array:
+    """Drop a second dimension of length 1, and refuse arrays that hold neither numbers nor text."""
+    if values.dtype.kind == "S":
+        values = np.array(to_text(values.ravel()), dtype=str).reshape(values.shape)
+    # `relevant` holds indices of columns
+    valid_role = name != "relevant" or (values.dtype.kind in "iu" and values.ndim < 3)
+    if values.dtype.kind not in "biufU" or not valid_role or not is_text(values):
+        msg = f"{path}: array {name!r} of type {values.dtype} is neither numbers nor text; save it again as such."
+        raise ValueError(msg)
+    return values.ravel() if values.ndim == 2 and 1 in values.shape else values
