@@ -38,7 +38,7 @@ check-versions: build/sklearn-1.7.2/ready build/sklearn-1.8.0/ready  ## the core
 	done
 
 kill: .venv/dev  ## kill -9 at 20 random moments of three long jobs; the outputs are those of undisturbed runs; a quarter of an hour
-	$(BIN)/python benchmarks/killed.py --out docs/results/killed.md
+	$(BIN)/python benchmarks/scale/killed.py --out docs/results/killed.md
 
 nightly: .venv/dev kill  ## kill, ten times as many generated tables as make test, half an hour; then fuzz, two hours
 	RANDSEL_CASES=2000 $(BIN)/python -m pytest -q tests/contracts/test_properties.py
@@ -50,79 +50,79 @@ fuzz: build/fuzz/ready  ## the readers on files made to break them; FUZZ_SECONDS
 	build/fuzz/bin/python tests/robustness/fuzz_readers.py --seconds $(FUZZ_SECONDS) --out build/fuzz-corpus $(FUZZ_READERS)
 
 bench: .venv/dev build/peers/ready  ## speed and memory against yardsticks of the same run, a minute; then bench-peers
-	$(BIN)/python benchmarks/speed.py --out docs/results/speed.md
-	$(BIN)/python benchmarks/peers.py --out docs/results/peers.md
+	$(BIN)/python benchmarks/speed/speed.py --out docs/results/speed.md
+	$(BIN)/python benchmarks/peers/peers.py --out docs/results/peers.md
 
 bench-peers: .venv/dev build/peers/ready  ## beside other people's selection, one core; ten minutes a fit at most, resumable
-	$(BIN)/python benchmarks/peers.py --out docs/results/peers.md
+	$(BIN)/python benchmarks/peers/peers.py --out docs/results/peers.md
 
 bench-plink: .venv/dev  ## pairs of SNPs beside PLINK (Debian package plink1.9); minutes
-	$(BIN)/python benchmarks/plink.py --out docs/results/plink.md
+	$(BIN)/python benchmarks/peers/plink.py --out docs/results/plink.md
 
 bench-growth: .venv/dev  ## time and memory as samples and features grow; a quarter of an hour, resumable
-	$(BIN)/python benchmarks/growth.py --out docs/results
+	$(BIN)/python benchmarks/scale/growth.py --out docs/results
 
 bench-large: .venv/dev  ## 100 000 features, a table larger than the memory allowed, 100 000 samples; ten minutes
-	$(BIN)/python benchmarks/large.py --out docs/results/large.md
+	$(BIN)/python benchmarks/scale/large.py --out docs/results/large.md
 
 bench-scale: .venv/dev  ## what a fit on a cluster costs, from constants measured on one core; five minutes, resumable
-	$(BIN)/python benchmarks/scale.py --out docs/results/scale.md
+	$(BIN)/python benchmarks/scale/scale.py --out docs/results/scale.md
 
 bench-gpu: .venv/dev  ## path, pairs and bootstrap on a CUDA device; three minutes
-	$(BIN)/python benchmarks/gpu.py --out docs/results/gpu.md
+	$(BIN)/python benchmarks/speed/gpu.py --out docs/results/gpu.md
 
 bench-dask: .venv/dev  ## jobs on a Dask cluster of this machine beside joblib's processes, one to four workers; five minutes
-	$(BIN)/python benchmarks/cluster.py --out docs/results/dask.md
+	$(BIN)/python benchmarks/scale/cluster.py --out docs/results/dask.md
 
-bench-check: .venv/dev  ## fails if a ratio of benchmarks/ratios.json has become 30 % worse; a minute
-	$(BIN)/python benchmarks/check.py
+bench-check: .venv/dev  ## fails if a ratio of benchmarks/speed/ratios.json has become 30 % worse; a minute
+	$(BIN)/python benchmarks/speed/check.py
 
 bench-recovery: .venv/dev  ## how often relevant features come first, over seeds; half an hour, for the bootstrap
-	$(BIN)/python benchmarks/recovery.py --out docs/results/recovery.md
+	$(BIN)/python benchmarks/quality/recovery.py --out docs/results/recovery.md
 
 readme: .venv/dev  ## put the picture and the summary of docs/results/recovery.md into the README
 	$(BIN)/randsel demo --out docs/results/figure1.png
-	$(BIN)/python benchmarks/summary.py
+	$(BIN)/python tools/readme_summary.py
 
 bench-auto: .venv/dev  ## how many features "auto" chooses, on problems with an answer and on noise; a minute
-	$(BIN)/python benchmarks/auto.py --out docs/results/auto.md
+	$(BIN)/python benchmarks/quality/auto.py --out docs/results/auto.md
 
 bench-centring: .venv/dev  ## what centring the expected kernel by rows and columns gains; half a minute
-	$(BIN)/python benchmarks/centring.py
+	$(BIN)/python benchmarks/quality/centring.py
 
 bench-interactions: .venv/dev  ## recall, errors and speed of InteractionScan; most of an hour on two cores, resumable
-	$(BIN)/python benchmarks/interactions.py
+	$(BIN)/python benchmarks/quality/interactions.py
 
 bench-rules: .venv/dev  ## rules for culling, another kernel, and the scan compared; ten minutes on two cores
-	$(BIN)/python benchmarks/rules.py --out docs/results/rules.md
+	$(BIN)/python benchmarks/quality/rules.py --out docs/results/rules.md
 
 bench-scaling: .venv/dev  ## linear Weston with and without scaled columns; a minute
-	$(BIN)/python benchmarks/scaling.py --out docs/results/scaling.md
+	$(BIN)/python benchmarks/quality/scaling.py --out docs/results/scaling.md
 
 bench-reading: .venv/dev  ## time and memory of reading a CSV of 50 000 columns, beside pandas and numpy; a minute
-	$(BIN)/python benchmarks/reading.py --out docs/results/reading.md
+	$(BIN)/python benchmarks/speed/reading.py --out docs/results/reading.md
 
 bench-mkl: .venv/dev build/mkl/ready  ## time, memory and accuracy of LPBoostMKL, beside MKLpy; ten minutes, resumable
-	$(BIN)/python benchmarks/mkl.py --out docs/results/mkl.md
+	$(BIN)/python benchmarks/peers/mkl.py --out docs/results/mkl.md
 
 bench-select: .venv/dev  ## time and memory of randsel select from a CSV of 50 000 columns to the report; three minutes
-	$(BIN)/python benchmarks/selecting.py --whole --out docs/results/select.md
+	$(BIN)/python benchmarks/speed/selecting.py --whole --out docs/results/select.md
 
 formats: .venv/dev  ## the colon cancer data as CSV, Parquet and h5ad, selected from and compared; a minute
-	$(BIN)/python benchmarks/formats.py
+	$(BIN)/python benchmarks/quality/formats.py
 
 gallery: .venv/dev  ## run the examples and write their pages; two minutes
-	$(BIN)/python benchmarks/gallery.py
+	$(BIN)/python tools/gallery.py
 
 screenshots: .venv/dev  ## a report of simulated data, photographed (Debian package chromium); a minute
-	$(BIN)/python benchmarks/screenshots.py
+	$(BIN)/python tools/screenshots.py
 
 docs: .venv/dev build/docs/ready  ## run doctests and gallery, build the site into build/site-docs; three minutes
 	$(BIN)/python -m pytest -q src tests/contracts/test_docs.py
-	$(BIN)/python benchmarks/gallery.py --check
+	$(BIN)/python tools/gallery.py --check
 	rm -rf build/site-docs
 	build/docs/bin/python -m sphinx -W --keep-going -q -b html docs build/site-docs
-	$(BIN)/python benchmarks/site.py build/site-docs
+	$(BIN)/python tools/site.py build/site-docs
 
 dist: build/docs/ready  ## wheel and source distribution, into dist
 	rm -rf dist
@@ -130,7 +130,7 @@ dist: build/docs/ready  ## wheel and source distribution, into dist
 	@ls dist
 
 check-dist: dist  ## both install into fresh environments and run the demo; some tests run from the source distribution
-	$(PYTHON) benchmarks/check_dist.py dist
+	$(PYTHON) tools/check_dist.py dist
 
 lock:  ## pin the dependencies of development and of the documentation anew
 	$(PYTHON) -m venv .venv/lock
@@ -169,10 +169,10 @@ build/docs/ready: pyproject.toml requirements-docs.lock
 	@touch $@
 
 # the peers at the versions of the lock where they share packages with us; one that cannot be installed is reported as such
-build/peers/ready: benchmarks/peers.txt requirements-dev.lock
+build/peers/ready: benchmarks/peers/peers.txt requirements-dev.lock
 	$(PYTHON) -m venv build/peers
 	-xargs -n 1 build/peers/bin/python -m pip --disable-pip-version-check --quiet install \
-		--constraint requirements-dev.lock < benchmarks/peers.txt
+		--constraint requirements-dev.lock < benchmarks/peers/peers.txt
 	@touch $@
 
 # the fuzzer is a tool of the nightly run only; what it feeds is installed at the versions of the lock
@@ -185,10 +185,10 @@ build/fuzz/ready: tests/robustness/fuzz_readers.txt pyproject.toml requirements-
 	@touch $@
 
 # MKLpy and what it needs, torch at the version of the lock; if it cannot be installed, the benchmark says so
-build/mkl/ready: benchmarks/mkl.txt requirements-dev.lock
+build/mkl/ready: benchmarks/peers/mkl.txt requirements-dev.lock
 	$(PYTHON) -m venv build/mkl
 	-build/mkl/bin/python -m pip --disable-pip-version-check --quiet install \
-		--constraint requirements-dev.lock --requirement benchmarks/mkl.txt
+		--constraint requirements-dev.lock --requirement benchmarks/peers/mkl.txt
 	@touch $@
 
 # another scikit-learn beside the versions of the lock; before 1.9 it asks frames for __dataframe__, which polars 2

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from randsel import InteractionScan
 from randsel.analysis._model import cautions
-from randsel.tables._read import Table
+from randsel.tables import Table
 
 rng = np.random.default_rng(5)
 case = rng.random(240) < 0.5

@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 
 from randsel import InteractionScan
 from randsel._numerics.rank_functions import rank_functions
-from randsel.interactions._evidence import Problem, log_number
-from randsel.interactions._pair_scan import scan
+from randsel.interactions._evidence import Design, log_number_of_sets
+from randsel.interactions._pair_scan import scan_pairs
 from randsel.targets._kinds import CLASSES
 
 naive, ours = [], []
@@ -26,8 +26,8 @@ for seed in range(50):
     y = (np.abs(X[:, 0]) + 0.3 * rng.standard_normal(200) > 0.7).astype(int)
     share = np.ones(200)
     functions = rank_functions(X, 6, share, np.zeros(60, dtype=bool))
-    problem = Problem(functions, 0.9 ** np.arange(6), CLASSES.contrasts(y, share, None), share, None)
-    log_p = scan(problem, problem.Y, 1770)[1] + log_number(60, 2)
+    design = Design(0.9 ** np.arange(6), CLASSES.contrasts(y, share, None), share, None)
+    log_p = scan_pairs(functions, design, design.Y, 1770)[1] + log_number_of_sets(60, 2)
     naive.append(int(np.sum(log_p <= np.log(0.05))))
     ours.append(int(np.sum(InteractionScan(n_pairs=1770).fit(X, y).pairs_["p_corrected"] <= 0.05)))
 print("50 data sets without any interaction, pairs of corrected p ≤ 0.05:")

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from randsel import InteractionScan, plots
-from randsel.tables import _read as tables
+from randsel import InteractionScan, plots, tables
 
 rng = np.random.default_rng(4)
 X = rng.standard_normal((200, 400)).round(3)

@@ -16,7 +16,7 @@ from randsel.analysis import _resampling as resampling
 from randsel.analysis._decisions import Settings
 from randsel.analysis._pipeline import analyse
 from randsel.culling._path import CullingPath
-from randsel.selectors._interaction_scan import main_effects
+from randsel.interactions._evidence import main_effects
 from randsel.tables._read import Table
 from randsel.targets._kinds import CLASSES
 
@@ -83,7 +83,7 @@ def test_main_effects_in_blocks_are_those_of_the_scan(rng, monkeypatch):
     y = (X[:, 4] + 0.5 * rng.standard_normal(80) > 0).astype(int)
     nominal = np.zeros(13, dtype=bool)
     nominal[12] = True
-    monkeypatch.setattr("randsel.selectors._interaction_scan.BLOCK_BYTES", 4 * 6 * 80 * 3)
+    monkeypatch.setattr("randsel.interactions._evidence.BLOCK_BYTES", 4 * 6 * 80 * 3)
     p = main_effects(X, y, CLASSES, nominal=nominal, strata=None, n_jobs=None)
     scan = InteractionScan(order=1, categorical_features=nominal).fit(X, y)
     np.testing.assert_allclose(p, scan.pvalues_, rtol=1e-6)

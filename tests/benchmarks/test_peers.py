@@ -52,8 +52,9 @@ def test_genotypes_survive_the_way_through_a_bed_file(tmp_path):
     # imported in a process of its own, because the benchmark pins the process that imports it to one core
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "in.npz", G=rng.integers(0, 3, (13, 7)).astype(np.uint8), y=np.arange(13) % 2)
+    peers = str(BENCHMARKS / "peers")
     code = (
-        f"import sys; sys.path.insert(0, {str(BENCHMARKS)!r}); import numpy as np, plink; from pathlib import Path; "
+        f"import sys; sys.path.insert(0, {peers!r}); import numpy as np, plink; from pathlib import Path; "
         f"folder = Path({str(tmp_path)!r}); data = np.load(folder / 'in.npz'); "
         "plink.write_bed(folder / 'snps', data['G'], data['y']); X, y = plink.read_bed(folder / 'snps'); "
         "assert (X == data['G']).all() and (y == data['y']).all()"

@@ -11,7 +11,7 @@ from randsel import RandSel
 from randsel.distributed import _columns as cluster_columns
 
 da = pytest.importorskip("dask.array", reason="Dask is not installed (extra 'dask')")
-model = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "scale_model.py")))
+model = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "scale" / "scale_model.py")))
 
 
 @pytest.fixture
@@ -76,20 +76,20 @@ def test_blocks_of_rows_go_to_as_many_cores_as_have_the_memory(constants):
 
 def test_the_ways_and_blocks_of_rounds_are_those_of_the_package(constants, monkeypatch):
     monkeypatch.setattr("randsel.contribution._bootstrap.MAX_ROWS", 200)
-    seen, on_rows = [], cluster_columns.ClusterColumns.on_rows
+    seen, on_rows = [], cluster_columns.ClusterColumns.map_row_blocks
 
     def watched(columns, *given):
         found = on_rows(columns, *given)
         seen.append((columns.shape[1], len(columns.held), found is not None))
         return found
 
-    monkeypatch.setattr(cluster_columns.ClusterColumns, "on_rows", watched)
+    monkeypatch.setattr(cluster_columns.ClusterColumns, "map_row_blocks", watched)
     # they are joined once; when again, chance has made their widths unequal
     m, n, width, smallest = 1000, 800, 60, 200
     rng, least = np.random.default_rng(0), model.smallest_memory(m, n)
     X, y = rng.standard_normal((m, n), dtype=np.float32), rng.integers(0, 2, m)
     RandSel(smallest, min_features=smallest, max_memory=least).fit(da.from_array(X, chunks=(m, width)), y)
-    room = model.room_for(least, m, n)
+    room = model.memory_for_columns(least, m, n)
     task, known = model.Task(m, n, width, room, 10, smallest), model.replace(constants, rows=100)
     expected = [(held.n, held.blocks, held.one_worker_each(task, known)) for held in model.rounds(task, kept=True)]
     assert {way for *_, way in expected} == {False, True}
@@ -135,6 +135,6 @@ def test_rounds_fewer_blocks_of_rows_and_more_machines(constants):
 
 def test_the_least_memory_is_the_least(constants):
     least = model.smallest_memory(5000, 300)
-    model.room_for(least, 5000, 300)
+    model.memory_for_columns(least, 5000, 300)
     with pytest.raises(ValueError, match="too little"):
-        model.room_for(least - 1, 5000, 300)
+        model.memory_for_columns(least - 1, 5000, 300)

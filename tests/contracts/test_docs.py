@@ -54,14 +54,14 @@ def blocks(page):
 
 
 def test_the_table_in_the_readme_is_that_of_the_results():
-    summary = runpy.run_path(str(ROOT / "benchmarks" / "summary.py"))
+    summary = runpy.run_path(str(ROOT / "tools" / "readme_summary.py"))
     table = summary["table"]((ROOT / "docs" / "results" / "recovery.md").read_text())
     assert len(table.splitlines()) > 5
     assert table in (ROOT / "README.md").read_text()
 
 
 def test_the_table_in_the_comparison_is_that_of_the_results():
-    summary = runpy.run_path(str(ROOT / "benchmarks" / "summary.py"))
+    summary = runpy.run_path(str(ROOT / "tools" / "readme_summary.py"))
     table = summary["peers"]((DOCS / "results" / "peers.md").read_text())
     assert len(table.splitlines()) > 10
     assert table in (DOCS / "comparison.md").read_text()
@@ -150,7 +150,7 @@ def test_every_page_of_results_names_the_command_that_makes_it(page):
 def _recipe(target):
     """What a target runs: its lines of the Makefile, and the scripts named there."""
     lines = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)[1]
-    scripts = [ROOT / name for name in re.findall(r"benchmarks/\w+\.py", lines)]
+    scripts = [ROOT / name for name in re.findall(r"(?:benchmarks|tools)/[\w/]+\.py", lines)]
     return lines + "".join(script.read_text().replace('"docs" / "results"', "docs/results") for script in scripts)
 
 
@@ -201,7 +201,7 @@ def test_every_public_name_is_on_a_page_of_the_api_and_has_an_example():
 
 def test_every_example_is_in_the_gallery():
     scripts = {path.stem for path in (ROOT / "examples").glob("*.py")}
-    gallery = runpy.run_path(str(ROOT / "benchmarks" / "gallery.py"))
+    gallery = runpy.run_path(str(ROOT / "tools" / "gallery.py"))
     assert scripts == {name for names in gallery["ORDER"].values() for name in names}
     assert len(scripts) >= 8
     assert (DOCS / "gallery" / "index.md").read_text() == gallery["index"]()

@@ -226,7 +226,7 @@ def test_callbacks_of_the_outer_estimator_alone_see_only_its_tasks(data):
 
 @with_callbacks
 def test_parts_of_a_scan(monkeypatch, data):
-    monkeypatch.setattr("randsel.interactions._pair_scan.TILE", 4)
+    monkeypatch.setattr("randsel.interactions._pair_scan.BLOCK", 4)
     recorder = Recorder()
     InteractionScan(2, order=3).set_callbacks(recorder).fit(*data)
     root = recorder.contexts("setup")[0]

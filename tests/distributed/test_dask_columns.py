@@ -34,12 +34,12 @@ def xor():
 
 
 @pytest.fixture
-def little_room(monkeypatch):
+def little_max_bytes(monkeypatch):
     """Have almost no columns brought here, so that all rounds but the last are done in blocks."""
     made = cluster_columns.ClusterColumns.of
 
-    def small(X, weights, *, scale, room):
-        return made(X, weights, scale=scale, room=20 * 8 * len(X))
+    def small(X, weights, *, scale, max_bytes):
+        return made(X, weights, scale=scale, max_bytes=20 * 8 * len(X))
 
     monkeypatch.setattr(cluster_columns.ClusterColumns, "of", small)
 
@@ -65,7 +65,7 @@ CHUNKS = {
 }
 
 
-@pytest.mark.usefixtures("little_room")
+@pytest.mark.usefixtures("little_max_bytes")
 @pytest.mark.parametrize("chunks", CHUNKS.values(), ids=CHUNKS)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_the_path_does_not_depend_on_blocks(xor, chunks, dtype):
@@ -82,14 +82,14 @@ OPTIONS = {
 }
 
 
-@pytest.mark.usefixtures("little_room")
+@pytest.mark.usefixtures("little_max_bytes")
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_options(xor, options):
     X, y = xor
     same_path(RandSel(10, **options).fit(da.from_array(X, chunks=(150, 200)), y), RandSel(10, **options).fit(X, y))
 
 
-@pytest.mark.usefixtures("little_room")
+@pytest.mark.usefixtures("little_max_bytes")
 def test_heavy_tails_go_element_by_element_in_blocks(rng):
     X, y = rng.standard_t(1.5, size=(60, 300)), rng.integers(0, 2, 60)
     X[:, 0] += 2 * y
@@ -111,7 +111,7 @@ def test_elements_of_a_table_larger_than_memory_are_taken_in_blocks_too(rng, mon
     assert len(used) > 1
 
 
-@pytest.mark.usefixtures("little_room")
+@pytest.mark.usefixtures("little_max_bytes")
 def test_weights_and_rows_of_weight_zero(xor, rng):
     X, y = xor
     weights = rng.integers(0, 3, len(y)).astype(float)
@@ -119,15 +119,15 @@ def test_weights_and_rows_of_weight_zero(xor, rng):
     same_path(RandSel(5).fit(D, da.from_array(y), w), RandSel(5).fit(X, y, weights))
 
 
-@pytest.mark.usefixtures("little_room")
+@pytest.mark.usefixtures("little_max_bytes")
 def test_blocks_of_rows_of_many_samples(monkeypatch):
     monkeypatch.setattr("randsel.contribution._bootstrap.MAX_ROWS", 200)
     X, y, _ = datasets.make_xor(430, 120, random_state=2)
     expected = RandSel(5, random_state=0).fit(X, y)
     ways = []
-    on_rows = cluster_columns.ClusterColumns.on_rows
+    on_rows = cluster_columns.ClusterColumns.map_row_blocks
     monkeypatch.setattr(
-        cluster_columns.ClusterColumns, "on_rows", lambda *given: ways.append(on_rows(*given)) or ways[-1]
+        cluster_columns.ClusterColumns, "map_row_blocks", lambda *given: ways.append(on_rows(*given)) or ways[-1]
     )
     # a block of 215 rows is no larger than one of 60 columns, and goes to one worker; beside 30 columns it is larger
     for chunks, at_once in (((100, 120), False), ((430, 30), False), ((430, 60), True), ((430, 120), True)):

@@ -7,9 +7,9 @@ import reference
 from randsel._numerics.null_tails import cumulants, log_tail, log_tail_of_moments
 from randsel._numerics.rank_functions import rank_functions
 from randsel.interactions import _pair_scan as pair_scan
-from randsel.interactions._evidence import Problem, evidence, log_number, residual
-from randsel.interactions._forward_selection import analyse
-from randsel.interactions._pair_scan import scan, scan_triples
+from randsel.interactions._evidence import Design, evidence, log_number_of_sets, residual
+from randsel.interactions._forward_selection import scan_interactions
+from randsel.interactions._pair_scan import scan_pairs, scan_triples
 from randsel.targets._kinds import KINDS, NUMBERS
 
 
@@ -17,7 +17,7 @@ def make_problem(X, y, kind="classification", n_functions=3, strata=None, share=
     share = np.ones(len(X)) if share is None else share
     X = np.asarray(X, dtype=float)
     functions = rank_functions(X, n_functions, share, np.zeros(X.shape[1], dtype=bool))
-    return Problem(functions, 0.9 ** np.arange(n_functions), KINDS[kind].contrasts(y, share, strata), share, strata)
+    return functions, Design(0.9 ** np.arange(n_functions), KINDS[kind].contrasts(y, share, strata), share, strata)
 
 
 TARGETS = {
@@ -30,21 +30,21 @@ TARGETS = {
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_scan_computes_the_statistic_of_every_pair(rng, target, monkeypatch):
-    monkeypatch.setattr(pair_scan, "TILE", 4)
+    monkeypatch.setattr(pair_scan, "BLOCK", 4)
     X = rng.standard_normal((50, 9))
     make, kind = TARGETS[target]
-    problem = make_problem(X, make(rng, 50), kind)
-    pairs, log_p = scan(problem, problem.Y, 36)
+    functions, design = make_problem(X, make(rng, 50), kind)
+    pairs, log_p = scan_pairs(functions, design, design.Y, 36)
     assert len(pairs) == 36
-    spread = np.linalg.eigvalsh(problem.Y.T @ problem.Y / 50)
-    expected = []
+    spread = np.linalg.eigvalsh(design.Y.T @ design.Y / 50)
+    weights, expected = design.function_weights, []
     for pair in pairs:
-        f, g = problem.functions.values[pair].astype(float)
+        f, g = functions.values[pair].astype(float)
         expected.append(
             min(
                 log_tail_of_moments(
-                    reference.pair_statistic(f[:used], g[:used], problem.Y, problem.decay),
-                    *cumulants(np.kron(np.kron(problem.decay[:used], problem.decay[:used]), spread)),
+                    reference.pair_statistic(f[:used], g[:used], design.Y, weights),
+                    *cumulants(np.kron(np.kron(weights[:used], weights[:used]), spread)),
                 )
                 for used in (2, 3)
             )
@@ -56,13 +56,13 @@ def test_the_scan_computes_the_statistic_of_every_pair(rng, target, monkeypatch)
 def test_the_best_pairs_are_kept_whatever_the_tiles(rng, monkeypatch):
     X = rng.standard_normal((60, 25))
     X[:, 20:] = np.round(X[:, 20:])
-    problem = make_problem(X, rng.integers(0, 2, 60))
-    order = np.argsort(problem.functions.counts, kind="stable")
-    problem = make_problem(X[:, order], rng.integers(0, 2, 60))
-    whole = scan(problem, problem.Y, 300)[0]
-    monkeypatch.setattr(pair_scan, "TILE", 6)
-    assert scan(problem, problem.Y, 300)[0].tolist() == whole.tolist()
-    few = scan(problem, problem.Y, 10)[0]
+    functions, design = make_problem(X, rng.integers(0, 2, 60))
+    order = np.argsort(functions.counts, kind="stable")
+    functions, design = make_problem(X[:, order], rng.integers(0, 2, 60))
+    whole = scan_pairs(functions, design, design.Y, 300)[0]
+    monkeypatch.setattr(pair_scan, "BLOCK", 6)
+    assert scan_pairs(functions, design, design.Y, 300)[0].tolist() == whole.tolist()
+    few = scan_pairs(functions, design, design.Y, 10)[0]
     assert few[:10].tolist() == whole[:10].tolist()
     # every feature keeps its best partner
     assert set(few.ravel()) == set(range(25))
@@ -73,14 +73,14 @@ def test_evidence_for_a_pair_equals_its_literal_twin(rng, target):
     X = rng.standard_normal((80, 3))
     X[:, 1] += X[:, 0]
     make, kind = TARGETS[target]
-    problem = make_problem(X, make(rng, 80), kind)
-    found = evidence(problem, problem.Y, np.array([[0, 1], [0, 2]]))
+    functions, design = make_problem(X, make(rng, 80), kind)
+    found = evidence(functions, design, design.Y, np.array([[0, 1], [0, 2]]))
     for k, pair in enumerate(([0, 1], [0, 2])):
-        freedom, scale = 79 * problem.Y.shape[1], 79 / 80
+        freedom, scale = 79 * design.Y.shape[1], 79 / 80
         least = []
         for chosen in ([0, 1, 3, 4], range(9)):
             statistic, even, uneven = reference.pair_evidence(
-                *problem.functions.values[pair].astype(float), problem.Y, problem.decay, list(chosen)
+                *functions.values[pair].astype(float), design.Y, design.function_weights, list(chosen)
             )
             least.append(max(log_tail(np.array([statistic * scale]), w[None], freedom)[0] for w in (even, uneven)))
         assert found.statistic[k] == pytest.approx(statistic, rel=1e-4)
@@ -97,12 +97,12 @@ def test_p_values_under_permutation(rng, kind):
     if kind == "correlated":
         X[:, 1] = X[:, 0] + 0.3 * X[:, 1]
     y = rng.random(m) < (0.1 if kind == "skewed target" else 0.5)
-    problem = make_problem(X, y, n_functions=4)
+    functions, design = make_problem(X, y, n_functions=4)
     hits, mains = 0, 0
     for _ in range(400):
-        Y = problem.Y[rng.permutation(m)]
-        hits += evidence(problem, Y, np.array([[0, 1]])).log_p[0] <= np.log(0.05)
-        mains += evidence(problem, Y, np.array([[0]])).log_p[0] <= np.log(0.05)
+        Y = design.Y[rng.permutation(m)]
+        hits += evidence(functions, design, Y, np.array([[0, 1]])).log_p[0] <= np.log(0.05)
+        mains += evidence(functions, design, Y, np.array([[0]])).log_p[0] <= np.log(0.05)
     assert 1 <= hits <= 32
     assert 1 <= mains <= 32
 
@@ -114,43 +114,43 @@ def test_p_values_under_permutation_within_strata_and_of_few_samples(rng, m, siz
     main, pairs = [], []
     for _ in range(30):
         X, y = rng.standard_normal((m, 7)), rng.standard_normal(m) if m > 8 else rng.permutation(np.arange(m) % 2)
-        problem = make_problem(X, y, "regression" if m > 8 else "classification", 3 if m > 20 else 1, strata)
-        main.append(evidence(problem, problem.Y, np.arange(7)[:, None]).log_p)
-        pairs.append(evidence(problem, problem.Y, np.array(list(combinations(range(7), 2)))[:20]).log_p)
+        functions, design = make_problem(X, y, "regression" if m > 8 else "classification", 3 if m > 20 else 1, strata)
+        main.append(evidence(functions, design, design.Y, np.arange(7)[:, None]).log_p)
+        pairs.append(evidence(functions, design, design.Y, np.array(list(combinations(range(7), 2)))[:20]).log_p)
     for values in (np.concatenate(main), np.concatenate(pairs)):
         assert np.mean(values <= np.log(0.05)) <= 0.09
-        assert values.min() >= problem.least_log_p
+        assert values.min() >= design.min_log_p
 
 
 def test_no_p_value_is_smaller_than_that_of_all_permutations():
-    problem = make_problem(np.arange(8.0)[:, None], np.repeat([0, 1], 4), n_functions=1)
-    assert problem.least_log_p == pytest.approx(-np.log(70))
-    assert evidence(problem, problem.Y, np.array([[0]])).log_p[0] >= -np.log(70)
+    functions, design = make_problem(np.arange(8.0)[:, None], np.repeat([0, 1], 4), n_functions=1)
+    assert design.min_log_p == pytest.approx(-np.log(70))
+    assert evidence(functions, design, design.Y, np.array([[0]])).log_p[0] >= -np.log(70)
     strata = np.repeat([0, 1], 4)
-    numbers = make_problem(np.arange(8.0)[:, None], np.arange(8.0), "regression", 1, strata)
-    assert numbers.least_log_p == pytest.approx(-2 * np.log(24))
+    _, numbers = make_problem(np.arange(8.0)[:, None], np.arange(8.0), "regression", 1, strata)
+    assert numbers.min_log_p == pytest.approx(-2 * np.log(24))
 
 
 def test_pairs_are_seen_within_strata_of_two(rng):
     X = rng.standard_normal((200, 4))
-    problem = make_problem(X, X[:, 0] * X[:, 1], "regression", 3, np.arange(200) // 2)
-    assert evidence(problem, problem.Y, np.array([[0, 1], [2, 3]])).log_p[0] < np.log(1e-6)
+    functions, design = make_problem(X, X[:, 0] * X[:, 1], "regression", 3, np.arange(200) // 2)
+    assert evidence(functions, design, design.Y, np.array([[0, 1], [2, 3]])).log_p[0] < np.log(1e-6)
 
 
 def test_what_is_fitted_exactly_leaves_nothing(rng):
     x = rng.integers(0, 2, 80)
-    problem = make_problem(np.stack([x, rng.standard_normal(80)], axis=1), x)
-    left = residual(problem, np.array([[0]]))
+    functions, design = make_problem(np.stack([x, rng.standard_normal(80)], axis=1), x)
+    left = residual(functions, design, np.array([[0]]))
     assert np.all(left == 0.0)
-    assert evidence(problem, left, np.array([[0], [1]])).log_p.tolist() == [0.0, 0.0]
-    assert len(scan(problem, left, 5)[0]) == 0
+    assert evidence(functions, design, left, np.array([[0], [1]])).log_p.tolist() == [0.0, 0.0]
+    assert len(scan_pairs(functions, design, left, 5)[0]) == 0
 
 
 def test_the_company_of_a_pair_does_not_change_its_p_value(rng):
     X = np.concatenate([rng.integers(0, 2, (100, 2)), rng.standard_normal((100, 2))], axis=1)
-    problem = make_problem(X, rng.integers(0, 2, 100))
-    alone = evidence(problem, problem.Y, np.array([[0, 1]])).log_p[0]
-    assert evidence(problem, problem.Y, np.array([[0, 1], [2, 3]])).log_p[0] == pytest.approx(alone, rel=1e-5)
+    functions, design = make_problem(X, rng.integers(0, 2, 100))
+    alone = evidence(functions, design, design.Y, np.array([[0, 1]])).log_p[0]
+    assert evidence(functions, design, design.Y, np.array([[0, 1], [2, 3]])).log_p[0] == pytest.approx(alone, rel=1e-5)
 
 
 def test_constant_outputs_and_large_offsets(rng):
@@ -169,28 +169,28 @@ def test_a_few_samples_make_no_discovery(rng):
     X[:3, 1] = X[100:105, 1] = 1.0
     y = np.zeros(m, dtype=int)
     y[:3] = y[150:153] = 1
-    problem = make_problem(X, y)
-    assert evidence(problem, problem.Y, np.array([[0, 1]])).log_p[0] > np.log(1e-3)
+    functions, design = make_problem(X, y)
+    assert evidence(functions, design, design.Y, np.array([[0, 1]])).log_p[0] > np.log(1e-3)
 
 
 def test_the_residual_has_no_additive_effect_left(rng):
     X = rng.standard_normal((200, 6))
     y = np.sin(2 * X[:, 0]) + X[:, 1] ** 2 + 0.1 * rng.standard_normal(200)
-    problem = make_problem(X, y, "regression", n_functions=4)
-    before = evidence(problem, problem.Y, np.arange(6)[:, None]).log_p
-    after = evidence(problem, residual(problem, np.array([[0], [1]])), np.arange(6)[:, None]).log_p
+    functions, design = make_problem(X, y, "regression", n_functions=4)
+    before = evidence(functions, design, design.Y, np.arange(6)[:, None]).log_p
+    after = evidence(functions, design, residual(functions, design, np.array([[0], [1]])), np.arange(6)[:, None]).log_p
     assert np.all(before[:2] < -8)
     assert np.all(after[:2] > -2)
     product = make_problem(X, X[:, 0] * X[:, 1], "regression", n_functions=4)
-    left = residual(product, np.array([[0], [1]]), np.array([[0, 1]]))
-    assert evidence(product, left, np.array([[0, 1]])).log_p[0] > -3
+    left = residual(*product, np.array([[0], [1]]), np.array([[0, 1]]))
+    assert evidence(*product, left, np.array([[0, 1]])).log_p[0] > -3
 
 
 def test_more_functions_than_samples_leave_what_they_cannot_foretell(rng):
     X = rng.standard_normal((60, 100))
-    problem = make_problem(X, rng.standard_normal(60), "regression")
-    left = residual(problem, np.arange(100)[:, None])
-    assert np.corrcoef(left[:, 0], problem.Y[:, 0])[0, 1] > 0.5
+    functions, design = make_problem(X, rng.standard_normal(60), "regression")
+    left = residual(functions, design, np.arange(100)[:, None])
+    assert np.corrcoef(left[:, 0], design.Y[:, 0])[0, 1] > 0.5
 
 
 def test_pairs_of_correlated_features_are_no_echo_of_main_effects(rng):
@@ -201,8 +201,8 @@ def test_pairs_of_correlated_features_are_no_echo_of_main_effects(rng):
         X = np.sqrt(0.8) * cause[:, None] + np.sqrt(0.2) * rng.standard_normal((200, 12))
         X[:, 0] = cause
         y = np.abs(cause) + 0.2 * rng.standard_normal(200) > 0.7
-        found = analyse(make_problem(X, y, n_functions=4), 66)
-        echoes += found.found[2].log_p[0] + log_number(12, 2) < np.log(0.05)
+        found = scan_interactions(*make_problem(X, y, n_functions=4), 66)
+        echoes += found.evidence[2].log_p[0] + log_number_of_sets(12, 2) < np.log(0.05)
         assert found.order[0] == 0
     assert echoes <= 4
 
@@ -210,10 +210,10 @@ def test_pairs_of_correlated_features_are_no_echo_of_main_effects(rng):
 def test_forward_steps_see_the_weak_behind_the_strong(rng):
     X = rng.standard_normal((300, 10))
     y = 3 * np.sign(X[:, 0] * X[:, 1]) + X[:, 2] + 0.6 * rng.standard_normal(300)
-    found = analyse(make_problem(X, y, "regression"), 45)
+    found = scan_interactions(*make_problem(X, y, "regression"), 45)
     assert set(found.order[:2]) == {0, 1}
     assert found.order[2] == 2
-    assert found.log_p_left[2] > np.log(0.01)
+    assert found.residual_log_p[2] > np.log(0.01)
     assert found.steps[2][0] == 1
     assert found.partners()[0][:2].tolist() == [1, 0]
 
@@ -221,15 +221,15 @@ def test_forward_steps_see_the_weak_behind_the_strong(rng):
 def test_triples(rng):
     X = rng.standard_normal((250, 8))
     y = np.sign(X[:, 1] * X[:, 4] * X[:, 6])
-    problem = make_problem(X, y)
-    assert scan_triples(problem, problem.Y, 5)[0].tolist() == [1, 4, 6]
-    found = analyse(problem, 20, order=3)
+    functions, design = make_problem(X, y)
+    assert scan_triples(functions, design, design.Y, 5)[0].tolist() == [1, 4, 6]
+    found = scan_interactions(functions, design, 20, order=3)
     assert found.sets[3][0].tolist() == [1, 4, 6]
     assert set(found.order[:3]) == {1, 4, 6}
     assert found.log_p[[1, 4, 6]].max() < np.log(1e-3)
-    assert found.found[2].log_p[0] + log_number(8, 2) > np.log(0.01)
+    assert found.evidence[2].log_p[0] + log_number_of_sets(8, 2) > np.log(0.01)
 
 
 def test_number_of_sets():
-    assert np.exp(log_number(20, 2)) == pytest.approx(190)
-    assert np.exp(log_number(20, 3)) == pytest.approx(1140)
+    assert np.exp(log_number_of_sets(20, 2)) == pytest.approx(190)
+    assert np.exp(log_number_of_sets(20, 3)) == pytest.approx(1140)

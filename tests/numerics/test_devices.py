@@ -159,7 +159,7 @@ def test_matrices_of_pairs_are_made_alike(rng, m, columns):
 
 @pytest.mark.parametrize("kind", ["plain", "snps", "mixed"])
 def test_scan_of_tensors_finds_the_same_pairs(dispatch, rng, kind, monkeypatch):
-    monkeypatch.setattr("randsel.interactions._pair_scan.DEVICE_TILE", 24)
+    monkeypatch.setattr("randsel.interactions._pair_scan.DEVICE_BLOCK", 24)
     X = rng.normal(size=(200, 60)) if kind == "plain" else rng.integers(0, 3, (200, 60)).astype(float)
     if kind == "mixed":
         X[:, ::2] = rng.normal(size=(200, 30))

@@ -22,14 +22,14 @@ def test_without_ties_the_functions_are_cosines_of_ranks_and_orthonormal(rng):
     made = functions(x[:, None], 5)
     assert np.allclose(made.values[0], reference.midrank_cosines(x, 5), atol=1e-6)
     assert np.allclose(gram(made, 0, np.ones(37)), np.eye(5), atol=1e-6)
-    assert made.plain[0]
+    assert made.untied[0]
 
 
 def test_a_column_of_few_levels_has_one_function_less(rng):
     X = np.stack([rng.integers(0, levels, 200) for levels in (1, 2, 3, 5, 9)], axis=1)
     made = functions(X)
     assert made.counts.tolist() == [0, 1, 2, 4, 4]
-    assert not made.plain.any()
+    assert not made.untied.any()
     for column in range(1, 5):
         assert np.allclose(gram(made, column, np.ones(200)), np.eye(made.counts[column]), atol=1e-5)
         assert np.allclose(made.values[column].mean(axis=1), 0.0, atol=1e-6)
@@ -107,5 +107,5 @@ def test_centring_within_strata(rng, n_strata):
 def test_few_ranks_without_ties_are_no_levels(rng):
     X = np.array([rng.permutation(12) for _ in range(4)], dtype=float).T
     whole, half = (functions(A, 2) for A in (X, X + 0.5))
-    assert whole.plain.all()
+    assert whole.untied.all()
     np.testing.assert_array_equal(whole.values, half.values)

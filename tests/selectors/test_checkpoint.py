@@ -19,8 +19,8 @@ from randsel.analysis._decisions import Settings
 from randsel.analysis._pipeline import analyse
 from randsel.cli._main import main
 from randsel.culling._path import path_sizes
+from randsel.interactions import _evidence as evidence
 from randsel.interactions import _pair_scan as pair_scan
-from randsel.selectors import _interaction_scan as interaction_scan
 from randsel.tables._read import Table
 from randsel.targets._kinds import CLASSES
 
@@ -174,7 +174,7 @@ def same_scans(one, other):
 @pytest.mark.parametrize("order", [2, 3])
 @pytest.mark.parametrize("after", [1, 3, 8])
 def test_a_scan_goes_on_and_ends_as_if_it_had_not_been_interrupted(order, after, tmp_path, cut, counted, monkeypatch):
-    monkeypatch.setattr(pair_scan, "TILE", 8)
+    monkeypatch.setattr(pair_scan, "BLOCK", 8)
     X, y, _ = datasets.make_xor(120, 30, random_state=0)
     X[:, 20:] = np.round(X[:, 20:])  # another kind of feature, with statistics of its own
     whole = InteractionScan(order=order, n_pairs=20).fit(X, y)
@@ -192,13 +192,13 @@ def test_a_scan_goes_on_and_ends_as_if_it_had_not_been_interrupted(order, after,
 
 def test_tests_of_single_features_go_on(tmp_path, cut, counted, monkeypatch):
     X, y, _ = datasets.make_xor(80, 40, random_state=0)
-    monkeypatch.setattr(interaction_scan, "BLOCK_BYTES", 4 * 6 * 80 * 5)
+    monkeypatch.setattr(evidence, "BLOCK_BYTES", 4 * 6 * 80 * 5)
     how = {"nominal": np.zeros(40, dtype=bool), "strata": None, "n_jobs": None}
-    whole = interaction_scan.main_effects(X, y, CLASSES, **how)
+    whole = evidence.main_effects(X, y, CLASSES, **how)
     how["checkpoint"] = tmp_path / "kept"
-    cut(lambda: interaction_scan.main_effects(X, y, CLASSES, **how), 3)
+    cut(lambda: evidence.main_effects(X, y, CLASSES, **how), 3)
     counted.clear()
-    np.testing.assert_array_equal(interaction_scan.main_effects(X, y, CLASSES, **how), whole)
+    np.testing.assert_array_equal(evidence.main_effects(X, y, CLASSES, **how), whole)
     assert counted[0] > 15
 
 
@@ -208,8 +208,8 @@ def test_tests_of_single_features_go_on(tmp_path, cut, counted, monkeypatch):
 @pytest.mark.parametrize("after", [4, 16])
 @pytest.mark.parametrize("pairs", ["all", "none"])
 def test_a_selection_goes_on_within_its_culling_and_its_tests(after, pairs, tmp_path, cut, counted, monkeypatch):
-    monkeypatch.setattr(pair_scan, "TILE", 8)
-    monkeypatch.setattr(interaction_scan, "BLOCK_BYTES", 4 * 6 * 120 * 5)
+    monkeypatch.setattr(pair_scan, "BLOCK", 8)
+    monkeypatch.setattr(evidence, "BLOCK_BYTES", 4 * 6 * 120 * 5)
     X, y, _ = datasets.make_xor(120, 60, random_state=0)
     table = Table(X, y, tuple(f"g{j}" for j in range(60)))
     settings = Settings(halves=0, folds=0, pairs=pairs)
@@ -234,7 +234,7 @@ def test_a_selection_goes_on_within_its_culling_and_its_tests(after, pairs, tmp_
 
 
 def test_the_command_that_tests_interactions_goes_on(tmp_path, cut, counted, monkeypatch):
-    monkeypatch.setattr(pair_scan, "TILE", 8)
+    monkeypatch.setattr(pair_scan, "BLOCK", 8)
     X, y, _ = datasets.make_xor(60, 40, random_state=0)
     np.savez(tmp_path / "table.npz", X=X, y=y)
 

@@ -1,6 +1,6 @@
-"""The columns that the mathematics works on: standardised, in memory or read block by block, on the host or a device.
+"""Columns of the table: standardised, in memory or read block by block, on the host or on a device.
 
-Everything is done column by column, so that a column's values do not depend on its place.
+All work is done column by column, so that the values of a column do not depend on its position.
 """
 
 import mmap
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -34,9 +34,9 @@ from randsel._numerics.arrays import (
 from randsel._utils.jobs import generator
 from randsel._utils.typing import Array
 
-#: Columns to standardise at a time: a few hundred rows of them stay in cache.
+#: Columns standardised at a time: a few hundred rows of them stay in cache.
 STRIP = 512
-#: Rows to read from a memory map at a time: the system maps far more of a row than is asked for.
+#: Rows read from a memory map at a time: the system maps far more of a row than is asked for.
 MAPPED_ROWS = 16
 #: Powers of unscaled values up to the fourth must neither overflow nor vanish in double precision.
 UNSCALED_RANGE = (1e-50, 1e50)
@@ -44,50 +44,60 @@ ALL_CONSTANT = "Every column of X is constant, so there is nothing to select; ch
 
 
 class ColumnSource(ABC):
-    """Columns of mean zero that are no array in memory; work is done on blocks of them."""
+    """Columns of mean zero that are not one array in memory; functions are applied to blocks of them.
 
-    room: int
-    """Bytes that columns in memory may take: fewer columns than that are kept there."""
+    The mathematics works with arrays and with sources alike, through the functions of this file.
+    """
+
+    max_bytes: int
+    """Memory for columns in this process: a selection that needs less is loaded."""
     device: str | None
-    """Where blocks go, as in `to_device`."""
+    """Device that blocks are moved to, as in `to_device`."""
+    computes_elsewhere: ClassVar[bool] = False
+    """Whether other processes evaluate functions of blocks; this one then runs one job at a time."""
 
     @property
     @abstractmethod
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """Number of rows and of columns."""
 
     @property
     @abstractmethod
     def dtype(self) -> Any:
-        """Of the blocks, where they go."""
+        """Type of the blocks, on their device."""
 
     def __len__(self) -> int:
         return self.shape[0]
 
     @abstractmethod
-    def each(self, width: int, function: Callable[..., Any], *shared: Any) -> Iterator[Any]:
-        """Results of a function of blocks of at most about `block_width` columns and of what they share, in order."""
+    def map_blocks(self, width: int, function: Callable[..., Any], *shared: Any) -> Iterator[Any]:
+        """Yield `function(block, *shared)` for consecutive blocks of about `width` columns at most."""
 
     @abstractmethod
-    def total(self, width: int, function: Callable[..., Any], *shared: Any) -> Any:
-        """Sum of what `map_blocks` gives."""
+    def sum_blocks(self, width: int, function: Callable[..., Any], *shared: Any) -> Any:
+        """Return the sum of what `map_blocks` yields."""
 
     @abstractmethod
-    def take(self, chosen: Array) -> Any:
-        """Columns of a mask or of places, in memory."""
+    def load(self, chosen: Array) -> Any:
+        """Return the columns of a mask or of an index as an array."""
 
     @abstractmethod
-    def part(self, chosen: Array) -> "ColumnSource":
-        """Columns of a mask or of places, left where they are."""
+    def select(self, chosen: Array) -> "ColumnSource":
+        """Return the columns of a mask or of an index as a source."""
 
     @abstractmethod
-    def of_rows(self, rows: Array) -> Any:
-        """Return some rows of all columns, centred again; in memory if there is room."""
+    def take_centred_rows(self, rows: Array) -> Any:
+        """Return some rows of all columns, centred again: as an array if memory allows, else as a source."""
 
     def keep(self, chosen: Array) -> Any:
-        """Columns of a mask or of places, in memory if there is room."""
-        part = self.part(chosen)
-        return self.take(chosen) if part.shape[0] * part.shape[1] * _bytes_of(part.dtype) <= self.room else part
+        """Return the columns of a mask or of an index: as an array if memory allows, else as a source."""
+        selected = self.select(chosen)
+        n_bytes = selected.shape[0] * selected.shape[1] * (4 if is_single(selected.dtype) else 8)
+        return self.load(chosen) if n_bytes <= self.max_bytes else selected
+
+    def map_row_blocks(self, blocks: list[Array], function: Callable[..., Any], *shared: Any) -> list[Any] | None:  # noqa: ARG002
+        """Return `function(X[rows], rows, *shared)` for blocks of rows, or None if the caller has to load them."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -97,109 +107,115 @@ class MappedColumns(ColumnSource):
     Attributes
     ----------
     table
-        The table as it came, often a memory map; its columns in `places` (ascending) are meant.
-    places
-        Numbers of the columns.
+        The table as the user passed it, often a memory map.
+    columns
+        Indices of the columns of the table that belong to this source, ascending.
     weights, scale
         As in `standardise`.
-    room
-        Bytes that columns in memory may take: fewer columns than that are kept there.
-    device
-        Where blocks go, as in `to_device`.
+    max_bytes, device
+        As in `ColumnSource`.
     rows
-        Rows that are left, after standardising; None for all.
+        Rows that are left after standardising; None for all.
     """
 
     table: Array
-    places: Array
+    columns: Array
     weights: Array | None
     scale: bool
-    room: int
+    max_bytes: int
     device: str | None = None
     rows: Array | None = None
 
     @classmethod
-    def of(cls, table: Array, weights: Array | None, *, scale: bool, room: int, device: str | None) -> "MappedColumns":
-        """Read the table once, to see which columns vary."""
-        everything = cls(table, np.arange(table.shape[1]), weights, scale, room)
-        varies = [standardise_columns(part, weights, scale)[1] for part in everything.raw(STRIP)]
-        places = np.flatnonzero(np.concatenate(varies))
-        if not len(places):
+    def from_table(
+        cls, table: Array, weights: Array | None, *, scale: bool, max_bytes: int, device: str | None
+    ) -> "MappedColumns":
+        """Return the columns that vary; reads the table once to find them."""
+        everything = cls(table, np.arange(table.shape[1]), weights, scale, max_bytes)
+        varies = [standardise_columns(block, weights, scale)[1] for block in everything.raw_blocks(STRIP)]
+        columns = np.flatnonzero(np.concatenate(varies))
+        if not len(columns):
             raise ValueError(ALL_CONSTANT)
-        return replace(everything, places=places, device=device)
+        return replace(everything, columns=columns, device=device)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        return len(self.table) if self.rows is None else len(self.rows), len(self.places)
+        """Number of rows and of columns."""
+        return len(self.table) if self.rows is None else len(self.rows), len(self.columns)
 
     @property
     def dtype(self) -> Any:
-        """Of the blocks, where they go."""
+        """Type of the blocks, on their device."""
         dtype = self.table.dtype if self.scale else np.float64
         return to_device(np.zeros(0, dtype=dtype), self.device).dtype
 
-    def raw(self, width: int) -> Iterator[Array]:
-        """Blocks of at most `block_width` columns as the table has them, in order."""
-        width = max(2, min(width, self.room // (8 * self.table.shape[0] * self.table.itemsize)))
-        for at in column_slices(len(self.places), width):
-            places = self.places[at]
-            low, high = int(places[0]), int(places[-1]) + 1
-            block = np.empty((len(self.table), len(places)), dtype=self.table.dtype)
+    def raw_blocks(self, width: int) -> Iterator[Array]:
+        """Yield consecutive blocks of at most `width` columns as the table holds them."""
+        width = max(2, min(width, self.max_bytes // (8 * self.table.shape[0] * self.table.itemsize)))
+        for piece in column_slices(len(self.columns), width):
+            columns = self.columns[piece]
+            low, high = int(columns[0]), int(columns[-1]) + 1
+            block = np.empty((len(self.table), len(columns)), dtype=self.table.dtype)
             for start in range(0, len(block), MAPPED_ROWS):
                 rows = slice(start, start + MAPPED_ROWS)
-                part = self.table[rows, low:high]
-                block[rows] = part if high - low == len(places) else part[:, places - low]
+                mapped = self.table[rows, low:high]
+                block[rows] = mapped if high - low == len(columns) else mapped[:, columns - low]
                 release_pages(self.table)
             yield block
 
-    def each(self, width: int, function: Callable[..., Any], *shared: Any) -> Iterator[Any]:
-        """Results of a function of standardised blocks."""
-        for part in self.raw(width):
-            block = centre_rows(standardise_columns(part, self.weights, self.scale)[0], self.rows)
+    def map_blocks(self, width: int, function: Callable[..., Any], *shared: Any) -> Iterator[Any]:
+        """Yield `function(block, *shared)` for consecutive standardised blocks."""
+        for raw in self.raw_blocks(width):
+            block = centre_rows(standardise_columns(raw, self.weights, self.scale)[0], self.rows)
             yield function(to_device(block, self.device), *shared)
 
-    def total(self, width: int, function: Callable[..., Any], *shared: Any) -> Any:
-        """Sum of what `map_blocks` gives."""
-        return reduce(add, self.each(width, function, *shared))
+    def sum_blocks(self, width: int, function: Callable[..., Any], *shared: Any) -> Any:
+        """Return the sum of what `map_blocks` yields."""
+        return reduce(add, self.map_blocks(width, function, *shared))
 
-    def take(self, chosen: Array) -> Any:
-        """Columns of a mask or of places, in memory."""
-        part = self.part(chosen)
-        if not len(part.places):
+    def load(self, chosen: Array) -> Any:
+        """Return the columns of a mask or of an index as an array."""
+        selected = self.select(chosen)
+        if not len(selected.columns):
             return to_device(np.zeros((len(self), 0), dtype=self.table.dtype), self.device)
-        parts = list(part.each(STRIP, _itself))
-        return namespace(parts[0]).concat(parts, axis=1)
+        blocks = list(selected.map_blocks(STRIP, _identity))
+        return namespace(blocks[0]).concat(blocks, axis=1)
 
-    def part(self, chosen: Array) -> "MappedColumns":
-        """Columns of a mask or of places, left where they are."""
-        return replace(self, places=self.places[chosen])
+    def select(self, chosen: Array) -> "MappedColumns":
+        """Return the columns of a mask or of an index as a source."""
+        return replace(self, columns=self.columns[chosen])
 
-    def of_rows(self, rows: Array) -> Any:
-        """Return some rows of all columns, centred again; in memory if there is room."""
+    def take_centred_rows(self, rows: Array) -> Any:
+        """Return some rows of all columns, centred again: as an array if memory allows, else as a source."""
         chosen = replace(self, rows=rows if self.rows is None else self.rows[rows])
-        return chosen.keep(np.ones(len(self.places), dtype=bool))
+        return chosen.keep(np.ones(len(self.columns), dtype=bool))
+
+
+def _identity(block: Any) -> Any:
+    return block
+
+
+# ---------------------------------------------------------------- memory
 
 
 def memory_for_columns(max_memory: int | str, m: int, n: int) -> int:
-    """Bytes of columns that may be in memory, of those that the whole computation on m rows and n columns may use."""
+    """Return the bytes left for columns when a fit of m rows and n columns may use `max_memory` in all."""
     allowed = parse_bytes(max_memory)
-    # some twenty matrices over pairs of rows, some forty numbers per column, half of them for the path
-    other = 160 * min(m, 2000) ** 2 + 320 * n
-    # the columns are there about two and a half times while some of them are culled; in single precision, too, beside
-    # double
-    room = int((allowed - other) / 3.4)
-    if room < 64 * 8 * m:
+    # Some twenty matrices over pairs of rows, some forty numbers per column, half of them for the path.
+    overhead = 160 * min(m, 2000) ** 2 + 320 * n
+    # While columns are culled they are in memory about two and a half times; in single precision, too, beside double.
+    left = int((allowed - overhead) / 3.4)
+    if left < 64 * 8 * m:
         msg = (
             f"max_memory={max_memory!r} is too little for {m} samples and {n} features: pairs of samples and results "
-            f"take {other / 1e6:.0f} MB; allow at least {(other + 2000 * m) / 1e6:.0f} MB."
+            f"take {overhead / 1e6:.0f} MB; allow at least {(overhead + 2000 * m) / 1e6:.0f} MB."
         )
         raise ValueError(msg)
-    return room
+    return left
 
 
 def parse_bytes(size: int | str, name: str = "max_memory") -> int:
-    """Read a number of bytes: 2000000000, "2GB", "1.5 GiB", "500MB"."""
+    """Return the number of bytes that 2000000000, "2GB", "1.5 GiB" or "500MB" stands for."""
     if not isinstance(size, str):
         return int(size)
     match = re.fullmatch(r"\s*([0-9.]+)\s*([kKMGT]?)(i?)[bB]?\s*", size)
@@ -213,88 +229,10 @@ def parse_bytes(size: int | str, name: str = "max_memory") -> int:
     return int(number * (1024 if match[3] else 1000) ** " kMGT".index(match[2].replace("K", "k") or " "))
 
 
-def column_slices(n: int, width: int) -> Iterator[slice]:
-    """Cut n columns into slices; none of a single one if n is more, as sums over its rows would round otherwise."""
-    start = 0
-    while start < n:
-        stop = n if n - start <= width + 1 else start + width
-        yield slice(start, stop)
-        start = stop
-
-
-def map_blocks(X: Any, on_host_width: int, function: Callable[..., Any], *shared: Any) -> Iterator[Any]:
-    """Results of a function of blocks of columns and of what they share, in order; the function may travel."""
-    if isinstance(X, ColumnSource):
-        yield from X.each(block_width(X, on_host_width), function, *shared)
-        return
-    for at in column_slices(X.shape[1], block_width(X, on_host_width)):
-        yield function(X[:, at], *shared)
-
-
-def sum_blocks(X: Any, on_host_width: int, function: Callable[..., Any], *shared: Any) -> Any:
-    """Sum of what `map_blocks` gives, which can be added."""
-    if isinstance(X, ColumnSource):
-        return X.total(block_width(X, on_host_width), function, *shared)
-    return reduce(add, map_blocks(X, on_host_width, function, *shared))
-
-
-def block_width(X: Any, on_host_width: int) -> int:
-    """Columns per block: as said for arrays of the host, as many as keep a device busy otherwise."""
-    streamed = isinstance(X, ColumnSource)
-    if (X.device is None) if streamed else on_host(X):
-        return on_host_width
-    room = device_scratch_size(X.device if streamed else str(device_of(X)))
-    # matrix products are far slower on columns that start at odd places
-    return max(on_host_width, room // (4 * int(X.shape[0])) // ALIGNED * ALIGNED)
-
-
-def load_columns(X: Any, mask: Array) -> Any:
-    """Columns of a mask, in memory."""
-    return X.take(mask) if isinstance(X, ColumnSource) else take_columns(X, mask)
-
-
-def keep_columns(X: Any, chosen: Any) -> Any:
-    """Columns of a mask or of places: in memory if X is, or if there is room."""
-    return X.keep(to_numpy(chosen)) if isinstance(X, ColumnSource) else take_columns(X, chosen)
-
-
-def select_columns(X: Any, chosen: Any) -> Any:
-    """Columns of a mask or of places, where X is."""
-    return X.part(to_numpy(chosen)) if isinstance(X, ColumnSource) else take_columns(X, chosen)
-
-
-def take_centred_rows(X: Any, rows: Array) -> Any:
-    """Return some rows, their columns centred again."""
-    return X.of_rows(rows) if isinstance(X, ColumnSource) else centre_rows(X, rows)
-
-
-def centre_rows(block: Any, rows: Array | None) -> Any:
-    """Return some rows of a block, its columns centred again; all as they are for None."""
-    if rows is None:
-        return block
-    block = block[rows]
-    block -= block.mean(axis=0)
-    return block
-
-
-def not_finite(name: Any, is_nan: bool, count: int, others: int) -> str:
-    """Say which column of X has values that are no numbers, how many, and how many other columns have."""
-    what, more = "NaN" if is_nan else "infinity", "" if not others else f" and in {others} other columns"
-    return f"Input X contains {what} in column {name} ({count} values){more}; impute them or drop the columns first."
-
-
-def _itself(block: Any) -> Any:
-    return block
-
-
-def _bytes_of(dtype: Any) -> int:
-    return 4 if is_single(dtype) else 8
-
-
 def release_pages(table: Array) -> None:
-    """Give pages of a memory map back to the system; what is read again comes from its cache or the disk.
+    """Return the pages of a memory map to the system; they are read again when needed.
 
-    Only of maps that share their pages with the file: those of a map opened copy-on-write may hold changes.
+    A map opened copy-on-write is left alone, because its pages may hold changes that the file does not.
     """
     base: Any = table
     shared = False
@@ -305,8 +243,133 @@ def release_pages(table: Array) -> None:
         base.madvise(mmap.MADV_DONTNEED)
 
 
+# ---------------------------------------------------------------- blocks of arrays and of sources
+
+
+def column_slices(n: int, width: int) -> Iterator[slice]:
+    """Cut n columns into slices of `width`; a last single column joins its neighbour.
+
+    NumPy sums the rows of a single column in another order than those of several.
+    """
+    start = 0
+    while start < n:
+        stop = n if n - start <= width + 1 else start + width
+        yield slice(start, stop)
+        start = stop
+
+
+def map_blocks(X: Any, host_width: int, function: Callable[..., Any], *shared: Any) -> Iterator[Any]:
+    """Yield `function(block, *shared)` for consecutive blocks of columns; the function must be picklable."""
+    if isinstance(X, ColumnSource):
+        yield from X.map_blocks(block_width(X, host_width), function, *shared)
+        return
+    for piece in column_slices(X.shape[1], block_width(X, host_width)):
+        yield function(X[:, piece], *shared)
+
+
+def sum_blocks(X: Any, host_width: int, function: Callable[..., Any], *shared: Any) -> Any:
+    """Return the sum of what `map_blocks` yields."""
+    if isinstance(X, ColumnSource):
+        return X.sum_blocks(block_width(X, host_width), function, *shared)
+    return reduce(add, map_blocks(X, host_width, function, *shared))
+
+
+def block_width(X: Any, host_width: int) -> int:
+    """Return the columns per block: `host_width` on the host, as many as keep a device busy elsewhere."""
+    is_source = isinstance(X, ColumnSource)
+    if (X.device is None) if is_source else on_host(X):
+        return host_width
+    available = device_scratch_size(X.device if is_source else str(device_of(X)))
+    # Matrix products are far slower on columns that start at odd addresses.
+    return max(host_width, available // (4 * int(X.shape[0])) // ALIGNED * ALIGNED)
+
+
+def load_columns(X: Any, mask: Array) -> Any:
+    """Return the columns of a mask as an array."""
+    return X.load(mask) if isinstance(X, ColumnSource) else take_columns(X, mask)
+
+
+def keep_columns(X: Any, chosen: Any) -> Any:
+    """Return the columns of a mask or of an index: as an array if X is one or memory allows."""
+    return X.keep(to_numpy(chosen)) if isinstance(X, ColumnSource) else take_columns(X, chosen)
+
+
+def select_columns(X: Any, chosen: Any) -> Any:
+    """Return the columns of a mask or of an index, as an array or a source like X."""
+    return X.select(to_numpy(chosen)) if isinstance(X, ColumnSource) else take_columns(X, chosen)
+
+
+def take_centred_rows(X: Any, rows: Array) -> Any:
+    """Return some rows, their columns centred again."""
+    return X.take_centred_rows(rows) if isinstance(X, ColumnSource) else centre_rows(X, rows)
+
+
+def centre_rows(block: Any, rows: Array | None) -> Any:
+    """Return some rows of a block, its columns centred again; the block itself for None."""
+    if rows is None:
+        return block
+    block = block[rows]
+    block -= block.mean(axis=0)
+    return block
+
+
+# ---------------------------------------------------------------- finite values
+
+
+@dataclass(frozen=True)
+class NonFinite:
+    """Columns of a table that hold NaN or infinity.
+
+    Attributes
+    ----------
+    column, has_nan, count
+        Index of the first such column, whether NaN is among its values, and how many of them are not finite.
+    n_columns
+        Number of such columns.
+    """
+
+    column: int
+    has_nan: bool
+    count: int
+    n_columns: int
+
+    def message(self, names: Any = None) -> str:
+        """Return the error message; columns are named by `names`, or by their index."""
+        name = self.column if names is None else repr(str(names[self.column]))
+        value = "NaN" if self.has_nan else "infinity"
+        others = "" if self.n_columns == 1 else f" and in {self.n_columns - 1} other columns"
+        remedy = "impute them or drop the columns first."
+        return f"Input X contains {value} in column {name} ({self.count} values){others}; {remedy}"
+
+
+def find_nonfinite(X: Any, *, allow_nan: bool = False) -> NonFinite | None:
+    """Return where an array holds NaN or infinity (only infinity with `allow_nan`), or None if nowhere."""
+    with np.errstate(all="ignore"):
+        total, step = 0.0, MAPPED_ROWS if on_host(X) else len(X)
+        for start in range(0, len(X), step):
+            total += float(X[start : start + step].sum())
+            release_pages(X)
+        # A sum is finite only if all values are. Finite values may overflow it, so look closely then.
+        if np.isfinite(total):
+            return None
+        X = to_numpy(X)
+        bad = np.isinf(X) if allow_nan else ~np.isfinite(X)
+    counts = np.count_nonzero(bad, axis=0)
+    columns = np.flatnonzero(counts)
+    if not len(columns):
+        return None
+    first = int(columns[0])
+    return NonFinite(first, bool(np.isnan(X[bad[:, first], first]).any()), int(counts[first]), len(columns))
+
+
+# ---------------------------------------------------------------- standardising
+
+
 def standardise(X: Any, weights: Array | None, scale: bool) -> tuple[Any, Array]:
-    """Columns of mean zero and, if `scale`, weighted standard deviation one; and which columns vary at all."""
+    """Return the columns that vary, with mean zero and, if `scale`, standard deviation one, and a mask of them.
+
+    Standard deviations are weighted. Raises ValueError if no column varies.
+    """
     Z, varies = standardise_columns(X, weights, scale)
     if not varies.any():
         raise ValueError(ALL_CONSTANT)
@@ -314,75 +377,84 @@ def standardise(X: Any, weights: Array | None, scale: bool) -> tuple[Any, Array]
 
 
 def standardise_columns(X: Any, weights: Array | None, scale: bool) -> tuple[Any, Array]:
-    """Standardise some columns of a table, of which none need vary."""
+    """As `standardise`, for some columns of a table, of which none need vary."""
     xp = namespace(X)
     dtype = X.dtype if scale else xp.float64
     Z = xp.empty(X.shape, dtype=dtype, device=device_of(X))
-    alive = np.zeros(X.shape[1], dtype=bool)
-    share = None if weights is None else as_array_like(weights / weights.sum(), X)
-    for at in column_slices(X.shape[1], block_width(X, STRIP)):
-        alive[at] = to_numpy(_standardise(X[:, at], share, scale, Z[:, at]))
-    return (Z if alive.all() else take_columns(Z, alive)), alive
+    varies = np.zeros(X.shape[1], dtype=bool)
+    row_weights = None if weights is None else as_array_like(weights / weights.sum(), X)
+    for piece in column_slices(X.shape[1], block_width(X, STRIP)):
+        x, out = X[:, piece], Z[:, piece]
+        varies[piece] = to_numpy(_scale_into(out, x, row_weights) if scale else _centre_into(out, x))
+    return (Z if varies.all() else take_columns(Z, varies)), varies
 
 
-def _standardise(x: Any, share: Any, scale: bool, out: Any) -> Any:
-    """Standardise columns into `out`, and tell which vary."""
+def _centre_into(out: Any, x: Any) -> Any:
+    """Write centred columns into `out` and return which of them vary."""
+    xp = namespace(x)
+    low, high = column_ranges(x)
+    varies = high > low
+    peaks = to_numpy(to_double(xp.maximum(xp.abs(low), xp.abs(high))))[to_numpy(varies)]
+    if peaks.size and not (peaks.max() < UNSCALED_RANGE[1] and peaks.min() > UNSCALED_RANGE[0]):
+        msg = (
+            f"Columns of X have largest values from {peaks.min():.3g} to {peaks.max():.3g}, too extreme for "
+            "scale=False; use scale=True."
+        )
+        raise ValueError(msg)
+    z = to_double(x)
+    out[:] = z - xp.mean(z, axis=0)
+    return varies
+
+
+def _scale_into(out: Any, x: Any, row_weights: Any) -> Any:
+    """Write centred columns of standard deviation one into `out` and return which of them vary."""
     xp = namespace(x)
     low, high = column_ranges(x)
     varies = high > low
     peak = xp.maximum(xp.abs(low), xp.abs(high))
-    if not scale:
-        z = to_double(x)
-        inside = to_numpy(to_double(peak))[to_numpy(varies)]
-        if inside.size and not (inside.max() < UNSCALED_RANGE[1] and inside.min() > UNSCALED_RANGE[0]):
-            msg = (
-                f"Columns of X have largest values from {inside.min():.3g} to {inside.max():.3g}, too extreme for "
-                "scale=False; use scale=True."
-            )
-            raise ValueError(msg)
-        out[:] = z - xp.mean(z, axis=0)
-        return varies
-    # a power of two changes no digit, and keeps squares of 1e30 and 1e-30 in range
+    # A power of two changes no digit, and keeps squares of 1e30 and 1e-30 in range.
     least, most = to_floats(xp.where(peak > 0, peak, 1.0).min(), peak.max())
     if least < 2.0**-20 or most > 2.0**20:
         exponents = -np.frexp(to_numpy(to_double(peak)))[1]
         x = x * as_array_like(np.exp2(np.clip(exponents, -100, 100)), x, precise=False)
-        # in two steps: the power itself may be out of range
+        # In two steps, because the power itself may be out of range.
         x *= as_array_like(np.exp2(exponents - np.clip(exponents, -100, 100)), x, precise=False)
-    # differences of neighbouring numbers are exact: a small spread around a large value keeps its digits
+    # Differences of neighbouring numbers are exact, so a small spread around a large value keeps its digits.
     z = x - x[0, :]
     z -= xp.mean(z, axis=0)
-    # differences are no smaller than the digits of the largest value, so that their squares do not vanish
-    even = share is None
-    spread = _mean_square(z) if even else _mean(to_double(z) ** 2, share) - _mean(z, share) ** 2
-    # a column that varies by less than the rounding of its own mean
-    varies &= spread > 0.0
-    spread = xp.sqrt(xp.where(varies, spread, xp.ones_like(spread)))
-    z /= astype(spread, z.dtype)
+    # Differences are no smaller than the last digit of the largest value, so their squares do not vanish.
+    if row_weights is None:
+        variance = _mean_square(z)
+    else:
+        variance = _mean(to_double(z) ** 2, row_weights) - _mean(z, row_weights) ** 2
+    # A column that varies by less than the rounding of its own mean counts as constant.
+    varies &= variance > 0.0
+    deviation = xp.sqrt(xp.where(varies, variance, xp.ones_like(variance)))
+    z /= astype(deviation, z.dtype)
     xp.subtract(z, xp.mean(z, axis=0), out=out)
     return varies
 
 
 def _mean_square(z: Any) -> Any:
-    """Mean of squares over the rows, in double precision."""
+    """Return the mean of squares over the rows, in double precision."""
     if on_host(z):
         return _mean(z * z, None)
     xp = namespace(z)
     return xp.linalg.vector_norm(z, axis=0, dtype=xp.float64) ** 2 / z.shape[0]
 
 
-def _mean(z: Any, share: Any) -> Any:
-    """Mean over the rows in double precision, weighted by `share`."""
+def _mean(z: Any, row_weights: Any) -> Any:
+    """Return the mean over the rows in double precision, with weights of sum one."""
     xp = namespace(z)
-    if share is None:
+    if row_weights is None:
         if on_host(z) and is_single(z.dtype):
             return xp.sum(z, axis=0, dtype=xp.float64) / z.shape[0]
         return to_double(xp.mean(z, axis=0))
-    return xp.sum(z * share[:, None], axis=0)
+    return xp.sum(z * row_weights[:, None], axis=0)
 
 
 def rescale_extremes(X: Array) -> Array:
-    """Columns of extreme size in units of a power of two, so that other people's sums of squares stay in range."""
+    """Divide columns of extreme size by a power of two, so that sums of squares in other libraries stay in range."""
     peak = np.abs(X).max(axis=0, initial=0.0)
     extreme = (peak > 0.0) & ((peak > 1e15) | (peak < 1e-10))
     if not extreme.any():
@@ -391,14 +463,14 @@ def rescale_extremes(X: Array) -> Array:
 
 
 def canonical_order(Z: Any) -> Array:
-    """Order the columns by what they hold, not by where they stand: draws and rounding then follow them."""
+    """Order the columns by their values, not by their position: draws and rounding then follow the values."""
     return to_numpy(namespace(Z).argsort(column_keys(Z), stable=True))
 
 
 def column_keys(Z: Any) -> Any:
     """Return a number per column that depends on its values alone.
 
-    Row by row, because a matrix product may round a column differently at another place.
+    Summed row by row, because a matrix product may round a column differently at another position.
     """
     xp = namespace(Z)
     keys = xp.zeros(Z.shape[1], dtype=xp.float64, device=device_of(Z))

@@ -1,181 +1,309 @@
-"""A few orthonormal functions of the ranks of every column: what main effects and interactions are made of.
+"""Rank functions: a few orthonormal functions of the ranks of every column.
 
-A column without ties gets `h_a(r) = √2 cos(aπr)` of its ranks r (eq. 16), so that monotone transforms and outliers do
-not show. Tied and discrete columns get the same cosines of their midranks, made orthonormal under their own levels: a
-column of L levels has at most L-1 functions. Nominal columns have no order; theirs span the indicators of the levels.
+Main effects and interactions are tested with them. A column without ties gets `h_a(r) = √2 cos(aπr)` of its ranks r
+(eq. 16), which makes the tests invariant to monotone transforms and robust to outliers. Tied and discrete columns get
+the same cosines of their midranks, made orthonormal under the frequencies of their levels: a column of L levels has at
+most L-1 functions. Nominal columns have no order; their functions span the indicators of the levels.
 """
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from randsel._numerics.columns import column_keys
+from randsel._utils.jobs import ordered_map
 from randsel._utils.typing import Array
 
 #: Columns of at most this many distinct values are discrete: their rare levels are pooled.
 MAX_LEVELS = 12
-#: Share of a cosine's variance that the functions before it must leave over for it to be kept.
-LEAST_VARIANCE = 0.05
-#: Tables of functions by the counts of their levels to remember.
-MANY_TABLES = 4096
-#: Columns to work on at a time.
-COLUMNS = 256
+#: A cosine is dropped if the functions before it leave less than this fraction of its variance.
+MIN_VARIANCE = 0.05
+#: Tables of functions to remember, by the frequencies of the levels.
+MAX_CACHED_TABLES = 4096
+#: Columns to transpose at a time.
+COLUMNS_PER_BLOCK = 256
+
+
+class RankFunctionSource(ABC):
+    """Rank functions of the features of a table, wherever its columns are held.
+
+    The scan of interactions needs nothing else of a table. `RankFunctions` holds the functions in memory; a source
+    that holds columns on other machines applies the function there, to a `RankFunctions` made for the call.
+    """
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Return the number of features."""
+
+    @abstractmethod
+    def take(self, features: Array) -> "RankFunctions":
+        """Return the functions of some features, in memory and in the given order."""
+
+    @abstractmethod
+    def map_sets(
+        self, function: Callable[..., Any], sets: Array, *shared: Any, batch: int, n_jobs: int | None = None
+    ) -> Iterator[tuple[Array, Any]]:
+        """Apply a function to batches of sets of features.
+
+        Parameters
+        ----------
+        function : callable
+            Called as `function(functions, members, *shared)`. `functions` is a `RankFunctions`, and `members` are the
+            sets of the batch, numbered as in `functions`.
+        sets : array of int (sets, features per set)
+            Numbers of features.
+        shared
+            Further arguments, the same in every call.
+        batch : int
+            Sets per call at most.
+        n_jobs : int, default=None
+            Jobs, where the source does not have workers of its own.
+
+        Yields
+        ------
+        rows, result
+            Rows of `sets` in the batch, and the result of the call.
+        """
+
+    @abstractmethod
+    def blocks(self, size: int) -> list[range]:
+        """Cut the features into blocks of neighbours, of at most `size` where the source is free to choose."""
+
+    @abstractmethod
+    def map_block_pairs(
+        self,
+        function: Callable[..., Any],
+        pairs: Sequence[tuple[range, range]],
+        *shared: Any,
+        n_jobs: int | None = None,
+    ) -> Iterator[tuple[Array, Any]]:
+        """Apply a function to pairs of `blocks`, or to a block and itself.
+
+        Parameters
+        ----------
+        function : callable
+            Called as `function(functions, first, second, *shared)`. `functions` is a `RankFunctions`, and `first` and
+            `second` are the two blocks as ranges of it.
+        pairs : sequence of (range, range)
+            Of `blocks`.
+        shared
+            Further arguments, the same in every call.
+        n_jobs : int, default=None
+            Jobs, where the source does not have workers of its own.
+
+        Yields
+        ------
+        features, result
+            Number of every feature of `functions`, and the result of the call.
+        """
 
 
 @dataclass(frozen=True)
-class Functions:
-    """Functions of every column.
+class RankFunctions(RankFunctionSource):
+    """Rank functions in memory.
 
     Attributes
     ----------
     values
-        Shape (columns, functions, samples), single precision; weighted mean zero, mean square one.
+        Shape (features, functions, samples), single precision; weighted mean zero, mean square one.
     counts
-        How many functions a column has; the others are zero.
-    plain
-        Columns without ties, whose products with other such columns have mean square one too, unless they depend.
+        Number of functions of each feature; the other rows of `values` are zero.
+    untied
+        Features without ties. The product of functions of two independent ones has mean square one.
     """
 
     values: Array
     counts: Array
-    plain: Array
+    untied: Array
 
     def __len__(self) -> int:
         return len(self.values)
 
     @property
-    def most(self) -> int:
-        """Functions that a column has at most."""
-        return int(self.values.shape[1])
+    def kinds(self) -> Array:
+        """One integer per feature, equal for features of as many functions that are both tied or both not."""
+        return np.asarray(2 * self.counts + self.untied)
 
-    def take(self, columns: Array) -> "Functions":
-        """Functions of some columns."""
-        return Functions(self.values[columns], self.counts[columns], self.plain[columns])
+    def take(self, features: Array | slice) -> "RankFunctions":
+        """Return the functions of some features."""
+        return RankFunctions(self.values[features], self.counts[features], self.untied[features])
+
+    def first(self, n_functions: int) -> "RankFunctions":
+        """Return the first few functions of every feature."""
+        return RankFunctions(self.values[:, :n_functions], np.minimum(self.counts, n_functions), self.untied)
+
+    def map_sets(
+        self, function: Callable[..., Any], sets: Array, *shared: Any, batch: int, n_jobs: int | None = None
+    ) -> Iterator[tuple[Array, Any]]:
+        """Apply a function to batches of sets of features; see `RankFunctionSource`."""
+        rows = [np.arange(start, min(start + batch, len(sets))) for start in range(0, len(sets), batch)]
+        tasks = [(self, sets[part], *shared) for part in rows]
+        yield from zip(rows, ordered_map(function, tasks, n_jobs), strict=True)
+
+    def blocks(self, size: int) -> list[range]:
+        """Cut the features into blocks of one kind and of at most `size`; features without functions are left out."""
+        blocks = []
+        for run in np.split(np.arange(len(self)), np.flatnonzero(np.diff(self.kinds)) + 1):
+            if len(run) and self.counts[run[0]]:
+                pieces = np.array_split(run, -(-len(run) // size))
+                blocks += [range(int(piece[0]), int(piece[-1]) + 1) for piece in pieces]
+        return blocks
+
+    def map_block_pairs(
+        self,
+        function: Callable[..., Any],
+        pairs: Sequence[tuple[range, range]],
+        *shared: Any,
+        n_jobs: int | None = None,
+    ) -> Iterator[tuple[Array, Any]]:
+        """Apply a function to pairs of blocks; see `RankFunctionSource`."""
+        features = np.arange(len(self))
+        for result in ordered_map(function, [(self, *pair, *shared) for pair in pairs], n_jobs):
+            yield features, result
 
 
-def rank_functions(X: Array, n_functions: int, share: Array, nominal: Array) -> Functions:
-    """Functions of the columns of X.
+def rank_functions(X: Array, n_functions: int, sample_weights: Array, nominal: Array) -> RankFunctions:
+    """Compute the rank functions of the columns of X (eq. 16).
 
     Parameters
     ----------
     X : array (samples, columns)
         No missing values.
     n_functions : int
-        At most this many per column.
-    share : array (samples,)
+        Functions per column at most.
+    sample_weights : array (samples,)
         Weights of the samples, of mean one.
     nominal : array of bool (columns,)
         Columns whose values are names of levels.
 
     Returns
     -------
-    Functions
+    RankFunctions
         In the order of the columns.
     """
     m, n = X.shape
-    even = bool(np.all(share == 1.0))
-    grid = (np.arange(m) + 0.5) / m
-    cosines = np.sqrt(2.0) * np.cos(np.pi * np.arange(1, n_functions + 1)[:, None] * grid)
+    unweighted = bool(np.all(sample_weights == 1.0))
+    cosines = _cosines((np.arange(m) + 0.5) / m, n_functions)
     values = np.zeros((n, n_functions, m), dtype=np.float32)
-    counts, plain = np.zeros(n, dtype=int), np.zeros(n, dtype=bool)
-    known: dict[tuple[bool, bytes], Array] = {}
-    for start in range(0, n, COLUMNS):
-        block = np.ascontiguousarray(np.asarray(X[:, start : start + COLUMNS]).T)
-        for at, x in enumerate(block, start):
-            codes = _small_codes(x)
+    counts, untied = np.zeros(n, dtype=int), np.zeros(n, dtype=bool)
+    # columns of equal level frequencies, such as SNPs of equal genotype counts, share a table of functions
+    tables: dict[tuple[bool, bytes], Array] = {}
+    for start in range(0, n, COLUMNS_PER_BLOCK):
+        block = np.ascontiguousarray(np.asarray(X[:, start : start + COLUMNS_PER_BLOCK]).T)
+        for j, x in enumerate(block, start):
+            codes = _codes_of_small_integers(x)
             if codes is None:
                 order = np.argsort(x, kind="stable")
-                new = np.diff(x[order]) != 0
-                if even and new.all() and not nominal[at]:
-                    values[at][:, order] = cosines
-                    counts[at], plain[at] = n_functions, True
+                increases = np.diff(x[order]) != 0
+                if unweighted and increases.all() and not nominal[j]:
+                    values[j][:, order] = cosines
+                    counts[j], untied[j] = n_functions, True
                     continue
                 codes = np.empty(m, dtype=np.intp)
-                codes[order] = np.concatenate([[0], np.cumsum(new)])
-            mass = np.bincount(codes, weights=share)
-            if not mass.all():  # numbers that no sample has
+                codes[order] = np.concatenate([[0], np.cumsum(increases)])
+            mass = np.bincount(codes, weights=sample_weights)
+            if not mass.all():  # integers that do not occur
                 codes, mass = (np.cumsum(mass > 0) - 1)[codes], mass[mass > 0]
-            # functions of the levels follow from how many samples each has: SNPs of equal counts share them
-            key = bool(nominal[at]), mass.tobytes()
-            if key not in known:
-                known = {} if len(known) > MANY_TABLES else known
-                known[key] = _of_levels(mass, m, n_functions, nominal=bool(nominal[at]))
-            made = known[key][:, codes]
-            values[at, : len(made)] = made
-            counts[at] = len(made)
-    return Functions(values, counts, plain)
+            key = bool(nominal[j]), mass.tobytes()
+            if key not in tables:
+                tables = {} if len(tables) > MAX_CACHED_TABLES else tables
+                tables[key] = _functions_of_levels(mass, m, n_functions, nominal=bool(nominal[j]))
+            counts[j] = len(tables[key])
+            values[j, : counts[j]] = tables[key][:, codes]
+    return RankFunctions(values, counts, untied)
 
 
-def _small_codes(x: Array) -> Array | None:
-    """Small whole numbers as they are, which need no sorting; None for anything else."""
+def sorted_rank_functions(
+    X: Array, n_functions: int, sample_weights: Array, nominal: Array
+) -> tuple[RankFunctions, Array]:
+    """Compute the rank functions of the columns that have any; return them and the numbers of their columns.
+
+    They are sorted by kind and then by value, so that an answer does not depend on the order of the columns.
+    """
+    functions = rank_functions(X, n_functions, sample_weights, nominal)
+    order = np.lexsort((column_keys(functions.values[:, 0].T), functions.kinds))
+    order = order[functions.kinds[order] > 0]
+    return functions.take(order), order
+
+
+def _cosines(ranks: Array, n_functions: int) -> Array:
+    """Return `h_a(r) = √2 cos(aπr)`, one row per a = 1 … n_functions (eq. 16)."""
+    return np.asarray(np.sqrt(2.0) * np.cos(np.pi * np.arange(1, n_functions + 1)[:, None] * ranks))
+
+
+def _codes_of_small_integers(x: Array) -> Array | None:
+    """Return a column of small non-negative integers as codes, which need no sorting; None for any other column."""
     low, high = x.min(), x.max()
-    if not (low >= 0 and high <= MAX_LEVELS and len(x) > MAX_LEVELS + 1):  # so few may be ranks, without ties
+    # a column this short may be a permutation of ranks, which has no ties
+    if not (low >= 0 and high <= MAX_LEVELS and len(x) > MAX_LEVELS + 1):
         return None
     codes = x.astype(np.intp)
     return codes if np.array_equal(codes, x) else None
 
 
-def _of_levels(mass: Array, m: int, n_functions: int, *, nominal: bool) -> Array:
-    """Functions of the levels of a column of m samples, from the weight of each level."""
-    codes = np.arange(len(mass))
+def _functions_of_levels(mass: Array, m: int, n_functions: int, *, nominal: bool) -> Array:
+    """Return the functions (rows) of the levels (columns) of a column of m samples, given the weight of each level."""
     if nominal:
-        merged = _most_frequent(mass, n_functions + 1)
+        pools = _pool_infrequent(mass, n_functions + 1)
     elif len(mass) <= MAX_LEVELS:
-        merged = _pool_rare(mass, least=float(np.clip(m / 50, 3, 10)))
+        pools = _pool_rare_neighbours(mass, min_mass=float(np.clip(m / 50, 3, 10)))
     else:
-        merged = codes
-    codes = merged[codes]
-    mass = np.bincount(codes, weights=mass)
+        pools = np.arange(len(mass))
+    mass = np.bincount(pools, weights=mass)
     if nominal:
         raw = np.eye(len(mass))[np.argsort(-mass.round(9), kind="stable")[: n_functions + 1]]
     else:
-        middle = (np.cumsum(mass) - mass / 2) / mass.sum()
-        raw = np.sqrt(2.0) * np.cos(np.pi * np.arange(1, n_functions + 1)[:, None] * middle)
-    return _orthonormal(raw, mass)[:n_functions, codes]
+        midranks = (np.cumsum(mass) - mass / 2) / mass.sum()
+        raw = _cosines(midranks, n_functions)
+    return _orthonormalise(raw, mass)[:n_functions, pools]
 
 
-def _pool_rare(mass: Array, least: float) -> Array:
-    """Pool levels, rare ones with their rarer neighbour, until none is rare; return the number of each level's pool."""
-    groups = [[k] for k in range(len(mass))]
-    total = [float(value) for value in mass]
-    while len(groups) > 1 and min(total) < least:
-        k = int(np.argmin(total))
-        other = k + 1 if k == 0 or (k + 1 < len(groups) and total[k + 1] < total[k - 1]) else k - 1
-        low, high = min(k, other), max(k, other)
+def _pool_rare_neighbours(mass: Array, min_mass: float) -> Array:
+    """Merge the rarest level with its rarer neighbour until none is rare; return the pool number of each level."""
+    groups = [[level] for level in range(len(mass))]
+    group_mass = [float(value) for value in mass]
+    while len(groups) > 1 and min(group_mass) < min_mass:
+        k = int(np.argmin(group_mass))
+        neighbour = k + 1 if k == 0 or (k + 1 < len(groups) and group_mass[k + 1] < group_mass[k - 1]) else k - 1
+        low, high = min(k, neighbour), max(k, neighbour)
         groups[low : high + 1] = [groups[low] + groups[high]]
-        total[low : high + 1] = [total[low] + total[high]]
-    merged = np.empty(len(mass), dtype=int)
+        group_mass[low : high + 1] = [group_mass[low] + group_mass[high]]
+    pools = np.empty(len(mass), dtype=int)
     for number, group in enumerate(groups):
-        merged[group] = number
-    return merged
+        pools[group] = number
+    return pools
 
 
-def _most_frequent(mass: Array, count: int) -> Array:
-    """Keep the most frequent levels; the others, and those of fewer than three samples, join the last of them."""
+def _pool_infrequent(mass: Array, n_pools: int) -> Array:
+    """Pool all but the most frequent levels, into a last pool of at least three samples; return the pool numbers."""
     order = np.argsort(-mass.round(9), kind="stable")
-    merged = np.minimum(np.argsort(order, kind="stable"), count - 1)
-    while merged.max() > 0 and mass[merged == merged.max()].sum() < 3.0:
-        merged = np.minimum(merged, merged.max() - 1)
-    return merged
+    pools = np.minimum(np.argsort(order, kind="stable"), n_pools - 1)
+    while pools.max() > 0 and mass[pools == pools.max()].sum() < 3.0:
+        pools = np.minimum(pools, pools.max() - 1)
+    return pools
 
 
-def _orthonormal(raw: Array, mass: Array) -> Array:
-    """Gram–Schmidt on the rows, under the mass of the points; rows that add little are left out."""
+def _orthonormalise(raw: Array, mass: Array) -> Array:
+    """Apply Gram–Schmidt to the rows, under the mass of the points; drop rows of which too little is left."""
     total = mass.sum()
-    made: list[Array] = []
+    basis: list[Array] = []
     for row in raw:
         f = centre(row, mass, None)
-        before = float(mass @ (f * f))
-        for _ in range(2):  # twice is enough for orthogonality to rounding
-            for g in made:
+        variance = float(mass @ (f * f))
+        for _ in range(2):  # a second pass makes the rows orthogonal up to rounding
+            for g in basis:
                 f = f - g * (mass @ (f * g) / total)
-        left = float(mass @ (f * f))
-        if left > LEAST_VARIANCE * max(before, 0.01 * total):
-            made.append(centre(f, mass, None) * np.sqrt(total / left))
-    return np.array(made).reshape(len(made), raw.shape[1])
+        variance_left = float(mass @ (f * f))
+        if variance_left > MIN_VARIANCE * max(variance, 0.01 * total):
+            basis.append(centre(f, mass, None) * np.sqrt(total / variance_left))
+    return np.array(basis).reshape(len(basis), raw.shape[1])
 
 
 def centre(rows: Array, mass: Array, strata: Array | None) -> Array:
-    """Subtract the mean under the mass, in every stratum; the last axis is that of the samples."""
+    """Subtract the mean under the mass, within every stratum if there are strata; the last axis is the samples."""
     if strata is None:
         return np.asarray(rows - (rows @ mass / mass.sum())[..., None])
     order = np.argsort(strata, kind="stable")

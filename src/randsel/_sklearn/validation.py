@@ -19,8 +19,8 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from randsel._numerics.arrays import on_host, to_numpy
-from randsel._numerics.columns import MAPPED_ROWS, not_finite, release_pages
+from randsel._numerics.arrays import to_numpy
+from randsel._numerics.columns import find_nonfinite
 from randsel._utils.typing import Array
 from randsel.distributed._columns import is_dask
 from randsel.targets._kinds import OutcomeKind, check_outcome, find_kind
@@ -282,23 +282,9 @@ def _text_column(X: Any) -> str | None:
 
 
 def _check_finite(X: Any, names: Array | None) -> None:
-    # the sum is finite if all values are, unless it overflows: then look closely
-    with np.errstate(all="ignore"):
-        total, step = 0.0, MAPPED_ROWS if on_host(X) else len(X)
-        for start in range(0, len(X), step):
-            total += float(X[start : start + step].sum())
-            release_pages(X)
-        if np.isfinite(total):
-            return
-        X = to_numpy(X)
-        finite = np.isfinite(X)
-    if finite.all():
-        return
-    bad = np.flatnonzero(~finite.all(axis=0))
-    column = X[:, bad[0]]
-    name = bad[0] if names is None else repr(str(names[bad[0]]))
-    count = int((~np.isfinite(column)).sum())
-    raise ValueError(not_finite(name, bool(np.isnan(column).any()), count, len(bad) - 1))
+    nonfinite = find_nonfinite(X)
+    if nonfinite is not None:
+        raise ValueError(nonfinite.message(names))
 
 
 def check_number_to_select(wanted: int | float | str, n_features: int) -> int | None:

@@ -13,8 +13,9 @@ from scipy.stats import false_discovery_control
 from randsel._sklearn.validation import check_strata
 from randsel._utils.typing import Array
 from randsel.culling._path import CullingPath
+from randsel.interactions._evidence import main_effects
 from randsel.interactions._forward_selection import LEVEL
-from randsel.selectors._interaction_scan import InteractionScan, main_effects
+from randsel.selectors._interaction_scan import InteractionScan
 from randsel.selectors._randsel import RandSel
 from randsel.tables._read import Table, imputer
 from randsel.targets._kinds import OutcomeKind

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from randsel._numerics.arrays import clip, device_of, namespace, on_host, to_double, to_numpy
+from randsel._numerics.columns import ColumnSource
 from randsel._numerics.kernels import UNDERFLOW
 from randsel._utils.jobs import generator, ordered_map
 from randsel._utils.typing import Array
 from randsel.contribution._closed_form import Contribution, check_gamma, closed_form
 from randsel.contribution._sample import Sample
-from randsel.distributed._columns import ClusterColumns
 from randsel.targets._target import Target
 
 #: Rows above which the closed form is averaged over row blocks of at most this size: pairs grow as m².
@@ -62,15 +62,17 @@ def on_rows(
     Columns on a cluster go there block of rows by block of rows if that is not too large for one worker; otherwise the
     cluster works on all of its columns, one block of rows after the other.
     """
-    if isinstance(sample.X, ClusterColumns):
-        found = sample.X.on_rows(blocks, _there, sample.target, sample.fixed, function, gamma)
-        if found is not None:
+    n_jobs = draws.n_jobs
+    if isinstance(sample.X, ColumnSource):
+        results = sample.X.map_row_blocks(blocks, _there, sample.target, sample.fixed, function, gamma)
+        if results is not None:
             if on_done is not None:
-                for _ in found:
+                for _ in results:
                     on_done()
-            return found
+            return results
+        n_jobs = 1 if sample.X.computes_elsewhere else n_jobs
     tasks = [(sample, rows, function, gamma) for rows in blocks]
-    return ordered_map(_here, tasks, 1 if isinstance(sample.X, ClusterColumns) else draws.n_jobs, on_done)
+    return ordered_map(_here, tasks, n_jobs, on_done)
 
 
 def _here(sample: Sample, rows: Array, function: Callable[[Sample, float], Any], gamma: float) -> Any:

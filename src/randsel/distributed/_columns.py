@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import add
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,9 +18,10 @@ from randsel._numerics.arrays import take_columns
 from randsel._numerics.columns import (
     ALL_CONSTANT,
     ColumnSource,
+    NonFinite,
     centre_rows,
+    find_nonfinite,
     map_blocks,
-    not_finite,
     standardise_columns,
     sum_blocks,
 )
@@ -55,7 +56,7 @@ class ClusterColumns(ColumnSource):
         Which of those are meant, ascending; None for all.
     n_rows, kind
         Rows of the blocks, and their type.
-    room
+    max_bytes
         Bytes that columns in the memory of this process may take.
     kept
         Whether the cluster keeps the blocks in memory, and makes them narrower as columns fall; otherwise they are made
@@ -71,14 +72,15 @@ class ClusterColumns(ColumnSource):
     places: tuple[Array | None, ...]
     n_rows: int
     kind: Any
-    room: int
+    max_bytes: int
     kept: bool
     engine: "Engine"
     rows: Array | None = None
     device: None = None
+    computes_elsewhere: ClassVar[bool] = True
 
     @classmethod
-    def of(cls, X: Any, weights: Array | None, *, scale: bool, room: int | None) -> tuple["ClusterColumns", Array]:
+    def of(cls, X: Any, weights: Array | None, *, scale: bool, max_bytes: int | None) -> tuple["ClusterColumns", Array]:
         """Standardise the columns that vary, and tell which those are."""
         X, engine = by_columns(X), Engine.of(X)
         standardised, once = delayed(_standardised, nout=2), delayed_once(weights)
@@ -98,8 +100,8 @@ class ClusterColumns(ColumnSource):
         own = max(max(X.chunks[1]) * len(X) * itemsize, 8 * min(len(X), 2000) ** 2)
         spans = tuple(int(alive.sum()) for alive, _ in seen)
         kind = X.dtype if scale else np.dtype(np.float64)
-        room = own if room is None else room
-        columns = cls(tuple(held), spans, (None,) * len(held), len(X), kind, room, kept, engine)
+        max_bytes = own if max_bytes is None else max_bytes
+        columns = cls(tuple(held), spans, (None,) * len(held), len(X), kind, max_bytes, kept, engine)
         return columns._filled(), np.flatnonzero(varies)
 
     @cached_property
@@ -117,12 +119,12 @@ class ClusterColumns(ColumnSource):
         """Of the blocks."""
         return self.kind
 
-    def each(self, width: int, function: Callable[..., Any], *shared: Any) -> Iterator[Any]:
+    def map_blocks(self, width: int, function: Callable[..., Any], *shared: Any) -> Iterator[Any]:
         """Results of a function of blocks, computed where these are."""
         for results in self.engine.compute(self._tasks(_each_of, width, function, *shared)):
             yield from results
 
-    def total(self, width: int, function: Callable[..., Any], *shared: Any) -> Any:
+    def sum_blocks(self, width: int, function: Callable[..., Any], *shared: Any) -> Any:
         """Sum of what `map_blocks` gives: neighbours are added on the cluster, then their sums, until one is left."""
         parts = self._tasks(_total_of, width, function, *shared)
         while len(parts) > 1:
@@ -138,14 +140,14 @@ class ClusterColumns(ColumnSource):
             call(function, block, places, rows, *shared) for block, places in zip(self.held, self.places, strict=True)
         ]
 
-    def take(self, chosen: Array) -> Any:
+    def load(self, chosen: Array) -> Any:
         """Columns of a mask or of places, in the memory of this process."""
-        part = self.part(chosen)
+        part = self.select(chosen)
         if not part.held:
             return np.zeros(part.shape, dtype=self.kind)
         return np.concatenate(self.engine.compute(part._tasks(_itself)), axis=1)
 
-    def part(self, chosen: Array) -> "ClusterColumns":
+    def select(self, chosen: Array) -> "ClusterColumns":
         """Columns of a mask or of places (ascending), left where they are."""
         chosen = np.flatnonzero(chosen) if chosen.dtype.kind == "b" else chosen
         ends = np.cumsum(self.widths)
@@ -160,7 +162,7 @@ class ClusterColumns(ColumnSource):
         kept = super().keep(chosen)
         return kept._narrowed() if isinstance(kept, ClusterColumns) else kept
 
-    def on_rows(self, blocks: list[Array], function: Callable[..., Any], *shared: Any) -> list[Any] | None:
+    def map_row_blocks(self, blocks: list[Array], function: Callable[..., Any], *shared: Any) -> list[Any] | None:
         """Results of a function of blocks of rows, all columns of which go to one worker, and of what they share.
 
         None if such a block of rows would be larger than a block of columns: nothing larger goes to one worker.
@@ -176,7 +178,7 @@ class ClusterColumns(ColumnSource):
             tasks.append(call(function, parts, given, *once))
         return self.engine.compute(tasks)
 
-    def of_rows(self, rows: Array) -> Any:
+    def take_centred_rows(self, rows: Array) -> Any:
         """Return some rows of all columns, centred again; in the memory of this process if there is room."""
         chosen = replace(self, rows=rows if self.rows is None else self.rows[rows])
         return chosen.keep(np.ones(chosen.shape[1], dtype=bool))
@@ -219,13 +221,13 @@ def of_blocks(X: Any, function: Callable[[Array], Any]) -> list[Any]:
     return Engine.of(X).compute([delayed(function)(chunk) for chunk in by_columns(X).to_delayed()[0]])
 
 
-def check_finite(troubles: list[list[Any]], widths: tuple[int, ...]) -> None:
-    """Refuse a table if `first_not_finite` found something in one of its blocks."""
-    starts = np.concatenate([[0], np.cumsum(widths)]).tolist()
-    told = [(start + trouble[0], *trouble[1:]) for start, trouble in zip(starts, troubles, strict=False) if trouble]
-    if told:
-        column, _, is_nan, count = told[0]
-        raise ValueError(not_finite(column, is_nan, count, sum(trouble[1] for trouble in told) - 1))
+def check_finite(blocks: list[NonFinite | None], widths: tuple[int, ...]) -> None:
+    """Raise ValueError if `find_nonfinite` found something in one of the blocks of a table."""
+    bad = [(start, block) for start, block in zip(np.cumsum([0, *widths]).tolist(), blocks, strict=False) if block]
+    if bad:
+        start, first = bad[0]
+        n_columns = sum(block.n_columns for _, block in bad)
+        raise ValueError(replace(first, column=start + first.column, n_columns=n_columns).message())
 
 
 def _split(chosen: Array, ends: Array) -> list[Array]:
@@ -236,25 +238,14 @@ def _split(chosen: Array, ends: Array) -> list[Array]:
 # ---------------------------------------------------------------- what workers do
 
 
-def _standardised(block: Array, weights: Array | None, scale: bool) -> tuple[Array, tuple[Array, list[Any]]]:
-    """Standardise a block; and tell which columns vary, and the first that is not finite."""
-    trouble = first_not_finite(block)
-    if trouble:
-        return block[:, :0], (np.zeros(block.shape[1], dtype=bool), trouble)
+def _standardised(block: Array, weights: Array | None, scale: bool) -> tuple[Array, tuple[Array, NonFinite | None]]:
+    """Standardise a block, and return which columns vary and which are not finite."""
+    nonfinite = find_nonfinite(block)
+    if nonfinite is not None:
+        return block[:, :0], (np.zeros(block.shape[1], dtype=bool), nonfinite)
     with one_thread_if(True):
         Z, varies = standardise_columns(np.ascontiguousarray(block), weights, scale)
-    return Z, (varies, [])
-
-
-def first_not_finite(block: Array) -> list[Any]:
-    """First column with values that are no numbers, how many such columns, whether it has NaN, how many; or nothing."""
-    # the sum is finite if all values are, unless it overflows: then look closely
-    with np.errstate(all="ignore"):
-        if np.isfinite(block.sum()) or np.isfinite(block).all():
-            return []
-        bad = np.flatnonzero(~np.isfinite(block).all(axis=0))
-    column = block[:, bad[0]]
-    return [int(bad[0]), len(bad), bool(np.isnan(column).any()), int((~np.isfinite(column)).sum())]
+    return Z, (varies, None)
 
 
 def _on_block(function: Callable[..., Any], block: Array, places: Array | None, rows: Array | None, *more: Any) -> Any:

@@ -3,7 +3,7 @@
 A column is smaller than its functions, so that columns travel and functions do not.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -11,19 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.rank_functions import Functions, rank_functions
+from randsel._numerics.columns import NonFinite, find_nonfinite
+from randsel._numerics.rank_functions import RankFunctions, RankFunctionSource, rank_functions
 from randsel._utils.jobs import one_thread_if
 from randsel._utils.typing import Array
-from randsel.distributed._columns import Engine, by_columns, check_finite, delayed, delayed_once, first_not_finite
+from randsel.distributed._columns import Engine, by_columns, check_finite, delayed, delayed_once
 
 
 @dataclass(frozen=True)
-class ClusterFunctions:
+class ClusterFunctions(RankFunctionSource):
     """Functions of the columns of a Dask array that have any, in the order of the columns.
 
     Attributes
     ----------
-    blocks
+    chunks
         Delayed blocks of columns.
     columns, nominal
         Which columns of each block have functions, and which of those are nominal.
@@ -33,20 +34,19 @@ class ClusterFunctions:
         Functions that a column has at most.
     share
         Weights of the samples, of mean one.
-    counts, plain
-        As in `Functions`.
+    counts
+        As in `RankFunctions`.
     engine
         Who computes.
     """
 
-    blocks: tuple[Any, ...]
+    chunks: tuple[Any, ...]
     columns: tuple[Array, ...]
     nominal: tuple[Array, ...]
     widths: tuple[int, ...]
     most: int
     share: Array
     counts: Array
-    plain: Array
     engine: Engine
 
     @classmethod
@@ -60,17 +60,16 @@ class ClusterFunctions:
         seen = engine.compute(
             [look(block, most, share_once, own) for block, own in zip(blocks, of_blocks, strict=True)]
         )
-        check_finite([trouble for _, _, trouble in seen], X.chunks[1])
-        columns = [np.flatnonzero(counts) for counts, _, _ in seen]
+        check_finite([trouble for _, trouble in seen], X.chunks[1])
+        columns = [np.flatnonzero(counts) for counts, _ in seen]
         made = cls(
-            blocks=tuple(blocks),
+            chunks=tuple(blocks),
             columns=tuple(columns),
             nominal=tuple(own[at] for own, at in zip(of_blocks, columns, strict=True)),
             widths=X.chunks[1],
             most=most,
             share=share,
-            counts=np.concatenate([counts[at] for (counts, _, _), at in zip(seen, columns, strict=True)]),
-            plain=np.concatenate([plain[at] for (_, plain, _), at in zip(seen, columns, strict=True)]),
+            counts=np.concatenate([counts[at] for (counts, _), at in zip(seen, columns, strict=True)]),
             engine=engine,
         )
         return made, np.concatenate([start + at for start, at in zip(starts, columns, strict=False)])
@@ -83,39 +82,53 @@ class ClusterFunctions:
         """Number of the first feature after each block."""
         return np.cumsum([len(at) for at in self.columns])
 
-    def take(self, features: Array) -> Functions:
-        """Functions of some features, in memory."""
+    def take(self, features: Array) -> RankFunctions:
+        """Return the functions of some features, in memory."""
         used, places = np.unique(features, return_inverse=True)
-        (made,) = self.engine.compute([self._call(_itself, self._parts(used))])
-        return Functions(made.values[places], made.counts[places], made.plain[places])
+        (functions,) = self.engine.compute([self._call(_itself, self._parts(used))])
+        taken: RankFunctions = functions.take(places)
+        return taken
 
-    def on_sets(self, function: Callable[..., Any], sets: Array, *shared: Any) -> Iterator[tuple[Array, Any]]:
-        """Results of a function of some functions, of sets among them and of what all share, with the rows of the sets.
-
-        Sets whose features are in the same blocks go together.
-        """
+    def map_sets(
+        self,
+        function: Callable[..., Any],
+        sets: Array,
+        *shared: Any,
+        batch: int,
+        n_jobs: int | None = None,  # noqa: ARG002 (the engine decides)
+    ) -> Iterator[tuple[Array, Any]]:
+        """Apply a function to batches of sets of features; sets whose features are in the same blocks go together."""
         groups = _groups(np.sort(np.searchsorted(self.ends, sets, side="right"), axis=1))
         once = [delayed_once(argument) for argument in shared]
         tasks = []
         for rows in groups:
             used, places = np.unique(sets[rows], return_inverse=True)
-            tasks.append(self._call(function, self._parts(used), places.reshape(sets[rows].shape), *once))
-        yield from zip(groups, self.engine.compute(tasks), strict=True)
+            members = places.reshape(sets[rows].shape)
+            tasks.append(self._call(_map_sets, self._parts(used), members, batch, function, *once))
+        for rows, results in zip(groups, self.engine.compute(tasks), strict=True):
+            for of_batch, result in results:
+                yield rows[of_batch], result
 
-    def on_blocks(
-        self, function: Callable[..., Any], pairs: Iterable[tuple[int, int]], *shared: Any
+    def blocks(self, size: int) -> list[range]:  # noqa: ARG002 (the chunks are as they are)
+        """Return the blocks of columns of the Dask array that have functions, of whatever size."""
+        return [range(start, stop) for start, stop in pairwise([0, *self.ends.tolist()]) if stop > start]
+
+    def map_block_pairs(
+        self,
+        function: Callable[..., Any],
+        pairs: Sequence[tuple[range, range]],
+        *shared: Any,
+        n_jobs: int | None = None,  # noqa: ARG002 (the engine decides)
     ) -> Iterator[tuple[Array, Any]]:
-        """Results of a function of the functions of two blocks, of where the second begins, and of what all share.
-
-        The features come with them, those of the first block first; a block with itself is there once.
-        """
+        """Apply a function to pairs of blocks; a block with itself is sent once."""
         once = [delayed_once(argument) for argument in shared]
-        starts = np.concatenate([[0], self.ends])
         features, tasks = [], []
-        for pair in pairs:
-            parts = [self._whole[block] for block in dict.fromkeys(pair)]
-            features.append(np.concatenate([np.arange(*starts[block : block + 2]) for block in dict.fromkeys(pair)]))
-            tasks.append(self._call(function, parts, len(self.columns[pair[0]]), *once))
+        for first, second in pairs:
+            blocks = list(dict.fromkeys((first, second)))
+            held = [self._whole[int(np.searchsorted(self.ends, block.start, side="right"))] for block in blocks]
+            features.append(np.concatenate([np.arange(block.start, block.stop) for block in blocks]))
+            here = range(len(first)), range(len(features[-1]) - len(second), len(features[-1]))
+            tasks.append(self._call(function, held, *here, *once))
         yield from zip(features, self.engine.compute(tasks), strict=True)
 
     @cached_property
@@ -124,7 +137,7 @@ class ClusterFunctions:
         starts = np.concatenate([[0], self.ends])
         return [
             (self._parts(np.arange(*starts[block : block + 2])) or [(None, np.zeros(0, dtype=bool))])[0]
-            for block in range(len(self.blocks))
+            for block in range(len(self.chunks))
         ]
 
     def _parts(self, features: Array) -> list[tuple[Any, Array]]:
@@ -135,7 +148,7 @@ class ClusterFunctions:
             at = among - (self.ends[number] - len(ours))
             if len(at):
                 all_of_it = len(at) == self.widths[number]
-                block = self.blocks[number] if all_of_it else delayed(_columns)(self.blocks[number], ours[at])
+                block = self.chunks[number] if all_of_it else delayed(_columns)(self.chunks[number], ours[at])
                 parts.append((block, self.nominal[number][at]))
         return parts
 
@@ -157,14 +170,12 @@ def _groups(blocks: Array) -> list[Array]:
 # ---------------------------------------------------------------- what workers do
 
 
-def _look(block: Array, most: int, share: Array, nominal: Array) -> tuple[Array, Array, list[Any]]:
-    """How many functions columns have, which are plain, and the first that is not finite."""
-    trouble = first_not_finite(block)
-    if trouble:
-        none = np.zeros(block.shape[1], dtype=int)
-        return none, none.astype(bool), trouble
-    made = rank_functions(block, most, share, nominal)
-    return made.counts, made.plain, []
+def _look(block: Array, most: int, share: Array, nominal: Array) -> tuple[Array, NonFinite | None]:
+    """How many functions columns have, and the first that is not finite."""
+    nonfinite = find_nonfinite(block)
+    if nonfinite is not None:
+        return np.zeros(block.shape[1], dtype=int), nonfinite
+    return rank_functions(block, most, share, nominal).counts, None
 
 
 def _columns(block: Array, places: Array) -> Array:
@@ -179,5 +190,11 @@ def _with_functions(
         return function(rank_functions(X, most, share, nominal), *arguments)
 
 
-def _itself(functions: Functions) -> Functions:
+def _map_sets(
+    functions: RankFunctions, sets: Array, batch: int, function: Callable[..., Any], *shared: Any
+) -> list[tuple[Array, Any]]:
+    return list(functions.map_sets(function, sets, *shared, batch=batch, n_jobs=1))
+
+
+def _itself(functions: RankFunctions) -> RankFunctions:
     return functions

@@ -30,6 +30,7 @@ import numpy as np
 from sklearn.metrics import accuracy_score, balanced_accuracy_score
 
 from randsel import datasets
+from randsel._numerics.columns import find_nonfinite
 from randsel._utils.jobs import as_finished
 from randsel._utils.result_folder import (
     LARGEST_JSON,
@@ -250,9 +251,9 @@ def number_of_folds(table: Table, wanted: int) -> int:
 
 
 def _check_finite(table: Table, name: str) -> None:
-    bad = np.flatnonzero((np.isinf(table.X) if table.missing == "median" else ~np.isfinite(table.X)).any(axis=0))
-    if len(bad):
-        first, others = table.names[bad[0]], len(bad) - 1
+    nonfinite = find_nonfinite(table.X, allow_nan=table.missing == "median")
+    if nonfinite is not None:
+        first, others = table.names[nonfinite.column], nonfinite.n_columns - 1
         msg = f"{name}: column {first!r} and {others} others have missing values; impute or drop them first."
         raise ValueError(msg)
 

@@ -1,83 +1,87 @@
-"""Evidence for features, pairs and triples: their statistics, p-values, and what is left of the target without them.
+"""Evidence for single features, pairs and triples: statistics, p-values, and the residual of the target.
 
-With the functions `φ` of `rank_functions` and the residual `e` of the target, feature i and the pair (i, j) have
+With the rank functions `φ` of the features and the residual `e` of the target, feature i and the pair (i, j) have
 
     main_i  = Σ_a  ω_a      Σ_c (e_cᵀ φ_ia)²                eq. 17
     pair_ij = Σ_ab ω_a ω_b  Σ_c (e_cᵀ [φ_ia ∘ φ_jb])²       eq. 18
 
-The main effects of both features are projected out of the products, and the p-value is the larger of two tails: that of
-exchangeable residuals, and that of residuals of unequal variance, which a few samples cannot make small.
+There are two p-values. `evidence` computes the one that is reported: the effects of smaller sets are projected out of
+the products, and the tail is that of eq. 19. `approximate_log_p` is cheaper and only ranks sets, in the scan of all
+pairs and in forward steps: nothing is projected out, and the tail is matched to three moments. Both test the smooth
+functions alone and all functions, and take the smaller p-value.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import combinations
-from typing import Any
+from os import PathLike
 
 import numpy as np
 from scipy.special import gammaln
 
-from randsel._numerics.null_tails import log_tail
-from randsel._numerics.rank_functions import Functions, centre
-from randsel._utils.jobs import ordered_map
+from randsel._numerics.columns import column_slices
+from randsel._numerics.fingerprint import fingerprint
+from randsel._numerics.null_tails import cumulants, log_tail, log_tail_of_moments
+from randsel._numerics.rank_functions import RankFunctions, RankFunctionSource, centre, rank_functions
+from randsel._utils.checkpoint import opened
 from randsel._utils.typing import Array
+from randsel.targets._kinds import OutcomeKind
 
-#: Bytes of products to hold in a batch of tests.
+#: Bytes of the products in a batch of tests.
 BATCH_BYTES = 1 << 25
-#: Smooth functions: sets are tested with these only, too, because most effects are in them.
+#: Bytes of the rank functions in a block of columns, if features are tested alone.
+BLOCK_BYTES = 1 << 26
+#: Every set is also tested with this many functions per feature only, because most effects are smooth.
 SMOOTH = 2
-#: Mean square that a product must keep when strata and main effects are taken out of it.
-LEAST_LEFT = 0.05
+#: A product is left out if projections leave less than this fraction of its mean square.
+MIN_MEAN_SQUARE = 0.05
+#: Functions per feature by default, if there are enough samples, and weight of each relative to the one before.
+DEFAULT_FUNCTIONS, DEFAULT_DECAY = 6, 0.9
 
 
 @dataclass(frozen=True)
-class Problem:
-    """Functions of the features, and the target as columns.
+class Design:
+    """The target, and how features are tested against it.
 
     Attributes
     ----------
-    functions
-        Of every feature; perhaps on a cluster, where sets of features are then tested.
-    decay
-        `ω_a`, weight of the a-th function.
+    function_weights
+        `ω_a`, weight of the a-th function of a feature.
     Y
         Shape (samples, columns): weighted mean zero in every stratum, mean square one.
-    share
+    sample_weights
         Weights of the samples, of mean one.
     strata
-        Within which the target may be permuted under the null hypothesis, or None.
+        Stratum of each sample, or None. Under the null hypothesis the target is exchangeable within strata.
     n_jobs
         Threads.
     device
-        Where the scan of pairs runs, as in `to_device`; None for the host.
+        Device of the scan of pairs, as in `to_device`; None for the host.
     """
 
-    functions: Any
-    decay: Array
+    function_weights: Array
     Y: Array
-    share: Array
+    sample_weights: Array
     strata: Array | None
     n_jobs: int | None = None
     device: str | None = None
 
-    @property
-    def n_features(self) -> int:
-        """Number of features."""
-        return len(self.functions)
-
     def n_functions(self, size: int) -> int:
-        """Functions per feature that sets of this size are tested with."""
-        most: int = self.functions.most
-        return most if size < 3 else functions_of_triples(self.freedom, most)
+        """Return how many functions per feature sets of this size are tested with."""
+        available = len(self.function_weights)
+        return available if size < 3 else functions_in_triples(self.freedom, available)
+
+    def batch(self, size: int) -> int:
+        """Return how many sets of this size are tested at a time."""
+        return int(max(1, BATCH_BYTES // (8 * len(self.Y) * self.n_functions(size) ** size)))
 
     @property
     def freedom(self) -> int:
         """Dimensions of a target whose mean is zero in every stratum."""
-        return len(self.Y) - (1 if self.strata is None else int(self.strata.max()) + 1)
+        return degrees_of_freedom(len(self.Y), self.strata)
 
     @cached_property
-    def least_log_p(self) -> float:
+    def min_log_p(self) -> float:
         """Log of one over the number of different targets that permutations within strata make: no p is smaller."""
         strata = np.zeros(len(self.Y), dtype=int) if self.strata is None else self.strata
         values = np.unique(self.Y.round(9), axis=0, return_inverse=True)[1].ravel()
@@ -85,42 +89,28 @@ class Problem:
         _, ties = np.unique(np.stack([strata, values]), axis=1, return_counts=True)
         return float(gammaln(ties + 1.0).sum() - gammaln(sizes + 1.0).sum())
 
-    def of_members(self, sets: Array) -> tuple["Problem", Array]:
-        """Return a problem whose functions of the members of sets are in memory, and the sets with numbers of it."""
-        if isinstance(self.functions, Functions):
-            return self, sets
-        members, places = np.unique(sets, return_inverse=True)
-        return replace(self, functions=self.functions.take(members)), places.reshape(sets.shape)
-
-    def where_held(self, function: Callable[..., Any], Y: Array, sets: Array) -> Iterator[tuple[Array, Any]] | None:
-        """Rows of groups of sets, and a function of the problem, Y and these sets, if functions are on a cluster."""
-        if isinstance(self.functions, Functions):
-            return None
-        found: Iterator[tuple[Array, Any]] = self.functions.on_sets(_there, sets, function, self.without_functions, Y)
-        return found
-
-    @property
-    def without_functions(self) -> "Problem":
-        """Return what goes to a worker that makes functions of its own."""
-        return replace(self, functions=None, n_jobs=1)
-
-    def after(self, first: int, n_functions: int) -> "Problem":
-        """Return the problem of the features from one on, with their first few functions."""
-        values, counts, plain = self.functions.values, self.functions.counts, self.functions.plain
-        few = Functions(values[first:, :n_functions], np.minimum(counts[first:], n_functions), plain[first:])
-        return replace(self, functions=few, decay=self.decay[:n_functions])
+    def target_spectrum(self, Y: Array) -> Array:
+        """Return the eigenvalues of the weighted covariance of the columns of a target."""
+        weights = self.sample_weights
+        return np.maximum(np.linalg.eigvalsh((Y * weights[:, None]).T @ Y / weights.sum()), 0.0)
 
 
-def _there(functions: Functions, sets: Array, function: Callable[..., Any], problem: Problem, Y: Array) -> Any:
-    return function(replace(problem, functions=functions), Y, sets)
+def degrees_of_freedom(m: int, strata: Array | None) -> int:
+    """Return the dimensions of a target of m samples whose mean is zero in every stratum."""
+    return m - (1 if strata is None else int(strata.max()) + 1)
 
 
-def functions_of_triples(freedom: int, n_functions: int) -> int:
-    """Functions per feature in a triple: their products are to be few beside the samples."""
+def max_functions(freedom: int) -> int:
+    """Return how many functions per feature a test of pairs may have: at least four dimensions per product."""
+    return max(int(np.sqrt(freedom / 4)), 1)
+
+
+def functions_in_triples(freedom: int, n_functions: int) -> int:
+    """Return how many functions per feature a test of triples has, three at most, by the same rule."""
     return int(np.clip((freedom / 4) ** (1 / 3), 1, min(n_functions, 3)))
 
 
-# ---------------------------------------------------------------- tests with care
+# ---------------------------------------------------------------- the p-value that is reported
 
 
 @dataclass(frozen=True)
@@ -131,143 +121,227 @@ class Evidence:
     log_p: Array
 
 
-def evidence(problem: Problem, Y: Array, sets: Array) -> Evidence:
-    """Test sets of one, two or three features (rows of `sets`), the effects of smaller sets projected out."""
-    groups = problem.where_held(evidence, Y, sets)
-    if groups is not None:
-        whole = Evidence(np.zeros(len(sets)), np.zeros(len(sets)))
-        for rows, found in groups:
-            whole.statistic[rows], whole.log_p[rows] = found.statistic, found.log_p
-        return whole
+def evidence(functions: RankFunctionSource, design: Design, Y: Array, sets: Array) -> Evidence:
+    """Test sets of one, two or three features (rows of `sets`), with the effects of smaller sets projected out.
+
+    The p-value is the larger of two tails of eq. 19: one for exchangeable residuals, and one for residuals of unequal
+    variance, which a few extreme samples cannot make small. It is never below `design.min_log_p`.
+    """
+    statistic, log_p = np.zeros(len(sets)), np.zeros(len(sets))
+    batch = design.batch(sets.shape[1])
+    for rows, result in functions.map_sets(_test_batch, sets, design, Y, batch=batch, n_jobs=design.n_jobs):
+        statistic[rows], log_p[rows] = result
+    return Evidence(statistic, log_p)
+
+
+def _test_batch(functions: RankFunctions, sets: Array, design: Design, Y: Array) -> tuple[Array, Array]:
+    """Return the statistics and the log p-values of some sets."""
     size = sets.shape[1]
-    batch = max(1, BATCH_BYTES // (8 * len(Y) * problem.n_functions(size) ** size))
-    tasks = [(problem, Y, sets[start : start + batch]) for start in range(0, len(sets), batch)]
-    parts = ordered_map(_test_batch, tasks, problem.n_jobs)
-    if not parts:
-        return Evidence(np.zeros(0), np.zeros(0))
-    return Evidence(np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts]))
-
-
-def _test_batch(problem: Problem, Y: Array, sets: Array) -> tuple[Array, Array]:
-    used = min(problem.n_functions(sets.shape[1]), int(problem.functions.counts[sets].max(initial=1)))
-    products, weights = products_of(problem, sets, max(used, 1))
+    used = max(min(design.n_functions(size), int(functions.counts[sets].max(initial=1))), 1)
+    products, weights = products_of(functions, sets, design.function_weights[:used])
     # single precision is ample for products: sums over a few thousand samples keep five digits
-    share, total = problem.share.astype(np.float32), problem.share.sum()
-    if sets.shape[1] > 1 or problem.strata is not None:
-        products = centre(products, share, problem.strata)
-    if sets.shape[1] > 1:
-        products = _project_out(products, _smaller(problem, sets, max(used, 1)), share)
-    left = np.square(products) @ share / total
-    weights = np.divide(weights, left, out=np.zeros_like(weights), where=left > LEAST_LEFT)
+    sample_weights, total = design.sample_weights.astype(np.float32), design.sample_weights.sum()
+    if size > 1 or design.strata is not None:
+        products = centre(products, sample_weights, design.strata)
+    if size > 1:
+        nuisance = centre(_products_of_subsets(functions, sets, used), sample_weights, design.strata)
+        products = _project_out(products, nuisance, sample_weights)
+    # rare levels would inflate a product that is not divided by its own mean square
+    mean_squares = np.square(products) @ sample_weights / total
+    weights = np.divide(weights, mean_squares, out=np.zeros_like(weights), where=mean_squares > MIN_MEAN_SQUARE)
     products *= np.sqrt(weights, dtype=np.float32)[:, :, None]
-    e = Y.astype(np.float32) * share[:, None]
+    e = Y.astype(np.float32) * sample_weights[:, None]
     squares = np.square((products @ e).astype(np.float64)).sum(axis=2)
-    spread = np.maximum(np.linalg.eigvalsh((Y * problem.share[:, None]).T @ Y / total), 0.0)
-    even, *uneven = (
-        ((products * np.square(column)) @ products.transpose(0, 2, 1)).astype(np.float64) for column in (share, *e.T)
+    # V Vᵀ of exchangeable residuals, and V diag(e²) Vᵀ of residuals of unequal variance
+    exchangeable, *heteroscedastic = (
+        ((products * np.square(column)) @ products.transpose(0, 2, 1)).astype(np.float64)
+        for column in (sample_weights, *e.T)
     )
-    # Y has length √m, spread over its freedom
-    freedom, scale = problem.freedom * Y.shape[1], problem.freedom / len(Y)
+    # Y has length √m, spread over its degrees of freedom
+    freedom, scale = design.freedom * Y.shape[1], design.freedom / len(Y)
+    spectrum = design.target_spectrum(Y)
     log_p = []
-    for part in parts(max(used, 1), sets.shape[1]):
-        block = np.ix_(np.arange(len(sets)), part, part)
-        evenly = (np.maximum(np.linalg.eigvalsh(even[block]), 0.0)[:, :, None] * spread).reshape(len(sets), -1)
-        unevenly = np.concatenate([np.maximum(np.linalg.eigvalsh(matrix[block]), 0.0) for matrix in uneven], axis=1)
-        statistic = squares[:, part].sum(axis=1) * scale
-        log_p.append(np.maximum(log_tail(statistic, evenly, freedom), log_tail(statistic, unevenly, freedom)))
-    # two looks, unless the features have smooth functions only
-    looks = np.where(problem.functions.counts[sets].max(axis=1) > SMOOTH, len(log_p), 1)
-    found = np.clip(np.min(log_p, axis=0) + np.log(looks), problem.least_log_p, 0.0)
-    return squares.sum(axis=1) / total, found
+    for subset in _smooth_and_all(used, size):
+        block = np.ix_(np.arange(len(sets)), subset, subset)
+        even = (_eigenvalues(exchangeable[block])[:, :, None] * spectrum).reshape(len(sets), -1)
+        uneven = np.concatenate([_eigenvalues(matrix[block]) for matrix in heteroscedastic], axis=1)
+        statistic = squares[:, subset].sum(axis=1) * scale
+        log_p.append(np.maximum(log_tail(statistic, even, freedom), log_tail(statistic, uneven, freedom)))
+    # Bonferroni for two tests, unless the features have smooth functions only
+    n_tests = np.where(functions.counts[sets].max(axis=1) > SMOOTH, len(log_p), 1)
+    return squares.sum(axis=1) / total, np.clip(np.min(log_p, axis=0) + np.log(n_tests), design.min_log_p, 0.0)
 
 
-def parts(used: int, size: int) -> list[Array]:
-    """Places of the products of smooth functions only, and of all products, if those are more."""
+def _eigenvalues(matrices: Array) -> Array:
+    return np.maximum(np.linalg.eigvalsh(matrices), 0.0)
+
+
+def _smooth_and_all(used: int, size: int) -> list[Array]:
+    """Return the indices of the products of smooth functions only, and of all products, if those are more."""
     digits = np.indices((used,) * size).reshape(size, -1)
     everything = np.arange(used**size)
     return [everything] if used <= SMOOTH else [np.flatnonzero((digits < SMOOTH).all(axis=0)), everything]
 
 
-def products_of(problem: Problem, sets: Array, used: int) -> tuple[Array, Array]:
-    """`φ_ia ∘ φ_jb ∘ …` of every set, shape (sets, functions, samples), and their weights `ω_a ω_b …`."""
-    values, counts = problem.functions.values, problem.functions.counts
-    products = np.ones((len(sets), 1, values.shape[2]), dtype=np.float32)
+def products_of(functions: RankFunctions, sets: Array, function_weights: Array) -> tuple[Array, Array]:
+    """Return `φ_ia ∘ φ_jb ∘ …` of every set, shape (sets, products, samples), and their weights `ω_a ω_b …`."""
+    used, m = len(function_weights), functions.values.shape[2]
+    products = np.ones((len(sets), 1, m), dtype=np.float32)
     weights = np.ones((len(sets), 1))
     for feature in sets.T:
-        products = products[:, :, None, :] * values[feature][:, None, :used, :]
-        own = np.where(np.arange(used) < counts[feature][:, None], problem.decay[:used], 0.0)
-        weights = weights[:, :, None] * own[:, None, :]
-        products = products.reshape(len(sets), -1, values.shape[2])
-        weights = weights.reshape(len(sets), -1)
+        products = products[:, :, None, :] * functions.values[feature][:, None, :used, :]
+        feature_weights = np.where(np.arange(used) < functions.counts[feature][:, None], function_weights, 0.0)
+        weights = weights[:, :, None] * feature_weights[:, None, :]
+        products, weights = products.reshape(len(sets), -1, m), weights.reshape(len(sets), -1)
     return products, weights
 
 
-def _smaller(problem: Problem, sets: Array, used: int) -> Array:
-    """Functions of all proper subsets of every set."""
+def _products_of_subsets(functions: RankFunctions, sets: Array, used: int) -> Array:
+    """Return the products of the functions of all proper subsets of every set."""
     size = sets.shape[1]
-    parts = [
-        products_of(problem, sets[:, list(columns)], used)[0]
+    products = [
+        products_of(functions, sets[:, list(columns)], np.ones(used))[0]
         for smaller in range(1, size)
         for columns in combinations(range(size), smaller)
     ]
-    return centre(np.concatenate(parts, axis=1), problem.share.astype(np.float32), problem.strata)
+    return np.concatenate(products, axis=1)
 
 
-def _project_out(products: Array, nuisance: Array, share: Array) -> Array:
-    weighted = nuisance * share
+def _project_out(products: Array, nuisance: Array, sample_weights: Array) -> Array:
+    """Subtract from the products, in place, their regression on the nuisance functions."""
+    weighted = nuisance * sample_weights
     gram = (weighted @ nuisance.transpose(0, 2, 1)).astype(np.float64)
-    # functions that a feature does not have are zero, and equal features have equal functions
-    gram += 1e-6 * float(share.sum()) * np.eye(gram.shape[1])
+    # the ridge is for singular matrices: missing functions are zero, and equal features have equal functions
+    gram += 1e-6 * float(sample_weights.sum()) * np.eye(gram.shape[1])
     slopes = np.linalg.solve(gram, (weighted @ products.transpose(0, 2, 1)).astype(np.float64))
     products -= slopes.transpose(0, 2, 1).astype(np.float32) @ nuisance
     return products
 
 
-# ---------------------------------------------------------------- what is left of the target
+def log_number_of_sets(n: int, size: int) -> float:
+    """Return the log of the number of sets of `size` features out of n."""
+    return float(np.log([n - k for k in range(size)]).sum() - np.log(np.arange(1, size + 1)).sum())
 
 
-def residual(problem: Problem, *sets: Array) -> Array:
-    """Take an additive fit out of the target: ridge regression on the functions of features, pairs and triples.
+def main_effects(
+    X: Array,
+    y: Array,
+    kind: OutcomeKind,
+    *,
+    nominal: Array,
+    strata: Array | None,
+    n_jobs: int | None,
+    checkpoint: PathLike[str] | None = None,
+) -> Array:
+    """Return the p-value of every feature alone, as `InteractionScan(order=1)` computes it, in blocks of columns.
 
-    The penalty is that of the smallest generalised cross-validation error, so that a fit on more functions than
-    samples leaves what it cannot foretell.
+    The functions of all columns at once would take several times the memory of X. `checkpoint` is as in
+    `InteractionScan`.
+    """
+    m, n = X.shape
+    sample_weights = np.ones(m)
+    n_functions = min(DEFAULT_FUNCTIONS, max_functions(degrees_of_freedom(m, strata)))
+    Y = kind.contrasts(y, sample_weights, strata)
+    design = Design(DEFAULT_DECAY ** np.arange(n_functions), Y, sample_weights, strata, n_jobs)
+    identity = None
+    if checkpoint is not None:
+        data_hash = fingerprint(X, y, strata, nominal)
+        identity = {"estimator": "main effects", "data_hash": data_hash, "parameters": {"target": kind.name}}
+    pvalues, done = np.ones(n), 0
+    with opened(checkpoint, identity) as folder:
+        stages = folder.stages("features")
+        if (stored := stages.last()) is not None:
+            pvalues, done = stored["p"], int(stored["done"])
+        for block in column_slices(n, max(1, BLOCK_BYTES // (4 * n_functions * m))):
+            if block.stop <= done:
+                continue
+            functions = rank_functions(X[:, block], n_functions, sample_weights, nominal[block])
+            varying = np.flatnonzero(functions.counts)
+            result = evidence(functions.take(varying), design, Y, np.arange(len(varying))[:, None])
+            pvalues[np.arange(n)[block][varying]] = np.exp(np.minimum(result.log_p, 0.0))
+            stages.reached(block.stop, partial(dict, p=pvalues, done=block.stop))
+    return pvalues
+
+
+# ---------------------------------------------------------------- the p-value that ranks
+
+
+def approximate_log_p(functions: RankFunctionSource, design: Design, Y: Array, sets: Array) -> Array:
+    """Return an approximate log p-value per set, which ranks sets as the scan of all pairs does.
+
+    The products are divided by their root mean square and nothing is projected out of them. The tail is that of
+    `log_tail_of_moments` for independent samples.
+    """
+    log_p = np.zeros(len(sets))
+    batch = design.batch(sets.shape[1])
+    for rows, result in functions.map_sets(_approximate_batch, sets, design, Y, batch=batch, n_jobs=1):
+        log_p[rows] = result
+    return log_p
+
+
+def _approximate_batch(functions: RankFunctions, sets: Array, design: Design, Y: Array) -> Array:
+    size = sets.shape[1]
+    used, sample_weights = design.n_functions(size), design.sample_weights
+    products, weights = products_of(functions, sets, design.function_weights[:used])
+    squares = np.square(products) @ np.square(sample_weights)
+    sums = np.square(products @ (Y * sample_weights[:, None])).sum(axis=2)
+    terms = weights * np.divide(sums, squares, out=np.zeros_like(sums), where=squares > 1e-6 * len(Y))
+    spectrum = design.target_spectrum(Y)
+    subsets = _smooth_and_all(used, size)
+    log_p = np.zeros((len(subsets), len(sets)))
+    for row, subset in zip(log_p, subsets, strict=True):
+        moments = cumulants((weights[:, subset, None] * spectrum).reshape(len(sets), -1))
+        varies = moments[0] > 0.0
+        row[varies] = log_tail_of_moments(terms[varies][:, subset].sum(axis=1), *(value[varies] for value in moments))
+    return np.asarray(log_p.min(axis=0) + np.log(len(subsets)))
+
+
+# ---------------------------------------------------------------- the residual of the target
+
+
+def residual(functions: RankFunctionSource, design: Design, *sets: Array) -> Array:
+    """Return the residual of the target from a ridge regression on the functions of features, pairs and triples.
+
+    The columns have mean square one again; a column that is fitted completely becomes zero. With the penalty of least
+    generalised cross-validation error, a fit on more functions than samples removes only what it can predict.
     """
     rows = []
     for members in sets:
         if len(members):
-            held, places = problem.of_members(members)
-            products, weights = products_of(held, places, problem.n_functions(members.shape[1]))
-            products = centre(products, problem.share, problem.strata) * np.sqrt(weights)[:, :, None]
+            features, places = np.unique(members, return_inverse=True)
+            function_weights = design.function_weights[: design.n_functions(members.shape[1])]
+            products, weights = products_of(functions.take(features), places.reshape(members.shape), function_weights)
+            products = centre(products, design.sample_weights, design.strata) * np.sqrt(weights)[:, :, None]
             rows.append(products.reshape(-1, products.shape[2]))
     if not rows:
-        return problem.Y
-    root = np.sqrt(problem.share)
-    F = np.concatenate(rows).astype(np.float64) * root
-    Z = problem.Y * root[:, None]
+        return design.Y
+    root = np.sqrt(design.sample_weights)
+    fit = _ridge_fit(np.concatenate(rows).astype(np.float64) * root, design.Y * root[:, None], design.freedom)
+    left = (design.Y * root[:, None] - fit) / root[:, None]
+    left = centre(left.T, design.sample_weights, design.strata).T
+    spread = np.sqrt(design.sample_weights @ (left * left) / design.sample_weights.sum())
+    # even the smallest penalty leaves a little of a column that is fitted completely
+    return np.asarray(left / np.where(spread > 1e-3, spread, np.inf))
+
+
+def _ridge_fit(F: Array, Z: Array, freedom: int) -> Array:
+    """Return the ridge regression of Z on the rows of F; the penalty minimises generalised cross-validation."""
     m = len(Z)
+    # eigenvectors of FᵀF, by way of the smaller of the two Gram matrices
     if len(F) > m:
         values, U = np.linalg.eigh(F.T @ F)
     else:
         values, V = np.linalg.eigh(F @ F.T)
         U = F.T @ (V / np.sqrt(np.maximum(values, 1e-300)))
-    kept = values > 1e-9 * values[-1]
-    values, U = values[kept], U[:, kept]
+    nonzero = values > 1e-9 * values[-1]
+    values, U = values[nonzero], U[:, nonzero]
     inner = U.T @ Z
-    energy, shares = np.square(inner).sum(axis=1), np.square(Z).sum()
-    best, shrink = np.inf, np.zeros(len(values))
-    free = problem.freedom
+    energy, total = np.square(inner).sum(axis=1), np.square(Z).sum()
+    best_error, best_shrinkage = np.inf, np.zeros(len(values))
     for penalty in m * np.logspace(-4, 3, 29):
-        f = values / (values + penalty)
-        error = (shares - ((2.0 * f - f * f) * energy).sum()) / (1.0 - f.sum() / free) ** 2
-        if f.sum() < free and error < best:
-            best, shrink = error, f
-    left = (Z - U @ (shrink[:, None] * inner)) / root[:, None]
-    left = centre(left.T, problem.share, problem.strata).T
-    spread = np.sqrt(problem.share @ (left * left) / problem.share.sum())
-    # a column that is fitted to what the least penalty leaves has nothing left to explain
-    return np.asarray(left / np.where(spread > 1e-3, spread, np.inf))
-
-
-def log_number(n: int, size: int) -> float:
-    """Log of the number of sets of `size` features out of n."""
-    return float(np.log([n - k for k in range(size)]).sum() - np.log(np.arange(1, size + 1)).sum())
+        shrinkage = values / (values + penalty)
+        used = shrinkage.sum()
+        error = (total - ((2.0 * shrinkage - shrinkage * shrinkage) * energy).sum()) / (1.0 - used / freedom) ** 2
+        if used < freedom and error < best_error:
+            best_error, best_shrinkage = error, shrinkage
+    return np.asarray(U @ (best_shrinkage[:, None] * inner))

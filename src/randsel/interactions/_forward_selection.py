@@ -1,239 +1,221 @@
-"""All features and sets of features tested, and put in order: main effects, scan, careful tests, forward steps."""
+"""All steps of an interaction scan in order: main effects, scan of sets, tests of the best sets, forward selection."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import cast
 
 import numpy as np
 
-from randsel._numerics.null_tails import cumulants, log_tail_of_moments
+from randsel._numerics.rank_functions import RankFunctions, RankFunctionSource
 from randsel._utils.checkpoint import Checkpoint
 from randsel._utils.typing import Array
 from randsel.interactions._evidence import (
-    BATCH_BYTES,
+    Design,
     Evidence,
-    Problem,
+    approximate_log_p,
     evidence,
-    log_number,
-    parts,
-    products_of,
+    log_number_of_sets,
     residual,
 )
-from randsel.interactions._pair_scan import scan, scan_triples
+from randsel.interactions._pair_scan import scan_pairs, scan_triples
 
-#: Features whose main effects are taken out of the target before the scan, at most.
-MOST_MAIN_EFFECTS = 500
-#: Family-wise level at which main effects are taken out, and forward steps are taken.
+#: Features whose main effects are removed from the target before the scan, at most.
+MAX_MAIN_EFFECTS = 500
+#: Family-wise level at which main effects are removed and forward steps are taken.
 LEVEL = 0.05
-#: Forward steps at most, sets that they look at, and sets tested with care in each.
-MOST_STEPS, POOL, CLOSE_LOOK = 25, 500, 5
-#: First features whose pairs are all tested, to be drawn.
+#: Forward steps at most; sets that they choose from; sets that are tested by `evidence` in each.
+MAX_STEPS, POOL, TESTED_PER_STEP = 25, 500, 5
+#: First features of the ranking, all pairs of which are tested, for a plot.
 TOP = 20
 
 
 @dataclass(frozen=True)
-class Discovery:
-    """Evidence for every feature alone, for the best sets of features, and an order of the features.
+class ScanResult:
+    """Evidence for every feature alone and for the best sets of features, and a ranking of the features.
 
     Attributes
     ----------
     main
         Evidence for each feature alone.
-    sets, found
-        The best pairs (for each number of features in a set), and the evidence for them; the best first.
+    sets, evidence
+        By the size of the sets: the best sets, and the evidence for them, the best first.
     steps
-        At which forward step a set was taken in, 0 if never.
+        By the size of the sets: forward step at which a set was taken in, 0 if never.
     log_p
-        Per feature: of its main effect or its best set, corrected for their number.
-    log_p_left
-        In what the features taken in by forward steps leave unexplained, of main effect and best set together, as the
-        scan takes them: a measure to rank by.
+        Per feature: smallest log p of its main effect and its best sets, corrected for their number (eq. 20).
+    residual_log_p
+        Per feature: approximate log p of main effect and best set together, in the residual of the forward selection.
+        It ranks features and is not a test.
     taken
-        Features taken in by forward steps, in their order.
+        Features in the order in which forward steps took them in.
     order
-        Features, best first: those taken in by forward steps, then by the smaller of the two.
-    among_top
+        Features, best first: those in `taken`, then by the smaller of `log_p` and `residual_log_p`.
+    top_log_p
         Log p of the pairs among the first `TOP` features of `order`; of their main effects on the diagonal.
     """
 
     main: Evidence
     sets: dict[int, Array]
-    found: dict[int, Evidence]
+    evidence: dict[int, Evidence]
     steps: dict[int, Array]
     log_p: Array
-    log_p_left: Array
+    residual_log_p: Array
     taken: Array
     order: Array
-    among_top: Array
+    top_log_p: Array
 
     def partners(self) -> tuple[Array, Array]:
-        """Per feature, the other one of its best pair, -1 if it is in none, and the log p of that pair."""
+        """Return every feature's partner in its best pair, -1 if it is in none, and the log p of that pair."""
         partner, log_p = np.full(len(self.log_p), -1), np.zeros(len(self.log_p))
         if 2 in self.sets:
             features, first = np.unique(self.sets[2].ravel(), return_index=True)
             partner[features] = self.sets[2][:, ::-1].ravel()[first]
-            log_p[features] = np.minimum(np.repeat(self.found[2].log_p, 2)[first], 0.0)
+            log_p[features] = np.minimum(np.repeat(self.evidence[2].log_p, 2)[first], 0.0)
         return partner, log_p
 
 
-def _nobody(part: str, done: int, total: int) -> None:
-    """Take no notice of progress."""
-
-
-def analyse(
-    problem: Problem,
-    n_pairs: int,
+def scan_interactions(
+    functions: RankFunctionSource,
+    design: Design,
+    n_sets: int,
     order: int = 2,
-    progress: Callable[[str, int, int], None] = _nobody,
+    progress: Callable[[str, int, int], None] = lambda *_: None,
     checkpoint: Checkpoint | None = None,
-) -> Discovery:
-    """Test all features and all sets of up to `order` of them.
+) -> ScanResult:
+    """Test all features and all sets of up to `order` features, and rank the features.
 
-    `progress` gets what is being done ("features", "pairs", "triples", "forward steps"), how many tiles of pairs, first
-    features of triples or forward steps are done, and how many there are at most. The scans go on from `checkpoint`.
+    Parameters
+    ----------
+    functions : RankFunctionSource
+        Rank functions of the features; in memory if `order` is 3.
+    design : Design
+        Target and settings of the tests.
+    n_sets : int
+        Pairs, and triples, that the scans return.
+    order : {1, 2, 3}, default=2
+        Size of the largest sets.
+    progress : callable, optional
+        Called with the step ("features", "pairs", "triples" or "forward steps"), how many tiles of pairs, first
+        features of triples or forward steps are done, and how many there are at most.
+    checkpoint : Checkpoint, default=None
+        Checkpoint of the scans.
     """
     checkpoint = checkpoint or Checkpoint()
-    n = problem.n_features
+    n = len(functions)
     progress("features", 0, 0)
-    main = evidence(problem, problem.Y, np.arange(n)[:, None])
-    strong = np.argsort(main.log_p, kind="stable")[:MOST_MAIN_EFFECTS]
+    main = evidence(functions, design, design.Y, np.arange(n)[:, None])
+    strong = np.argsort(main.log_p, kind="stable")[:MAX_MAIN_EFFECTS]
     strong = strong[main.log_p[strong] < np.log(LEVEL / n)]
     sets: dict[int, Array] = {}
-    found: dict[int, Evidence] = {}
-    pair_target = residual(problem, strong[:, None]) if order >= 2 else problem.Y
+    tested: dict[int, Evidence] = {}
+    # pairs of features that follow a main effect would echo it, so it is removed first
+    Y = residual(functions, design, strong[:, None]) if order >= 2 else design.Y
     if order >= 2 and n >= 2:
         stages = checkpoint.stages("pairs")
-        candidates, _ = scan(problem, pair_target, n_pairs, progress=partial(progress, "pairs"), stages=stages)
-        sets[2], found[2] = _sorted(problem, pair_target, candidates)
+        pairs, _ = scan_pairs(functions, design, Y, n_sets, progress=partial(progress, "pairs"), stages=stages)
+        sets[2], tested[2] = _sort_by_evidence(functions, design, Y, pairs)
     if order >= 3 and n >= 3:
-        top = sets[2][:MOST_STEPS]
-        top = top[found[2].log_p[: len(top)] < np.log(LEVEL) - log_number(n, 2)]
-        Y = residual(problem, np.union1d(strong, top.ravel()).astype(int)[:, None], top)
-        triples = scan_triples(problem, Y, n_pairs, partial(progress, "triples"), checkpoint.stages("triples"))
-        sets[3], found[3] = _sorted(problem, Y, triples)
-    log_p = per_feature(n, order, main.log_p, sets, found)
-    taken, steps, left = _forward(problem, order, sets, partial(progress, "forward steps"))
-    rest = np.argsort(np.minimum(log_p, left), kind="stable")
-    ranked = np.concatenate([taken, rest[~np.isin(rest, taken)]])
-    among_top = _among(problem, pair_target, main, ranked[:TOP])
-    return Discovery(main, sets, found, steps, log_p, left, taken, ranked, among_top)
+        in_memory = cast(RankFunctions, functions)
+        significant = sets[2][:MAX_STEPS]
+        significant = significant[tested[2].log_p[: len(significant)] < np.log(LEVEL) - log_number_of_sets(n, 2)]
+        members = np.union1d(strong, significant.ravel()).astype(int)
+        left = residual(functions, design, members[:, None], significant)
+        stages = checkpoint.stages("triples")
+        triples = scan_triples(in_memory, design, left, n_sets, partial(progress, "triples"), stages)
+        sets[3], tested[3] = _sort_by_evidence(functions, design, left, triples)
+    best_sets = _smallest_per_feature(n, {size: result.log_p for size, result in tested.items()}, sets)
+    # eq. 20: the factor `order` pays for looking at sets of every size
+    log_p = np.minimum(np.minimum(main.log_p, best_sets) + np.log(order), 0.0)
+    taken, steps, residual_log_p = _forward_selection(
+        functions, design, order, sets, partial(progress, "forward steps")
+    )
+    ranking = np.argsort(np.minimum(log_p, residual_log_p), kind="stable")
+    ranking = np.concatenate([taken, ranking[~np.isin(ranking, taken)]])
+    top = ranking[:TOP]
+    top_log_p = np.diag(main.log_p[top])
+    i, j = np.triu_indices(len(top), 1)
+    top_log_p[i, j] = top_log_p[j, i] = evidence(functions, design, Y, np.stack([top[i], top[j]], axis=1)).log_p
+    return ScanResult(main, sets, tested, steps, log_p, residual_log_p, taken, ranking, top_log_p)
 
 
-def _among(problem: Problem, Y: Array, main: Evidence, features: Array) -> Array:
-    table = np.diag(main.log_p[features])
-    i, j = np.triu_indices(len(features), 1)
-    table[i, j] = table[j, i] = evidence(problem, Y, np.stack([features[i], features[j]], axis=1)).log_p
-    return table
+def _sort_by_evidence(functions: RankFunctionSource, design: Design, Y: Array, sets: Array) -> tuple[Array, Evidence]:
+    """Test sets, and return them and the evidence for them, the smallest p-value first."""
+    result = evidence(functions, design, Y, sets)
+    order = np.lexsort((-result.statistic, result.log_p))
+    return sets[order], Evidence(result.statistic[order], result.log_p[order])
 
 
-def _sorted(problem: Problem, Y: Array, sets: Array) -> tuple[Array, Evidence]:
-    found = evidence(problem, Y, sets)
-    best = np.lexsort((-found.statistic, found.log_p))
-    return sets[best], Evidence(found.statistic[best], found.log_p[best])
-
-
-def per_feature(n: int, order: int, main: Array, sets: dict[int, Array], found: dict[int, Evidence]) -> Array:
-    """Log p of each feature: the least of its main effect and of its best sets, times what was looked at (eq. 20)."""
-    together = _least(n, {size: evidence.log_p for size, evidence in found.items()}, sets)
-    return np.asarray(np.minimum(np.minimum(main, together) + np.log(order), 0.0))
-
-
-def _least(n: int, log_p: dict[int, Array], sets: dict[int, Array]) -> Array:
-    """Per feature, the least log p of the sets of two and more that it is in, times the number of such sets."""
-    least = np.full(n, np.inf)
+def _smallest_per_feature(n: int, log_p: dict[int, Array], sets: dict[int, Array]) -> Array:
+    """Return every feature's smallest log p of the sets of two and more with it, corrected for their number."""
+    smallest = np.full(n, np.inf)
     for size, members in sets.items():
         if size > 1:
-            # a feature is in (size / n) of all sets
-            corrected = log_p[size] + log_number(n, size) + np.log(size / n)
+            # a feature is in a fraction size / n of all sets
+            corrected = log_p[size] + log_number_of_sets(n, size) + np.log(size / n)
             for column in members.T:
-                np.minimum.at(least, column, corrected)
-    return least
+                np.minimum.at(smallest, column, corrected)
+    return smallest
 
 
-# ---------------------------------------------------------------- forward steps
+# ---------------------------------------------------------------- forward selection
 
 
-def _forward(
-    problem: Problem, order: int, sets: dict[int, Array], progress: Callable[[int, int], None]
+def _forward_selection(
+    functions: RankFunctionSource,
+    design: Design,
+    order: int,
+    sets: dict[int, Array],
+    progress: Callable[[int, int], None],
 ) -> tuple[Array, dict[int, Array], Array]:
-    """Take in the strongest feature or set, fit it, look again at what is left, until nothing stands out.
+    """Take in the strongest feature or set, remove it from the target, and repeat until none is significant.
 
-    What a strong feature explains is no longer noise to the weak ones. Only sets that the scan kept are looked at.
+    What a strong feature explains is no longer noise for the weak ones. Only sets from the scans are candidates.
 
     Returns
     -------
-    taken, steps, left
-        Features in the order taken; step by set; per feature, log p of main effect and best set together at the end.
+    taken, steps, residual_log_p
+        As in `ScanResult`.
     """
-    n = problem.n_features
+    n = len(functions)
     pools = {1: np.arange(n)[:, None], **{size: members[:POOL] for size, members in sets.items()}}
-    steps = {size: np.zeros(len(members), dtype=int) for size, members in pools.items()}
+    steps = {1: np.zeros(n, dtype=int), **{size: np.zeros(len(members), dtype=int) for size, members in sets.items()}}
     taken: list[int] = []
-    Y = problem.Y
-    for step in range(1, MOST_STEPS + 1):
-        progress(step - 1, MOST_STEPS)
-        choice = _strongest(problem, Y, pools, steps, order)
-        if choice is None:
+    Y = design.Y
+    for step in range(1, MAX_STEPS + 1):
+        progress(step - 1, MAX_STEPS)
+        strongest = _strongest_set(functions, design, Y, pools, steps, order)
+        if strongest is None:
             break
-        size, place = choice
-        steps[size][place] = step
-        taken += [int(j) for j in pools[size][place] if j not in taken]
-        together = [pool[steps[size] > 0] for size, pool in pools.items() if size > 1]
-        Y = residual(problem, np.array(taken)[:, None], *together)
-    quick = {size: _quick(problem, Y, members) for size, members in pools.items()}
-    at_end = np.minimum(quick[1], 0.0) + np.minimum(_least(n, quick, pools), 0.0) + np.log(order)
-    full = {size: np.zeros(len(members), dtype=int) for size, members in sets.items()}
-    for size, column in full.items():
-        column[: len(steps[size])] = steps[size]
-    return np.array(taken, dtype=int), full, at_end
+        size, row = strongest
+        steps[size][row] = step
+        taken += [int(j) for j in pools[size][row] if j not in taken]
+        taken_sets = [pool[steps[size][: len(pool)] > 0] for size, pool in pools.items() if size > 1]
+        Y = residual(functions, design, np.array(taken)[:, None], *taken_sets)
+    log_p = {size: approximate_log_p(functions, design, Y, members) for size, members in pools.items()}
+    best_sets = _smallest_per_feature(n, log_p, pools)
+    residual_log_p = np.minimum(log_p[1], 0.0) + np.minimum(best_sets, 0.0) + np.log(order)
+    return np.array(taken, dtype=int), {size: steps[size] for size in sets}, residual_log_p
 
 
-def _strongest(
-    problem: Problem, Y: Array, pools: dict[int, Array], steps: dict[int, Array], order: int
+def _strongest_set(
+    functions: RankFunctionSource,
+    design: Design,
+    Y: Array,
+    pools: dict[int, Array],
+    steps: dict[int, Array],
+    order: int,
 ) -> tuple[int, int] | None:
-    """Size and place of the set that stands out most, None if none does."""
-    best, least = None, np.log(LEVEL / order)
+    """Return size and row of the set with the smallest corrected p-value; None if none is significant."""
+    strongest, smallest = None, np.log(LEVEL / order)
     for size, members in pools.items():
-        open_ = np.flatnonzero(steps[size] == 0)
-        if not len(open_):
+        candidates = np.flatnonzero(steps[size][: len(members)] == 0)
+        if not len(candidates):
             continue
-        quick = _quick(problem, Y, members[open_])
-        first = open_[np.argsort(quick, kind="stable")[:CLOSE_LOOK]]
-        log_p = evidence(problem, Y, members[first]).log_p + log_number(problem.n_features, size)
+        approximate = approximate_log_p(functions, design, Y, members[candidates])
+        first = candidates[np.argsort(approximate, kind="stable")[:TESTED_PER_STEP]]
+        log_p = evidence(functions, design, Y, members[first]).log_p + log_number_of_sets(len(functions), size)
         k = int(np.argmin(log_p))
-        if log_p[k] < least:
-            best, least = (size, int(first[k])), log_p[k]
-    return best
-
-
-def _quick(problem: Problem, Y: Array, sets: Array) -> Array:
-    """Log p as the scan takes it."""
-    if not len(sets):
-        return np.zeros(0)
-    groups = problem.where_held(_quick, Y, sets)
-    if groups is not None:
-        log_p = np.zeros(len(sets))
-        for rows, found in groups:
-            log_p[rows] = found
-        return log_p
-    size = sets.shape[1]
-    batch = max(1, BATCH_BYTES // (8 * len(Y) * problem.n_functions(size) ** size))
-    return np.concatenate(
-        [_quick_batch(problem, Y, sets[start : start + batch]) for start in range(0, len(sets), batch)]
-    )
-
-
-def _quick_batch(problem: Problem, Y: Array, sets: Array) -> Array:
-    products, weights = products_of(problem, sets, problem.n_functions(sets.shape[1]))
-    share = problem.share
-    squares = np.square(products) @ np.square(share)
-    sums = np.square(products @ (Y * share[:, None])).sum(axis=2)
-    terms = weights * np.divide(sums, squares, out=np.zeros_like(sums), where=squares > 1e-6 * len(Y))
-    spread = np.maximum(np.linalg.eigvalsh((Y * share[:, None]).T @ Y / share.sum()), 0.0)
-    looks = parts(problem.n_functions(sets.shape[1]), sets.shape[1])
-    log_p = np.zeros((len(looks), len(sets)))
-    for row, part in zip(log_p, looks, strict=True):
-        moments = cumulants((weights[:, part, None] * spread).reshape(len(sets), -1))
-        alive = moments[0] > 0.0
-        row[alive] = log_tail_of_moments(terms[alive][:, part].sum(axis=1), *(value[alive] for value in moments))
-    return np.asarray(log_p.min(axis=0) + np.log(len(looks)))
+        if log_p[k] < smallest:
+            strongest, smallest = (size, int(first[k])), log_p[k]
+    return strongest

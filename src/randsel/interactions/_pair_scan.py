@@ -1,6 +1,10 @@
-"""The scan of all pairs, and of all triples: statistics by matrix products in tiles, of which the best are kept."""
+"""The scan of all pairs, and of all triples: statistics by matrix products in tiles, of which only the best are kept.
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+A tile holds the pairs of two blocks of features. The scan ranks pairs by `log_tail_of_moments` of eq. 18, with smooth
+functions only and with all functions; the pairs that it returns are then tested by `evidence`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import combinations_with_replacement
@@ -21,347 +25,348 @@ from randsel._numerics.arrays import (
     top_k,
 )
 from randsel._numerics.null_tails import cumulants, log_tail_of_moments
-from randsel._numerics.rank_functions import Functions
+from randsel._numerics.rank_functions import RankFunctions, RankFunctionSource
 from randsel._utils.checkpoint import Stages
-from randsel._utils.jobs import ordered_map
 from randsel._utils.typing import Array
-from randsel.interactions._evidence import SMOOTH, Problem
+from randsel.interactions._evidence import SMOOTH, Design
 
-#: Features per tile of the scan: a tile's products fit the cache, and its matrix products are long enough. On a device
-#: a tile is large, so that starting its operations takes little beside them.
-TILE, DEVICE_TILE = 512, 8192
+#: Features per block: on the host the products of a tile fit the cache; on a device a tile is large, so that launching
+#: its operations takes little of the time.
+BLOCK, DEVICE_BLOCK = 512, 8192
 
-#: By the moments of a statistic under the null: of every feature, the largest one and the partner that it has it with.
-Best = dict[tuple[float, float, float], tuple[Array, Array]]
-
-
-@dataclass(frozen=True)
-class _Block:
-    start: int
-    stop: int
-    count: int
-    plain: bool
+#: Sums `Σλ, Σλ², Σλ³` of the weights of a statistic under the null hypothesis; statistics of equal moments compare.
+Moments = tuple[float, float, float]
+#: Moments, features, their best partners, and the statistics of these pairs.
+BestPartners = tuple[Moments, Array, Array, Array]
+#: Best partners in a tile by each statistic; log p and features of its best pairs.
+TileResult = tuple[list[BestPartners], Array, Array]
 
 
-def scan(
-    problem: Problem,
+def scan_pairs(
+    functions: RankFunctionSource,
+    design: Design,
     Y: Array,
     n_pairs: int,
     factor: Array | None = None,
     progress: Callable[[int, int], None] | None = None,
     stages: Stages | None = None,
 ) -> tuple[Array, Array]:
-    """Compute the statistics of every pair, keep the least likely by chance and each feature's best partner.
+    """Compute the statistics of all pairs (eq. 18); return the best pairs, and every feature's best partner.
 
-    Features should be sorted by number and kind of functions, which makes tiles few. `factor` are functions (rows) by
-    which all products are multiplied: with those of a third feature the scan is one of triples. `progress` gets tiles
-    done and tiles in all, first before any is. What was found is kept in `stages` after every row of tiles, and the
-    scan goes on from what is kept there.
+    Parameters
+    ----------
+    functions : RankFunctionSource
+        Sorted by kind, which makes tiles few.
+    design : Design
+        Weights and strata.
+    Y : array (samples, columns)
+        The target, or its residual.
+    n_pairs : int
+        Pairs to return at least, if there are as many.
+    factor : array (functions, samples), default=None
+        Functions to multiply all products with: with those of a third feature, this is a scan of triples.
+    progress : callable, default=None
+        Called with the tiles done and in all, first before any is done.
+    stages : Stages, default=None
+        Checkpoint to resume from and to write after every row of tiles.
 
     Returns
     -------
     pairs, log_p
-        Rows (i, j) with i < j, the least likely first, and what the scan takes for the log p-value: the best `n_pairs`
-        by either statistic are among them.
+        Rows (i, j) with i < j, and their approximate log p-values, the smallest first. The best `n_pairs` by either
+        statistic are among them.
     """
-    e = (Y * problem.share[:, None]).T
+    e = (Y * design.sample_weights[:, None]).T
     if factor is not None:
         e = (factor[:, None, :] * e).reshape(-1, e.shape[1])
     e = e[np.square(e).sum(axis=1) > 0.0].astype(np.float32)
-    spread = np.maximum(np.linalg.eigvalsh((Y * problem.share[:, None]).T @ Y / len(Y)), 0.0)
+    spectrum = np.maximum(np.linalg.eigvalsh((Y * design.sample_weights[:, None]).T @ Y / len(Y)), 0.0)
     if factor is not None:
-        spread = np.outer(np.square(factor).mean(axis=1), spread).ravel()
+        spectrum = np.outer(np.square(factor).mean(axis=1), spectrum).ravel()
     if not len(e):
         return np.zeros((0, 2), dtype=int), np.zeros(0)
     stages = stages or Stages()
-    kept = stages.last()
-    done, found = (0, _Found(problem.n_features)) if kept is None else (int(kept["rows"]), _Found.of_arrays(kept))
-    tiles = _Tiles(problem, e, spread) if isinstance(problem.functions, Functions) else _Far(problem, e, spread)
-    of_rows = range(tiles.rows, 0, -1)  # every row has one tile less than the one before
+    stored = stages.last()
+    done, best = (0, _BestPairs(len(functions))) if stored is None else _BestPairs.from_arrays(stored)
+    scan = _Scan(design, e, spectrum, n_pairs, _values_on_device(functions, design.device))
+    blocks = functions.blocks(scan.block_size)
+    n_jobs = design.n_jobs if design.device is None else 1
+    tiles_in_rows = range(len(blocks), 0, -1)  # every row has one tile less than the one before
     if progress is not None:
-        progress(sum(of_rows[:done]), sum(of_rows))
-    for row in range(done, tiles.rows):
-        for part in tiles.row(row, n_pairs, found.limit(n_pairs)):
-            found.add(*part)
-        found.trim(n_pairs)
-        stages.reached(row + 1, partial(found.to_arrays, row + 1))
+        progress(sum(tiles_in_rows[:done]), sum(tiles_in_rows))
+    for row in range(done, len(blocks)):
+        pairs = [(blocks[row], block) for block in blocks[row:]]
+        limit = best.max_log_p(n_pairs)
+        for features, result in functions.map_block_pairs(_scan_tile, pairs, scan, limit, n_jobs=n_jobs):
+            best.add(result, features)
+        best.trim(n_pairs)
+        stages.reached(row + 1, partial(best.to_arrays, row + 1))
         if progress is not None:
-            progress(sum(of_rows[: row + 1]), sum(of_rows))
-    return found.pairs()
-
-
-#: Moments of a statistic under the null, features, their best partners, and the statistics.
-End = tuple[tuple[float, float, float], Array, Array, Array]
-
-
-class _Found:
-    """The best pairs of n features so far, and by the moments of a statistic every feature's best partner."""
-
-    def __init__(self, n: int) -> None:
-        self.n = n
-        self.best: Best = {}
-        self.pool_p, self.pool = np.zeros(0), np.zeros((0, 2), dtype=int)
-
-    def add(self, ends: Iterable[End], log_p: Array, pairs: Array) -> None:
-        """Take in what a tile has found."""
-        for moments, features, at, values in ends:
-            none = np.full(self.n, -1.0, dtype=np.float32), np.full(self.n, -1)
-            largest_yet, partner = self.best.setdefault(moments, none)
-            better = values > largest_yet[features]
-            largest_yet[features[better]] = values[better]
-            partner[features[better]] = at[better]
-        self.pool_p, self.pool = np.concatenate([self.pool_p, log_p]), np.concatenate([self.pool, pairs])
-
-    def trim(self, n_pairs: int) -> None:
-        """Forget all but the best pairs; one can be there twice, once by each statistic."""
-        kept = np.argsort(self.pool_p, kind="stable")[: 2 * n_pairs]
-        self.pool_p, self.pool = self.pool_p[kept], self.pool[kept]
-
-    def limit(self, n_pairs: int) -> float:
-        """Log p that a pair must have to be among the best."""
-        return float(self.pool_p.max()) if len(self.pool_p) >= 2 * n_pairs else np.inf
-
-    def ends(self) -> Iterator[End]:
-        """Best partners in the form in which a tile gives them."""
-        for moments, (largest_yet, partner) in self.best.items():
-            seen = np.flatnonzero(partner >= 0)
-            yield moments, seen, partner[seen], largest_yet[seen]
-
-    def pairs(self) -> tuple[Array, Array]:
-        """Pairs and their log p, the least first: the best, and every feature with its best partner."""
-        best_p, partner = np.full(self.n, np.inf), np.full(self.n, -1)
-        for moments, seen, at, statistic in self.ends():
-            log_p = log_tail_of_moments(statistic.astype(np.float64), *moments)
-            better = log_p < best_p[seen]
-            best_p[seen[better]], partner[seen[better]] = log_p[better], at[better]
-        own = np.flatnonzero(partner >= 0)
-        partners = np.sort(np.stack([own, partner[own]], axis=1), axis=1)
-        log_p = np.concatenate([self.pool_p, best_p[own]])
-        order = np.argsort(log_p, kind="stable")
-        pairs = np.concatenate([self.pool, partners])[order]
-        first = np.sort(np.unique(pairs, axis=0, return_index=True)[1])
-        return pairs[first], log_p[order][first]
-
-    def to_arrays(self, rows: int) -> dict[str, Any]:
-        """Return what was found in some rows of tiles as arrays to keep in a file."""
-        largest_yet, partner = zip(*self.best.values(), strict=True)
-        return {
-            "rows": rows,
-            "pool_p": self.pool_p,
-            "pool": self.pool,
-            "moments": list(self.best),
-            "largest": largest_yet,
-            "partner": partner,
-        }
-
-    @classmethod
-    def of_arrays(cls, arrays: Mapping[str, Array]) -> "_Found":
-        """Return what `to_arrays` took apart."""
-        found = cls(arrays["largest"].shape[1])
-        moments = [(first, second, third) for first, second, third in arrays["moments"].tolist()]
-        found.best = dict(zip(moments, zip(arrays["largest"], arrays["partner"], strict=True), strict=True))
-        found.pool_p, found.pool = arrays["pool_p"], arrays["pool"]
-        return found
-
-
-class _Tiles:
-    """All pairs of features whose functions are in memory, in rows of tiles."""
-
-    def __init__(self, problem: Problem, e: Array, spread: Array) -> None:
-        self.blocks = _blocks(problem.functions, TILE if problem.device is None else DEVICE_TILE)
-        self.rows, self.n_jobs = len(self.blocks), problem.n_jobs if problem.device is None else 1
-        self.given = problem, _placed(problem), e, spread
-
-    def row(self, row: int, n_pairs: int, limit: float) -> Iterable[tuple[list[End], Array, Array]]:
-        """Return what the tiles of a row find."""
-        block = self.blocks[row]
-        tasks = [(*self.given, block, other, n_pairs, limit) for other in self.blocks[row:]]
-        return ordered_map(_tile, tasks, self.n_jobs)
-
-
-class _Far:
-    """All pairs of features that a cluster holds; a tile is a block of columns with another one."""
-
-    def __init__(self, problem: Problem, e: Array, spread: Array) -> None:
-        self.functions, self.given = problem.functions, (problem.without_functions, e, spread)
-        self.blocks = [block for block, columns in enumerate(problem.functions.columns) if len(columns)]
-        self.rows = len(self.blocks)
-
-    def row(self, row: int, n_pairs: int, limit: float) -> Iterator[tuple[list[End], Array, Array]]:
-        """Return what the tiles of a row find."""
-        pairs = [(self.blocks[row], other) for other in self.blocks[row:]]
-        for features, (ends, log_p, found) in self.functions.on_blocks(_far_tile, pairs, *self.given, n_pairs, limit):
-            yield (
-                [(moments, features[at], features[to], values) for moments, at, to, values in ends],
-                log_p,
-                features[found],
-            )
-
-
-def _far_tile(
-    functions: Functions, second: int, problem: Problem, e: Array, spread: Array, n_pairs: int, limit: float
-) -> tuple[list[End], Array, Array]:
-    """Scan the pairs of features of two blocks, the second from a place on, or of one block with itself."""
-    # sorted by kind within the blocks, so that tiles are few
-    kinds = 2 * functions.counts + functions.plain
-    order = np.lexsort((kinds, np.arange(len(kinds)) >= second))
-    problem = replace(problem, functions=functions.take(order))
-    found = _Found(len(order))
-    blocks = _blocks(problem.functions, TILE, second)
-    firsts = [block for block in blocks if block.stop <= second]
-    others = [block for block in blocks if block.start >= second]
-    pairs = [(a, b) for a in firsts for b in others] or list(combinations_with_replacement(blocks, 2))
-    for rows, columns in pairs:
-        least = min(limit, found.limit(n_pairs))
-        found.add(*_tile(problem, None, e, spread, rows, columns, n_pairs, least))
-        found.trim(n_pairs)
-    ends = [(moments, order[at], order[to], values) for moments, at, to, values in found.ends()]
-    return ends, found.pool_p, np.sort(order[found.pool], axis=1)
-
-
-def _placed(problem: Problem) -> Any:
-    """Functions on a device, in half precision, which ranks pairs: tests are on the host. None for a scan there too."""
-    return None if problem.device is None else to_half_on_gpu(to_device(problem.functions.values, problem.device))
-
-
-def _blocks(functions: Functions, tile: int, cut: int = 0) -> list[_Block]:
-    """Find runs of at most `tile` features of one kind and number of functions; features without any are left out.
-
-    None goes over `cut`.
-    """
-    blocks = []
-    edges = np.flatnonzero(np.diff(2 * functions.counts + functions.plain)) + 1
-    edges = np.union1d(edges, [cut] if 0 < cut < len(functions) else []).astype(int)
-    for run in np.split(np.arange(len(functions.counts)), edges):
-        count = int(functions.counts[run[0]]) if len(run) else 0
-        if count:
-            blocks += [
-                _Block(int(part[0]), int(part[-1]) + 1, count, bool(functions.plain[part[0]]))
-                for part in np.array_split(run, -(-len(run) // tile))
-            ]
-    return blocks
-
-
-def _tile(
-    problem: Problem, values: Any, e: Array, spread: Array, rows: _Block, columns: _Block, n_pairs: int, limit: float
-) -> tuple[list[tuple[tuple[float, float, float], Array, Array, Array]], Array, Array]:
-    """Best partners of the features of a tile, and log p and places of its best pairs, by either statistic."""
-    values = problem.functions.values if values is None else values
-    decay = np.sqrt(problem.decay)
-    left = values[rows.start : rows.stop, : rows.count] * as_array_like(
-        decay[: rows.count, None], values, precise=False
-    )
-    right = values[columns.start : columns.stop, : columns.count]
-    right = right * as_array_like(decay[: columns.count, None], values, precise=False)
-    weights = np.outer(problem.decay[: rows.count], problem.decay[: columns.count])
-    plain = rows.plain and columns.plain
-    places = as_array_like(e, values, precise=False), as_array_like(problem.share, values, precise=False)
-    ends, log_p, pairs = [], [], []
-    for used, statistic in _statistics(left, right, *places, None if plain else weights):
-        first, second, third = (float(sum_) for sum_ in cumulants(np.outer(weights[:used, :used], spread).ravel()))
-        moments = first, second, third
-        once = _upper(statistic) if rows.start == columns.start else statistic
-        found = _best_of(once, moments, n_pairs, limit)
-        for (at, partners, values_), block, other in zip(found[0], (rows, columns), (columns, rows), strict=True):
-            ends.append((moments, at + block.start, partners + other.start, values_))
-        log_p.append(found[1])
-        pairs.append(found[2] + [[rows.start, columns.start]])
-    return ends, np.concatenate(log_p), np.concatenate(pairs)
-
-
-def _upper(statistic: Any) -> Any:
-    """Count each pair of a tile on the diagonal once: what is not above it becomes -∞."""
-    xp = namespace(statistic)
-    below = xp.tril(xp.ones(statistic.shape, dtype=xp.bool, device=device_of(statistic)))
-    return xp.where(below, -np.inf, statistic)
-
-
-def _best_of(
-    statistic: Any, moments: tuple[float, float, float], n_pairs: int, limit: float
-) -> tuple[list[tuple[Array, Array, Array]], Array, Array]:
-    """Best partner and its statistic by row and by column; log p and places of the best pairs, none above the limit."""
-    xp = namespace(statistic)
-    ends = []
-    for axis in (1, 0):
-        at, top = to_numpy(xp.argmax(statistic, axis=axis)), to_numpy(xp.max(statistic, axis=axis))
-        seen = np.flatnonzero(top >= 0.0)
-        ends.append((seen, at[seen], top[seen]))
-    places, found = top_k(xp.reshape(statistic, (-1,)), n_pairs, _statistic_at(limit, moments))
-    found = log_tail_of_moments(found.astype(np.float64), *moments)
-    kept = found <= limit
-    return ends, found[kept], np.stack(np.unravel_index(places[kept], tuple(statistic.shape)), axis=1)
-
-
-@lru_cache(maxsize=256)
-def _statistic_at(limit: float, moments: tuple[float, float, float]) -> float:
-    """Statistic just below that of a log p: what is smaller need not be looked at; zero for no limit."""
-    low, high = 0.0, 1e9
-    for _ in range(6 if np.isfinite(limit) else 0):
-        grid = low + (high - low) * np.linspace(0.0, 1.0, 65) ** 2
-        below = int((log_tail_of_moments(grid, *moments) > limit).sum())
-        low, high = float(grid[max(below - 1, 0)]), float(grid[min(below, 64)])
-    return low * (1.0 - 1e-6)
-
-
-def _statistics(left: Any, right: Any, e: Any, share: Any, weights: Array | None) -> list[tuple[int, Any]]:
-    """Eq. 18 for all pairs of a tile, with the smooth functions only and with all; how many they are comes with them.
-
-    `left` and `right` hold the functions times `√ω`. With `weights`, the `ω_a ω_b`, each product is divided by its own
-    mean square: rare levels would blow it up.
-    """
-    xp = namespace(left)
-    m, most = left.shape[2], max(left.shape[1], right.shape[1])
-    statistic = xp.zeros((left.shape[0], right.shape[0]), dtype=xp.float32, device=device_of(left))
-    root = 1.0 / m**0.5
-    made = []
-    for used, before in ((min(SMOOTH, most), 0), (most, SMOOTH)):
-        for a in range(min(used, left.shape[1])):
-            # divided by √m and m first, which half precision needs
-            weighted = [left[:, a] * (column * root) for column in e]
-            scale = None if weights is None else left[:, a] ** 2 * (share**2 / m)
-            for b in range(before if a < before else 0, min(used, right.shape[1])):
-                if weights is not None:
-                    squares = multiply_by_transpose(scale, right[:, b] ** 2)
-                    squares = xp.sqrt(clip(squares, 1e-6, None) * (1.0 / float(weights[a, b])))
-                for factor in weighted:
-                    inner = multiply_by_transpose(factor, right[:, b])
-                    if weights is not None:
-                        inner /= squares
-                    add_square(statistic, inner)
-        if used > before:
-            made.append((used, xp.asarray(statistic, copy=True)))
-    return made
+            progress(sum(tiles_in_rows[: row + 1]), sum(tiles_in_rows))
+    return best.pairs()
 
 
 def scan_triples(
-    problem: Problem,
+    functions: RankFunctions,
+    design: Design,
     Y: Array,
     n_triples: int,
     progress: Callable[[int, int], None] | None = None,
     stages: Stages | None = None,
 ) -> Array:
-    """Return the triples that the scan takes for least likely by chance; every feature in turn is the first of them.
+    """Return the best triples by a scan of pairs for every first feature; rows (i, j, k) with i < j < k.
 
-    `progress` gets how many features were the first, and how many there are. What was found with each is kept in
-    `stages`, and the scan goes on from what is kept there.
+    `progress` is called with the first features done and in all. `stages` is the checkpoint to resume from and to
+    write after every first feature.
     """
     stages = stages or Stages()
-    found = stages.last() or {"kept": np.zeros((0, 3), dtype=int), "kept_p": np.zeros(0), "firsts": np.array(0)}
-    kept, kept_p = found["kept"], found["kept_p"]
-    few = problem.after(0, problem.n_functions(3))
-    for first in range(int(found["firsts"]), problem.n_features - 2):
+    stored = stages.last() or {"kept": np.zeros((0, 3), dtype=int), "kept_p": np.zeros(0), "firsts": np.array(0)}
+    best, best_log_p = stored["kept"], stored["kept_p"]
+    n_functions = design.n_functions(3)
+    functions = functions.first(n_functions)
+    design = replace(design, function_weights=design.function_weights[:n_functions])
+    n_firsts = len(functions) - 2
+    for first in range(int(stored["firsts"]), n_firsts):
         if progress is not None:
-            progress(first, problem.n_features - 2)
-        factor = few.functions.values[first, : few.functions.counts[first]]
+            progress(first, n_firsts)
+        factor = functions.values[first, : functions.counts[first]]
         if not len(factor):
             continue
-        factor = factor * np.sqrt(few.decay[: len(factor), None])
-        pairs, log_p = scan(few.after(first + 1, len(few.decay)), Y, n_triples, factor)
+        factor = factor * np.sqrt(design.function_weights[: len(factor), None])
+        pairs, log_p = scan_pairs(functions.take(slice(first + 1, None)), design, Y, n_triples, factor)
         triples = np.concatenate([np.full((len(pairs), 1), first), pairs + first + 1], axis=1)
-        kept, kept_p = np.concatenate([kept, triples]), np.concatenate([kept_p, log_p])
-        best = np.argsort(kept_p, kind="stable")[:n_triples]
-        kept, kept_p = kept[best], kept_p[best]
-        stages.reached(first + 1, partial(dict, kept=kept, kept_p=kept_p, firsts=first + 1))
+        best, best_log_p = np.concatenate([best, triples]), np.concatenate([best_log_p, log_p])
+        order = np.argsort(best_log_p, kind="stable")[:n_triples]
+        best, best_log_p = best[order], best_log_p[order]
+        stages.reached(first + 1, partial(dict, kept=best, kept_p=best_log_p, firsts=first + 1))
     if progress is not None:
-        progress(problem.n_features - 2, problem.n_features - 2)
-    return kept
+        progress(n_firsts, n_firsts)
+    return best
+
+
+@dataclass(frozen=True)
+class _Scan:
+    """What the tiles of a scan share.
+
+    Attributes
+    ----------
+    design
+        Weights of samples and functions.
+    e
+        Shape (columns, samples): weighted residuals of the target, times the factor of a scan of triples.
+    spectrum
+        Eigenvalues of their covariance.
+    n_pairs
+        Pairs that a tile returns at most, by each statistic.
+    device_values
+        Functions on a device, in half precision, which is enough to rank pairs; None for a scan on the host.
+    """
+
+    design: Design
+    e: Array
+    spectrum: Array
+    n_pairs: int
+    device_values: Any
+
+    @property
+    def block_size(self) -> int:
+        """Features per block at most."""
+        return BLOCK if self.device_values is None else DEVICE_BLOCK
+
+
+class _BestPairs:
+    """The best pairs of n features so far, and every feature's best partner by each statistic."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        # largest statistic and partner per feature; statistics of different moments do not compare
+        self.partners: dict[Moments, tuple[Array, Array]] = {}
+        self.log_p, self.candidates = np.zeros(0), np.zeros((0, 2), dtype=int)
+
+    def add(self, result: TileResult, features: Array) -> None:
+        """Add the result of a tile, whose features have these numbers."""
+        best_partners, log_p, pairs = result
+        for moments, local_members, local_partners, statistics in best_partners:
+            empty = np.full(self.n, -1.0, dtype=np.float32), np.full(self.n, -1)
+            best_statistic, best_partner = self.partners.setdefault(moments, empty)
+            members, partners = features[local_members], features[local_partners]
+            better = statistics > best_statistic[members]
+            best_statistic[members[better]] = statistics[better]
+            best_partner[members[better]] = partners[better]
+        self.log_p = np.concatenate([self.log_p, log_p])
+        self.candidates = np.concatenate([self.candidates, features[pairs]])
+
+    def trim(self, n_pairs: int) -> None:
+        """Drop all but the best pairs; a pair can be there twice, once by each statistic."""
+        order = np.argsort(self.log_p, kind="stable")[: 2 * n_pairs]
+        self.log_p, self.candidates = self.log_p[order], self.candidates[order]
+
+    def max_log_p(self, n_pairs: int) -> float:
+        """Return the largest log p with which a pair can still be among the best."""
+        return float(self.log_p.max()) if len(self.log_p) >= 2 * n_pairs else np.inf
+
+    def best_partners(self) -> Iterator[BestPartners]:
+        """Yield the best partners in the form in which a tile returns them."""
+        for moments, (statistic, partner) in self.partners.items():
+            members = np.flatnonzero(partner >= 0)
+            yield moments, members, partner[members], statistic[members]
+
+    def pairs(self) -> tuple[Array, Array]:
+        """Return the best pairs and every feature with its best partner, and their log p, the smallest first."""
+        partner_log_p, partner = np.full(self.n, np.inf), np.full(self.n, -1)
+        for moments, members, partners, statistics in self.best_partners():
+            log_p = log_tail_of_moments(statistics.astype(np.float64), *moments)
+            better = log_p < partner_log_p[members]
+            partner_log_p[members[better]], partner[members[better]] = log_p[better], partners[better]
+        paired = np.flatnonzero(partner >= 0)
+        with_partner = np.sort(np.stack([paired, partner[paired]], axis=1), axis=1)
+        log_p = np.concatenate([self.log_p, partner_log_p[paired]])
+        order = np.argsort(log_p, kind="stable")
+        pairs = np.concatenate([self.candidates, with_partner])[order]
+        first = np.sort(np.unique(pairs, axis=0, return_index=True)[1])
+        return pairs[first], log_p[order][first]
+
+    def to_arrays(self, rows: int) -> dict[str, Any]:
+        """Return the state after some rows of tiles as arrays, for a checkpoint."""
+        statistics, partners = zip(*self.partners.values(), strict=True)
+        return {
+            "rows": rows,
+            "pool_p": self.log_p,
+            "pool": self.candidates,
+            "moments": list(self.partners),
+            "largest": statistics,
+            "partner": partners,
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Array]) -> tuple[int, "_BestPairs"]:
+        """Return the number of rows done and the state that `to_arrays` wrote."""
+        best = cls(arrays["largest"].shape[1])
+        moments = [(first, second, third) for first, second, third in arrays["moments"].tolist()]
+        best.partners = dict(zip(moments, zip(arrays["largest"], arrays["partner"], strict=True), strict=True))
+        best.log_p, best.candidates = arrays["pool_p"], arrays["pool"]
+        return int(arrays["rows"]), best
+
+
+# ---------------------------------------------------------------- tiles
+
+
+def _values_on_device(functions: Any, device: str | None) -> Any:
+    return None if device is None else to_half_on_gpu(to_device(functions.values, device))
+
+
+def _scan_tile(functions: RankFunctions, first: range, second: range, scan: _Scan, max_log_p: float) -> TileResult:
+    """Scan the pairs of two blocks, or of one block with itself; pairs of log p above `max_log_p` are left out."""
+    kinds = functions.kinds
+    if all(len(b) <= scan.block_size and np.ptp(kinds[b.start : b.stop]) == 0 for b in (first, second)):
+        return _scan_uniform_tile(functions, first, second, scan, max_log_p)
+    # blocks that are large or of mixed kinds: sort both by kind, and cut them into smaller tiles
+    members = [np.arange(block.start, block.stop) for block in dict.fromkeys((first, second))]
+    order = np.concatenate([features[np.argsort(kinds[features], kind="stable")] for features in members])
+    functions, cut = functions.take(order), len(members[0])
+    blocks = functions.take(slice(None, cut)).blocks(BLOCK)
+    others = [range(cut + block.start, cut + block.stop) for block in functions.take(slice(cut, None)).blocks(BLOCK)]
+    pairs = [(rows, columns) for rows in blocks for columns in others] or combinations_with_replacement(blocks, 2)
+    best = _BestPairs(len(order))
+    for rows, columns in pairs:
+        limit = min(max_log_p, best.max_log_p(scan.n_pairs))
+        best.add(_scan_uniform_tile(functions, rows, columns, scan, limit), np.arange(len(order)))
+        best.trim(scan.n_pairs)
+    partners = [(moments, order[i], order[j], statistics) for moments, i, j, statistics in best.best_partners()]
+    return partners, best.log_p, np.sort(order[best.candidates], axis=1)
+
+
+def _scan_uniform_tile(
+    functions: RankFunctions, rows: range, columns: range, scan: _Scan, max_log_p: float
+) -> TileResult:
+    """Scan a tile whose blocks each have features of one kind."""
+    values = functions.values if scan.device_values is None else scan.device_values
+    row_weights, column_weights = (scan.design.function_weights[: functions.counts[b.start]] for b in (rows, columns))
+    left, right = (
+        values[block.start : block.stop, : len(weights)]
+        * as_array_like(np.sqrt(weights)[:, None], values, precise=False)
+        for block, weights in ((rows, row_weights), (columns, column_weights))
+    )
+    weights = np.outer(row_weights, column_weights)
+    e, sample_weights = (as_array_like(array, values, precise=False) for array in (scan.e, scan.design.sample_weights))
+    divisors = None if functions.untied[rows.start] and functions.untied[columns.start] else weights
+    best_partners, log_p, pairs = [], [], []
+    for used, all_pairs in _tile_statistics(left, right, e, sample_weights, divisors):
+        sums = cumulants(np.outer(weights[:used, :used], scan.spectrum).ravel())
+        moments = float(sums[0]), float(sums[1]), float(sums[2])
+        statistic = _above_diagonal(all_pairs) if rows == columns else all_pairs
+        for axis, block, other in ((1, rows, columns), (0, columns, rows)):
+            members, partners, largest_statistics = _best_along(statistic, axis)
+            best_partners.append((moments, members + block.start, partners + other.start, largest_statistics))
+        tile_log_p, tile_pairs = _best_in_tile(statistic, moments, scan.n_pairs, max_log_p)
+        log_p.append(tile_log_p)
+        pairs.append(tile_pairs + np.array([rows.start, columns.start]))
+    return best_partners, np.concatenate(log_p), np.concatenate(pairs)
+
+
+def _tile_statistics(
+    left: Any, right: Any, e: Any, sample_weights: Any, weights: Array | None
+) -> list[tuple[int, Any]]:
+    """Return eq. 18 for all pairs of a tile: (functions used, statistics) for smooth functions only and for all.
+
+    `left` and `right` hold the functions times `√ω`. With `weights`, the `ω_a ω_b`, each product is divided by its own
+    mean square, as rare levels would inflate it; without ties the mean square is one.
+    """
+    xp = namespace(left)
+    m, most = left.shape[2], max(left.shape[1], right.shape[1])
+    statistic = xp.zeros((left.shape[0], right.shape[0]), dtype=xp.float32, device=device_of(left))
+    root = 1.0 / m**0.5
+    statistics = []
+    for used, before in ((min(SMOOTH, most), 0), (most, SMOOTH)):
+        for a in range(min(used, left.shape[1])):
+            # divided by √m and m first, or half precision would overflow
+            factors = [left[:, a] * (column * root) for column in e]
+            squares = None if weights is None else left[:, a] ** 2 * (sample_weights**2 / m)
+            # functions below `before` are in the sum already
+            for b in range(before if a < before else 0, min(used, right.shape[1])):
+                if weights is not None:
+                    mean_squares = clip(multiply_by_transpose(squares, right[:, b] ** 2), 1e-6, None)
+                    root_mean_squares = xp.sqrt(mean_squares * (1.0 / float(weights[a, b])))
+                for factor in factors:
+                    inner = multiply_by_transpose(factor, right[:, b])
+                    if weights is not None:
+                        inner /= root_mean_squares
+                    add_square(statistic, inner)
+        if used > before:
+            statistics.append((used, xp.asarray(statistic, copy=True)))
+    return statistics
+
+
+def _above_diagonal(statistic: Any) -> Any:
+    """Return the tile of a block with itself with -∞ on and below the diagonal, so that each pair counts once."""
+    xp = namespace(statistic)
+    below = xp.tril(xp.ones(statistic.shape, dtype=xp.bool, device=device_of(statistic)))
+    return xp.where(below, -np.inf, statistic)
+
+
+def _best_along(statistic: Any, axis: int) -> tuple[Array, Array, Array]:
+    """Return the rows (axis 1) or columns (axis 0) that have a partner, their best partners, and the statistics."""
+    xp = namespace(statistic)
+    partners, largest_statistics = (to_numpy(f(statistic, axis=axis)) for f in (xp.argmax, xp.max))
+    members = np.flatnonzero(largest_statistics >= 0.0)
+    return members, partners[members], largest_statistics[members]
+
+
+def _best_in_tile(statistic: Any, moments: Moments, n_pairs: int, max_log_p: float) -> tuple[Array, Array]:
+    """Return log p and (row, column) of the best pairs of a tile, of which none is above `max_log_p`."""
+    flat = namespace(statistic).reshape(statistic, (-1,))
+    places, statistics = top_k(flat, n_pairs, _statistic_of_log_p(max_log_p, moments))
+    log_p = log_tail_of_moments(statistics.astype(np.float64), *moments)
+    small = log_p <= max_log_p
+    return log_p[small], np.stack(np.unravel_index(places[small], tuple(statistic.shape)), axis=1)
+
+
+@lru_cache(maxsize=256)
+def _statistic_of_log_p(log_p: float, moments: Moments) -> float:
+    """Return a statistic just below the one that has this log p, by repeated grid search; zero for an infinite one."""
+    low, high = 0.0, 1e9
+    for _ in range(6 if np.isfinite(log_p) else 0):
+        grid = low + (high - low) * np.linspace(0.0, 1.0, 65) ** 2
+        below = int((log_tail_of_moments(grid, *moments) > log_p).sum())
+        low, high = float(grid[max(below - 1, 0)]), float(grid[min(below, 64)])
+    return low * (1.0 - 1e-6)

@@ -3,7 +3,6 @@
 import sys
 import warnings
 from collections.abc import Callable
-from functools import partial
 from numbers import Integral, Real
 from os import PathLike
 from typing import Any, ClassVar
@@ -12,9 +11,8 @@ import numpy as np
 from scipy.stats import false_discovery_control
 
 from randsel._numerics.arrays import check_device, to_numpy
-from randsel._numerics.columns import column_keys, column_slices
 from randsel._numerics.fingerprint import fingerprint
-from randsel._numerics.rank_functions import Functions, rank_functions
+from randsel._numerics.rank_functions import sorted_rank_functions
 from randsel._sklearn.base import Selector, ranking
 from randsel._sklearn.progress import Steps, fit_task
 from randsel._sklearn.validation import (
@@ -33,16 +31,20 @@ from randsel._utils.checkpoint import opened
 from randsel._utils.typing import Array
 from randsel.distributed._columns import is_dask
 from randsel.distributed._rank_functions import ClusterFunctions
-from randsel.interactions._evidence import Problem, evidence, functions_of_triples, log_number
-from randsel.interactions._forward_selection import Discovery, analyse
-from randsel.targets._kinds import KINDS, OutcomeKind
+from randsel.interactions._evidence import (
+    DEFAULT_DECAY,
+    DEFAULT_FUNCTIONS,
+    Design,
+    degrees_of_freedom,
+    functions_in_triples,
+    log_number_of_sets,
+    max_functions,
+)
+from randsel.interactions._forward_selection import ScanResult, scan_interactions
+from randsel.targets._kinds import KINDS
 
-#: Functions per feature where the samples allow.
-MOST_FUNCTIONS = 6
 #: Pairs reported if no number is given.
 PAIRS = 1000
-#: Bytes of the functions of a block of columns, if features are tested alone.
-BLOCK_BYTES = 1 << 26
 #: What the parts of a scan are made of.
 BLOCKS = {"pairs": "tile", "triples": "first feature", "forward steps": "forward step"}
 #: Multiplications that a scan of triples may take: some minutes on one core.
@@ -159,7 +161,7 @@ class InteractionScan(Selector):
         *,
         alpha: float | None = None,
         n_functions: int | str = "auto",
-        decay: float = 0.9,
+        decay: float = DEFAULT_DECAY,
         order: int = 2,
         n_pairs: int | None = None,
         categorical_features: Any = "from_dtype",
@@ -225,8 +227,7 @@ class InteractionScan(Selector):
             msg = "y hardly varies under sample_weight and within strata, so there is nothing to explain; check them."
             raise ValueError(msg)
         self._check_sizes(len(X), len(order))
-        problem = Problem(
-            functions,
+        design = Design(
             float(self.decay) ** np.arange(self.n_functions_),
             Y,
             share,
@@ -253,7 +254,7 @@ class InteractionScan(Selector):
                 if show is not None and part == "pairs" and done:
                     show(done, total)
 
-            analysis = analyse(problem, self.n_pairs or PAIRS, self.order, report, kept)
+            analysis = scan_interactions(functions, design, self.n_pairs or PAIRS, self.order, report, kept)
             parts.end()
             self._set_attributes(analysis, order, X.shape[1])
             self._select(order[analysis.order], X.shape[1], wanted)
@@ -272,19 +273,17 @@ class InteractionScan(Selector):
         """Return functions of the columns that have any, and which those are."""
         if is_dask(X):
             return ClusterFunctions.of(X, self.n_functions_, share, nominal)
-        functions = rank_functions(X, self.n_functions_, share, nominal)
-        order = _canonical(functions)
-        return functions.take(order), order
+        return sorted_rank_functions(X, self.n_functions_, share, nominal)
 
     def _number_of_functions(self, m: int, strata: Array | None) -> int:
-        free = m - (1 if strata is None else int(strata.max()) + 1)
-        most = max(int(np.sqrt(free / 4)), 1)
+        freedom = degrees_of_freedom(m, strata)
+        most = max_functions(freedom)
         if self.n_functions == "auto":
-            return min(MOST_FUNCTIONS, most)
+            return min(DEFAULT_FUNCTIONS, most)
         asked = int(self.n_functions)
         if asked > most:
             warnings.warn(
-                f"n_functions={asked} makes {asked**2} products of two features, too many for {free} degrees of "
+                f"n_functions={asked} makes {asked**2} products of two features, too many for {freedom} degrees of "
                 f"freedom; {most} are used.",
                 UserWarning,
                 stacklevel=4,
@@ -306,7 +305,7 @@ class InteractionScan(Selector):
             )
         if self.order == 3:
             triples = n * (n - 1) * (n - 2) // 6
-            work = triples * m * functions_of_triples(m, self.n_functions_) ** 3
+            work = triples * m * functions_in_triples(m, self.n_functions_) ** 3
             if work > TRIPLE_BUDGET:
                 fitting = int(n * (TRIPLE_BUDGET / work) ** (1 / 3))
                 msg = (
@@ -316,41 +315,41 @@ class InteractionScan(Selector):
                 )
                 raise ValueError(msg)
 
-    def _set_attributes(self, analysis: Discovery, order: Array, n_features: int) -> None:
+    def _set_attributes(self, analysis: ScanResult, order: Array, n_features: int) -> None:
         def spread_out(values: Array, absent: float) -> Array:
             full = np.full(n_features, absent, dtype=values.dtype)
             full[order] = values
             return full
 
         self.pvalues_ = spread_out(np.exp(analysis.log_p), 1.0)
-        self.left_pvalues_ = spread_out(np.exp(np.minimum(analysis.log_p_left, 0.0)), 1.0)
+        self.left_pvalues_ = spread_out(np.exp(np.minimum(analysis.residual_log_p, 0.0)), 1.0)
         self.qvalues_ = np.asarray(false_discovery_control(self.pvalues_))
         self.main_pvalues_ = spread_out(np.exp(np.minimum(analysis.main.log_p, 0.0)), 1.0)
         partner, log_p = analysis.partners()
         self.partner_ = spread_out(np.where(partner >= 0, order[partner], -1), -1)
         self.partner_pvalues_ = spread_out(np.exp(log_p), 1.0)
         self.taken_ = order[analysis.taken]
-        self.top_ = order[analysis.order[: len(analysis.among_top)]]
-        self.top_pvalues_ = np.exp(np.minimum(analysis.among_top, 0.0))
+        self.top_ = order[analysis.order[: len(analysis.top_log_p)]]
+        self.top_pvalues_ = np.exp(np.minimum(analysis.top_log_p, 0.0))
         self.pairs_ = self._table(analysis, 2, order)
         self.__dict__.pop("triples_", None)
         if self.order == 3:
             self.triples_ = self._table(analysis, 3, order)
 
-    def _table(self, analysis: Discovery, size: int, order: Array) -> Array:
+    def _table(self, analysis: ScanResult, size: int, order: Array) -> Array:
         names = ["i", "j", "k"][:size]
         fields: list[tuple[str, Any]] = [(name, np.intp) for name in names]
         fields += [("statistic", float), ("p", float), ("p_corrected", float), ("step", np.intp)]
         if size not in analysis.sets:
             return np.zeros(0, dtype=fields)
         count = min(self.n_pairs or PAIRS, len(analysis.sets[size]))
-        found, log_p = analysis.found[size], np.minimum(analysis.found[size].log_p[:count], 0.0)
+        found, log_p = analysis.evidence[size], np.minimum(analysis.evidence[size].log_p[:count], 0.0)
         table = np.zeros(count, dtype=fields)
         for name, column in zip(names, np.sort(order[analysis.sets[size][:count]], axis=1).T, strict=True):
             table[name] = column
         table["statistic"] = found.statistic[:count]
         table["p"] = np.exp(log_p)
-        table["p_corrected"] = np.exp(np.minimum(log_p + log_number(len(order), size), 0.0))
+        table["p_corrected"] = np.exp(np.minimum(log_p + log_number_of_sets(len(order), size), 0.0))
         table["step"] = analysis.steps[size][:count]
         return table
 
@@ -370,52 +369,6 @@ class InteractionScan(Selector):
         self.order_, self.ranking_ = ranking(order, n_features, len(chosen) if wanted is None else wanted)
         self.support_ = self.ranking_ == 1
         self.n_features_ = int(self.support_.sum())
-
-
-def main_effects(
-    X: Array,
-    y: Array,
-    kind: OutcomeKind,
-    *,
-    nominal: Array,
-    strata: Array | None,
-    n_jobs: int | None,
-    checkpoint: PathLike[str] | None = None,
-) -> Array:
-    """P-values of every feature alone, as those of `InteractionScan(order=1)`, in blocks of columns.
-
-    Functions of all columns at once would take several times the memory of X. `checkpoint` is as in `InteractionScan`.
-    """
-    share = np.ones(len(X))
-    n_functions = InteractionScan()._number_of_functions(len(X), strata)
-    Y = kind.contrasts(y, share, strata)
-    decay = InteractionScan().decay ** np.arange(n_functions)
-    identity = None
-    if checkpoint is not None:
-        data = fingerprint(X, y, strata, nominal)
-        identity = {"estimator": "main effects", "data_hash": data, "parameters": {"target": kind.name}}
-    pvalues, done = np.ones(X.shape[1]), 0
-    with opened(checkpoint, identity) as kept:
-        stages = kept.stages("features")
-        if (so_far := stages.last()) is not None:
-            pvalues, done = so_far["p"], int(so_far["done"])
-        for part in column_slices(X.shape[1], max(1, BLOCK_BYTES // (4 * n_functions * len(X)))):
-            if part.stop <= done:
-                continue
-            functions = rank_functions(X[:, part], n_functions, share, nominal[part])
-            alive = np.flatnonzero(functions.counts)
-            problem = Problem(functions.take(alive), decay, Y, share, strata, n_jobs)
-            found = evidence(problem, Y, np.arange(len(alive))[:, None])
-            pvalues[np.arange(X.shape[1])[part][alive]] = np.exp(np.minimum(found.log_p, 0.0))
-            stages.reached(part.stop, partial(dict, p=pvalues, done=part.stop))
-    return pvalues
-
-
-def _canonical(functions: Functions) -> Array:
-    """Order the columns by number and kind of functions and by what they hold; those without any are left out."""
-    kinds = 2 * functions.counts + functions.plain
-    order = np.lexsort((column_keys(functions.values[:, 0].T), kinds))
-    return order[kinds[order] > 0]
 
 
 def _write_progress(done: int, total: int) -> None:

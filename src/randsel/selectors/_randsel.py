@@ -322,7 +322,7 @@ class RandSel(Selector):
 
         Products that are coarse, and blocks that are read, round by more than the order matters.
         """
-        room = None if self.max_memory is None else memory_for_columns(self.max_memory, *X.shape)
+        max_bytes = None if self.max_memory is None else memory_for_columns(self.max_memory, *X.shape)
         if is_dask(X):
             if self.kernel == "rank" or self.estimator == "bootstrap" or self.device not in (None, "cpu"):
                 msg = (
@@ -330,16 +330,16 @@ class RandSel(Selector):
                     "array in memory, such as X.compute()."
                 )
                 raise ValueError(msg)
-            return ClusterColumns.of(X, weights, scale=self.scale, room=room)
+            return ClusterColumns.of(X, weights, scale=self.scale, max_bytes=max_bytes)
         device = check_device(self.device, X)
         if self.device == "cpu":
             X = to_numpy(X)
-        if room is not None and on_host(X) and X.size * (X.itemsize if self.scale else 8) > room:
+        if max_bytes is not None and on_host(X) and X.size * (X.itemsize if self.scale else 8) > max_bytes:
             if self.kernel == "rank" or self.estimator == "bootstrap":
                 msg = "max_memory is too small for X, and only kernel='gaussian', estimator='exact' read it in blocks."
                 raise ValueError(msg)
-            stream = MappedColumns.of(X, weights, scale=self.scale, room=room, device=device)
-            return stream, stream.places
+            stream = MappedColumns.from_table(X, weights, scale=self.scale, max_bytes=max_bytes, device=device)
+            return stream, stream.columns
         Z, varies = standardise(to_device(X, device), weights, self.scale)
         if is_coarse(Z, Z.shape[1]):
             return Z, np.flatnonzero(varies)

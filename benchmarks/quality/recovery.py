@@ -1,0 +1,73 @@
+"""How often the relevant features come first: the closed form, the paper's total, and the bootstrap, over seeds.
+
+python benchmarks/quality/recovery.py [--seeds 20] [--bootstrap-seeds 20] [--out docs/results/recovery.md]
+"""
+
+import argparse
+import os
+from pathlib import Path
+
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[_variable] = "1"
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from randsel import RandSel, __version__, datasets
+
+PROBLEMS = {
+    "XOR, 300×100": (datasets.make_xor, {}),
+    "XOR, 300×200": (datasets.make_xor, {"n_features": 200}),
+    "XOR, 300×1000": (datasets.make_xor, {"n_features": 1000}),
+    "linear Weston, 300×100, 5 relevant": (datasets.make_weston_linear, {}),
+    "linear Weston, 300×100, 6 relevant": (datasets.make_weston_linear, {"n_relevant": 6}),
+    "non-linear Weston, 300×100, 2 relevant": (datasets.make_weston_nonlinear, {}),
+    "non-linear Weston, 300×100, 5 relevant": (datasets.make_weston_nonlinear, {"n_relevant": 5}),
+}
+METHODS = {
+    "default (closed form, calibrated)": {},
+    "closed form, total": {"criterion": "total"},
+    "bootstrap (3000 draws of m/4, total)": {"estimator": "bootstrap"},
+}
+
+
+def one(make, problem, method, seed):
+    X, y, relevant = make(random_state=1000 + seed, **problem)
+    selector = RandSel(len(relevant), random_state=seed, **method).fit(X, y)
+    return selector.support_[relevant].mean(), len(selector.path_.rounds[selector.path_.best].features)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--bootstrap-seeds", type=int, default=20)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--out", type=Path, help="also write the table to this Markdown file")
+    options = parser.parse_args()
+    lines = [
+        "| problem | method | seeds | recall at the number relevant | all found | size chosen by auto |",
+        "|---|---|---|---|---|---|",
+    ]
+    print("\n".join(lines), flush=True)
+    for name, (make, problem) in PROBLEMS.items():
+        for label, method in METHODS.items():
+            seeds = options.bootstrap_seeds if "estimator" in method else options.seeds
+            if not seeds:
+                continue
+            runs = Parallel(n_jobs=options.jobs)(delayed(one)(make, problem, method, seed) for seed in range(seeds))
+            recall, size = map(np.array, zip(*runs, strict=True))
+            low, high = np.quantile(size, [0.1, 0.9]).astype(int)
+            lines.append(
+                f"| {name} | {label} | {seeds} | {recall.mean():.3f} | {np.mean(recall == 1):.0%} | "
+                f"{int(np.median(size))} ({low} to {high}) |"
+            )
+            print(lines[-1], flush=True)
+    if options.out:
+        note = f"`make bench-recovery`, randsel {__version__}, data sets of seeds 1000 on."
+        options.out.write_text(
+            "# Are the relevant features ranked first?\n\n" + note + "\n\n" + "\n".join(lines) + "\n"
+        )
+
+
+if __name__ == "__main__":
+    main()

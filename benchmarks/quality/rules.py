@@ -1,0 +1,117 @@
+"""By what should rounds cull? The main and interaction scores combined in several ways, and the scan, over problems.
+
+python benchmarks/quality/rules.py [--seeds 10] [--jobs 2] [--out docs/results/rules.md]
+"""
+
+import argparse
+import os
+from pathlib import Path
+
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[_variable] = "1"
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn import config_context
+
+from randsel import InteractionScan, RandSel, __version__, datasets
+from randsel._numerics.null_tails import log_tail_of_score
+from randsel.culling._criteria import CRITERIA, Criterion
+
+PROBLEMS = {
+    "XOR, 300×100": (datasets.make_xor, {}),
+    "XOR, 300×1000": (datasets.make_xor, {"n_features": 1000}),
+    "XOR, 300×2000": (datasets.make_xor, {"n_features": 2000}),
+    "linear Weston, 5 of 100": (datasets.make_weston_linear, {}),
+    "non-linear Weston, 2 of 100": (datasets.make_weston_nonlinear, {}),
+    "non-linear Weston, 5 of 100": (datasets.make_weston_nonlinear, {"n_relevant": 5}),
+    "ring, 250×256": (datasets.make_passemiers, {"kind": "ring", "n_samples": 250, "n_features": 256}),
+    "ring+xor, 500×256": (datasets.make_passemiers, {"kind": "ring+xor", "n_samples": 500, "n_features": 256}),
+    "ring+xor+sum, 500×64": (datasets.make_passemiers, {"kind": "ring+xor+sum", "n_samples": 500, "n_features": 64}),
+    "ring+xor+sum, 1000×256": (
+        datasets.make_passemiers,
+        {"kind": "ring+xor+sum", "n_samples": 1000, "n_features": 256},
+    ),
+}
+
+
+def tails(contribution):
+    main, interaction = (skewness() for skewness in contribution.skewness)
+    return -log_tail_of_score(contribution.main, main), -log_tail_of_score(contribution.interaction, interaction)
+
+
+def positive_sum(c):
+    return np.maximum(c.main, 0) + np.maximum(c.interaction, 0)
+
+
+def fisher(c):
+    return sum(tails(c))
+
+
+def least_p(c):
+    return np.maximum(*tails(c))
+
+
+def larger(c):
+    return np.maximum(c.main, c.interaction)
+
+
+RULES = {
+    "sum of positive scores (default)": positive_sum,
+    "larger score": larger,
+    "sum of -log p (Fisher)": fisher,
+    "least p": least_p,
+}
+
+
+def culled(rule, X, y, count):
+    """Fit a selector whose criterion is the rule, which is registered for the time of the fit."""
+    CRITERIA["benchmark"] = Criterion(lambda c: (rule(c), c.main + c.interaction), needs_exact=True)
+    try:
+        with config_context(skip_parameter_validation=True):
+            return RandSel(count, criterion="benchmark").fit(X, y)
+    finally:
+        del CRITERIA["benchmark"]
+
+
+def one(make, options, seed):
+    X, y, relevant = make(random_state=2000 + seed, **options)
+    recalls = [culled(rule, X, y, len(relevant)).support_[relevant].mean() for rule in RULES.values()]
+    for selector in (RandSel(len(relevant), kernel="rank"), InteractionScan(len(relevant))):
+        recalls.append(selector.fit(X, y).support_[relevant].mean())
+    return recalls
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    titles = [*RULES, '`kernel="rank"`', "InteractionScan"]
+    lines = [
+        "# By what should rounds cull?",
+        "",
+        (
+            f"`make bench-rules`, randsel {__version__}: recall of the k relevant features among the first k, mean "
+            f"over {options.seeds} data sets. All columns but the last are `RandSel` with another rule or kernel."
+        ),
+        "",
+        "| problem | " + " | ".join(titles) + " |",
+        "|---" * (len(titles) + 1) + "|",
+    ]
+    totals = []
+    for name, (make, settings) in PROBLEMS.items():
+        values = Parallel(options.jobs)(delayed(one)(make, settings, seed) for seed in range(options.seeds))
+        totals.append(np.mean(values, axis=0))
+        lines.append(f"| {name} | " + " | ".join(f"{value:.3f}" for value in totals[-1]) + " |")
+        print(lines[-1], flush=True)
+    lines.append("| mean | " + " | ".join(f"{value:.3f}" for value in np.mean(totals, axis=0)) + " |")
+    text = "\n".join(lines) + "\n"
+    print(text)
+    if options.out:
+        options.out.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,205 @@
+"""Long jobs, killed at random moments and restarted each time: their final outputs are those of an undisturbed run.
+
+python benchmarks/scale/killed.py [--out docs/results/killed.md] [--kills 20] [--seed 0] [--jobs select compare fit]
+
+A job is a process group, and all of it is killed. Every fourth moment, at random, is one of the start, while packages
+and the table are read; the others count from the time at which the job takes its folder, and are drawn so that all
+together reach about the end of the job if what is under way is lost each time. Then the job is left alone, and all of
+its files are compared, byte by byte.
+"""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from randsel import __version__, datasets
+from randsel._utils.text import as_markdown
+
+#: Files that hold times, or only serve the run: no two runs have the same.
+ASIDE = {".lock", "seconds.csv", "times.csv", "runs.csv"}
+FIT = """
+import numpy as np
+from randsel import RandSel, datasets
+X, y, _ = datasets.make_xor({samples}, {features}, random_state=0)
+path = RandSel(2, random_state=0, n_jobs=2, checkpoint="kept").fit(X, y).path_
+np.savez("out/path.npz", **path.to_arrays())
+"""
+LONG = {
+    "select": {"samples": 300, "features": 4000, "options": ["--halves", "50", "--folds", "5", "--pairs", "all"]},
+    "compare": {
+        "samples": 200,
+        "features": 80,
+        "options": ["--folds", "5", "--reshuffles", "2", "--methods", "randSel,RFE,Corr. Coeff."],
+    },
+    "fit": {"samples": 12000, "features": 300},
+}
+
+
+def write_table(path, samples, features):
+    """An XOR of two features among many, as CSV."""
+    X, y, _ = datasets.make_xor(samples, features, random_state=0)
+    rows = [
+        ",".join([*map(repr, x), "case" if label > 0 else "control"]) for x, label in zip(X.tolist(), y, strict=True)
+    ]
+    path.write_text("\n".join([",".join([*(f"g{j}" for j in range(features)), "status"]), *rows]) + "\n")
+
+
+def command_of(name, size, folder):
+    """The command of a job, all of whose paths are relative: it is run in several folders."""
+    if name == "fit":
+        return [sys.executable, "-c", FIT.format(**size)]
+    table = folder / f"{name}.csv"
+    if not table.exists():
+        write_table(table, size["samples"], size["features"])
+    words = ["randsel", name, f"../{table.name}", "--target", "status", "--jobs", "2", "--out", "out"]
+    return [sys.executable, "-m", *words, *size["options"]]
+
+
+def start(command, folder):
+    """Start a job in a folder, as a process group of its own."""
+    (folder / "out").mkdir(parents=True, exist_ok=True)
+    with (folder / "said").open("wb") as said:
+        return subprocess.Popen(command, cwd=folder, stdout=said, stderr=subprocess.DEVNULL, start_new_session=True)
+
+
+def taken(folder):
+    """Whether a process holds the lock of a job's folder now, by the kernel's list of locks."""
+    held = {int(line.split()[-3].rsplit(":", 1)[1]) for line in Path("/proc/locks").read_text().splitlines()}
+    return any(path.stat().st_ino in held for path in folder.glob("*/.lock"))
+
+
+def wait_until_taken(process, folder):
+    """Wait until a process has taken the folder of its job, or has ended."""
+    while process.poll() is None and not taken(folder):
+        time.sleep(0.01)
+
+
+def undisturbed(command, folder):
+    """Run a job to its end; its exit status, and the seconds until it takes its folder and to its end."""
+    begin = time.monotonic()
+    process = start(command, folder)
+    wait_until_taken(process, folder)
+    first = time.monotonic() - begin
+    return process.wait(), first, time.monotonic() - begin
+
+
+def kill_once(command, folder, moment, at_work):
+    """Start a job, kill all of its processes after some seconds, and tell whether it was still running."""
+    process = start(command, folder)
+    if at_work:
+        wait_until_taken(process, folder)
+    try:
+        process.wait(moment)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        return True
+    return False
+
+
+def finished_files(folder):
+    """How many files are there that were written as a whole."""
+    return sum(path.suffix in {".json", ".npz"} and path.name != "run.json" for path in folder.rglob("*"))
+
+
+def outputs(folder):
+    """All outputs of a job, and what it said, by name."""
+    files = [path for path in (folder / "out").rglob("*") if path.is_file() and path.name not in ASIDE]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in [*files, folder / "said"]}
+
+
+def trial(name, size, folder, kills, seed):
+    """Run a job undisturbed, and once more with kills; return how that went."""
+    command = command_of(name, size, folder)
+    status, first, total = undisturbed(command, folder / f"{name}-whole")
+    rng = np.random.default_rng(seed)
+    at_work = rng.random(kills) < 0.75
+    moments = rng.uniform(0.0, np.where(at_work, 4.0 * (total - first) / kills, first))
+    broken = folder / f"{name}-broken"
+    running, kept = [], []
+    for moment, late in zip(moments.tolist(), at_work.tolist(), strict=True):
+        running.append(kill_once(command, broken, moment, late))
+        kept.append(finished_files(broken))
+        what = f"{'killed' if running[-1] else 'ended'} after {moment:.2f} s of {'work' if late else 'starting'}"
+        print(f"{name}: {what}, {kept[-1]} files", flush=True)
+    last = start(command, broken).wait()
+    whole, found = outputs(folder / f"{name}-whole"), outputs(broken)
+    differing = sorted(set(whole) ^ set(found)) + sorted(n for n in set(whole) & set(found) if whole[n] != found[n])
+    left = [path.name for path in broken.rglob("*") if path.name.endswith((".partial", "-so-far"))]
+    return {
+        "status": (status, last),
+        "seconds": total,
+        "first": first,
+        "moments": [
+            f"{moment:.1f}" if late else f"({moment:.1f})" for moment, late in zip(moments, at_work, strict=True)
+        ],
+        "killed": sum(running),
+        "kept": kept,
+        "compared": len(whole),
+        "differing": differing,
+        "left": left,
+    }
+
+
+def row(name, found):
+    return {
+        "job": {"fit": "`RandSel(checkpoint=…).fit`"}.get(name, f"`randsel {name}`"),
+        "undisturbed, s": f"{found['seconds']:.0f} ({found['first']:.1f} to start)",
+        "kills": f"{found['killed']} of {len(found['moments'])}",
+        "exit status": " and ".join(map(str, found["status"])),
+        "files compared": str(found["compared"]),
+        "files that differ": ", ".join(found["differing"]) or "none",
+        "left over": ", ".join(found["left"]) or "nothing",
+    }
+
+
+def about(name, size):
+    options = f", `{' '.join(size['options'])} --jobs 2`" if "options" in size else ", blocks of rows, two jobs"
+    return f"{name}: {size['samples']} samples, {size['features']} features{options}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, help="also write the tables to this Markdown file")
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", nargs="*", default=list(LONG), choices=list(LONG))
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        found = {name: trial(name, LONG[name], Path(folder), options.kills, options.seed) for name in options.jobs}
+    moments = [
+        {
+            "job": name,
+            "seconds": ", ".join(one["moments"]),
+            "files finished then": ", ".join(map(str, one["kept"])),
+        }
+        for name, one in found.items()
+    ]
+    text = (
+        "# Killed at random moments\n\n"
+        f"`make kill`, randsel {__version__}, seed {options.seed}: every job runs undisturbed, and again with "
+        f"`kill -9` to all of its processes at {options.kills} random moments, restarted each time and left alone at "
+        "last. Then all files of its folder, finished parts too, and what it printed are compared byte by byte with "
+        "those of the undisturbed run; but for the lock and for files of times (`seconds.csv`, `times.csv`, "
+        "`runs.csv`), which no two runs share. A process that had ended before its moment was not killed.\n\n"
+        + as_markdown([row(name, one) for name, one in found.items()])
+        + "\n\n"
+        + "\n".join(f"- {about(name, LONG[name])}" for name in found)
+        + "\n\n## When\n\nSeconds after the job took its folder; in brackets, after its process was started. Finished "
+        "files are parts, cells and stages.\n\n" + as_markdown(moments) + "\n"
+    )
+    print(text)
+    if options.out:
+        options.out.write_text(text)
+    return int(any(one["differing"] or one["left"] or len(set(one["status"])) > 1 for one in found.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,254 @@
+"""What a GPU does: the path over a million features, all pairs of many, the bootstrap; against its bare products.
+
+SCIPY_ARRAY_API=1 python benchmarks/speed/gpu.py [--out docs/results/gpu.md] [--only path,scan,...] [--profile]
+
+Times are medians of five warm runs between synchronised clocks; data are on the device unless said.
+"""
+
+import argparse
+import cProfile
+import os
+import pstats
+import statistics
+import sys
+import time
+from pathlib import Path
+
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[_variable] = "1"
+os.environ["SCIPY_ARRAY_API"] = "1"
+
+import numpy as np
+import sklearn
+import torch
+
+from randsel import InteractionScan, RandSel, datasets
+from randsel._numerics.rank_functions import RankFunctions
+from randsel.contribution._bootstrap import Draws, bootstrap
+from randsel.contribution._sample import Sample
+from randsel.interactions._evidence import Design
+from randsel.interactions._pair_scan import scan_pairs
+from randsel.targets._kinds import CLASSES
+from randsel.targets._target import Target
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
+import reference
+
+
+def median_of(function, repeats=5):
+    """Median seconds of warm runs, and what the last one returned."""
+    result = function()
+    times = []
+    for _ in range(repeats):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        result = function()
+        torch.cuda.synchronize()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times), result
+
+
+def normal(m, n, seed=0):
+    generator = torch.Generator("cuda").manual_seed(seed)
+    return torch.randn((m, n), generator=generator, device="cuda")
+
+
+def rates():
+    """Bare matrix products: what the rest is measured against."""
+    a = normal(8192, 8192)
+    half = a.half()
+    flop = 2 * 8192**3
+    torch.backends.cuda.matmul.allow_tf32 = False
+    single, _ = median_of(lambda: a @ a)
+    halved, _ = median_of(lambda: half @ half)
+    RATES.update(single=flop / single, half=flop / halved)
+    return (
+        f"Bare products of 8192×8192: {flop / single / 1e12:.0f} TFLOP/s float32, {flop / halved / 1e12:.0f} float16."
+    )
+
+
+RATES: dict[str, float] = {}
+SETTINGS = {"profile": False}
+
+
+def path(m=1000, n=1_000_000):
+    X = normal(m, n)
+    y = (X[:, 17] + X[:, n - 5] > 0).int().cpu().numpy()
+    W = normal(m, m, 1)
+
+    def products():
+        return X @ X.T, W @ X
+
+    def fit():
+        with sklearn.config_context(array_api_dispatch=True):
+            return RandSel(2).fit(X, y)
+
+    bare, _ = median_of(products)
+    seconds, fitted = median_of(fit)
+    if SETTINGS["profile"]:
+        profile(fit)
+    chosen = fitted.get_support(indices=True).tolist()
+    used = torch.cuda.max_memory_allocated() / 1e9
+    return (
+        f"| full path, {m}×{n} float32, to 2 features | {seconds:.3f} s | {bare:.3f} s for one X Xᵀ and one W X in "
+        f"float32: {seconds / bare:.1f} times | chosen {chosen}, planted [17, {n - 5}]; {used:.0f} GB |"
+    )
+
+
+def agreement(m=400, n=20_000):
+    """CPU and GPU select the same features."""
+    X, y, relevant = datasets.make_xor(m, n, random_state=5)
+    X = X.astype(np.float32)
+    host, device = RandSel(10).fit(X, y), RandSel(10, device="cuda").fit(X, y)
+    scores = [np.abs(getattr(device, s) - getattr(host, s)).max() for s in ("main_scores_", "interaction_scores_")]
+    same = len(set(host.order_[:100].tolist()) & set(device.order_[:100].tolist()))
+    return (
+        f"CPU and GPU on XOR, {m}×{n} float32: the same {int((host.support_ & device.support_).sum())} of 10 features, "
+        f"the relevant pair {'among' if device.support_[relevant].all() else 'not among'} them; {same} of the first "
+        f"100 in common; largest difference of a score {max(scores):.1e} standard deviations."
+    )
+
+
+def arguments_of_scan(values, y, decay=0.9, *, untied=True):
+    n, functions, m = values.shape
+    counts = np.full(n, functions)
+    y = torch.as_tensor(y, dtype=torch.float64).cpu().numpy()
+    y = (y - y.mean()) / y.std()
+    design = Design(decay ** np.arange(functions), y[:, None], np.ones(m), None, None, "cuda")
+    return RankFunctions(values, counts, np.full(n, untied)), design, design.Y
+
+
+def continuous(m, n, functions):
+    """Rank cosines of normal columns, and the XOR of two of them as target."""
+    grid = (torch.arange(m, device="cuda") + 0.5) / m
+    cosines = 2**0.5 * torch.cos(torch.pi * torch.arange(1, functions + 1, device="cuda")[:, None] * grid)
+    values = torch.empty((n, functions, m), dtype=torch.float16, device="cuda")
+    for start in range(0, n, 10_000):
+        ranks = torch.rand((min(10_000, n - start), m), device="cuda").argsort(dim=1)
+        values[start : start + 10_000] = cosines.half()[:, ranks].movedim(0, 1)
+    return values, (values[11, 0] > 0) ^ (values[n - 7, 0] > 0)
+
+
+def snps(m, n):
+    """Two functions of every SNP: genotypes centred, and what heterozygotes have beyond that."""
+    values = torch.empty((n, 2, m), dtype=torch.float16, device="cuda")
+    for start in range(0, n, 10_000):
+        size = min(10_000, n - start)
+        frequency = 0.05 + 0.45 * torch.rand((size, 1), device="cuda")
+        g = (torch.rand((size, m), device="cuda") < frequency).float()
+        g += torch.rand((size, m), device="cuda") < frequency
+        one = g - g.mean(1, keepdim=True)
+        one /= one.square().mean(1, keepdim=True).sqrt()
+        two = (g == 1).float()
+        two -= two.mean(1, keepdim=True)
+        two -= one * (two * one).mean(1, keepdim=True)
+        two /= two.square().mean(1, keepdim=True).sqrt()
+        values[start : start + size] = torch.stack([one, two], 1).half()
+    return values, (values[11, 0] > 0) ^ (values[n - 7, 0] > 0)
+
+
+def pairs(make, m, n, functions, what, repeats):
+    values, y = make(m, n) if make is snps else make(m, n, functions)
+    arguments = arguments_of_scan(values, y, untied=make is not snps)
+    seconds, (found, _) = median_of(lambda: scan_pairs(*arguments, 1000), repeats)
+    if SETTINGS["profile"]:
+        profile(lambda: scan_pairs(*arguments, 1000))
+    products = functions**2 * (1 if make is continuous else 2)
+    work = n * (n - 1) / 2 * m
+    share = 2 * work * products / seconds / RATES["half"]
+    best = sorted(found[0].tolist())
+    return (
+        f"| all pairs, {m}×{n} {what}, {functions} functions each | {seconds:.2f} s | {work / seconds / 1e12:.1f}·10¹² "
+        f"pairs × samples per second; {products} products a pair at {share:.0%} of the measured float16 rate | first "
+        f"pair {best}, planted [11, {n - 7}] |"
+    )
+
+
+def whole_scan(m=1000, n=20_000):
+    """InteractionScan from numpy to p-values, on the processor's one core and with the scan on the GPU."""
+    X, y, relevant = datasets.make_passemiers("xor", m, n, random_state=1)
+    start = time.perf_counter()
+    fitted = InteractionScan(2, n_functions=4, device="cuda").fit(X, y)
+    seconds = time.perf_counter() - start
+    return (
+        f"| InteractionScan in all, {m}×{n}, 4 functions, numpy input | {seconds:.1f} s | functions, tests and forward "
+        f"steps are on one core of the host | XOR pair {'found' if fitted.support_[relevant].all() else 'missed'} |"
+    )
+
+
+def bootstrap_round(m=202, n=6247, draws=10_000, rows=67):
+    """One round as the paper ran it, on the GPU and on one core; the literal reference over fewer draws, scaled."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((m, n))
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    target = Target.encode(rng.integers(0, 2, m), CLASSES)
+    gamma, settings = 1 / (2 * n), Draws(draws, rows / m, seed=1)
+    host = Sample.of(X, target)
+    tensor = torch.as_tensor(X, device="cuda")
+    device = Sample.of(tensor, target.beside(tensor))
+    on_device, found = median_of(lambda: bootstrap(device, gamma, settings), 1)
+    start = time.perf_counter()
+    expected = bootstrap(host, gamma, settings)
+    on_host = time.perf_counter() - start
+    few = 100
+    picks = [(np.sort(rng.permutation(n)[: n // 2]), np.sort(rng.permutation(m)[:rows])) for _ in range(few)]
+    start = time.perf_counter()
+    for columns, at in picks:
+        reference.draw_value(X, target.Y, gamma, columns, at)
+    literal = (time.perf_counter() - start) / few * 2 * draws
+    error = np.abs(found.total - expected.total).max() / expected.total.std()
+    return (
+        f"| one bootstrap round, {m}×{n}, 2×{draws} draws of {rows} rows, float64 | {on_device:.1f} s | {on_host:.1f} "
+        f"s on one core of the host, {literal:.0f} s literally (from {few} draws) | largest difference {error:.0e} of "
+        "their standard deviation |"
+    )
+
+
+def profile(function):
+    """Print where the device and the host spend their time."""
+    with torch.profiler.profile() as on_device:
+        function()
+        torch.cuda.synchronize()
+    print(on_device.key_averages().table(sort_by="self_cuda_time_total", row_limit=30, max_name_column_width=60))
+    on_host = cProfile.Profile()
+    on_host.runcall(function)
+    pstats.Stats(on_host).sort_stats("tottime").print_stats(20)
+
+
+PARTS = {
+    "path": path,
+    "scan": lambda: pairs(continuous, 1000, 100_000, 4, "continuous", 5),
+    "snps": lambda: pairs(snps, 5000, 360_000, 2, "SNPs", 1),
+    "whole": whole_scan,
+    "bootstrap": bootstrap_round,
+    "agreement": agreement,
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, help="also write the table to this Markdown file")
+    parser.add_argument("--only", default=",".join(PARTS), help="parts to run, by commas")
+    parser.add_argument("--profile", action="store_true", help="print where the host spends its time")
+    options = parser.parse_args()
+    if not torch.cuda.is_available():
+        sys.exit("This benchmark needs a CUDA device and a torch built for it; torch sees none here.")
+    SETTINGS["profile"] = options.profile
+    lines = [rates(), "", "| what | time | beside | result |", "|---|---|---|---|"]
+    print(lines[0], flush=True)
+    said = []
+    for name in options.only.split(","):
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        line = PARTS[name]()
+        print(line, flush=True)
+        (lines if line.startswith("|") else said).append(line)
+    text = "\n".join([*lines, "", *said])
+    if options.out:
+        title = f"# On a GPU\n\n`make bench-gpu`, {torch.cuda.get_device_name()}, torch {torch.__version__}.\n\n"
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(title + text + "\n")
+
+
+if __name__ == "__main__":
+    main()

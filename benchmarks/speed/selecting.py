@@ -1,0 +1,110 @@
+"""`randsel select` from a wide CSV file to the report, on one core: seconds to the first words and to the end, memory.
+
+python benchmarks/speed/selecting.py [--out docs/results/select.md] [--samples 300] [--features 50000] [--whole]
+
+Every run is a process of its own, and its memory the highest resident set of that process.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import measure
+
+measure.one_core()
+
+import reading
+
+from randsel import __version__
+from randsel._utils.text import as_markdown
+
+
+def processor(pid):
+    """Seconds of the processor that a process has had."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def timed(command, folder):
+    """Run a command; seconds to its first line and to its end, the most memory that it had, and what it said."""
+    start = time.perf_counter()
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    lines, first = [], []
+
+    def listen():
+        for line in process.stdout:
+            if not first:
+                first.extend([time.perf_counter() - start, processor(process.pid)])
+            lines.append(line.rstrip())
+
+    listener = threading.Thread(target=listen)
+    listener.start()
+    _, status, used = os.wait4(process.pid, 0)
+    seconds = time.perf_counter() - start
+    listener.join()
+    return {
+        "status": os.waitstatus_to_exitcode(status),
+        "first": first[0],
+        "first_processor": first[1],
+        "seconds": seconds,
+        "processor": used.ru_utime + used.ru_stime,
+        "megabytes": used.ru_maxrss / 1024,
+        "lines": lines,
+    }
+
+
+def row(what, found):
+    return {
+        "what": what,
+        "first words, s": f"{found['first']:.1f} ({found['first_processor']:.1f})",
+        "end, s": f"{found['seconds']:.1f} ({found['processor']:.1f})",
+        "memory of the process, MB": f"{found['megabytes']:.0f}",
+        "exit status": str(found["status"]),
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, help="also write the table to this Markdown file")
+    parser.add_argument("--samples", type=int, default=300)
+    parser.add_argument("--features", type=int, default=50_000)
+    parser.add_argument("--whole", action="store_true", help="the large table with all half-samples and folds, too")
+    options = parser.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        short, shortest = ["--halves", "2", "--folds", "2"], ["--halves", "0", "--no-accuracy"]
+        runs = [(1000, []), (1000, shortest), (options.features, short), (options.features, shortest)]
+        for at, (features, words) in enumerate([*runs, (options.features, [])] if options.whole else runs):
+            path = Path(folder) / f"{features}.csv"
+            if not path.exists():
+                reading.write(path, options.samples, features)
+            select = [sys.executable, "-m", "randsel", "select", path.name, "--target", "status"]
+            found = timed([*select, *words, "--out", f"out{at}"], folder)
+            print(*found.pop("lines"), sep="\n", flush=True)
+            rows.append(row(f"{options.samples}×{features} {' '.join(words)}".strip(), found))
+            print(rows[-1], flush=True)
+        # a process this small has the memory of the one that started it
+        rows.append(
+            row("`randsel --help`", timed([sys.executable, "-m", "randsel", "--help"], folder))
+            | {"memory of the process, MB": ""}
+        )
+    text = (
+        "# From file to report\n\n"
+        f"`make bench-select`, randsel {__version__}, one core, a process per run: `randsel select` on CSV files of "
+        "noise, with its 50 half-samples and five folds unless it says otherwise. Pairs are tested up to samples × "
+        "features² of 3e10. Seconds of the clock, and of the processor in brackets, which are less where other "
+        "programs share the core. On noise nothing stands out, which is exit status 3.\n\n" + as_markdown(rows) + "\n"
+    )
+    print(text)
+    if options.out:
+        options.out.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

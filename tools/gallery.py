@@ -1,0 +1,115 @@
+"""Run the scripts in examples/ and write a page for each: its question, its code, what it printed, what it drew.
+
+python tools/gallery.py [NAME ...]
+python tools/gallery.py --check    fails if a script prints something else than its page says; writes nothing
+"""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PAGES = ROOT / "docs" / "gallery"
+SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
+
+#: The index, by what a user wants; every script is in it once.
+ORDER = {
+    "First steps": ["own_table", "pipeline", "how_many", "how_fast"],
+    "What acts together": ["xor_in_2000", "snp_pair", "regression", "echoes"],
+    "How far to trust it": ["stable", "nothing_there", "batches", "tuberculosis"],
+    "Features learned without labels": ["localised_filters"],
+}
+
+
+def said(script):
+    """Return the question, the text and the lesson of a script's docstring."""
+    question, _, rest = ast.get_docstring(ast.parse(script.read_text())).partition("\n")
+    text, _, lesson = rest.strip().partition("\n\nTo learn: ")
+    return question, text, lesson
+
+
+def outcome(script):
+    """Run a script; return what it printed, and its pictures by name. No pictures: it lacks its data."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {"PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **os.environ}
+        run = subprocess.run(
+            [sys.executable, script], cwd=folder, capture_output=True, text=True, env=environment, check=False
+        )
+        if run.returncode:
+            sys.exit(f"{script.name} failed:\n{run.stderr}")
+        return run.stdout.strip(), {path.name: path.read_bytes() for path in sorted(Path(folder).glob("*.png"))}
+
+
+def page(script, printed, pictures):
+    """Return the Markdown of one example."""
+    question, text, lesson = said(script)
+    code = script.read_text().split('"""', 2)[2].strip()
+    drawn = "".join(f"\n![{question}]({name})\n" for name in pictures)
+    made = f"`examples/{script.name}`; this page is made by `make gallery`."
+    return (
+        f"# {question}\n\n{text}\n\n**To learn:** {lesson}\n\n{made}\n\n```text\n{printed}\n```\n{drawn}\n"
+        f"```python\n{code}\n```\n"
+    )
+
+
+def index():
+    """Return the Markdown of the list of all examples."""
+    lines = [
+        "# Gallery",
+        "",
+        "Short scripts, each an answer to a question; `make gallery` runs them and writes the pages.",
+    ]
+    for heading, names in ORDER.items():
+        lines += ["", f"## {heading}", "", "| question | what to learn | |", "|---|---|---|"]
+        for name in names:
+            question, _, lesson = said(ROOT / "examples" / f"{name}.py")
+            picture = f'<img src="{name}.png" alt="" width="180">'
+            lesson = lesson.replace("\n", " ")
+            lines.append(f"| [{question}]({name}.md) | {lesson[:1].upper()}{lesson[1:]} | {picture} |")
+    return "\n".join(lines) + "\n"
+
+
+def comparable(printed):
+    """Return what a script must print again: times are those of a machine."""
+    return [re.sub(r"\d+", "…", line) if line.startswith("measured") else line for line in printed.splitlines()]
+
+
+def check(scripts):
+    """Run scripts and compare what they print with their pages."""
+    wrong = []
+    for script in scripts:
+        printed, pictures = outcome(script)
+        if not pictures:
+            print(f"{script.name}: not checked, {printed}")
+            continue
+        written = re.search(r"```text\n(.*?)\n```", (PAGES / f"{script.stem}.md").read_text(), re.DOTALL).group(1)
+        same = comparable(written) == comparable(printed)
+        print(f"{script.name}: {'as on its page' if same else 'differs from its page'}")
+        wrong += [] if same else [script.name]
+    if wrong:
+        sys.exit(f"{', '.join(wrong)}: look at what changed, then run make gallery.")
+
+
+def main():
+    """Write the pages, or check them."""
+    wanted = [name for name in sys.argv[1:] if name != "--check"]
+    scripts = [script for script in SCRIPTS if not wanted or script.stem in wanted]
+    if "--check" in sys.argv:
+        check(scripts)
+        return
+    for script in scripts:
+        printed, pictures = outcome(script)
+        print(f"== {script.name}\n{printed}")
+        if pictures:
+            (PAGES / f"{script.stem}.md").write_text(page(script, printed, pictures))
+            for name, content in pictures.items():
+                (PAGES / name).write_bytes(content)
+    (PAGES / "index.md").write_text(index())
+
+
+if __name__ == "__main__":
+    main()

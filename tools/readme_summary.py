@@ -1,0 +1,65 @@
+"""Write the tables of README.md and docs/comparison.md from docs/results, so that no number is copied by hand.
+
+python tools/readme_summary.py
+"""
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "docs" / "results"
+END = "<!-- end -->"
+
+
+def rows(text: str) -> list[list[str]]:
+    """Cells of the rows of the first table of a text, without its head."""
+    lines = text.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("|---"))
+    cells = []
+    for line in lines[start + 1 :]:
+        if not line.startswith("| "):
+            break
+        cells.append([cell.strip() for cell in line.strip("|").split("|")])
+    return cells
+
+
+def table(results: str) -> str:
+    """One row per problem, one column per method, recall in the cells."""
+    found = rows(results)
+    methods = list(dict.fromkeys(row[1] for row in found))
+    recall = {(row[0], row[1]): row[3] for row in found}
+    lines = ["| problem | " + " | ".join(methods) + " |", "|---" * (len(methods) + 1) + "|"]
+    for problem in dict.fromkeys(row[0] for row in found):
+        lines.append(f"| {problem} | " + " | ".join(recall[problem, method] for method in methods) + " |")
+    return "\n".join(lines)
+
+
+def peers(results: str) -> str:
+    """One row per method, one column per problem, recall and seconds in the cells."""
+    parts = [part.partition("\n") for part in results.split("\n## ")[1:] if "| times RandSel's |" in part]
+    problems = [heading for heading, _, _ in parts]
+    found = [{row[0]: (row[2], row[4]) for row in rows(rest)} for _, _, rest in parts]
+    lines = ["| method | " + " | ".join(problems) + " |", "|---" * (len(problems) + 1) + "|"]
+    for method in found[0]:
+        cells = [
+            f"{recall} in {seconds} s" if recall != "–" else seconds for recall, seconds in (f[method] for f in found)
+        ]
+        lines.append(f"| {method} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def put(page: Path, start: str, text: str) -> None:
+    """Replace what stands between two marks of a page."""
+    before, _, rest = page.read_text().partition(start)
+    _, _, after = rest.partition(END)
+    page.write_text(f"{before}{start}\n{text}\n{END}{after}")
+
+
+def main() -> None:
+    recovery = table((RESULTS / "recovery.md").read_text())
+    put(ROOT / "README.md", "<!-- recovery: written by make readme -->", recovery)
+    others = peers((RESULTS / "peers.md").read_text())
+    put(ROOT / "docs" / "comparison.md", "<!-- peers: written by make readme -->", others)
+
+
+if __name__ == "__main__":
+    main()
