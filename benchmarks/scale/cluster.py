@@ -108,17 +108,17 @@ def processes(count):
 @contextmanager
 def bytes_lent():
     """Count what is lent to the cluster, and how large it is."""
-    sizes, sent = [], cluster_jobs._sent
+    sizes, sent = [], cluster_jobs._send
 
     def counted(client, thing):
         sizes.append(len(pickle.dumps(thing, protocol=5)))
         return sent(client, thing)
 
-    cluster_jobs._sent = counted
+    cluster_jobs._send = counted
     try:
         yield sizes
     finally:
-        cluster_jobs._sent = sent
+        cluster_jobs._send = sent
 
 
 def nothing(number):

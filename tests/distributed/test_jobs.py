@@ -196,8 +196,8 @@ def test_a_job_has_one_blas_thread(on_workers):
 
 def test_blas_threads_come_back_when_the_last_job_ends():
     before = blas_threads()
-    with threadpool_limits(limits=2, user_api="blas"), _parallel._one_thread:
-        with _parallel._one_thread:
+    with threadpool_limits(limits=2, user_api="blas"), _parallel._one_blas_thread:
+        with _parallel._one_blas_thread:
             assert set(blas_threads()) == {1}
         assert set(blas_threads()) == {1}
     assert blas_threads() == before

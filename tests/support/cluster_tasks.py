@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import joblib
+from joblib.parallel import SequentialBackend, get_active_backend
 from threadpoolctl import threadpool_info, threadpool_limits
-
-from randsel.distributed._jobs import client_in_use
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ def product(shared, number):
 
 def where(_):
     nested = joblib.Parallel(n_jobs=2)(joblib.delayed(os.getpid)() for _ in range(4))
-    return os.getpid(), set(nested), client_in_use() is None
+    return os.getpid(), set(nested), isinstance(get_active_backend()[0], SequentialBackend)
 
 
 def set_threads(count):

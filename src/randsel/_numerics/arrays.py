@@ -7,10 +7,12 @@ brings its own namespace, and `to_device` asks for torch by name.
 import math
 import re
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from array_api_compat import array_namespace, device, is_torch_array
@@ -18,6 +20,10 @@ from scipy.linalg import get_blas_funcs
 
 from randsel._utils.optional import optional
 from randsel._utils.typing import Array
+
+if TYPE_CHECKING:
+    from randsel._numerics.columns import ColumnSource
+    from randsel._numerics.rank_functions import RankFunctionSource
 
 #: Elements of scratch arrays, on the host (what stays in cache) and at most on a device (what keeps it busy).
 SCRATCH, DEVICE_SCRATCH = 1 << 18, 1 << 29
@@ -428,3 +434,46 @@ def check_device(name: str | None, X: Any) -> str | None:
     if name is None and not on_host(X):
         return str(device(X))
     return None if name == "cpu" else name
+
+
+# ---------------------------------------------------------------- tables that are not in memory
+
+#: Packages whose arrays are not in memory -> module whose `remote_table` adapts them.
+REMOTE_TABLES = {"dask": "randsel.distributed"}
+
+
+class RemoteTable(ABC):
+    """A table that is not in memory, samples in rows: what estimators need of it."""
+
+    @abstractmethod
+    def check(self) -> Any:
+        """Refuse a table that cannot be fitted, by what is known without reading it; return its array of numbers."""
+
+    @abstractmethod
+    def to_numpy(self) -> Array:
+        """Read the table into memory."""
+
+    @abstractmethod
+    def hash_blocks(self) -> list[bytes]:
+        """Return hashes of all columns, in order and in any number of pieces."""
+
+    @abstractmethod
+    def select_columns(self, chosen: Array) -> Any:
+        """Return some columns as an array of the same package."""
+
+    @abstractmethod
+    def standardised_columns(
+        self, weights: Array | None, *, scale: bool, max_bytes: int | None
+    ) -> tuple["ColumnSource", Array]:
+        """Return the columns that vary, standardised, and their indices."""
+
+    @abstractmethod
+    def rank_functions(self, n_functions: int, weights: Array, nominal: Array) -> tuple["RankFunctionSource", Array]:
+        """Return the rank functions of the columns that have any, and the indices of these columns."""
+
+
+def remote_table(X: Any) -> RemoteTable | None:
+    """Return the adapter of an array that is not in memory; None for anything else."""
+    module = REMOTE_TABLES.get(type(X).__module__.partition(".")[0])
+    table: RemoteTable | None = None if module is None else import_module(module).remote_table(X)
+    return table

@@ -5,10 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.arrays import on_host, to_numpy
+from randsel._numerics.arrays import on_host, remote_table, to_numpy
 from randsel._numerics.columns import release_pages
-from randsel._utils.typing import Array
-from randsel.distributed._columns import is_dask, of_blocks
 
 #: Bytes that are hashed at a time.
 HASHED = 1 << 24
@@ -17,7 +15,7 @@ HASHED = 1 << 24
 def fingerprint(*arrays: Any) -> str:
     """Return a hash of types, shapes and values, block by block: nothing is copied as a whole.
 
-    Columns of a Dask array are hashed one by one where they are, so that its blocks do not matter.
+    Columns of a table that is not in memory are hashed one by one where they are, so that its blocks do not matter.
     """
     digest = hashlib.sha256()
     for values in arrays:
@@ -25,9 +23,9 @@ def fingerprint(*arrays: Any) -> str:
             digest.update(b"none;")
             continue
         digest.update(f"{values.dtype} {tuple(values.shape)};".encode())
-        if is_dask(values):
-            for block in of_blocks(values, _digests):
-                digest.update(block)
+        if (remote := remote_table(values)) is not None:
+            for hashes in remote.hash_blocks():
+                digest.update(hashes)
             continue
         if on_host(values) and values.dtype.kind not in "biuf":
             digest.update(repr(values.tolist()).encode())
@@ -36,11 +34,6 @@ def fingerprint(*arrays: Any) -> str:
         across = on_host(values) and values.ndim == 2 and values.flags.f_contiguous and not values.flags.c_contiguous
         _digest(digest, values.T if across else values)
     return digest.hexdigest()
-
-
-def _digests(block: Array) -> bytes:
-    """Hashes of the columns of a block, one behind the other."""
-    return b"".join(hashlib.sha256(column).digest() for column in np.ascontiguousarray(block.T))
 
 
 def _digest(digest: Any, values: Any) -> None:

@@ -8,11 +8,10 @@ from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from randsel._numerics.arrays import complement
+from randsel._numerics.arrays import complement, remote_table
 from randsel._sklearn.progress import CallbackSupportMixin
-from randsel._sklearn.validation import check_dask
+from randsel._sklearn.validation import check_remote_table
 from randsel._utils.typing import Array
-from randsel.distributed._columns import is_dask
 
 
 class Selector(CallbackSupportMixin, SelectorMixin, BaseEstimator):
@@ -35,9 +34,11 @@ class Selector(CallbackSupportMixin, SelectorMixin, BaseEstimator):
         array or data frame of shape (n_samples, n_selected_features)
             The selected columns.
         """
-        if not is_dask(X):
+        table = remote_table(X)
+        if table is None:
             return super().transform(X)
-        return check_dask(self, X, reset=False)[:, self.get_support(indices=True)]
+        check_remote_table(self, table, reset=False)
+        return table.select_columns(self.get_support(indices=True))
 
     def __sklearn_is_fitted__(self) -> bool:
         # an interrupted fit leaves attributes of the data behind, and no selection

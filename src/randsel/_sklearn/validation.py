@@ -19,10 +19,9 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from randsel._numerics.arrays import to_numpy
+from randsel._numerics.arrays import RemoteTable, remote_table, to_numpy
 from randsel._numerics.columns import find_nonfinite
 from randsel._utils.typing import Array
-from randsel.distributed._columns import is_dask
 from randsel.targets._kinds import OutcomeKind, check_outcome, find_kind
 
 __all__ = [
@@ -32,9 +31,9 @@ __all__ = [
     "StrOptions",
     "categories_to_codes",
     "check_classes",
-    "check_dask",
     "check_data",
     "check_number_to_select",
+    "check_remote_table",
     "check_strata",
     "check_table",
     "counted_rows",
@@ -47,19 +46,22 @@ __all__ = [
 def check_data(
     estimator: Any, X: Any, y: Any, sample_weight: Any, target: str
 ) -> tuple[Array, Array, OutcomeKind, Array | None]:
-    """Return X, y, the kind of target, and the weights; a Dask array stays one, and its values are checked later."""
+    """Return X, y, the kind of target, and the weights; a remote table stays where it is, and is checked when read."""
     _check_kinds(X, "X")
     _check_kinds(y, "y")
-    on_device, on_cluster = _dispatched(X), is_dask(X)
+    on_device, remote = _dispatched(X), remote_table(X)
     y, sample_weight = (_brought_here(values) for values in (y, sample_weight))
-    X = check_dask(estimator, X, reset=True) if on_cluster else _check_array(estimator, X.detach() if on_device else X)
+    if remote is None:
+        X = _check_array(estimator, X.detach() if on_device else X)
+    else:
+        X = check_remote_table(estimator, remote, reset=True)
     if y is None:
         msg = f"{type(estimator).__name__} requires y to be passed, but the target y is None."
         raise ValueError(msg)
     y = check_outcome(y)
-    rows = np.zeros((len(X), 1)) if on_device or on_cluster else X
+    rows = np.zeros((len(X), 1)) if on_device or remote is not None else X
     check_consistent_length(rows, y)
-    if not on_cluster:
+    if remote is None:
         _check_finite(X, getattr(estimator, "feature_names_in_", None))
     kind = find_kind(y, target)
     weights = None
@@ -82,9 +84,10 @@ def check_data(
 
 
 def _brought_here(values: Any) -> Any:
-    """Return a tensor, or an array of Dask, as one of numpy, and anything else as it is."""
-    if is_dask(values):
-        return values.compute()
+    """Return a tensor, or an array that is not in memory, as one of numpy, and anything else as it is."""
+    remote = remote_table(values)
+    if remote is not None:
+        return remote.to_numpy()
     return to_numpy(values) if _is_tensor(values) else values
 
 
@@ -102,20 +105,12 @@ def _check_array(estimator: Any, X: Any) -> Any:
         raise ValueError(msg) from error
 
 
-def check_dask(estimator: Any, X: Any, *, reset: bool) -> Any:
-    """Check what a Dask array says of itself, and have scikit-learn remember it as the table that was fitted."""
-    if not hasattr(X, "chunks"):
-        msg = "X is a Dask data frame; pass X.to_dask_array(lengths=True), whose columns are known by their numbers."
-        raise TypeError(msg)
-    if any(np.isnan(size) for sizes in X.chunks for size in sizes):
-        msg = "X is a Dask array of unknown size; call X.compute_chunk_sizes() first."
-        raise ValueError(msg)
-    if X.dtype.kind not in "fiub":
-        msg = f"X is a Dask array of type {X.dtype}; make it one of numbers first."
-        raise ValueError(msg)
-    # what depends on the shape alone: an array that has it and takes no memory
+def check_remote_table(estimator: Any, table: RemoteTable, *, reset: bool) -> Any:
+    """Check a table that is not in memory by its shape and type, and let scikit-learn record its number of features."""
+    X = table.check()
+    # an array of the same shape that takes no memory
     validate_data(estimator, X=np.broadcast_to(np.float64(0.0), X.shape), reset=reset, ensure_all_finite=False)
-    return X if X.dtype in (np.float64, np.float32) else X.astype(np.float64)
+    return X
 
 
 def check_table(estimator: Any, X: Any, *, reset: bool) -> Array:

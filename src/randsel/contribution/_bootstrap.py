@@ -59,8 +59,8 @@ def on_rows(
 ) -> list[Any]:
     """Results of a function of the samples of blocks of rows, and of a bandwidth.
 
-    Columns on a cluster go there block of rows by block of rows if that is not too large for one worker; otherwise the
-    cluster works on all of its columns, one block of rows after the other.
+    A source of columns with workers of its own gets whole row blocks if they are not too large for one worker;
+    otherwise its workers share the columns of one row block after the other.
     """
     n_jobs = draws.n_jobs
     if isinstance(sample.X, ColumnSource):

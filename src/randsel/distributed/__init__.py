@@ -1,1 +1,11 @@
-"""Work on a Dask cluster; the only subpackage that imports Dask."""
+"""Work on a Dask cluster: jobs, columns and rank functions there, and tables in blocks; nothing else imports Dask.
+
+Implements what other subpackages define: `RemoteTable` of `_numerics.arrays`, `ColumnSource` of `_numerics.columns`,
+`RankFunctionSource` of `_numerics.rank_functions` and `JobRunner` of `_utils.jobs`. Those find it by name when they
+meet an array or a joblib backend of Dask. It may import `_utils` and `_numerics`; Dask is imported when first needed.
+"""
+
+from randsel.distributed._jobs import ClusterLostError, job_runner, on_cluster
+from randsel.distributed._tables import read_blocks, remote_table
+
+__all__ = ["ClusterLostError", "job_runner", "on_cluster", "read_blocks", "remote_table"]

@@ -37,11 +37,6 @@ LOST = "The connection to the Dask scheduler was lost; see whether it is running
 SHARE = 0.25
 
 
-def is_dask(X: Any) -> bool:
-    """Whether X is an array of Dask."""
-    return type(X).__module__.partition(".")[0] == "dask" and hasattr(X, "to_delayed")
-
-
 @dataclass(frozen=True)
 class ClusterColumns(ColumnSource):
     """Standardised columns in blocks on a cluster, or with whatever scheduler Dask uses here.

@@ -1,23 +1,22 @@
-"""Jobs on a Dask cluster, through joblib's backend for it; nothing here imports Dask unless a cluster is asked for.
+"""Connections to a Dask cluster, and jobs on it.
 
-joblib sends a task's arguments with every task. What several tasks share is lent to the cluster instead: it goes there
-once, as a task of its own, which the scheduler repeats if the worker that held the result is lost.
+An argument that several tasks share goes to the cluster once, as a task of its own that returns it; the scheduler
+repeats that task if the worker that held the result is lost.
 """
 
 import asyncio
 import logging
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from queue import Empty, Queue
-from threading import Thread
+from dataclasses import dataclass
 from typing import Any
 
 from joblib import parallel_config
-from joblib.parallel import get_active_backend
 
+from randsel._utils.jobs import process_identity, run_single_threaded
 from randsel._utils.optional import optional
 
 #: Seconds to wait for a scheduler to answer, and for a first worker.
@@ -26,8 +25,8 @@ PATIENCE = 10.0
 ALIKE = ("randsel", "numpy", "scipy", "scikit-learn", "joblib", "dask", "distributed")
 #: Of them, what the scheduler needs; it computes nothing.
 ALIKE_SCHEDULER = ("dask", "distributed")
-#: What is too small to be lent.
-PLAIN = (bool, int, float, complex, str, bytes, type(None), type, type(lambda: 0))
+#: Types of arguments that are too small to be sent once for several tasks.
+NEVER_SHARED = (bool, int, float, complex, str, bytes, type(None), type, type(lambda: 0))
 
 
 class ClusterLostError(ConnectionError):
@@ -61,7 +60,7 @@ def on_cluster(address: str, *, patience: float = PATIENCE) -> Iterator[Any]:
     Examples
     --------
     >>> from randsel import RandSel
-    >>> from randsel.distributed._jobs import on_cluster
+    >>> from randsel.distributed import on_cluster
     >>> with on_cluster("tcp://10.0.0.1:8786"):  # doctest: +SKIP
     ...     RandSel(estimator="bootstrap", random_state=0).fit(X, y)
     """
@@ -163,123 +162,147 @@ def _check_versions(found: dict[str, Any], address: str) -> None:
                 raise ConnectionError(msg)
 
 
-# ---------------------------------------------------------------- what tasks share
+# ---------------------------------------------------------------- jobs
 
 
-def client_in_use() -> Any:
-    """Return the connection of joblib's current backend to a Dask cluster; None if that is another backend."""
-    backend, _ = get_active_backend()
-    if type(backend).__name__ != "DaskDistributedBackend":
-        return None
-    # joblib runs jobs here where there is one thread to run them, and a cluster may be left with one
-    threads = type(backend).effective_n_jobs
-    backend.effective_n_jobs = lambda n_jobs: max(2, threads(backend, n_jobs))
-    return backend.client
+@dataclass(frozen=True)
+class ClusterJobRunner:
+    """Runs tasks on the cluster that joblib's Dask backend is connected to.
 
-
-def watched(client: Any, results: Callable[[Any], Iterable[Any]]) -> Iterator[Any]:
-    """Yield the results of joblib for its current backend, and raise an error if the scheduler is lost meanwhile.
-
-    joblib may wait for ever then: it is called in a thread of its own, which nobody waits for.
+    Tasks go to Dask without joblib, which would run them here on a cluster of one thread, scatter arguments that are
+    then lost with the worker that holds them, and wait forever if the scheduler is lost.
     """
-    backend, _ = get_active_backend()
-    found: Queue[tuple[Any, BaseException | None, bool]] = Queue()
 
-    def collect() -> None:
-        try:
-            for result in results(backend):
-                found.put((result, None, False))
-        except BaseException as error:
-            found.put((None, error, True))
-        else:
-            found.put((None, None, True))
+    backend: Any
 
-    Thread(target=collect, daemon=True).start()
-    while True:
-        try:
-            result, error, last = found.get(timeout=0.5)
-        except Empty:
-            if client.status == "running":
-                continue
-            raise ClusterLostError(_lost(client.scheduler.address if client.scheduler else "this address")) from None
-        if error is not None:
-            raise error
-        if last:
-            return
-        yield result
+    def run(self, function: Callable[..., Any], tasks: list[tuple[Any, ...]], *, in_order: bool) -> Iterator[Any]:
+        """Yield `function(*task)` of all tasks: in the order of the tasks, or as soon as each is finished."""
+        client, parent = self.backend.client, process_identity()
+        self.backend.effective_n_jobs(None)  # waits for a first worker, or raises an error
+        with _large_graphs():
+            futures = [
+                client.submit(run_on_worker, function, parent, *task, pure=False, **self.backend.submit_kwargs)
+                for task in share_arguments(client, tasks)
+            ]
+        waiting: dict[int, Any] = {}
+        numbers = {future: number for number, future in enumerate(futures)}
+        n_yielded = 0
+        # a job that waits for jobs of its own frees its place on the worker
+        with self.backend.retrieval_context():
+            for future, result in _completed(client, futures):
+                if not in_order:
+                    yield result
+                    continue
+                waiting[numbers[future]] = result
+                while n_yielded in waiting:
+                    yield waiting.pop(n_yielded)
+                    n_yielded += 1
 
 
-def lent(client: Any, tasks: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+def job_runner(backend: Any) -> ClusterJobRunner:
+    """Return the runner for joblib's Dask backend."""
+    return ClusterJobRunner(backend)
+
+
+def run_on_worker(function: Callable[..., Any], parent: tuple[int, str], *task: Any) -> Any:
+    """Call a function on a worker; jobs of the function run one after the other in the same thread."""
+    task = tuple(argument.content if isinstance(argument, PickledPayload) else argument for argument in task)
+    with parallel_config(backend="sequential"):
+        return run_single_threaded(function, task, parent)
+
+
+def _completed(client: Any, futures: list[Any]) -> Iterator[tuple[Any, Any]]:
+    """Yield futures and their results as they finish; raise an error if one fails or the scheduler is lost."""
+    distributed = optional("distributed", extra="dask", purpose="A cluster")
+    address = client.scheduler.address if client.scheduler else "this address"
+    completed = distributed.as_completed(futures, loop=client.loop, with_results=True)
+    while not completed.is_empty():
+        while not completed.has_ready():
+            if client.status != "running":
+                raise ClusterLostError(_lost(address))
+            with completed.thread_condition:
+                completed.thread_condition.wait(0.1)
+        future, result = next(completed)
+        if future.cancelled():
+            raise ClusterLostError(_lost(address))
+        yield future, result
+
+
+# ---------------------------------------------------------------- arguments that tasks share
+
+
+def share_arguments(client: Any, tasks: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """Return the tasks with a Dask future in place of every argument that more than one of them has."""
-    tasks = [tuple(_elsewhere(argument) for argument in task) for task in tasks]
+    tasks = [tuple(_stand_in(argument) for argument in task) for task in tasks]
     seen: set[int] = set()
     shared: dict[int, Any] = {}
-    for argument in (argument for task in tasks for argument in task if not isinstance(argument, PLAIN)):
+    for argument in (argument for task in tasks for argument in task if not isinstance(argument, NEVER_SHARED)):
         if id(argument) in seen:
             shared[id(argument)] = argument
         seen.add(id(argument))
-    futures = {key: _loan(client, thing) for key, thing in shared.items()}
+    futures = {key: _share_once(client, argument) for key, argument in shared.items()}
     return [tuple(futures.get(id(argument), argument) for argument in task) for task in tasks]
 
 
-def _elsewhere(argument: Any) -> Any:
-    """Replace what cannot travel by what stands for it elsewhere, if it says so."""
+def _stand_in(argument: Any) -> Any:
+    """Call `argument.elsewhere()`, if there is one, to get a picklable stand-in."""
     stand_in = getattr(type(argument), "elsewhere", None)
     return argument if stand_in is None else stand_in(argument)
 
 
-#: What is on a cluster now: future and client by the place of the thing in memory, for as long as the thing is there.
-_LOANS: dict[int, tuple[Any, Any]] = {}
+#: `id` of an argument -> its future and the client, for as long as the argument exists.
+_SHARED: dict[int, tuple[Any, Any]] = {}
 
 
-def _loan(client: Any, thing: Any) -> Any:
-    """Put a thing on the cluster; what cannot change is put there once for all calls."""
-    if not getattr(getattr(thing, "__dataclass_params__", None), "frozen", False):
-        return _sent(client, thing)
-    future, owner = _LOANS.get(id(thing), (None, None))
+def _share_once(client: Any, argument: Any) -> Any:
+    """Return a future of an argument; a frozen dataclass cannot change and is sent once for all calls."""
+    if not getattr(getattr(argument, "__dataclass_params__", None), "frozen", False):
+        return _send(client, argument)
+    future, owner = _SHARED.get(id(argument), (None, None))
     if future is None or owner is not client or future.status not in ("pending", "finished"):
         if future is None:
-            weakref.finalize(thing, _LOANS.pop, id(thing), None).atexit = False
-        future = _sent(client, thing)
-        _LOANS[id(thing)] = future, client
+            weakref.finalize(argument, _SHARED.pop, id(argument), None).atexit = False
+        future = _send(client, argument)
+        _SHARED[id(argument)] = future, client
     return future
 
 
-def _sent(client: Any, thing: Any) -> Any:
+def _send(client: Any, argument: Any) -> Any:
+    """Send an argument as a task that returns it, which Dask repeats if the worker with the result is lost."""
+    with _large_graphs():
+        return client.submit(_return_argument, PickledPayload(argument), pure=False)
+
+
+def _return_argument(argument: Any) -> Any:
+    return argument
+
+
+@contextmanager
+def _large_graphs() -> Iterator[None]:
+    """Silence Dask's advice to scatter large arguments: scattered data are lost with the worker that holds them."""
     from dask import config  # noqa: PLC0415 (there is a client, so there is Dask)
 
-    # Dask would advise to scatter what is large; scattered things are lost with the worker that holds them
     with config.set({"distributed.admin.large-graph-warning-threshold": "1 PB"}):
-        return client.submit(_itself, Parcel(thing), pure=False)
+        yield
 
 
-def _itself(thing: Any) -> Any:
-    return thing
+class PickledPayload:
+    """An argument that is pickled into one piece of bytes.
 
-
-class Parcel:
-    """What is lent, on its way in one piece.
-
-    Dask sends arrays apart from what holds them, and they may arrive at odd addresses, where numpy copies them for
-    nearly all that it does with them.
+    Dask sends arrays apart from the object that holds them, and they may arrive at unaligned addresses, where numpy
+    copies them in nearly every operation.
     """
 
     def __init__(self, content: Any) -> None:
         self.content = content
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from distributed.protocol.pickle import dumps  # noqa: PLC0415 (it is Dask that asks)
+        from distributed.protocol.pickle import dumps  # noqa: PLC0415 (it is Dask that pickles)
 
-        return _delivered, (dumps(self.content),)  # type: ignore[no-untyped-call]
-
-
-def _delivered(content: bytes) -> Parcel:
-    """Read what Dask has delivered as Dask would."""
-    from distributed.protocol.pickle import loads  # noqa: PLC0415 (it is Dask that asks)
-
-    return Parcel(loads(content))  # type: ignore[no-untyped-call]
+        return _unpickle_payload, (dumps(self.content),)  # type: ignore[no-untyped-call]
 
 
-def unpacked(task: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a task with what was lent."""
-    return tuple(argument.content if isinstance(argument, Parcel) else argument for argument in task)
+def _unpickle_payload(content: bytes) -> PickledPayload:
+    from distributed.protocol.pickle import loads  # noqa: PLC0415 (it is Dask that unpickles)
+
+    return PickledPayload(loads(content))  # type: ignore[no-untyped-call]

@@ -1,5 +1,6 @@
 """Tables that no machine holds, in Zarr and Parquet: workers of a Dask cluster read their own blocks of columns."""
 
+import hashlib
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -7,8 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from randsel._numerics.arrays import RemoteTable
 from randsel._utils.optional import optional
 from randsel._utils.typing import Array
+from randsel.distributed._columns import ClusterColumns, of_blocks
+from randsel.distributed._rank_functions import ClusterFunctions
+
+__all__ = ["BlockTable", "DaskTable", "read_blocks", "remote_table"]
 
 #: Bytes of a block of columns, if nothing else is said.
 BLOCK_BYTES = 1 << 26
@@ -163,3 +169,62 @@ def _check_lengths(path: Path, shape: tuple[int, int], y: Array | None, names: l
     if len(names) != shape[1]:
         msg = f"{path} has {shape[1]} columns of X, but {len(names)} names."
         raise ValueError(msg)
+
+
+# ---------------------------------------------------------------- Dask arrays as tables
+
+
+@dataclass(frozen=True)
+class DaskTable(RemoteTable):
+    """Adapter of a Dask array, or of another Dask collection, which `check` refuses as a table."""
+
+    collection: Any
+
+    def check(self) -> Any:
+        """Refuse data frames, arrays of unknown size and text; return an array in double or single precision."""
+        X = self.collection
+        if not hasattr(X, "chunks"):
+            msg = (
+                "X is a Dask data frame; pass X.to_dask_array(lengths=True), whose columns are known by their numbers."
+            )
+            raise TypeError(msg)
+        if any(np.isnan(size) for sizes in X.chunks for size in sizes):
+            msg = "X is a Dask array of unknown size; call X.compute_chunk_sizes() first."
+            raise ValueError(msg)
+        if X.dtype.kind not in "fiub":
+            msg = f"X is a Dask array of type {X.dtype}; make it one of numbers first."
+            raise ValueError(msg)
+        return X if X.dtype in (np.float64, np.float32) else X.astype(np.float64)
+
+    def to_numpy(self) -> Array:
+        """Read the table into memory."""
+        values: Array = self.collection.compute()
+        return values
+
+    def hash_blocks(self) -> list[bytes]:
+        """Return hashes of all columns, computed by the workers that hold them."""
+        return of_blocks(self.collection, _hash_columns)
+
+    def select_columns(self, chosen: Array) -> Any:
+        """Return some columns as a Dask array."""
+        return self.check()[:, chosen]
+
+    def standardised_columns(
+        self, weights: Array | None, *, scale: bool, max_bytes: int | None
+    ) -> tuple[ClusterColumns, Array]:
+        """Return the columns that vary, standardised, and their indices."""
+        return ClusterColumns.of(self.collection, weights, scale=scale, max_bytes=max_bytes)
+
+    def rank_functions(self, n_functions: int, weights: Array, nominal: Array) -> tuple[ClusterFunctions, Array]:
+        """Return the rank functions of the columns that have any, and the indices of these columns."""
+        return ClusterFunctions.of(self.collection, n_functions, weights, nominal)
+
+
+def remote_table(X: Any) -> DaskTable | None:
+    """Return the adapter of a Dask collection; None for other objects of Dask."""
+    return DaskTable(X) if hasattr(X, "to_delayed") else None
+
+
+def _hash_columns(block: Array) -> bytes:
+    """Return the SHA-256 of every column, one after the other."""
+    return b"".join(hashlib.sha256(column).digest() for column in np.ascontiguousarray(block.T))

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.stats import false_discovery_control
 
-from randsel._numerics.arrays import check_device, to_numpy
+from randsel._numerics.arrays import check_device, remote_table, to_numpy
 from randsel._numerics.fingerprint import fingerprint
 from randsel._numerics.rank_functions import sorted_rank_functions
 from randsel._sklearn.base import Selector, ranking
@@ -29,8 +29,6 @@ from randsel._sklearn.validation import (
 )
 from randsel._utils.checkpoint import opened
 from randsel._utils.typing import Array
-from randsel.distributed._columns import is_dask
-from randsel.distributed._rank_functions import ClusterFunctions
 from randsel.interactions._evidence import (
     DEFAULT_DECAY,
     DEFAULT_FUNCTIONS,
@@ -262,7 +260,7 @@ class InteractionScan(Selector):
 
     def _placed(self, X: Any) -> tuple[Any, str | None]:
         """Return X where its functions are made, and the device that pairs are scanned on."""
-        if not is_dask(X):
+        if remote_table(X) is None:
             return to_numpy(X), check_device(self.device, X)
         if self.order == 3 or self.device not in (None, "cpu"):
             msg = "A Dask array needs order=1 or 2 and no device; for other choices pass an array in memory."
@@ -271,8 +269,8 @@ class InteractionScan(Selector):
 
     def _functions(self, X: Any, share: Array, nominal: Array) -> tuple[Any, Array]:
         """Return functions of the columns that have any, and which those are."""
-        if is_dask(X):
-            return ClusterFunctions.of(X, self.n_functions_, share, nominal)
+        if (remote := remote_table(X)) is not None:
+            return remote.rank_functions(self.n_functions_, share, nominal)
         return sorted_rank_functions(X, self.n_functions_, share, nominal)
 
     def _number_of_functions(self, m: int, strata: Array | None) -> int:

@@ -11,8 +11,23 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from randsel._numerics.arrays import as_array_like, check_device, is_coarse, on_host, take_columns, to_device, to_numpy
-from randsel._numerics.columns import ColumnSource, MappedColumns, canonical_order, memory_for_columns, standardise
+from randsel._numerics.arrays import (
+    as_array_like,
+    check_device,
+    is_coarse,
+    on_host,
+    remote_table,
+    take_columns,
+    to_device,
+    to_numpy,
+)
+from randsel._numerics.columns import (
+    ColumnSource,
+    MappedColumns,
+    canonical_order,
+    memory_for_columns,
+    standardise,
+)
 from randsel._numerics.fingerprint import fingerprint
 from randsel._numerics.kernels import median_factor
 from randsel._numerics.rank_functions import rank_functions
@@ -35,7 +50,6 @@ from randsel.contribution._sample import Sample
 from randsel.culling._criteria import CRITERIA
 from randsel.culling._path import CullingPath, Round, path_sizes
 from randsel.culling._rounds import OnRound, Rules, cull
-from randsel.distributed._columns import ClusterColumns, is_dask
 from randsel.targets._kinds import KINDS, OutcomeKind
 from randsel.targets._target import Target
 
@@ -323,14 +337,14 @@ class RandSel(Selector):
         Products that are coarse, and blocks that are read, round by more than the order matters.
         """
         max_bytes = None if self.max_memory is None else memory_for_columns(self.max_memory, *X.shape)
-        if is_dask(X):
+        if (remote := remote_table(X)) is not None:
             if self.kernel == "rank" or self.estimator == "bootstrap" or self.device not in (None, "cpu"):
                 msg = (
                     "A Dask array needs kernel='gaussian', estimator='exact' and no device; for other choices pass an "
                     "array in memory, such as X.compute()."
                 )
                 raise ValueError(msg)
-            return ClusterColumns.of(X, weights, scale=self.scale, max_bytes=max_bytes)
+            return remote.standardised_columns(weights, scale=self.scale, max_bytes=max_bytes)
         device = check_device(self.device, X)
         if self.device == "cpu":
             X = to_numpy(X)
