@@ -25,7 +25,8 @@ from randsel import datasets
 from randsel._numerics.kernels import UNDERFLOW
 from randsel.contribution import _bootstrap as contribution
 from randsel.contribution._sample import Sample
-from randsel.experiments import _nested_cv as experiment
+from randsel.experiments import _cells, _run
+from randsel.experiments._specification import Spec, load_table
 from randsel.targets._kinds import CLASSES
 from randsel.targets._target import Target
 
@@ -94,9 +95,12 @@ def check():
 def cell(arguments):
     at, table, out = arguments
     contribution._mean_over_draws = mean_over_draws
-    experiment.version = lambda _: randsel.__version__
+    _cells.version = _run.version = lambda _: randsel.__version__
     torch.set_num_threads(1)
-    return experiment._one(at, table, out, None)[2]
+    result, error = _run._run_cell(_cells.evaluate, at, table, None)
+    if not error:
+        _run._write_cell(out, at, result)
+    return error
 
 
 def main():
@@ -112,12 +116,12 @@ def main():
     SETTINGS["device"] = options.device
     start = time.monotonic()
     print(f"largest difference of contributions from the processor's, in their standard deviations: {check():.1e}")
-    experiment.version = lambda _: randsel.__version__
-    spec = experiment.Spec.load(ROOT / "src" / "randsel" / "experiments" / f"{options.table}.toml")
+    _cells.version = _run.version = lambda _: randsel.__version__
+    spec = Spec.load(ROOT / "src" / "randsel" / "experiments" / f"{options.table}.toml")
     spec = spec.only(["randSel (bootstrap)"])
-    tables = {entry["name"]: experiment.load_table(entry, options.data) for entry in spec.data}
+    tables = {entry["name"]: load_table(entry, options.data) for entry in spec.data}
     # the widest first, so that no process is left alone with one at the end
-    cells = sorted(experiment._cells(spec, tables)[0], key=lambda c: -tables[c.data].X.shape[1])[: options.cells]
+    cells = sorted(_cells.build_cells(spec, tables)[0], key=lambda c: -tables[c.data].X.shape[1])[: options.cells]
     options.out.mkdir(parents=True, exist_ok=True)
     todo = [c for c in cells if not (options.out / f"{c.key}.json").exists()]
     done = 0
@@ -130,7 +134,7 @@ def main():
             done += error == ""
             print(f"{done} of {len(todo)} cells, {time.monotonic() - start:.0f} s {error}", flush=True)
     name = "cpu" if options.device == "cpu" else torch.cuda.get_device_name()
-    experiment._log_run(options.out, spec, done, options.jobs, time.monotonic() - start)
+    _run._log_run(options.out, spec, done, options.jobs, time.monotonic() - start)
     print(f"{done} cells on {name} with {options.jobs} processes: {(time.monotonic() - start) / 60:.1f} min")
 
 

@@ -3,14 +3,16 @@
 import json
 import os
 import socket
-import subprocess
 import sys
-from dataclasses import asdict, replace
+import time
+from dataclasses import asdict
 from pathlib import Path
 
 import joblib
 import numpy as np
+import psutil
 import pytest
+import slow_cells
 from click.testing import CliRunner
 from cluster import cluster
 from cluster_tasks import Counted, Frozen, Holder, blas_threads, die_once, is_aligned, product, set_threads, where
@@ -22,8 +24,8 @@ from randsel.analysis._decisions import Settings
 from randsel.analysis._pipeline import analyse
 from randsel.cli._main import main
 from randsel.distributed._jobs import ALIKE, ClusterLostError, on_cluster
-from randsel.experiments import _nested_cv as experiment
-from randsel.experiments._nested_cv import Spec
+from randsel.experiments import _run
+from randsel.experiments._specification import Spec
 from randsel.tables._read import Table
 
 distributed = pytest.importorskip("distributed", reason="distributed is not installed (extra 'dask')")
@@ -246,10 +248,10 @@ def without_times(results):
 
 
 def test_cells_are_the_same_and_written_by_the_run(on_workers, tmp_path, monkeypatch):
-    here = experiment.run(SPEC, {"xor": TABLE}, tmp_path / "here")
+    here = _run.run(SPEC, {"xor": TABLE}, tmp_path / "here")
     # workers have another current folder, as on another machine
     monkeypatch.chdir(tmp_path)
-    there = experiment.run(SPEC, {"xor": TABLE}, Path("there"), n_jobs=None)
+    there = _run.run(SPEC, {"xor": TABLE}, Path("there"), n_jobs=None)
     assert without_times(here.results) == without_times(there.results)
     cells = [path for path in (tmp_path / "there").glob("*.json") if path.name != "run.json"]
     assert len(cells) == 6
@@ -258,57 +260,22 @@ def test_cells_are_the_same_and_written_by_the_run(on_workers, tmp_path, monkeyp
         assert json.loads(path.read_text())["cell"] == json.loads((tmp_path / "here" / path.name).read_text())["cell"]
 
 
-def test_a_cell_is_given_up_on_a_worker(on_workers, tmp_path):
-    slow = {"name": "randSel (bootstrap)", "params": {"n_bootstraps": 1_000_000}}
-    spec = replace(SPEC, methods=(slow,))
-    outcome = experiment.run(spec, {"xor": TABLE}, tmp_path, n_jobs=None, timeout=0.2)
-    assert len(outcome.errors) == 3
-    assert set(outcome.errors.values()) == {"TimeoutError: gave up after 0.2 s"}
+def children_of_workers(workers):
+    """Processes that workers have started, all generations."""
+    children = [psutil.Process(worker.pid).children(recursive=True) for worker in workers.workers]
+    return {process for processes in children for process in processes if "serve_calls" in " ".join(process.cmdline())}
 
 
-DEADLINES = """
-import time
-from concurrent.futures import ThreadPoolExecutor
-from randsel import experiment
-
-def late():
-    try:
-        with experiment._deadline(0.05):
-            while True:
-                pass
-    except TimeoutError as error:
-        return str(error)
-
-def deaf():
-    try:
-        with experiment._deadline(0.05):
-            try:
-                while True:
-                    pass
-            except TimeoutError:  # as where Python ignores an error
-                while True:
-                    pass
-    except TimeoutError as error:
-        return str(error)
-
-def in_time():
-    with experiment._deadline(0.05):
-        pass
-    end = time.monotonic() + 0.2
-    while time.monotonic() < end:
-        pass
-    return "well"
-
-for function in (late, in_time, deaf):
-    with ThreadPoolExecutor(1) as thread:
-        print(thread.submit(function).result(timeout=30))
-"""
-
-
-def test_a_deadline_holds_in_a_thread_and_not_after_it():
-    # in a process of its own: errors that another thread asks for do not end loops that coverage follows
-    done = subprocess.run([sys.executable, "-c", DEADLINES], capture_output=True, text=True, timeout=60, check=False)
-    assert done.stdout.splitlines() == ["gave up after 0.05 s", "well", "gave up after 0.05 s"], done.stderr
+@pytest.mark.parametrize("function", slow_cells.NEVER_ENDING)
+def test_a_cell_over_its_limit_is_killed_on_a_worker(function, workers, on_workers, tmp_path, monkeypatch):
+    monkeypatch.setattr(_run, "evaluate", function)
+    outcome = _run.run(SPEC, {"xor": TABLE}, tmp_path, n_jobs=None, timeout=2)
+    assert outcome.errors == {outcome.cells[0].key: "TimeoutError: gave up after 2 s"}
+    assert len(outcome.results) == 5
+    end = time.monotonic() + 60
+    while children_of_workers(workers):  # they wait for another call, and end when none comes
+        assert time.monotonic() < end
+        time.sleep(0.1)
 
 
 # ---------------------------------------------------------------- the command
@@ -498,7 +465,7 @@ def test_cells_that_a_lost_scheduler_left_are_done_later(short_lived, tmp_path):
             short_lived.kill_scheduler()
 
     with pytest.raises(ClusterLostError, match="was lost"), on_cluster(short_lived.address):
-        experiment.run(SPEC, {"xor": TABLE}, tmp_path / "cells", n_jobs=None, progress=kill)
+        _run.run(SPEC, {"xor": TABLE}, tmp_path / "cells", n_jobs=None, progress=kill)
     assert 3 <= len(list((tmp_path / "cells").glob("*.json"))) < 7
-    rest = experiment.run(SPEC, {"xor": TABLE}, tmp_path / "cells")
-    assert without_times(rest.results) == without_times(experiment.run(SPEC, {"xor": TABLE}, tmp_path / "new").results)
+    rest = _run.run(SPEC, {"xor": TABLE}, tmp_path / "cells")
+    assert without_times(rest.results) == without_times(_run.run(SPEC, {"xor": TABLE}, tmp_path / "new").results)

@@ -58,7 +58,7 @@ with _instrumented():
     from randsel._utils import result_folder as run_folder
     from randsel.culling._path import CullingPath
     from randsel.experiments import _black_box_files as table_black_box
-    from randsel.experiments import _nested_cv as experiment
+    from randsel.experiments import _cells, _run, _specification
     from randsel.experiments import _summary as summary
     from randsel.report import _folder as results
     from randsel.report import _html as report
@@ -389,12 +389,12 @@ _CELL |= {"curve": {"2": 0.8, "3": 0.9}, "precision": 1.0, "recall": 0.5}
 def _read_cell(data: bytes, folder: Path) -> object:
     (folder / "cell.json").write_bytes(data)
     notes: list[str] = []
-    found = experiment.read_cell(folder / "cell.json", notes, experiment.NUMBERS, experiment.whole_cell)
+    found = _run.read_cell(folder / "cell.json", notes, _run.NUMBERS, _run.is_complete_result)
     if found is None:
         return notes
-    spec = experiment.Spec("all", ({"name": "d"},), ({"name": "RFE"},))
-    cell = experiment.Cell("d", "RFE", {}, (), 2, 0, 0, 0, "")
-    outcome = experiment.Outcome((cell,), {cell.key: found}, {}, (), {cell.key: 0.1})
+    spec = _specification.Spec("all", ({"name": "d"},), ({"name": "RFE"},))
+    cell = _cells.Cell("d", "RFE", {}, (), 2, 0, 0, 0, "")
+    outcome = _run.Outcome((cell,), {cell.key: found}, {}, (), {cell.key: 0.1})
     return summary.write_tables(spec, outcome, folder, ""), summary.curves(spec, outcome)
 
 
@@ -428,13 +428,13 @@ RFE = "1.0"
 def _read_spec(data: bytes, folder: Path) -> object:
     (folder / "spec.toml").write_bytes(data)
     (folder / "table.csv").write_bytes(_CSV)
-    spec = experiment.Spec.load(folder / "spec.toml").only([])
+    spec = _specification.Spec.load(folder / "spec.toml").only([])
     for entry in spec.data:
         for method in spec.methods:
-            experiment.plan(spec, entry, method)
+            _specification.plan(spec, entry, method)
         # what a specification asks to be made may be as large as it likes
         if "make" not in entry:
-            experiment.load_table(entry, folder)
+            _specification.load_table(entry, folder)
     return spec
 
 

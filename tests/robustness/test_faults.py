@@ -21,7 +21,7 @@ from randsel._utils import result_folder as run_folder
 from randsel._utils.result_folder import Parts
 from randsel.analysis import _pipeline as selection
 from randsel.cli._main import main
-from randsel.experiments import _nested_cv as experiment
+from randsel.experiments import _cells, _run
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="mounts, limits and signals of Linux")
 
@@ -246,7 +246,7 @@ class Backwards:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_clock_that_is_set_back_changes_nothing(command, table, undisturbed, tmp_path, monkeypatch):
     shown = []
-    for module in (run_folder, checkpoint, experiment):
+    for module in (run_folder, checkpoint, _run, _cells):
         monkeypatch.setattr(module, "time", Backwards())
     monkeypatch.setattr(run_folder.ProgressLine, "_write", lambda _, text: shown.append(text))
     monkeypatch.setattr(run_folder, "sys", Terminal)
@@ -353,14 +353,14 @@ def whole_cells(out):
 
 
 def test_a_cell_without_enough_memory_fails_alone(table, undisturbed, tmp_path, monkeypatch):
-    real = experiment.evaluate
+    real = _run.evaluate
 
     def hungry(cell, data):
         if cell.fold == 1 and cell.reshuffle == 2:
             np.ones(1 << 58)  # more than any machine has
         return real(cell, data)
 
-    monkeypatch.setattr(experiment, "evaluate", hungry)
+    monkeypatch.setattr(_run, "evaluate", hungry)
     refused(invoke("compare", table, tmp_path / "out"), "2 of 18 cells failed; run the command again to retry them")
     assert "Unable to allocate" in (tmp_path / "out" / "table.md").read_text()
     monkeypatch.undo()

@@ -12,7 +12,8 @@ from click.testing import CliRunner
 from randsel._utils import result_folder as run_folder
 from randsel._utils.result_folder import Parts, write_atomically
 from randsel.cli._main import main
-from randsel.experiments import _nested_cv as experiment
+from randsel.experiments import _run
+from randsel.experiments._specification import Spec, load_table
 from randsel.report import _folder as results
 
 
@@ -260,7 +261,7 @@ def test_a_tampered_cell_is_computed_again(tmp_path, change):
     path, notes = tmp_path / "cell.json", []
 
     def read():
-        return experiment.read_cell(path, notes, experiment.NUMBERS, lambda cell: experiment.whole_cell(cell, [2]))
+        return _run.read_cell(path, notes, _run.NUMBERS, lambda cell: _run.is_complete_result(cell, [2]))
 
     path.write_text(json.dumps({"result": CELL}))
     assert read() == CELL
@@ -291,9 +292,9 @@ def test_a_specification_does_not_reach_out_of_its_folder(tmp_path, line, words)
     (tmp_path / "secret.csv").write_text("y,a\n1,2\n2,1\n1,3\n2,2\n")
     (folder / "link.csv").symlink_to(tmp_path / "secret.csv")
     (folder / "spec.toml").write_text(SPEC.format(line))
-    spec = experiment.Spec.load(folder / "spec.toml")
+    spec = Spec.load(folder / "spec.toml")
     with pytest.raises(ValueError, match=words):
-        experiment.load_table(spec.data[0], folder)
+        load_table(spec.data[0], folder)
 
 
 @pytest.mark.parametrize(
@@ -312,7 +313,7 @@ def test_a_specification_does_not_reach_out_of_its_folder(tmp_path, line, words)
 def test_a_damaged_specification_is_refused(tmp_path, text, words):
     (tmp_path / "spec.toml").write_text(text)
     with pytest.raises(ValueError, match=words):
-        experiment.Spec.load(tmp_path / "spec.toml")
+        Spec.load(tmp_path / "spec.toml")
 
 
 def test_names_of_data_sets_name_no_files_and_do_not_act_on_the_terminal(table, tmp_path):

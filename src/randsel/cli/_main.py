@@ -26,10 +26,11 @@ from randsel._utils.text import as_csv, as_markdown, make_printable
 if TYPE_CHECKING:
     from randsel._utils.typing import Array
     from randsel.culling._path import Round
-    from randsel.experiments import _nested_cv as experiment
+    from randsel.experiments._specification import Spec
     from randsel.tables import _read as tables
 
-#: Choices of `tables.read` and names of `experiment.METHODS`, which would take seconds to import; a test compares them.
+#: Choices of `tables.read` and names of methods of `experiments`, which would take seconds to import; a test compares
+#: them.
 ORIENTATIONS = ("auto", "samples-in-rows", "features-in-rows")
 MISSING_RULES = ("error", "median", "drop-columns")
 METHODS = (
@@ -479,11 +480,11 @@ def compare(
       randsel compare counts.h5ad --target diagnosis --log2 --reshuffles 1 --methods "randSel, RFE" --out quick
     """
     from randsel._utils import result_folder as run_folder
-    from randsel.experiments import _nested_cv as experiment
+    from randsel.experiments._specification import Spec
 
     run_folder.check_folder(out)
     names = _names(methods) or [m for m in METHODS if "bootstrap" not in m]
-    spec = experiment.Spec(
+    spec = Spec(
         name=file.stem,
         data=({"name": file.stem},),
         methods=tuple({"name": name} for name in names),
@@ -623,7 +624,7 @@ def reproduce(
         _black_box(quick, out)
         return
     from randsel._utils import result_folder as run_folder
-    from randsel.experiments import _nested_cv as experiment
+    from randsel.experiments._specification import Spec, load_table
     from randsel.tables import _read as tables
 
     if what == "figure1":
@@ -631,7 +632,7 @@ def reproduce(
         out.mkdir(parents=True, exist_ok=True)
         click.get_current_context().invoke(demo, samples=300, features=200, seed=0, out=out / "figure1.png")
         return
-    spec = experiment.Spec.load(Path(__file__).parents[1] / "experiments" / f"{what}.toml").only(_names(methods))
+    spec = Spec.load(Path(__file__).parents[1] / "experiments" / f"{what}.toml").only(_names(methods))
     if what == "table2" and geo is not None:
         wanted = {"latent": "LTBI", "control": "control"}
         # probes with a missing value are left out, as in the paper
@@ -642,7 +643,7 @@ def reproduce(
         msg = "table2 needs the folder of the data sets (--data), or a GEO series matrix (--geo)."
         raise click.UsageError(msg)
     else:
-        loaded = {entry["name"]: experiment.load_table(entry, data or Path()) for entry in spec.data}
+        loaded = {entry["name"]: load_table(entry, data or Path()) for entry in spec.data}
     _run(spec, loaded, out, jobs, timeout)
 
 
@@ -700,17 +701,15 @@ def _names(methods: str | None) -> list[str]:
     return [name.strip() for name in methods.split(",")] if methods else []
 
 
-def _run(
-    spec: "experiment.Spec", loaded: dict[str, "tables.Table"], out: Path, jobs: int | None, timeout: float | None
-) -> None:
+def _run(spec: "Spec", loaded: dict[str, "tables.Table"], out: Path, jobs: int | None, timeout: float | None) -> None:
     from randsel import plots
     from randsel._utils import result_folder as run_folder
-    from randsel.experiments import _nested_cv as experiment
     from randsel.experiments import _summary as summary
+    from randsel.experiments._run import run
 
     line = run_folder.ProgressLine()
     try:
-        outcome = experiment.run(spec, loaded, out, n_jobs=jobs, timeout=timeout, progress=line)
+        outcome = run(spec, loaded, out, n_jobs=jobs, timeout=timeout, progress=line)
     except KeyboardInterrupt:
         click.echo(f"\nFinished cells are kept in {out}; run the command again to go on.", err=True)
         raise

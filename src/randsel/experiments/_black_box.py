@@ -27,7 +27,7 @@ from randsel._numerics.kernels import alignment, bandwidth, gaussian_kernel, squ
 from randsel._utils.result_folder import check_folder, claim, only_run, write_atomically
 from randsel._utils.typing import Array
 from randsel.datasets import make_black_box
-from randsel.experiments._nested_cv import is_number, read_cell
+from randsel.experiments._run import is_number, read_cell
 from randsel.learning._mkl import LPBoostMKL, PathKernels
 from randsel.learning._sparse_filtering import SparseFiltering
 from randsel.selectors._randsel import RandSel

@@ -9,7 +9,8 @@ import numpy as np
 
 from randsel._utils.result_folder import write_atomically
 from randsel._utils.text import as_csv, as_markdown
-from randsel.experiments._nested_cv import Outcome, Spec, plan
+from randsel.experiments._run import Outcome
+from randsel.experiments._specification import Spec, plan
 
 COLUMNS = {
     "accuracy": ("accuracy, %", 100.0),

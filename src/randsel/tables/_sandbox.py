@@ -5,17 +5,16 @@ memory and time, and returns a `Sheet`: text as JSON, arrays as NPY; nothing is 
 """
 
 import json
-import os
 import signal
-import subprocess
 import sys
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import numpy as np
 
 from randsel._utils.optional import optional
+from randsel._utils.processes import kill, start_python
 from randsel.tables.formats._registry import FORMATS
 from randsel.tables.formats._sheet import ReadOptions, Sheet
 
@@ -37,19 +36,14 @@ def read_in_sandbox(suffix: str, path: Path, options: ReadOptions) -> Sheet:
         return file_format.read(path, options)
     plain_options = {**asdict(options), "names": sorted(options.names or ())}
     job = json.dumps({"suffix": suffix, "path": str(path), "options": plain_options}).encode()
-    # imports come from where this process takes them, never from the folder of the data
-    environment = {**os.environ, **THREADS, "PYTHONPATH": os.pathsep.join(folder for folder in sys.path if folder)}
-    command = [sys.executable, "-P", "-m", "randsel.tables._sandbox"]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
-    ) as process:
+    process = start_python("-m", "randsel.tables._sandbox", variables=THREADS, show_errors=False)
+    with cast("IO[bytes]", process.stdout) as from_process:
         try:
-            answer = _exchange(job, process.stdin, process.stdout)
+            answer = _exchange(job, process.stdin, from_process)
         except (OSError, EOFError, ValueError):
             answer = _explain_end(path, file_format.name, process.wait())
-        except BaseException:
-            process.kill()
-            raise
+        finally:
+            kill(process)
     if isinstance(answer, str):
         raise ValueError(answer)
     return answer
@@ -63,7 +57,8 @@ def _exchange(job: bytes, to_process: Any, from_process: Any) -> Sheet | str:
 
 def _explain_end(path: Path, kind: str, status: int) -> str:
     """Return the error message about a process that ended without an answer."""
-    if -status in (signal.SIGXCPU, signal.SIGALRM, signal.SIGKILL):
+    limits = [getattr(signal, name, None) for name in ("SIGXCPU", "SIGALRM", "SIGKILL")]  # Windows has none of them
+    if -status in limits:
         reason = "it took more time than a file of its size should"
     else:
         reason = f"its library broke down (status {status}), or needed more memory than --max-bytes allows"

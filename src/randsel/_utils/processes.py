@@ -1,0 +1,260 @@
+"""Child processes: start them, call functions in them with a time limit, and kill them with all that they started.
+
+The only module of the package that starts processes. A computation that may take too long runs in a child process,
+because a process can be killed at any moment. An exception raised from outside, by a signal or by another thread, could
+leave a lock of any library locked for ever.
+"""
+
+import atexit
+import faulthandler
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import IO, Any
+
+from threadpoolctl import threadpool_limits
+
+#: Seconds that a child process may take to import what a call needs, and after which an unused one is ended.
+START_SECONDS, IDLE_SECONDS = 120.0, 10.0
+#: Seconds over its limit after which a call ends its own process, where the parent was not able to.
+GRACE_SECONDS = 5.0
+ONE_BLAS_THREAD = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+class ChildEndedError(RuntimeError):
+    """A child process ended before it returned the result of a call."""
+
+
+def start_python(*arguments: str, variables: dict[str, str], show_errors: bool = True) -> subprocess.Popen[bytes]:
+    """Start Python with pipes for standard input and output, as the leader of a process group of its own.
+
+    Parameters
+    ----------
+    *arguments : str
+        Command line arguments of Python.
+    variables : dict of str to str
+        Environment variables to set in addition to those of this process.
+    show_errors : bool, default=True
+        Whether the process writes to the standard error of this process.
+
+    Returns
+    -------
+    subprocess.Popen
+        The process; end it with `kill`.
+    """
+    # The packages that this process has, and nothing from the current folder, which may hold data of others.
+    path = os.pathsep.join(folder for folder in sys.path if folder)
+    return subprocess.Popen(
+        [sys.executable, "-P", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=None if show_errors else subprocess.DEVNULL,
+        env={**os.environ, **variables, "PYTHONPATH": path},
+        start_new_session=True,
+    )
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process of `start_python` with all processes that it started, and wait until it has ended."""
+    if process.returncode is None:  # once it was waited for, its number may be that of another process
+        if sys.platform == "win32":
+            subprocess.run(["taskkill", "/T", "/F", "/PID", str(process.pid)], capture_output=True, check=False)
+        else:
+            with suppress(ProcessLookupError, PermissionError):  # the latter on macOS, if all have ended
+                os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    if process.stdin is not None:
+        with suppress(OSError):  # what was not yet sent cannot be sent any more
+            process.stdin.close()
+
+
+def write_message(stream: IO[bytes], message: bytes) -> None:
+    """Write a message that `read_message` reads at the other end of a pipe."""
+    stream.write(len(message).to_bytes(8, "little"))
+    stream.write(message)
+    stream.flush()
+
+
+def read_message(stream: IO[bytes]) -> bytes:
+    """Read a message of `write_message`; raise EOFError if the other end was closed before it was complete."""
+    size = int.from_bytes(_read_exactly(stream, 8), "little")
+    return _read_exactly(stream, size)
+
+
+def _read_exactly(stream: IO[bytes], size: int) -> bytes:
+    content = stream.read(size)
+    if len(content) < size:
+        raise EOFError
+    return content
+
+
+# ---------------------------------------------------------------- calls with a time limit
+
+
+def call_with_limit(seconds: float, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return `function(*arguments)`, computed with one BLAS thread in a child process that is killed at the limit.
+
+    The child process is kept for the next call, and ended if none comes within `IDLE_SECONDS`.
+
+    Parameters
+    ----------
+    seconds : float
+        Time limit of the call. Starting a process and importing the function do not count.
+    function : callable
+        A function of a module, which the child process imports.
+    *arguments : object
+        Arguments that can be pickled, as the result must be.
+
+    Returns
+    -------
+    object
+        The result.
+
+    Raises
+    ------
+    TimeoutError
+        If the call exceeds the limit.
+    ChildEndedError
+        If the child process ends by itself, for lack of memory for instance.
+    """
+    child = _idle_child() or _Child()
+    try:
+        result = child.call(seconds, function, arguments)
+    except BaseException:
+        child.end()
+        raise
+    _keep_for_next_call(child)
+    return result
+
+
+class _Child:
+    """A child process that runs `serve_calls`, one call at a time."""
+
+    def __init__(self) -> None:
+        code = f"from {__name__} import serve_calls; serve_calls()"
+        self.process = start_python("-c", code, variables=ONE_BLAS_THREAD)
+        self.answers: SimpleQueue[bytes | None] = SimpleQueue()
+        self.retirement = threading.Timer(IDLE_SECONDS, _end_if_idle, [self])
+        _children.add(self)
+        receive = (self.process.stdout, self.answers.put, lambda: self.answers.put(None))
+        threading.Thread(target=_receive_messages, args=receive, daemon=True).start()
+
+    def call(self, seconds: float, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        """Return the result of a call; the child process cannot be used again after an error."""
+        assert self.process.stdin is not None
+        try:
+            write_message(self.process.stdin, pickle.dumps((seconds, function, arguments)))
+        except OSError:
+            raise self._ended() from None
+        self._next_answer(START_SECONDS, "a process for the time limit did not start within {:g} s")
+        return pickle.loads(self._next_answer(seconds, "gave up after {:g} s"))
+
+    def _next_answer(self, seconds: float, message: str) -> bytes:
+        try:
+            answer = self.answers.get(timeout=min(seconds, threading.TIMEOUT_MAX))
+        except Empty:
+            raise TimeoutError(message.format(seconds)) from None
+        if answer is None:
+            raise self._ended()
+        return answer
+
+    def _ended(self) -> ChildEndedError:
+        return ChildEndedError(f"its process ended with status {self.process.wait()}; was there too little memory?")
+
+    def end(self) -> None:
+        """Kill the process with all processes that it started."""
+        kill(self.process)
+        _children.discard(self)
+
+
+def _receive_messages(stream: IO[bytes], use: Callable[[bytes], None], at_end: Callable[[], None]) -> None:
+    """Hand over all messages of a pipe as they come. This thread alone uses the stream, and closes it."""
+    with stream, suppress(EOFError, OSError):
+        while True:
+            use(read_message(stream))
+    at_end()
+
+
+#: All child processes for calls, and those of them that wait for one.
+_children: set[_Child] = set()
+_idle: list[_Child] = []
+_idle_lock = threading.Lock()
+
+
+def _idle_child() -> _Child | None:
+    """Take a child process that waits for a call; None if there is none."""
+    while True:
+        with _idle_lock:
+            if not _idle:
+                return None
+            child = _idle.pop()
+        child.retirement.cancel()
+        if child.process.poll() is None:
+            return child
+        child.end()
+
+
+def _keep_for_next_call(child: _Child) -> None:
+    child.retirement = threading.Timer(IDLE_SECONDS, _end_if_idle, [child])
+    child.retirement.daemon = True
+    with _idle_lock:
+        _idle.append(child)
+    child.retirement.start()
+
+
+def _end_if_idle(child: _Child) -> None:
+    with _idle_lock:
+        if child not in _idle:
+            return
+        _idle.remove(child)
+    child.end()
+
+
+def end_idle_children() -> None:
+    """End all child processes that wait for a call."""
+    while (child := _idle_child()) is not None:
+        child.end()
+
+
+@atexit.register
+def _end_all_children() -> None:
+    for child in list(_children):
+        child.end()
+
+
+# ---------------------------------------------------------------- in the child process
+
+
+def serve_calls() -> None:
+    """Run the calls that arrive on standard input and answer on standard output, until the parent process ends."""
+    calls, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    waiting: SimpleQueue[bytes] = SimpleQueue()
+    threading.Thread(target=_receive_messages, args=(calls, waiting.put, _end_own_group), daemon=True).start()
+    with Path(os.devnull).open("r+b") as nothing:
+        # A call must not read the next ones, and what it prints must not come between the answers.
+        os.dup2(nothing.fileno(), 0)
+        os.dup2(2, 1)
+        while True:
+            seconds, function, arguments = pickle.loads(waiting.get())
+            write_message(answers, b"started")
+            # Ends this process even where C code keeps Python's other threads from running.
+            limit = min(seconds + GRACE_SECONDS, threading.TIMEOUT_MAX)
+            faulthandler.dump_traceback_later(limit, exit=True, file=nothing)
+            with threadpool_limits(limits=1, user_api="blas"):
+                result = function(*arguments)
+            faulthandler.cancel_dump_traceback_later()
+            write_message(answers, pickle.dumps(result))
+
+
+def _end_own_group() -> None:
+    """End this process and all that it started: the parent process has ended."""
+    if sys.platform != "win32":
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)

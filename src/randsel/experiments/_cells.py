@@ -1,0 +1,163 @@
+"""One cell of nested cross-validation: an outer fold of one reshuffle of a data set, with one method.
+
+The inner loop chooses the bandwidth and the number of features by the validation accuracy of a Gaussian support vector
+machine with C = 1, fewer features on ties. The outer fold tests them.
+"""
+
+import hashlib
+import json
+import time
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import accuracy_score, balanced_accuracy_score
+
+from randsel._numerics.columns import find_nonfinite
+from randsel._utils.typing import Array
+from randsel.culling._path import path_sizes
+from randsel.experiments._specification import METHODS, Spec, plan
+from randsel.tables._read import Table, imputer
+from randsel.targets._kinds import CLASSES
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One outer fold, and everything that determines its result."""
+
+    data: str
+    method: str
+    params: dict[str, Any]
+    gammas: tuple[float | str, ...]
+    folds: int
+    reshuffle: int
+    fold: int
+    seed: int
+    fingerprint: str
+
+    @property
+    def key(self) -> str:
+        """Name of the cell's file: a hash of the version of the package and of the cell."""
+        text = json.dumps([version("randsel"), asdict(self)], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def build_cells(spec: Spec, tables: dict[str, Table]) -> tuple[list[Cell], list[str]]:
+    """Return all cells of a specification, and notes on data sets that allow fewer folds than it says."""
+    cells, notes = [], []
+    for entry in spec.data:
+        table = tables[entry["name"]]
+        _check_finite(table, entry["name"])
+        n_splits = number_of_folds(table, spec.folds)
+        # Raises an error if the training samples of an outer fold are too few for inner folds.
+        number_of_folds(table.rows(CLASSES.splits(table.y, table.groups, n_splits, spec.seed)[0][0]), spec.folds)
+        if n_splits < spec.folds:
+            notes.append(f"{entry['name']}: {n_splits} folds instead of {spec.folds}, the size of the smallest class.")
+        data_hash = fingerprint(table)
+        for method in spec.methods:
+            settings = plan(spec, entry, method)
+            label = (entry["name"], method["name"])
+            cells += [
+                Cell(*label, settings.params, settings.gammas, spec.folds, reshuffle, fold, spec.seed, data_hash)
+                for reshuffle in range(settings.reshuffles)
+                for fold in range(n_splits)
+            ]
+    return cells, notes
+
+
+def fingerprint(table: Table) -> str:
+    """Return a hash of the values that a result depends on."""
+    digest = hashlib.sha256()
+    for values in (table.X, table.y, table.groups, table.relevant, np.array(table.names, dtype=str)):
+        if values is not None:
+            digest.update(str((values.dtype.str, values.shape)).encode())
+            digest.update(np.ascontiguousarray(values).tobytes())
+    return digest.hexdigest()[:24]
+
+
+def number_of_folds(table: Table, wanted: int) -> int:
+    """Return the wanted number of folds, or fewer if the smallest class has fewer samples or groups; at least two."""
+    classes = np.unique(table.y)
+    members: list[int] = CLASSES.units_per_stratum(table.y, table.groups).tolist()
+    if min(members) < 2 and table.y.dtype.kind == "f" and len(classes) > len(table.y) / 4:
+        msg = f"the comparison needs classes, and the target has {len(classes)} different numbers; name another column."
+        raise ValueError(msg)
+    if min(members) < 2:
+        units = "samples" if table.groups is None else "groups"
+        msg = f"class {classes[int(np.argmin(members))]} is left with {min(members)} {units}; nested folds need three."
+        raise ValueError(msg)
+    return max(2, min(wanted, *members))
+
+
+def curve_sizes(table: Table) -> list[int]:
+    """Return the numbers of features at which a cell of this data set measures accuracy."""
+    return path_sizes(table.X.shape[1], 0.25, 2)
+
+
+def evaluate(cell: Cell, table: Table) -> dict[str, Any]:
+    """Return the result of a cell: accuracy, selected features, and how they were chosen."""
+    seed = cell.seed + 1000 * cell.reshuffle
+    train, test = CLASSES.splits(table.y, table.groups, number_of_folds(table, cell.folds), seed)[cell.fold]
+    training = table.rows(train)
+    sizes = curve_sizes(table)
+    scores = np.zeros((len(cell.gammas), len(sizes)))
+    inner = CLASSES.splits(training.y, training.groups, number_of_folds(training, cell.folds), seed + 1)
+    for fit, held in inner:
+        X = _impute(training.X, fit)
+        for g, order in enumerate(_rankings(cell, X[fit], training.y[fit], cell.gammas)):
+            for k, size in enumerate(sizes):
+                predicted = CLASSES.predict_held_out(X, training.y, fit, held, order[:size], cell.gammas[g])
+                scores[g, k] += accuracy_score(training.y[held], predicted) / len(inner)
+    # The best score; on ties (up to rounding) the fewest features, then the first bandwidth.
+    g, k = min(np.argwhere(scores >= scores.max() - 1e-12).tolist(), key=lambda index: (sizes[index[1]], index[0]))
+    X = _impute(table.X, train)
+    start = time.perf_counter()
+    (order,) = _rankings(cell, X[train], training.y, cell.gammas[g : g + 1])
+    seconds = time.perf_counter() - start
+    selected = order[: sizes[k]]
+    predicted = CLASSES.predict_held_out(X, table.y, train, test, selected, cell.gammas[g])
+    return {
+        "accuracy": accuracy_score(table.y[test], predicted),
+        "balanced_accuracy": balanced_accuracy_score(table.y[test], predicted),
+        "n_features": len(selected),
+        **_precision_and_recall(selected, table.relevant),
+        "gamma": cell.gammas[g],
+        "features": [table.names[j] for j in selected.tolist()],
+        "curve": {str(size): float(scores[:, k].max()) for k, size in enumerate(sizes)},
+        "seconds": seconds,
+    }
+
+
+def _check_finite(table: Table, name: str) -> None:
+    nonfinite = find_nonfinite(table.X, allow_nan=table.missing == "median")
+    if nonfinite is not None:
+        first, others = table.names[nonfinite.column], nonfinite.n_columns - 1
+        msg = f"{name}: column {first!r} and {others} others have missing values; impute or drop them first."
+        raise ValueError(msg)
+
+
+def _impute(X: Array, train: Array) -> Array:
+    """Replace missing values by the medians of the training samples."""
+    if not np.isnan(X).any():
+        return X
+    imputed: Array = imputer().fit(X[train]).transform(X)
+    return imputed
+
+
+def _rankings(cell: Cell, X: Array, y: Array, gammas: tuple[float | str, ...]) -> list[Array]:
+    """Return the columns, best first, for each bandwidth; a method without bandwidth ranks once for all."""
+    kind, params = METHODS[cell.method][0], dict(cell.params)
+    known = kind().get_params()
+    if "random_state" in known:
+        params["random_state"] = cell.seed
+    if "gamma" not in known:
+        return [kind(**params).fit(X, y).order_] * len(gammas)
+    return [kind(**params, gamma=gamma).fit(X, y).order_ for gamma in gammas]
+
+
+def _precision_and_recall(selected: Array, relevant: Array | None) -> dict[str, float]:
+    if relevant is None:
+        return {}
+    hits = len(np.intersect1d(selected, relevant))
+    return {"precision": hits / len(selected), "recall": hits / len(relevant)}

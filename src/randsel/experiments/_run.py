@@ -1,0 +1,210 @@
+"""All cells of a comparison: run those that are not finished, one file each, and read the others.
+
+A finished cell is a JSON file named by a hash of everything that determines it; a failed cell leaves no file. Times are
+in separate files (`seconds.csv`, `runs.csv`): the other files do not depend on when or where they were computed.
+"""
+
+import csv
+import json
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import joblib
+
+from randsel._utils.jobs import as_finished
+from randsel._utils.processes import call_with_limit, end_idle_children
+from randsel._utils.result_folder import check_folder, claim, only_run, open_here, read_json, write_atomically
+from randsel.experiments._cells import Cell, build_cells, curve_sizes, evaluate
+from randsel.experiments._specification import Spec
+from randsel.tables._read import Table
+
+#: Numbers of a cell's result.
+NUMBERS = ("accuracy", "balanced_accuracy", "n_features")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All cells of a specification: results and times of the finished ones, errors of the failed ones."""
+
+    cells: tuple[Cell, ...]
+    results: dict[str, dict[str, Any]]
+    errors: dict[str, str]
+    notes: tuple[str, ...]
+    seconds: dict[str, float]
+
+
+def run(
+    spec: Spec,
+    tables: dict[str, Table],
+    out: Path,
+    *,
+    n_jobs: int | None = 1,
+    timeout: float | None = None,
+    progress: Callable[[str, float, float], None] | None = None,
+) -> Outcome:
+    """Run the cells that have no file in `out` yet; the others are read.
+
+    Parameters
+    ----------
+    spec : Spec
+        What to compare.
+    tables : dict of str to Table
+        The data sets by name.
+    out : Path
+        Folder of the results; another run must not be working in it. A folder of other data, folds or seed is refused;
+        methods and reshuffles may be added.
+    n_jobs : int, default=1
+        Cells at a time. None leaves it to joblib: one, or as many as a Dask cluster has threads (`on_cluster`).
+    timeout : float, default=None
+        Seconds after which a cell is given up. Cells then run in child processes, which are killed at the limit.
+    progress : callable, default=None
+        Called with "cells", the number of cells done, and the number of all cells.
+
+    Returns
+    -------
+    Outcome
+        Results, errors, times, and notes on what was reduced or computed again.
+    """
+    check_folder(out)
+    out.mkdir(parents=True, exist_ok=True)
+    with only_run(out):
+        cells, notes = build_cells(spec, tables)
+        claim(out, _identity(spec, cells), ("version", "data_hash", "parameters"))
+        results: dict[str, dict[str, Any]] = {}
+        for cell in cells:
+            is_complete = partial(is_complete_result, sizes=curve_sizes(tables[cell.data]))
+            result = read_cell(out / f"{cell.key}.json", notes, NUMBERS, is_complete)
+            if result is not None:
+                results[cell.key] = result
+        pending = [cell for cell in cells if cell.key not in results]
+        errors: dict[str, str] = {}
+        show, start = progress or (lambda *_: None), time.monotonic()
+        show("cells", len(results), len(cells))
+        tasks = [(evaluate, cell, tables[cell.data], timeout) for cell in pending]
+        # With a time limit, threads wait for child processes; other processes in between would compute nothing.
+        prefer = "processes" if timeout is None else "threads"
+        try:
+            for number, (result, error) in as_finished(_run_cell, tasks, n_jobs, prefer=prefer):
+                cell = pending[number]
+                if error:
+                    errors[cell.key] = error
+                else:
+                    # Written here and not where it was computed, which may be another machine.
+                    _write_cell(out, cell, result)
+                    results[cell.key] = result
+                show("cells", len(results) + len(errors), len(cells))
+        finally:
+            end_idle_children()
+        if pending:
+            _log_run(out, spec, len(pending), n_jobs, time.monotonic() - start)
+        return Outcome(tuple(cells), results, errors, tuple(notes), _read_seconds(out))
+
+
+def _identity(spec: Spec, cells: list[Cell]) -> dict[str, Any]:
+    """Return what all cells of a folder must have in common to be one comparison."""
+    return {
+        "version": version("randsel"),
+        "comparison": spec.name,
+        "data_hash": {cell.data: cell.fingerprint for cell in cells},
+        "parameters": {"folds": spec.folds, "seed": spec.seed},
+    }
+
+
+def _run_cell(
+    function: Callable[[Cell, Table], dict[str, Any]], cell: Cell, table: Table, timeout: float | None
+) -> tuple[dict[str, Any], str]:
+    """Return the result of a cell and an empty text, or an empty result and the error message."""
+    try:
+        if timeout is None:
+            return function(cell, table), ""
+        result: tuple[dict[str, Any], str] = call_with_limit(timeout, _run_cell, function, cell, table, None)
+        return result
+    except Exception as error:  # whatever a method does in one cell, the others continue
+        return {}, f"{type(error).__name__}: {error}"
+
+
+# ---------------------------------------------------------------- files
+
+
+def _write_cell(out: Path, cell: Cell, result: dict[str, Any]) -> None:
+    """Write the result of a cell, and its time to a file of its own, because times differ from run to run."""
+    # The time first, so that every finished cell has one; if a cell has two, the later one counts.
+    with open_here(out / "seconds.csv") as file:
+        file.write(f"{cell.key},{result.pop('seconds'):.6f}\n")
+    content = {"cell": asdict(cell), "result": result}
+    write_atomically(out / f"{cell.key}.json", json.dumps(content, indent=1, sort_keys=True))
+
+
+def read_cell(
+    path: Path, notes: list[str], numbers: Sequence[str], is_complete: Callable[[dict[str, Any]], bool]
+) -> dict[str, Any] | None:
+    """Return the result in a cell's file, or None if there is no file, or a damaged one, which is noted.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    notes : list of str
+        A note on a damaged file is appended.
+    numbers : sequence of str
+        Entries that must be numbers.
+    is_complete : callable
+        Whether the other entries of a result are as they must be.
+
+    Returns
+    -------
+    dict or None
+        The result.
+    """
+    if not path.is_file():
+        return None
+    content = None if path.is_symlink() else read_json(path)
+    result = content.get("result") if isinstance(content, dict) else None
+    if isinstance(result, dict) and all(is_number(result.get(name)) for name in numbers) and is_complete(result):
+        return result
+    notes.append(f"{path.name} was damaged and is computed again.")
+    return None
+
+
+def is_number(value: Any) -> bool:
+    """Whether an entry of a JSON file is a number of plausible size."""
+    return type(value) in (int, float) and abs(value) < 1e12
+
+
+def is_complete_result(result: dict[str, Any], sizes: Sequence[int] | None = None) -> bool:
+    """Whether features and curve of a cell's result are as `evaluate` returns them, for these sizes of the curve."""
+    features, curve = result.get("features"), result.get("curve")
+    optional_numbers = all(is_number(result[name]) for name in ("precision", "recall") if name in result)
+    if not optional_numbers or not isinstance(features, list) or not isinstance(curve, dict):
+        return False
+    texts = all(isinstance(name, str) for name in features)
+    known = sizes is None or {*curve} == {str(size) for size in sizes}
+    return texts and known and all(re.fullmatch("[1-9][0-9]{0,8}", key) and is_number(curve[key]) for key in curve)
+
+
+def _read_seconds(out: Path) -> dict[str, float]:
+    """Return how long the selection of every cell took, as far as that is known."""
+    path = out / "seconds.csv"
+    lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+    complete = (re.fullmatch(r"([0-9a-f]{24}),(\d+\.\d{6})", line) for line in lines)
+    return {match[1]: float(match[2]) for match in complete if match is not None}
+
+
+def _log_run(out: Path, spec: Spec, computed: int, n_jobs: int | None, seconds: float) -> None:
+    """Append a line to the folder's `runs.csv`: when, what, on how many cores, how long."""
+    with open_here(out / "runs.csv") as file:
+        log = csv.writer(file, lineterminator="\n")
+        if file.tell() == 0:
+            log.writerow(["finished", "methods", "cells", "jobs", "cores", "minutes"])
+        methods = "; ".join(method["name"] for method in spec.methods)
+        now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
+        # On a cluster, there are as many jobs as it has cores.
+        jobs, cores = [joblib.effective_n_jobs()] * 2 if n_jobs is None else [n_jobs, joblib.cpu_count()]
+        log.writerow([now, methods, computed, jobs, cores, f"{seconds / 60:.1f}"])

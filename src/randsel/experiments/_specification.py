@@ -1,0 +1,207 @@
+"""Specification of a comparison: data sets, methods, bandwidths and folds, given in Python or in a TOML file."""
+
+import difflib
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from randsel import datasets
+from randsel._utils.result_folder import LARGEST_JSON
+from randsel._utils.text import shorten_errors
+from randsel._utils.typing import Array
+from randsel.baselines import _baselines as baselines
+from randsel.baselines import _stability_selection as stability
+from randsel.selectors import _randsel as selector
+from randsel.tables._read import LOWEST, Table, read
+from randsel.targets._kinds import CLASSES
+
+#: Methods by name: class and parameters. `gamma` is set where the class has it.
+METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "randSel": (selector.RandSel, {}),
+    "randSel (total)": (selector.RandSel, {"criterion": "total"}),
+    "randSel (bootstrap)": (selector.RandSel, {"estimator": "bootstrap"}),
+    "BaHSIC": (baselines.BaHSIC, {}),
+    "FoHSIC": (baselines.FoHSIC, {"n_features_to_select": 1.0}),
+    "Corr. Coeff.": (baselines.CorrelationFilter, {}),
+    "Stab. Sel.": (stability.StabilitySelection, {}),
+    "RFE": (baselines.KernelRFE, {}),
+}
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What to compare: data sets, methods, bandwidths, folds."""
+
+    name: str
+    data: tuple[dict[str, Any], ...]
+    methods: tuple[dict[str, Any], ...]
+    gammas: tuple[float | str, ...] = ("0.25*median", "median", "4*median")
+    folds: int = 10
+    reshuffles: int = 3
+    seed: int = 0
+    paper: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, path: Path) -> "Spec":
+        """Read a TOML file; an unknown entry or method is an error that names it."""
+        entries = _read_toml(path)
+        unknown = set(entries) - set(cls.__dataclass_fields__)
+        if unknown:
+            msg = f"{path}: unknown entry {min(unknown)!r}; known are {', '.join(cls.__dataclass_fields__)}."
+            raise ValueError(msg)
+        missing = [name for name in ("name", "data", "methods") if name not in entries]
+        if missing:
+            msg = f"{path} has no entry {missing[0]!r}; name, data and methods are needed."
+            raise ValueError(msg)
+        with shorten_errors():
+            _check_types(path, entries)
+            entries.update({name: tuple(entries[name]) for name in ("data", "methods", "gammas") if name in entries})
+            return cls(**entries)
+
+    def only(self, names: list[str]) -> "Spec":
+        """Restrict to some methods, in the order of the specification; all if none are named."""
+        known = [method["name"] for method in self.methods]
+        for name in names:
+            _check_method(name)
+            if name not in known:
+                msg = f"{self.name} does not run {name!r}, but {', '.join(known)}."
+                raise ValueError(msg)
+        return replace(self, methods=tuple(m for m in self.methods if not names or m["name"] in names))
+
+    def __post_init__(self) -> None:
+        names = [method["name"] for method in self.methods]
+        if len(set(names)) < len(names):
+            msg = f"a method is named twice in {', '.join(names)}."
+            raise ValueError(msg)
+        for name in names:
+            _check_method(name)
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > LARGEST_JSON:
+            msg = "it is too large"
+            raise ValueError(msg)
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        msg = f"{path} cannot be read as a specification in TOML: {error}."
+        raise ValueError(msg) from None
+
+
+def _check_types(path: Path, entries: dict[str, Any]) -> None:
+    """Refuse a specification with an entry of the wrong type."""
+    is_valid = {
+        "name": isinstance(entries["name"], str),
+        "data": _are_named_tables(entries["data"], "params", "reduced"),
+        "methods": _are_named_tables(entries["methods"], "params"),
+        "gammas": isinstance(entries.get("gammas", []), list)
+        and all(type(gamma) in (int, float, str) for gamma in entries.get("gammas", [])),
+        "paper": isinstance(entries.get("paper", {}), dict)
+        and all(isinstance(row, dict) for row in entries.get("paper", {}).values()),
+        **{
+            name: type(entries.get(name, least)) is int and least <= entries.get(name, least) <= 10**6
+            for name, least in (("folds", 2), ("reshuffles", 1), ("seed", 0))
+        },
+    }
+    wrong = next((name for name, valid in is_valid.items() if not valid), None)
+    if wrong is not None:
+        msg = f"{path}: {wrong!r} is not as it must be: {str(entries.get(wrong))[:80]!r}; see docs/experiments.md."
+        raise ValueError(msg)
+
+
+def _are_named_tables(entries: Any, *inner: str) -> bool:
+    """Whether an entry is a list of tables that have a name and, under the `inner` names, tables or nothing."""
+    return isinstance(entries, list) and all(
+        isinstance(entry, dict)
+        and isinstance(entry.get("name"), str)
+        and all(isinstance(entry.get(name, {}), dict) for name in inner)
+        for entry in entries
+    )
+
+
+def _check_method(name: str) -> None:
+    if name not in METHODS:
+        near = difflib.get_close_matches(name, METHODS, n=1, cutoff=0.0)
+        msg = f"unknown method {name!r}, did you mean {near[0]!r}? Known are {', '.join(METHODS)}."
+        raise ValueError(msg)
+
+
+# ---------------------------------------------------------------- data sets
+
+
+def load_table(entry: dict[str, Any], folder: Path) -> Table:
+    """Make or read the data set of a specification: `make` names a function of `datasets`, `file` one in the folder."""
+    not_options = ("name", "log2", "params", "reduced", "note")
+    options = {name: value for name, value in entry.items() if name not in not_options}
+    maker, file = options.pop("make", None), options.pop("file", None)
+    try:
+        if maker is not None:
+            X, y, relevant = _maker(maker, entry["name"])(**options)
+            table = Table(X, y, tuple(map(str, range(X.shape[1]))), relevant=relevant)
+        else:
+            table = read(_file_in_folder(folder, file, entry["name"]), **{"missing": "keep", **options})
+    except TypeError as error:
+        msg = f"{entry['name']}: the data set cannot be made or read so: {error}."
+        raise ValueError(msg) from error
+    # The logarithm of a value depends on no other value, so taking it before the folds leaks nothing.
+    return replace(table, X=np.log2(np.maximum(table.X, LOWEST))) if entry.get("log2") else table
+
+
+def _maker(maker: Any, name: str) -> Callable[..., tuple[Array, Array, Array]]:
+    known = [other for other in dir(datasets) if other.startswith("make_")]
+    if maker not in known:
+        msg = f"{name}: no data set is made by {maker!r}; known are {', '.join(known)}."
+        raise ValueError(msg)
+    function: Callable[..., tuple[Array, Array, Array]] = getattr(datasets, maker)
+    return function
+
+
+def _file_in_folder(folder: Path, file: Any, name: str) -> Path:
+    """Return a file of the folder; a specification must not read others."""
+    if not isinstance(file, str) or "\0" in file or not (folder / file).resolve().is_relative_to(folder.resolve()):
+        msg = f"{name}: {file!r} is no file within the folder of the data; name one (file), or a function (make)."
+        raise ValueError(msg)
+    return folder / file
+
+
+# ---------------------------------------------------------------- one method on one data set
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How one method runs on one data set, and a note on what was reduced compared with the specification."""
+
+    params: dict[str, Any]
+    gammas: tuple[float | str, ...]
+    reshuffles: int
+    reduced: str
+
+
+def plan(spec: Spec, entry: dict[str, Any], method: dict[str, Any]) -> Plan:
+    """Combine the settings of all methods, of this method and of this data set; then apply reductions.
+
+    `params` of a data set is a table by method. `reduced` holds smaller values of `reshuffles`, `gammas` or a parameter
+    for this data set: for every method, or, in a table with a method's name, for that method.
+    """
+    name = method["name"]
+    defaults = {"n_features_to_select": 1, "target": CLASSES.name, **METHODS[name][1]}
+    full = {**defaults, **method.get("params", {}), **entry.get("params", {}).get(name, {})}
+    full.update(reshuffles=spec.reshuffles, gammas=tuple(spec.gammas))
+    reductions = entry.get("reduced", {})
+    reduced = {key: value for key, value in reductions.items() if key not in METHODS} | reductions.get(name, {})
+    reduced = {key: tuple(value) if key == "gammas" else value for key, value in reduced.items()}
+    unknown = set(reduced) - set(full)
+    if unknown:
+        msg = f"{entry['name']}: nothing called {min(unknown)!r} can be reduced; there are {', '.join(full)}."
+        raise ValueError(msg)
+    note = "; ".join(f"{_amount(reduced[key])} {key.removeprefix('n_')} of {_amount(full[key])}" for key in reduced)
+    final = {**full, **reduced}
+    return Plan(params=final, gammas=final.pop("gammas"), reshuffles=final.pop("reshuffles"), reduced=note)
+
+
+def _amount(value: Any) -> str:
+    return str(len(value)) if isinstance(value, tuple) else f"{value}"

@@ -1,0 +1,142 @@
+"""A cell over its time limit is killed with all processes that it started, and the other cells are finished."""
+
+import os
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+import slow_cells
+from comparisons import small_spec, tables_of, without_times
+from threadpoolctl import threadpool_info
+
+from randsel._utils import processes
+from randsel.experiments import _run
+
+#: Seconds to wait for what should happen at once, on a machine that has much else to do.
+PATIENCE = 60.0
+SPEC = small_spec(reshuffles=1)
+
+
+def wait_until(condition):
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def descendants(pid=None):
+    """Processes below one, all generations, but for joblib's trackers of shared memory."""
+    processes = psutil.Process(pid).children(recursive=True)
+    return {process for process in processes if "resource_tracker" not in " ".join(command_line(process))}
+
+
+def command_line(process):
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:
+        return []
+
+
+def is_gone(process):
+    """Whether a process has ended; a zombie, which its parent has not yet waited for, has."""
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("function", "n_jobs"), [*((function, 1) for function in slow_cells.NEVER_ENDING), (slow_cells.start_a_child, 2)]
+)
+def test_a_cell_over_its_limit_is_killed_and_the_others_are_finished(function, n_jobs, tmp_path, monkeypatch):
+    before = descendants()
+    monkeypatch.setattr(_run, "evaluate", function)
+    outcome = _run.run(SPEC, tables_of(SPEC), tmp_path, n_jobs=n_jobs, timeout=2)
+    assert outcome.errors == {outcome.cells[0].key: "TimeoutError: gave up after 2 s"}
+    assert set(outcome.results) == {cell.key for cell in outcome.cells[1:]}
+    assert len(outcome.results) == 5
+    assert not descendants() - before
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_limit_that_is_not_reached_changes_nothing(n_jobs, tmp_path, monkeypatch, capfd):
+    unlimited = _run.run(SPEC, tables_of(SPEC), tmp_path / "unlimited")
+    monkeypatch.setattr(_run, "evaluate", slow_cells.print_and_read)
+    limited = _run.run(SPEC, tables_of(SPEC), tmp_path / "limited", n_jobs=n_jobs, timeout=PATIENCE)
+    assert not limited.errors
+    assert without_times(limited.results) == without_times(unlimited.results)
+    for path in (tmp_path / "unlimited").glob("*.json"):
+        assert path.read_bytes() == (tmp_path / "limited" / path.name).read_bytes()
+    assert capfd.readouterr().out == ""
+
+
+def test_a_process_that_ends_by_itself_fails_its_cell_only(tmp_path, monkeypatch):
+    monkeypatch.setattr(_run, "evaluate", slow_cells.end_the_process)
+    outcome = _run.run(SPEC, tables_of(SPEC), tmp_path, timeout=PATIENCE)
+    assert len(outcome.results) == 5
+    (error,) = outcome.errors.values()
+    assert error.startswith("ChildEndedError: its process ended with status 3")
+
+
+def test_a_process_is_kept_for_the_next_call_and_ended_after_a_while(monkeypatch):
+    monkeypatch.setattr(processes, "IDLE_SECONDS", 1e6)
+    first = processes.call_with_limit(PATIENCE, os.getpid)
+    assert processes.call_with_limit(PATIENCE, os.getpid) == first != os.getpid()
+    monkeypatch.setattr(processes, "IDLE_SECONDS", 0.01)
+    assert processes.call_with_limit(PATIENCE, os.getpid) == first
+    wait_until(lambda: not psutil.pid_exists(first))  # not even as a zombie
+    wait_until(lambda: not processes._children)
+
+
+def test_a_process_that_was_killed_while_it_waited_is_replaced():
+    first = processes.call_with_limit(PATIENCE, os.getpid)
+    psutil.Process(first).kill()
+    wait_until(lambda: is_gone(psutil.Process(first)))
+    assert processes.call_with_limit(PATIENCE, os.getpid) != first
+    processes.end_idle_children()
+    assert not processes._children
+
+
+def test_a_process_that_does_not_start_is_given_up(monkeypatch):
+    monkeypatch.setattr(processes, "START_SECONDS", 0.0)
+    with pytest.raises(TimeoutError, match="did not start within 0 s"):
+        processes.call_with_limit(PATIENCE, os.getpid)
+    assert not processes._children
+
+
+def test_a_call_has_one_blas_thread(monkeypatch):
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.delenv(name)
+    pools = processes.call_with_limit(PATIENCE, threadpool_info)
+    processes.end_idle_children()
+    assert {pool["num_threads"] for pool in pools if pool["user_api"] == "blas"} <= {1}
+
+
+WAITING = """
+import sys, threading
+import slow_cells
+from randsel._utils.processes import call_with_limit
+arguments = (5.0, getattr(slow_cells, sys.argv[1]), slow_cells.FIRST_CELL, None)
+threading.Thread(target=call_with_limit, args=arguments, daemon=True).start()
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "ended"])
+@pytest.mark.parametrize("function", slow_cells.NEVER_ENDING)
+def test_a_process_ends_with_its_parent(function, is_killed):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", WAITING, function.__name__]
+    pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, env=environment, **pipes) as parent:
+        assert parent.stderr.readline() == b"begun\n"
+        children = descendants(parent.pid)
+        if is_killed:
+            parent.kill()
+        else:
+            parent.stdin.close()
+        parent.wait(PATIENCE)
+    assert children
+    wait_until(lambda: all(map(is_gone, children)))
