@@ -1,4 +1,7 @@
-"""Synthetic problems with a known answer. Each function returns `X, y, relevant`; `make_black_box` a `BlackBox`."""
+"""Synthetic data sets whose relevant features are known.
+
+Each function returns `X, y, relevant`; `make_black_box` returns a `BlackBox`.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,16 +17,16 @@ Problem = tuple[Array, Array, Array]
 
 @dataclass(frozen=True)
 class BlackBox:
-    """A problem with few labels: rows with labels, rows without, and rows to be told.
+    """A semi-supervised data set: labelled, unlabelled and held-out rows.
 
     Attributes
     ----------
     X, y
-        The labelled rows, and their classes.
+        Labelled rows and their classes.
     unlabelled
-        Rows of which nothing else is known; features may be learned from them.
+        Rows without labels, from which features can be learned.
     held_out, held_out_y
-        Rows to be classified, and their classes; None where these are not known.
+        Rows to classify, and their classes if known.
     """
 
     X: Array
@@ -34,7 +37,9 @@ class BlackBox:
 
 
 def make_xor(n_samples: int = 300, n_features: int = 100, *, noise: float = 0.0, random_state: Any = None) -> Problem:
-    """XOR of the signs of two features among uniform noise: neither tells anything alone (the paper's figure 1).
+    """Make the XOR of the signs of two features among uniform noise features (figure 1 of the paper).
+
+    Neither feature is informative alone.
 
     Parameters
     ----------
@@ -60,7 +65,7 @@ def make_xor(n_samples: int = 300, n_features: int = 100, *, noise: float = 0.0,
     if not 0.0 <= noise <= 1.0:
         msg = f"noise={noise!r} is a probability and must lie between 0 and 1."
         raise ValueError(msg)
-    rng = _start(random_state, n_features, 2)
+    rng = _generator(random_state, n_features, 2)
     X = rng.uniform(-1.0, 1.0, (n_samples, n_features))
     y = np.where(X[:, 0] * X[:, 1] > 0.0, 1, -1)
     y = np.where(rng.random(n_samples) < noise, -y, y)
@@ -76,9 +81,9 @@ def make_weston_linear(
     noise_is: str = "variance",
     random_state: Any = None,
 ) -> Problem:
-    """Linear problem of Weston et al. (2000): redundant features, one group of which is informative at a time.
+    """Make the linear problem of Weston et al. (2000): two groups of redundant features, one informative per sample.
 
-    With probability 0.7 `x_j ~ N(j y, 1)` for j = 1, 2, 3 and the others of the relevant ones are N(0, 1); otherwise
+    With probability 0.7, `x_j ~ N(j y, 1)` for j = 1, 2, 3 and the other relevant features are N(0, 1). Otherwise
     `x_j ~ N((j-3) y, 1)` for j = 4, 5, … and the first three are N(0, 1).
 
     Parameters
@@ -86,9 +91,10 @@ def make_weston_linear(
     n_samples, n_features : int
         Shape of X.
     n_relevant : int
-        4 to 6. Weston et al. have 6; the paper that introduced randSel speaks of 5.
+        4, 5 or 6. Weston et al. use 6, the paper that introduced randSel mentions 5.
     noise, noise_is
-        Spread of the irrelevant features, N(0, 20), and whether it is a "variance" or an "sd": the sources do not say.
+        Spread of the irrelevant features, N(0, 20), and whether it is a "variance" or an "sd", which the sources do
+        not specify.
     random_state : int, RandomState or None
         Seed.
 
@@ -107,9 +113,9 @@ def make_weston_linear(
     if not 4 <= n_relevant <= 6:
         msg = f"n_relevant={n_relevant} must be 4, 5 or 6."
         raise ValueError(msg)
-    rng = _start(random_state, n_features, n_relevant)
+    rng = _generator(random_state, n_features, n_relevant)
     y = rng.choice([-1, 1], n_samples)
-    X = rng.normal(0.0, _deviation(noise, noise_is), (n_samples, n_features))
+    X = rng.normal(0.0, _standard_deviation(noise, noise_is), (n_samples, n_features))
     first = rng.random(n_samples) < 0.7
     relevant = rng.normal(size=(n_samples, n_relevant))
     for j in range(n_relevant):
@@ -128,12 +134,12 @@ def make_weston_nonlinear(
     noise_is: str = "variance",
     random_state: Any = None,
 ) -> Problem:
-    """Non-linear problem of Weston et al. (2000), or a variant with five features.
+    """Make the non-linear problem of Weston et al. (2000), or a variant with five relevant features.
 
-    Two features: `±(3, 3) + N(0, I)` for y = +1 and `±(3, -3/4) + N(0, I)` for y = -1, the sign drawn at random, so
-    that no mean differs between the classes. Five features (the number that the paper that introduced randSel speaks
-    of, without saying more): `x_j ~ ±N(3, 1)` for y = +1 and `±N(3/4, 1)` for y = -1, signs drawn for each feature
-    on its own, so that each is informative by itself, in its spread alone.
+    Two features: `±(3, 3) + N(0, I)` for y = +1 and `±(3, -3/4) + N(0, I)` for y = -1, with a random sign, so that the
+    means of the classes are equal. Five features, a number that the paper that introduced randSel mentions without
+    details: `x_j ~ ±N(3, 1)` for y = +1 and `±N(3/4, 1)` for y = -1, with an independent sign for each feature, so that
+    each is informative alone, by its spread only.
 
     Parameters
     ----------
@@ -161,9 +167,9 @@ def make_weston_nonlinear(
     if n_relevant not in (2, 5):
         msg = f"n_relevant={n_relevant} must be 2 (the original problem) or 5."
         raise ValueError(msg)
-    rng = _start(random_state, n_features, n_relevant)
+    rng = _generator(random_state, n_features, n_relevant)
     y = rng.choice([-1, 1], n_samples)
-    X = rng.normal(0.0, _deviation(noise, noise_is), (n_samples, n_features))
+    X = rng.normal(0.0, _standard_deviation(noise, noise_is), (n_samples, n_features))
     relevant = rng.normal(size=(n_samples, n_relevant))
     if n_relevant == 2:
         sign = rng.choice([-1, 1], n_samples)
@@ -183,16 +189,16 @@ PASSEMIERS = {"xor": 2, "ring": 2, "ring+xor": 4, "ring+xor+sum": 6}
 def make_passemiers(
     kind: str, n_samples: int = 1000, n_features: int = 128, *, shuffle: bool = True, random_state: Any = None
 ) -> Problem:
-    """Problems of the benchmark of Passemiers et al. (2024) for non-linear feature selection.
+    """Make a problem of the benchmark of Passemiers et al. (2024) for non-linear feature selection.
 
     Parameters
     ----------
     kind : {"xor", "ring", "ring+xor", "ring+xor+sum"}
-        Which rule makes the label; 2, 2, 4 and 6 relevant features.
+        Rule that determines the label, with 2, 2, 4 and 6 relevant features.
     n_samples, n_features : int
         Shape of X, uniform on [-1, 1].
     shuffle : bool
-        Put the columns in random order.
+        Shuffle the columns.
     random_state : int, RandomState or None
         Seed.
 
@@ -212,15 +218,17 @@ def make_passemiers(
         msg = f"kind={kind!r} must be one of {', '.join(map(repr, PASSEMIERS))}."
         raise ValueError(msg)
     k = PASSEMIERS[kind]
-    rng = _start(random_state, n_features, k)
+    rng = _generator(random_state, n_features, k)
     U = rng.random((n_samples, n_features))
     y = _passemiers_label(kind, U, rng)
     columns = rng.permutation(n_features) if shuffle else np.arange(n_features)
-    place = np.argsort(columns, kind="stable")
-    return 2.0 * U[:, columns] - 1.0, y.astype(int), np.sort(place[:k])
+    new_index = np.argsort(columns, kind="stable")
+    return 2.0 * U[:, columns] - 1.0, y.astype(int), np.sort(new_index[:k])
 
 
 def _passemiers_label(kind: str, U: Array, rng: np.random.Generator) -> Array:
+    """Return the label; the thresholds make the classes balanced."""
+
     def ring(a: int, b: int) -> Array:
         return np.abs(np.hypot(U[:, a] - 0.5, U[:, b] - 0.5) - 0.35)
 
@@ -240,22 +248,22 @@ def _passemiers_label(kind: str, U: Array, rng: np.random.Generator) -> Array:
 def make_black_box(
     n_labelled: int = 180, n_held_out: int = 600, n_features: int = 1875, *, left_out: int = 4, random_state: Any = None
 ) -> BlackBox:
-    """Make a stand-in for the Black Box Learning Challenge of 2013: images of digits that nobody can see any more.
+    """Make a data set like that of the Black Box Learning Challenge of 2013, from images of digits.
 
-    The challenge had 1875 features, nine classes, 1000 labelled rows and many more without a label; what the features
-    were was not said. They were house numbers, without one of the digits, put through a linear map (Goodfellow et al.
-    2013, arXiv 1307.0414). Its data are not public. Here scikit-learn's digits, of 8 by 8 pixels, are mapped by a
-    random matrix to as many features, in random order, and each feature is stretched by a factor of its own.
+    The challenge had 1875 features without a description, nine classes, 1000 labelled rows and many unlabelled ones.
+    The rows were images of house numbers, one digit left out, after a linear map (Goodfellow et al. 2013, arXiv
+    1307.0414). Its data are not public. This function maps the 8×8 images of scikit-learn's digits by a random matrix
+    and multiplies each feature by a random factor.
 
     Parameters
     ----------
     n_labelled, n_held_out : int
-        Rows that keep their label, and rows to be classified, both with the classes in equal shares as nearly as can
-        be. The others, of some 1617, are `unlabelled`.
+        Labelled rows and rows to classify, both with classes as balanced as possible. The remainder of about 1617
+        rows is `unlabelled`.
     n_features : int
         Columns.
     left_out : int
-        The digit that is left out.
+        Digit to leave out.
     random_state : int, RandomState or None
         Seed.
 
@@ -276,16 +284,16 @@ def make_black_box(
         msg = f"left_out={left_out!r} must be a digit, 0 to 9."
         raise ValueError(msg)
     images, digits = images[digits != left_out], digits[digits != left_out]
-    most = int(9 * np.bincount(np.unique(digits, return_inverse=True)[1]).min())
-    if n_labelled < 9 or n_held_out < 1 or n_labelled + n_held_out > most or n_features < 1:
+    max_rows = int(9 * np.bincount(np.unique(digits, return_inverse=True)[1]).min())
+    if n_labelled < 9 or n_held_out < 1 or n_labelled + n_held_out > max_rows or n_features < 1:
         msg = (
             f"n_labelled={n_labelled}, n_held_out={n_held_out}, n_features={n_features}: there must be nine labels, a "
-            f"held-out row and a feature at least, and of labelled and held-out rows together {most} at most."
+            f"held-out row and a feature at least, and of labelled and held-out rows together {max_rows} at most."
         )
         raise ValueError(msg)
     rng = generator(seed_of(random_state))
     classes = 1 + np.unique(digits, return_inverse=True)[1]
-    order = _by_turns(classes, rng)
+    order = _balanced_permutation(classes, rng)
     map_ = rng.normal(0.0, 1.0 / 8.0, (64, n_features))[:, rng.permutation(n_features)]
     X = images[order] @ (map_ * np.exp(rng.normal(0.0, 1.0, n_features)))
     y = classes[order]
@@ -293,8 +301,8 @@ def make_black_box(
     return BlackBox(X[labelled], y[labelled], X[held_out.stop :], X[held_out], y[held_out])
 
 
-def _by_turns(classes: Array, rng: np.random.Generator) -> Array:
-    """Rows in random order, but so that each class has its turn: every run of them holds all classes alike."""
+def _balanced_permutation(classes: Array, rng: np.random.Generator) -> Array:
+    """Return a random order of the rows in which the classes take turns, so that every run of rows is balanced."""
     shuffled = rng.permutation(len(classes))
     turn = np.empty(len(classes), dtype=int)
     for c in np.unique(classes):
@@ -303,14 +311,15 @@ def _by_turns(classes: Array, rng: np.random.Generator) -> Array:
     return np.asarray(shuffled[np.argsort(turn[shuffled], kind="stable")])
 
 
-def _start(random_state: Any, n_features: int, n_relevant: int) -> np.random.Generator:
+def _generator(random_state: Any, n_features: int, n_relevant: int) -> np.random.Generator:
+    """Return the random generator, once there are enough features."""
     if n_features < n_relevant:
         msg = f"n_features={n_features} must be at least the number of relevant features, {n_relevant}."
         raise ValueError(msg)
     return generator(seed_of(random_state))
 
 
-def _deviation(noise: float, noise_is: str) -> float:
+def _standard_deviation(noise: float, noise_is: str) -> float:
     if noise_is not in ("variance", "sd") or not 0.0 < noise < np.inf:
         msg = f"noise={noise!r}, noise_is={noise_is!r}: a positive number that is a 'variance' or an 'sd'."
         raise ValueError(msg)

@@ -1,23 +1,23 @@
-"""How many samples and bootstraps keep every influential feature.
+"""Numbers of samples and bootstraps that keep every influential feature with high probability.
 
-The paper calls a feature η-influential if its contribution is at least η, and leaves out the analysis that tells
-how much data estimates it well enough. These are Hoeffding's inequalities for U-statistics and for means of bounded
+The paper calls a feature η-influential if its contribution is at least η, but does not analyse how much data is needed
+to estimate contributions. The bounds here are Hoeffding's inequalities for U-statistics and for means of bounded
 independent draws (Hoeffding 1963), combined by a union bound over features and rounds; docs/mathematics.md derives
 them.
 
-Assumptions of everything here:
+All functions assume:
 
 * labels are ±1 (or bounded by 1) and not centred by their sample mean; contributions are the unnormalised ones of the
   paper's definition, means over pairs of different samples, each value between -1 and 1;
 * samples are independent and identically distributed;
-* the contribution of an influential feature is at least η in every round, over the features then left (it cannot
-  exceed ½, the largest probability of two labels to differ);
-* the bandwidth and the scaling of the features are given, not estimated from the same samples;
-* the features left in a round do not depend on the samples the round is estimated from. That holds for the first
-  round, and for all if each uses fresh samples; when the same samples serve all rounds, as `RandSel` has it, the later
-  rounds are covered only as far as the features left would have been the same.
+* the contribution of an influential feature is at least η in every round, over the remaining features (it cannot
+  exceed ½, the largest probability that two labels differ);
+* the bandwidth and the scaling of the features are known, not estimated from the same samples;
+* the features that remain in a round do not depend on the samples that the round is estimated from. This holds for
+  the first round, and for all rounds if each uses new samples. `RandSel` uses the same samples in all rounds: later
+  rounds are then covered only if other samples would have left the same features.
 
-The bounds hold for the worst distribution there is; real data need far less.
+The bounds hold for every distribution; real data need far fewer samples.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ __all__ = ["Plan", "bootstraps_needed", "failure_probability", "plan", "samples_
 
 @dataclass(frozen=True)
 class Plan:
-    """Numbers that keep the failure probability below `delta`.
+    """Numbers of samples and bootstraps that keep the failure probability below `delta`.
 
     Examples
     --------
@@ -54,29 +54,29 @@ def failure_probability(
     n_features: int | None = None,
     share: float = 0.5,
 ) -> float:
-    """Bound on the probability that an estimated contribution goes wrong in some round.
+    """Return a bound on the probability that the estimated contributions fail in some round.
 
     Parameters
     ----------
     n_samples : int
-        Samples that a round is estimated from.
+        Samples from which each round is estimated.
     eta : float
         Smallest contribution of an influential feature, in (0, 1].
     n_bootstraps : int, default=None
-        Draws of each kind (r of Algorithm 1); None is the exact estimator, which has no error but that of the samples.
+        Draws of each kind (r of Algorithm 1). None: the exact estimator, which has only the sampling error.
     n_influential, n_rounds : int
         Influential features k, rounds T.
     n_features : int, default=None
-        None: wrong means that an influential feature's estimate is not positive. A number of features, all others of
-        which are irrelevant: wrong means that one of the irrelevant features, whose contribution is at most 0, is not
-        ranked below all influential ones, so that culling could drop a wrong one (the paper's theorem).
+        None: a failure is an influential feature whose estimate is not positive. A number of features, of which all
+        that are not influential are irrelevant, with a contribution of at most 0: a failure is an irrelevant feature
+        that is not ranked below all influential ones, so that culling could drop one of those (the paper's theorem).
     share : float
-        Share of the margin left to the error of the samples; the rest is for the draws.
+        Fraction of the margin allotted to the sampling error; the remainder is for the draws.
 
     Returns
     -------
     float
-        A probability, at most 1.
+        Bound on the failure probability, at most 1.
 
     Examples
     --------
@@ -105,8 +105,8 @@ def samples_needed(
 ) -> int:
     """Return the smallest number of samples for which the bound on the failure probability is at most `delta`.
 
-    With `bootstrap=True` half of `delta` and the `share` of the margin are for the samples; `bootstraps_needed` has
-    the other halves. The other parameters are those of `failure_probability`.
+    With `bootstrap=True`, half of `delta` and the fraction `share` of the margin are allotted to the samples, and the
+    remainder to the draws (`bootstraps_needed`). The other parameters are those of `failure_probability`.
 
     Examples
     --------
@@ -131,8 +131,8 @@ def bootstraps_needed(
 ) -> int:
     """Return the smallest number of draws of each kind for which their part of the bound is at most `delta / 2`.
 
-    A feature is in a draw of the larger subsets, and out of one of the smaller, with probability at least ½, so the
-    number of draws that tell about it is itself random; that is accounted for.
+    A feature is in a draw of the larger subsets, and not in a draw of the smaller ones, with probability at least ½.
+    The bound accounts for the random number of draws that are informative about it (eq. 15).
 
     Examples
     --------
@@ -147,7 +147,7 @@ def bootstraps_needed(
 
 
 def plan(eta: float, delta: float, *, n_influential: int = 1, n_rounds: int = 1, n_features: int | None = None) -> Plan:
-    """Return samples and bootstraps for Algorithm 1.
+    """Return the numbers of samples and bootstraps that Algorithm 1 needs.
 
     Examples
     --------
@@ -162,7 +162,7 @@ def plan(eta: float, delta: float, *, n_influential: int = 1, n_rounds: int = 1,
 
 
 def _rate(margin: float, share: float) -> float:
-    """`-log E exp(-N t²/2)` per draw, N the number of draws that tell, each with probability ½."""
+    """Return `-log E exp(-N t²/2)` per draw (eq. 15); each draw is among the N informative ones with probability ½."""
     t = (1 - share) * margin / 2
     return float(-np.log1p(np.expm1(-t * t / 2) / 2))
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import reference
 
-from randsel._numerics.null_tails import cumulants, log_tail, log_tail_of_moments
+from randsel._numerics.null_tails import cumulants, log_tail_of_form, log_tail_of_moments
 from randsel._numerics.rank_functions import rank_functions
 from randsel.interactions import _pair_scan as pair_scan
 from randsel.interactions._evidence import Design, evidence, log_number_of_sets, residual
@@ -82,7 +82,9 @@ def test_evidence_for_a_pair_equals_its_literal_twin(rng, target):
             statistic, even, uneven = reference.pair_evidence(
                 *functions.values[pair].astype(float), design.Y, design.function_weights, list(chosen)
             )
-            least.append(max(log_tail(np.array([statistic * scale]), w[None], freedom)[0] for w in (even, uneven)))
+            least.append(
+                max(log_tail_of_form(np.array([statistic * scale]), w[None], freedom)[0] for w in (even, uneven))
+            )
         assert found.statistic[k] == pytest.approx(statistic, rel=1e-4)
         assert found.log_p[k] == pytest.approx(min(min(least) + np.log(2), 0.0), rel=1e-3)
 

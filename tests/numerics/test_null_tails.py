@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta, chi2, norm
 
-from randsel._numerics.null_tails import cumulants, log_tail, log_tail_of_moments, log_tail_of_score
+from randsel._numerics.null_tails import cumulants, log_tail_of_form, log_tail_of_moments, log_tail_of_score
 
 
 @pytest.mark.parametrize(("k", "d"), [(1, 50), (3, 50), (16, 200), (36, 150)])
@@ -10,13 +10,13 @@ def test_equal_weights_have_a_beta_distribution(k, d):
     q = np.array([0.3, 0.8, 1.0, 1.5, 3.0, 5.0]) * k
     q = np.append(q[q < 0.9 * d], 0.95 * d)
     exact = beta.logsf(q / d, k / 2, (d - k) / 2)
-    assert np.allclose(log_tail(q, np.ones((len(q), k)), d), exact, atol=0.1)
-    assert np.allclose(log_tail(3 * q, 3 * np.ones((len(q), k)), d), exact, atol=0.1)
+    assert np.allclose(log_tail_of_form(q, np.ones((len(q), k)), d), exact, atol=0.1)
+    assert np.allclose(log_tail_of_form(3 * q, 3 * np.ones((len(q), k)), d), exact, atol=0.1)
 
 
 def test_many_dimensions_have_chi_squared_tails():
     q = np.array([5.0, 20.0, 80.0])
-    assert np.allclose(log_tail(q, np.ones((3, 4)), 1e9), chi2.logsf(q, 4), atol=0.05)
+    assert np.allclose(log_tail_of_form(q, np.ones((3, 4)), 1e9), chi2.logsf(q, 4), atol=0.05)
 
 
 def test_unequal_weights_against_simulation(rng):
@@ -29,12 +29,12 @@ def test_unequal_weights_against_simulation(rng):
         q = np.quantile(forms, 1 - tail)
         # five standard errors of the simulation, and a twentieth for the approximation
         tolerance = 5 / np.sqrt(200_000 * tail) + 0.06
-        assert abs(log_tail(np.array([q]), weights[None], d)[0] - np.log(tail)) < tolerance
+        assert abs(log_tail_of_form(np.array([q]), weights[None], d)[0] - np.log(tail)) < tolerance
 
 
 def test_forms_that_cannot_vary_and_forms_at_their_largest():
-    assert log_tail(np.array([0.0, 3.0]), np.array([[1.0, 1.0], [0.0, 0.0]]), 20.0).tolist() == [0.0, 0.0]
-    at_most = log_tail(np.array([20.0, 25.0]), np.array([[1.0, 0.5], [1.0, 0.5]]), 20.0)
+    assert log_tail_of_form(np.array([0.0, 3.0]), np.array([[1.0, 1.0], [0.0, 0.0]]), 20.0).tolist() == [0.0, 0.0]
+    at_most = log_tail_of_form(np.array([20.0, 25.0]), np.array([[1.0, 0.5], [1.0, 0.5]]), 20.0)
     assert np.all(np.isfinite(at_most))
     assert np.all(at_most < -100)
 
@@ -42,13 +42,13 @@ def test_forms_that_cannot_vary_and_forms_at_their_largest():
 def test_far_tails_do_not_underflow():
     far = log_tail_of_moments(np.array([2000.0, 3000.0]), *cumulants(np.ones((2, 10))))
     assert np.allclose(far, [-1000 + 4 * np.log(1000) - np.log(24), -1500 + 4 * np.log(1500) - np.log(24)], atol=0.05)
-    single = log_tail(np.array([3000.0, 3500.0]), np.ones((2, 1)), 4000.0)
+    single = log_tail_of_form(np.array([3000.0, 3500.0]), np.ones((2, 1)), 4000.0)
     assert np.all(np.isfinite(single))
     assert single[1] < single[0] < -2000
 
 
 def test_more_weights_than_freedom_are_no_number_less():
-    assert np.all(np.isfinite(log_tail(np.array([1.0, 5.0]), np.ones((2, 8)), 2.0)))
+    assert np.all(np.isfinite(log_tail_of_form(np.array([1.0, 5.0]), np.ones((2, 8)), 2.0)))
 
 
 def test_moments_and_scores():

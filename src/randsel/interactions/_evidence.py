@@ -21,7 +21,7 @@ from scipy.special import gammaln
 
 from randsel._numerics.columns import column_slices
 from randsel._numerics.fingerprint import fingerprint
-from randsel._numerics.null_tails import cumulants, log_tail, log_tail_of_moments
+from randsel._numerics.null_tails import cumulants, log_tail_of_form, log_tail_of_moments
 from randsel._numerics.rank_functions import RankFunctions, RankFunctionSource, centre, rank_functions
 from randsel._utils.checkpoint import opened
 from randsel._utils.typing import Array
@@ -166,7 +166,9 @@ def _test_batch(functions: RankFunctions, sets: Array, design: Design, Y: Array)
         even = (_eigenvalues(exchangeable[block])[:, :, None] * spectrum).reshape(len(sets), -1)
         uneven = np.concatenate([_eigenvalues(matrix[block]) for matrix in heteroscedastic], axis=1)
         statistic = squares[:, subset].sum(axis=1) * scale
-        log_p.append(np.maximum(log_tail(statistic, even, freedom), log_tail(statistic, uneven, freedom)))
+        log_p.append(
+            np.maximum(log_tail_of_form(statistic, even, freedom), log_tail_of_form(statistic, uneven, freedom))
+        )
     # Bonferroni for two tests, unless the features have smooth functions only
     n_tests = np.where(functions.counts[sets].max(axis=1) > SMOOTH, len(log_p), 1)
     return squares.sum(axis=1) / total, np.clip(np.min(log_p, axis=0) + np.log(n_tests), design.min_log_p, 0.0)

@@ -1,4 +1,4 @@
-"""Multiple kernel learning by LPBoost: the unit ball of every kernel's function space is a class of weak learners.
+"""Multiple kernel learning by LPBoost: the weak learners of a kernel are the unit ball of its function space.
 
 With labels y = ±1 and a soft margin ν, the dual gives every sample a weight u (docs/mathematics.md, eq. 21):
 
@@ -17,32 +17,32 @@ from scipy.optimize import linprog
 
 from randsel._utils.typing import Array
 
-#: Learners and cap to weights of the samples, β, and the multipliers of the learners.
+#: Signature of `solve_dual`.
 Solver = Callable[[Array, float], tuple[Array, float, Array]]
-#: Negative eigenvalues up to this share of the largest are rounding.
+#: Negative eigenvalues up to this fraction of the largest are taken for rounding errors.
 INDEFINITE = 1e-6
-#: Linear programs after which a learner that had no weight in any of them is dropped.
+#: A learner is dropped when it had no weight in this many linear programs.
 PATIENCE = 8
-#: Steps that are looked at between the best weights and the linear program's; never none at all.
-WAY = np.linspace(0.03, 1.0, 98)
+#: Steps to try from the best weights to those of the linear program; zero is not among them, or nothing would change.
+STEPS = np.linspace(0.03, 1.0, 98)
 
 
 @dataclass(frozen=True)
-class Boosted:
-    """A combination of kernels for one pair of classes.
+class Combination:
+    """A combination of kernels for one binary problem.
 
     Attributes
     ----------
     coefficients
         Shape (kernels, samples): `f(x) = Σ_k Σ_i coefficients_ki κ_k(x_i, x)`.
     kernel_weights
-        Per kernel, the weights of its weak learners together; they sum to one.
+        Per kernel, the sum of the weights of its weak learners; they sum to one.
     sample_weights
-        u, the best found.
+        u with the smallest largest edge.
     margin
         ρ, the soft margin of the primal.
     gap
-        Largest edge of any kernel at these weights less β: how far from the optimum the margin can be.
+        Largest edge of any kernel at these weights minus β, which bounds the distance of the margin from the optimum.
     n_iter
         Linear programs solved.
     converged
@@ -58,83 +58,87 @@ class Boosted:
     converged: bool
 
 
-def boost(kernels: Array, y: Array, nu: float, tol: float, max_iter: int, solve: Solver | None = None) -> Boosted:
-    """Column generation over kernels, a stack of shape (kernels, samples, samples), for labels ±1.
+def boost(kernels: Array, y: Array, nu: float, tol: float, max_iter: int, solve: Solver | None = None) -> Combination:
+    """Combine kernels, a stack of shape (kernels, samples, samples), by column generation, for labels ±1.
 
-    The best weights so far are those whose largest edge is the smallest: it bounds the optimum from above, as β does
-    from below. Learners are the best ones for weights between those and the linear program's, where the largest edge is
-    smallest. At the program's own weights, which jump from corner to corner, learners would help little.
-    `solve` stands in for `solve_dual`.
+    The largest edge at any weights bounds the optimum from above, as β does from below; the best weights are those of
+    the smallest upper bound. New learners are made for weights between the best ones and those of the linear program,
+    where the largest edge is smallest. The weights of the program itself jump from vertex to vertex, and learners made
+    for them would help little. `solve` replaces `solve_dual`.
     """
     solve = solve_dual if solve is None else solve
     m = len(y)
     cap = 1.0 / (nu * m)
     learners = _Learners(np.zeros((0, m)), np.zeros((0, m)), np.zeros(0, dtype=int), np.zeros(0, dtype=int))
-    beta, weights, above = -np.inf, np.zeros(0), np.inf
-    # lengths of functions are of the order of the root of a kernel's diagonal
-    enough = tol * float(np.sqrt(np.einsum("kii->ki", kernels).max()))
+    beta, learner_weights, upper_bound = -np.inf, np.zeros(0), np.inf
+    # the norm of a function is of the order of the root of a kernel's diagonal
+    tolerance = tol * float(np.sqrt(np.einsum("kii->ki", kernels).max()))
     u, n_iter = np.full(m, 1.0 / m), 0
     images = kernels @ (y * u)
-    inside, images_inside = u, images
+    best_u, best_images = u, images
     while True:
         edges = np.sqrt(np.maximum(images @ (y * u), 0.0))
-        if edges.max() < above:
-            inside, images_inside, above = u, images, float(edges.max())
-        if above - beta <= enough or n_iter == max_iter:
+        if edges.max() < upper_bound:
+            best_u, best_images, upper_bound = u, images, float(edges.max())
+        if upper_bound - beta <= tolerance or n_iter == max_iter:
             break
-        learners = learners.with_more(y, u, images, edges, beta)
-        corner, beta, weights = solve(learners.values, cap)
-        learners = learners.after(weights)
+        learners = learners.extend(y, u, images, edges, beta)
+        vertex, beta, learner_weights = solve(learners.margins, cap)
+        learners = learners.count_unused(learner_weights)
         n_iter += 1
-        images_corner = kernels @ (y * corner)
-        t = _step(y * inside, y * corner, images_inside, images_corner)
-        u = t * corner + (1.0 - t) * inside
-        images = t * images_corner + (1.0 - t) * images_inside
+        vertex_images = kernels @ (y * vertex)
+        t = _best_step(y * best_u, y * vertex, best_images, vertex_images)
+        u = t * vertex + (1.0 - t) * best_u
+        images = t * vertex_images + (1.0 - t) * best_images
     coefficients, kernel_weights = np.zeros((len(kernels), m)), np.zeros(len(kernels))
-    np.add.at(coefficients, learners.owners, weights[:, None] * learners.parts)
-    np.add.at(kernel_weights, learners.owners, weights)
-    return Boosted(coefficients, kernel_weights, inside, beta, above - beta, n_iter, above - beta <= enough)
+    np.add.at(coefficients, learners.kernels, learner_weights[:, None] * learners.coefficients)
+    np.add.at(kernel_weights, learners.kernels, learner_weights)
+    gap = upper_bound - beta
+    return Combination(coefficients, kernel_weights, best_u, beta, gap, n_iter, gap <= tolerance)
 
 
 @dataclass(frozen=True)
 class _Learners:
-    """Weak learners: `values` y∘h, `parts` their coefficients over the samples, their kernels, and how long unused."""
+    """Weak learners: margins y∘h, coefficients over the samples, kernels, and last programs in a row without weight."""
 
-    values: Array
-    parts: Array
-    owners: Array
-    idle: Array
+    margins: Array
+    coefficients: Array
+    kernels: Array
+    unused: Array
 
-    def with_more(self, y: Array, u: Array, images: Array, edges: Array, beta: float) -> "_Learners":
-        """Add the best learner of every kernel whose edge is above β, and drop those long unused.
+    def extend(self, y: Array, u: Array, images: Array, edges: Array, beta: float) -> "_Learners":
+        """Add the best learner of every kernel whose edge is above β, and drop those that were long unused.
 
-        What has no weight in a linear program can be left out of it without changing its value, so that β never falls.
+        Leaving out a learner without weight does not change the value of a linear program, so β never decreases.
         """
-        keep, new = self.idle < PATIENCE, np.flatnonzero((edges > beta) & (edges > 0.0))
+        keep, new = self.unused < PATIENCE, np.flatnonzero((edges > beta) & (edges > 0.0))
         return _Learners(
-            np.vstack([self.values[keep], y * images[new] / edges[new, None]]),
-            np.vstack([self.parts[keep], y * u / edges[new, None]]),
-            np.append(self.owners[keep], new),
-            np.append(self.idle[keep], np.zeros(len(new), dtype=int)),
+            np.vstack([self.margins[keep], y * images[new] / edges[new, None]]),
+            np.vstack([self.coefficients[keep], y * u / edges[new, None]]),
+            np.append(self.kernels[keep], new),
+            np.append(self.unused[keep], np.zeros(len(new), dtype=int)),
         )
 
-    def after(self, weights: Array) -> "_Learners":
-        return replace(self, idle=np.where(weights > 0.0, 0, self.idle + 1))
+    def count_unused(self, weights: Array) -> "_Learners":
+        """Return the learners with the count updated after a linear program."""
+        return replace(self, unused=np.where(weights > 0.0, 0, self.unused + 1))
 
 
-def _step(inside: Array, corner: Array, images_inside: Array, images_corner: Array) -> float:
-    """How far to go from the best weights to the linear program's: squared edges are parabolas along the way."""
-    first, last, mixed = images_inside @ inside, images_corner @ corner, images_corner @ inside
-    largest = (
-        np.outer(first, (1.0 - WAY) ** 2) + np.outer(2.0 * mixed, WAY * (1.0 - WAY)) + np.outer(last, WAY**2)
-    ).max(axis=0)
-    return float(WAY[largest.argmin()])
+def _best_step(best: Array, vertex: Array, best_images: Array, vertex_images: Array) -> float:
+    """Return the step from the best weights to the vertex that minimises the largest edge; its square is quadratic."""
+    at_best, at_vertex, mixed = best_images @ best, vertex_images @ vertex, vertex_images @ best
+    squared_edges = (
+        np.outer(at_best, (1.0 - STEPS) ** 2)
+        + np.outer(2.0 * mixed, STEPS * (1.0 - STEPS))
+        + np.outer(at_vertex, STEPS**2)
+    )
+    return float(STEPS[squared_edges.max(axis=0).argmin()])
 
 
 def solve_dual(learners: Array, cap: float) -> tuple[Array, float, Array]:
-    """Solve the dual: weights of the samples, β, and the multipliers of the learners."""
+    """Solve the dual; return the weights of the samples, β, and the multipliers of the learners."""
     count, m = learners.shape
-    found = linprog(
+    solution = linprog(
         np.append(np.zeros(m), 1.0),
         A_ub=np.hstack([learners, -np.ones((count, 1))]),
         b_ub=np.zeros(count),
@@ -142,18 +146,18 @@ def solve_dual(learners: Array, cap: float) -> tuple[Array, float, Array]:
         b_eq=[1.0],
         bounds=[*[(0.0, cap)] * m, (None, None)],
         method="highs",
-        # a dense program that is always feasible: there is nothing to find before it is solved
+        # presolving gains nothing on a dense program that is always feasible
         options={"presolve": False},
     )
-    if not found.success:
-        msg = f"The linear program of LPBoost was not solved ({found.message}); scale the kernels, or raise nu."
+    if not solution.success:
+        msg = f"The linear program of LPBoost was not solved ({solution.message}); scale the kernels, or raise nu."
         raise RuntimeError(msg)
-    u = np.clip(found.x[:m], 0.0, cap)
-    return u / u.sum(), float(found.x[m]), np.maximum(-found.ineqlin.marginals, 0.0)
+    u = np.clip(solution.x[:m], 0.0, cap)
+    return u / u.sum(), float(solution.x[m]), np.maximum(-solution.ineqlin.marginals, 0.0)
 
 
-def stack_of(kernels: Any) -> Array:
-    """Return kernels as one array of numbers; a list of them must be of one size."""
+def stack_kernels(kernels: Any) -> Array:
+    """Return kernels as one array of numbers; those of a list must be of one shape."""
     if isinstance(kernels, Sequence):
         shapes = [np.shape(kernel) for kernel in kernels]
         other = next((k for k, shape in enumerate(shapes) if shape != shapes[0]), None)
@@ -166,8 +170,8 @@ def stack_of(kernels: Any) -> Array:
     return np.asarray(kernels, dtype=np.float64)
 
 
-def check_kernels(kernels: Array, m: int) -> Array:
-    """Return a stack of kernels between m samples that are symmetric, finite, and positive but for rounding."""
+def check_kernels(kernels: Array, m: int) -> None:
+    """Raise an error unless every kernel between m samples is finite, symmetric and positive semi-definite."""
     if not len(kernels):
         msg = "There are no kernels to combine: the stack is empty."
         raise ValueError(msg)
@@ -195,4 +199,3 @@ def check_kernels(kernels: Array, m: int) -> Array:
                 "functions of a positive kernel; add to its diagonal, or cut its negative eigenvalues off."
             )
             raise ValueError(msg)
-    return kernels

@@ -1,4 +1,4 @@
-"""`LPBoostMKL`, a classifier that combines kernels, and `PathKernels`, which makes kernels of the rounds of a path."""
+"""`LPBoostMKL`, a classifier that combines kernels, and `PathKernels`, which makes a kernel of every culling round."""
 
 import warnings
 from collections.abc import Sequence
@@ -20,60 +20,61 @@ from randsel._sklearn.progress import CallbackSupportMixin, Task, fit_task
 from randsel._sklearn.validation import Interval, StrOptions, check_classes, check_table, fit_context
 from randsel._utils.jobs import ordered_map
 from randsel._utils.typing import Array
-from randsel.learning._lpboost import Boosted, boost, check_kernels, solve_dual, stack_of
+from randsel.learning._lpboost import Combination, boost, check_kernels, solve_dual, stack_kernels
 from randsel.selectors._randsel import RandSel
 
-#: Multiples of the median bandwidth that kernels are made of if none are named.
-GRID = ("0.25*median", "median", "4*median")
-#: Folds whose held-out values probabilities are calibrated on.
+#: Bandwidths of the default kernels.
+DEFAULT_GAMMAS = ("0.25*median", "median", "4*median")
+#: Folds whose held-out decision values calibrate the probabilities.
 CALIBRATION_FOLDS = 3
 
 
 @dataclass(frozen=True)
-class _Scaling:
-    """Mean and spread of the training samples; constant columns are only centred, and make no distances."""
+class _Standardiser:
+    """Mean and standard deviation of the training samples; constant columns are only centred."""
 
-    offset: Array
+    mean: Array
     divisor: Array
     varies: Array
 
     @classmethod
-    def of(cls, X: Array, *, scale: bool) -> "_Scaling":
+    def from_samples(cls, X: Array, *, scale: bool) -> "_Standardiser":
         varies = X.max(axis=0) > X.min(axis=0)
         spread = X.std(axis=0)
         divisor = np.where(varies & (spread > 0.0), spread, 1.0) if scale else np.ones(X.shape[1])
         return cls(X.mean(axis=0), divisor, varies)
 
-    def of_table(self, X: Array) -> Array:
-        return np.asarray((X - self.offset) / self.divisor)
+    def apply(self, X: Array) -> Array:
+        return np.asarray((X - self.mean) / self.divisor)
 
 
 class LPBoostMKL(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
-    """Classify by a combination of kernels that LPBoost finds, with a soft margin.
+    """Classify by a combination of kernels, learned by LPBoost with a soft margin.
 
-    Every kernel stands for the unit ball of its functions. Few kernels get a weight: those that no others can replace.
-    Of several classes each is set against the rest: kernels then may matter for one class and not for another, and a
-    class is as much work as two are. (All pairs of classes would see fewer samples in each problem.)
+    The weak learners of a kernel are the unit ball of its function space. Few kernels get a weight: those that no
+    others can replace. With several classes, each is separated from the rest: a kernel may then matter for one class
+    and not for another, and every problem uses all samples.
 
     Parameters
     ----------
     kernels : None, "precomputed" or list of (columns, gamma), default=None
-        None makes Gaussian kernels of all columns, at a quarter of the median bandwidth, at it, and at four times it.
-        A list makes one of each pair: `columns` are indices or a mask (None for all), `gamma` as in `RandSel`.
-        "precomputed" takes a stack of shape (kernels, samples, samples) for X, and of shape (kernels, new samples,
+        None: Gaussian kernels of all columns, with gamma a quarter of the median heuristic, equal to it, and four
+        times it. A list: one Gaussian kernel per pair; `columns` are indices or a mask (None for all), `gamma` is as
+        in `RandSel`.
+        "precomputed": X is a stack of shape (kernels, samples, samples) to fit, and of shape (kernels, new samples,
         training samples) to predict.
     nu : float in (0, 1], default=0.2
-        Soft margin: at most this share of the samples lies within the margin or beyond it, and no sample has a weight
-        above 1/(nu·n_samples). All of (0, 1] is feasible; but with several classes, of which each is set against the
-        rest, a nu above the share of a class lets all of its samples lie beyond the margin. Take less.
+        Soft margin: at most this fraction of the samples violates the margin, and no sample has a weight above
+        1/(nu·n_samples). Every value is feasible. With several classes, choose nu below the fraction of the smallest
+        class, or all of its samples may violate the margin.
     tol : float, default=1e-3
-        Stop when no kernel could raise the edge by more, in units of the root of the largest diagonal entry.
+        Stop when no kernel has an edge that exceeds β by more, in units of the root of the largest diagonal entry.
     max_iter : int, default=200
-        Linear programs per class at most.
+        Maximum number of linear programs per class.
     scale : bool, default=True
-        Bring columns to standard deviation one first; not for precomputed kernels.
+        Scale columns to standard deviation one; ignored for precomputed kernels.
     probability : bool, default=False
-        Allow `predict_proba`: calibrates on held-out values of three folds, which takes four times as long.
+        Enable `predict_proba`: it is calibrated on held-out values of three folds, and `fit` takes four times as long.
     n_jobs : int, default=None
         Jobs over classes (joblib).
 
@@ -84,9 +85,9 @@ class LPBoostMKL(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     kernel_weights_ : ndarray of shape (n_problems, n_kernels)
         Weights of the kernels, summing to one in each row; one row for two classes, one per class for more.
     margin_, gap_, n_iter_ : ndarray of shape (n_problems,)
-        Soft margin, how far it can be from the optimum, and linear programs solved.
+        Soft margin, bound on its distance from the optimum, and number of linear programs solved.
     sample_weights_ : ndarray of shape (n_problems, n_samples)
-        Weights of the samples at the optimum; positive for those within the margin.
+        Weights of the samples; positive only for samples on the margin or violating it.
     n_features_in_, feature_names_in_
         As in scikit-learn (not for precomputed kernels).
 
@@ -130,7 +131,7 @@ class LPBoostMKL(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> "LPBoostMKL":
-        """Find the combination.
+        """Learn the combination of kernels.
 
         Parameters
         ----------
@@ -146,89 +147,94 @@ class LPBoostMKL(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         """
         if isinstance(self.kernels, str):
             self.classes_, codes = check_classes(self, y)
-            kernels = check_kernels(stack_of(X), len(codes))
+            kernels = stack_kernels(X)
+            check_kernels(kernels, len(codes))
         else:
             X = check_table(self, X, reset=True)
             self.classes_, codes = check_classes(self, y, len(X))
             kernels = self._make_kernels(X)
         with fit_task(self, 1 + (CALIBRATION_FOLDS if self.probability else 0)) as task:
-            found = self._boost(kernels, codes, task, "boosting")
-            self.kernel_weights_ = np.array([each.kernel_weights for each in found])
-            self.sample_weights_ = np.array([each.sample_weights for each in found])
-            self.margin_ = np.array([each.margin for each in found])
-            self.gap_ = np.array([each.gap for each in found])
-            self.n_iter_ = np.array([each.n_iter for each in found])
-            self._coefficients = np.array([each.coefficients for each in found])
+            combinations = self._boost(kernels, codes, task, "boosting")
+            self.kernel_weights_ = np.array([c.kernel_weights for c in combinations])
+            self.sample_weights_ = np.array([c.sample_weights for c in combinations])
+            self.margin_ = np.array([c.margin for c in combinations])
+            self.gap_ = np.array([c.gap for c in combinations])
+            self.n_iter_ = np.array([c.n_iter for c in combinations])
+            self._coefficients = np.array([c.coefficients for c in combinations])
             if self.probability:
                 self._calibrate(kernels, codes, task)
-        if not all(each.converged for each in found):
-            worst = max(each.gap for each in found)
+        if not all(c.converged for c in combinations):
             warnings.warn(
                 f"LPBoost did not converge in {self.max_iter} linear programs: a kernel could still raise the edge by "
-                f"{worst:.3g}; raise max_iter, or tol.",
+                f"{self.gap_.max():.3g}; raise max_iter, or tol.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
         return self
 
     def _make_kernels(self, X: Array) -> Array:
-        """Gaussian kernels between the training samples; what new samples need for theirs is kept."""
-        self._scaling = _Scaling.of(X, scale=self.scale)
-        if not self._scaling.varies.any():
+        """Return the Gaussian kernels between the training samples, and store what the kernels of new samples need."""
+        self._standardiser = _Standardiser.from_samples(X, scale=self.scale)
+        if not self._standardiser.varies.any():
             raise ValueError(ALL_CONSTANT)
-        X = self._scaling.of_table(X)
-        wanted = [(None, gamma) for gamma in GRID] if self.kernels is None else list(self.kernels)
-        if not wanted:
+        self._train = self._standardiser.apply(X)
+        pairs = [(None, gamma) for gamma in DEFAULT_GAMMAS] if self.kernels is None else list(self.kernels)
+        if not pairs:
             msg = "kernels is an empty list; name at least one (columns, gamma)."
             raise ValueError(msg)
-        self._train, self._specs = X, []
-        for k, pair in enumerate(wanted):
+        self._specs = []
+        for k, pair in enumerate(pairs):
             if not (isinstance(pair, Sequence) and len(pair) == 2):
                 msg = f"kernels[{k}] is not a pair (columns, gamma)."
                 raise ValueError(msg)
-            columns = self._columns(pair[0], k)
-            distances = squared_distances(X[:, columns])
+            columns = self._check_columns(pair[0], k)
+            distances = squared_distances(self._train[:, columns])
             self._specs.append((columns, bandwidth(pair[1], distances)))
-        return self._between(X)
+        return self._kernels_to(X)
 
-    def _columns(self, columns: Any, k: int) -> Array:
-        """Numbers of the columns of a kernel, of which one at least varies."""
-        n = len(self._scaling.varies)
-        named = np.arange(n) if columns is None else np.asarray(columns)
-        if named.dtype.kind == "b" and named.shape == (n,):
-            named = np.flatnonzero(named)
-        if named.ndim != 1 or not named.size or named.dtype.kind not in "iu" or not np.all((named >= 0) & (named < n)):
+    def _check_columns(self, columns: Any, k: int) -> Array:
+        """Return the indices of the columns of kernel k, at least one of which varies."""
+        n = len(self._standardiser.varies)
+        indices = np.arange(n) if columns is None else np.asarray(columns)
+        if indices.dtype.kind == "b" and indices.shape == (n,):
+            indices = np.flatnonzero(indices)
+        valid = indices.ndim == 1 and indices.size > 0 and indices.dtype.kind in "iu"
+        if not valid or indices.min() < 0 or indices.max() >= n:
             msg = f"kernels[{k}] names columns {columns!r}, but X has n_features={n}; give indices, a mask, or None."
             raise ValueError(msg)
-        if not self._scaling.varies[named].any():
+        if not self._standardiser.varies[indices].any():
             msg = f"kernels[{k}] has only constant columns; leave it out."
             raise ValueError(msg)
-        return named
+        return indices
 
-    def _between(self, X: Array) -> Array:
-        return np.array([gaussian_kernel(self._train, gamma, columns=at, Z=X).T for at, gamma in self._specs])
+    def _kernels_to(self, X: Array) -> Array:
+        """Return the kernels between samples and training samples: shape (kernels, samples, training samples)."""
+        Z = self._standardiser.apply(X)
+        return np.array([gaussian_kernel(self._train, gamma, columns=c, Z=Z).T for c, gamma in self._specs])
 
-    def _boost(self, kernels: Array, codes: Array, task: Task, name: str) -> list[Boosted]:
+    def _boost(self, kernels: Array, codes: Array, task: Task, name: str) -> list[Combination]:
+        """Solve one binary problem for two classes, or one per class for more."""
         problems = [1] if len(self.classes_) == 2 else range(len(self.classes_))
-        how = self.nu, self.tol, self.max_iter
-        with task.subtask(name, len(problems), in_order=False) as part:
-            parts = [
-                (part.subtask("class", self.max_iter, number=k), kernels, np.where(codes == c, 1.0, -1.0), *how)
+        settings = self.nu, self.tol, self.max_iter
+        with task.subtask(name, len(problems), in_order=False) as subtask:
+            jobs = [
+                (subtask.subtask("class", self.max_iter, number=k), kernels, np.where(codes == c, 1.0, -1.0), *settings)
                 for k, c in enumerate(problems)
             ]
-            return ordered_map(_boost_class, parts, self.n_jobs)
+            return ordered_map(_boost_class, jobs, self.n_jobs)
 
     def _calibrate(self, kernels: Array, codes: Array, task: Task) -> None:
+        """Fit a logistic regression of the classes on held-out decision values."""
         values = np.zeros((len(codes), len(self.kernel_weights_)))
         folds = StratifiedKFold(min(CALIBRATION_FOLDS, int(np.bincount(codes).min())), shuffle=True, random_state=0)
         for train, test in folds.split(codes, codes):
-            found = self._boost(kernels[:, train[:, None], train], codes[train], task, "calibration")
-            between = kernels[:, test[:, None], train]
-            values[test] = np.array([np.einsum("ki,kti->t", each.coefficients, between) for each in found]).T
+            combinations = self._boost(kernels[:, train[:, None], train], codes[train], task, "calibration")
+            held_out = kernels[:, test[:, None], train]
+            values[test] = np.array([np.einsum("ki,kti->t", c.coefficients, held_out) for c in combinations]).T
         self._calibration = LogisticRegression(C=1e4, max_iter=1000).fit(values, codes)
 
     def decision_function(self, X: Any) -> Array:
-        """Values of the combination: one per sample for two classes, one per class for more.
+        """Return the decision values: one per sample for two classes, one per class for more.
 
         Parameters
         ----------
@@ -238,15 +244,16 @@ class LPBoostMKL(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_classes)
-            The larger, the surer.
+            Larger values mean higher confidence.
         """
         values = self._values(X)
         return np.asarray(values[:, 0] if len(self.classes_) == 2 else values)
 
     def _values(self, X: Any) -> Array:
+        """Return the decision values, of shape (samples, problems)."""
         check_is_fitted(self, "_coefficients")
         if isinstance(self.kernels, str):
-            kernels = stack_of(X)
+            kernels = stack_kernels(X)
             shape = self._coefficients.shape
             if kernels.ndim != 3 or kernels.shape[0] != shape[1] or kernels.shape[2] != shape[2]:
                 msg = (
@@ -259,11 +266,11 @@ class LPBoostMKL(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
                 msg = f"Precomputed kernels to predict hold NaN or infinity in {bad} places."
                 raise ValueError(msg)
         else:
-            kernels = self._between(self._scaling.of_table(check_table(self, X, reset=False)))
+            kernels = self._kernels_to(check_table(self, X, reset=False))
         return np.asarray(np.einsum("pki,kti->tp", self._coefficients, kernels, optimize=True))
 
     def predict(self, X: Any) -> Array:
-        """Return the class of the largest value.
+        """Return the predicted classes.
 
         Parameters
         ----------
@@ -281,7 +288,7 @@ class LPBoostMKL(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
 
     @available_if(lambda self: self.probability)
     def predict_proba(self, X: Any) -> Array:
-        """Return the probabilities of the classes, calibrated on held-out values.
+        """Return the class probabilities, calibrated on held-out values.
 
         Parameters
         ----------
@@ -291,27 +298,27 @@ class LPBoostMKL(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
-            They sum to one.
+            Probabilities, which sum to one for each sample.
         """
         return np.asarray(self._calibration.predict_proba(self._values(X)))
 
 
-def _boost_class(task: Task, kernels: Array, y: Array, nu: float, tol: float, max_iter: int) -> Boosted:
+def _boost_class(task: Task, kernels: Array, y: Array, nu: float, tol: float, max_iter: int) -> Combination:
     with task:
         return boost(kernels, y, nu, tol, max_iter, task.every_call("linear program", solve_dual))
 
 
 class PathKernels(CallbackSupportMixin, TransformerMixin, BaseEstimator):
-    """Select features, and make a Gaussian kernel of the features of every round of the path.
+    """Select features, and compute a Gaussian kernel from the features of every culling round.
 
-    The selector is inside, because a step of a pipeline does not see the attributes of the step before it.
+    The selector is part of this transformer, because a step of a pipeline cannot see the attributes of another step.
 
     Parameters
     ----------
     selector : RandSel, default=None
         Fitted on the training samples. None: `RandSel()`.
     max_kernels : int, default=30
-        Rounds to use at most, spread evenly over the path; the first and the last are always there.
+        Maximum number of rounds to use, spread evenly over the path, including the first and the last.
 
     Attributes
     ----------
@@ -343,7 +350,7 @@ class PathKernels(CallbackSupportMixin, TransformerMixin, BaseEstimator):
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: Any, y: Any) -> "PathKernels":
-        """Select features and keep the training samples.
+        """Select features, and store the training samples.
 
         Parameters
         ----------
@@ -364,14 +371,15 @@ class PathKernels(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             with selection.passed_to(self.selector_), selection:
                 self.selector_.fit(X, y)
             rounds = self.selector_.path_.rounds
-            chosen = np.unique(np.linspace(0, len(rounds) - 1, min(self.max_kernels, len(rounds))).round().astype(int))
-            self.kernels_ = [(rounds[r].features, rounds[r].gamma) for r in chosen]
-            self._scaling = _Scaling.of(X, scale=self.selector_.scale)
-            self._train = self._scaling.of_table(X)
+            n_kernels = min(self.max_kernels, len(rounds))
+            used = np.unique(np.linspace(0, len(rounds) - 1, n_kernels).round().astype(int))
+            self.kernels_ = [(rounds[r].features, rounds[r].gamma) for r in used]
+            self._standardiser = _Standardiser.from_samples(X, scale=self.selector_.scale)
+            self._train = self._standardiser.apply(X)
         return self
 
     def transform(self, X: Any) -> Array:
-        """Return the kernels between samples and the training samples.
+        """Return the kernels between the samples and the training samples.
 
         Parameters
         ----------
@@ -381,11 +389,11 @@ class PathKernels(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_kernels, n_samples, n_training_samples)
-            What `LPBoostMKL("precomputed")` takes.
+            Input of `LPBoostMKL("precomputed")`.
         """
         check_is_fitted(self, "_train")
-        Z = self._scaling.of_table(check_table(self, X, reset=False))
-        return np.array([gaussian_kernel(Z, gamma, columns=at, Z=self._train) for at, gamma in self.kernels_])
+        Z = self._standardiser.apply(check_table(self, X, reset=False))
+        return np.array([gaussian_kernel(Z, gamma, columns=c, Z=self._train) for c, gamma in self.kernels_])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

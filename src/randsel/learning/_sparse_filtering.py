@@ -1,7 +1,8 @@
-"""Sparse filtering (Ngiam et al. 2011): features of which each example has few, and each is used by few examples.
+"""Sparse filtering (Ngiam et al. 2011): learn features such that every sample has few active ones.
 
-The objective is a sum over responses `F = X Wᵀ`, made soft absolute values `√(F² + ε)`, divided by the norm of each
-feature over the examples, then by the norm of each example over the features. There is nothing to tune but how many.
+The responses `F = X Wᵀ` become soft absolute values `√(F² + ε)`, which are divided by the norm of each feature over the
+samples and then by the norm of each sample over the features; the objective is their sum. The number of features is
+the only hyperparameter.
 """
 
 import sys
@@ -22,41 +23,43 @@ from randsel._sklearn.progress import CallbackSupportMixin, Steps, fit_task
 from randsel._sklearn.validation import Interval, check_table, fit_context
 from randsel._utils.typing import Array
 
-#: Softens the absolute value, so that it has a slope at zero.
+#: ε, which makes the soft absolute value differentiable at zero.
 EPSILON = 1e-8
 
 
 class SparseFiltering(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Learn features without labels, by their sparsity alone.
+    """Learn sparse features without labels.
 
     Parameters
     ----------
     n_components : int, default=256
-        Number of features to learn. More than there are columns is usual.
+        Number of features to learn, usually more than X has columns.
     max_iter : int, default=200
-        Iterations of L-BFGS at most.
+        Maximum number of L-BFGS iterations.
     tol : float, default=1e-6
-        Stop when an iteration lowers the objective by less than this share of it.
+        Stop when an iteration lowers the objective by less than this fraction of it.
     device : str or None, default=None
-        Where to compute the objective: "cpu", or with torch "cuda", "cuda:1". What is learned is kept on the host.
+        Device that computes the objective: "cpu", or with torch "cuda", "cuda:1". The fitted attributes are on the
+        host.
     random_state : int, RandomState or None, default=None
-        Seed of the start.
+        Seed of the initial weights.
     verbose : int or callable, default=0
-        1 writes the objective to standard error after every iteration; a function is called with the number of the
-        iteration and the objective.
+        1 writes the objective to standard error after every iteration; a function is called with the iteration and
+        the objective.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
         W, one row per learned feature.
     mean_ : ndarray of shape (n_features,)
-        Mean of the training examples, which is taken off.
+        Mean of the training samples, which is subtracted.
     scales_ : ndarray of shape (n_components,)
-        Root mean square of each soft response over the training examples.
+        Root mean square of each soft response over the training samples.
     objective_ : float
-        Mean over the training examples of the sum of their features, between 1 (one feature each) and √n_components.
+        Sum of the features of a sample, averaged over the training samples; between 1 (one active feature per sample)
+        and √n_components.
     n_iter_, converged_ : int and bool
-        Iterations done, and whether they sufficed; a warning is given if not.
+        Number of iterations, and whether the fit converged; a warning is raised if not.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -104,7 +107,7 @@ class SparseFiltering(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tra
         X : array or data frame of shape (n_samples, n_features)
             Numbers, no missing values.
         y : ignored
-            Here because pipelines pass it.
+            Present for API consistency.
 
         Returns
         -------
@@ -115,7 +118,7 @@ class SparseFiltering(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tra
         self.mean_ = X.mean(axis=0)
         X = X - self.mean_
         shape = self.n_components, X.shape[1]
-        placed = to_device(X, check_device(self.device, X))
+        X_on_device = to_device(X, check_device(self.device, X))
         start = check_random_state(self.random_state).standard_normal(shape)
         show = self.verbose if callable(self.verbose) else _write_progress if self.verbose else None
         with fit_task(self, self.max_iter) as task:
@@ -124,7 +127,7 @@ class SparseFiltering(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tra
             def value(w: Array) -> tuple[float, Array]:
                 if done < self.max_iter:
                     iterations.begin("iteration")
-                return objective(w.reshape(shape), placed)
+                return objective(w.reshape(shape), X_on_device)
 
             def after(intermediate_result: Any) -> None:
                 nonlocal done, stop
@@ -135,7 +138,7 @@ class SparseFiltering(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tra
                 if stop:
                     raise StopIteration
 
-            found = minimize(
+            result = minimize(
                 value,
                 start.ravel(),
                 jac=True,
@@ -144,10 +147,10 @@ class SparseFiltering(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tra
                 options={"maxiter": self.max_iter, "ftol": self.tol, "gtol": 0.0},
             )
             iterations.end()
-            self.__dict__.update(_attributes(found.x.reshape(shape), X))
-            self.objective_ = float(found.fun) / len(X)
-            self.n_iter_ = int(found.nit)
-            self.converged_ = bool(found.success)
+            self.__dict__.update(_attributes(result.x.reshape(shape), X))
+            self.objective_ = float(result.fun) / len(X)
+            self.n_iter_ = int(result.nit)
+            self.converged_ = bool(result.success)
         if not (self.converged_ or stop):
             warnings.warn(
                 f"Sparse filtering did not converge in {self.n_iter_} iterations (objective {self.objective_:.4g}); "
@@ -158,7 +161,7 @@ class SparseFiltering(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tra
         return self
 
     def transform(self, X: Any) -> Array:
-        """Return the learned features of every example, of length one.
+        """Return the learned features of every sample, a vector of length one.
 
         Parameters
         ----------
@@ -168,11 +171,11 @@ class SparseFiltering(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tra
         Returns
         -------
         ndarray of shape (n_samples, n_components)
-            Not negative; most are close to zero.
+            Non-negative; most are close to zero.
         """
         check_is_fitted(self, "components_")
         X = check_table(self, X, reset=False)
-        features = _soft(X - self.mean_, self.components_) / self.scales_
+        features = _soft_absolute(X - self.mean_, self.components_) / self.scales_
         norms: Array = np.linalg.norm(features, axis=1, keepdims=True)
         return np.asarray(features / norms)
 
@@ -182,29 +185,30 @@ class SparseFiltering(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tra
 
 
 def _attributes(W: Array, X: Array) -> dict[str, Array]:
-    """Return what `transform` needs of a fitted estimator, beside the mean."""
-    return {"components_": W, "scales_": np.sqrt(np.square(_soft(X, W)).mean(axis=0))}
+    """Return the fitted attributes that `transform` needs in addition to the mean."""
+    return {"components_": W, "scales_": np.sqrt(np.square(_soft_absolute(X, W)).mean(axis=0))}
 
 
-def _soft(X: Array, W: Array) -> Array:
+def _soft_absolute(X: Array, W: Array) -> Array:
+    """Return the responses of the features after the soft absolute value."""
     responses = X @ W.T
     return np.asarray(np.sqrt(responses * responses + EPSILON))
 
 
 def objective(W: Array, X: Any) -> tuple[float, Array]:
-    """Sum of the normalised features, and its slope along the entries of W (as a vector), computed where X is."""
+    """Return the sum of the normalised features and its gradient in W (flattened), computed on the device of X."""
     xp = namespace(X)
     F = X @ as_array_like(W, X).T
     soft = xp.sqrt(F * F + EPSILON)
-    by_feature = xp.sqrt(xp.sum(soft * soft, axis=0))
-    even = soft / by_feature
-    by_example = xp.sqrt(xp.sum(even * even, axis=1, keepdims=True))
-    sparse = even / by_example
-    # back through a division by a norm: (g - x̂ ⟨x̂, g⟩) / ‖x‖
-    slope = (1.0 - sparse * xp.sum(sparse, axis=1, keepdims=True)) / by_example
-    slope = (slope - even * xp.sum(even * slope, axis=0)) / by_feature
-    slope = slope * (F / soft)
-    return float(xp.sum(sparse)), to_numpy(slope.T @ X).ravel()
+    feature_norms = xp.sqrt(xp.sum(soft * soft, axis=0))
+    scaled = soft / feature_norms
+    sample_norms = xp.sqrt(xp.sum(scaled * scaled, axis=1, keepdims=True))
+    sparse = scaled / sample_norms
+    # backpropagation through a division by a norm: (g - x̂ ⟨x̂, g⟩) / ‖x‖
+    gradient = (1.0 - sparse * xp.sum(sparse, axis=1, keepdims=True)) / sample_norms
+    gradient = (gradient - scaled * xp.sum(scaled * gradient, axis=0)) / feature_norms
+    gradient = gradient * (F / soft)
+    return float(xp.sum(sparse)), to_numpy(gradient.T @ X).ravel()
 
 
 def _write_progress(iteration: int, value: float) -> None:
