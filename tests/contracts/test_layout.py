@@ -73,6 +73,13 @@ def test_private_names_of_scikit_learn_stay_in_one_file(name):
     assert not [part for part in imports(SOURCE / name) if part.startswith("sklearn") and "._" in part]
 
 
+@pytest.mark.parametrize("name", [name for name in FILES if not name.startswith("distributed/")])
+def test_only_one_subpackage_imports_dask(name):
+    calls = [node for node in ast.walk(ast.parse((SOURCE / name).read_text())) if called(node) == "optional"]
+    asked_for = {*imports(SOURCE / name), *(ast.unparse(node.args[0]).strip("'") for node in calls)}
+    assert not {module.split(".")[0] for module in asked_for} & {"dask", "distributed"}
+
+
 #: What unpickles, and what opens connections.
 UNPICKLING = {"pickle", "_pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "yaml", "pandas.read_pickle"}
 NETWORK = {

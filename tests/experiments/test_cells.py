@@ -83,8 +83,8 @@ def test_what_determines_a_cell_names_it():
         replace(cell, seed=1),
         replace(cell, fold=1),
         replace(cell, params={"drop": 0.5}),
-        replace(cell, fingerprint=_cells.fingerprint(replace(table, X=table.X + 1e-9))),
-        replace(cell, fingerprint=_cells.fingerprint(replace(table, names=tuple("stuvwxyz")))),
+        replace(cell, fingerprint=_cells.hash_table(replace(table, X=table.X + 1e-9))),
+        replace(cell, fingerprint=_cells.hash_table(replace(table, names=tuple("stuvwxyz")))),
     ]
     assert len({cell.key, *(other.key for other in changed)}) == 6
 

@@ -390,7 +390,7 @@ def test_a_hash_of_blocks_is_that_of_the_whole(tmp_path, monkeypatch):
     for name, table in (("c", X), ("f", np.asfortranarray(X))):
         expected = fingerprint(table)
         np.save(tmp_path / f"{name}.npy", table)
-        monkeypatch.setattr(checkpoint, "HASHED", 7 * 30 * 8)
+        monkeypatch.setattr("randsel._numerics.fingerprint.BLOCK_BYTES", 7 * 30 * 8)
         assert fingerprint(table) == expected
         assert fingerprint(np.load(tmp_path / f"{name}.npy", mmap_mode="r")) == expected
         monkeypatch.undo()

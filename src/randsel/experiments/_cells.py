@@ -15,6 +15,7 @@ import numpy as np
 from sklearn.metrics import accuracy_score, balanced_accuracy_score
 
 from randsel._numerics.columns import find_nonfinite
+from randsel._numerics.fingerprint import fingerprint
 from randsel._utils.typing import Array
 from randsel.culling._path import path_sizes
 from randsel.experiments._specification import METHODS, Spec, plan
@@ -54,7 +55,7 @@ def build_cells(spec: Spec, tables: dict[str, Table]) -> tuple[list[Cell], list[
         number_of_folds(table.rows(CLASSES.splits(table.y, table.groups, n_splits, spec.seed)[0][0]), spec.folds)
         if n_splits < spec.folds:
             notes.append(f"{entry['name']}: {n_splits} folds instead of {spec.folds}, the size of the smallest class.")
-        data_hash = fingerprint(table)
+        data_hash = hash_table(table)
         for method in spec.methods:
             settings = plan(spec, entry, method)
             label = (entry["name"], method["name"])
@@ -66,14 +67,10 @@ def build_cells(spec: Spec, tables: dict[str, Table]) -> tuple[list[Cell], list[
     return cells, notes
 
 
-def fingerprint(table: Table) -> str:
+def hash_table(table: Table) -> str:
     """Return a hash of the values that a result depends on."""
-    digest = hashlib.sha256()
-    for values in (table.X, table.y, table.groups, table.relevant, np.array(table.names, dtype=str)):
-        if values is not None:
-            digest.update(str((values.dtype.str, values.shape)).encode())
-            digest.update(np.ascontiguousarray(values).tobytes())
-    return digest.hexdigest()[:24]
+    names = np.array(table.names, dtype=str)
+    return fingerprint(table.X, table.y, table.groups, table.relevant, names, convention="cells")[:24]
 
 
 def number_of_folds(table: Table, wanted: int) -> int:

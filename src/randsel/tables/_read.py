@@ -1,7 +1,6 @@
 """`read`: file to `Table`, with notes on what was found."""
 
 import difflib
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from randsel._numerics.columns import column_slices, parse_bytes
+from randsel._numerics.fingerprint import fingerprint
 from randsel._utils.text import shorten_errors
 from randsel._utils.typing import Array
 from randsel.tables._roles import (
@@ -84,18 +84,8 @@ class Table:
 
     def fingerprint(self) -> str:
         """Return a SHA-256 of shape, values (whatever their type), names, target, groups and batch."""
-        digest = hashlib.sha256(repr((self.X.shape, self.names, self.nominal)).encode())
-        for row in self.X:
-            # one zero and one NaN, of the several that there are
-            plain = np.ascontiguousarray(row, dtype="<f8") + 0.0
-            plain[np.isnan(plain)] = np.nan
-            digest.update(plain.tobytes())
-        for values in (self.y, self.groups, self.batch):
-            if values is not None:
-                same = values.astype(np.float64) + 0.0 if values.dtype.kind in "fiub" else values.astype(str)
-                digest.update(repr(same.tolist()).encode())
-            digest.update(b";")
-        return digest.hexdigest()
+        shape = repr((self.X.shape, self.names, self.nominal))
+        return fingerprint(shape, self.X, self.y, self.groups, self.batch, convention="values")
 
 
 def imputer() -> "SimpleImputer":
