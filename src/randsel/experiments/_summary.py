@@ -67,44 +67,6 @@ def _times(entry: dict[str, Any], method: dict[str, Any], outcome: Outcome) -> l
     return [outcome.seconds[key] for key in here if key in outcome.seconds and key in outcome.results]
 
 
-def features_tested(scan: Any, names: tuple[str, ...]) -> list[dict[str, str]]:
-    """Features of a fitted `InteractionScan`, best first: p- and q-values, and partner."""
-    return [
-        {
-            "feature": names[j],
-            "rank": str(scan.ranking_[j]),
-            "selected": "yes" if scan.support_[j] else "no",
-            "p": f"{scan.pvalues_[j]:.3g}",
-            "q": f"{scan.qvalues_[j]:.3g}",
-            "p of main effect": f"{scan.main_pvalues_[j]:.3g}",
-            "partner": names[scan.partner_[j]] if scan.partner_[j] >= 0 else "",
-            "p of pair": f"{scan.partner_pvalues_[j]:.3g}",
-            "p in what is left": f"{scan.left_pvalues_[j]:.3g}",
-        }
-        for j in scan.order_.tolist()
-    ]
-
-
-def pairs_tested(scan: Any, names: tuple[str, ...]) -> list[dict[str, str]]:
-    """Best pairs of a fitted `InteractionScan`, and triples if it looked at them."""
-    rows = []
-    for table in (scan.pairs_, getattr(scan, "triples_", scan.pairs_[:0])):
-        for row in table:
-            third = names[row["k"]] if "k" in (table.dtype.names or ()) else ""
-            rows.append(
-                {
-                    "feature": names[row["i"]],
-                    "partner": names[row["j"]],
-                    **({"third": third} if hasattr(scan, "triples_") else {}),
-                    "statistic": f"{row['statistic']:.4g}",
-                    "p": f"{row['p']:.3g}",
-                    "corrected p": f"{row['p_corrected']:.3g}",
-                    "taken in at step": str(row["step"]) if row["step"] else "",
-                }
-            )
-    return rows
-
-
 def curves(spec: Spec, outcome: Outcome) -> list[dict[str, Any]]:
     """Per data set and method: validation accuracy at every number of features over the cells."""
     rows = []

@@ -1,0 +1,211 @@
+"""`randsel compare` and `randsel reproduce`: selectors in nested cross-validation."""
+
+# ruff: noqa: PLC0415 (heavy imports wait until a command needs them, so that help and mistakes are answered at once)
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from randsel._utils.text import as_csv, as_markdown, make_printable
+from randsel.cli._demo import demo
+from randsel.cli._main import METHODS, job_options, main, read_table, split_names, table_options
+
+if TYPE_CHECKING:
+    from randsel.experiments._specification import Spec
+    from randsel.tables import Table
+
+
+def _run_options(command: Any) -> Any:
+    """Options of every command that runs cells."""
+    for option in reversed(
+        [
+            click.option(
+                "--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Result folder."
+            ),
+            job_options("Cells to run"),
+            click.option("--timeout", type=click.FloatRange(0, min_open=True), help="Seconds to give a cell."),
+            click.option("--methods", help=f"Comma-separated, of: {', '.join(METHODS)}."),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+@main.command()
+@table_options
+@click.option("--folds", default=10, show_default=True, type=click.IntRange(2), help="Folds of both loops.")
+@click.option("--reshuffles", default=3, show_default=True, type=click.IntRange(1), help="Repetitions.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0, 2**31), help="Seed of the folds.")
+@_run_options
+def compare(
+    file: Path,
+    reading: dict[str, Any],
+    folds: int,
+    reshuffles: int,
+    seed: int,
+    out: Path,
+    jobs: int | None,
+    timeout: float | None,
+    methods: str | None,
+) -> None:
+    """Compare selectors on your own table by nested cross-validation.
+
+    FILE is a table of any format of docs/files.md, the target class labels. Groups are not split between folds, and
+    --missing median takes medians of training samples. The folder gets table.md and table.csv (accuracies),
+    features.csv (what was selected how often), comparison.png, times.csv, and a file per finished cell: run the command
+    again to go on where it was interrupted. --reshuffles 1 takes a third of the time. Without --methods all are
+    compared but the bootstrap, which takes as long as the others together.
+
+    \b
+    Examples:
+      randsel compare expression.csv --target status --groups donor --out results --jobs 2
+      randsel compare expression.csv --target status --out results --dask tcp://10.0.0.1:8786
+      randsel compare counts.h5ad --target diagnosis --log2 --reshuffles 1 --methods "randSel, RFE" --out quick
+    """
+    from randsel._utils import result_folder as run_folder
+    from randsel.experiments._specification import Spec
+
+    run_folder.check_folder(out)
+    names = split_names(methods) or [m for m in METHODS if "bootstrap" not in m]
+    spec = Spec(
+        name=file.stem,
+        data=({"name": file.stem},),
+        methods=tuple({"name": name} for name in names),
+        folds=folds,
+        reshuffles=reshuffles,
+        seed=seed,
+    )
+    _run(spec, {file.stem: read_table(file, reading)}, out, jobs, timeout)
+
+
+@main.command()
+@click.argument("what", type=click.Choice(["figure1", "table1", "table2", "blackbox"]))
+@click.option(
+    "--data", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Folder of the NPZ data sets."
+)
+@click.option("--geo", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Series matrix of GSE19491.")
+@click.option("--quick", is_flag=True, help="blackbox only: few labels and settings, to see it work in a minute.")
+@_run_options
+def reproduce(
+    what: str,
+    data: Path | None,
+    geo: Path | None,
+    quick: bool,
+    out: Path,
+    jobs: int | None,
+    timeout: float | None,
+    methods: str | None,
+) -> None:
+    """Repeat an experiment of the paper.
+
+    figure1 draws the culling path of a 200-dimensional XOR problem. table1 has synthetic data; table2 real data, from
+    the folder --data, or with --geo the paper's own task (69 latent infections, 133 controls). blackbox compares deep
+    representations, with and without LPBoostMKL, on a stand-in for the Black Box challenge.
+
+    \b
+    Examples:
+      randsel reproduce figure1 --out figure1
+      randsel reproduce table1 --out table1 --jobs 2
+      randsel reproduce table2 --data FOLDER --out table2 --jobs 2
+      randsel reproduce blackbox --out blackbox
+    """
+    if what != "table2" and (data or geo):
+        msg = "--data and --geo are for table2."
+        raise click.UsageError(msg)
+    if quick and what != "blackbox":
+        msg = "--quick is for blackbox."
+        raise click.UsageError(msg)
+    if what == "blackbox":
+        if methods or timeout or jobs != 1:
+            msg = (
+                "--methods, --timeout, --jobs, --dask are for table1 and table2; blackbox runs all it has on one core."
+            )
+            raise click.UsageError(msg)
+        _black_box(quick, out)
+        return
+    from randsel._utils import result_folder as run_folder
+    from randsel.experiments._specification import Spec, load_table
+    from randsel.tables import _read as tables
+
+    if what == "figure1":
+        run_folder.check_folder(out)
+        out.mkdir(parents=True, exist_ok=True)
+        click.get_current_context().invoke(demo, samples=300, features=200, seed=0, out=out / "figure1.png")
+        return
+    spec = Spec.load(Path(__file__).parents[1] / "experiments" / f"{what}.toml").only(split_names(methods))
+    if what == "table2" and geo is not None:
+        wanted = {"latent": "LTBI", "control": "control"}
+        # probes with a missing value are left out, as in the paper
+        found = tables.read(geo, target="illness", classes=wanted, missing="drop-columns")
+        spec = replace(spec, data=({"name": "LTBI, GSE19491"},))
+        loaded = {"LTBI, GSE19491": found}
+    elif what == "table2" and data is None:
+        msg = "table2 needs the folder of the data sets (--data), or a GEO series matrix (--geo)."
+        raise click.UsageError(msg)
+    else:
+        loaded = {entry["name"]: load_table(entry, data or Path()) for entry in spec.data}
+    _run(spec, loaded, out, jobs, timeout)
+
+
+def _black_box(quick: bool, out: Path) -> None:
+    from randsel import plots
+    from randsel._utils import result_folder as run_folder
+    from randsel.experiments import _black_box as black_box
+
+    settings = black_box.QUICK if quick else black_box.Settings()
+    line = run_folder.ProgressLine()
+    try:
+        results = black_box.run(settings, out, progress=line)
+    finally:
+        line.end()
+    rows, why = black_box.accuracies(results), black_box.differences(results)
+    heading = (
+        f"{settings.n_labelled} labelled rows, {settings.n_held_out} held out, the others without label; "
+        f"{settings.seeds} seeds, mean ± sd. All choices by {settings.folds}-fold cross-validation on labelled rows."
+    )
+    text = "\n".join(["# blackbox", "", heading, "", as_markdown(rows), "", "## Why", "", as_markdown(why), ""])
+    run_folder.write_atomically(out / "table.md", text)
+    run_folder.write_atomically(out / "table.csv", as_csv(rows))
+    run_folder.write_atomically(out / "why.csv", as_csv(why))
+    click.echo(text)
+    sizes, weights = black_box.weights_along_path(results)
+    try:
+        figure = plots.kernel_weights(sizes, weights, classes=range(1, 10), title="LPBoostMKL on the stand-in")
+    except ImportError as error:
+        click.echo(f"No picture: {error}", err=True)
+        return
+    run_folder.write_figure(out / "weights.png", figure, 120)
+
+
+def _run(
+    spec: "Spec", loaded: dict[str, "Table"], out: Path, jobs: int | None, timeout: float | None
+) -> None:
+    from randsel import plots
+    from randsel._utils import result_folder as run_folder
+    from randsel.experiments import _summary as summary
+    from randsel.experiments._run import run
+
+    line = run_folder.ProgressLine()
+    try:
+        outcome = run(spec, loaded, out, n_jobs=jobs, timeout=timeout, progress=line)
+    except KeyboardInterrupt:
+        click.echo(f"\nFinished cells are kept in {out}; run the command again to go on.", err=True)
+        raise
+    finally:
+        line.end()
+    times = "once" if spec.reshuffles == 1 else f"{spec.reshuffles} times"
+    heading = f"Nested {spec.folds}-fold cross-validation, {times}; mean ± sd over the cells."
+    click.echo(make_printable(summary.write_tables(spec, outcome, out, heading)))
+    if not outcome.results:
+        msg = "every cell failed; see the reasons above."
+        raise click.ClickException(msg)
+    try:
+        figure = plots.comparison(summary.curves(spec, outcome), title=spec.name)
+    except ImportError as error:
+        click.echo(f"No picture: {error}", err=True)
+    else:
+        run_folder.write_figure(out / "comparison.png", figure, 120)
+    if outcome.errors:
+        msg = f"{len(outcome.errors)} of {len(outcome.cells)} cells failed; run the command again to retry them."
+        raise click.ClickException(msg)

@@ -1,0 +1,88 @@
+"""`randsel demo` and `randsel completion`."""
+
+# ruff: noqa: PLC0415 (heavy imports wait until a command needs them, so that help and mistakes are answered at once)
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from click.shell_completion import get_completion_class
+
+from randsel.cli._main import main
+
+if TYPE_CHECKING:
+    from randsel._utils.typing import Array
+    from randsel.culling._path import Round
+
+
+@main.command()
+@click.option("--samples", default=300, show_default=True, type=click.IntRange(8), help="Number of samples.")
+@click.option("--features", default=200, show_default=True, type=click.IntRange(3), help="Number of features.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0, 2**32 - 1), help="Seed of the data.")
+@click.option(
+    "--out",
+    default="randsel-demo.png",
+    show_default=True,
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Where to draw the culling path.",
+)
+def demo(samples: int, features: int, seed: int, out: Path) -> None:
+    """Find the two features whose XOR is the label, among many that are noise.
+
+    Neither of the two tells anything alone: a filter that looks at one feature at a time cannot see them.
+
+    \b
+    Examples:
+      randsel demo
+      randsel demo --features 1000 --seed 3 --out path.png
+    """
+    from randsel import RandSel, datasets, plots
+
+    X, y, relevant = datasets.make_xor(samples, features, random_state=seed)
+    names = [f"x{j}" for j in range(features)]
+    click.echo(f"{samples} samples, {features} features; the label is the XOR of the signs of x0 and x1.\n")
+    click.echo(f"{'left':>5} {'alignment':>10} {'score x0':>9} {'score x1':>9}   best noise feature")
+    selector = RandSel(verbose=lambda r: click.echo(_line(r, relevant, names))).fit(X, y)
+    chosen = selector.get_support(indices=True)
+    click.echo(f"\nSelected: {', '.join(names[j] for j in chosen)}")
+    try:
+        figure = plots.culling_path(
+            selector.path_,
+            highlight=relevant,
+            names=names,
+            title=f"XOR of two features among {features}: contributions as noise is culled",
+            label="the two relevant features",
+        )
+    except ImportError as error:
+        click.echo(f"No picture: {error}", err=True)
+        return
+    figure.savefig(out, dpi=150)
+    click.echo(f"The path, drawn: {out}")
+
+
+def _line(r: "Round", relevant: "Array", names: list[str]) -> str:
+    """Scores of the relevant features of a round against the best of the others."""
+    score = dict(zip(r.features.tolist(), r.scores.tolist(), strict=True))
+    true = " ".join(f"{score.pop(j):9.2f}" if j in score else f"{'culled':>9}" for j in relevant.tolist())
+    best = max(score, key=lambda j: score[j], default=None)
+    noise = "none left" if best is None else f"{score[best]:.2f} ({names[best]})"
+    return f"{len(r.features):5d} {r.alignment:10.4f} {true}   {noise}"
+
+
+@main.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print a script that completes commands and options in a shell.
+
+    Put the line of your shell into its start-up file (~/.bashrc, ~/.zshrc, ~/.config/fish/config.fish).
+
+    \b
+    Examples:
+      eval "$(randsel completion bash)"
+      eval "$(randsel completion zsh)"
+      randsel completion fish | source
+    """
+    found = get_completion_class(shell)
+    if found is None:
+        msg = f"click knows no completion for {shell}; renew it: pip install --upgrade click."
+        raise click.ClickException(msg)
+    click.echo(found(main, {}, "randsel", "_RANDSEL_COMPLETE").source())

@@ -1,0 +1,145 @@
+"""`randsel interactions`: all features and pairs of a table, tested."""
+
+# ruff: noqa: PLC0415 (heavy imports wait until a command needs them, so that help and mistakes are answered at once)
+import shutil
+import sys
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from randsel._utils.text import as_csv, as_markdown, make_printable
+from randsel.cli._main import main, read_table, table_options
+
+if TYPE_CHECKING:
+    from randsel.tables import Table
+
+
+@main.command()
+@table_options
+@click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Result folder.")
+@click.option("--top", type=click.IntRange(1), help="Select this many features.")
+@click.option("--fdr", type=click.FloatRange(0, 1, min_open=True, max_open=True), help="Largest q-value selected.")
+@click.option("--pairs", type=click.IntRange(1), help="Pairs to write; 1000 if left out, or all if there are fewer.")
+@click.option("--order", default=2, show_default=True, type=click.IntRange(1, 3), help="Largest set of features.")
+@click.option("--jobs", type=int, help="Threads.")
+def interactions(
+    file: Path,
+    reading: dict[str, Any],
+    out: Path,
+    top: int | None,
+    fdr: float | None,
+    pairs: int | None,
+    order: int,
+    jobs: int | None,
+) -> None:
+    """Test every feature alone and with every other one.
+
+    FILE is a table of any format of docs/files.md; the target is compared within groups and batches only, and --missing
+    median takes medians of all samples. The folder gets features.csv (best first: p- and q-values, partner),
+    pairs.csv, heatmap.png and pairs.png. Without --top and --fdr, features of a q-value of at most 0.05 are selected.
+    If a long scan is interrupted, run the command again to go on.
+
+    \b
+    Examples:
+      randsel interactions expression.csv --target status --out results
+      randsel interactions genes.tsv.gz --target-file samples.csv --target status --batch study --out results
+      randsel interactions snps.bed --top 20 --out results
+    """
+    import numpy as np
+
+    from randsel import InteractionScan
+    from randsel._utils import result_folder as run_folder
+    from randsel.tables import _read as tables
+
+    if (out / run_folder.IDENTITY).exists():
+        msg = f"{out} holds a run of randsel select or compare, whose files would be lost; give another folder (--out)."
+        raise click.ClickException(msg)
+    run_folder.check_folder(out)
+    table = read_table(file, reading)
+    if np.isnan(table.X).any():
+        click.echo("Note: there are no folds here, so medians are those of all samples.", err=True)
+        table = replace(table, X=tables.imputer().fit_transform(table.X))
+    scan = InteractionScan(
+        top,
+        alpha=fdr,
+        n_pairs=pairs,
+        order=order,
+        categorical_features=list(table.nominal) or None,
+        n_jobs=jobs,
+        checkpoint=out / "so-far",
+        verbose=int(sys.stderr.isatty()),
+    )
+    with warnings.catch_warnings(record=True) as remarks:
+        warnings.simplefilter("always", UserWarning)
+        scan.fit(table.X, table.y, groups=table.groups, batch=table.batch)
+    for remark in remarks:
+        click.echo(f"Note: {remark.message}", err=True)
+    features, pair_rows = features_tested(scan, table.names), pairs_tested(scan, table.names)
+    run_folder.write_atomically(out / "features.csv", as_csv(features))
+    run_folder.write_atomically(out / "pairs.csv", as_csv(pair_rows))
+    click.echo(f"{len(table.X)} samples, {len(table.names)} features; {scan.n_features_} selected.\n")
+    click.echo(make_printable(as_markdown(features[: max(5, min(20, scan.n_features_))])))
+    for rows in (pair_rows[: len(scan.pairs_)], pair_rows[len(scan.pairs_) :]):
+        if rows:
+            click.echo("\n" + make_printable(as_markdown(rows[:5])))
+    _draw_figures(scan, table, out)
+    shutil.rmtree(out / "so-far", ignore_errors=True)
+    click.echo(f"\nAll of it: {out}")
+
+
+def _draw_figures(scan: Any, table: "Table", out: Path) -> None:
+    """Draw the heat map and the best pairs; values too extreme to draw cost the figures only."""
+    from randsel import plots
+    from randsel._utils import result_folder as run_folder
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about glyphs that a font does not have
+        try:
+            for name, figure in (
+                ("heatmap.png", plots.interaction_heatmap(scan, names=table.names)),
+                ("pairs.png", plots.pair_panels(table.X, table.y, scan, names=table.names)),
+            ):
+                run_folder.write_figure(out / name, figure, 120)
+        except (ImportError, ArithmeticError, ValueError) as error:
+            click.echo(f"No pictures: {error}", err=True)
+
+
+def features_tested(scan: Any, names: tuple[str, ...]) -> list[dict[str, str]]:
+    """Features of a fitted `InteractionScan`, best first: p- and q-values, and partner."""
+    return [
+        {
+            "feature": names[j],
+            "rank": str(scan.ranking_[j]),
+            "selected": "yes" if scan.support_[j] else "no",
+            "p": f"{scan.pvalues_[j]:.3g}",
+            "q": f"{scan.qvalues_[j]:.3g}",
+            "p of main effect": f"{scan.main_pvalues_[j]:.3g}",
+            "partner": names[scan.partner_[j]] if scan.partner_[j] >= 0 else "",
+            "p of pair": f"{scan.partner_pvalues_[j]:.3g}",
+            "p in what is left": f"{scan.left_pvalues_[j]:.3g}",
+        }
+        for j in scan.order_.tolist()
+    ]
+
+
+def pairs_tested(scan: Any, names: tuple[str, ...]) -> list[dict[str, str]]:
+    """Best pairs of a fitted `InteractionScan`, and triples if it looked at them."""
+    rows = []
+    for table in (scan.pairs_, getattr(scan, "triples_", scan.pairs_[:0])):
+        for row in table:
+            third = names[row["k"]] if "k" in (table.dtype.names or ()) else ""
+            rows.append(
+                {
+                    "feature": names[row["i"]],
+                    "partner": names[row["j"]],
+                    **({"third": third} if hasattr(scan, "triples_") else {}),
+                    "statistic": f"{row['statistic']:.4g}",
+                    "p": f"{row['p']:.3g}",
+                    "corrected p": f"{row['p_corrected']:.3g}",
+                    "taken in at step": str(row["step"]) if row["step"] else "",
+                }
+            )
+    return rows
