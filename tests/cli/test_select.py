@@ -20,7 +20,6 @@ from randsel.analysis import _decisions as choosing
 from randsel.analysis import _pipeline as selection
 from randsel.cli import _main as cli
 from randsel.cli._main import main
-from randsel.experiments import _specification
 from randsel.report import _folder as results
 from randsel.report import _html as report
 from randsel.tables import _read as tables
@@ -453,9 +452,6 @@ def test_help_names_exit_codes_and_is_there_at_once():
 
 
 def test_choices_of_the_command_line_are_those_of_the_code():
-    assert cli.ORIENTATIONS == tables.ORIENTATIONS
-    assert set(cli.MISSING_RULES) == set(tables.MISSING_RULES) - {"keep"}
-    assert tuple(_specification.METHODS) == cli.METHODS
     text = " ".join(invoke("select", "--help").output.split())
     assert f"at most {choosing.PAIR_BUDGET:.0e}".replace("e+", "e") in text
     defaults = choosing.Settings()

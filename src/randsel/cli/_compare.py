@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from randsel._utils.choices import METHODS
 from randsel._utils.text import as_csv, as_markdown, make_printable
 from randsel.cli._demo import demo
-from randsel.cli._main import METHODS, job_options, main, read_table, split_names, table_options
+from randsel.cli._main import job_options, main, read_table, split_names, table_options
 
 if TYPE_CHECKING:
     from randsel.experiments._specification import Spec
@@ -178,9 +179,7 @@ def _black_box(quick: bool, out: Path) -> None:
     run_folder.write_figure(out / "weights.png", figure, 120)
 
 
-def _run(
-    spec: "Spec", loaded: dict[str, "Table"], out: Path, jobs: int | None, timeout: float | None
-) -> None:
+def _run(spec: "Spec", loaded: dict[str, "Table"], out: Path, jobs: int | None, timeout: float | None) -> None:
     from randsel import plots
     from randsel._utils import result_folder as run_folder
     from randsel.experiments import _summary as summary

@@ -15,24 +15,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from randsel import __version__
+from randsel._utils.choices import MISSING_RULES, ORIENTATIONS
 from randsel._utils.text import make_printable
 
 if TYPE_CHECKING:
     from randsel.tables import _read as tables
 
-#: Choices of `tables.read` and names of `experiment.METHODS`, which would take seconds to import; a test compares them.
-ORIENTATIONS = ("auto", "samples-in-rows", "features-in-rows")
-MISSING_RULES = ("error", "median", "drop-columns")
-METHODS = (
-    "randSel",
-    "randSel (total)",
-    "randSel (bootstrap)",
-    "BaHSIC",
-    "FoHSIC",
-    "Corr. Coeff.",
-    "Stab. Sel.",
-    "RFE",
-)
 #: Options on how a table is read.
 READING = (
     "target",
@@ -170,7 +158,7 @@ def table_options(command: Any) -> Any:
             "--missing",
             default="error",
             show_default=True,
-            type=click.Choice(MISSING_RULES),
+            type=click.Choice([rule for rule in MISSING_RULES if rule != "keep"]),
             help="What to do about missing values.",
         ),
         click.option("--max-bytes", default="4GB", show_default=True, help="Refuse larger tables."),

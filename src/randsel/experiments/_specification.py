@@ -10,25 +10,21 @@ from typing import Any
 import numpy as np
 
 from randsel import datasets
+from randsel._utils import choices
 from randsel._utils.result_folder import LARGEST_JSON
 from randsel._utils.text import shorten_errors
 from randsel._utils.typing import Array
-from randsel.baselines import _baselines as baselines
-from randsel.baselines import _stability_selection as stability
-from randsel.selectors import _randsel as selector
+from randsel.baselines._baselines import BaHSIC, CorrelationFilter, FoHSIC, KernelRFE
+from randsel.baselines._stability_selection import StabilitySelection
+from randsel.selectors._randsel import RandSel
 from randsel.tables._read import LOWEST, Table, read
 from randsel.targets._kinds import CLASSES
 
+_CLASSES = (RandSel, BaHSIC, FoHSIC, CorrelationFilter, StabilitySelection, KernelRFE)
 #: Methods by name: class and parameters. `gamma` is set where the class has it.
 METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
-    "randSel": (selector.RandSel, {}),
-    "randSel (total)": (selector.RandSel, {"criterion": "total"}),
-    "randSel (bootstrap)": (selector.RandSel, {"estimator": "bootstrap"}),
-    "BaHSIC": (baselines.BaHSIC, {}),
-    "FoHSIC": (baselines.FoHSIC, {"n_features_to_select": 1.0}),
-    "Corr. Coeff.": (baselines.CorrelationFilter, {}),
-    "Stab. Sel.": (stability.StabilitySelection, {}),
-    "RFE": (baselines.KernelRFE, {}),
+    name: ({cls.__name__: cls for cls in _CLASSES}[class_name], parameters)
+    for name, (class_name, parameters) in choices.METHODS.items()
 }
 
 

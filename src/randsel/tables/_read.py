@@ -10,6 +10,7 @@ import numpy as np
 
 from randsel._numerics.columns import column_slices, parse_bytes
 from randsel._numerics.fingerprint import fingerprint
+from randsel._utils.choices import MISSING_RULES, ORIENTATIONS
 from randsel._utils.text import shorten_errors
 from randsel._utils.typing import Array
 from randsel.tables._roles import (
@@ -28,8 +29,6 @@ from randsel.tables.formats._text import open_records, read_text
 if TYPE_CHECKING:
     from sklearn.impute import SimpleImputer
 
-ORIENTATIONS = ("auto", "samples-in-rows", "features-in-rows")
-MISSING_RULES = ("error", "median", "drop-columns", "keep")
 #: Smaller values are raised to this before logarithms are taken.
 LOWEST = 1e-3
 
