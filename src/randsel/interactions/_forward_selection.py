@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -73,6 +73,24 @@ class ScanResult:
             partner[features] = self.sets[2][:, ::-1].ravel()[first]
             log_p[features] = np.minimum(np.repeat(self.evidence[2].log_p, 2)[first], 0.0)
         return partner, log_p
+
+    def table(self, size: int, n_rows: int, columns: Array) -> Array:
+        """Return the best sets of a size as a structured array, with the features named by their `columns`."""
+        names = ["i", "j", "k"][:size]
+        fields: list[tuple[str, Any]] = [(name, np.intp) for name in names]
+        fields += [("statistic", float), ("p", float), ("p_corrected", float), ("step", np.intp)]
+        if size not in self.sets:
+            return np.zeros(0, dtype=fields)
+        table = np.zeros(min(n_rows, len(self.sets[size])), dtype=fields)
+        sets = np.sort(columns[self.sets[size][: len(table)]], axis=1)
+        log_p = np.minimum(self.evidence[size].log_p[: len(table)], 0.0)
+        for name, members in zip(names, sets.T, strict=True):
+            table[name] = members
+        table["statistic"] = self.evidence[size].statistic[: len(table)]
+        table["p"] = np.exp(log_p)
+        table["p_corrected"] = np.exp(np.minimum(log_p + log_number_of_sets(len(self.log_p), size), 0.0))
+        table["step"] = self.steps[size][: len(table)]
+        return table
 
 
 def scan_interactions(

@@ -1,8 +1,10 @@
-"""`InteractionScan`: validates, calls the mathematics of interactions, sets attributes."""
+"""`InteractionScan`, the estimator of `randsel.interactions`."""
 
 import sys
 import warnings
 from collections.abc import Callable
+from functools import partial
+from math import comb
 from numbers import Integral, Real
 from os import PathLike
 from typing import Any, ClassVar
@@ -12,7 +14,7 @@ from scipy.stats import false_discovery_control
 
 from randsel._numerics.arrays import check_device, remote_table, to_numpy
 from randsel._numerics.fingerprint import fingerprint
-from randsel._numerics.rank_functions import sorted_rank_functions
+from randsel._numerics.rank_functions import RankFunctionSource, sorted_rank_functions
 from randsel._sklearn.base import Selector, ranking
 from randsel._sklearn.progress import Steps, fit_task
 from randsel._sklearn.validation import (
@@ -35,93 +37,93 @@ from randsel.interactions._evidence import (
     Design,
     degrees_of_freedom,
     functions_in_triples,
-    log_number_of_sets,
     max_functions,
 )
-from randsel.interactions._forward_selection import ScanResult, scan_interactions
+from randsel.interactions._forward_selection import LEVEL, ScanResult, scan_interactions
 from randsel.targets._kinds import KINDS
 
-#: Pairs reported if no number is given.
-PAIRS = 1000
-#: What the parts of a scan are made of.
-BLOCKS = {"pairs": "tile", "triples": "first feature", "forward steps": "forward step"}
-#: Multiplications that a scan of triples may take: some minutes on one core.
+#: Pairs that are reported by default.
+DEFAULT_PAIRS = 1000
+#: Step of the scan -> name of its subtasks.
+SUBTASKS = {"pairs": "tile", "triples": "first feature", "forward steps": "forward step"}
+#: Maximum number of multiplications in a scan of triples: some minutes on one core.
 TRIPLE_BUDGET = 1e12
 
 
 class InteractionScan(Selector):
-    """Test every feature alone and with every other one: p-values, partners, and a selection with an error rate.
+    """Test every feature alone and every pair of features, and select features at a false discovery rate.
 
-    Features are compared by their ranks, so that monotone transforms and outliers do not matter. The target's
-    dependence on a few smooth functions of each feature, and on the products of those of two, is tested against the
-    target being exchangeable between samples. Main effects are taken out before pairs are looked at.
+    Features enter by their ranks, so monotone transforms and outliers do not matter. The null hypothesis is that the
+    target is exchangeable between samples; the tests look for dependence on a few smooth functions of each feature,
+    and on the products of the functions of two features. Main effects are removed before pairs are tested.
 
     Parameters
     ----------
     n_features_to_select : int or float in (0, 1], default=None
-        How many features, or which share of them, to select.
+        Number or fraction of features to select.
     alpha : float in (0, 1), default=None
-        Select only features of at most this q-value. If neither is given, 0.05; if both are, the features must
-        satisfy both.
+        Select only features whose q-value is at most this. Default: 0.05, if `n_features_to_select` is None; if both
+        are given, both apply.
     n_functions : int or "auto", default="auto"
-        Functions of each feature: with more, finer structure is seen, with fewer, smooth effects are seen better.
+        Functions of each feature. More functions resolve finer structure; fewer have more power for smooth effects.
         "auto" is six, or fewer below 145 samples.
     decay : float in (0, 1], default=0.9
-        Weight of each function relative to the one before.
+        Weight of each function relative to the previous one.
     order : {1, 2, 3}, default=2
-        Largest set of features to test: 1 tests main effects only, 3 all triples too, if they are few enough.
+        Size of the largest sets of features to test: 1 tests main effects only, 3 also tests all triples, if they are
+        few enough.
     n_pairs : int, default=None
-        How many pairs (and triples) to report: memory grows with it. 1000, or all if there are fewer.
+        Number of pairs (and triples) to report. Memory grows with it. Default: 1000, or all if there are fewer.
     categorical_features : "from_dtype", array of names, indices or bool, or None, default="from_dtype"
-        Columns whose values are names of levels, without order. "from_dtype" takes the categorical columns of a data
-        frame. Columns of few distinct numbers need not be named: their order is used.
+        Columns whose values are names of levels, without order. "from_dtype": the categorical columns of a data frame.
+        Columns of few distinct numbers need not be listed: their order is used.
     target : {"auto", "classification", "regression"}, default="auto"
-        Meaning of y. "auto" takes text, and whole numbers of at most 20 values, for classes.
+        Kind of y. "auto" treats text, and integers with at most 20 distinct values, as classes.
     device : str or None, default=None
-        Where the pairs are scanned: "cpu", "cuda", "cuda:1". None: where X is, as in `RandSel`. On a GPU the scan is
-        done in half precision; what it finds is tested on the host, in double precision.
+        Device of the scan of pairs: "cpu", "cuda", "cuda:1". None: the device of X, as in `RandSel`. A GPU scans in
+        half precision; the best pairs are then tested on the host.
     n_jobs : int, default=None
-        Threads. The answer does not depend on it.
+        Number of threads. The result does not depend on it.
     checkpoint : str, path or None, default=None
-        Folder to keep the scan of pairs and triples in. If the fit is interrupted, however that may be, the same fit
-        goes on from there and ends as if it had not been; what is lost is the row of tiles (512 features with all that
-        come after them, more on a GPU) under way, and what was done in the last five seconds. A folder of other data
-        or other parameters is refused; `n_features_to_select`, `alpha`, `n_jobs` and `verbose` may change.
+        Folder for the state of the scan of pairs and triples. After an interruption, the same fit resumes from it with
+        the same result; lost are the current row of tiles (512 features with all later ones, more on a GPU) and the
+        last five seconds of work. A folder of other data or parameters is refused; `n_features_to_select`, `alpha`,
+        `n_jobs` and `verbose` may change.
     verbose : int or callable, default=0
-        1 writes the progress of the scan to standard error; a function is called with the tiles done and in all.
+        1 writes the progress of the scan to standard error; a function is called with the numbers of tiles done and in
+        total.
 
     Attributes
     ----------
     pvalues_, qvalues_ : ndarray of float
-        Per feature, of its main effect or its best pair, corrected for the number of pairs looked at; q-values by
+        Per feature: p-value of its main effect or its best pair, corrected for the number of tests; q-values of
         Benjamini and Hochberg.
     main_pvalues_ : ndarray of float
-        Of the main effects, not corrected.
+        P-values of the main effects, not corrected.
     left_pvalues_ : ndarray of float
-        Product of main effect's and best pair's, in what the features taken in by forward steps leave unexplained; for
+        Product of the p-values of main effect and best pair in the residual of the forward selection; a measure for
         ranking, not a test.
     partner_ : ndarray of int
-        Column of the feature with which each one makes its best pair; -1 if there is none.
+        Partner of each feature in its best pair; -1 if it is in none.
     partner_pvalues_ : ndarray of float
-        Of that pair, not corrected.
+        P-value of that pair, not corrected.
     pairs_ : structured ndarray
-        Best pairs: `i`, `j`, `statistic`, `p`, `p_corrected` (by the number of all pairs), and `step`, at which of the
-        forward steps the pair was taken in (0: never, better features or pairs explain it).
+        Best pairs: `i`, `j`, `statistic`, `p`, `p_corrected` (for the number of all pairs), and `step`, the forward
+        step that selected the pair (0: none, because other features or pairs explain it).
     triples_ : structured ndarray
-        Likewise with `k`, if `order=3`.
+        Best triples, with `k` in addition, if `order=3`.
     taken_ : ndarray of int
-        Columns that forward steps took in, in that order: each stood out, after correction for all that was looked at,
-        from what those before it left unexplained.
+        Features in the order in which forward steps selected them: each was significant, after correction for all
+        tests, in the residual of those before it.
     top_ : ndarray of int
-        The first 20 columns of the ranking by evidence.
+        First 20 features of the ranking by evidence.
     top_pvalues_ : ndarray of float
-        P-values of all pairs among those, and of their main effects on the diagonal; not corrected.
+        P-values of all pairs of these, with their main effects on the diagonal; not corrected.
     support_, ranking_, order_ : ndarray
-        Selected features; 1 for those and 2, 3, … for the others; all columns, best first. First come the features
-        that forward steps took in, each for what those before it leave unexplained, then the others by the smaller
-        of `pvalues_` and `left_pvalues_`.
+        Mask of the selected features; rank 1 for those and 2, 3, … for the others; all columns, best first: the
+        features of `taken_`, then the others by the smaller of `pvalues_` and `left_pvalues_`.
     n_features_, n_functions_ : int
-        Selected features; functions per feature.
+        Number of selected features, and of functions per feature.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -191,75 +193,60 @@ class InteractionScan(Selector):
         Parameters
         ----------
         X : array, data frame or Dask array of shape (n_samples, n_features)
-            Numbers, or categories of a data frame; no missing values.
+            Numbers, or categories of a data frame, without missing values.
         y : array of shape (n_samples,) or (n_samples, n_outputs)
             Class labels, numbers, or several columns of numbers.
         sample_weight : array of shape (n_samples,), default=None
-            How much each sample counts; samples of weight zero are left out.
+            Weights of the samples; samples of weight zero are left out.
         groups, batch : array of shape (n_samples,), default=None
-            Strata, such as donors or sub-studies: the target is compared within them only, so that what differs
-            between them is no evidence.
+            Strata, such as donors or sub-studies. The target is compared within strata only, so differences between
+            them are not evidence.
 
         Returns
         -------
         InteractionScan
             This estimator, fitted.
         """
-        X, found = categories_to_codes(X)
+        X, categorical = categories_to_codes(X)
         X, y, kind, weights = check_data(self, X, y, sample_weight, self.target)
+        n_features = X.shape[1]
         names = getattr(self, "feature_names_in_", None)
-        nominal = nominal_columns(self.categorical_features, found, X.shape[1], names)
+        nominal = nominal_columns(self.categorical_features, categorical, n_features, names)
         strata = check_strata(y, weights, groups=groups, batch=batch)
         if weights is not None and strata is not None:
             strata = np.unique(strata[weights > 0.0], return_inverse=True)[1]
         X, y, weights = counted_rows(X, y, weights)
-        X, device = self._placed(X)
-        wanted = (
-            None if self.n_features_to_select is None else check_number_to_select(self.n_features_to_select, X.shape[1])
-        )
-        share = np.ones(len(X)) if weights is None else weights / weights.mean()
-        self.n_functions_ = self._number_of_functions(len(X), strata)
-        functions, order = self._functions(X, share, nominal)
-        Y = kind.contrasts(y, share, strata)
+        X, device = self._check_device(X)
+        n_selected = self.n_features_to_select
+        n_selected = None if n_selected is None else check_number_to_select(n_selected, n_features)
+        sample_weights = np.ones(len(X)) if weights is None else weights / weights.mean()
+        self.n_functions_ = self._check_n_functions(degrees_of_freedom(len(X), strata))
+        functions, columns = self._rank_functions(X, sample_weights, nominal)
+        Y = kind.contrasts(y, sample_weights, strata)
         if not Y.shape[1]:
             msg = "y hardly varies under sample_weight and within strata, so there is nothing to explain; check them."
             raise ValueError(msg)
-        self._check_sizes(len(X), len(order))
-        design = Design(
-            float(self.decay) ** np.arange(self.n_functions_),
-            Y,
-            share,
-            strata,
-            self.n_jobs,
-            device,
-        )
-        show = self.verbose if callable(self.verbose) else _write_progress if self.verbose else None
+        self._check_sizes(len(X), len(columns))
+        function_weights = float(self.decay) ** np.arange(self.n_functions_)
+        design = Design(function_weights, Y, sample_weights, strata, self.n_jobs, device)
+        n_pairs = self.n_pairs or DEFAULT_PAIRS
         identity = None
         if self.checkpoint is not None:
             parameters = {"functions": self.n_functions_, "decay": self.decay, "order": self.order, "device": device}
-            parameters |= {"n_pairs": self.n_pairs or PAIRS, "target": kind.name}
-            data = fingerprint(X, y, weights, strata, nominal)
-            identity = {"estimator": "InteractionScan", "data_hash": data, "parameters": parameters}
-        with opened(self.checkpoint, identity) as kept, fit_task(self, self.order + 1) as task:
-            parts = Steps(task)
-
-            def report(part: str, done: int, total: int) -> None:
-                if part != parts.name:
-                    parts.end()
-                    parts.begin(part, total, BLOCKS.get(part, ""))
-                for _ in range(done - parts.done):
-                    parts.block_done()
-                if show is not None and part == "pairs" and done:
-                    show(done, total)
-
-            analysis = scan_interactions(functions, design, self.n_pairs or PAIRS, self.order, report, kept)
-            parts.end()
-            self._set_attributes(analysis, order, X.shape[1])
-            self._select(order[analysis.order], X.shape[1], wanted)
+            parameters |= {"n_pairs": n_pairs, "target": kind.name}
+            data_hash = fingerprint(X, y, weights, strata, nominal)
+            identity = {"estimator": "InteractionScan", "data_hash": data_hash, "parameters": parameters}
+        with opened(self.checkpoint, identity) as checkpoint, fit_task(self, self.order + 1) as task:
+            steps = Steps(task)
+            progress = partial(self._report_progress, steps)
+            result = scan_interactions(functions, design, n_pairs, self.order, progress, checkpoint)
+            steps.end()
+            self._set_attributes(result, columns, n_features)
+            self._select(columns[result.order], n_features, n_selected)
         return self
 
-    def _placed(self, X: Any) -> tuple[Any, str | None]:
-        """Return X where its functions are made, and the device that pairs are scanned on."""
+    def _check_device(self, X: Any) -> tuple[Any, str | None]:
+        """Return X, in memory unless it is remote, and the device of the scan of pairs."""
         if remote_table(X) is None:
             return to_numpy(X), check_device(self.device, X)
         if self.order == 3 or self.device not in (None, "cpu"):
@@ -267,104 +254,98 @@ class InteractionScan(Selector):
             raise ValueError(msg)
         return X, None
 
-    def _functions(self, X: Any, share: Array, nominal: Array) -> tuple[Any, Array]:
-        """Return functions of the columns that have any, and which those are."""
+    def _rank_functions(self, X: Any, sample_weights: Array, nominal: Array) -> tuple[RankFunctionSource, Array]:
+        """Return the rank functions of the columns that have any, and the indices of these columns."""
         if (remote := remote_table(X)) is not None:
-            return remote.rank_functions(self.n_functions_, share, nominal)
-        return sorted_rank_functions(X, self.n_functions_, share, nominal)
+            return remote.rank_functions(self.n_functions_, sample_weights, nominal)
+        return sorted_rank_functions(X, self.n_functions_, sample_weights, nominal)
 
-    def _number_of_functions(self, m: int, strata: Array | None) -> int:
-        freedom = degrees_of_freedom(m, strata)
-        most = max_functions(freedom)
+    def _check_n_functions(self, freedom: int) -> int:
+        """Return the number of functions per feature; warn if the samples do not allow as many as requested."""
+        limit = max_functions(freedom)
         if self.n_functions == "auto":
-            return min(DEFAULT_FUNCTIONS, most)
-        asked = int(self.n_functions)
-        if asked > most:
+            return min(DEFAULT_FUNCTIONS, limit)
+        requested = int(self.n_functions)
+        if requested > limit:
             warnings.warn(
-                f"n_functions={asked} makes {asked**2} products of two features, too many for {freedom} degrees of "
-                f"freedom; {most} are used.",
+                f"n_functions={requested} makes {requested**2} products of two features, too many for {freedom} "
+                f"degrees of freedom; {limit} are used.",
                 UserWarning,
                 stacklevel=4,
             )
-        return min(asked, most)
+        return min(requested, limit)
 
     def _check_sizes(self, m: int, n: int) -> None:
+        """Refuse a scan of no features or of too many triples, and warn if there are fewer pairs than requested."""
         if n == 0:
             msg = (
                 "No column of X has two levels of enough samples, so there is nothing to test; check how the table was "
                 "read."
             )
             raise ValueError(msg)
-        if self.order > 1 and self.n_pairs is not None and self.n_pairs > n * (n - 1) // 2:
+        if self.order > 1 and self.n_pairs is not None and self.n_pairs > comb(n, 2):
             warnings.warn(
-                f"n_pairs={self.n_pairs} but {n} features that vary make {n * (n - 1) // 2} pairs; all are reported.",
+                f"n_pairs={self.n_pairs} but {n} features that vary make {comb(n, 2)} pairs; all are reported.",
                 UserWarning,
                 stacklevel=4,
             )
-        if self.order == 3:
-            triples = n * (n - 1) * (n - 2) // 6
-            work = triples * m * functions_in_triples(m, self.n_functions_) ** 3
-            if work > TRIPLE_BUDGET:
-                fitting = int(n * (TRIPLE_BUDGET / work) ** (1 / 3))
-                msg = (
-                    f"order=3 on {n} features and {m} samples means {triples} triples and {work:.1e} multiplications, "
-                    f"more than the budget of {TRIPLE_BUDGET:.0e}; select at most {fitting} features first, or use "
-                    "order=2."
-                )
-                raise ValueError(msg)
+        work = comb(n, 3) * m * functions_in_triples(m, self.n_functions_) ** 3
+        if self.order == 3 and work > TRIPLE_BUDGET:
+            max_features = int(n * (TRIPLE_BUDGET / work) ** (1 / 3))
+            msg = (
+                f"order=3 on {n} features and {m} samples means {comb(n, 3)} triples and {work:.1e} multiplications, "
+                f"more than the budget of {TRIPLE_BUDGET:.0e}; select at most {max_features} features first, or use "
+                "order=2."
+            )
+            raise ValueError(msg)
 
-    def _set_attributes(self, analysis: ScanResult, order: Array, n_features: int) -> None:
-        def spread_out(values: Array, absent: float) -> Array:
-            full = np.full(n_features, absent, dtype=values.dtype)
-            full[order] = values
+    def _report_progress(self, steps: Steps, step: str, done: int, total: int) -> None:
+        """Tell callbacks and `verbose` how far the scan is."""
+        if step != steps.name:
+            steps.end()
+            steps.begin(step, total, SUBTASKS.get(step, ""))
+        for _ in range(done - steps.done):
+            steps.block_done()
+        show = self.verbose if callable(self.verbose) else _write_progress if self.verbose else None
+        if show is not None and step == "pairs" and done:
+            show(done, total)
+
+    def _set_attributes(self, result: ScanResult, columns: Array, n_features: int) -> None:
+        def of_all_columns(values: Array, missing: float) -> Array:
+            full = np.full(n_features, missing, dtype=values.dtype)
+            full[columns] = values
             return full
 
-        self.pvalues_ = spread_out(np.exp(analysis.log_p), 1.0)
-        self.left_pvalues_ = spread_out(np.exp(np.minimum(analysis.residual_log_p, 0.0)), 1.0)
+        self.pvalues_ = of_all_columns(np.exp(result.log_p), 1.0)
+        self.left_pvalues_ = of_all_columns(np.exp(np.minimum(result.residual_log_p, 0.0)), 1.0)
         self.qvalues_ = np.asarray(false_discovery_control(self.pvalues_))
-        self.main_pvalues_ = spread_out(np.exp(np.minimum(analysis.main.log_p, 0.0)), 1.0)
-        partner, log_p = analysis.partners()
-        self.partner_ = spread_out(np.where(partner >= 0, order[partner], -1), -1)
-        self.partner_pvalues_ = spread_out(np.exp(log_p), 1.0)
-        self.taken_ = order[analysis.taken]
-        self.top_ = order[analysis.order[: len(analysis.top_log_p)]]
-        self.top_pvalues_ = np.exp(np.minimum(analysis.top_log_p, 0.0))
-        self.pairs_ = self._table(analysis, 2, order)
+        self.main_pvalues_ = of_all_columns(np.exp(np.minimum(result.main.log_p, 0.0)), 1.0)
+        partner, log_p = result.partners()
+        self.partner_ = of_all_columns(np.where(partner >= 0, columns[partner], -1), -1)
+        self.partner_pvalues_ = of_all_columns(np.exp(log_p), 1.0)
+        self.taken_ = columns[result.taken]
+        self.top_ = columns[result.order[: len(result.top_log_p)]]
+        self.top_pvalues_ = np.exp(np.minimum(result.top_log_p, 0.0))
+        self.pairs_ = result.table(2, self.n_pairs or DEFAULT_PAIRS, columns)
         self.__dict__.pop("triples_", None)
         if self.order == 3:
-            self.triples_ = self._table(analysis, 3, order)
+            self.triples_ = result.table(3, self.n_pairs or DEFAULT_PAIRS, columns)
 
-    def _table(self, analysis: ScanResult, size: int, order: Array) -> Array:
-        names = ["i", "j", "k"][:size]
-        fields: list[tuple[str, Any]] = [(name, np.intp) for name in names]
-        fields += [("statistic", float), ("p", float), ("p_corrected", float), ("step", np.intp)]
-        if size not in analysis.sets:
-            return np.zeros(0, dtype=fields)
-        count = min(self.n_pairs or PAIRS, len(analysis.sets[size]))
-        found, log_p = analysis.evidence[size], np.minimum(analysis.evidence[size].log_p[:count], 0.0)
-        table = np.zeros(count, dtype=fields)
-        for name, column in zip(names, np.sort(order[analysis.sets[size][:count]], axis=1).T, strict=True):
-            table[name] = column
-        table["statistic"] = found.statistic[:count]
-        table["p"] = np.exp(log_p)
-        table["p_corrected"] = np.exp(np.minimum(log_p + log_number_of_sets(len(order), size), 0.0))
-        table["step"] = analysis.steps[size][:count]
-        return table
-
-    def _select(self, order: Array, n_features: int, wanted: int | None) -> None:
-        alpha = 0.05 if self.alpha is None and wanted is None else self.alpha
-        first = order if wanted is None else order[:wanted]
-        chosen = first if alpha is None else first[self.qvalues_[first] <= alpha]
-        if wanted is not None and alpha is not None and len(chosen) < wanted:
+    def _select(self, order: Array, n_features: int, n_selected: int | None) -> None:
+        """Select the first features of the order, those of a q-value of at most alpha, or those with both."""
+        alpha = LEVEL if self.alpha is None and n_selected is None else self.alpha
+        first = order if n_selected is None else order[:n_selected]
+        selected = first if alpha is None else first[self.qvalues_[first] <= alpha]
+        if n_selected is not None and alpha is not None and len(selected) < n_selected:
             warnings.warn(
-                f"{len(chosen)} features are selected, not {wanted}: only those of the first {wanted} with a q-value "
-                f"of at most {alpha:g}; leave alpha out to get {wanted} whatever their q-values.",
+                f"{len(selected)} features are selected, not {n_selected}: only those of the first {n_selected} with a "
+                f"q-value of at most {alpha:g}; leave alpha out to get {n_selected} whatever their q-values.",
                 UserWarning,
                 stacklevel=4,
             )
-            wanted = len(chosen)
-        order = np.concatenate([chosen, order[~np.isin(order, chosen)]])
-        self.order_, self.ranking_ = ranking(order, n_features, len(chosen) if wanted is None else wanted)
+            n_selected = len(selected)
+        order = np.concatenate([selected, order[~np.isin(order, selected)]])
+        self.order_, self.ranking_ = ranking(order, n_features, len(selected) if n_selected is None else n_selected)
         self.support_ = self.ranking_ == 1
         self.n_features_ = int(self.support_.sum())
 
