@@ -299,7 +299,7 @@ MISTAKES = {
     "one class": (text_of(X, ["x"] * 40), ["--target", "status"], 1, ["nothing can be told apart"]),
     "constant": (text_of(np.ones((40, 3)), Y), ["--target", "status"], 1, ["constant"]),
     "text as numbers": (text_of(X, Y), ["--target", "status", "--task", "regression"], 1, ["needs numbers"]),
-    "no target": (text_of(X, Y), [], 1, ["nobody says what the target is"]),
+    "no target": (text_of(X, Y), [], 1, ["no target is named"]),
     "memory": (text_of(X, Y), ["--target", "status", "--memory", "lots"], 1, ["lots"]),
     "device": (text_of(X, Y), ["--target", "status", "--device", "abacus"], 1, ["abacus"]),
 }

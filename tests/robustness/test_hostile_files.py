@@ -448,13 +448,13 @@ def test_h5ad_with_absurd_shapes_and_kinds(tmp_path):
         (one_chunk, ""),
         (many_names, "would take 8 GB"),
         (of_itself, "recursion"),
-        (replaced("X", np.zeros(5)), "X is no matrix of numbers, but 1-dimensional"),
-        (replaced("X", np.zeros((5, 3), dtype="S3")), "X is no matrix of numbers"),
+        (replaced("X", np.zeros(5)), "X is not a matrix of numbers, but a 1-d"),
+        (replaced("X", np.zeros((5, 3), dtype="S3")), "X is not a matrix of numbers"),
         (replaced("X", h5py.Empty("f8")), "'X' is not an array"),
         (replaced("obs/y/codes", np.array([0, 1, 5, 0, 1])), "codes of categories"),
         (replaced("obs/y/codes", np.array([0, 1, -2, 0, 1])), "codes of categories"),
         (replaced("obs/y/codes", np.array([0, 1])), "column 'y' of obs has 2 entries for 5 rows"),
-        (replaced("obs/cell", np.zeros((5, 2))), "no column of numbers or text"),
+        (replaced("obs/cell", np.zeros((5, 2))), "not a column of numbers or text"),
     ]:
         refused(write_h5ad(path, change), words, target="y", max_bytes="10MB")
 

@@ -189,18 +189,13 @@ def read(
     if target_file is not None:
         labels = read_text(_check_exists(Path(target_file)), ReadOptions(limit, names=None))
     elif target is None and "target" not in sheet.roles:
-        msg = f"{path}: nobody says what the target is; name its column (--target) or its file (--target-file)."
+        msg = f"{path}: no target is named; name its column (--target) or its file (--target-file)."
         raise ValueError(msg)
     notes = [f"{path.name}: {sheet.description}.", *sheet.notes]
     samples = put_samples_in_rows(sheet, orientation, target, id_column, labels, notes)
     del sheet  # frees its numbers if they were transposed
     roles, cells = assign_roles(samples, requested, id_column, labels, notes)
-    rows = _usable_rows(samples, cells["target"], drop_columns, notes)
-    y, rows = _keep_classes(path, to_target(cells["target"], rows), rows, classes, notes)
-    known = {role: _complete(path, cells[role], rows, roles[role]) for role in ("groups", "batch") if role in cells}
-    if batches is not None:
-        in_batches = _in_batches(path, known.get("batch"), batches)
-        y, rows, known = y[in_batches], rows[in_batches], {role: v[in_batches] for role, v in known.items()}
+    y, rows, known = _choose_samples(samples, roles, cells, drop_columns, classes, batches, notes)
     check_target(samples, y, roles["target"], known.get("groups"))
     other_roles = {name for name in (*roles.values(), *samples.roles.values(), id_column) if name is not None}
     selected = select_features(samples, other_roles, categorical, drop_columns, rows)
@@ -259,12 +254,9 @@ def _read_sheet(path: Path, options: ReadOptions) -> Sheet:
         msg = f"{path}: layers are parts of h5ad files; leave --layer out."
         raise ValueError(msg)
     if file_format is None or (is_gzipped and file_format is not TEXT):
-        text = ", ".join(known for known in FORMATS if FORMATS[known] is TEXT)
-        binary = ", ".join(known for known in FORMATS if FORMATS[known] is not TEXT)
-        excel = " Export the sheet of a workbook as CSV." if suffix in (".xls", ".xlsx", ".ods") else ""
-        msg = (
-            f"{path} is of no known format; the end of the name must be one of {text} (each also .gz), {binary}.{excel}"
-        )
+        msg = f"{path} is of no known format; the name must end in one of {', '.join(FORMATS)} (text also in .gz)."
+        if suffix in (".xls", ".xlsx", ".ods"):
+            msg += " Export the sheet of a workbook as CSV."
         raise ValueError(msg)
     if file_format is TEXT:
         with open_records(path, options.limit, []) as records:
@@ -276,36 +268,49 @@ def _read_sheet(path: Path, options: ReadOptions) -> Sheet:
 # ---------------------------------------------------------------- samples
 
 
-def _usable_rows(samples: Sheet, target: Any, dropped: Sequence[str], notes: list[str]) -> Array:
-    """Return the indices of the samples that have a target and are not dropped."""
-    without_target = is_missing(target)
+def _choose_samples(
+    samples: Sheet,
+    roles: dict[str, str],
+    cells: dict[str, Any],
+    dropped: Sequence[str],
+    classes: Sequence[Any] | dict[str, str] | None,
+    batches: Sequence[Any] | None,
+    notes: list[str],
+) -> tuple[Array, Array, dict[str, Array]]:
+    """Return target, row indices, and groups and batch if known, of the samples to analyse."""
+    without_target = is_missing(cells["target"])
     if without_target.any():
         notes.append(f"{int(without_target.sum())} samples have no target and are left out.")
-    if not samples.features_in_rows:
-        return np.flatnonzero(~without_target)
-    rows = np.flatnonzero(~without_target & ~np.isin(np.array(samples.row_names), list(dropped)))
+    is_dropped = np.isin(np.array(samples.row_names), list(dropped)) if samples.features_in_rows else False
+    rows = np.flatnonzero(~(without_target | is_dropped))
     bad = next((i for i in rows.tolist() if i in samples.bad_rows), None)
     if bad is not None:
         msg = f"{samples.path}: {samples.bad_rows[bad]}"
         raise ValueError(msg)
-    return rows
+    y = to_target(cells["target"], rows)
+    if classes is not None:
+        y, rows = _keep_classes(samples.path, y, rows, classes, notes)
+    known = {r: _complete(samples.path, cells[r], rows, roles[r]) for r in cells if r != "target"}
+    if batches is not None:
+        if "batch" not in known:
+            msg = f"{samples.path} has no array 'batch', so its batches cannot be chosen; name a column (batch=)."
+            raise ValueError(msg)
+        keep = np.isin(known["batch"], list(batches))
+        y, rows, known = y[keep], rows[keep], {role: values[keep] for role, values in known.items()}
+    return y, rows, known
 
 
 def _keep_classes(
-    path: Path, y: Array, rows: Array, classes: Sequence[Any] | dict[str, str] | None, notes: list[str]
+    path: Path, y: Array, rows: Array, classes: Sequence[Any] | dict[str, str], notes: list[str]
 ) -> tuple[Array, Array]:
     """Keep the samples of some classes, which are labels or a dict from text in the target to label."""
-    if classes is None:
-        return y, rows
     labels, wanted = y, list(classes)
     if isinstance(classes, dict):
         patterns = [(pattern.lower(), label) for pattern, label in classes.items()]
         texts = [str(text).lower() for text in y.tolist()]
         matches = [next((label for pattern, label in patterns if pattern in text), "") for text in texts]
-        labels = np.array(matches, dtype=str)
-        keep, wanted = labels != "", sorted(set(classes.values()))
-    else:
-        keep = np.isin(y, wanted)
+        labels, wanted = np.array(matches, dtype=str), sorted(set(classes.values()))
+    keep = np.isin(labels, wanted)
     if len(np.unique(labels[keep])) < 2:
         msg = f"{path}: fewer than two of the classes {wanted} were found; samples say {np.unique(y)[:8].tolist()}."
         raise ValueError(msg)
@@ -324,13 +329,6 @@ def _complete(path: Path, cells: Any, rows: Array, name: str) -> Array:
         )
         raise ValueError(msg)
     return np.array([cells[i] for i in rows.tolist()], dtype=str) if isinstance(cells, list) else cells[rows]
-
-
-def _in_batches(path: Path, batch: Array | None, batches: Sequence[Any]) -> Array:
-    if batch is None:
-        msg = f"{path} has no array 'batch', so its batches cannot be chosen; name a column (batch=)."
-        raise ValueError(msg)
-    return np.isin(batch, list(batches))
 
 
 # ---------------------------------------------------------------- values

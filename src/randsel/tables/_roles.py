@@ -44,7 +44,7 @@ def put_samples_in_rows(
         raise ValueError(unknown_column(id_column, known, sheet.path))
     if sheet.features_in_rows is not None:
         if orientation != "auto" and (orientation == "features-in-rows") != sheet.features_in_rows:
-            msg = f"{sheet.path}: which way this format lies is known; leave --orientation out."
+            msg = f"{sheet.path}: this format has a fixed orientation; leave --orientation out."
             raise ValueError(msg)
         if sheet.features_in_rows:
             notes.append("Features are in rows, as always in this format.")
@@ -87,7 +87,7 @@ def _find_orientation(
         fit, match = "ids of the target file are", "ids of the target file are in the"
     if in_rows == in_header:
         both = "both in the header and in the rows" if in_rows else "neither in the header nor in the rows"
-        msg = f"{sheet.path}: {fit} {both}, so which way the table lies is open. {remedy}"
+        msg = f"{sheet.path}: {fit} {both}, so the orientation is ambiguous. {remedy}"
         raise ValueError(msg)
     return in_header, f"{match} {'header' if in_header else 'rows'}"
 

@@ -90,7 +90,7 @@ class _CheckedReader:
         if not isinstance(item, self.h5py.Group):
             values = self.array(group, name)
             if values.ndim != 1 or values.dtype.kind not in "biufOSU":
-                msg = f"{self.path}: {name!r} is no column of numbers or text; write it as such."
+                msg = f"{self.path}: {name!r} is not a column of numbers or text; write it as such."
                 raise ValueError(msg)
             # anndata 0.7 stores categories in a group of their own, and refers to it in an attribute
             if item.attrs.get("categories") is not None:
@@ -110,9 +110,7 @@ class _CheckedReader:
         if isinstance(item, self.h5py.Dataset):
             values = self.array(file, location)
             if values.ndim != 2 or values.dtype.kind not in "biuf":
-                msg = (
-                    f"{self.path}: {location} is no matrix of numbers, but {values.ndim}-dimensional of {values.dtype}."
-                )
+                msg = f"{self.path}: {location} is not a matrix of numbers, but a {values.ndim}-d {values.dtype} array."
                 raise ValueError(msg)
             return to_float_matrix(values), "dense"
         encoding = item.attrs.get("encoding-type", item.attrs.get("h5sparse_format"))
@@ -125,7 +123,7 @@ class _CheckedReader:
         check_size(self.path, bytes_in(shape), self.limit, verb)
         arrays = {name: self.array(item, name) for name in _SPARSE_KINDS}
         if any(values.ndim != 1 or values.dtype.kind not in _SPARSE_KINDS[name] for name, values in arrays.items()):
-            msg = f"{self.path}: the parts of {location} are no rows of numbers; write the file again with anndata."
+            msg = f"{self.path}: the parts of {location} are not vectors of numbers; write the file again with anndata."
             raise ValueError(msg)
         from scipy import sparse  # noqa: PLC0415 (needed for sparse matrices only)
 

@@ -48,7 +48,6 @@ def _to_sheet(path: Path, frame: Any, columns: list[str], names: frozenset[str],
     values = np.full((len(frame), len(columns)), np.nan, dtype=dtype)
     named_columns: dict[str, Any] = {}
     bad_columns: dict[int, str] = {}
-    bad_rows: dict[int, str] = {}
     for j, column in enumerate(frame):
         is_number = column.dtype.is_numeric()
         if column.name in names:
@@ -61,11 +60,8 @@ def _to_sheet(path: Path, frame: Any, columns: list[str], names: frozenset[str],
             number = parse_number(cell)
             if number is not None:
                 values[i, j] = number
-                continue
-            message = describe_bad_cell(column.name, f"row {i + 1}", cell)
-            bad_columns.setdefault(j, message)
-            if j and column.name not in names:
-                bad_rows.setdefault(i, message)
+            elif j not in bad_columns:
+                bad_columns[j] = describe_bad_cell(column.name, f"row {i + 1}", cell)
     first_column = _cells(frame.to_series(0), polars)
     # the last of several rows with one name, as in text files
     row_index = {name: i for i, name in enumerate(first_column) if name in names}
@@ -78,7 +74,6 @@ def _to_sheet(path: Path, frame: Any, columns: list[str], names: frozenset[str],
         named_columns=named_columns,
         named_rows={name: [_cells(column[i : i + 1], polars)[0] for column in frame] for name, i in row_index.items()},
         bad_columns=bad_columns,
-        bad_rows=bad_rows,
         first_cells=[str(cell) for cell in frame.row(0)],
         features_in_rows=None,
     )

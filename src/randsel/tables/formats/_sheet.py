@@ -60,8 +60,10 @@ class Sheet:
         Columns requested by name or stored apart from `values`, one entry per row.
     named_rows
         Rows requested by name, one entry per column.
-    bad_columns, bad_rows
-        Index of each column (row) with a cell that is not a number -> message about the first such cell.
+    bad_columns
+        Index of each column with a cell that is not a number -> message about the first such cell.
+    bad_rows
+        The same for the rows of a sheet that was transposed.
     first_cells
         Cells of the first row as text.
     features_in_rows

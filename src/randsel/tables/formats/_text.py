@@ -199,21 +199,7 @@ def split_record(record: str, separator: str) -> list[str]:
 
 
 class CellGrid:
-    """Parser of records: collects numbers, cells of named columns and rows, and messages about other text.
-
-    Parameters
-    ----------
-    path
-        The file, for messages.
-    header
-        Names of the columns.
-    separator
-        Separator of cells.
-    names
-        Columns and rows whose cells are kept as text.
-    limit
-        Largest size of the numbers, in bytes.
-    """
+    """Parser of records: collects numbers, the cells of columns and rows in `names`, and messages about other text."""
 
     def __init__(self, path: Path, header: list[str], separator: str, names: frozenset[str], limit: int) -> None:
         self.path, self.header, self.separator, self.names, self.limit = path, header, separator, names, limit
@@ -223,7 +209,6 @@ class CellGrid:
         self._text_columns = {j: list[str]() for j, name in enumerate(header) if j == 0 or name in names}
         self._named_rows: dict[str, list[str]] = {}
         self._bad_columns: dict[int, str] = {}
-        self._bad_rows: dict[int, str] = {}
         self._numbers, self._line_numbers = array("d"), list[int]()
         try:
             self._polars: Any = optional("polars", extra="files", purpose="Reading wide tables fast")
@@ -262,7 +247,6 @@ class CellGrid:
             named_columns={n: self._with_points(cells) for n, cells in text_columns.items() if n in self.names},
             named_rows={name: self._with_points(cells) for name, cells in self._named_rows.items()},
             bad_columns=self._bad_columns,
-            bad_rows=self._bad_rows,
             first_cells=list(first_cells),
             features_in_rows=None,
             notes=tuple(notes),
@@ -287,7 +271,7 @@ class CellGrid:
         for position in unparsed:
             i, j = divmod(position, width)
             if j not in self._text_columns and i not in named_rows:
-                values[position] = self._parse_cell(cells[position], j, len(self._line_numbers) + i, line_numbers[i])
+                values[position] = self._parse_cell(cells[position], j, line_numbers[i])
         self._line_numbers.extend(line_numbers)
         self._numbers.frombytes(values.tobytes())
         check_size(self.path, 8 * len(self._numbers), self.limit)
@@ -316,14 +300,12 @@ class CellGrid:
                 )
                 raise ValueError(msg)
 
-    def _parse_cell(self, cell: str, j: int, i: int, line: int) -> float:
+    def _parse_cell(self, cell: str, j: int, line: int) -> float:
         """Return the number in a cell that the fast conversion refused; NaN, and a message, if there is none."""
         value = parse_number(cell, decimal_comma=self.decimal_comma)
         if value is None:
-            if j not in self._bad_columns or i not in self._bad_rows:
-                message = describe_bad_cell(self.header[j], f"line {line}", cell.strip())
-                self._bad_columns.setdefault(j, message)
-                self._bad_rows.setdefault(i, message)
+            if j not in self._bad_columns:
+                self._bad_columns[j] = describe_bad_cell(self.header[j], f"line {line}", cell.strip())
             return float("nan")
         if cell.strip().lower() in TRUTH_VALUES:
             self.truth_columns.setdefault(j, [line, 0])[1] += 1
