@@ -7,14 +7,14 @@ memory and time, and returns a `Sheet`: text as JSON, arrays as NPY; nothing is 
 import json
 import signal
 import sys
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any, cast
 
 import numpy as np
 
-from randsel._utils.optional import optional
-from randsel._utils.processes import kill, start_python
+from randsel._utils.processes import kill, read_message, start_python, write_message
+from randsel._utils.typing import Array
 from randsel.tables.formats._registry import FORMATS
 from randsel.tables.formats._sheet import ReadOptions, Sheet
 
@@ -30,16 +30,16 @@ THREADS = {"POLARS_MAX_THREADS": "2", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THRE
 def read_in_sandbox(suffix: str, path: Path, options: ReadOptions) -> Sheet:
     """Read a file in a process of its own, with the reader of this suffix."""
     file_format = FORMATS[suffix]
-    if file_format.package is not None:
-        optional(file_format.package, extra="files", purpose=f"Reading {file_format.name}")
+    file_format.import_package()
     if not sys.executable:  # Python is embedded in another program, and cannot be started
         return file_format.read(path, options)
-    plain_options = {**asdict(options), "names": sorted(options.names or ())}
-    job = json.dumps({"suffix": suffix, "path": str(path), "options": plain_options}).encode()
-    process = start_python("-m", "randsel.tables._sandbox", variables=THREADS, show_errors=False)
-    with cast("IO[bytes]", process.stdout) as from_process:
+    job = {**asdict(options), "names": sorted(options.names or ()), "suffix": suffix, "path": str(path)}
+    process = start_python("-c", f"from {__name__} import main; main()", variables=THREADS, show_errors=False)
+    to_process, from_process = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
+    with from_process:
         try:
-            answer = _exchange(job, process.stdin, from_process)
+            write_message(to_process, json.dumps(job).encode())
+            answer = _receive(from_process)
         except (OSError, EOFError, ValueError):
             answer = _explain_end(path, file_format.name, process.wait())
         finally:
@@ -47,12 +47,6 @@ def read_in_sandbox(suffix: str, path: Path, options: ReadOptions) -> Sheet:
     if isinstance(answer, str):
         raise ValueError(answer)
     return answer
-
-
-def _exchange(job: bytes, to_process: Any, from_process: Any) -> Sheet | str:
-    to_process.write(job)
-    to_process.close()
-    return _receive(from_process)
 
 
 def _explain_end(path: Path, kind: str, status: int) -> str:
@@ -71,47 +65,36 @@ def _explain_end(path: Path, kind: str, status: int) -> str:
 class _Pipe:
     """A stream that numpy does not take for a file, whose position it would ask for."""
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: IO[bytes]) -> None:
         self.read, self.write = stream.read, stream.write
 
 
-def _send(answer: Sheet | str, stream: Any) -> None:
-    """Write a sheet or an error message: length of the JSON, JSON, arrays."""
-    arrays: list[Any] = []
+def _send(answer: Sheet | str, stream: IO[bytes]) -> None:
+    """Write a sheet or an error message as JSON, in which null stands for an array, and then the arrays."""
     head: Any = answer
+    arrays: list[Array] = []
     if isinstance(answer, Sheet):
-        head = {field.name: getattr(answer, field.name) for field in fields(Sheet) if field.name != "values"}
-        arrays = [answer.values, *(cells for cells in answer.named_columns.values() if not isinstance(cells, list))]
-        head["path"] = str(answer.path)
-        # None stands for an array that follows
-        head["named_columns"] = {n: v if isinstance(v, list) else None for n, v in answer.named_columns.items()}
-        # JSON has no integers as keys
-        head |= {name: list(head[name].items()) for name in ("bad_columns", "bad_rows")}
-    text = json.dumps(head).encode()
-    stream.write(len(text).to_bytes(8, "little") + text)
+        columns = answer.named_columns
+        arrays = [answer.values, *(cells for cells in columns.values() if isinstance(cells, np.ndarray))]
+        texts = {name: None if isinstance(cells, np.ndarray) else cells for name, cells in columns.items()}
+        head = {**vars(answer), "path": str(answer.path), "values": None, "named_columns": texts}
+    write_message(stream, json.dumps(head).encode())
     for values in arrays:
         np.lib.format.write_array(_Pipe(stream), values, allow_pickle=False)
     stream.flush()
 
 
-def _receive(stream: Any) -> Sheet | str:
-    size = int.from_bytes(_read_exactly(stream, 8), "little")
-    head = json.loads(_read_exactly(stream, size))
+def _receive(stream: IO[bytes]) -> Sheet | str:
+    """Read what `_send` wrote."""
+    head = json.loads(read_message(stream))
     if isinstance(head, str):
         return head
-    values = np.lib.format.read_array(_Pipe(stream), allow_pickle=False)
-    for name, cells in head["named_columns"].items():
-        if cells is None:
-            head["named_columns"][name] = np.lib.format.read_array(_Pipe(stream), allow_pickle=False)
-    head |= {name: dict(head[name]) for name in ("bad_columns", "bad_rows")}
-    return Sheet(**{**head, "path": Path(head["path"]), "values": values, "notes": tuple(head["notes"])})
-
-
-def _read_exactly(stream: Any, size: int) -> bytes:
-    data: bytes = stream.read(size)
-    if len(data) < size:
-        raise EOFError
-    return data
+    for fields, name in ((head, "values"), *((head["named_columns"], name) for name in head["named_columns"])):
+        if fields[name] is None:
+            fields[name] = np.lib.format.read_array(_Pipe(stream), allow_pickle=False)
+    # keys are text in JSON
+    bad_columns = {int(j): message for j, message in head["bad_columns"].items()}
+    return Sheet(**{**head, "path": Path(head["path"]), "bad_columns": bad_columns, "notes": tuple(head["notes"])})
 
 
 # ---------------------------------------------------------------- inside the process
@@ -119,11 +102,10 @@ def _read_exactly(stream: Any, size: int) -> bytes:
 
 def main() -> None:
     """Read the file that standard input names, and write its sheet to standard output."""
-    job = json.loads(sys.stdin.buffer.read())
-    path, options = Path(job["path"]), ReadOptions(**{**job["options"], "names": frozenset(job["options"]["names"])})
+    job = json.loads(read_message(sys.stdin.buffer))
+    path, options = Path(job["path"]), ReadOptions(job["limit"], frozenset(job["names"]), job["layer"])
     file_format = FORMATS[job["suffix"]]
-    if file_format.package is not None:  # imported before the limits, which are for the file only
-        optional(file_format.package, extra="files", purpose=f"Reading {file_format.name}")
+    file_format.import_package()  # before the limits, which are for the file only
     _set_limits(path, options.limit)
     answer: Sheet | str
     try:
@@ -153,7 +135,3 @@ def _set_limits(path: Path, limit: int) -> None:
     for kind, value in limits.items():
         largest = resource.getrlimit(kind)[1]
         resource.setrlimit(kind, (value if largest == resource.RLIM_INFINITY else min(value, largest), largest))
-
-
-if __name__ == "__main__":
-    main()

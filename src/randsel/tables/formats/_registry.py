@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from randsel._utils.optional import optional
 from randsel.tables.formats._geo import read_geo
 from randsel.tables.formats._h5ad import read_h5ad
 from randsel.tables.formats._mat import read_mat
@@ -34,6 +35,11 @@ class Format:
     read: Callable[[Path, ReadOptions], Sheet]
     package: str | None = None
     sandboxed: bool = False
+
+    def import_package(self) -> None:
+        """Import the package that the reader needs, or raise ImportError with the extra that installs it."""
+        if self.package is not None:
+            optional(self.package, extra="files", purpose=f"Reading {self.name}")
 
 
 TEXT = Format("text", read_text)

@@ -229,9 +229,8 @@ class CellGrid:
         for i, cell in enumerate(self._text_columns[0]):
             value = parse_number(cell, decimal_comma=self.decimal_comma)
             values[i, 0] = np.nan if value is None else value
-            if value is None:
-                position = f"line {self._line_numbers[i]}"
-                self._bad_columns.setdefault(0, describe_bad_cell(self.header[0], position, cell))
+            if value is None and 0 not in self._bad_columns:
+                self._bad_columns[0] = describe_bad_cell(self.header[0], f"line {self._line_numbers[i]}", cell)
         for j, (line, count) in self.truth_columns.items():
             # True, False and 3 in one column are not truth values
             if count < np.count_nonzero(~np.isnan(values[:, j])):
