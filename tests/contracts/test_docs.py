@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import importlib
 import inspect
 import re
 import runpy
@@ -15,14 +16,11 @@ from randsel import InteractionScan, RandSel, RandSelCV
 from randsel._utils import result_folder as run_folder
 from randsel._utils.text import LONGEST_MESSAGE
 from randsel.analysis import _decisions as choosing
-from randsel.analysis import _model as analysis
 from randsel.analysis import _resampling as resampling
 from randsel.analysis._model import Feature
 from randsel.cli import _main as cli
-from randsel.culling import _rounds as culling
 from randsel.experiments import _black_box_files as table_black_box
 from randsel.report import _folder as results
-from randsel.report import _html as report
 from randsel.tables import _read as tables
 from randsel.tables import _sandbox
 from randsel.tables.formats._sheet import MISSING, NAME_BYTES
@@ -33,6 +31,9 @@ DOCS = ROOT / "docs"
 SOURCE = ROOT / "src" / "randsel"
 PAGES = sorted(DOCS.rglob("*.md"))
 TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES]
+#: All tests, and all of the package, as text; an f-string over several lines as one.
+TESTS = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+CODE = "\n".join(re.sub(r'"\s*\n\s*f?"', "", path.read_text()) for path in (ROOT / "src" / "randsel").rglob("*.py"))
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)")
 
 
@@ -162,41 +163,30 @@ def test_every_parameter_has_a_row_of_settings_with_its_default(estimator):
     assert rows == expected
 
 
-def public():
-    """What the API pages must name: classes and functions of the package, and of the modules that users import from."""
-    for module in (randsel, randsel.datasets, randsel.guarantees, randsel.plots, tables, report, analysis, culling):
+def public_names():
+    """Yield public classes and functions with their full names: all of these modules must be documented."""
+    for module in (randsel, randsel.datasets, randsel.guarantees, randsel.plots):
         names = randsel.__all__ if module is randsel else list(vars(module))
-        for name, thing in ((name, getattr(module, name)) for name in names):
-            home = getattr(thing, "__module__", "")
-            mine = home.startswith("randsel.") if module is randsel else home == module.__name__
-            if (inspect.isclass(thing) or inspect.isfunction(thing)) and mine and not name.startswith("_"):
-                yield f"{module.__name__}.{name}", thing
-
-
-#: Parts that only other modules of the package use.
-INTERNAL = {
-    "randsel.plots.class_colours",
-    "randsel.culling._rounds.Rules",
-    "randsel.culling._rounds.State",
-    "randsel.culling._rounds.cull",
-    "randsel.culling._rounds.path_sizes",
-    "randsel.analysis._model.cramers_v",
-    "randsel.analysis._model.correlation_ratio",
-}
+        for name, value in ((name, getattr(module, name)) for name in names):
+            home = getattr(value, "__module__", "")
+            defined_here = home.startswith("randsel.") if module is randsel else home == module.__name__
+            if (inspect.isclass(value) or inspect.isfunction(value)) and defined_here and not name.startswith("_"):
+                yield f"{module.__name__}.{name}"
 
 
 def test_every_public_name_is_on_a_page_of_the_api_and_has_an_example():
-    named = {
+    documented = {
         name
         for page in (DOCS / "api").glob("*.md")
         for name in re.findall(r"^- `(randsel\.[\w.]+)`: ", page.read_text(), re.M)
     }
-    known = dict(public())
-    assert named == set(known) - INTERNAL
-    for name in named:
-        text = inspect.getdoc(known[name]) or ""
-        plain = dataclasses.is_dataclass(known[name]) and "Examples" not in text  # they only hold what was found
-        assert plain or ">>> " in text, name
+    assert not set(public_names()) - documented - {"randsel.plots.class_colours"}
+    for name in documented:
+        module, _, attribute = name.rpartition(".")
+        value = getattr(importlib.import_module(module), attribute)
+        text = inspect.getdoc(value) or ""
+        # result dataclasses need no example
+        assert dataclasses.is_dataclass(value) or ">>> " in text, name
 
 
 def test_every_example_is_in_the_gallery():
@@ -224,26 +214,22 @@ def test_the_page_of_questions_has_questions():
 
 
 def test_tests_named_in_the_mathematics_exist():
-    tests = "\n".join(path.read_text() for path in (ROOT / "tests").glob("test_*.py"))
     named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs" / "mathematics.md").read_text()))
     assert len(named) > 8
-    assert not {name for name in named if f"def {name}" not in tests}
+    assert not {name for name in named if f"def {name}" not in TESTS}
 
 
 def test_messages_of_the_page_on_files_are_those_of_the_code():
     page = (ROOT / "docs" / "files.md").read_text()
-    sources = [SOURCE / "_utils" / "optional.py", SOURCE / "_utils" / "files.py", *(SOURCE / "tables").rglob("*.py")]
-    code = "\n".join(path.read_text() for path in sources)
     cells = [line.split("|")[2] for line in page.split("## Messages")[1].splitlines() if line.startswith("| ")]
     quoted = [words for cell in cells for words in re.findall("`([^`]+)`", cell)]
     assert len(quoted) > 20
-    assert not [words for words in quoted if words not in code]
+    assert not [words for words in quoted if words not in CODE]
 
 
 def test_the_page_on_files_names_options_and_tests_that_exist():
     page = (ROOT / "docs" / "files.md").read_text()
-    tests = "\n".join(path.read_text() for path in (ROOT / "tests").glob("test_*.py"))
-    assert not {name for name in re.findall(r"`(test_\w+)`", page) if f"def {name}(" not in tests}
+    assert not {name for name in re.findall(r"`(test_\w+)`", page) if f"def {name}(" not in TESTS}
     known = set(inspect.signature(tables.read).parameters)
     named = {name.removeprefix("--").replace("-", "_") for name in re.findall(r"`(--[a-z-]*[a-z0-9])`", page)}
     assert named <= known
@@ -256,10 +242,9 @@ def test_the_page_on_files_names_options_and_tests_that_exist():
 
 def test_the_page_on_selecting_names_options_codes_and_tests_that_exist():
     page = (ROOT / "docs" / "select.md").read_text()
-    tests = "\n".join(path.read_text() for path in (ROOT / "tests").glob("test_*.py"))
     named = set(re.findall(r"`(test_\w+)`", page))
     assert len(named) > 15
-    assert not {name for name in named if f"def {name}(" not in tests}
+    assert not {name for name in named if f"def {name}(" not in TESTS}
     command = cli.main.commands["select"]
     known = {option for parameter in command.params for option in parameter.opts} | {"--debug"}
     assert set(re.findall(r"(--[a-z][a-z-]*)", page)) <= known
@@ -276,18 +261,16 @@ def test_the_page_on_selecting_names_options_codes_and_tests_that_exist():
 
 def test_the_page_on_clusters_names_tests_that_exist():
     named = set(re.findall(r"`(test_\w+)`", (DOCS / "cluster.md").read_text()))
-    tests = "".join((ROOT / "tests" / f"test_{name}.py").read_text() for name in ("cluster_jobs", "dask_arrays"))
     assert len(named) > 10
-    assert not {name for name in named if f"def {name}(" not in tests}
+    assert not {name for name in named if f"def {name}(" not in TESTS}
 
 
 def test_the_page_on_security_names_tests_that_exist():
     text = (DOCS / "security.md").read_text()
-    written = "".join(path.read_text() for path in (ROOT / "tests").glob("test_*.py"))
     named = set(re.findall(r"`(test_\w+)`", text))
     assert len(named) > 30
-    assert all(f"def {name}(" in written for name in named), [n for n in named if f"def {n}(" not in written]
-    for name in ("tests/test_hostile_files.py", "tests/test_hostile_folders.py"):
+    assert all(f"def {name}(" in TESTS for name in named), [n for n in named if f"def {n}(" not in TESTS]
+    for name in ("tests/robustness/test_hostile_files.py", "tests/robustness/test_hostile_folders.py"):
         hostile = set(re.findall(r"^def (test_\w+)", (ROOT / name).read_text(), re.MULTILINE))
         assert len(hostile & named) > 10
 
@@ -319,15 +302,12 @@ def test_bounds_are_those_of_the_page():
 
 def test_the_page_on_scale_says_what_the_code_and_the_results_say():
     page, printed = (DOCS / "scale.md").read_text(), (DOCS / "results" / "scale.md").read_text()
-    # a sentence may go over several lines of the code
-    code = "".join(re.sub(r'"\s*\n\s*f?"', "", path.read_text()) for path in (ROOT / "src" / "randsel").glob("*.py"))
     refused = page.split("## What is refused")[1].split("\n## ")[0]
     cells = [line.split("|")[1] for line in refused.splitlines() if line.startswith("| `")]
     quoted = [words for cell in cells for words in re.findall("`([^`]+)`", cell)]
     assert len(quoted) > 8
-    assert not [words for words in quoted if words not in code]
-    tests = "\n".join(path.read_text() for path in (ROOT / "tests").glob("test_*.py"))
-    assert not {name for name in re.findall(r"`(test_\w+)`", page) if f"def {name}(" not in tests}
+    assert not [words for words in quoted if words not in CODE]
+    assert not {name for name in re.findall(r"`(test_\w+)`", page) if f"def {name}(" not in TESTS}
     amount = re.compile(r"\d[\d.]* (?:s|min|h|hours|days|MB|GB|TB|PB)\b")
     amounts = amount.findall(page.split("## A million samples")[1])
     assert len(amounts) > 20
