@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from randsel import InteractionScan
-from randsel.analysis._model import cautions
+from randsel.analysis import cautions
 from randsel.tables import Table
 
 rng = np.random.default_rng(5)

@@ -49,7 +49,7 @@ def install(file, folder, extra):
     run(
         python,
         "-c",
-        "from randsel import report; report.Path(report.__file__).with_name('report.html.j2').read_text()",
+        "import importlib.resources; importlib.resources.files('randsel.report').joinpath('report.html.j2').read_text()",
         cwd=folder,
     )
     print(

@@ -24,10 +24,11 @@ import psutil
 from distributed import Client, LocalCluster, wait
 from randsel import RandSel, datasets
 from randsel._utils.jobs import ordered_map
-from randsel.analysis import _decisions as choosing
-from randsel.analysis import _resampling as resampling
+from randsel.analysis._model import Settings
+from randsel.analysis._selection import _select_on_half
 from randsel.distributed import _jobs as cluster_jobs
 from randsel.tables._read import Table
+from randsel.targets._kinds import CLASSES
 
 #: Largest price of Dask beside joblib that is acceptable.
 WANTED = 1.30
@@ -57,9 +58,9 @@ class Jobs:
 
     def half_samples(self):
         """As `randsel select` does."""
-        settings = choosing.Settings(halves=HALVES)
-        tasks = [(self.table, "classification", settings, 20, number) for number in range(HALVES)]
-        return [found["selected"] for found in ordered_map(resampling._half, tasks, None)]
+        settings = Settings(halves=HALVES)
+        tasks = [(self.table, CLASSES, settings, 20, number) for number in range(HALVES)]
+        return [found["selected"] for found in ordered_map(_select_on_half, tasks, None)]
 
 
 def seconds(function):

@@ -4,8 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from randsel.analysis import _model as analysis
-from randsel.analysis._model import Pair, cautions
+from randsel.analysis import Pair, _cautions, cautions
 from randsel.tables._read import Table, read
 from randsel.targets._kinds import CLASSES, NUMBERS
 
@@ -55,20 +54,20 @@ def test_a_batch_that_tells_the_number_is_confounded(table, rng):
 
 def test_strength_of_association():
     y, batch = np.repeat([0, 1], 20), np.tile([0, 1], 20)
-    assert analysis.cramers_v(y, y) == pytest.approx(1.0)
-    assert analysis.cramers_v(y, batch) == pytest.approx(0.0)
+    assert _cautions.cramers_v(y, y) == pytest.approx(1.0)
+    assert _cautions.cramers_v(y, batch) == pytest.approx(0.0)
     # phi of the 2×2 table (15, 5; 5, 15)
     mixed = np.repeat([0, 1, 0, 1], [15, 5, 5, 15])
-    assert analysis.cramers_v(y, mixed) == pytest.approx(0.5)
-    assert analysis.correlation_ratio(y.astype(float), y) == pytest.approx(1.0)
-    assert analysis.correlation_ratio(y.astype(float), mixed) == pytest.approx(0.5)
-    assert analysis.correlation_ratio(np.ones(40), y) == 0.0
+    assert _cautions.cramers_v(y, mixed) == pytest.approx(0.5)
+    assert _cautions.correlation_ratio(y.astype(float), y) == pytest.approx(1.0)
+    assert _cautions.correlation_ratio(y.astype(float), mixed) == pytest.approx(0.5)
+    assert _cautions.correlation_ratio(np.ones(40), y) == 0.0
 
 
 def test_rare_coincidence_in_a_small_table_is_no_confounding():
     X = np.random.default_rng(0).standard_normal((12, 10))
     few = Table(X, np.repeat([0, 1], 6), tuple("abcdefghij"), batch=np.array([0] * 10 + [1] * 2))
-    assert analysis.cramers_v(few.y, few.batch) > analysis.CONFOUNDED
+    assert _cautions.cramers_v(few.y, few.batch) > _cautions.CONFOUNDED
     assert not [c for c in cautions(few, CLASSES) if "confounded" in c]
 
 
@@ -147,10 +146,10 @@ def test_results_cannot_be_changed():
 
 def test_limits_in_the_documentation_are_those_of_the_code():
     text = (Path(__file__).parents[2] / "docs" / "report.md").read_text()
-    assert f"fewer than {analysis.FEW_SAMPLES} |" in text
-    assert f"at least {analysis.CONFOUNDED}, with a permutation p of at most {analysis.CONFOUNDED_P} |" in text
-    assert f"above {analysis.COPY}," in text
-    assert analysis.UNEQUAL == 0.5
+    assert f"fewer than {_cautions.FEW_SAMPLES} |" in text
+    assert f"at least {_cautions.CONFOUNDED}, with a permutation p of at most {_cautions.CONFOUNDED_P} |" in text
+    assert f"above {_cautions.COPY}," in text
+    assert _cautions.UNEQUAL == 0.5
     assert "less than half of an equal share" in text
 
 

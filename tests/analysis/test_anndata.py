@@ -8,7 +8,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import randsel
-from randsel.analysis._decisions import Settings
+from randsel.analysis._model import Settings
 from randsel.analysis._pipeline import analyse
 from randsel.tables._read import Table
 

@@ -16,8 +16,9 @@ from click.testing import CliRunner
 from randsel._utils import optional as _optional
 from randsel._utils import result_folder as run_folder
 from randsel._utils.result_folder import Parts
-from randsel.analysis import _decisions as choosing
 from randsel.analysis import _pipeline as selection
+from randsel.analysis import _selection
+from randsel.analysis._model import Settings
 from randsel.cli import _main as cli
 from randsel.cli._main import main
 from randsel.report import _folder as results
@@ -81,7 +82,7 @@ def test_the_ranking_is_complete_best_first_and_read_as_it_was(finished):
     assert [row["rank"] for row in rows] == [str(place) for place in range(1, 13)]
     assert sorted(row["feature"] for row in rows) == sorted(f"g{j}" for j in range(12))
     table = tables.read(file, target="status")
-    analysis = selection.analyse(table, choosing.Settings(halves=4, folds=2))
+    analysis = selection.analyse(table, Settings(halves=4, folds=2))
     for row, feature in zip(rows, analysis.features, strict=True):
         assert row["feature"] == feature.name
         assert row["partner"] == (feature.partner or "")
@@ -453,8 +454,8 @@ def test_help_names_exit_codes_and_is_there_at_once():
 
 def test_choices_of_the_command_line_are_those_of_the_code():
     text = " ".join(invoke("select", "--help").output.split())
-    assert f"at most {choosing.PAIR_BUDGET:.0e}".replace("e+", "e") in text
-    defaults = choosing.Settings()
+    assert f"at most {_selection.PAIR_BUDGET:.0e}".replace("e+", "e") in text
+    defaults = Settings()
     given = {p.name: p.default for p in main.commands["select"].params}
     for name in ("halves", "folds", "seed", "task", "pairs"):
         assert given[name] == getattr(defaults, name)
@@ -484,5 +485,5 @@ def test_a_batch_confounded_with_the_target_is_in_the_report(tmp_path):
     result = invoke("select", data, "--halves", 0, "--folds", 0, "--out", tmp_path / "out")
     assert "The batch is confounded with the target" in result.stderr
     assert "The batch is confounded with the target" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    found = report.contents(results.load(tmp_path / "out"))
+    found = report.contents(results.load_analysis(tmp_path / "out"))
     assert any("confounded" in warning for warning in found["warnings"])

@@ -15,8 +15,7 @@ import randsel
 from randsel import InteractionScan, RandSel, RandSelCV
 from randsel._utils import result_folder as run_folder
 from randsel._utils.text import LONGEST_MESSAGE
-from randsel.analysis import _decisions as choosing
-from randsel.analysis import _resampling as resampling
+from randsel.analysis import _selection
 from randsel.analysis._model import Feature
 from randsel.cli import _main as cli
 from randsel.experiments import _black_box_files as table_black_box
@@ -250,10 +249,10 @@ def test_the_page_on_selecting_names_options_codes_and_tests_that_exist():
     assert set(re.findall(r"(--[a-z][a-z-]*)", page)) <= known
     codes = re.findall(r"^\| (\d+) \|", page.split("## Exit status")[1], re.MULTILINE)
     assert codes == ["0", "1", "2", str(cli.NOTHING), str(cli.LOST), str(cli.INTERRUPTED), str(cli.TERMINATED)]
-    assert choosing.PAIR_BUDGET == 3e10
+    assert _selection.PAIR_BUDGET == 3e10
     assert "3·10¹⁰" in page
-    assert f"{resampling.THRESHOLD:.0%}".replace("%", " %") in page
-    assert f"(2·{resampling.THRESHOLD} − 1)" in page
+    assert f"{_selection.THRESHOLD:.0%}".replace("%", " %") in page
+    assert f"(2·{_selection.THRESHOLD} − 1)" in page
     columns = re.search(r"`ranking.csv` \|(.*)", page).group(1)
     feature = Feature("a", 0, 1, 0.0, 0.0, 0.0, None, 1.0, 1.0, 0.0, False)
     assert re.findall("`([a-z_]+)`", columns) == list(results._row(feature))

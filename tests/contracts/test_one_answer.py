@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 
 from randsel import InteractionScan, RandSel, RandSelCV, datasets
-from randsel.analysis._decisions import Settings
+from randsel.analysis._model import Settings
 from randsel.analysis._pipeline import analyse
 from randsel.distributed._jobs import on_cluster
 from randsel.tables._read import Table

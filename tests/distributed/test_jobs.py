@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from randsel import InteractionScan, RandSel, RandSelCV, StabilitySelection, datasets
 from randsel._utils import jobs as _parallel
-from randsel.analysis._decisions import Settings
+from randsel.analysis._model import Settings
 from randsel.analysis._pipeline import analyse
 from randsel.cli._main import main
 from randsel.distributed._jobs import ALIKE, ClusterLostError, on_cluster

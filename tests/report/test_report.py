@@ -74,7 +74,7 @@ def plain_html(plain):
 @pytest.fixture
 def quick(monkeypatch):
     """For tests of words: drawing takes seconds."""
-    monkeypatch.setattr(report, "_svg", lambda *_, **__: "<svg></svg>")
+    monkeypatch.setattr(report, "_draw_svg", lambda *_, **__: "<svg></svg>")
 
 
 @pytest.fixture

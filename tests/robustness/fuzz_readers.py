@@ -375,11 +375,11 @@ def _read_folder(data: bytes, folder: Path) -> object:
         (folder / "parts" / f"{name}.npz").write_bytes(content)
     if not mode:
         run_folder.claim(folder, run_folder.read_identity(folder), ())
-    analysis = results.load(folder)
-    results.found_something(analysis, None)
+    analysis = results.load_analysis(folder)
+    results.has_findings(analysis, None)
     # pictures take a second each, and are no part of what is read
-    report._svg = lambda *_, **__: "<svg/>"
-    return results.as_text(analysis, 10), summarise(analysis), report.contents(analysis)
+    report._draw_svg = lambda *_, **__: "<svg/>"
+    return results.format_ranking(analysis, 10), summarise(analysis), report.contents(analysis)
 
 
 _CELL = {"accuracy": 0.9, "balanced_accuracy": 0.8, "n_features": 2, "features": ["a", "b"], "gamma": "median"}

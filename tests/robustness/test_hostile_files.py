@@ -32,7 +32,7 @@ TESTS = Path(__file__).parent
 @pytest.fixture(autouse=True)
 def pictures(monkeypatch):
     """Bring back how reports draw, which the fuzzer replaces."""
-    monkeypatch.setattr(report, "_svg", report._svg)
+    monkeypatch.setattr(report, "_draw_svg", report._draw_svg)
 
 
 def refused(path, *words, **options):

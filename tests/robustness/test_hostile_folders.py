@@ -196,7 +196,7 @@ def keys(path):
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_report_of_tampered_parts_is_refused(out, monkeypatch, wrong):
-    monkeypatch.setattr("randsel.report._html._svg", lambda *_, **__: "<svg/>")
+    monkeypatch.setattr("randsel.report._html._draw_svg", lambda *_, **__: "<svg/>")
     for path in (out / "parts" / "report.npz", out / "parts" / "path.npz"):
         whole = path.read_bytes()
         for key in keys(path):
@@ -332,5 +332,5 @@ def test_names_of_data_sets_name_no_files_and_do_not_act_on_the_terminal(table, 
 
 def test_a_folder_from_elsewhere_is_read_without_computing_or_writing_beside_it(out, tmp_path):
     before = {path.name for path in tmp_path.rglob("*")}
-    assert results.load(out).table.names == ("a", "b", "c", "d", "e")
+    assert results.load_analysis(out).table.names == ("a", "b", "c", "d", "e")
     assert {path.name for path in tmp_path.rglob("*")} == before

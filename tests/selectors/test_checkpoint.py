@@ -15,7 +15,7 @@ from randsel._utils import checkpoint
 from randsel._utils import result_folder as run_folder
 from randsel._utils.checkpoint import Stages
 from randsel._utils.result_folder import Parts
-from randsel.analysis._decisions import Settings
+from randsel.analysis._model import Settings
 from randsel.analysis._pipeline import analyse
 from randsel.cli._main import main
 from randsel.culling._path import path_sizes

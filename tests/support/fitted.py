@@ -1,7 +1,7 @@
 """Analyses of small tables, fitted for real, for tests and pictures of reports."""
 
 from randsel import __version__
-from randsel.analysis._decisions import Settings
+from randsel.analysis._model import Settings
 from randsel.analysis._pipeline import analyse
 
 

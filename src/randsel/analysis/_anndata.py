@@ -1,4 +1,4 @@
-"""Selection from an AnnData object, which is only looked at by its attributes: anndata is not needed for it."""
+"""Selection from an AnnData object. Only its attributes are used, so that anndata need not be installed."""
 
 from dataclasses import asdict, replace
 from importlib.metadata import version
@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from randsel._utils.typing import Array
-from randsel.analysis._decisions import Progress, Settings
-from randsel.analysis._model import Analysis
+from randsel.analysis._model import RANK, SELECTED, VALUE_COLUMNS, Analysis, Settings
 from randsel.analysis._pipeline import analyse
+from randsel.analysis._selection import Progress
 from randsel.tables._read import Table
 
 
@@ -24,29 +24,29 @@ def select_adata(
     progress: Progress | None = None,
     **settings: Any,
 ) -> Analysis:
-    """Select the variables of an AnnData object that tell about a column of its observations.
+    """Select the variables of an AnnData object that matter to a column of its observations.
 
     Parameters
     ----------
     adata : AnnData
-        Observations in rows; it is changed, as scanpy's functions do.
+        Observations in rows; results are written to it, as scanpy's functions do.
     label : str
         Column of `adata.obs`: classes or numbers. Observations without a label are left out.
     layer : str, default=None
-        Layer to take; None is `adata.X`. A sparse matrix is made dense.
+        Layer to use; None: `adata.X`. A sparse matrix is made dense.
     groups, batch : str, default=None
-        Columns of `adata.obs`: donors that belong together; batches, within which tests compare.
+        Columns of `adata.obs`: samples of a donor, which belong together; batches, within which tests compare.
     n_jobs : int, default=None
-        Halves and folds at a time.
+        Halves and folds to compute at a time.
     progress : callable, default=None
-        Called with what is being done, how much of it is done, and how much there is.
+        Called with the name of a step, how much of it is done, and how much there is.
     **settings
         `top`, `fdr`, `task`, `pairs`, `halves`, `folds`, `seed`, `memory`, `device`: as in `randsel select`.
 
     Returns
     -------
     Analysis
-        All that was found, for `randsel.report`. `adata.var` gets the columns randsel_rank, randsel_selected,
+        All results, for `randsel.report`. `adata.var` gets the columns randsel_rank, randsel_selected,
         randsel_contribution, randsel_main, randsel_interaction, randsel_partner, randsel_p, randsel_q and
         randsel_stability; `adata.uns["randsel"]` the settings, the warnings and whether anything stands out.
 
@@ -57,29 +57,29 @@ def select_adata(
     >>> adata.var.query("randsel_selected").sort_values("randsel_rank")  # doctest: +SKIP
     """
     how = Settings(**settings)
-    table = _table(adata, label, layer, groups, batch)
+    table = _build_table(adata, label, layer, groups, batch)
     about = {"version": version("randsel"), "seed": how.seed}
     analysis = analyse(table, how, about=about, progress=progress, n_jobs=n_jobs)
-    _write(adata, analysis)
-    given = {"label": label, "layer": layer, "groups": groups, "batch": batch, **asdict(how)}
+    _write_columns(adata, analysis)
+    parameters = {"label": label, "layer": layer, "groups": groups, "batch": batch, **asdict(how)}
     adata.uns["randsel"] = {
         "version": version("randsel"),
         # None cannot be written to h5ad
-        "settings": {name: value for name, value in given.items() if value is not None},
+        "settings": {name: value for name, value in parameters.items() if value is not None},
         "data_hash": table.fingerprint(),
         "nothing_stands_out": bool(analysis.nothing_stands_out),
         "warnings": list(analysis.warnings),
         "notes": list(analysis.notes),
     }
-    return replace(analysis, settings={**analysis.settings, "data_hash": table.fingerprint(), "parameters": given})
+    return replace(analysis, settings={**about, "data_hash": table.fingerprint(), "parameters": parameters})
 
 
-def _table(adata: Any, label: str, layer: str | None, groups: str | None, batch: str | None) -> Table:
+def _build_table(adata: Any, label: str, layer: str | None, groups: str | None, batch: str | None) -> Table:
     if layer is not None and layer not in adata.layers:
         msg = f"adata has no layer {layer!r}; there are {', '.join(map(repr, adata.layers)) or 'none'}."
         raise ValueError(msg)
-    y, gone = _column(adata, label)
-    keep, values = ~gone, adata.X if layer is None else adata.layers[layer]
+    y, missing = _read_column(adata, label)
+    values = adata.X if layer is None else adata.layers[layer]
     X = values.toarray() if hasattr(values, "toarray") else np.asarray(values)
     X = X.astype(np.float32 if X.dtype == np.float32 else np.float64, copy=False)
     names = tuple(map(str, adata.var_names))
@@ -90,47 +90,40 @@ def _table(adata: Any, label: str, layer: str | None, groups: str | None, batch:
         msg = "adata has missing or infinite values; impute them, or leave these variables out first."
         raise ValueError(msg)
     return Table(
-        X[keep] if gone.any() else X,
-        y[keep],
+        X[~missing] if missing.any() else X,
+        y[~missing],
         names,
-        None if groups is None else _complete(adata, groups, keep),
-        None if batch is None else _complete(adata, batch, keep),
-        ids=np.array(list(map(str, adata.obs_names)))[keep],
-        notes=(f"{int(gone.sum())} observations have no {label!r} and are left out.",) if gone.any() else (),
+        None if groups is None else _read_complete_column(adata, groups, ~missing),
+        None if batch is None else _read_complete_column(adata, batch, ~missing),
+        ids=np.array(list(map(str, adata.obs_names)))[~missing],
+        notes=(f"{int(missing.sum())} observations have no {label!r} and are left out.",) if missing.any() else (),
     )
 
 
-def _column(adata: Any, name: str) -> tuple[Array, Array]:
-    """Return a column of the observations, and where it is missing."""
+def _read_column(adata: Any, name: str) -> tuple[Array, Array]:
+    """Return a column of the observations, and a mask of its missing entries."""
     if name not in adata.obs:
         known = ", ".join(map(repr, list(adata.obs)[:10]))
         msg = f"adata.obs has no column {name!r}; there are {known or 'none'}."
         raise ValueError(msg)
     column = adata.obs[name]
-    gone = np.asarray(column.isna(), dtype=bool)
+    missing = np.asarray(column.isna(), dtype=bool)
     numeric = getattr(column.dtype, "kind", "O") in "fiu"
-    return np.asarray(column) if numeric else np.array(list(map(str, column))), gone
+    return np.asarray(column) if numeric else np.array(list(map(str, column))), missing
 
 
-def _complete(adata: Any, name: str, keep: Array) -> Array:
-    values, gone = _column(adata, name)
-    if gone[keep].any():
-        msg = f"{int(gone[keep].sum())} entries of adata.obs[{name!r}] are missing; fill them in, or drop the rows."
+def _read_complete_column(adata: Any, name: str, rows: Array) -> Array:
+    values, missing = _read_column(adata, name)
+    if missing[rows].any():
+        msg = f"{int(missing[rows].sum())} entries of adata.obs[{name!r}] are missing; fill them in, or drop the rows."
         raise ValueError(msg)
-    return values[keep]
+    return values[rows]
 
 
-def _write(adata: Any, analysis: Analysis) -> None:
-    """Write what was found into the variables, in their order."""
+def _write_columns(adata: Any, analysis: Analysis) -> None:
+    """Write the columns of the ranking to the variables, in the order of these; numbers last."""
     features = sorted(analysis.features, key=lambda feature: feature.column)
-    columns = {
-        "rank": np.array([f.rank for f in features]),
-        "selected": np.array([f.selected for f in features]),
-        "partner": np.array([f.partner or "" for f in features], dtype=object),
-        **{
-            name: np.array([getattr(f, name) for f in features])
-            for name in ("contribution", "main", "interaction", "p", "q", "stability")
-        },
-    }
-    for name, values in columns.items():
-        adata.var[f"randsel_{name}"] = values
+    for column in sorted((RANK, SELECTED, *VALUE_COLUMNS), key=lambda column: column.type is float):
+        values = [getattr(feature, column.field) for feature in features]
+        texts = np.array([value or "" for value in values], dtype=object) if column.is_text else None
+        adata.var[f"randsel_{column.field}"] = np.asarray(values) if texts is None else texts

@@ -82,32 +82,32 @@ def select(
     run_folder.check_folder(out)
     table = read_table(file, reading)
     # after the notes, which are there the sooner
-    from randsel.analysis import _decisions as choosing
-    from randsel.analysis import _pipeline as selection
+    from randsel.analysis._model import Settings
+    from randsel.analysis._pipeline import analyse
     from randsel.report import _folder as results
     from randsel.report._sentences import summarise
 
-    settings = choosing.Settings(**{**how, "folds": 0 if no_accuracy else how["folds"]})
-    about = results.identity(file, table, reading, settings, out)
+    settings = Settings(**{**how, "folds": 0 if no_accuracy else how["folds"]})
+    about = results.describe_run(file, table, reading, settings, out)
     out.mkdir(parents=True, exist_ok=True)
     with run_folder.only_run(out):
-        run_folder.claim(out, about, results.SAME)
+        run_folder.claim(out, about, results.MUST_AGREE)
         parts, line = run_folder.Parts(out / "parts"), run_folder.ProgressLine()
         try:
-            analysis = selection.analyse(
+            analysis = analyse(
                 table, settings, about=about, parts=parts, progress=line, n_jobs=None if jobs == 1 else jobs
             )
         finally:
             line.end()
-        missing = results.write(analysis, out, parts)
+        missing = results.write_results(analysis, out, parts)
     say("Note", [note for note in analysis.notes if note not in table.notes])
     say("Warning", analysis.warnings)
     for sentence in summarise(analysis):
         click.echo(sentence)
-    click.echo("\n" + results.as_text(analysis, settings.top or results.PRINTED))
+    click.echo("\n" + results.format_ranking(analysis, settings.top or results.PRINTED_ROWS))
     say("Note", missing)
     click.echo(f"\nAll of it: {out}")
-    if not results.found_something(analysis, settings.fdr):
+    if not results.has_findings(analysis, settings.fdr):
         ctx.exit(NOTHING)
 
 
@@ -123,7 +123,7 @@ def rebuild_report(folder: Path) -> None:
     from randsel._utils import result_folder as run_folder
     from randsel.report import _folder as results
 
-    analysis = results.load(folder)
+    analysis = results.load_analysis(folder)
     run_folder.check_folder(folder)
     results.write_report(analysis, folder / "report.html")
     click.echo(f"Written: {folder / 'report.html'}")

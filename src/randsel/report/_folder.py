@@ -1,7 +1,7 @@
-"""An analysis to the files of a folder, and back; and to a table on a terminal."""
+"""The files of a results folder, written and read again; and the ranking on the terminal."""
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -18,38 +18,40 @@ from randsel._utils.result_folder import (
     write_atomically,
     write_figure,
 )
-from randsel._utils.text import (
-    as_csv,
-    format_exact,
-    format_fixed,
-    format_number,
-    format_p_value,
-    format_percent,
-    make_visible,
-    shorten,
-)
+from randsel._utils.text import as_csv, format_exact, make_visible
 from randsel._utils.typing import Array
-from randsel.analysis._decisions import Settings
-from randsel.analysis._model import Accuracy, Analysis, Feature, Pair, Stability
+from randsel.analysis._model import (
+    NAME,
+    RANK,
+    SCORE_COLUMNS,
+    SELECTED,
+    VALUE_COLUMNS,
+    Accuracy,
+    Analysis,
+    Feature,
+    FeatureColumn,
+    Pair,
+    Settings,
+    Stability,
+)
 from randsel.culling._path import CullingPath, restore_path
 from randsel.interactions._forward_selection import LEVEL
 from randsel.report import _html as report
 from randsel.tables._read import Table
 from randsel.targets._kinds import KINDS
 
-#: Entries of run.json in which an earlier run must agree for its parts to be used again.
-SAME = ("version", "data_hash", "parameters")
-#: Characters of a name in the table of the terminal.
-LONG_NAME = 28
-#: Features printed if no number is asked for.
-PRINTED = 20
-#: Arrays that are kept for the report.
-REPORT_SHAPES = {
+#: Entries of run.json that must be equal for a run to use the stored steps of an earlier one.
+MUST_AGREE = ("version", "data_hash", "parameters")
+#: Rows of the ranking that are printed unless the user asks for another number.
+PRINTED_ROWS = 20
+#: Columns with an array of their own in the stored report.
+_OWN_ARRAY = tuple(column for column in (*VALUE_COLUMNS, SELECTED) if column not in SCORE_COLUMNS)
+#: Kinds and lengths of the stored arrays of a report, see `check_arrays`.
+REPORT_SHAPES: dict[str, tuple[Any, ...]] = {
     "names": ("U", "features"),
     "order": ("iu", "features"),
-    "partners": ("U", "features"),
-    "scores": ("f", "features", 6),
-    "selected": ("b", "features"),
+    "scores": ("f", "features", len(SCORE_COLUMNS)),
+    **{column.stored: ("U" if column.is_text else "b", "features") for column in _OWN_ARRAY},
     "y": ("biufU", "samples"),
     "columns": ("iu", "drawn"),
     "values": ("biuf", "samples", "drawn"),
@@ -63,57 +65,60 @@ REPORT_SHAPES = {
     "chance?": ("f",),
     "stability?": ("f", 3),
 }
-#: Parameters that change nothing about how a table is read unless they are given.
-_ASIDE = ("max_bytes",)
+#: Parameters of reading that do not change the table.
+_NOT_IDENTIFYING = ("max_bytes",)
 
 
-# ---------------------------------------------------------------- what it takes to repeat it
+# ---------------------------------------------------------------- how to repeat a run
 
 
-def identity(file: Path, table: Table, reading: Mapping[str, Any], settings: Settings, out: Path) -> dict[str, Any]:
-    """Return what it takes to repeat a run: version, parameters, seed, hash of the data, and the command."""
-    given = {name: _plain(value) for name, value in reading.items() if value not in (None, (), False)}
-    own = {name: value for name, value in asdict(settings).items() if value is not None and name != "seed"}
+def describe_run(file: Path, table: Table, reading: Mapping[str, Any], settings: Settings, out: Path) -> dict[str, Any]:
+    """Return what is needed to repeat a run: version, command, seed, hash of the data, parameters."""
+    options = {name: _to_json(value) for name, value in reading.items() if value not in (None, (), False)}
+    parameters = {name: value for name, value in options.items() if name not in _NOT_IDENTIFYING}
+    parameters |= {name: value for name, value in asdict(settings).items() if value is not None and name != "seed"}
     return {
         "version": version("randsel"),
-        "command": _command(file, given, settings, out),
+        "command": _write_command(file, options, settings, out),
         "seed": settings.seed,
         "data": file.name,
         "data_hash": table.fingerprint(),
         "samples": len(table.y),
         "features": len(table.names),
-        "parameters": {**{k: v for k, v in given.items() if k not in _ASIDE}, **own, "seed": settings.seed},
+        "parameters": {**parameters, "seed": settings.seed},
         "packages": {name: version(name) for name in ("numpy", "scipy", "scikit-learn")},
     }
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
 
 
-def _command(file: Path, given: Mapping[str, Any], settings: Settings, out: Path) -> str:
-    """Write the command with all that differs from its defaults."""
+def _write_command(file: Path, options: Mapping[str, Any], settings: Settings, out: Path) -> str:
+    """Write the command line with all options that differ from their defaults."""
     words = ["randsel", "select", str(file)]
     defaults = {"orientation": "auto", "missing": "error", "max_bytes": "4GB", **asdict(Settings())}
-    for name, value in {**given, **asdict(settings)}.items():
+    for name, value in {**options, **asdict(settings)}.items():
         if value != defaults.get(name) and value is not None:
             option = f"--{name.replace('_', '-')}"
             words += [option] if value is True else [option, ",".join(value) if isinstance(value, list) else str(value)]
     return shlex.join([*words, "--out", str(out)])
 
 
-# ---------------------------------------------------------------- to files
+# ---------------------------------------------------------------- files for people
 
 
-def write(analysis: Analysis, out: Path, parts: Parts) -> list[str]:
-    """Write `ranking.csv`, `pairs.csv`, `path.png` and `report.html`, and keep what the report is made of.
+def write_results(analysis: Analysis, out: Path, parts: Parts) -> list[str]:
+    """Write `ranking.csv`, `pairs.csv`, `path.png` and `report.html`, and store what the report is made of.
 
     Returns
     -------
     list of str
-        Sentences on files that could not be written, for want of an optional package.
+        Sentences about files that could not be written because an optional package is missing.
     """
-    write_atomically(out / "ranking.csv", as_csv([_row(feature) for feature in analysis.features]))
+    columns = (NAME, RANK, SELECTED, *VALUE_COLUMNS)
+    ranking = [{column.title: column.to_csv(feature) for column in columns} for feature in analysis.features]
+    write_atomically(out / "ranking.csv", as_csv(ranking))
     pairs = [
         {
             "feature": pair.first,
@@ -125,55 +130,38 @@ def write(analysis: Analysis, out: Path, parts: Parts) -> list[str]:
         for pair in analysis.pairs
     ]
     write_atomically(out / "pairs.csv", as_csv(pairs) or "feature,partner,statistic,p,corrected_p\n")
-    _keep(analysis, parts)
-    said = []
-    for draw, name in ((_draw_path, "path.png"), (write_report, "report.html")):
+    _store_analysis(analysis, parts)
+    missing = []
+    for write_file, name in ((_write_path_figure, "path.png"), (write_report, "report.html")):
         try:
-            draw(analysis, out / name)
+            write_file(analysis, out / name)
         except ImportError as error:
-            said.append(f"No {name}: {error}")
-    return said
+            missing.append(f"No {name}: {error}")
+    return missing
 
 
-def _row(feature: Feature) -> dict[str, str]:
-    return {
-        "feature": feature.name,
-        "rank": str(feature.rank),
-        "selected": "yes" if feature.selected else "no",
-        "contribution": format_exact(feature.contribution),
-        "main": format_exact(feature.main),
-        "interaction": format_exact(feature.interaction),
-        "partner": feature.partner or "",
-        "p": format_exact(feature.p),
-        "q": format_exact(feature.q),
-        "stability": format_exact(feature.stability),
-    }
-
-
-def _draw_path(analysis: Analysis, file: Path) -> None:
-    names = [make_visible(name) for name in analysis.table.names]
-    lived = set(analysis.path.rounds[0].features.tolist())
-    first = [f.column for f in analysis.features if f.selected and f.column in lived][: report.NAMED]
+def _write_path_figure(analysis: Analysis, file: Path) -> None:
     figure = plots.culling_path(
-        analysis.path, highlight=np.array(first, dtype=int), names=names, label="the first selected"
+        analysis.path,
+        highlight=np.array(report.columns_to_highlight(analysis)[: report.NAMED], dtype=int),
+        names=[make_visible(name) for name in analysis.table.names],
+        label="the first selected",
     )
     write_figure(file, figure, 150)
 
 
 def write_report(analysis: Analysis, file: Path) -> None:
     """Write the report."""
-    html = report.render(report.contents(analysis))
-    write_atomically(file, html)
+    write_atomically(file, report.render(report.contents(analysis)))
 
 
-# ---------------------------------------------------------------- kept for the report, and read again
+# ---------------------------------------------------------------- stored for the report, and read again
 
 
-def _keep(analysis: Analysis, parts: Parts) -> None:
-    """Keep all that the report is made of: of the table, only the columns that are drawn."""
+def _store_analysis(analysis: Analysis, parts: Parts) -> None:
+    """Store all that the report is made of: of the table, only the columns that are drawn."""
     drawn = {feature.column for feature in analysis.features[: report.DRAWN]}
-    strong = [pair for pair in analysis.pairs if pair.corrected_p <= LEVEL] or analysis.pairs[:2]
-    for pair in strong[: report.DRAWN_PAIRS]:
+    for pair in report.pairs_to_draw(analysis):
         drawn |= {pair.first_column, pair.second_column}
     columns = np.array(sorted(drawn))
     features, pairs = analysis.features, analysis.pairs
@@ -182,10 +170,9 @@ def _keep(analysis: Analysis, parts: Parts) -> None:
         "values": analysis.table.X[:, columns],
         "y": analysis.table.y,
         "names": np.array(analysis.table.names, dtype=str),
-        "order": [f.column for f in features],
-        "scores": [[f.contribution, f.main, f.interaction, f.p, f.q, f.stability] for f in features],
-        "partners": np.array([f.partner or "" for f in features], dtype=str),
-        "selected": [f.selected for f in features],
+        "order": [feature.column for feature in features],
+        "scores": [[getattr(feature, column.field) for column in SCORE_COLUMNS] for feature in features],
+        **{column.stored: _to_array(column, features) for column in _OWN_ARRAY},
         "pair_columns": np.array([[p.first_column, p.second_column] for p in pairs], dtype=int).reshape(-1, 2),
         "pair_scores": np.array([[p.statistic, p.p, p.corrected_p] for p in pairs]).reshape(-1, 3),
         "nothing_stands_out": analysis.nothing_stands_out,
@@ -201,8 +188,15 @@ def _keep(analysis: Analysis, parts: Parts) -> None:
     parts.keep("report", arrays)
 
 
-def load(out: Path) -> Analysis:
-    """Read an analysis from its folder, without the columns of the table that no figure shows, which are zero.
+def _to_array(column: FeatureColumn, features: Sequence[Feature]) -> Array:
+    # no name is stored as an empty one
+    return np.array([getattr(feature, column.field) or column.type() for feature in features], dtype=column.type)
+
+
+def load_analysis(out: Path) -> Analysis:
+    """Read an analysis from a results folder.
+
+    Columns of the table that no figure shows were not stored and are zero.
 
     Parameters
     ----------
@@ -212,104 +206,89 @@ def load(out: Path) -> Analysis:
     Returns
     -------
     Analysis
-        What was written there.
+        The results that were written there.
     """
     settings = read_identity(out)
     parts = Parts(out / "parts") if (out / "parts").is_dir() else Parts()
-    found, path = parts.kept("report"), parts.kept("path")
-    if found is None or path is None:
-        msg = f"{out} holds a run that is not finished, or whose parts are damaged; run it again: {_again(settings)}"
+    arrays, path = parts.kept("report"), parts.kept("path")
+    if arrays is None or path is None:
+        command = _command_of(settings)
+        msg = f"{out} holds a run that is not finished, or whose parts are damaged; run it again: {command}"
         raise ValueError(msg)
     try:
-        check_arrays(found, REPORT_SHAPES)
-        return _analysis(found, restore_path(path, len(found["names"])), settings)
+        check_arrays(arrays, REPORT_SHAPES)
+        return _restore_analysis(arrays, restore_path(path, len(arrays["names"])), settings)
     except (KeyError, IndexError, TypeError, ValueError, MemoryError) as error:
-        msg = f"{out} holds parts that are damaged ({error}); remove the folder and run again: {_again(settings)}"
+        command = _command_of(settings)
+        msg = f"{out} holds parts that are damaged ({error}); remove the folder and run again: {command}"
         raise ValueError(msg) from error
 
 
-def _again(settings: Mapping[str, Any]) -> str:
+def _command_of(settings: Mapping[str, Any]) -> str:
     return make_visible(str(settings.get("command", "randsel select")))
 
 
-def _analysis(found: Mapping[str, Array], path: CullingPath, settings: Mapping[str, Any]) -> Analysis:
-    names = tuple(found["names"].tolist())
-    for places in ("columns", "order", "pair_columns"):
-        check_places(found[places], len(names))
-    if len(np.unique(found["order"])) < len(names) or str(found["kind"]) not in KINDS:
+def _restore_analysis(arrays: Mapping[str, Array], path: CullingPath, settings: Mapping[str, Any]) -> Analysis:
+    names, kind = tuple(arrays["names"].tolist()), str(arrays["kind"])
+    for indices in ("columns", "order", "pair_columns"):
+        check_places(arrays[indices], len(names))
+    if len(np.unique(arrays["order"])) < len(names) or kind not in KINDS:
         msg = "features are not in an order, or the kind of the target is not known"
         raise ValueError(msg)
-    # one column after the other, so that memory is taken for those that are filled only
-    X = np.zeros((len(found["y"]), len(names)), order="F")
-    X[:, found["columns"]] = found["values"]
+    # column-major, so that memory is used only for the columns that are filled
+    X = np.zeros((len(arrays["y"]), len(names)), order="F")
+    X[:, arrays["columns"]] = arrays["values"]
+    columns = {column.field: arrays["scores"][:, k].tolist() for k, column in enumerate(SCORE_COLUMNS)}
+    for column in _OWN_ARRAY:
+        values = arrays[column.stored].tolist()
+        columns[column.field] = [value or None for value in values] if column.is_text else values
     features = tuple(
-        Feature(names[j], j, rank, contribution, main, interaction, partner or None, p, q, stable, chosen)
-        for rank, (j, (contribution, main, interaction, p, q, stable), partner, chosen) in enumerate(
-            zip(*(found[name].tolist() for name in ("order", "scores", "partners", "selected")), strict=True), 1
-        )
+        Feature(name=names[j], column=j, rank=k + 1, **{field: values[k] for field, values in columns.items()})
+        for k, j in enumerate(arrays["order"].tolist())
     )
     pairs = tuple(
         Pair(names[i], names[j], i, j, *scores)
-        for (i, j), scores in zip(found["pair_columns"].tolist(), found["pair_scores"].tolist(), strict=True)
+        for (i, j), scores in zip(arrays["pair_columns"].tolist(), arrays["pair_scores"].tolist(), strict=True)
     )
-    kind, accuracy, stability = str(found["kind"]), None, None
-    if "folds" in found:
-        measure = KINDS[kind].score_name
-        selected, everything, sizes = found["folds"]
-        accuracy = Accuracy(measure, selected, everything, float(found["chance"]), sizes.astype(int))
-    if "stability" in found:
-        halves, threshold, bound = found["stability"].tolist()
+    accuracy, stability = None, None
+    if "folds" in arrays:
+        selected, everything, sizes = arrays["folds"]
+        accuracy = Accuracy(KINDS[kind].score_name, selected, everything, float(arrays["chance"]), sizes.astype(int))
+    if "stability" in arrays:
+        n_halves, threshold, bound = arrays["stability"].tolist()
         frequencies = np.zeros(len(names))
-        frequencies[found["order"]] = found["scores"][:, 5]
-        stability = Stability(int(halves), threshold, None if np.isnan(bound) else bound, frequencies)
+        frequencies[arrays["order"]] = columns["stability"]
+        stability = Stability(int(n_halves), threshold, None if np.isnan(bound) else bound, frequencies)
     return Analysis(
-        table=Table(X, found["y"], names),
+        table=Table(X, arrays["y"], names),
         path=path,
         kind=kind,
         features=features,
         pairs=pairs,
         accuracy=accuracy,
         stability=stability,
-        nothing_stands_out=bool(found["nothing_stands_out"]),
-        warnings=tuple(found["warnings"].tolist()),
+        nothing_stands_out=bool(arrays["nothing_stands_out"]),
+        warnings=tuple(arrays["warnings"].tolist()),
         settings=settings,
-        notes=tuple(found["notes"].tolist()),
+        notes=tuple(arrays["notes"].tolist()),
     )
 
 
-# ---------------------------------------------------------------- on a terminal
+# ---------------------------------------------------------------- on the terminal
 
 
-def found_something(analysis: Analysis, fdr: float | None) -> bool:
-    """Whether culling stands out from noise, or a test does; with `fdr`, whether a q-value is that low."""
-    low = any(feature.q <= (LEVEL if fdr is None else fdr) for feature in analysis.features)
-    return low or (fdr is None and not analysis.nothing_stands_out)
+def has_findings(analysis: Analysis, fdr: float | None) -> bool:
+    """Whether culling stands out from noise or a test is significant; with `fdr`, whether a q-value is at most that."""
+    significant = any(feature.q <= (LEVEL if fdr is None else fdr) for feature in analysis.features)
+    return significant or (fdr is None and not analysis.nothing_stands_out)
 
 
-def as_text(analysis: Analysis, count: int) -> str:
-    """Write the first features as a table in which nothing is hidden and nothing acts on the terminal."""
-    columns: dict[str, Callable[[Feature], str]] = {
-        "": lambda f: "*" if f.selected else "",
-        "rank": lambda f: str(f.rank),
-        "feature": lambda f: shorten(make_visible(f.name), LONG_NAME),
-        "contribution": lambda f: format_number(f.contribution, 2),
-        "main": lambda f: format_fixed(f.main),
-        "interaction": lambda f: format_fixed(f.interaction),
-        "partner": lambda f: shorten(make_visible(f.partner or "–"), LONG_NAME),
-        "p": lambda f: format_p_value(f.p),
-        "q": lambda f: format_p_value(f.q),
-        "stability": lambda f: format_percent(f.stability),
-    }
-    rows = [list(columns), *([write(f) for write in columns.values()] for f in analysis.features[:count])]
-    return "\n".join(_aligned(rows, left=(0, 2, 6)))
-
-
-def _aligned(rows: Sequence[Sequence[str]], left: tuple[int, ...]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            cell.ljust(width) if at in left else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+def format_ranking(analysis: Analysis, n_rows: int) -> str:
+    """Write the first features as a table of aligned columns; a star marks those that are selected."""
+    columns = (SELECTED, RANK, NAME, *VALUE_COLUMNS)
+    rows = [["" if column is SELECTED else column.title for column in columns]]
+    rows += [[column.to_terminal(feature) for column in columns] for feature in analysis.features[:n_rows]]
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    justify = [str.ljust if column.type in (bool, str) else str.rjust for column in columns]
+    lines = ("  ".join(f(cell, w) for f, cell, w in zip(justify, row, widths, strict=True)).rstrip() for row in rows)
+    return "\n".join(lines)

@@ -1,0 +1,292 @@
+"""Cautions: reasons why a selection from a table may mislead, whatever the method, and limits of one selection."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from scipy.stats import rankdata
+
+from randsel._utils.jobs import generator
+from randsel._utils.text import format_label, join_words, pluralise
+from randsel._utils.typing import Array
+from randsel.analysis._model import FeatureTests
+from randsel.culling._path import CullingPath
+from randsel.interactions._forward_selection import LEVEL
+from randsel.tables._read import Table
+from randsel.targets._kinds import KINDS, OutcomeKind
+
+#: A class is called small below this fraction of an equal share of the samples.
+UNEQUAL = 0.5
+#: Samples that a class should have.
+FEW_SAMPLES = 10
+#: Batch and target are called confounded from this strength of association and up to this p-value.
+CONFOUNDED, CONFOUNDED_P = 0.3, 0.01
+#: Rank correlation over all features above which one sample is called a copy of another.
+COPY = 0.99
+#: If the typical sample has a neighbour as close as this (smooth spectra), correlation does not identify copies.
+ALL_ALIKE = 0.9
+#: With fewer varying features, samples are alike by chance.
+ENOUGH_FEATURES = 50
+#: Samples are compared on at most this many columns, and in tables of at most this many rows.
+COMPARED_COLUMNS, COMPARED_ROWS = 2000, 5000
+#: Features of at most this many distinct values are not checked for ties: genotypes have most samples at one value.
+FEW_VALUES = 3
+#: Names of samples that end in the number of a repetition: donor7_1, P12-rep2, A03.visit1.
+REPETITION = re.compile(
+    r"(?P<stem>.*\d.*?)[-_. ]+"
+    r"(?:rep|replicate|r|run|tech|t|tp|time|timepoint|v|visit|d|day|w|week|m|month)?[-_. ]?\d{1,2}",
+    re.IGNORECASE,
+)
+#: Repetitions of a donor at most; more are the numbers of a plate or a study.
+MOST_REPETITIONS = 20
+
+
+def cautions(table: Table, kind: str | OutcomeKind, *, samples: Sequence[str] | None = None) -> tuple[str, ...]:
+    """Look for properties of a table that make any selection from it misleading.
+
+    Parameters
+    ----------
+    table : Table
+        The data.
+    kind : {"classification", "regression"}
+        Meaning of the target.
+    samples : sequence of str, default=None
+        Names of the samples, which may show that donors repeat.
+
+    Returns
+    -------
+    tuple of str
+        Sentences: the problem, and what to do about it. Empty if there is none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from randsel.analysis._cautions import cautions
+    >>> from randsel.tables._read import Table
+    >>> X = np.random.default_rng(0).standard_normal((40, 5))
+    >>> y = np.array(["case"] * 4 + ["control"] * 36)
+    >>> for sentence in cautions(Table(X, y, tuple("abcde")), "classification"):
+    ...     print(sentence.partition(":")[0])
+    The classes are unequal
+    Fewer than 10 samples in class case (4)
+    """
+    kind = KINDS[kind] if isinstance(kind, str) else kind
+    sentences: list[str] = []
+    if kind.has_classes:
+        sentences += _check_class_sizes(table.y)
+    if table.batch is not None:
+        sentences += _check_confounding(table.y, table.batch, kind)
+    sentences += (copies := list(_check_equal_rows(table)))
+    if table.groups is None:
+        sentences += (repeated := list(_check_sample_names(samples)))
+        sentences += [] if copies or repeated else _check_similar_rows(table.X)
+    sentences += _check_columns(table.X)
+    return tuple(sentences)
+
+
+# ---------------------------------------------------------------- target and batch
+
+
+def _check_class_sizes(y: Array) -> Iterator[str]:
+    classes, counts = np.unique(y, return_counts=True)
+    least, most = int(np.argmin(counts)), int(np.argmax(counts))
+    if counts[least] < UNEQUAL * len(y) / len(classes):
+        yield (
+            f"The classes are unequal: {counts[least]} samples of class {format_label(classes[least])}, "
+            f"{counts[most]} of class {format_label(classes[most])}. Judge models by balanced accuracy; the share of "
+            "correct answers flatters one that always names the larger class."
+        )
+    few = [f"{format_label(c)} ({count})" for c, count in zip(classes, counts, strict=True) if count < FEW_SAMPLES]
+    if few:
+        yield (
+            f"Fewer than {FEW_SAMPLES} samples in class {join_words(few)}: what is said about so few changes with "
+            "every sample. Collect more, merge classes, or leave them out."
+        )
+
+
+def _check_confounding(y: Array, batch: Array, kind: OutcomeKind) -> Iterator[str]:
+    """Warn if target and batch are associated: Cramér's V or the correlation ratio, with a permutation p-value."""
+    _, batch = np.unique(batch, return_inverse=True)
+    if batch.max() == 0:
+        return
+    if kind.has_classes:
+        _, y = np.unique(y, return_inverse=True)
+        measure, name = cramers_v, "Cramér's V"
+    else:
+        y = np.asarray(y, dtype=float)
+        measure, name = correlation_ratio, "correlation ratio η"
+    strength = measure(y, batch)
+    rng, repeats = generator(0), int(np.clip(10**7 // len(y), 99, 999))
+    p = (1 + sum(measure(rng.permutation(y), batch) >= strength - 1e-12 for _ in range(repeats))) / (repeats + 1)
+    if strength < CONFOUNDED or p > CONFOUNDED_P:
+        return
+    single_class = ""
+    if kind.has_classes:
+        table = _cross_tabulate(y, batch)
+        count = int(table[:, (table > 0).sum(axis=0) == 1].sum())
+        single_class = f"; {count} of {len(y)} samples are in batches of a single class" if count else ""
+    yield (
+        f"The batch is confounded with the target ({name} {strength:.2f}, p {p:.2g} by permutation{single_class}). "
+        "What differs between batches then looks like an effect of the target. Believe what also holds within batches: "
+        "compare there (--batch), and quote the accuracy within a batch."
+    )
+
+
+def cramers_v(y: Array, batch: Array) -> float:
+    """Return the association of two codings of the samples by whole numbers: 0 for none, 1 if one tells the other."""
+    table = _cross_tabulate(y, batch)
+    expected = table.sum(axis=1)[:, None] * table.sum(axis=0) / len(y)
+    return float(np.sqrt(((table - expected) ** 2 / expected).sum() / (len(y) * max(min(table.shape) - 1, 1))))
+
+
+def correlation_ratio(y: Array, batch: Array) -> float:
+    """Return the root of the fraction of the variance of `y` that lies between batches."""
+    total = float(((y - y.mean()) ** 2).sum())
+    counts = np.bincount(batch)
+    means = np.bincount(batch, weights=y) / counts
+    return float(np.sqrt((counts * (means - y.mean()) ** 2).sum() / total)) if total > 0.0 else 0.0
+
+
+def _cross_tabulate(y: Array, batch: Array) -> Array:
+    table = np.zeros((int(y.max()) + 1, int(batch.max()) + 1))
+    np.add.at(table, (y, batch), 1.0)
+    return table
+
+
+# ---------------------------------------------------------------- samples that are not independent
+
+
+def _check_equal_rows(table: Table) -> Iterator[str]:
+    """Warn of equal rows, unless features are so few and so coarse that chance produces them."""
+    _, codes, counts = np.unique(_hash_rows(table.X), return_inverse=True, return_counts=True)
+    n_copies = len(table.X) - len(counts)
+    if not n_copies or _expected_copies(table.X) > 0.01:
+        return
+    contradicting = [k for k in np.flatnonzero(counts > 1) if len(np.unique(table.y[codes == k])) > 1]
+    if contradicting:
+        yield (
+            f"{counts[contradicting].sum()} samples have the values of another one but not its target. One of the two "
+            "is wrong, or the table was put together wrongly: check them before believing anything else."
+        )
+    else:
+        copies = pluralise(n_copies, "sample is an exact copy of another", "samples are exact copies of others")
+        yield (
+            f"{n_copies} {copies}. Copies fall on both sides of a cross-validation and make it look too good: drop "
+            "them, or name the donor (--groups) if they are repetitions."
+        )
+
+
+def _hash_rows(rows: Array) -> Array:
+    """Return a number per row; equal rows have equal numbers."""
+    # adding 0.0 turns −0.0 into 0.0, which differ in bytes only
+    return np.array([hash((row + 0.0).tobytes()) for row in rows])
+
+
+def _expected_copies(X: Array) -> float:
+    """Return the expected number of equal pairs of rows if columns were independent, at most 1."""
+    log_number = 2.0 * np.log(len(X)) - np.log(2.0)
+    for column in X.T:
+        frequencies = np.unique(column, return_counts=True)[1] / len(X)
+        log_number += float(np.log(np.square(frequencies).sum()))
+    return float(np.exp(min(log_number, 0.0)))
+
+
+def _check_sample_names(samples: Sequence[str] | None) -> Iterator[str]:
+    """Warn of names that differ only in the number of a repetition, unless samples are merely numbered."""
+    stems = Counter(match["stem"] for name in samples or () if (match := REPETITION.fullmatch(name.strip())))
+    repeated = [stem for stem, count in stems.items() if count > 1]
+    involved = sum(stems[stem] for stem in repeated)
+    if len(repeated) < 3 or involved < 0.2 * len(samples or ()) or involved > MOST_REPETITIONS * len(repeated):
+        return
+    yield (
+        f"Donors seem to repeat: the names of {involved} samples differ from another's in the last number only "
+        f"({repeated[0]}, …). Name the column of the donor (--groups); without it a cross-validation tests on donors "
+        "it has seen, and p-values count a donor several times."
+    )
+
+
+def _check_similar_rows(X: Array) -> Iterator[str]:
+    """Warn of samples that are nearly copies of others: repeated measurements, or one array twice."""
+    X = X[:, np.ptp(X, axis=0) > 0.0]
+    if X.shape[1] < ENOUGH_FEATURES or len(X) > COMPARED_ROWS:
+        return
+    columns = np.unique(np.linspace(0, X.shape[1] - 1, COMPARED_COLUMNS).astype(int))
+    ranks = rankdata(X[:, columns], axis=0)
+    Z = (ranks - ranks.mean(axis=0)) / ranks.std(axis=0)
+    Z -= Z.mean(axis=1, keepdims=True)
+    Z /= np.maximum(np.linalg.norm(Z, axis=1, keepdims=True), 1e-12)
+    correlations = Z @ Z.T
+    np.fill_diagonal(correlations, -1.0)
+    nearest = correlations.max(axis=1)
+    n_copies = int((nearest > COPY).sum())
+    if not n_copies or np.median(nearest) > ALL_ALIKE:
+        return
+    yield (
+        f"{n_copies} samples are nearly copies of another one (rank correlation above {COPY:g} over the features, "
+        f"where half of the samples have no other above {np.median(nearest):.2f}): donors measured twice, or one "
+        "measurement that came in twice. Drop the copies, or name the donor (--groups)."
+    )
+
+
+# ---------------------------------------------------------------- columns
+
+
+def _check_columns(X: Array) -> Iterator[str]:
+    varies = np.ptp(X, axis=0) > 0.0
+    n_constant = int((~varies).sum())
+    if n_constant:
+        yield f"{n_constant} {pluralise(n_constant, 'feature is', 'features are')} constant and cannot be selected."
+    columns = X[:, varies].T
+    n_copies = len(columns) - len(np.unique(_hash_rows(columns)))
+    if n_copies:
+        copies = pluralise(n_copies, "feature is an exact copy of another", "features are exact copies of others")
+        yield f"{n_copies} {copies}. Copies have the same scores, so that a selection holds all of them or none."
+    tied = _fraction_tied(columns)
+    if tied > 0.5:
+        yield (
+            f"In {100 * tied:.0f} % of the features more than half of the samples have one and the same value "
+            f"({100 * (X == 0.0).mean():.0f} % of all values are zero). Few samples then decide about a feature; leave "
+            "out those that hardly vary."
+        )
+
+
+def _fraction_tied(columns: Array) -> float:
+    """Return the fraction of features with one value for more than half of the samples, unless they have few values."""
+    if not len(columns):
+        return 0.0
+    counts = [np.unique(column, return_counts=True)[1] for column in columns]
+    return float(np.mean([len(c) > FEW_VALUES and c.max() > 0.5 * columns.shape[1] for c in counts]))
+
+
+# ---------------------------------------------------------------- limits of one selection
+
+
+def check_selection(table: Table, path: CullingPath, tests: FeatureTests, selected: Array) -> Iterator[str]:
+    """Warn where culling and tests disagree, and of names that look like formulas."""
+    least_q = float(tests.q.min())
+    if (table.batch is not None or table.groups is not None) and path.stands_out and least_q > LEVEL:
+        # culling does not look at groups and batches
+        yield (
+            f"Culling stands out, but compared within batches or groups no feature does (smallest q {least_q:.2g}): "
+            "what is ranked first may differ between batches only."
+        )
+    missed = [
+        pair
+        for pair in ([] if tests.pairs is None else tests.pairs)
+        if pair["step"] and pair["p_corrected"] <= LEVEL and not {pair["i"], pair["j"]} & {*selected}
+    ]
+    if missed:
+        names = " with ".join(table.names[missed[0][end]] for end in ("i", "j"))
+        subject = "A pair stands" if len(missed) == 1 else f"{len(missed)} pairs stand"
+        yield (
+            f"{subject} out (corrected p at most {LEVEL:g}) of which neither feature is selected, the first being "
+            f"{names}: look at the pairs, raise --top, or select by tests alone (--fdr)."
+        )
+    formulas = [name for name in table.names if name.startswith(("=", "+", "-", "@"))]
+    if formulas:
+        # changing the names would make them other names
+        yield (
+            f"{len(formulas)} names of features start with =, +, - or @ (the first is {formulas[0]}), which a "
+            "spreadsheet takes for formulas. The CSV files keep them as they are: import these columns as text."
+        )
