@@ -49,7 +49,7 @@ def install(file, folder, extra):
     run(
         python,
         "-c",
-        "import importlib.resources; importlib.resources.files('randsel.report').joinpath('report.html.j2').read_text()",
+        "from importlib.resources import files; files('randsel.report').joinpath('report.html.j2').read_text()",
         cwd=folder,
     )
     print(

@@ -112,7 +112,7 @@ def test_the_report_is_made_again_from_the_folder_without_fitting(finished, monk
     _, out, _ = finished
     before = (out / "report.html").read_bytes()
     (out / "report.html").unlink()
-    for name in ("culled", "findings", "filled"):
+    for name in ("cull_table", "run_tests", "impute_medians"):
         monkeypatch.setattr(selection, name, None)
     result = invoke("report", out)
     assert result.exit_code == 0, result.output
