@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 from sklearn.model_selection import KFold
 
 from randsel import InteractionScan, __version__, datasets
-from randsel._utils.result_folder import write_atomically
+from randsel._utils.files import write_atomically
 from randsel._utils.text import as_markdown
 
 ROOT = Path(__file__).parents[2]

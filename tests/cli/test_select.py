@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from randsel._utils import optional as _optional
 from randsel._utils import result_folder as run_folder
 from randsel._utils.result_folder import Parts
+from randsel._utils.text import ProgressLine
 from randsel.analysis import _pipeline as selection
 from randsel.analysis import _selection
 from randsel.analysis._model import Settings
@@ -217,7 +218,7 @@ def test_an_interrupted_run_goes_on_and_ends_as_if_it_had_not_been(tmp_path, num
 
 def test_two_runs_do_not_share_a_folder(tmp_path):
     file = write(tmp_path / "table.csv", *numbers())
-    with run_folder.only_run(tmp_path):
+    with run_folder.lock_folder(tmp_path):
         result = invoke("select", file, "--target", "status", "--out", tmp_path)
     assert result.exit_code == 1
     assert "another run is working in" in result.output
@@ -462,12 +463,12 @@ def test_choices_of_the_command_line_are_those_of_the_code():
 
 
 def test_progress_has_a_line_on_a_terminal_only(monkeypatch, capsys):
-    line = run_folder.ProgressLine()
+    line = ProgressLine()
     line("folds", 1, 5)
     line.end()
     assert capsys.readouterr().err == ""
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    line = run_folder.ProgressLine()
+    line = ProgressLine()
     for done in range(1, 5):
         line("half-samples", done, 5)
     line.end()

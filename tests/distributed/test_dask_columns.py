@@ -283,8 +283,8 @@ def test_pairs_with_weights_strata_numbers_and_no_pairs(mixed, rng):
 
 
 def test_a_scan_in_blocks_goes_on_from_a_checkpoint(mixed, tmp_path, monkeypatch):
-    monkeypatch.setattr("randsel._utils.checkpoint.EVERY", 0.0)
-    monkeypatch.setattr("randsel._utils.checkpoint.TIMES", 0.0)
+    monkeypatch.setattr("randsel._utils.result_folder.MIN_SECONDS", 0.0)
+    monkeypatch.setattr("randsel._utils.result_folder.MIN_MULTIPLE", 0.0)
     X, y = mixed
     D = da.from_array(X, chunks=(160, 30))
     rows = []
@@ -414,8 +414,8 @@ def test_a_scheduler_that_is_lost_is_said_in_a_sentence(wide):
 
 
 def test_after_a_lost_scheduler_the_rest_is_done(wide, tmp_path, monkeypatch):
-    monkeypatch.setattr("randsel._utils.checkpoint.EVERY", 0.0)
-    monkeypatch.setattr("randsel._utils.checkpoint.TIMES", 0.0)
+    monkeypatch.setattr("randsel._utils.result_folder.MIN_SECONDS", 0.0)
+    monkeypatch.setattr("randsel._utils.result_folder.MIN_MULTIPLE", 0.0)
     X, y, expected = wide
     D = da.from_array(X, chunks=(500, 2500))
     with cluster(2) as here, distributed.Client(here.address) as client, dask.config.set(scheduler=client):

@@ -4,18 +4,17 @@ import json
 import os
 import socket
 import sys
-import time
 from dataclasses import asdict
 from pathlib import Path
 
 import joblib
 import numpy as np
-import psutil
 import pytest
 import slow_cells
 from click.testing import CliRunner
 from cluster import cluster
 from cluster_tasks import Counted, Frozen, Holder, blas_threads, die_once, is_aligned, product, set_threads, where
+from process_tree import descendants, wait_until
 from threadpoolctl import threadpool_limits
 
 from randsel import InteractionScan, RandSel, RandSelCV, StabilitySelection, datasets
@@ -260,22 +259,14 @@ def test_cells_are_the_same_and_written_by_the_run(on_workers, tmp_path, monkeyp
         assert json.loads(path.read_text())["cell"] == json.loads((tmp_path / "here" / path.name).read_text())["cell"]
 
 
-def children_of_workers(workers):
-    """Processes that workers have started, all generations."""
-    children = [psutil.Process(worker.pid).children(recursive=True) for worker in workers.workers]
-    return {process for processes in children for process in processes if "serve_calls" in " ".join(process.cmdline())}
-
-
 @pytest.mark.parametrize("function", slow_cells.NEVER_ENDING)
 def test_a_cell_over_its_limit_is_killed_on_a_worker(function, workers, on_workers, tmp_path, monkeypatch):
     monkeypatch.setattr(_run, "evaluate", function)
     outcome = _run.run(SPEC, {"xor": TABLE}, tmp_path, n_jobs=None, timeout=2)
     assert outcome.errors == {outcome.cells[0].key: "TimeoutError: gave up after 2 s"}
     assert len(outcome.results) == 5
-    end = time.monotonic() + 60
-    while children_of_workers(workers):  # they wait for another call, and end when none comes
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    # children wait for another call, and end when none comes
+    wait_until(lambda: not any(descendants(worker.pid, "serve_calls") for worker in workers.workers))
 
 
 # ---------------------------------------------------------------- the command
@@ -433,7 +424,7 @@ def test_without_dask_the_extra_is_named(monkeypatch):
 def test_a_scheduler_lost_is_a_sentence_and_the_rest_is_done_later(short_lived, selected, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file = written(tmp_path)
-    progress = "randsel._utils.result_folder.ProgressLine.__call__"
+    progress = "randsel._utils.text.ProgressLine.__call__"
 
     def kill(self, what, done, total):
         if what == "half-samples" and done == 2:

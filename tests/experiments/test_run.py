@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from comparisons import small_spec, tables_of
 
 from randsel import datasets
-from randsel._utils.result_folder import only_run
+from randsel._utils.result_folder import lock_folder
 from randsel.cli._main import main
 from randsel.experiments import _run, _specification
 from randsel.experiments import _summary as summary
@@ -107,7 +107,7 @@ def test_a_failed_cell_is_reported_marked_and_tried_again(run, monkeypatch, tmp_
 
 def test_two_runs_on_one_folder(run, tmp_path):
     (tmp_path / "out").mkdir()
-    with only_run(tmp_path / "out"), pytest.raises(ValueError, match="another run is working in"):
+    with lock_folder(tmp_path / "out"), pytest.raises(ValueError, match="another run is working in"):
         run(small_spec())
 
 

@@ -3,48 +3,18 @@
 import os
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
 import slow_cells
 from comparisons import small_spec, tables_of, without_times
+from process_tree import PATIENCE, descendants, is_gone, wait_until
 from threadpoolctl import threadpool_info
 
 from randsel._utils import processes
 from randsel.experiments import _run
 
-#: Seconds to wait for what should happen at once, on a machine that has much else to do.
-PATIENCE = 60.0
 SPEC = small_spec(reshuffles=1)
-
-
-def wait_until(condition):
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
-def descendants(pid=None):
-    """Processes below one, all generations, but for joblib's trackers of shared memory."""
-    processes = psutil.Process(pid).children(recursive=True)
-    return {process for process in processes if "resource_tracker" not in " ".join(command_line(process))}
-
-
-def command_line(process):
-    try:
-        return process.cmdline()
-    except psutil.NoSuchProcess:
-        return []
-
-
-def is_gone(process):
-    """Whether a process has ended; a zombie, which its parent has not yet waited for, has."""
-    try:
-        return process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
 
 
 @pytest.mark.parametrize(

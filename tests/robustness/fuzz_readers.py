@@ -374,7 +374,7 @@ def _read_folder(data: bytes, folder: Path) -> object:
             content = packed.getvalue()
         (folder / "parts" / f"{name}.npz").write_bytes(content)
     if not mode:
-        run_folder.claim(folder, run_folder.read_identity(folder), ())
+        run_folder.check_or_write_identity(folder, run_folder.read_identity(folder), ())
     analysis = results.load_analysis(folder)
     results.has_findings(analysis, None)
     # pictures take a second each, and are no part of what is read

@@ -16,8 +16,8 @@ import pytest
 from click.testing import CliRunner
 
 from randsel import RandSel, datasets
-from randsel._utils import checkpoint
 from randsel._utils import result_folder as run_folder
+from randsel._utils import text
 from randsel._utils.result_folder import Parts
 from randsel.analysis import _pipeline as selection
 from randsel.cli._main import main
@@ -138,8 +138,8 @@ def test_a_full_disk_is_said_and_the_run_goes_on_when_there_is_room(command, tab
 
 def test_a_full_disk_ends_a_fit_that_goes_on_when_there_is_room(mount, monkeypatch):
     folder, change = mount
-    monkeypatch.setattr(checkpoint, "EVERY", 0.0)
-    monkeypatch.setattr(checkpoint, "TIMES", 0.0)
+    monkeypatch.setattr(run_folder, "MIN_SECONDS", 0.0)
+    monkeypatch.setattr(run_folder, "MIN_MULTIPLE", 0.0)
     X, y, _ = datasets.make_xor(60, 300, random_state=0)
     with pytest.raises(OSError, match="No space left on device") as error:
         RandSel(2, checkpoint=folder / "kept").fit(X, y)
@@ -186,7 +186,7 @@ def test_what_a_killed_run_was_writing_is_removed(table, tmp_path):
     mine = tmp_path / "out" / "mine.partial"
     for path in (*left, mine):
         path.write_text("half")
-    with run_folder.only_run(tmp_path / "out"):
+    with run_folder.lock_folder(tmp_path / "out"):
         assert not any(path.exists() for path in left)
         assert mine.exists()
 
@@ -246,18 +246,18 @@ class Backwards:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_clock_that_is_set_back_changes_nothing(command, table, undisturbed, tmp_path, monkeypatch):
     shown = []
-    for module in (run_folder, checkpoint, _run, _cells):
+    for module in (run_folder, text, _run, _cells):
         monkeypatch.setattr(module, "time", Backwards())
-    monkeypatch.setattr(run_folder.ProgressLine, "_write", lambda _, text: shown.append(text))
-    monkeypatch.setattr(run_folder, "sys", Terminal)
+    monkeypatch.setattr(text.ProgressLine, "_write", lambda _, line: shown.append(line))
+    monkeypatch.setattr(text, "sys", Terminal)
     out = tmp_path / "out"
     for _ in range(2):
         assert invoke(command, table, out).exit_code == 0
         assert results_of(command, out) == undisturbed[command]
         for path in out.rglob("*"):  # files of the future, as if written before the clock was set back
             os.utime(path, (4e9, 4e9))
-    assert any("100 %" in text or "left" in text for text in shown)
-    assert not [text for text in shown if re.search(r"-\d", text)]
+    assert any("100 %" in line or "left" in line for line in shown)
+    assert not [line for line in shown if re.search(r"-\d", line)]
     assert "-" not in (out / "times.csv").read_text() if command == "compare" else True
 
 

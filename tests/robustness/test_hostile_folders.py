@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from randsel._utils import files
 from randsel._utils import result_folder as run_folder
-from randsel._utils.result_folder import Parts, write_atomically
+from randsel._utils.files import write_atomically
+from randsel._utils.result_folder import Parts
 from randsel.cli._main import main
 from randsel.experiments import _run
 from randsel.experiments._specification import Spec, load_table
@@ -109,7 +111,7 @@ def test_a_link_that_appears_later_is_replaced_or_refused_never_followed(tmp_pat
     assert not (tmp_path / "table.md").is_symlink()
     (tmp_path / "runs.csv").symlink_to(precious)
     with pytest.raises(ValueError, match=r"runs.csv is a symbolic link"):
-        run_folder.open_here(tmp_path / "runs.csv")
+        files.open_for_append(tmp_path / "runs.csv")
     assert precious.read_text() == "precious"
 
 
@@ -164,7 +166,7 @@ def test_a_damaged_identity(table, out, content):
 
 
 def test_an_identity_that_is_too_large_or_no_file(table, out, monkeypatch):
-    monkeypatch.setattr(run_folder, "LARGEST_JSON", 100)
+    monkeypatch.setattr(files, "LARGEST_JSON", 100)
     refused(invoke("report", out), "run.json is damaged")
     (out / "run.json").unlink()
     os.mkfifo(out / "run.json")

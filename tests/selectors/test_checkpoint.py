@@ -11,10 +11,8 @@ from sklearn.base import clone
 
 from randsel import InteractionScan, RandSel, datasets
 from randsel._numerics.fingerprint import fingerprint
-from randsel._utils import checkpoint
 from randsel._utils import result_folder as run_folder
-from randsel._utils.checkpoint import Stages
-from randsel._utils.result_folder import Parts
+from randsel._utils.result_folder import Parts, Stages
 from randsel.analysis._model import Settings
 from randsel.analysis._pipeline import analyse
 from randsel.cli._main import main
@@ -32,8 +30,8 @@ class CutError(Exception):
 @pytest.fixture
 def every_stage(monkeypatch):
     """Keep every stage, however little time has passed."""
-    monkeypatch.setattr(checkpoint, "EVERY", 0.0)
-    monkeypatch.setattr(checkpoint, "TIMES", 0.0)
+    monkeypatch.setattr(run_folder, "MIN_SECONDS", 0.0)
+    monkeypatch.setattr(run_folder, "MIN_MULTIPLE", 0.0)
 
 
 @pytest.fixture
@@ -41,16 +39,16 @@ def cut(monkeypatch, every_stage):
     """Run something until a number of stages is kept."""
 
     def run(function, stages):
-        real, kept = Stages.reached, []
+        real, kept = Stages.save, []
 
-        def reached(self, number, arrays):
+        def save(self, number, arrays):
             real(self, number, arrays)
             kept.extend([number] if self.name else [])
             if len(kept) == stages:
                 raise CutError
 
         with monkeypatch.context() as patch:
-            patch.setattr(Stages, "reached", reached)
+            patch.setattr(Stages, "save", save)
             with pytest.raises(CutError):
                 function()
 
@@ -59,14 +57,14 @@ def cut(monkeypatch, every_stage):
 
 @pytest.fixture
 def counted(monkeypatch):
-    """Count the stages that are reached from here on."""
-    numbers, real = [], Stages.reached
+    """Return the list of the numbers of all stages that are offered to a checkpoint from here on."""
+    numbers, real = [], Stages.save
 
-    def reached(self, number, arrays):
-        numbers.extend([number] if self.name else [])  # scans within that of triples have none
+    def save(self, number, arrays):
+        numbers.append(number)
         real(self, number, arrays)
 
-    monkeypatch.setattr(Stages, "reached", reached)
+    monkeypatch.setattr(Stages, "save", save)
     return numbers
 
 
@@ -110,7 +108,7 @@ def test_a_path_goes_on_and_ends_as_if_it_had_not_been_interrupted(variant, afte
     make, options = VARIANTS[variant]
     X, y = make()
     whole = RandSel(2, **options).fit(X, y)
-    every = list(counted)
+    every = list(range(1, len(whole.path_.rounds)))
     selector = RandSel(2, **options, checkpoint=tmp_path / "kept")
     cut(lambda: selector.fit(X, y), after)
     with np.load(tmp_path / "kept" / "parts" / f"rounds-{after:06d}.npz") as kept:
@@ -178,6 +176,8 @@ def test_a_scan_goes_on_and_ends_as_if_it_had_not_been_interrupted(order, after,
     X, y, _ = datasets.make_xor(120, 30, random_state=0)
     X[:, 20:] = np.round(X[:, 20:])  # another kind of feature, with statistics of its own
     whole = InteractionScan(order=order, n_pairs=20).fit(X, y)
+    assert not counted
+    InteractionScan(order=order, n_pairs=20, checkpoint=tmp_path / "whole").fit(X, y)
     every = list(counted)
     assert len(every) > 8 - 5 * (order == 2)
     scan = InteractionScan(order=order, n_pairs=20, checkpoint=tmp_path / "kept")
@@ -214,6 +214,9 @@ def test_a_selection_goes_on_within_its_culling_and_its_tests(after, pairs, tmp_
     table = Table(X, y, tuple(f"g{j}" for j in range(60)))
     settings = Settings(halves=0, folds=0, pairs=pairs)
     whole = analyse(table, settings)
+    assert not counted
+    (tmp_path / "whole").mkdir()
+    analyse(table, settings, parts=Parts(tmp_path / "whole" / "parts"))
     every = list(counted)
     rounds = len(path_sizes(60, 0.25, 2)) - 1
     assert after < rounds or rounds + 1 < after < len(every)
@@ -287,7 +290,7 @@ def test_a_folder_of_another_fit_is_refused_with_a_reason(tmp_path):
         RandSel(2, checkpoint=folder).fit(X, y)
     with pytest.raises(ValueError, match="is a file"):
         RandSel(2, checkpoint=folder / "run.json").fit(X, y)
-    with run_folder.only_run(folder), pytest.raises(ValueError, match="another run is working in"):
+    with run_folder.lock_folder(folder), pytest.raises(ValueError, match="another run is working in"):
         RandSel(2, checkpoint=folder).fit(X, y)
 
 
@@ -326,10 +329,10 @@ def test_what_is_quick_writes_no_stage(tmp_path, monkeypatch):
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     stages = Stages(Parts(tmp_path), "x")
     for number in range(1, 13):
-        stages.reached(number, lambda number=number: {"number": number})
+        stages.save(number, lambda number=number: {"number": number})
     # at 6 s and, as writing took three, not for the next minute
     assert [path.name for path in tmp_path.glob("*.npz")] == ["x-000002.npz"]
-    assert stages.last()["number"] == 2
+    assert stages.load_latest()["number"] == 2
 
 
 # ---------------------------------------------------------------- damage

@@ -1,6 +1,13 @@
-"""Files that may claim anything: what they say of their size is looked at before memory is taken for it."""
+"""Files of results that are complete or absent, and NPZ and JSON files that may be damaged or hostile.
 
+What a file claims about its size is checked before memory is allocated for it; nothing in a file is unpickled.
+"""
+
+import errno
 import io
+import json
+import os
+import stat
 import struct
 import tokenize
 import warnings
@@ -9,23 +16,97 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 
 from randsel._utils.typing import Array
 
+#: Bytes of a JSON or TOML file; larger ones were not written by us.
+LARGEST_JSON = 1 << 25
 _LAST_CHARACTER = 0x10FFFF
-#: Bytes in which an array of an NPZ file says what it is.
+#: Bytes within which the header of an array in an NPZ file must end.
 _LONGEST_HEADER = 1 << 16
-#: What damaged files raise, which the libraries do not gather under one name.
+#: Errors that reading a damaged NPZ file raises; the libraries have no common class for them.
 _ZIP_ERRORS = (
     *(zipfile.BadZipFile, EOFError, OSError, SyntaxError, NotImplementedError, RuntimeError, UnicodeError),
     *(struct.error, zlib.error),
 )
 
 
+# ---------------------------------------------------------------- write
+
+
+@contextmanager
+def open_atomically(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file for writing that replaces `path` once it is complete; on an error, `path` stays as it was."""
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    partial.unlink(missing_ok=True)
+    try:
+        with partial.open("xb") as file:  # "x" follows no link
+            yield file
+        partial.replace(path)
+    except OSError as error:
+        if error.filename is None:  # errors of a full disk have no file name
+            error.filename = str(path)
+        raise
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a file that is complete or absent, whatever happens."""
+    with open_atomically(path) as file:
+        # names may hold half a surrogate pair, which UTF-8 cannot encode
+        file.write(content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content)
+
+
+def write_figure(path: Path, figure: Any, dpi: int) -> None:
+    """Write a figure of matplotlib as a PNG file that is complete or absent."""
+    with warnings.catch_warnings(), open_atomically(path) as file:
+        warnings.simplefilter("ignore")  # about glyphs that a font does not have
+        figure.savefig(file, dpi=dpi, format="png")
+
+
+def open_for_append(path: Path) -> IO[str]:
+    """Open a text file to append to; a symbolic link, which may lead anywhere, is refused."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        return os.fdopen(os.open(path, flags, 0o666), "a", newline="", encoding="utf-8")
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise ValueError(describe_link(path)) from None
+
+
+def describe_link(path: Path) -> str:
+    """Return the error message about a symbolic link in a result folder."""
+    return (
+        f"{path} is a symbolic link, and those in result folders are not followed; remove it, or give another folder."
+    )
+
+
+# ---------------------------------------------------------------- read
+
+
+def read_json(path: Path) -> Any:
+    """Return the content of a JSON file of ours; None if it is damaged, or is nothing that we wrote.
+
+    A file that never ends, that would fill the memory, or is nested deeper than Python allows, counts as damaged.
+    """
+    with path.open("rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_JSON:
+            return None
+        text = file.read(LARGEST_JSON)
+    try:
+        return json.loads(text.decode("utf-8"))
+    except (ValueError, RecursionError):
+        return None
+
+
 def check_size(path: Path, size: int, limit: int, verb: str = "would take") -> None:
-    """Refuse what is larger than the limit, before memory is taken for it."""
+    """Refuse a file whose content is larger than the limit, before memory is allocated for it."""
     if size > limit:
         msg = (
             f"{path} {verb} {size / 1e9:.3g} GB, and {limit / 1e9:.3g} GB are allowed; is it damaged? "
@@ -35,31 +116,34 @@ def check_size(path: Path, size: int, limit: int, verb: str = "would take") -> N
 
 
 @contextmanager
-def readable(path: Path, what: str, *kinds: type[BaseException]) -> Iterator[None]:
-    """Turn what a library says of a damaged file into a sentence."""
+def readable(path: Path, kind: str, *errors: type[BaseException]) -> Iterator[None]:
+    """Turn errors of a library that reads a damaged file into an error that names the file and its kind."""
     try:
         yield
-    except kinds as error:
-        msg = f"{path} cannot be read as {what}, it may be cut off or damaged: {error}."
+    except errors as error:
+        msg = f"{path} cannot be read as {kind}, it may be cut off or damaged: {error}."
         raise ValueError(msg) from error
 
 
-def npz_arrays(path: Path, limit: int, wanted: set[str] | None = None) -> tuple[dict[str, Array], list[str]]:
-    """Read arrays of an NPZ file, all or those that are wanted, after a look at what they claim; and name all."""
+def read_npz_arrays(path: Path, limit: int, wanted: set[str] | None = None) -> tuple[dict[str, Array], list[str]]:
+    """Return the arrays of an NPZ file, all or the wanted ones, and the names of all.
+
+    Raises an error if they would take more than `limit` bytes.
+    """
     size = 0
     with warnings.catch_warnings(), readable(path, "NPZ", *_ZIP_ERRORS):
         warnings.simplefilter("ignore")  # about files of old versions of Python
         with zipfile.ZipFile(path) as archive:
             for member in archive.infolist():
                 if wanted is None or member.filename.removesuffix(".npy") in wanted:
-                    size += _claimed(archive, member, path)
+                    size += _claimed_bytes(archive, member, path)
                     check_size(path, size, limit)
         with np.load(path, allow_pickle=False) as data:
             return {name: data[name] for name in data.files if wanted is None or name in wanted}, data.files
 
 
-def _claimed(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> int:
-    """Return the bytes that an array claims to have, as it will be in memory, before it is read."""
+def _claimed_bytes(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> int:
+    """Return the size in memory of an array according to its header, without reading the array."""
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         msg = f"{path}: array {member.filename!r} is packed in a way that numpy does not use; save it again with numpy."
         raise ValueError(msg)
@@ -81,12 +165,12 @@ def _claimed(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> i
     if min(shape, default=0) < 0:
         msg = f"{path}: array {member.filename!r} is damaged: its shape is {shape}."
         raise ValueError(msg)
-    # whole numbers become double precision
+    # integers are converted to double precision
     return bytes_in(shape, dtype.itemsize if dtype == np.float32 else max(dtype.itemsize, 8))
 
 
 def bytes_in(shape: tuple[int, ...], itemsize: int = 8) -> int:
-    """Size of an array in numbers that cannot overflow; no length hides behind one that is zero."""
+    """Return the size of an array as a Python integer, which cannot overflow; lengths of 0 count as 1."""
     size = max(itemsize, 1)
     for length in shape:
         size *= max(int(length), 1)
@@ -94,7 +178,7 @@ def bytes_in(shape: tuple[int, ...], itemsize: int = 8) -> int:
 
 
 def is_text(values: Array) -> bool:
-    """Whether an array of text has characters only: others end the process that makes strings of them."""
+    """Whether all characters of an array of text are valid; numpy crashes when it makes strings of others."""
     if values.dtype.kind != "U" or not values.size or not values.dtype.itemsize:
         return True
     codes = np.ascontiguousarray(values.ravel()).view(np.dtype("u4").newbyteorder(values.dtype.byteorder))

@@ -1,122 +1,36 @@
-"""Folders of results: files that are there whole or not at all, one run at a time, and parts of a run that are kept."""
+"""Result folders: one run at a time, what they are results of, finished parts of a run, and checkpoints of a fit."""
 
 import errno
 import json
 import os
 import re
 import shutil
-import stat
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from randsel._utils.files import is_text, npz_arrays
+from randsel._utils.files import describe_link, is_text, open_atomically, read_json, read_npz_arrays, write_atomically
 from randsel._utils.typing import Array
 
-#: File that says what a folder's results are of.
+#: File that says what the results of a folder were computed from.
 IDENTITY = "run.json"
-#: Array of a part that names the others, which a damaged file may have lost.
+#: Array of a part that names the others, so that a missing one is noticed.
 CONTENTS = "contents"
-#: Bytes of a JSON file, and of the arrays of a part: what is larger was not written by us.
-LARGEST_JSON, LARGEST_PART = 1 << 25, 1 << 33
+#: Bytes of the arrays of a part; larger ones were not written by us.
+LARGEST_PART = 1 << 33
+#: Least seconds between two files of a checkpoint, and least multiple of the time that writing the last one took.
+MIN_SECONDS, MIN_MULTIPLE = 5.0, 20.0
+#: Entries of run.json that must be equal for a fit to resume.
+CHECKPOINT_IDENTITY = ("version", "estimator", "data_hash", "parameters")
 
 
-@contextmanager
-def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file that takes its place when it is whole, and is not there otherwise; no link is followed."""
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    partial.unlink(missing_ok=True)
-    try:
-        with partial.open("xb") as file:
-            yield file
-        partial.replace(path)
-    except OSError as error:
-        if error.filename is None:  # a disk that is full does not say what was to be written
-            error.filename = str(path)
-        raise
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file so that it is there whole, or not at all."""
-    with whole_file(path) as file:
-        # half a pair of surrogates, which a name may hold, is no UTF-8
-        file.write(content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content)
-
-
-@contextmanager
-def only_run(out: Path) -> Iterator[None]:
-    """Hold the folder's lock, which the system takes back when the process ends, however it ends."""
-    import fcntl  # noqa: PLC0415 (Unix only; the rest of the package runs without it)
-
-    check_links(out)
-    with open_here(out / ".lock") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            msg = f"another run is working in {out}; wait for it, or give another folder."
-            raise ValueError(msg) from None
-        # of runs that were killed while they wrote
-        for left in (*out.glob("*.partial"), *out.glob("parts/**/*.partial")):
-            if re.search(r"\.\d+\.partial$", left.name):
-                left.unlink(missing_ok=True)
-        yield
-
-
-def write_figure(path: Path, figure: Any, dpi: int) -> None:
-    """Write a figure of matplotlib as PNG, as `write_atomically` writes."""
-    with warnings.catch_warnings(), whole_file(path) as file:
-        warnings.simplefilter("ignore")  # about glyphs that a font does not have
-        figure.savefig(file, dpi=dpi, format="png")
-
-
-def open_here(path: Path) -> IO[str]:
-    """Open a file to add to it; one that is a link, which may lead anywhere, is refused."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
-    try:
-        return os.fdopen(os.open(path, flags, 0o666), "a", newline="", encoding="utf-8")
-    except OSError as error:
-        if error.errno != errno.ELOOP:
-            raise
-        raise ValueError(_is_link(path)) from None
-
-
-def check_links(out: Path) -> None:
-    """Refuse a folder with symbolic links in it, which would be read or written elsewhere; it may be one itself."""
-    for folder in (out, out / "parts"):
-        # of parts that are a link themselves, this is found out in the folder that they are in
-        for path in folder.iterdir() if folder.is_dir() and (folder == out or not folder.is_symlink()) else ():
-            if path.is_symlink():
-                raise ValueError(_is_link(path))
-
-
-def _is_link(path: Path) -> str:
-    return (
-        f"{path} is a symbolic link, and those in result folders are not followed; remove it, or give another folder."
-    )
-
-
-def read_json(path: Path) -> Any:
-    """Read a JSON file of ours; None if it is damaged, or is nothing that we wrote.
-
-    A file that never ends, that would fill the memory, or is nested deeper than Python goes, is damaged as well.
-    """
-    with path.open("rb") as file:
-        about = os.fstat(file.fileno())
-        if not stat.S_ISREG(about.st_mode) or about.st_size > LARGEST_JSON:
-            return None
-        text = file.read(LARGEST_JSON)
-    try:
-        return json.loads(text.decode("utf-8"))
-    except (ValueError, RecursionError):
-        return None
+# ---------------------------------------------------------------- one run at a time
 
 
 def check_folder(out: Path, option: str = "--out") -> None:
@@ -124,24 +38,61 @@ def check_folder(out: Path, option: str = "--out") -> None:
     if out.exists() and not out.is_dir():
         msg = f"{out} is a file; give a folder for the results ({option})."
         raise ValueError(msg)
-    there = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise PermissionError(errno.EACCES, "not writable", str(there))
+    existing = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, "not writable", str(existing))
     if out.is_dir():
         check_links(out)
         _check_owner(out)
 
 
+def check_links(out: Path) -> None:
+    """Refuse a folder that contains symbolic links, which would be read or written elsewhere; it may be one itself."""
+    for folder in (out, out / "parts"):
+        # if parts is a link itself, this is found when the links of `out` are checked
+        for path in folder.iterdir() if folder.is_dir() and (folder == out or not folder.is_symlink()) else ():
+            if path.is_symlink():
+                raise ValueError(describe_link(path))
+
+
 def _check_owner(out: Path) -> None:
-    """Refuse the results of another user; a folder of theirs in which there are none may be shared."""
+    """Refuse the results of another user; a folder of theirs without results may be shared."""
     for path in (out / IDENTITY, out / "parts", out / ".lock"):
         if hasattr(os, "geteuid") and path.exists() and path.lstat().st_uid != os.geteuid():
             msg = f"{path} belongs to another user, so this is the folder of their run; give another folder (--out)."
             raise ValueError(msg)
 
 
-def claim(out: Path, identity: Mapping[str, Any], same: tuple[str, ...], option: str = "--out") -> None:
-    """Write what the folder's results are of, or refuse a folder whose results are of something else.
+@contextmanager
+def lock_folder(out: Path) -> Iterator[None]:
+    """Hold the lock of a folder; the system releases it when the process ends, however it ends."""
+    # Imported here, as it takes a tenth of a second and a fit without checkpoint needs no lock.
+    from filelock import FileLock, Timeout  # noqa: PLC0415
+
+    check_links(out)
+    lock = FileLock(out / ".lock", blocking=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        msg = f"another run is working in {out}; wait for it, or give another folder."
+        raise ValueError(msg) from None
+    try:
+        # left by runs that were killed while they wrote
+        for partial in (*out.glob("*.partial"), *out.glob("parts/**/*.partial")):
+            if re.search(r"\.\d+\.partial$", partial.name):
+                partial.unlink(missing_ok=True)
+        yield
+    finally:
+        lock.release()
+
+
+# ---------------------------------------------------------------- what the results were computed from
+
+
+def check_or_write_identity(
+    out: Path, identity: Mapping[str, Any], same: tuple[str, ...], option: str = "--out"
+) -> None:
+    """Write what the results of a folder are computed from, or refuse a folder with other results.
 
     Parameters
     ----------
@@ -159,8 +110,8 @@ def claim(out: Path, identity: Mapping[str, Any], same: tuple[str, ...], option:
         before = read_identity(out)
         for name in same:
             if before.get(name) != identity[name]:
-                what = _difference(name, before.get(name), identity[name])
-                msg = f"{out} holds a run {what}; give another folder ({option}), or remove this one."
+                difference = _describe_difference(name, before.get(name), identity[name])
+                msg = f"{out} holds a run {difference}; give another folder ({option}), or remove this one."
                 raise ValueError(msg)
     elif (out / "parts").exists():
         msg = f"{out} holds parts of a run but no {IDENTITY}; give another folder ({option}), or remove this one."
@@ -169,22 +120,22 @@ def claim(out: Path, identity: Mapping[str, Any], same: tuple[str, ...], option:
 
 
 def read_identity(out: Path) -> dict[str, Any]:
-    """Read what a folder's results are of."""
+    """Return what the results of a folder were computed from."""
     path = out / IDENTITY
     if out.is_dir():
         check_links(out)
     if not path.is_file():
         msg = f"{out} has no {IDENTITY}, so it is no folder of randsel select; check the name."
         raise ValueError(msg)
-    found = read_json(path)
-    if not isinstance(found, dict):
+    identity = read_json(path)
+    if not isinstance(identity, dict):
         msg = f"{path} is damaged; give another folder, or remove this one and run again."
         raise ValueError(msg)
-    return found
+    return identity
 
 
-def _difference(name: str, before: Any, now: Any) -> str:
-    """Say in which way an earlier run was another one."""
+def _describe_difference(name: str, before: Any, now: Any) -> str:
+    """Say how an earlier run differs from this one."""
     if name in ("data_hash", "data"):
         return "on other data"
     if isinstance(before, dict) and isinstance(now, dict):
@@ -193,25 +144,27 @@ def _difference(name: str, before: Any, now: Any) -> str:
     return f"with another {name.replace('_', ' ')} ({str(before)[:80]}, now {now})"
 
 
+# ---------------------------------------------------------------- finished parts of a run
+
 T = TypeVar("T")
-#: Arrays of a part: kinds, then lengths, see `check_arrays`; a name with a question mark may be missing.
+#: Types and lengths of the arrays of a part, see `check_arrays`; a name with a question mark may be missing.
 Shapes = Mapping[str, tuple[Any, ...]]
 
 
-def check_arrays(found: Mapping[str, Array], shapes: Shapes) -> None:
-    """Refuse arrays that are not as they were written.
+def check_arrays(arrays: Mapping[str, Array], shapes: Shapes) -> None:
+    """Refuse arrays that do not have the types and lengths with which they were written.
 
     Parameters
     ----------
-    found : dict of str to array
+    arrays : dict of str to array
         The arrays.
     shapes : dict of str to tuple
-        For every name the kinds that it may have, as numpy's `dtype.kind`, and its lengths: numbers, or words, of which
-        equal ones stand for equal lengths.
+        For every name the kinds that it may have, as numpy's `dtype.kind`, and its lengths: numbers, or words, where
+        equal words stand for equal lengths.
     """
     lengths: dict[str, int] = {}
     for name, (kinds, *wanted) in shapes.items():
-        values = found.get(name.removesuffix("?"))
+        values = arrays.get(name.removesuffix("?"))
         if values is None and name.endswith("?"):
             continue
         if values is None or values.dtype.kind not in kinds or values.ndim != len(wanted) or not is_text(values):
@@ -224,7 +177,7 @@ def check_arrays(found: Mapping[str, Array], shapes: Shapes) -> None:
 
 
 def check_places(values: Array, count: int, least: int = 0) -> None:
-    """Refuse places that are outside of what they point into."""
+    """Refuse indices outside of the range from `least` to `count` - 1."""
     if values.size and not least <= int(values.min()) <= int(values.max()) < count:
         msg = f"places are from {int(values.min())} to {int(values.max())}, of {count}"
         raise ValueError(msg)
@@ -236,7 +189,7 @@ class Parts:
     Parameters
     ----------
     folder : Path or None
-        Where they are kept; None keeps nothing.
+        Folder of the files; None saves nothing.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -244,76 +197,132 @@ class Parts:
         self.damaged: list[str] = []
         if folder is not None:
             if folder.is_symlink():
-                raise ValueError(_is_link(folder))
+                raise ValueError(describe_link(folder))
             folder.mkdir(exist_ok=True)
 
     def kept(self, name: str, check: Callable[[dict[str, Array]], object] | None = None) -> dict[str, Array] | None:
-        """Return a part, None if it is not there; a damaged one, which `check` may find out, counts as not there."""
+        """Return a part; None if it is missing or damaged, which `check` may notice by raising an error."""
         if self.folder is None or not (path := self.folder / f"{name}.npz").is_file() or path.is_symlink():
             return None
         try:
-            found, _ = npz_arrays(path, LARGEST_PART)
-            if set(found.pop(CONTENTS).tolist()) != set(found):
+            arrays, _ = read_npz_arrays(path, LARGEST_PART)
+            if set(arrays.pop(CONTENTS).tolist()) != set(arrays):
                 raise KeyError(CONTENTS)
             if check is not None:
-                check(found)
+                check(arrays)
         except Exception:  # whatever a damaged file does to what reads it; every array has a checksum
             self.damaged.append(path.name)
             return None
-        return found
+        return arrays
 
     def keep(self, name: str, arrays: Mapping[str, Any], *, compressed: bool = True) -> None:
-        """Keep a part."""
+        """Save a part."""
         if self.folder is not None:
             plain: dict[str, Any] = {key: np.asarray(value) for key, value in arrays.items()}
             plain[CONTENTS] = np.array(list(arrays), dtype=str)
-            with whole_file(self.folder / f"{name}.npz") as file:
+            with open_atomically(self.folder / f"{name}.npz") as file:
                 (np.savez_compressed if compressed else np.savez)(file, **plain)
 
     def made(
         self, name: str, compute: Callable[[Path | None], Mapping[str, Any]], make: Callable[[dict[str, Array]], T]
     ) -> T:
-        """Return what is made of a part, which is computed and kept if it was not, or if nothing can be made of it.
+        """Return `make(part)` of a saved part, or compute and save the part first if it is missing or damaged.
 
-        The computation may keep how far it is in a folder, which is gone when the part is kept.
+        `compute` gets the folder for its checkpoint, which is removed once the part is saved.
         """
-        found = self.kept(name, make)
-        so_far = None if self.folder is None else self.folder / f"{name}-so-far"
-        if found is None:
-            found = {key: np.asarray(value) for key, value in compute(so_far).items()}
-            self.keep(name, found)
-        if so_far is not None:
-            shutil.rmtree(so_far, ignore_errors=True)
-        return make(found)
+        arrays = self.kept(name, make)
+        checkpoint = None if self.folder is None else self.folder / f"{name}-so-far"
+        if arrays is None:
+            arrays = {key: np.asarray(value) for key, value in compute(checkpoint).items()}
+            self.keep(name, arrays)
+        if checkpoint is not None:
+            shutil.rmtree(checkpoint, ignore_errors=True)
+        return make(arrays)
 
 
-class ProgressLine:
-    """One line on standard error, if that is a terminal: what is being done, how much of it, and the time left."""
+# ---------------------------------------------------------------- checkpoints of a fit
 
-    def __init__(self) -> None:
-        self.shown = sys.stderr.isatty()
-        self.what, self.start, self.first = "", 0.0, 0.0
 
-    def __call__(self, what: str, done: float, total: float) -> None:
-        """Show a step."""
-        if not self.shown:
+class Stages:
+    """Stages of one computation, a file each. The last two are kept, in case that one is damaged.
+
+    Parameters
+    ----------
+    parts : Parts
+        Folder of the files.
+    name : str
+        Name of the computation.
+    """
+
+    def __init__(self, parts: Parts, name: str) -> None:
+        self.parts, self.name = parts, name
+        self.last_saved, self.seconds_to_save = time.monotonic(), 0.0
+
+    def load_latest(self) -> dict[str, Array] | None:
+        """Return the latest stage that is not damaged; None if there is none."""
+        for path in reversed(self._files()):
+            arrays = self.parts.kept(path.stem)
+            if arrays is not None:
+                return arrays
+            warnings.warn(f"{path} is damaged; what came after the stage before is done again.", stacklevel=5)
+            path.unlink()
+        return None
+
+    def save(self, number: int, arrays: Callable[[], Mapping[str, Any]]) -> None:
+        """Save a stage, unless one was saved just before: writing takes at most a twentieth of the time."""
+        now = time.monotonic()
+        if 0.0 <= now - self.last_saved < max(MIN_SECONDS, MIN_MULTIPLE * self.seconds_to_save):
             return
-        if what != self.what:
-            self.what, self.start, self.first = what, time.monotonic(), done
-        speed = (done - self.first) / max(time.monotonic() - self.start, 1e-9)
-        left = f", {_duration((total - done) / speed)} left" if speed > 0.0 and done < total else ""
-        self._write(f"{what}: {100 * done / max(total, 1e-9):.0f} %{left}")
+        self.parts.keep(f"{self.name}-{number:06d}", arrays(), compressed=False)  # numbers do not compress
+        self.last_saved = time.monotonic()
+        self.seconds_to_save = self.last_saved - now
+        for path in self._files()[:-2]:
+            path.unlink()
 
-    def end(self) -> None:
-        """Remove the line."""
-        if self.shown and self.what:
-            self._write("")
-            self.what = ""
-
-    def _write(self, text: str) -> None:
-        sys.stderr.write(f"\r\x1b[K{text}")
-        sys.stderr.flush()
+    def _files(self) -> list[Path]:
+        assert self.parts.folder is not None
+        return sorted(self.parts.folder.glob(f"{self.name}-*.npz"))
 
 
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+class Checkpoint:
+    """A folder in which a fit saves its progress.
+
+    Parameters
+    ----------
+    parts : Parts
+        Folder of the stages.
+    seed : int
+        Seed of this fit; when resuming, the stored seed.
+    """
+
+    def __init__(self, parts: Parts, seed: int) -> None:
+        self.parts, self.seed = parts, seed
+
+    def stages(self, name: str) -> Stages:
+        """Return the stages of one computation of the fit."""
+        return Stages(self.parts, name)
+
+
+@contextmanager
+def open_checkpoint(folder: Any, identity: Mapping[str, Any], seed: int = 0) -> Iterator[Checkpoint]:
+    """Open the checkpoint of a fit, or refuse that of another fit.
+
+    Parameters
+    ----------
+    folder : str or path
+        The folder; it is made if it does not exist.
+    identity : dict
+        What must be equal for a fit to resume: `estimator`, `data_hash`, `parameters`.
+    seed : int, default=0
+        Seed of the fit, unless it resumes.
+    """
+    folder = Path(folder)
+    check_folder(folder, "checkpoint")
+    folder.mkdir(parents=True, exist_ok=True)
+    with lock_folder(folder):
+        before = read_identity(folder) if (folder / IDENTITY).exists() else {}
+        now = {"version": version("randsel"), **identity, "seed": before.get("seed", seed)}
+        # converts numbers of numpy, and tuples, to what reading the file will return
+        now = json.loads(json.dumps(now, default=lambda value: value.item()))
+        check_or_write_identity(folder, now, CHECKPOINT_IDENTITY, "checkpoint")
+        yield Checkpoint(Parts(folder / "parts"), int(now["seed"]))

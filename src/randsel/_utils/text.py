@@ -6,6 +6,8 @@ Imports nothing that is slow to load, as the command line needs it to answer at 
 import csv
 import io
 import math
+import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Integral, Real
@@ -161,3 +163,41 @@ def shorten_errors() -> Iterator[None]:
             raise
         msg = f"{message[: LONGEST_MESSAGE // 2]} … {message[-LONGEST_MESSAGE // 4 :]}"
         raise ValueError(msg) from None
+
+
+# ---------------------------------------------------------------- progress
+
+
+class ProgressLine:
+    """The progress display of the command line: one line on standard error, if that is a terminal.
+
+    It shows the current step, the percentage done and the time left.
+    """
+
+    def __init__(self) -> None:
+        self.is_shown = sys.stderr.isatty()
+        self.step, self.start, self.done_at_start = "", 0.0, 0.0
+
+    def __call__(self, step: str, done: float, total: float) -> None:
+        """Show how much of a step is done."""
+        if not self.is_shown:
+            return
+        if step != self.step:
+            self.step, self.start, self.done_at_start = step, time.monotonic(), done
+        speed = (done - self.done_at_start) / max(time.monotonic() - self.start, 1e-9)
+        left = f", {_format_duration((total - done) / speed)} left" if speed > 0.0 and done < total else ""
+        self._write(f"{step}: {100 * done / max(total, 1e-9):.0f} %{left}")
+
+    def end(self) -> None:
+        """Remove the line."""
+        if self.is_shown and self.step:
+            self._write("")
+            self.step = ""
+
+    def _write(self, text: str) -> None:
+        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.flush()
+
+
+def _format_duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from randsel._utils.choices import METHODS
-from randsel._utils.text import as_csv, as_markdown, make_printable
+from randsel._utils.text import ProgressLine, as_csv, as_markdown, make_printable
 from randsel.cli._demo import demo
 from randsel.cli._main import job_options, main, read_table, split_names, table_options
 
@@ -151,11 +151,11 @@ def reproduce(
 
 def _black_box(quick: bool, out: Path) -> None:
     from randsel import plots
-    from randsel._utils import result_folder as run_folder
+    from randsel._utils import files
     from randsel.experiments import _black_box as black_box
 
     settings = black_box.QUICK if quick else black_box.Settings()
-    line = run_folder.ProgressLine()
+    line = ProgressLine()
     try:
         results = black_box.run(settings, out, progress=line)
     finally:
@@ -166,9 +166,9 @@ def _black_box(quick: bool, out: Path) -> None:
         f"{settings.seeds} seeds, mean ± sd. All choices by {settings.folds}-fold cross-validation on labelled rows."
     )
     text = "\n".join(["# blackbox", "", heading, "", as_markdown(rows), "", "## Why", "", as_markdown(why), ""])
-    run_folder.write_atomically(out / "table.md", text)
-    run_folder.write_atomically(out / "table.csv", as_csv(rows))
-    run_folder.write_atomically(out / "why.csv", as_csv(why))
+    files.write_atomically(out / "table.md", text)
+    files.write_atomically(out / "table.csv", as_csv(rows))
+    files.write_atomically(out / "why.csv", as_csv(why))
     click.echo(text)
     sizes, weights = black_box.weights_along_path(results)
     try:
@@ -176,16 +176,16 @@ def _black_box(quick: bool, out: Path) -> None:
     except ImportError as error:
         click.echo(f"No picture: {error}", err=True)
         return
-    run_folder.write_figure(out / "weights.png", figure, 120)
+    files.write_figure(out / "weights.png", figure, 120)
 
 
 def _run(spec: "Spec", loaded: dict[str, "Table"], out: Path, jobs: int | None, timeout: float | None) -> None:
     from randsel import plots
-    from randsel._utils import result_folder as run_folder
+    from randsel._utils import files
     from randsel.experiments import _summary as summary
     from randsel.experiments._run import run
 
-    line = run_folder.ProgressLine()
+    line = ProgressLine()
     try:
         outcome = run(spec, loaded, out, n_jobs=jobs, timeout=timeout, progress=line)
     except KeyboardInterrupt:
@@ -204,7 +204,7 @@ def _run(spec: "Spec", loaded: dict[str, "Table"], out: Path, jobs: int | None, 
     except ImportError as error:
         click.echo(f"No picture: {error}", err=True)
     else:
-        run_folder.write_figure(out / "comparison.png", figure, 120)
+        files.write_figure(out / "comparison.png", figure, 120)
     if outcome.errors:
         msg = f"{len(outcome.errors)} of {len(outcome.cells)} cells failed; run the command again to retry them."
         raise click.ClickException(msg)

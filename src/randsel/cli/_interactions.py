@@ -2,15 +2,15 @@
 
 # ruff: noqa: PLC0415 (heavy imports wait until a command needs them, so that help and mistakes are answered at once)
 import shutil
-import sys
 import warnings
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from randsel._utils.text import as_csv, as_markdown, make_printable
+from randsel._utils.text import ProgressLine, as_csv, as_markdown, make_printable
 from randsel.cli._main import main, read_table, table_options
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def interactions(
     import numpy as np
 
     from randsel import InteractionScan
+    from randsel._utils import files
     from randsel._utils import result_folder as run_folder
     from randsel.tables import _read as tables
 
@@ -62,6 +63,7 @@ def interactions(
     if np.isnan(table.X).any():
         click.echo("Note: there are no folds here, so medians are those of all samples.", err=True)
         table = replace(table, X=tables.imputer().fit_transform(table.X))
+    line = ProgressLine()
     scan = InteractionScan(
         top,
         alpha=fdr,
@@ -70,16 +72,19 @@ def interactions(
         categorical_features=list(table.nominal) or None,
         n_jobs=jobs,
         checkpoint=out / "so-far",
-        verbose=int(sys.stderr.isatty()),
+        verbose=partial(line, "testing pairs"),
     )
-    with warnings.catch_warnings(record=True) as remarks:
-        warnings.simplefilter("always", UserWarning)
-        scan.fit(table.X, table.y, groups=table.groups, batch=table.batch)
+    try:
+        with warnings.catch_warnings(record=True) as remarks:
+            warnings.simplefilter("always", UserWarning)
+            scan.fit(table.X, table.y, groups=table.groups, batch=table.batch)
+    finally:
+        line.end()
     for remark in remarks:
         click.echo(f"Note: {remark.message}", err=True)
     features, pair_rows = features_tested(scan, table.names), pairs_tested(scan, table.names)
-    run_folder.write_atomically(out / "features.csv", as_csv(features))
-    run_folder.write_atomically(out / "pairs.csv", as_csv(pair_rows))
+    files.write_atomically(out / "features.csv", as_csv(features))
+    files.write_atomically(out / "pairs.csv", as_csv(pair_rows))
     click.echo(f"{len(table.X)} samples, {len(table.names)} features; {scan.n_features_} selected.\n")
     click.echo(make_printable(as_markdown(features[: max(5, min(20, scan.n_features_))])))
     for rows in (pair_rows[: len(scan.pairs_)], pair_rows[len(scan.pairs_) :]):
@@ -93,7 +98,7 @@ def interactions(
 def _draw_figures(scan: Any, table: "Table", out: Path) -> None:
     """Draw the heat map and the best pairs; values too extreme to draw cost the figures only."""
     from randsel import plots
-    from randsel._utils import result_folder as run_folder
+    from randsel._utils import files
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about glyphs that a font does not have
@@ -102,7 +107,7 @@ def _draw_figures(scan: Any, table: "Table", out: Path) -> None:
                 ("heatmap.png", plots.interaction_heatmap(scan, names=table.names)),
                 ("pairs.png", plots.pair_panels(table.X, table.y, scan, names=table.names)),
             ):
-                run_folder.write_figure(out / name, figure, 120)
+                files.write_figure(out / name, figure, 120)
         except (ImportError, ArithmeticError, ValueError) as error:
             click.echo(f"No pictures: {error}", err=True)
 

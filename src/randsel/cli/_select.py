@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from randsel._utils.text import ProgressLine
 from randsel.cli._main import NOTHING, job_options, main, read_table, say, table_options
 
 
@@ -90,9 +91,9 @@ def select(
     settings = Settings(**{**how, "folds": 0 if no_accuracy else how["folds"]})
     about = results.describe_run(file, table, reading, settings, out)
     out.mkdir(parents=True, exist_ok=True)
-    with run_folder.only_run(out):
-        run_folder.claim(out, about, results.MUST_AGREE)
-        parts, line = run_folder.Parts(out / "parts"), run_folder.ProgressLine()
+    with run_folder.lock_folder(out):
+        run_folder.check_or_write_identity(out, about, results.MUST_AGREE)
+        parts, line = run_folder.Parts(out / "parts"), ProgressLine()
         try:
             analysis = analyse(
                 table, settings, about=about, parts=parts, progress=line, n_jobs=None if jobs == 1 else jobs

@@ -20,7 +20,7 @@ from randsel._numerics.arrays import (
     to_numpy,
 )
 from randsel._numerics.kernels import bandwidth, null_scale, unbiased_alignment
-from randsel._utils.checkpoint import Stages
+from randsel._utils.result_folder import Stages
 from randsel._utils.typing import Array
 from randsel.contribution._bootstrap import Draws, on_rows, row_blocks
 from randsel.contribution._closed_form import Contribution
@@ -56,17 +56,16 @@ def cull(
 ) -> CullingPath:
     """Cull until `min_features` are left, until every feature left is fixed, or until `on_round` is true.
 
-    With `stages`, go on after the last round that is kept there; `on_round` gets those that are computed.
+    With `stages`, resume after the last saved round; `on_round` gets the rounds that are computed.
     """
-    stages = stages or Stages()
     blocks = row_blocks(sample.target, draws)
     null_sd = float(np.sqrt(sum(null_scale(len(rows)) ** -2 for rows in blocks))) / len(blocks)
     by_chance = Chance.of(to_numpy(sample.target.Y), sample.X.shape[1], null_sd, len(blocks))
-    found = stages.last()
-    if found is None:
+    stored = None if stages is None else stages.load_latest()
+    if stored is None:
         state = State(sample, (), None, np.zeros(sample.X.shape[1], dtype=int), {}, None)
     else:
-        state = State.of_arrays(found, sample, by_chance)
+        state = State.of_arrays(stored, sample, by_chance)
     sample, columns, streak, skewness = state.sample, state.columns, state.streak, state.skewness
     rounds, key_when_fixed = list(state.rounds), state.key_when_fixed
     while True:
@@ -115,7 +114,8 @@ def cull(
         columns = columns[kept]
         streak = streak if rules.fix_after is None else streak[to_numpy(kept)]
         state = State(sample, tuple(rounds), columns, streak, dict(key_when_fixed), skewness)
-        stages.reached(len(rounds), state.to_arrays)
+        if stages is not None:
+            stages.save(len(rounds), state.to_arrays)
 
 
 def _path(

@@ -24,7 +24,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from randsel._numerics.kernels import alignment, bandwidth, gaussian_kernel, squared_distances
-from randsel._utils.result_folder import check_folder, claim, only_run, write_atomically
+from randsel._utils.files import write_atomically
+from randsel._utils.result_folder import check_folder, check_or_write_identity, lock_folder
 from randsel._utils.typing import Array
 from randsel.datasets import make_black_box
 from randsel.experiments._run import is_number, read_cell
@@ -320,8 +321,8 @@ def run(
     out.mkdir(parents=True, exist_ok=True)
     results: dict[str, list[dict[str, Any]]] = {name: [] for name in METHODS}
     total, show = settings.seeds * len(METHODS), progress or (lambda *_: None)
-    with only_run(out):
-        claim(out, {"comparison": "blackbox"}, ("comparison",))
+    with lock_folder(out):
+        check_or_write_identity(out, {"comparison": "blackbox"}, ("comparison",))
         for seed in range(settings.seeds):
             trial: Trial | None = None
             for name, method in METHODS.items():

@@ -18,9 +18,10 @@ from typing import Any
 
 import joblib
 
+from randsel._utils.files import open_for_append, read_json, write_atomically
 from randsel._utils.jobs import as_finished
 from randsel._utils.processes import call_with_limit, end_idle_children
-from randsel._utils.result_folder import check_folder, claim, only_run, open_here, read_json, write_atomically
+from randsel._utils.result_folder import check_folder, check_or_write_identity, lock_folder
 from randsel.experiments._cells import Cell, build_cells, curve_sizes, evaluate
 from randsel.experiments._specification import Spec
 from randsel.tables._read import Table
@@ -74,9 +75,9 @@ def run(
     """
     check_folder(out)
     out.mkdir(parents=True, exist_ok=True)
-    with only_run(out):
+    with lock_folder(out):
         cells, notes = build_cells(spec, tables)
-        claim(out, _identity(spec, cells), ("version", "data_hash", "parameters"))
+        check_or_write_identity(out, _identity(spec, cells), ("version", "data_hash", "parameters"))
         results: dict[str, dict[str, Any]] = {}
         for cell in cells:
             is_complete = partial(is_complete_result, sizes=curve_sizes(tables[cell.data]))
@@ -136,7 +137,7 @@ def _run_cell(
 def _write_cell(out: Path, cell: Cell, result: dict[str, Any]) -> None:
     """Write the result of a cell, and its time to a file of its own, because times differ from run to run."""
     # The time first, so that every finished cell has one; if a cell has two, the later one counts.
-    with open_here(out / "seconds.csv") as file:
+    with open_for_append(out / "seconds.csv") as file:
         file.write(f"{cell.key},{result.pop('seconds'):.6f}\n")
     content = {"cell": asdict(cell), "result": result}
     write_atomically(out / f"{cell.key}.json", json.dumps(content, indent=1, sort_keys=True))
@@ -199,7 +200,7 @@ def _read_seconds(out: Path) -> dict[str, float]:
 
 def _log_run(out: Path, spec: Spec, computed: int, n_jobs: int | None, seconds: float) -> None:
     """Append a line to the folder's `runs.csv`: when, what, on how many cores, how long."""
-    with open_here(out / "runs.csv") as file:
+    with open_for_append(out / "runs.csv") as file:
         log = csv.writer(file, lineterminator="\n")
         if file.tell() == 0:
             log.writerow(["finished", "methods", "cells", "jobs", "cores", "minutes"])

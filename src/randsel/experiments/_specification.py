@@ -11,7 +11,7 @@ import numpy as np
 
 from randsel import datasets
 from randsel._utils import choices
-from randsel._utils.result_folder import LARGEST_JSON
+from randsel._utils.files import LARGEST_JSON
 from randsel._utils.text import shorten_errors
 from randsel._utils.typing import Array
 from randsel.baselines._baselines import BaHSIC, CorrelationFilter, FoHSIC, KernelRFE

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from randsel._utils.result_folder import write_atomically
+from randsel._utils.files import write_atomically
 from randsel._utils.text import as_csv, as_markdown
 from randsel.experiments._run import Outcome
 from randsel.experiments._specification import Spec, plan

@@ -11,6 +11,7 @@ pairs and in forward steps: nothing is projected out, and the tail is matched to
 functions alone and all functions, and take the smaller p-value.
 """
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import combinations
@@ -23,7 +24,7 @@ from randsel._numerics.columns import column_slices
 from randsel._numerics.fingerprint import fingerprint
 from randsel._numerics.null_tails import cumulants, log_tail_of_form, log_tail_of_moments
 from randsel._numerics.rank_functions import RankFunctions, RankFunctionSource, centre, rank_functions
-from randsel._utils.checkpoint import opened
+from randsel._utils.result_folder import Checkpoint, open_checkpoint
 from randsel._utils.typing import Array
 from randsel.targets._kinds import OutcomeKind
 
@@ -245,14 +246,15 @@ def main_effects(
     n_functions = min(DEFAULT_FUNCTIONS, max_functions(degrees_of_freedom(m, strata)))
     Y = kind.contrasts(y, sample_weights, strata)
     design = Design(DEFAULT_DECAY ** np.arange(n_functions), Y, sample_weights, strata, n_jobs)
-    identity = None
+    opening: AbstractContextManager[Checkpoint | None] = nullcontext()
     if checkpoint is not None:
         data_hash = fingerprint(X, y, strata, nominal)
         identity = {"estimator": "main effects", "data_hash": data_hash, "parameters": {"target": kind.name}}
+        opening = open_checkpoint(checkpoint, identity)
     pvalues, done = np.ones(n), 0
-    with opened(checkpoint, identity) as folder:
-        stages = folder.stages("features")
-        if (stored := stages.last()) is not None:
+    with opening as folder:
+        stages = None if folder is None else folder.stages("features")
+        if stages is not None and (stored := stages.load_latest()) is not None:
             pvalues, done = stored["p"], int(stored["done"])
         for block in column_slices(n, max(1, BLOCK_BYTES // (4 * n_functions * m))):
             if block.stop <= done:
@@ -261,7 +263,8 @@ def main_effects(
             varying = np.flatnonzero(functions.counts)
             result = evidence(functions.take(varying), design, Y, np.arange(len(varying))[:, None])
             pvalues[np.arange(n)[block][varying]] = np.exp(np.minimum(result.log_p, 0.0))
-            stages.reached(block.stop, partial(dict, p=pvalues, done=block.stop))
+            if stages is not None:
+                stages.save(block.stop, partial(dict, p=pvalues, done=block.stop))
     return pvalues
 
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from randsel._numerics.rank_functions import RankFunctions, RankFunctionSource
-from randsel._utils.checkpoint import Checkpoint
+from randsel._utils.result_folder import Checkpoint
 from randsel._utils.typing import Array
 from randsel.interactions._evidence import (
     Design,
@@ -119,7 +119,6 @@ def scan_interactions(
     checkpoint : Checkpoint, default=None
         Checkpoint of the scans.
     """
-    checkpoint = checkpoint or Checkpoint()
     n = len(functions)
     progress("features", 0, 0)
     main = evidence(functions, design, design.Y, np.arange(n)[:, None])
@@ -130,7 +129,7 @@ def scan_interactions(
     # pairs of features that follow a main effect would echo it, so it is removed first
     Y = residual(functions, design, strong[:, None]) if order >= 2 else design.Y
     if order >= 2 and n >= 2:
-        stages = checkpoint.stages("pairs")
+        stages = None if checkpoint is None else checkpoint.stages("pairs")
         pairs, _ = scan_pairs(functions, design, Y, n_sets, progress=partial(progress, "pairs"), stages=stages)
         sets[2], tested[2] = _sort_by_evidence(functions, design, Y, pairs)
     if order >= 3 and n >= 3:
@@ -139,7 +138,7 @@ def scan_interactions(
         significant = significant[tested[2].log_p[: len(significant)] < np.log(LEVEL) - log_number_of_sets(n, 2)]
         members = np.union1d(strong, significant.ravel()).astype(int)
         left = residual(functions, design, members[:, None], significant)
-        stages = checkpoint.stages("triples")
+        stages = None if checkpoint is None else checkpoint.stages("triples")
         triples = scan_triples(in_memory, design, left, n_sets, partial(progress, "triples"), stages)
         sets[3], tested[3] = _sort_by_evidence(functions, design, left, triples)
     best_sets = _smallest_per_feature(n, {size: result.log_p for size, result in tested.items()}, sets)

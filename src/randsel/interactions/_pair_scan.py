@@ -26,7 +26,7 @@ from randsel._numerics.arrays import (
 )
 from randsel._numerics.null_tails import cumulants, log_tail_of_moments
 from randsel._numerics.rank_functions import RankFunctions, RankFunctionSource
-from randsel._utils.checkpoint import Stages
+from randsel._utils.result_folder import Stages
 from randsel._utils.typing import Array
 from randsel.interactions._evidence import SMOOTH, Design
 
@@ -85,8 +85,7 @@ def scan_pairs(
         spectrum = np.outer(np.square(factor).mean(axis=1), spectrum).ravel()
     if not len(e):
         return np.zeros((0, 2), dtype=int), np.zeros(0)
-    stages = stages or Stages()
-    stored = stages.last()
+    stored = None if stages is None else stages.load_latest()
     done, best = (0, _BestPairs(len(functions))) if stored is None else _BestPairs.from_arrays(stored)
     scan = _Scan(design, e, spectrum, n_pairs, _values_on_device(functions, design.device))
     blocks = functions.blocks(scan.block_size)
@@ -100,7 +99,8 @@ def scan_pairs(
         for features, result in functions.map_block_pairs(_scan_tile, pairs, scan, limit, n_jobs=n_jobs):
             best.add(result, features)
         best.trim(n_pairs)
-        stages.reached(row + 1, partial(best.to_arrays, row + 1))
+        if stages is not None:
+            stages.save(row + 1, partial(best.to_arrays, row + 1))
         if progress is not None:
             progress(sum(tiles_in_rows[: row + 1]), sum(tiles_in_rows))
     return best.pairs()
@@ -119,8 +119,8 @@ def scan_triples(
     `progress` is called with the first features done and in all. `stages` is the checkpoint to resume from and to
     write after every first feature.
     """
-    stages = stages or Stages()
-    stored = stages.last() or {"kept": np.zeros((0, 3), dtype=int), "kept_p": np.zeros(0), "firsts": np.array(0)}
+    stored = None if stages is None else stages.load_latest()
+    stored = stored or {"kept": np.zeros((0, 3), dtype=int), "kept_p": np.zeros(0), "firsts": np.array(0)}
     best, best_log_p = stored["kept"], stored["kept_p"]
     n_functions = design.n_functions(3)
     functions = functions.first(n_functions)
@@ -138,7 +138,8 @@ def scan_triples(
         best, best_log_p = np.concatenate([best, triples]), np.concatenate([best_log_p, log_p])
         order = np.argsort(best_log_p, kind="stable")[:n_triples]
         best, best_log_p = best[order], best_log_p[order]
-        stages.reached(first + 1, partial(dict, kept=best, kept_p=best_log_p, firsts=first + 1))
+        if stages is not None:
+            stages.save(first + 1, partial(dict, kept=best, kept_p=best_log_p, firsts=first + 1))
     if progress is not None:
         progress(n_firsts, n_firsts)
     return best

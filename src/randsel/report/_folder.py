@@ -10,14 +10,8 @@ from typing import Any
 import numpy as np
 
 from randsel import plots
-from randsel._utils.result_folder import (
-    Parts,
-    check_arrays,
-    check_places,
-    read_identity,
-    write_atomically,
-    write_figure,
-)
+from randsel._utils.files import write_atomically, write_figure
+from randsel._utils.result_folder import Parts, check_arrays, check_places, read_identity
 from randsel._utils.text import as_csv, format_exact, make_visible
 from randsel._utils.typing import Array
 from randsel.analysis._model import (

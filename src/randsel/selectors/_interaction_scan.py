@@ -3,6 +3,7 @@
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from math import comb
 from numbers import Integral, Real
@@ -29,7 +30,7 @@ from randsel._sklearn.validation import (
     fit_context,
     nominal_columns,
 )
-from randsel._utils.checkpoint import opened
+from randsel._utils.result_folder import Checkpoint, open_checkpoint
 from randsel._utils.typing import Array
 from randsel.interactions._evidence import (
     DEFAULT_DECAY,
@@ -230,13 +231,14 @@ class InteractionScan(Selector):
         function_weights = float(self.decay) ** np.arange(self.n_functions_)
         design = Design(function_weights, Y, sample_weights, strata, self.n_jobs, device)
         n_pairs = self.n_pairs or DEFAULT_PAIRS
-        identity = None
+        opening: AbstractContextManager[Checkpoint | None] = nullcontext()
         if self.checkpoint is not None:
             parameters = {"functions": self.n_functions_, "decay": self.decay, "order": self.order, "device": device}
             parameters |= {"n_pairs": n_pairs, "target": kind.name}
             data_hash = fingerprint(X, y, weights, strata, nominal)
             identity = {"estimator": "InteractionScan", "data_hash": data_hash, "parameters": parameters}
-        with opened(self.checkpoint, identity) as checkpoint, fit_task(self, self.order + 1) as task:
+            opening = open_checkpoint(self.checkpoint, identity)
+        with opening as checkpoint, fit_task(self, self.order + 1) as task:
             steps = Steps(task)
             progress = partial(self._report_progress, steps)
             result = scan_interactions(functions, design, n_pairs, self.order, progress, checkpoint)

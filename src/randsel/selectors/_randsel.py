@@ -3,6 +3,7 @@
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from numbers import Integral, Real
 from os import PathLike
@@ -42,8 +43,8 @@ from randsel._sklearn.validation import (
     counted_rows,
     fit_context,
 )
-from randsel._utils.checkpoint import opened
 from randsel._utils.jobs import one_thread_if, seed_of
+from randsel._utils.result_folder import Checkpoint, open_checkpoint
 from randsel._utils.typing import Array
 from randsel.contribution._bootstrap import Draws, blocks_per_round, bootstrap, exact
 from randsel.contribution._sample import Sample
@@ -271,8 +272,13 @@ class RandSel(Selector):
             return path.of_owners(columns, self.min_features) if ranks else path.relabel(columns)
 
         sizes = path_sizes(sample.X.shape[1], self.drop, self.min_features)
-        with opened(self.checkpoint, identity, seed) as kept, fit_task(self, len(sizes)) as task:
-            draws = Draws(self.n_bootstraps, self.subsample, kept.seed, self.n_jobs)
+        opening: AbstractContextManager[Checkpoint | None] = nullcontext()
+        if identity is not None:
+            opening = open_checkpoint(self.checkpoint, identity, seed)
+        with opening as checkpoint, fit_task(self, len(sizes)) as task:
+            stages = None if checkpoint is None else checkpoint.stages("rounds")
+            seed = seed if checkpoint is None else checkpoint.seed
+            draws = Draws(self.n_bootstraps, self.subsample, seed, self.n_jobs)
             rounds = Steps(task)
             n_blocks = blocks_per_round(self.estimator, sample.target, draws) if task.is_watched else 0
             if n_blocks:
@@ -285,7 +291,7 @@ class RandSel(Selector):
                 lambda path: _attributes(of_features(path), n_features, wanted),
             )
             with one_thread_if(sample.X.shape[0] * sample.X.shape[1] < SMALL):
-                path = of_features(cull(sample, criterion, method, rules, draws, on_round, kept.stages("rounds")))
+                path = of_features(cull(sample, criterion, method, rules, draws, on_round, stages))
             if ranks and show is not None:
                 for r in path.rounds:
                     show(r)

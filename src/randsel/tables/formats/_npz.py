@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from randsel._utils.files import is_text, npz_arrays
+from randsel._utils.files import is_text, read_npz_arrays
 from randsel._utils.typing import Array
 from randsel.tables.formats._sheet import ReadOptions, Sheet, check_shape, to_float_matrix, to_text
 
@@ -19,7 +19,7 @@ _MAX_LISTED = 20
 
 def read_npz(path: Path, options: ReadOptions) -> Sheet:
     """Read arrays X (samples in rows) and y, and feature_names, sample_ids, groups, batch, relevant if there."""
-    arrays, stored = npz_arrays(path, options.limit, {*KNOWN_ARRAYS, *(options.names or ())})
+    arrays, stored = read_npz_arrays(path, options.limit, {*KNOWN_ARRAYS, *(options.names or ())})
     return arrays_to_sheet(path, arrays, stored, "NPZ", options.limit)
 
 
