@@ -1,13 +1,13 @@
 """The readers of files, fed by a coverage-guided fuzzer: `make fuzz`.
 
-Every reader gets bytes that a fuzzer (atheris, in an environment of its own) makes of small valid files, and may answer
-with a table or with a sentence, a `ValueError` that names the file. All else is a finding: other exceptions, warnings,
-a crash, five seconds, a gigabyte. What was found is kept as tests in `test_hostile_files.py`, which also runs every
+Every reader gets bytes that a fuzzer (atheris, in an environment of its own) makes from small valid files. It may
+return a table or raise a `ValueError` that names the file. Everything else is a finding: other exceptions, warnings, a
+crash, more than five seconds or a gigabyte. Findings are kept as tests in `test_hostile_files.py`, which also runs every
 reader on its seeds, and on seeds with bytes changed, without the fuzzer.
 
-HDF5, polars and scipy crash, hang or fill the memory on some tampered files, so `tables.read` leaves them to a process
-apart. Here they are fed within the fuzzer's, for speed; what ends that is read again as users would, and is a finding
-only if that fails as well.
+HDF5, polars and scipy crash, hang or fill the memory on some tampered files, so `tables.read` runs them in a sandbox.
+Here they run in the process of the fuzzer, for speed. An input that ends this process is read again in the sandbox, and
+is a finding only if that fails as well.
 """
 
 import argparse
@@ -66,19 +66,19 @@ with _instrumented():
     from randsel.tables import _read as tables
     from randsel.tables.formats._registry import FORMATS
 
-#: Bytes that a table may take: so little that a reader that keeps to it stays below a gigabyte.
+#: Limit on a table in bytes, so small that a correct reader stays below a gigabyte.
 LIMIT = 20_000_000
-#: Seconds that one input may take, and megabytes that the whole process may.
+#: Limits on the seconds of one input, and on the megabytes of the whole process.
 SECONDS, MEGABYTES = 5, 1024
-#: Where files are written: in memory, where there is such a place.
+#: Folder for files: in memory, if the system has such a folder.
 _ROOM = "/dev/shm" if Path("/dev/shm").is_dir() else None
-#: Parts an input has if it stands for several files.
+#: Separates the files of an input that stands for several files.
 BETWEEN = b"\n--8<--\n"
 
 
 @dataclass(frozen=True)
 class Reader:
-    """What is fed: how bytes become files and are read, where it starts from, how long inputs may get."""
+    """How bytes become files and are read, the inputs to start from, and the longest input."""
 
     read: Callable[[bytes, Path], object]
     seeds: Callable[[], Iterator[bytes]]
@@ -454,23 +454,23 @@ READERS = {
 }
 
 
-#: Readers that users meet in a process apart.
-APART = ("parquet", "mat", "h5ad")
+#: Readers that `tables.read` runs in a sandbox.
+SANDBOXED = ("parquet", "mat", "h5ad")
 
 
 # ---------------------------------------------------------------- feeding
 
 
 def fault(reader: Reader, data: bytes) -> str | None:
-    """Say what is wrong with how a reader takes some bytes; None if it reads or refuses them as it should."""
+    """Return what is wrong with how a reader handles some bytes; None if it reads or refuses them as it should."""
     with tempfile.TemporaryDirectory(dir=_ROOM) as name, warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
             reader.read(data, Path(name))
         except ValueError as error:
-            said = str(error)
-            # a subclass is the message of a library, which says nothing of the file
-            if type(error) is ValueError and " " in said and len(said) < 2000:
+            message = str(error)
+            # a subclass comes from a library, whose message does not name the file
+            if type(error) is ValueError and " " in message and len(message) < 2000:
                 return None
             return _where(error)
         except Exception as error:  # whatever it is
@@ -490,12 +490,13 @@ def feed(name: str, out: Path, arguments: list[str]) -> None:
     tables.read_in_sandbox = lambda suffix, path, options: FORMATS[suffix].read(path, options)
 
     def one(data: bytes) -> None:
-        said = fault(reader, data)
-        if said is not None and said.partition(": ")[0] not in seen:
-            seen.add(said.partition(": ")[0])
-            kept = out / "findings" / f"{name}-{hashlib.sha256(said.partition(': ')[0].encode()).hexdigest()[:12]}"
-            kept.write_bytes(data)
-            kept.with_suffix(".txt").write_text(said + "\n")
+        problem = fault(reader, data)
+        kind = (problem or "").partition(": ")[0]
+        if problem is not None and kind not in seen:
+            seen.add(kind)
+            finding = out / "findings" / f"{name}-{hashlib.sha256(kind.encode()).hexdigest()[:12]}"
+            finding.write_bytes(data)
+            finding.with_suffix(".txt").write_text(problem + "\n")
 
     atheris.Setup([sys.argv[0], *arguments], one)
     atheris.Fuzz()
@@ -532,7 +533,7 @@ def drive(name: str, out: Path, seconds: float) -> int:
     found = sorted(path for path in findings.glob(f"{name}-*") if path.suffix != ".txt")
     print(
         f"{name}: {executed} inputs in {seconds:.0f} s, {len(list(corpus.iterdir()))} kept; the process ended {ended} "
-        f"times, of which a process apart took care {survived} times; {len(found)} findings.",
+        f"times, of which the sandbox handled {survived}; {len(found)} findings.",
         flush=True,
     )
     for path in found:
@@ -547,16 +548,16 @@ def _executed(log: str) -> int:
 
 
 def _again(name: str, out: Path) -> int:
-    """Read what ended the process as users would; put aside what a process apart takes care of, and count it."""
-    if name not in APART:
+    """Read inputs that ended the process again in the sandbox; move those that it handles, and return their number."""
+    if name not in SANDBOXED:
         return 0
     gone, start = 0, time.monotonic()
     fault(READERS[name], next(READERS[name].seeds()))
     usual = time.monotonic() - start
     for path in (out / "findings").glob(f"{name}-*-*"):
         start = time.monotonic()
-        said = fault(READERS[name], path.read_bytes())
-        if said is None and time.monotonic() - start < SECONDS + usual:
+        problem = fault(READERS[name], path.read_bytes())
+        if problem is None and time.monotonic() - start < SECONDS + usual:
             path.rename(out / f"survived-{path.name}")
             gone += 1
     return gone

@@ -1,4 +1,4 @@
-"""Files that somebody made to do harm: each is refused in a sentence, and takes no more memory than it may."""
+"""Files made to do harm: each is refused with an error message, within the limits on memory."""
 
 import base64
 import contextlib
@@ -17,7 +17,7 @@ import h5py
 import numpy as np
 import polars as pl
 import pytest
-from fuzz_readers import APART, READERS, fault
+from fuzz_readers import READERS, SANDBOXED, fault
 
 from randsel._utils.text import LONGEST_MESSAGE
 from randsel.experiments import _black_box_files as table_black_box
@@ -36,16 +36,16 @@ def pictures(monkeypatch):
 
 
 def refused(path, *words, **options):
-    """Read a file, which must be refused in a sentence that has these words."""
+    """Read a file, which must be refused with an error message that contains these words."""
     with pytest.raises(ValueError, match=r"\w+ .*[.?]$") as caught:
         tables.read(path, **options)
-    said = str(caught.value)
+    message = str(caught.value)
     assert type(caught.value) is ValueError
-    assert len(said) <= LONGEST_MESSAGE
-    assert all(word in said for word in words), said
+    assert len(message) <= LONGEST_MESSAGE
+    assert all(word in message for word in words), message
 
 
-# ---------------------------------------------------------------- the fuzzer's readers, without the fuzzer
+# ---------------------------------------------------------------- readers of the fuzzer, without the fuzzer
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -55,16 +55,16 @@ def test_seeds_are_read_or_refused_in_a_sentence(name):
 
 @pytest.mark.parametrize("name", READERS)
 def test_some_seed_is_read(name, tmp_path):
-    """Otherwise the fuzzer would start from what is refused at the first look."""
-    for at, seed in enumerate(READERS[name].seeds()):
-        (tmp_path / str(at)).mkdir()
+    """Otherwise the fuzzer would start from files that are refused at once."""
+    for i, seed in enumerate(READERS[name].seeds()):
+        (tmp_path / str(i)).mkdir()
         with contextlib.suppress(ValueError):
-            assert READERS[name].read(seed, tmp_path / str(at)) is not None
+            assert READERS[name].read(seed, tmp_path / str(i)) is not None
             return
     pytest.fail(f"no seed of {name} is read")
 
 
-@pytest.mark.parametrize("name", [name for name in READERS if name not in APART])
+@pytest.mark.parametrize("name", [name for name in READERS if name not in SANDBOXED])
 def test_seeds_with_bytes_changed_are_read_or_refused_in_a_sentence(name):
     rng = random.Random(name)
     seeds = list(READERS[name].seeds())
@@ -77,9 +77,9 @@ def test_seeds_with_bytes_changed_are_read_or_refused_in_a_sentence(name):
         assert fault(READERS[name], bytes(data)) is None, bytes(data)
 
 
-#: What the fuzzer found, as short as it can be, and what it led to.
+#: Findings of the fuzzer, shortened -> reader and input.
 NPY = b"\x93NUMPY\x01\x00v\x00{'descr': '%s', 'fortran_order': False, 'shape': (%s), }"
-FOUND = {
+FINDINGS = {
     "lines of samples of other lengths: IndexError": (
         "geo",
         b"\n!Sample_characteristics_ch1\ty: a\n!Sample_characteristics_ch1\tx: b\ty: a\n",
@@ -116,9 +116,9 @@ FOUND = {
 }
 
 
-@pytest.mark.parametrize("what", FOUND)
-def test_what_the_fuzzer_found(what):
-    name, data = FOUND[what]
+@pytest.mark.parametrize("finding", FINDINGS)
+def test_what_the_fuzzer_found(finding):
+    name, data = FINDINGS[finding]
     assert fault(READERS[name], data) is None
 
 
@@ -133,7 +133,7 @@ def test_a_name_in_an_archive_that_is_no_text(tmp_path):
     refused(path, "cannot be read as NPZ")
 
 
-#: Files of which the fuzzer found that they end the process that reads them, packed; the bytes are no format of ours.
+#: Findings of the fuzzer that crash or hang the library, as zlib and base64.
 BREAKING = {
     # polars ended the process, or waited for itself
     "parquet": (
@@ -193,8 +193,8 @@ def test_a_file_that_ends_the_process_that_reads_it_is_refused(kind, tmp_path):
         ("raise ValueError('what is wrong with it.')", "what is wrong with it."),
     ],
 )
-def test_whatever_a_library_does_to_its_process_this_one_goes_on(tmp_path, monkeypatch, harm, words):
-    """The process apart gets a reader that does harm, by a module of this name in the folder of its packages."""
+def test_a_crash_or_hang_of_the_library_is_reported(tmp_path, monkeypatch, harm, words):
+    """The sandbox gets a harmful reader from a `sitecustomize` module on its path."""
     (tmp_path / "h5py.py").write_text("")
     body = "\n    ".join(["import os, resource, signal, time", *harm.splitlines()])
     (tmp_path / "sitecustomize.py").write_text(
@@ -209,7 +209,7 @@ def test_whatever_a_library_does_to_its_process_this_one_goes_on(tmp_path, monke
     assert words in str(caught.value)
 
 
-def test_a_process_apart_imports_nothing_that_lies_beside_the_data(tmp_path, monkeypatch):
+def test_the_sandbox_imports_nothing_from_the_folder_of_the_data(tmp_path, monkeypatch):
     X, y = np.eye(4), [0, 1, 0, 1]
     pl.DataFrame({**{f"g{j}": X[:, j] for j in range(4)}, "y": y}).write_parquet(tmp_path / "table.parquet")
     for name in ("numpy", "polars", "json", "randsel"):
@@ -249,7 +249,7 @@ def test_a_line_that_is_too_long_or_a_cell_that_does_not_end(tmp_path, monkeypat
     path.write_text('y,a\n"1,2\n' + "\n" * 200_000 + '"\n')
     refused(path, "line 2, not within 100000 lines, is never closed", target="y")
     path.write_text('y;a\n"' + "\n" * 90_000 + '";2,5\n' + "1;2,5\n2;3,5\n" * 5)
-    # which took minutes when spaces were looked for across lines
+    # the search for decimal commas once took minutes here, as it looked for spaces across lines
     assert len(tables.read(path, target="a", missing="keep", orientation="samples-in-rows").y) == 11
     monkeypatch.setattr("randsel.tables.formats._text.LONGEST_LINE", 1000)
     path.write_text("y,a\n1," + "1" * 2000)
@@ -333,7 +333,7 @@ def test_zip_bombs_in_npz(tmp_path):
     refused(write_npz(path, **{"X.npy": b"\x93NUMPY\x01\x00" + struct.pack("<H", len(nested)) + nested}), "is damaged")
 
 
-def test_names_in_npz_lead_nowhere(tmp_path):
+def test_paths_in_npz_are_not_followed(tmp_path):
     path = tmp_path / "in" / "table.npz"
     path.parent.mkdir()
     write_npz(path, **{"../X.npy": header((1, 1)) + bytes(8), "/X.npy": header((1, 1)) + bytes(8)})

@@ -170,7 +170,7 @@ def test_npz(tmp_path):
         ({"X": np.eye(4), "y": np.zeros(4), "feature_names": ["a"]}, "X is 4×4, but has 1 feature names"),
     ],
 )
-def test_what_is_wrong_with_arrays_is_said(tmp_path, arrays, message):
+def test_errors_in_arrays_are_reported(tmp_path, arrays, message):
     np.savez(tmp_path / "set.npz", **arrays)
     with pytest.raises(ValueError, match=message):
         tables.read(tmp_path / "set.npz")
@@ -264,7 +264,7 @@ def test_h5ad_layers_and_columns(tmp_path, X):
             tables.read(path, **options)
 
 
-def test_h5ad_that_is_none_or_reaches_out(tmp_path, X):
+def test_h5ad_that_is_damaged_or_links_to_other_files(tmp_path, X):
     path = write(tmp_path, X, "csr.h5ad")
     with h5py.File(path, "a") as file:
         file["X"].attrs["shape"] = (10**6, 10**7)
@@ -362,7 +362,7 @@ def test_plink(tmp_path):
     assert table.y.tolist() == [0, 1.5, 2.5, 3, 2]
 
 
-def test_what_is_wrong_with_plink_files_is_said(tmp_path):
+def test_errors_in_plink_files_are_reported(tmp_path):
     path = write_plink(tmp_path, GENOTYPES, [1, 2, 1, 2, 1, 2])
     whole = path.read_bytes()
     with pytest.raises(ValueError, match="GB are allowed"):
