@@ -2,8 +2,8 @@
 
 Every reader gets bytes that a fuzzer (atheris, in an environment of its own) makes from small valid files. It may
 return a table or raise a `ValueError` that names the file. Everything else is a finding: other exceptions, warnings, a
-crash, more than five seconds or a gigabyte. Findings are kept as tests in `test_hostile_files.py`, which also runs every
-reader on its seeds, and on seeds with bytes changed, without the fuzzer.
+crash, more than five seconds or a gigabyte. Findings are kept as tests in `test_hostile_files.py`, which also runs
+every reader on its seeds, and on seeds with bytes changed, without the fuzzer.
 
 HDF5, polars and scipy crash, hang or fill the memory on some tampered files, so `tables.read` runs them in a sandbox.
 Here they run in the process of the fuzzer, for speed. An input that ends this process is read again in the sandbox, and
