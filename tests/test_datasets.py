@@ -44,7 +44,7 @@ def test_weston_linear_has_the_stated_moments():
     assert X[:, 7].std() == pytest.approx(20, rel=0.05)
 
 
-def test_weston_nonlinear_has_no_difference_of_means():
+def test_weston_nonlinear_classes_have_equal_means():
     for k in (2, 5):
         X, y, _ = datasets.make_weston_nonlinear(40_000, 6, n_relevant=k, random_state=0)
         assert np.abs(X[y > 0, :k].mean(axis=0) - X[y < 0, :k].mean(axis=0)).max() < 0.15
@@ -72,7 +72,7 @@ def test_passemiers_is_balanced_and_follows_its_columns(kind):
         lambda: datasets.make_weston_linear(noise_is="range"),
     ],
 )
-def test_unknown_choices_name_the_known_ones(call):
+def test_error_messages_list_the_valid_choices(call):
     with pytest.raises(ValueError, match=r"must be|'variance' or an 'sd'"):
         call()
 
@@ -93,7 +93,7 @@ def test_black_box_is_a_linear_map_of_digits_with_most_labels_hidden():
     assert len(np.unique(np.round(everything[:, :5], 6), axis=0)) == len(everything)
 
 
-def test_black_box_follows_its_seed_and_keeps_the_digits_apart():
+def test_black_box_depends_on_its_seed_and_separates_digits():
     box, again, other = (datasets.make_black_box(180, 600, 300, random_state=seed) for seed in (1, 1, 2))
     assert np.array_equal(box.held_out, again.held_out)
     assert not np.array_equal(box.X, other.X)
@@ -111,6 +111,6 @@ def test_black_box_follows_its_seed_and_keeps_the_digits_apart():
         ({"n_features": 0}, "a feature at least"),
     ],
 )
-def test_black_box_says_what_is_possible(options, message):
+def test_black_box_refuses_impossible_sizes(options, message):
     with pytest.raises(ValueError, match=message):
         datasets.make_black_box(**options)

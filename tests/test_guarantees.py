@@ -56,7 +56,7 @@ def test_the_theorem_culling_removes_only_irrelevant_features(rng, eta):
 
 
 @pytest.mark.parametrize("n_features", [None, 50])
-def test_numbers_are_the_smallest_that_do(n_features):
+def test_numbers_needed_are_minimal(n_features):
     options = {"n_influential": 3, "n_rounds": 12, "n_features": n_features}
     m = guarantees.samples_needed(0.2, 0.05, **options)
     assert guarantees.failure_probability(m, 0.2, **options) <= 0.05
@@ -66,7 +66,7 @@ def test_numbers_are_the_smallest_that_do(n_features):
     assert plan.failure_probability <= 0.05 < fewer
 
 
-def test_more_of_everything_asks_for_more():
+def test_numbers_needed_are_monotone():
     needed = guarantees.samples_needed
     assert needed(0.1, 0.05) > needed(0.2, 0.05)
     assert needed(0.1, 0.01) > needed(0.1, 0.05)
@@ -85,6 +85,6 @@ def test_more_of_everything_asks_for_more():
         ({"n_influential": 5, "n_features": 4}, "at least n_influential=5"),
     ],
 )
-def test_senseless_questions(options, message):
+def test_invalid_parameters_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         guarantees.samples_needed(**{"eta": 0.1, "delta": 0.1, **options})

@@ -84,9 +84,7 @@ def failure_probability(
     >>> round(guarantees.failure_probability(2000, 0.2, n_influential=5, n_rounds=10), 7)
     1e-07
     """
-    _check(eta, 0.5, share, n_influential, n_rounds, n_features)
-    margin = eta if n_features is None else eta / 2
-    events = (n_influential if n_features is None else n_features) * n_rounds
+    margin, events = _margin_and_events(eta, 0.5, share, n_influential, n_rounds, n_features)
     if n_bootstraps is None:
         return float(min(1.0, events * np.exp(-(n_samples // 2) * margin**2 / 2)))
     sampling = np.exp(-(n_samples // 2) * (share * margin) ** 2 / 2)
@@ -114,9 +112,8 @@ def samples_needed(
     >>> guarantees.samples_needed(0.2, 0.05, n_influential=5, n_rounds=10)
     692
     """
-    _check(eta, delta, share, n_influential, n_rounds, n_features)
-    margin = (eta if n_features is None else eta / 2) * (share if bootstrap else 1.0)
-    events = (n_influential if n_features is None else n_features) * n_rounds
+    margin, events = _margin_and_events(eta, delta, share, n_influential, n_rounds, n_features)
+    margin *= share if bootstrap else 1.0
     return 2 * int(np.ceil(2 / margin**2 * np.log(events * (2 if bootstrap else 1) / delta)))
 
 
@@ -140,9 +137,7 @@ def bootstraps_needed(
     >>> guarantees.bootstraps_needed(0.3, 0.05, n_influential=2, n_rounds=10)
     5251
     """
-    _check(eta, delta, share, n_influential, n_rounds, n_features)
-    margin = eta if n_features is None else eta / 2
-    events = (n_influential if n_features is None else n_features) * n_rounds
+    margin, events = _margin_and_events(eta, delta, share, n_influential, n_rounds, n_features)
     return int(np.ceil(np.log(4 * events / delta) / _rate(margin, share)))
 
 
@@ -167,7 +162,10 @@ def _rate(margin: float, share: float) -> float:
     return float(-np.log1p(np.expm1(-t * t / 2) / 2))
 
 
-def _check(eta: float, delta: float, share: float, n_influential: int, n_rounds: int, n_features: int | None) -> None:
+def _margin_and_events(
+    eta: float, delta: float, share: float, n_influential: int, n_rounds: int, n_features: int | None
+) -> tuple[float, int]:
+    """Check the parameters; return the error that an estimate may have, and the number of events in the union bound."""
     for name, value in (("eta", eta), ("delta", delta), ("share", share)):
         if not 0 < value <= 1 or (name != "eta" and value == 1):
             msg = f"{name}={value!r} must lie between 0 and 1."
@@ -182,3 +180,6 @@ def _check(eta: float, delta: float, share: float, n_influential: int, n_rounds:
     if n_features is not None and n_features < n_influential:
         msg = f"n_features={n_features} must be at least n_influential={n_influential}."
         raise ValueError(msg)
+    if n_features is None:
+        return eta, n_influential * n_rounds
+    return eta / 2, n_features * n_rounds

@@ -5,7 +5,7 @@ import pytest
 import reference
 
 from randsel._numerics.null_tails import cumulants, log_tail_of_form, log_tail_of_moments
-from randsel._numerics.rank_functions import rank_functions
+from randsel._numerics.rank_functions import RankFunctions, rank_functions
 from randsel.interactions import _pair_scan as pair_scan
 from randsel.interactions._evidence import Design, evidence, log_number_of_sets, residual
 from randsel.interactions._forward_selection import scan_interactions
@@ -13,11 +13,11 @@ from randsel.interactions._pair_scan import scan_pairs, scan_triples
 from randsel.targets._kinds import KINDS, NUMBERS
 
 
-def make_problem(X, y, kind="classification", n_functions=3, strata=None, share=None):
-    share = np.ones(len(X)) if share is None else share
+def make_problem(X, y, kind="classification", n_functions=3, strata=None, weights=None):
+    weights = np.ones(len(X)) if weights is None else weights
     X = np.asarray(X, dtype=float)
-    functions = rank_functions(X, n_functions, share, np.zeros(X.shape[1], dtype=bool))
-    return functions, Design(0.9 ** np.arange(n_functions), KINDS[kind].contrasts(y, share, strata), share, strata)
+    functions = rank_functions(X, n_functions, weights, np.zeros(X.shape[1], dtype=bool))
+    return functions, Design(0.9 ** np.arange(n_functions), KINDS[kind].contrasts(y, weights, strata), weights, strata)
 
 
 TARGETS = {
@@ -29,7 +29,7 @@ TARGETS = {
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_the_scan_computes_the_statistic_of_every_pair(rng, target, monkeypatch):
+def test_scan_computes_the_statistic_of_every_pair(rng, target, monkeypatch):
     monkeypatch.setattr(pair_scan, "BLOCK", 4)
     X = rng.standard_normal((50, 9))
     make, kind = TARGETS[target]
@@ -37,14 +37,14 @@ def test_the_scan_computes_the_statistic_of_every_pair(rng, target, monkeypatch)
     pairs, log_p = scan_pairs(functions, design, design.Y, 36)
     assert len(pairs) == 36
     spread = np.linalg.eigvalsh(design.Y.T @ design.Y / 50)
-    weights, expected = design.function_weights, []
+    decay, expected = design.function_weights, []
     for pair in pairs:
         f, g = functions.values[pair].astype(float)
         expected.append(
             min(
                 log_tail_of_moments(
-                    reference.pair_statistic(f[:used], g[:used], design.Y, weights),
-                    *cumulants(np.kron(np.kron(weights[:used], weights[:used]), spread)),
+                    reference.pair_statistic(f[:used], g[:used], design.Y, decay),
+                    *cumulants(np.kron(np.kron(decay[:used], decay[:used]), spread)),
                 )
                 for used in (2, 3)
             )
@@ -53,7 +53,7 @@ def test_the_scan_computes_the_statistic_of_every_pair(rng, target, monkeypatch)
     assert np.all(np.diff(log_p) >= 0)
 
 
-def test_the_best_pairs_are_kept_whatever_the_tiles(rng, monkeypatch):
+def test_best_pairs_do_not_depend_on_tiles(rng, monkeypatch):
     X = rng.standard_normal((60, 25))
     X[:, 20:] = np.round(X[:, 20:])
     functions, design = make_problem(X, rng.integers(0, 2, 60))
@@ -68,8 +68,26 @@ def test_the_best_pairs_are_kept_whatever_the_tiles(rng, monkeypatch):
     assert set(few.ravel()) == set(range(25))
 
 
+def test_scan_of_mixed_blocks_equals_that_of_sorted_features(rng, monkeypatch):
+    """A source may choose its blocks: features of several kinds, in any order, more than fit a tile."""
+
+    class InChunks(RankFunctions):
+        def blocks(self, size):
+            return [range(9), range(9, 14), range(14, 25)]
+
+    X = rng.standard_normal((60, 25))
+    X[:, ::3] = np.round(X[:, ::3])
+    functions, design = make_problem(X, rng.integers(0, 2, 60))
+    pairs, log_p = scan_pairs(functions, design, design.Y, 300)
+    monkeypatch.setattr(pair_scan, "BLOCK", 4)
+    chunks = InChunks(functions.values, functions.counts, functions.untied)
+    other_pairs, other_log_p = scan_pairs(chunks, design, design.Y, 300)
+    assert sorted(map(tuple, other_pairs)) == sorted(map(tuple, pairs))
+    assert np.allclose(other_log_p, log_p, rtol=1e-5)
+
+
 @pytest.mark.parametrize("target", TARGETS)
-def test_evidence_for_a_pair_equals_its_literal_twin(rng, target):
+def test_evidence_for_a_pair_equals_the_reference(rng, target):
     X = rng.standard_normal((80, 3))
     X[:, 1] += X[:, 0]
     make, kind = TARGETS[target]
@@ -124,7 +142,7 @@ def test_p_values_under_permutation_within_strata_and_of_few_samples(rng, m, siz
         assert values.min() >= design.min_log_p
 
 
-def test_no_p_value_is_smaller_than_that_of_all_permutations():
+def test_p_values_are_bounded_by_the_number_of_permutations():
     functions, design = make_problem(np.arange(8.0)[:, None], np.repeat([0, 1], 4), n_functions=1)
     assert design.min_log_p == pytest.approx(-np.log(70))
     assert evidence(functions, design, design.Y, np.array([[0]])).log_p[0] >= -np.log(70)
@@ -133,13 +151,13 @@ def test_no_p_value_is_smaller_than_that_of_all_permutations():
     assert numbers.min_log_p == pytest.approx(-2 * np.log(24))
 
 
-def test_pairs_are_seen_within_strata_of_two(rng):
+def test_pairs_are_detected_within_strata_of_two_samples(rng):
     X = rng.standard_normal((200, 4))
     functions, design = make_problem(X, X[:, 0] * X[:, 1], "regression", 3, np.arange(200) // 2)
     assert evidence(functions, design, design.Y, np.array([[0, 1], [2, 3]])).log_p[0] < np.log(1e-6)
 
 
-def test_what_is_fitted_exactly_leaves_nothing(rng):
+def test_residual_of_an_exact_fit_is_zero(rng):
     x = rng.integers(0, 2, 80)
     functions, design = make_problem(np.stack([x, rng.standard_normal(80)], axis=1), x)
     left = residual(functions, design, np.array([[0]]))
@@ -148,7 +166,7 @@ def test_what_is_fitted_exactly_leaves_nothing(rng):
     assert len(scan_pairs(functions, design, left, 5)[0]) == 0
 
 
-def test_the_company_of_a_pair_does_not_change_its_p_value(rng):
+def test_p_value_of_a_pair_does_not_depend_on_its_batch(rng):
     X = np.concatenate([rng.integers(0, 2, (100, 2)), rng.standard_normal((100, 2))], axis=1)
     functions, design = make_problem(X, rng.integers(0, 2, 100))
     alone = evidence(functions, design, design.Y, np.array([[0, 1]])).log_p[0]
@@ -157,14 +175,14 @@ def test_the_company_of_a_pair_does_not_change_its_p_value(rng):
 
 def test_constant_outputs_and_large_offsets(rng):
     y = rng.standard_normal(60)
-    share = np.ones(60)
-    alone = NUMBERS.contrasts(y, share, None)
-    assert np.allclose(NUMBERS.contrasts(np.stack([y, np.full(60, 0.1)], axis=1), share, None), alone)
-    assert np.allclose(NUMBERS.contrasts(np.round(y * 64) + 1e15, share, None)[:, 0], alone[:, 0], atol=0.05)
+    weights = np.ones(60)
+    alone = NUMBERS.contrasts(y, weights, None)
+    assert np.allclose(NUMBERS.contrasts(np.stack([y, np.full(60, 0.1)], axis=1), weights, None), alone)
+    assert np.allclose(NUMBERS.contrasts(np.round(y * 64) + 1e15, weights, None)[:, 0], alone[:, 0], atol=0.05)
 
 
-def test_a_few_samples_make_no_discovery(rng):
-    """Three samples share rare levels of two features and the rare class: that is no small p-value."""
+def test_a_few_samples_do_not_make_a_small_p_value(rng):
+    """Three samples share rare levels of two features and the rare class: that must not give a small p-value."""
     m = 200
     X = np.zeros((m, 2))
     X[:8, 0] = 1.0
@@ -175,7 +193,7 @@ def test_a_few_samples_make_no_discovery(rng):
     assert evidence(functions, design, design.Y, np.array([[0, 1]])).log_p[0] > np.log(1e-3)
 
 
-def test_the_residual_has_no_additive_effect_left(rng):
+def test_residual_has_no_additive_effect(rng):
     X = rng.standard_normal((200, 6))
     y = np.sin(2 * X[:, 0]) + X[:, 1] ** 2 + 0.1 * rng.standard_normal(200)
     functions, design = make_problem(X, y, "regression", n_functions=4)
@@ -188,14 +206,14 @@ def test_the_residual_has_no_additive_effect_left(rng):
     assert evidence(*product, left, np.array([[0, 1]])).log_p[0] > -3
 
 
-def test_more_functions_than_samples_leave_what_they_cannot_foretell(rng):
+def test_residual_of_more_functions_than_samples_keeps_noise(rng):
     X = rng.standard_normal((60, 100))
     functions, design = make_problem(X, rng.standard_normal(60), "regression")
     left = residual(functions, design, np.arange(100)[:, None])
     assert np.corrcoef(left[:, 0], design.Y[:, 0])[0, 1] > 0.5
 
 
-def test_pairs_of_correlated_features_are_no_echo_of_main_effects(rng):
+def test_pairs_of_correlated_features_do_not_echo_main_effects(rng):
     """The target depends on one feature, which others follow: none of their pairs is reported."""
     echoes = 0
     for _ in range(20):
@@ -209,7 +227,7 @@ def test_pairs_of_correlated_features_are_no_echo_of_main_effects(rng):
     assert echoes <= 4
 
 
-def test_forward_steps_see_the_weak_behind_the_strong(rng):
+def test_forward_steps_select_weak_features_after_strong_ones(rng):
     X = rng.standard_normal((300, 10))
     y = 3 * np.sign(X[:, 0] * X[:, 1]) + X[:, 2] + 0.6 * rng.standard_normal(300)
     found = scan_interactions(*make_problem(X, y, "regression"), 45)
@@ -220,7 +238,7 @@ def test_forward_steps_see_the_weak_behind_the_strong(rng):
     assert found.partners()[0][:2].tolist() == [1, 0]
 
 
-def test_triples(rng):
+def test_scan_of_triples(rng):
     X = rng.standard_normal((250, 8))
     y = np.sign(X[:, 1] * X[:, 4] * X[:, 6])
     functions, design = make_problem(X, y)

@@ -29,7 +29,7 @@ def kernels(xor):
     return np.array([rbf_kernel(X[:, at]) for at in ([0, 1], [2, 3], [4, 5, 6, 7])])
 
 
-def test_optimum_is_that_of_the_convex_problem(xor, kernels):
+def test_margin_equals_the_optimum_of_the_convex_problem(xor, kernels):
     """The dual over all functions of all kernels is to minimise the largest edge over the weights."""
     y, nu, m = labels(xor[1]), 0.3, 80
     found = boost(kernels, y, nu, 1e-7, 2000)
@@ -56,7 +56,7 @@ def test_optimum_is_that_of_the_convex_problem(xor, kernels):
     assert found.gap < 1e-6
 
 
-def test_margin_is_that_of_the_primal_over_all_columns(xor, kernels):
+def test_margin_equals_that_of_the_primal_problem(xor, kernels):
     """With the learners found as columns, the primal linear program has the same value, and the same soft margin."""
     y, nu, m = labels(xor[1]), 0.3, 80
     found = boost(kernels, y, nu, 1e-6, 2000)
@@ -77,7 +77,7 @@ def test_margin_is_that_of_the_primal_over_all_columns(xor, kernels):
     assert -primal.fun == pytest.approx(found.margin, abs=1e-5)
 
 
-def test_karush_kuhn_tucker(xor, kernels):
+def test_solution_satisfies_the_karush_kuhn_tucker_conditions(xor, kernels):
     y, nu, m = labels(xor[1]), 0.3, 80
     found = boost(kernels, y, nu, 1e-6, 2000)
     u = found.sample_weights
@@ -97,7 +97,7 @@ def test_karush_kuhn_tucker(xor, kernels):
     assert np.mean(values < rho - 1e-3) <= nu + 1 / m
 
 
-def test_one_good_kernel_among_noise_gets_the_weight(xor, kernels):
+def test_informative_kernel_gets_the_largest_weight(xor, kernels):
     model = LPBoostMKL("precomputed").fit(kernels, xor[1])
     assert model.kernel_weights_.shape == (1, 3)
     assert model.kernel_weights_[0].argmax() == 0
@@ -107,7 +107,7 @@ def test_one_good_kernel_among_noise_gets_the_weight(xor, kernels):
     assert model.n_iter_[0] > 0
 
 
-def test_kernels_by_columns_predict_as_precomputed_ones_do(xor):
+def test_kernels_by_columns_equal_precomputed_ones(xor):
     X, y, _ = xor
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
     new = datasets.make_xor(30, 8, random_state=1)[0]
@@ -156,7 +156,7 @@ def test_pipeline_of_the_paper_is_cross_validated_and_pickled():
     assert len(specs[-1][0]) == 2
 
 
-def test_path_kernels_are_those_of_the_rounds(xor):
+def test_path_kernels_use_features_and_bandwidth_of_the_rounds(xor):
     X, y, _ = xor
     fitted = PathKernels(RandSel(2)).fit(X, y)
     stack = fitted.transform(X[:5])
@@ -167,7 +167,7 @@ def test_path_kernels_are_those_of_the_rounds(xor):
         np.testing.assert_allclose(kernel, rbf_kernel(Z[:5][:, r.features], Z[:, r.features], gamma=r.gamma))
 
 
-def test_says_when_it_did_not_converge(xor, kernels):
+def test_warning_without_convergence(xor, kernels):
     with pytest.warns(ConvergenceWarning, match="did not converge in 1 linear programs"):
         LPBoostMKL("precomputed", max_iter=1, tol=1e-9).fit(kernels, xor[1])
 
@@ -187,7 +187,7 @@ def test_says_when_it_did_not_converge(xor, kernels):
         (lambda K: np.concatenate([K, np.zeros((1, 80, 80))]), "Kernel 3 is zero"),
     ],
 )
-def test_kernels_that_are_none(xor, kernels, change, message):
+def test_invalid_kernels_are_refused(xor, kernels, change, message):
     with pytest.raises(ValueError, match=message):
         LPBoostMKL("precomputed").fit(change(kernels), xor[1])
 
@@ -209,7 +209,7 @@ def test_settings_out_of_range(xor, options, message):
         LPBoostMKL(**options).fit(*xor[:2])
 
 
-def test_any_share_up_to_one_can_be_had(xor, kernels):
+def test_every_nu_up_to_one_is_feasible(xor, kernels):
     """Weights below 1/(nu·m) can sum to one for every nu in (0, 1]: no value in the range is infeasible."""
     y = labels(xor[1])
     hard, soft = boost(kernels, y, 1e-6, 1e-4, 500), boost(kernels, y, 1.0, 1e-4, 500)
@@ -217,7 +217,7 @@ def test_any_share_up_to_one_can_be_had(xor, kernels):
     assert 0 < hard.margin < soft.margin
 
 
-def test_learners_that_are_dropped_do_not_change_the_optimum(xor, monkeypatch):
+def test_dropping_unused_learners_does_not_change_the_optimum(xor, monkeypatch):
     """Kernels close to the identity need many learners; without dropping any, the margin is the same."""
     K = np.array([rbf_kernel(xor[0][:, at], gamma=4.0) for at in ([0, 1], [2, 3], [4, 5])])
     y = labels(xor[1])

@@ -25,7 +25,7 @@ def data(rng):
     return rng.laplace(size=(60, 5)) @ rng.normal(size=(5, 8))
 
 
-def test_objective_and_its_slope(rng, data):
+def test_gradient_of_the_objective(rng, data):
     W = rng.normal(size=(7, 8))
     value, slope = objective(W, data)
     assert value == pytest.approx(literal(W, data).sum())
@@ -35,7 +35,7 @@ def test_objective_and_its_slope(rng, data):
     assert error < 1e-5 * np.linalg.norm(slope)
 
 
-def test_training_examples_get_the_features_that_were_optimised(data):
+def test_transform_of_training_samples_equals_the_optimised_features(data):
     fitted = SparseFiltering(6, random_state=0, max_iter=500).fit(data)
     expected = literal(fitted.components_, data - data.mean(axis=0))
     np.testing.assert_allclose(fitted.transform(data), expected, rtol=1e-9)
@@ -46,13 +46,13 @@ def test_training_examples_get_the_features_that_were_optimised(data):
     assert fitted.n_iter_ > 5
 
 
-def test_features_become_sparser_than_at_the_start(data):
+def test_features_are_sparser_than_the_initial_ones(data):
     start = np.random.RandomState(0).standard_normal((6, 8))
     centred = data - data.mean(axis=0)
     assert SparseFiltering(6, random_state=0).fit(data).objective_ < 0.95 * objective(start, centred)[0] / 60
 
 
-def test_finds_the_directions_of_sparse_sources(rng):
+def test_directions_of_sparse_sources_are_recovered(rng):
     """One source at a time, mixed by a rotation: features respond to one of them each."""
     sources = np.eye(4)[rng.integers(0, 4, 800)] * rng.normal(size=(800, 1)) + 0.02 * rng.normal(size=(800, 4))
     mixing = np.linalg.qr(rng.normal(size=(4, 4)))[0]
@@ -63,7 +63,7 @@ def test_finds_the_directions_of_sparse_sources(rng):
     assert set(aligned.argmax(axis=1)) == {0, 1, 2, 3}
 
 
-def test_says_when_it_did_not_converge_and_shows_progress(data, capsys):
+def test_warning_without_convergence_and_progress(data, capsys):
     seen = []
     with pytest.warns(ConvergenceWarning, match="did not converge in 3 iterations.*raise max_iter"):
         fitted = SparseFiltering(6, max_iter=3, random_state=0, verbose=lambda *step: seen.append(step)).fit(data)
@@ -76,7 +76,7 @@ def test_says_when_it_did_not_converge_and_shows_progress(data, capsys):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_layers_stack_and_pickle(data):
+def test_stacked_layers_can_be_pickled(data):
     layers = make_pipeline(SparseFiltering(6, random_state=0, max_iter=30), SparseFiltering(3, random_state=0))
     features = layers.fit_transform(data)
     assert features.shape == (60, 3)
@@ -88,7 +88,7 @@ def test_same_seed_same_features(data):
     np.testing.assert_array_equal(first, second)
 
 
-def test_bad_values_are_named(data):
+def test_nonfinite_values_are_refused(data):
     data[3, 2] = np.nan
     with pytest.raises(ValueError, match="NaN in column 2"):
         SparseFiltering(3).fit(data)

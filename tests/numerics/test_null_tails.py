@@ -32,7 +32,7 @@ def test_unequal_weights_against_simulation(rng):
         assert abs(log_tail_of_form(np.array([q]), weights[None], d)[0] - np.log(tail)) < tolerance
 
 
-def test_forms_that_cannot_vary_and_forms_at_their_largest():
+def test_constant_forms_and_forms_at_their_maximum():
     assert log_tail_of_form(np.array([0.0, 3.0]), np.array([[1.0, 1.0], [0.0, 0.0]]), 20.0).tolist() == [0.0, 0.0]
     at_most = log_tail_of_form(np.array([20.0, 25.0]), np.array([[1.0, 0.5], [1.0, 0.5]]), 20.0)
     assert np.all(np.isfinite(at_most))
@@ -47,7 +47,7 @@ def test_far_tails_do_not_underflow():
     assert single[1] < single[0] < -2000
 
 
-def test_more_weights_than_freedom_are_no_number_less():
+def test_tail_is_finite_with_more_weights_than_dimensions():
     assert np.all(np.isfinite(log_tail_of_form(np.array([1.0, 5.0]), np.ones((2, 8)), 2.0)))
 
 

@@ -5,51 +5,51 @@ import reference
 from randsel._numerics.rank_functions import centre, rank_functions
 
 
-def functions(X, n_functions=4, share=None, nominal=None):
+def functions(X, n_functions=4, weights=None, nominal=None):
     X = np.asarray(X, dtype=float)
-    share = np.ones(len(X)) if share is None else share
+    weights = np.ones(len(X)) if weights is None else weights
     nominal = np.zeros(X.shape[1], dtype=bool) if nominal is None else np.array(nominal)
-    return rank_functions(X, n_functions, share, nominal)
+    return rank_functions(X, n_functions, weights, nominal)
 
 
-def gram(made, column, share):
-    values = made.values[column, : made.counts[column]].astype(float)
-    return (values * share) @ values.T / share.sum()
+def gram(basis, column, weights):
+    values = basis.values[column, : basis.counts[column]].astype(float)
+    return (values * weights) @ values.T / weights.sum()
 
 
-def test_without_ties_the_functions_are_cosines_of_ranks_and_orthonormal(rng):
+def test_functions_of_untied_columns_are_orthonormal_cosines(rng):
     x = rng.standard_normal(37)
-    made = functions(x[:, None], 5)
-    assert np.allclose(made.values[0], reference.midrank_cosines(x, 5), atol=1e-6)
-    assert np.allclose(gram(made, 0, np.ones(37)), np.eye(5), atol=1e-6)
-    assert made.untied[0]
+    basis = functions(x[:, None], 5)
+    assert np.allclose(basis.values[0], reference.midrank_cosines(x, 5), atol=1e-6)
+    assert np.allclose(gram(basis, 0, np.ones(37)), np.eye(5), atol=1e-6)
+    assert basis.untied[0]
 
 
-def test_a_column_of_few_levels_has_one_function_less(rng):
+def test_a_column_of_few_levels_has_one_function_less_than_levels(rng):
     X = np.stack([rng.integers(0, levels, 200) for levels in (1, 2, 3, 5, 9)], axis=1)
-    made = functions(X)
-    assert made.counts.tolist() == [0, 1, 2, 4, 4]
-    assert not made.untied.any()
+    basis = functions(X)
+    assert basis.counts.tolist() == [0, 1, 2, 4, 4]
+    assert not basis.untied.any()
     for column in range(1, 5):
-        assert np.allclose(gram(made, column, np.ones(200)), np.eye(made.counts[column]), atol=1e-5)
-        assert np.allclose(made.values[column].mean(axis=1), 0.0, atol=1e-6)
+        assert np.allclose(gram(basis, column, np.ones(200)), np.eye(basis.counts[column]), atol=1e-5)
+        assert np.allclose(basis.values[column].mean(axis=1), 0.0, atol=1e-6)
 
 
 def test_functions_of_tied_columns_span_the_midrank_cosines(rng):
     x = np.round(rng.standard_normal(80), 1)
-    made = functions(x[:, None], 3).values[0].astype(float)
+    basis = functions(x[:, None], 3).values[0].astype(float)
     raw = reference.midrank_cosines(x, 3)
     raw = raw - raw.mean(axis=1, keepdims=True)
-    left = raw - (raw @ made.T / 80) @ made
+    left = raw - (raw @ basis.T / 80) @ basis
     assert np.abs(left).max() < 1e-5
 
 
 def test_functions_follow_their_rows_and_ignore_monotone_transforms(rng):
     X = np.stack([rng.standard_normal(60), np.round(rng.standard_normal(60)), rng.integers(0, 3, 60)], axis=1)
-    made = functions(X).values
+    basis = functions(X).values
     order = rng.permutation(60)
-    assert np.allclose(functions(X[order]).values, made[:, :, order], atol=1e-6)
-    assert np.array_equal(functions(np.exp(X)).values, made)
+    assert np.allclose(functions(X[order]).values, basis[:, :, order], atol=1e-6)
+    assert np.array_equal(functions(np.exp(X)).values, basis)
 
 
 def test_rare_levels_are_pooled(rng):
@@ -66,30 +66,30 @@ def test_rare_levels_are_pooled(rng):
 def test_nominal_levels_have_no_order(rng):
     x = rng.choice(4, 300, p=[0.4, 0.3, 0.2, 0.1])
     renamed = np.array([2, 0, 3, 1])[x]
-    made, other = functions(x[:, None], nominal=[True]), functions(renamed[:, None], nominal=[True])
-    assert made.counts[0] == 3
-    assert np.allclose(made.values, other.values)
+    basis, other = functions(x[:, None], nominal=[True]), functions(renamed[:, None], nominal=[True])
+    assert basis.counts[0] == 3
+    assert np.allclose(basis.values, other.values)
     many = functions(rng.integers(0, 50, 300)[:, None], 3, nominal=[True])
     assert many.counts[0] == 3
 
 
-def test_a_rare_nominal_level_joins_another(rng):
+def test_a_rare_nominal_level_is_pooled(rng):
     x = np.repeat([0, 1, 2], [100, 100, 1])
-    made = functions(x[:, None], nominal=[True])
-    assert made.counts[0] == 1
-    assert np.abs(made.values).max() < 2
+    basis = functions(x[:, None], nominal=[True])
+    assert basis.counts[0] == 1
+    assert np.abs(basis.values).max() < 2
 
 
 @pytest.mark.parametrize("discrete", [True, False])
 def test_orthonormal_under_weights(rng, discrete):
     x = rng.integers(0, 3, 90) if discrete else rng.standard_normal(90)
-    share = rng.random(90) + 0.5
-    share /= share.mean()
-    made = functions(x[:, None], 3, share)
-    values = made.values[0, : made.counts[0]].astype(float)
-    assert made.counts[0] >= 2
-    assert np.allclose(values @ share, 0.0, atol=1e-4)
-    assert np.allclose(gram(made, 0, share), np.eye(len(values)), atol=1e-5)
+    weights = rng.random(90) + 0.5
+    weights /= weights.mean()
+    basis = functions(x[:, None], 3, weights)
+    values = basis.values[0, : basis.counts[0]].astype(float)
+    assert basis.counts[0] >= 2
+    assert np.allclose(values @ weights, 0.0, atol=1e-4)
+    assert np.allclose(gram(basis, 0, weights), np.eye(len(values)), atol=1e-5)
 
 
 @pytest.mark.parametrize("n_strata", [1, 3, 45])
@@ -104,7 +104,7 @@ def test_centring_within_strata(rng, n_strata):
     assert np.allclose(centre(rows, mass, None), centre(rows, mass, np.zeros(90, dtype=int)))
 
 
-def test_few_ranks_without_ties_are_no_levels(rng):
+def test_ranks_of_few_samples_are_not_treated_as_levels(rng):
     X = np.array([rng.permutation(12) for _ in range(4)], dtype=float).T
     whole, half = (functions(A, 2) for A in (X, X + 0.5))
     assert whole.untied.all()

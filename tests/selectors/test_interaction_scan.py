@@ -21,7 +21,7 @@ def same(a, b, columns=slice(None)):
     assert np.array_equal(a.ranking_[columns], b.ranking_)
 
 
-def test_xor_is_found_and_its_partners_are_named(xor):
+def test_xor_pair_is_selected_and_reported(xor):
     scan = InteractionScan().fit(*xor)
     assert scan.get_support(indices=True).tolist() == [0, 1]
     assert scan.partner_[:2].tolist() == [1, 0]
@@ -36,7 +36,7 @@ def test_xor_is_found_and_its_partners_are_named(xor):
     assert scan.n_functions_ == 6
 
 
-def test_column_order_monotone_transforms_jobs_and_precision_change_nothing(xor):
+def test_result_is_invariant_to_column_order_monotone_transforms_and_jobs(xor):
     X, y = xor
     X = X.copy()
     X[:, 5] = np.round(X[:, 5])
@@ -52,7 +52,7 @@ def test_column_order_monotone_transforms_jobs_and_precision_change_nothing(xor)
     same(plain, InteractionScan(5).fit(X.astype(np.float32).astype(np.float64), y))
 
 
-def test_number_alpha_and_both(xor):
+def test_selection_by_number_by_alpha_and_by_both(xor):
     assert InteractionScan(7).fit(*xor).support_.sum() == 7
     assert InteractionScan(0.5).fit(*xor).support_.sum() == 30
     assert InteractionScan(alpha=0.01).fit(*xor).support_.sum() == 2
@@ -63,7 +63,7 @@ def test_number_alpha_and_both(xor):
     assert sorted(both.ranking_.tolist()) == [1, 1, *range(2, 60)]
 
 
-def test_noise_gives_nothing(rng):
+def test_nothing_is_selected_from_noise(rng):
     X, y = rng.standard_normal((120, 80)), rng.integers(0, 3, 120)
     scan = InteractionScan().fit(X, y)
     assert scan.support_.sum() == 0
@@ -99,7 +99,7 @@ def test_discrete_mixed_and_categorical_columns(rng):
     assert InteractionScan().fit(frame, epistatic).get_feature_names_out().tolist() == ["snp", "value"]
 
 
-def test_a_rare_level_does_not_fake_a_discovery(rng):
+def test_rare_levels_do_not_cause_false_discoveries(rng):
     m, found = 150, 0
     for _ in range(40):
         X = (rng.random((m, 40)) < rng.uniform(0.01, 0.1, 40)).astype(float)
@@ -110,7 +110,7 @@ def test_a_rare_level_does_not_fake_a_discovery(rng):
     assert found <= 5
 
 
-def test_samples_of_weight_zero_are_not_there_and_equal_weights_count_for_nothing(xor):
+def test_zero_weights_remove_samples_and_equal_weights_change_nothing(xor):
     X, y = xor
     X = X[:, :20]
     weight = np.ones(250)
@@ -120,7 +120,7 @@ def test_samples_of_weight_zero_are_not_there_and_equal_weights_count_for_nothin
     assert np.array_equal(equal.pvalues_, InteractionScan(2).fit(X, y).pvalues_)
 
 
-def test_weights_decide_which_samples_speak(rng):
+def test_sample_weights_change_the_selection(rng):
     X = rng.standard_normal((300, 8))
     y = np.where(np.arange(300) < 150, X[:, 0] * X[:, 1] > 0, X[:, 2] * X[:, 3] > 0)
     weight = np.where(np.arange(300) < 150, 1.0, 0.05)
@@ -128,7 +128,7 @@ def test_weights_decide_which_samples_speak(rng):
     assert set(InteractionScan(2).fit(X, y, sample_weight=1.05 - weight).order_[:2]) == {2, 3}
 
 
-def test_what_differs_between_strata_is_no_evidence(rng):
+def test_differences_between_strata_are_not_evidence(rng):
     batch = np.repeat(["a", "b"], 100)
     y = rng.random(200) < np.where(batch == "a", 0.8, 0.2)
     X = rng.standard_normal((200, 10))
@@ -150,7 +150,7 @@ def test_triples_are_exhaustive_within_a_budget(rng):
         InteractionScan(order=3).fit(rng.standard_normal((60, 3000)), rng.integers(0, 2, 60))
 
 
-def test_fewer_samples_than_functions_allow(rng):
+def test_few_samples_limit_the_number_of_functions(rng):
     X, y = rng.standard_normal((20, 3)), np.repeat([0, 1], 10)
     assert InteractionScan().fit(X, y).n_functions_ == 2
     with pytest.warns(UserWarning, match="n_functions=5 makes 25 products .* 2 are used"):
@@ -158,7 +158,7 @@ def test_fewer_samples_than_functions_allow(rng):
     assert InteractionScan(1).fit(X[:4], [0, 1, 0, 1]).support_.sum() == 1
 
 
-def test_more_pairs_than_exist(rng):
+def test_n_pairs_above_the_number_of_pairs(rng):
     X, y = rng.standard_normal((60, 5)), rng.integers(0, 2, 60)
     assert len(InteractionScan().fit(X, y).pairs_) == 10
     assert len(InteractionScan(n_pairs=4).fit(X, y).pairs_) == 4
@@ -190,7 +190,7 @@ def test_equal_columns_have_equal_evidence(xor):
     assert scan.pvalues_[0] < 1e-6
 
 
-def test_strata_that_leave_nothing_to_compare(rng):
+def test_constant_target_within_strata(rng):
     X, y = rng.standard_normal((60, 4)), np.repeat([0, 1], 30)
     with pytest.raises(ValueError, match="y is constant within every stratum of groups"):
         InteractionScan().fit(X, y, groups=np.repeat([0, 1, 2, 3], 15))
@@ -223,7 +223,7 @@ def test_a_missing_category_is_named(rng):
         InteractionScan().fit(X, rng.integers(0, 2, 30))
 
 
-def test_progress_is_shown_when_asked_for(xor, capsys):
+def test_progress_is_shown_with_verbose(xor, capsys):
     seen = []
     InteractionScan(verbose=lambda done, total: seen.append((done, total))).fit(*xor)
     assert seen[-1][0] == seen[-1][1]
@@ -231,7 +231,7 @@ def test_progress_is_shown_when_asked_for(xor, capsys):
     assert "tiles" in capsys.readouterr().err
 
 
-def test_triples_are_gone_after_a_fit_without_them(rng):
+def test_refit_without_triples_removes_the_attribute(rng):
     X, y = rng.standard_normal((80, 5)), rng.integers(0, 2, 80)
     scan = InteractionScan(order=3).fit(X, y)
     assert not hasattr(scan.set_params(order=2).fit(X, y), "triples_")
@@ -250,12 +250,12 @@ def test_weights_that_leave_one_class(rng):
         InteractionScan().fit(X, y, sample_weight=np.where(np.isin(np.arange(40), [0, 2, 4]), 1e14, 1.0))
 
 
-def test_a_series_is_no_table(rng):
+def test_a_series_is_refused(rng):
     with pytest.raises(ValueError, match="Expected a 2-dimensional container"):
         InteractionScan().fit(pd.Series(rng.standard_normal(30)), rng.integers(0, 2, 30))
 
 
-def test_pairs_travel_as_a_table(xor):
+def test_pairs_convert_to_a_data_frame(xor):
     frame = pd.DataFrame(InteractionScan(n_pairs=3).fit(*xor).pairs_)
     assert frame.columns.tolist() == ["i", "j", "statistic", "p", "p_corrected", "step"]
     assert len(json.loads(frame.to_json(orient="records"))) == 3
@@ -273,7 +273,7 @@ def test_real_problems_with_a_known_answer(benchmark_set):
             assert scan.partner_[relevant].tolist() == relevant[::-1].tolist()
 
 
-def test_a_feature_that_explains_everything_leaves_nothing_to_pairs(rng):
+def test_no_pairs_after_a_feature_that_explains_the_target(rng):
     X = np.concatenate([np.repeat([[0.0], [1.0]], 40, axis=0), rng.standard_normal((80, 4))], axis=1)
     scan = InteractionScan().fit(X, X[:, 0])
     assert scan.get_support(indices=True).tolist() == [0]

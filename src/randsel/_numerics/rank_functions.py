@@ -27,11 +27,19 @@ MAX_CACHED_TABLES = 4096
 COLUMNS_PER_BLOCK = 256
 
 
+#: What a source applies to rank functions, and what its maps yield.
+Work = Callable[..., Any]
+Results = Iterator[tuple[Array, Any]]
+#: Two blocks of neighbouring features, or one block twice.
+BlockPair = tuple[range, range]
+
+
 class RankFunctionSource(ABC):
     """Rank functions of the features of a table, wherever its columns are held.
 
     The scan of interactions needs nothing else of a table. `RankFunctions` holds the functions in memory; a source
-    that holds columns on other machines applies the function there, to a `RankFunctions` made for the call.
+    that holds columns on other machines applies the work there, to a `RankFunctions` computed for the call. Both maps
+    pass `shared` to every call. `n_jobs` is for sources that have no workers of their own.
     """
 
     @abstractmethod
@@ -40,32 +48,14 @@ class RankFunctionSource(ABC):
 
     @abstractmethod
     def take(self, features: Array) -> "RankFunctions":
-        """Return the functions of some features, in memory and in the given order."""
+        """Return the functions of some features, in memory and in this order."""
 
     @abstractmethod
-    def map_sets(
-        self, function: Callable[..., Any], sets: Array, *shared: Any, batch: int, n_jobs: int | None = None
-    ) -> Iterator[tuple[Array, Any]]:
-        """Apply a function to batches of sets of features.
+    def map_sets(self, work: Work, sets: Array, *shared: Any, batch: int, n_jobs: int | None = None) -> Results:
+        """Apply `work(functions, members, *shared)` to at most `batch` sets of features (rows of `sets`) at a time.
 
-        Parameters
-        ----------
-        function : callable
-            Called as `function(functions, members, *shared)`. `functions` is a `RankFunctions`, and `members` are the
-            sets of the batch, numbered as in `functions`.
-        sets : array of int (sets, features per set)
-            Numbers of features.
-        shared
-            Further arguments, the same in every call.
-        batch : int
-            Sets per call at most.
-        n_jobs : int, default=None
-            Jobs, where the source does not have workers of its own.
-
-        Yields
-        ------
-        rows, result
-            Rows of `sets` in the batch, and the result of the call.
+        `members` are these sets with the features numbered as in `functions`, a `RankFunctions`. Yields the rows of
+        `sets` in a call and its result.
         """
 
     @abstractmethod
@@ -74,30 +64,12 @@ class RankFunctionSource(ABC):
 
     @abstractmethod
     def map_block_pairs(
-        self,
-        function: Callable[..., Any],
-        pairs: Sequence[tuple[range, range]],
-        *shared: Any,
-        n_jobs: int | None = None,
-    ) -> Iterator[tuple[Array, Any]]:
-        """Apply a function to pairs of `blocks`, or to a block and itself.
+        self, work: Work, pairs: Sequence[BlockPair], *shared: Any, n_jobs: int | None = None
+    ) -> Results:
+        """Apply `work(functions, first, second, *shared)` to pairs of `blocks`.
 
-        Parameters
-        ----------
-        function : callable
-            Called as `function(functions, first, second, *shared)`. `functions` is a `RankFunctions`, and `first` and
-            `second` are the two blocks as ranges of it.
-        pairs : sequence of (range, range)
-            Of `blocks`.
-        shared
-            Further arguments, the same in every call.
-        n_jobs : int, default=None
-            Jobs, where the source does not have workers of its own.
-
-        Yields
-        ------
-        features, result
-            Number of every feature of `functions`, and the result of the call.
+        `first` and `second` are the blocks as ranges of `functions`, a `RankFunctions`. Yields the number of every
+        feature of `functions` and the result of the call.
         """
 
 
@@ -135,13 +107,11 @@ class RankFunctions(RankFunctionSource):
         """Return the first few functions of every feature."""
         return RankFunctions(self.values[:, :n_functions], np.minimum(self.counts, n_functions), self.untied)
 
-    def map_sets(
-        self, function: Callable[..., Any], sets: Array, *shared: Any, batch: int, n_jobs: int | None = None
-    ) -> Iterator[tuple[Array, Any]]:
-        """Apply a function to batches of sets of features; see `RankFunctionSource`."""
+    def map_sets(self, work: Work, sets: Array, *shared: Any, batch: int, n_jobs: int | None = None) -> Results:
+        """Apply work to batches of sets of features; see `RankFunctionSource`."""
         rows = [np.arange(start, min(start + batch, len(sets))) for start in range(0, len(sets), batch)]
-        tasks = [(self, sets[part], *shared) for part in rows]
-        yield from zip(rows, ordered_map(function, tasks, n_jobs), strict=True)
+        tasks = [(self, sets[batch_rows], *shared) for batch_rows in rows]
+        yield from zip(rows, ordered_map(work, tasks, n_jobs), strict=True)
 
     def blocks(self, size: int) -> list[range]:
         """Cut the features into blocks of one kind and of at most `size`; features without functions are left out."""
@@ -153,15 +123,11 @@ class RankFunctions(RankFunctionSource):
         return blocks
 
     def map_block_pairs(
-        self,
-        function: Callable[..., Any],
-        pairs: Sequence[tuple[range, range]],
-        *shared: Any,
-        n_jobs: int | None = None,
-    ) -> Iterator[tuple[Array, Any]]:
-        """Apply a function to pairs of blocks; see `RankFunctionSource`."""
+        self, work: Work, pairs: Sequence[BlockPair], *shared: Any, n_jobs: int | None = None
+    ) -> Results:
+        """Apply work to pairs of blocks; see `RankFunctionSource`."""
         features = np.arange(len(self))
-        for result in ordered_map(function, [(self, *pair, *shared) for pair in pairs], n_jobs):
+        for result in ordered_map(work, [(self, *pair, *shared) for pair in pairs], n_jobs):
             yield features, result
 
 

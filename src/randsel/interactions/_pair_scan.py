@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import combinations_with_replacement
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -48,7 +48,7 @@ def scan_pairs(
     Y: Array,
     n_pairs: int,
     factor: Array | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int], None] = lambda *_: None,
     stages: Stages | None = None,
 ) -> tuple[Array, Array]:
     """Compute the statistics of all pairs (eq. 18); return the best pairs, and every feature's best partner.
@@ -65,7 +65,7 @@ def scan_pairs(
         Pairs to return at least, if there are as many.
     factor : array (functions, samples), default=None
         Functions to multiply all products with: with those of a third feature, this is a scan of triples.
-    progress : callable, default=None
+    progress : callable, optional
         Called with the tiles done and in all, first before any is done.
     stages : Stages, default=None
         Checkpoint to resume from and to write after every row of tiles.
@@ -87,12 +87,14 @@ def scan_pairs(
         return np.zeros((0, 2), dtype=int), np.zeros(0)
     stored = None if stages is None else stages.load_latest()
     done, best = (0, _BestPairs(len(functions))) if stored is None else _BestPairs.from_arrays(stored)
-    scan = _Scan(design, e, spectrum, n_pairs, _values_on_device(functions, design.device))
+    device_values = None
+    if design.device is not None:
+        device_values = to_half_on_gpu(to_device(cast(RankFunctions, functions).values, design.device))
+    scan = _Scan(design, e, spectrum, n_pairs, device_values)
     blocks = functions.blocks(scan.block_size)
     n_jobs = design.n_jobs if design.device is None else 1
     tiles_in_rows = range(len(blocks), 0, -1)  # every row has one tile less than the one before
-    if progress is not None:
-        progress(sum(tiles_in_rows[:done]), sum(tiles_in_rows))
+    progress(sum(tiles_in_rows[:done]), sum(tiles_in_rows))
     for row in range(done, len(blocks)):
         pairs = [(blocks[row], block) for block in blocks[row:]]
         limit = best.max_log_p(n_pairs)
@@ -101,8 +103,7 @@ def scan_pairs(
         best.trim(n_pairs)
         if stages is not None:
             stages.save(row + 1, partial(best.to_arrays, row + 1))
-        if progress is not None:
-            progress(sum(tiles_in_rows[: row + 1]), sum(tiles_in_rows))
+        progress(sum(tiles_in_rows[: row + 1]), sum(tiles_in_rows))
     return best.pairs()
 
 
@@ -111,7 +112,7 @@ def scan_triples(
     design: Design,
     Y: Array,
     n_triples: int,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int], None] = lambda *_: None,
     stages: Stages | None = None,
 ) -> Array:
     """Return the best triples by a scan of pairs for every first feature; rows (i, j, k) with i < j < k.
@@ -127,8 +128,7 @@ def scan_triples(
     design = replace(design, function_weights=design.function_weights[:n_functions])
     n_firsts = len(functions) - 2
     for first in range(int(stored["firsts"]), n_firsts):
-        if progress is not None:
-            progress(first, n_firsts)
+        progress(first, n_firsts)
         factor = functions.values[first, : functions.counts[first]]
         if not len(factor):
             continue
@@ -140,33 +140,22 @@ def scan_triples(
         best, best_log_p = best[order], best_log_p[order]
         if stages is not None:
             stages.save(first + 1, partial(dict, kept=best, kept_p=best_log_p, firsts=first + 1))
-    if progress is not None:
-        progress(n_firsts, n_firsts)
+    progress(n_firsts, n_firsts)
     return best
 
 
 @dataclass(frozen=True)
 class _Scan:
-    """What the tiles of a scan share.
-
-    Attributes
-    ----------
-    design
-        Weights of samples and functions.
-    e
-        Shape (columns, samples): weighted residuals of the target, times the factor of a scan of triples.
-    spectrum
-        Eigenvalues of their covariance.
-    n_pairs
-        Pairs that a tile returns at most, by each statistic.
-    device_values
-        Functions on a device, in half precision, which is enough to rank pairs; None for a scan on the host.
-    """
+    """What the tiles of a scan share."""
 
     design: Design
+    #: Shape (columns, samples): weighted residuals of the target, times the factor of a scan of triples.
     e: Array
+    #: Eigenvalues of their covariance.
     spectrum: Array
+    #: Pairs that a tile returns at most, by each statistic.
     n_pairs: int
+    #: Functions on a device, in half precision, which is enough to rank pairs; None for a scan on the host.
     device_values: Any
 
     @property
@@ -250,10 +239,6 @@ class _BestPairs:
 
 
 # ---------------------------------------------------------------- tiles
-
-
-def _values_on_device(functions: Any, device: str | None) -> Any:
-    return None if device is None else to_half_on_gpu(to_device(functions.values, device))
 
 
 def _scan_tile(functions: RankFunctions, first: range, second: range, scan: _Scan, max_log_p: float) -> TileResult:

@@ -1,1 +1,4 @@
-"""Feature learning and multiple kernel learning: sparse filtering, LPBoost."""
+"""Sparse filtering, which learns features, and LPBoost, which combines kernels: the paper's deep representations.
+
+Imports `_utils`, `_numerics`, `_sklearn` and `selectors`.
+"""
