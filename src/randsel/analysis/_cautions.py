@@ -242,21 +242,14 @@ def _check_columns(X: Array) -> Iterator[str]:
     if n_copies:
         copies = pluralise(n_copies, "feature is an exact copy of another", "features are exact copies of others")
         yield f"{n_copies} {copies}. Copies have the same scores, so that a selection holds all of them or none."
-    tied = _fraction_tied(columns)
+    counts = [np.unique(column, return_counts=True)[1] for column in columns]
+    tied = float(np.mean([len(c) > FEW_VALUES and c.max() > 0.5 * len(X) for c in counts] or [0.0]))
     if tied > 0.5:
         yield (
             f"In {100 * tied:.0f} % of the features more than half of the samples have one and the same value "
             f"({100 * (X == 0.0).mean():.0f} % of all values are zero). Few samples then decide about a feature; leave "
             "out those that hardly vary."
         )
-
-
-def _fraction_tied(columns: Array) -> float:
-    """Return the fraction of features with one value for more than half of the samples, unless they have few values."""
-    if not len(columns):
-        return 0.0
-    counts = [np.unique(column, return_counts=True)[1] for column in columns]
-    return float(np.mean([len(c) > FEW_VALUES and c.max() > 0.5 * columns.shape[1] for c in counts]))
 
 
 # ---------------------------------------------------------------- limits of one selection

@@ -12,17 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from randsel._utils.text import (
-    DASH,
-    format_count,
-    format_exact,
-    format_fixed,
-    format_number,
-    format_p_value,
-    format_percent,
-    make_visible,
-    shorten,
-)
+from randsel._utils import text
 from randsel._utils.typing import Array
 from randsel.culling._path import CullingPath
 from randsel.tables._read import Table
@@ -34,33 +24,22 @@ LONG_NAME = 28
 
 @dataclass(frozen=True)
 class Settings:
-    """How a table is analysed; `top` and `fdr` say which features are selected, see `select_features`.
+    """How a table is analysed."""
 
-    Attributes
-    ----------
-    top
-        Select at most this many features; None: no limit.
-    fdr
-        Select features with at most this q-value; None: see `select_features`.
-    task
-        "classification", "regression" or "auto".
-    pairs
-        Whether pairs are tested: "all", "none", or "auto", which is up to `PAIR_BUDGET`.
-    halves, folds
-        Number of half-samples (rounded up to even) and of folds of the cross-validation; 0 for none.
-    seed
-        Seed of halves and folds.
-    memory, device
-        `max_memory` and `device` of `RandSel`.
-    """
-
+    #: Select at most this many features; None: no limit.
     top: int | None = None
+    #: Select features with at most this q-value; None: see `select_features`.
     fdr: float | None = None
+    #: "classification", "regression" or "auto".
     task: str = "auto"
+    #: Whether pairs are tested: "all", "none", or "auto", which is up to `PAIR_BUDGET`.
     pairs: str = "auto"
+    #: Number of half-samples (rounded up to even) and of folds of the cross-validation; 0 for none.
     halves: int = 50
     folds: int = 5
+    #: Seed of halves and folds.
     seed: int = 0
+    #: `max_memory` and `device` of `RandSel`.
     memory: str | None = None
     device: str | None = None
 
@@ -79,24 +58,15 @@ class Settings:
 
 @dataclass(frozen=True)
 class FeatureTests:
-    """Results of `InteractionScan`, or of the tests of main effects alone.
-
-    Attributes
-    ----------
-    p, q
-        One value per feature.
-    partner
-        Column of the partner of each feature, -1 if there is none.
-    taken
-        Columns selected by forward steps.
-    pairs
-        As `InteractionScan.pairs_`; None if pairs were not tested.
-    """
+    """Results of `InteractionScan`, or of the tests of main effects alone."""
 
     p: Array
     q: Array
+    #: Column of the partner of each feature, -1 if there is none.
     partner: Array
+    #: Columns selected by forward steps.
     taken: Array
+    #: As `InteractionScan.pairs_`; None if pairs were not tested.
     pairs: Array | None
 
 
@@ -138,36 +108,23 @@ class Feature:
 
 @dataclass(frozen=True)
 class FeatureColumn:
-    """How one field of `Feature` is written and stored.
-
-    Attributes
-    ----------
-    field
-        The field of `Feature`.
-    type
-        float (NaN: unknown), str (None: none), int or bool.
-    title
-        Heading in CSV files and on the terminal.
-    show
-        Writes a number on the terminal; in the report too, unless there is `show_in_report`.
-    heading
-        Heading in the report, if not the title.
-    scaled
-        Whether the report shows multiples of a common power of ten.
-    descending
-        Whether the first click on the heading in the report puts the largest value on top.
-    stored
-        Array of the results folder that holds the column; numbers share the matrix "scores".
-    """
+    """How one field of `Feature` is written and stored."""
 
     field: str
+    #: float (NaN: unknown), str (None: none), int or bool.
     type: type
+    #: Heading in CSV files and on the terminal.
     title: str
+    #: Writes a number on the terminal; and in the report, unless `show_in_report` does.
     show: Callable[[Any], str] = str
     show_in_report: Callable[[Any], str] | None = None
+    #: Heading in the report, if not the title.
     heading: str | None = None
+    #: Whether the report shows multiples of a common power of ten.
     scaled: bool = False
+    #: Whether the first click on the heading in the report puts the largest value on top.
     descending: bool = False
+    #: Array of the results folder that holds the column; numbers share the matrix "scores".
     stored: str = "scores"
 
     @property
@@ -179,7 +136,7 @@ class FeatureColumn:
         """Write the value of a feature in full."""
         value = getattr(feature, self.field)
         if self.type is float:
-            return format_exact(value)
+            return text.format_exact(value)
         if self.type is bool:
             return "yes" if value else "no"
         return "" if value is None else str(value)
@@ -188,7 +145,7 @@ class FeatureColumn:
         """Write the value of a feature for a narrow column; nothing in it can act on a terminal."""
         value = getattr(feature, self.field)
         if self.type is str:
-            return shorten(make_visible(value or DASH), LONG_NAME)
+            return text.shorten(text.make_visible(value or text.DASH), LONG_NAME)
         if self.type is bool:
             return "*" if value else ""
         return self.show(value)
@@ -198,7 +155,7 @@ class FeatureColumn:
         value = getattr(feature, self.field)
         if value is None or (self.type is float and not math.isfinite(value)):
             return None
-        return make_visible(value) if self.type is str else self.type(value)
+        return text.make_visible(value) if self.type is str else self.type(value)
 
     def to_html(self, value: float | None, exponent: int) -> str:
         """Write a number of `to_json` for the report, in units of 10^exponent if the column is scaled."""
@@ -208,7 +165,7 @@ class FeatureColumn:
 
 
 SELECTED = FeatureColumn("selected", bool, "selected", stored="selected")
-RANK = FeatureColumn("rank", int, "rank", show_in_report=format_count)
+RANK = FeatureColumn("rank", int, "rank", show_in_report=text.format_count)
 NAME = FeatureColumn("name", str, "feature")
 #: All that is known about a feature, in the order of all outputs.
 VALUE_COLUMNS = (
@@ -216,17 +173,17 @@ VALUE_COLUMNS = (
         "contribution",
         float,
         "contribution",
-        partial(format_number, digits=2),
-        show_in_report=partial(format_fixed, digits=2),
+        partial(text.format_number, digits=2),
+        show_in_report=partial(text.format_fixed, digits=2),
         scaled=True,
         descending=True,
     ),
-    FeatureColumn("main", float, "main", format_fixed, heading="alone", descending=True),
-    FeatureColumn("interaction", float, "interaction", format_fixed, heading="together", descending=True),
+    FeatureColumn("main", float, "main", text.format_fixed, heading="alone", descending=True),
+    FeatureColumn("interaction", float, "interaction", text.format_fixed, heading="together", descending=True),
     FeatureColumn("partner", str, "partner", stored="partners"),
-    FeatureColumn("p", float, "p", format_p_value),
-    FeatureColumn("q", float, "q", format_p_value),
-    FeatureColumn("stability", float, "stability", format_percent, descending=True),
+    FeatureColumn("p", float, "p", text.format_p_value),
+    FeatureColumn("q", float, "q", text.format_p_value),
+    FeatureColumn("stability", float, "stability", text.format_percent, descending=True),
 )
 #: Columns of numbers, which are stored as one matrix.
 SCORE_COLUMNS = tuple(column for column in VALUE_COLUMNS if column.type is float)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import false_discovery_control
+from scipy.stats import false_discovery_control, mode
 
 from randsel._sklearn.validation import check_strata
 from randsel._utils.jobs import as_finished, generator
@@ -37,20 +37,12 @@ Progress = Callable[[str, float, float], None]
 
 @dataclass(frozen=True)
 class Execution:
-    """How an analysis runs, which does not change its results.
+    """How an analysis runs, which does not change its results."""
 
-    Attributes
-    ----------
-    parts
-        Finished steps of an earlier run, and where to store those of this one.
-    show
-        Reports progress.
-    n_jobs
-        Half-samples and folds to compute at a time.
-    """
-
+    #: Finished steps of an earlier run, and where to store those of this one.
     parts: Parts
     show: Progress
+    #: Half-samples and folds to compute at a time.
     n_jobs: int | None
 
 
@@ -98,17 +90,12 @@ def average_groups(table: Table) -> Table:
     membership[codes, np.arange(len(codes))] = 1.0
     X = membership @ table.X / membership.sum(axis=1, keepdims=True)
     for j in table.nominal:
-        # codes of categories have no mean: the most frequent one, the first of several
-        X[:, j] = [_most_frequent(table.X[codes == k, j]) for k in range(len(groups))]
+        # codes of categories have no mean: the most frequent one, the smallest of several
+        X[:, j] = [mode(table.X[codes == k, j]).mode for k in range(len(groups))]
     batch = table.batch
     if batch is not None:
         batch = batch[first] if np.array_equal(batch[first][codes], batch) else None
     return replace(table, X=X, y=table.y[first], groups=None, batch=batch, ids=None)
-
-
-def _most_frequent(values: Array) -> Any:
-    levels, counts = np.unique(values, return_counts=True)
-    return levels[np.argmax(counts)]
 
 
 # ---------------------------------------------------------------- selection on all rows of a table

@@ -114,13 +114,8 @@ def write_results(analysis: Analysis, out: Path, parts: Parts) -> list[str]:
     ranking = [{column.title: column.to_csv(feature) for column in columns} for feature in analysis.features]
     write_atomically(out / "ranking.csv", as_csv(ranking))
     pairs = [
-        {
-            "feature": pair.first,
-            "partner": pair.second,
-            "statistic": format_exact(pair.statistic),
-            "p": format_exact(pair.p),
-            "corrected_p": format_exact(pair.corrected_p),
-        }
+        {"feature": pair.first, "partner": pair.second}
+        | {name: format_exact(getattr(pair, name)) for name in ("statistic", "p", "corrected_p")}
         for pair in analysis.pairs
     ]
     write_atomically(out / "pairs.csv", as_csv(pairs) or "feature,partner,statistic,p,corrected_p\n")
@@ -203,23 +198,18 @@ def load_analysis(out: Path) -> Analysis:
         The results that were written there.
     """
     settings = read_identity(out)
+    command = make_visible(str(settings.get("command", "randsel select")))
     parts = Parts(out / "parts") if (out / "parts").is_dir() else Parts()
     arrays, path = parts.kept("report"), parts.kept("path")
     if arrays is None or path is None:
-        command = _command_of(settings)
         msg = f"{out} holds a run that is not finished, or whose parts are damaged; run it again: {command}"
         raise ValueError(msg)
     try:
         check_arrays(arrays, REPORT_SHAPES)
         return _restore_analysis(arrays, restore_path(path, len(arrays["names"])), settings)
     except (KeyError, IndexError, TypeError, ValueError, MemoryError) as error:
-        command = _command_of(settings)
         msg = f"{out} holds parts that are damaged ({error}); remove the folder and run again: {command}"
         raise ValueError(msg) from error
-
-
-def _command_of(settings: Mapping[str, Any]) -> str:
-    return make_visible(str(settings.get("command", "randsel select")))
 
 
 def _restore_analysis(arrays: Mapping[str, Array], path: CullingPath, settings: Mapping[str, Any]) -> Analysis:

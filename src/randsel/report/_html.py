@@ -17,19 +17,8 @@ from xml.etree import ElementTree
 import numpy as np
 
 from randsel import plots
+from randsel._utils import text
 from randsel._utils.optional import optional
-from randsel._utils.text import (
-    format_count,
-    format_label,
-    format_mean_and_sd,
-    format_number,
-    format_p_value,
-    format_percent,
-    format_power_of_ten,
-    format_range,
-    make_visible,
-    shorten,
-)
 from randsel.analysis._model import NAME, RANK, SELECTED, VALUE_COLUMNS, Accuracy, Analysis, Pair, Stability
 from randsel.interactions._forward_selection import LEVEL
 from randsel.report._sentences import summarise
@@ -78,13 +67,13 @@ def contents(analysis: Analysis) -> dict[str, Any]:
     """
     data, run = str(analysis.settings.get("data", "")), _describe_run(analysis.settings)
     return {
-        "title": f"Feature selection: {make_visible(data)}" if data else "Feature selection",
+        "title": f"Feature selection: {text.make_visible(data)}" if data else "Feature selection",
         "kind": analysis.kind,
         "nothing_stands_out": bool(analysis.nothing_stands_out),
         "summary": summarise(analysis),
         "facts": _list_facts(analysis),
-        "warnings": [make_visible(text) for text in analysis.warnings],
-        "notes": [make_visible(text) for text in analysis.notes],
+        "warnings": [text.make_visible(sentence) for sentence in analysis.warnings],
+        "notes": [text.make_visible(sentence) for sentence in analysis.notes],
         "target": _describe_target(analysis),
         "path": _describe_path(analysis),
         "features": _describe_features(analysis),
@@ -106,12 +95,12 @@ def contents(analysis: Analysis) -> dict[str, Any]:
 def _list_facts(analysis: Analysis) -> list[dict[str, str]]:
     n_samples, n_features = analysis.table.X.shape
     facts = {
-        "samples": format_count(n_samples),
-        "features": format_count(n_features),
-        "selected": format_count(sum(feature.selected for feature in analysis.features)),
+        "samples": text.format_count(n_samples),
+        "features": text.format_count(n_features),
+        "selected": text.format_count(sum(feature.selected for feature in analysis.features)),
     }
     if analysis.accuracy is not None:
-        facts[analysis.accuracy.measure] = format_mean_and_sd(analysis.accuracy.selected)
+        facts[analysis.accuracy.measure] = text.format_mean_and_sd(analysis.accuracy.selected)
     return [{"name": name, "value": value} for name, value in facts.items()]
 
 
@@ -122,7 +111,7 @@ def _describe_target(analysis: Analysis) -> Any:
         return {"low": float(np.min(y)), "middle": float(np.median(y)), "high": float(np.max(y))}
     return [
         {
-            "name": make_visible(format_label(label)),
+            "name": text.make_visible(text.format_label(label)),
             "count": int(count),
             "colour": str(plots.class_colours(code)),
             "place": code + 1,
@@ -141,7 +130,7 @@ def _describe_features(analysis: Analysis) -> dict[str, Any]:
         "numbered": not labels,
         "drawn": [
             {
-                "name": make_visible(feature.name),
+                "name": text.make_visible(feature.name),
                 "selected": bool(feature.selected),
                 "figure": _draw_svg(
                     plots.feature_panel,
@@ -150,7 +139,7 @@ def _describe_features(analysis: Analysis) -> dict[str, Any]:
                     categories=analysis.outcome.has_classes,
                     labels=labels,
                     size=(2.3, 1.8),
-                    about=f"{make_visible(feature.name)} by target",
+                    about=f"{text.make_visible(feature.name)} by target",
                 ),
             }
             for feature in analysis.features[:DRAWN]
@@ -173,8 +162,8 @@ def _strip_labels(analysis: Analysis) -> tuple[str, ...]:
 
 def _describe_pair(pair: Pair) -> dict[str, Any]:
     return {
-        "first": make_visible(pair.first),
-        "second": make_visible(pair.second),
+        "first": text.make_visible(pair.first),
+        "second": text.make_visible(pair.second),
         **{name: _finite_or_none(getattr(pair, name)) for name in ("statistic", "p", "corrected_p")},
     }
 
@@ -211,13 +200,13 @@ def columns_to_highlight(analysis: Analysis) -> list[int]:
 
 
 def _describe_path(analysis: Analysis) -> dict[str, Any]:
-    names, highlighted = [make_visible(name) for name in analysis.table.names], columns_to_highlight(analysis)
+    names, highlighted = [text.make_visible(name) for name in analysis.table.names], columns_to_highlight(analysis)
     figures = {
         width: _draw_svg(
             plots.culling_path,
             analysis.path,
             highlight=np.array(highlighted[:NAMED], dtype=int),
-            names=[shorten(name, longest) for name in names],
+            names=[text.shorten(name, longest) for name in names],
             label="selected" if len(highlighted) <= NAMED else f"the first {NAMED} selected",
             size=size,
             about="Contribution of every feature, round by round, and alignment of the features left",
@@ -255,10 +244,10 @@ def _describe_accuracy(accuracy: Accuracy) -> dict[str, Any]:
         "chance": float(accuracy.chance),
         "sizes": [int(size) for size in accuracy.sizes],
         "words": {
-            "selected": format_mean_and_sd(accuracy.selected),
-            "everything": format_mean_and_sd(accuracy.everything),
+            "selected": text.format_mean_and_sd(accuracy.selected),
+            "everything": text.format_mean_and_sd(accuracy.everything),
             "chance": f"{accuracy.chance:.2f}",
-            "sizes": format_range(accuracy.sizes),
+            "sizes": text.format_range(accuracy.sizes),
         },
         "figures": figures,
     }
@@ -280,13 +269,15 @@ def _flatten_settings(settings: Mapping[str, Any]) -> list[dict[str, str]]:
         if isinstance(value, Mapping):
             rows += _flatten_settings(value)
         elif name != "command":
-            rows.append({"name": make_visible(str(name).replace("_", " ")), "value": make_visible(str(value))})
+            rows.append(
+                {"name": text.make_visible(str(name).replace("_", " ")), "value": text.make_visible(str(value))}
+            )
     return rows
 
 
 def _describe_run(settings: Mapping[str, Any]) -> dict[str, str | None]:
     return {
-        name: make_visible(str(settings[name])) if settings.get(name) is not None else None
+        name: text.make_visible(str(settings[name])) if settings.get(name) is not None else None
         for name in ("command", "version", "seed", "data", "data_hash")
     }
 
@@ -379,8 +370,8 @@ def render(content: Mapping[str, Any]) -> str:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters |= {"number": format_number, "p": format_p_value, "percent": format_percent}
-    environment.filters |= {"count": format_count, "power": format_power_of_ten, "digest": _hash_script}
+    environment.filters |= {"number": text.format_number, "p": text.format_p_value, "percent": text.format_percent}
+    environment.filters |= {"count": text.format_count, "power": text.format_power_of_ten, "digest": _hash_script}
     template = environment.from_string(Path(__file__).with_name("report.html.j2").read_text(encoding="utf-8"))
     page: str = template.render(
         **content, columns=(RANK, NAME, *VALUE_COLUMNS), data=_without_figures(content), ramp=plots.LOW_TO_HIGH

@@ -2,18 +2,7 @@
 
 import numpy as np
 
-from randsel._utils.text import (
-    format_count,
-    format_label,
-    format_mean_and_sd,
-    format_number,
-    format_p_value,
-    format_percent,
-    join_words,
-    make_visible,
-    pluralise,
-    shorten,
-)
+from randsel._utils import text
 from randsel.analysis._model import Accuracy, Analysis, Stability
 from randsel.interactions._forward_selection import LEVEL
 
@@ -39,13 +28,12 @@ def summarise(analysis: Analysis) -> list[str]:
 
 
 def _describe_selection(analysis: Analysis) -> str:
-    total = format_count(len(analysis.features))
+    total = text.format_count(len(analysis.features))
     selected = [feature for feature in analysis.features if feature.selected]
-    names = [_write_name(feature.name) for feature in selected[:3]]
     if analysis.nothing_stands_out and (significant := _describe_tests(analysis)):
         return (
             "The selection by culling does not stand out from what noise would reach, but tests of the "
-            f"{total} features and their pairs do find something: {join_words(significant)}."
+            f"{total} features and their pairs do find something: {text.join_words(significant)}."
         )
     if analysis.nothing_stands_out:
         return (
@@ -54,9 +42,10 @@ def _describe_selection(analysis: Analysis) -> str:
         )
     if not selected:
         return f"Of {total} features, none was selected."
+    names = text.join_words([_write_name(feature.name) for feature in selected[:3]])
     if len(selected) <= 3:
-        return f"Of {total} features, {_write_count(len(selected), 'was', 'were')} selected: {join_words(names)}."
-    return f"Of {total} features, {format_count(len(selected))} were selected; the first are {join_words(names)}."
+        return f"Of {total} features, {_write_count(len(selected), 'was', 'were')} selected: {names}."
+    return f"Of {total} features, {text.format_count(len(selected))} were selected; the first are {names}."
 
 
 def _describe_tests(analysis: Analysis) -> list[str]:
@@ -95,14 +84,14 @@ def _describe_samples(analysis: Analysis) -> str:
     y = analysis.table.y
     samples = _write_count(len(y), "sample", "samples")
     if not analysis.outcome.has_classes:
-        low, middle, high = (format_number(float(value)) for value in np.quantile(y, [0.0, 0.5, 1.0]))
+        low, middle, high = (text.format_number(float(value)) for value in np.quantile(y, [0.0, 0.5, 1.0]))
         return f"The table has {samples}; the target runs from {low} to {high}, half of it below {middle}."
     classes, counts = np.unique(y, return_counts=True)
     largest = np.argsort(-counts, kind="stable")[:NAMED_CLASSES]
-    phrases = [f"{format_count(int(counts[k]))} {_write_name(format_label(classes[k]))}" for k in largest]
+    phrases = [f"{text.format_count(int(counts[k]))} {_write_name(text.format_label(classes[k]))}" for k in largest]
     if len(classes) > len(largest):
         phrases.append(f"{len(classes) - len(largest)} smaller classes")
-    return f"The table has {samples}: {join_words(phrases)}."
+    return f"The table has {samples}: {text.join_words(phrases)}."
 
 
 def _describe_interactions(analysis: Analysis) -> list[str]:
@@ -112,17 +101,17 @@ def _describe_interactions(analysis: Analysis) -> list[str]:
     n_interacting = sum(feature.interaction > feature.main for feature in scored)
     if n_interacting and not analysis.nothing_stands_out:
         some = n_interacting < len(scored)
-        subject = f"{format_count(n_interacting)} of the {format_count(len(scored))} selected"
+        subject = f"{text.format_count(n_interacting)} of the {text.format_count(len(scored))} selected"
         verb = "acts" if some and n_interacting == 1 else "act"
         sentences.append(f"{subject if some else 'The selected ones'} {verb} more together with others than alone.")
     if analysis.pairs:
         best = analysis.pairs[0]
-        p = format_p_value(best.corrected_p)
+        p = text.format_p_value(best.corrected_p)
         n_significant = sum(pair.corrected_p <= LEVEL for pair in analysis.pairs)
         if not n_significant:
             sentences.append(f"No pair of features stands out after correction for their number (best p {p}).")
         else:
-            others = f", the first of {format_count(n_significant)} below {LEVEL:g}" if n_significant > 1 else ""
+            others = f", the first of {text.format_count(n_significant)} below {LEVEL:g}" if n_significant > 1 else ""
             first, second = _write_name(best.first), _write_name(best.second)
             sentences.append(f"The strongest pair is {first} with {second} (corrected p {p}){others}.")
     return sentences
@@ -130,17 +119,17 @@ def _describe_interactions(analysis: Analysis) -> list[str]:
 
 def _describe_stability(analysis: Analysis, stability: Stability) -> str:
     frequencies = [f.stability for f in analysis.features if f.selected and np.isfinite(f.stability)]
-    n_halves = format_count(stability.n_halves)
+    n_halves = text.format_count(stability.n_halves)
     bound = ""
     if stability.expected_false is not None:
         bound = f"; of features that carry nothing, at most {stability.expected_false:.2g} are expected there"
     stable = _write_count(stability.n_stable, "feature", "features")
-    stable = f"{stable} in at least {format_percent(stability.threshold)} of them{bound}."
+    stable = f"{stable} in at least {text.format_percent(stability.threshold)} of them{bound}."
     if not frequencies:
         return f"Over {n_halves} half-samples there were {stable}"
     subject = "The selected features were" if len(frequencies) > 1 else "The selected feature was"
     average = " on average" if len(frequencies) > 1 else ""
-    mean = format_percent(float(np.mean(frequencies)))
+    mean = text.format_percent(float(np.mean(frequencies)))
     return f"{subject} found again in {mean} of {n_halves} half-samples{average}, {stable}"
 
 
@@ -148,11 +137,12 @@ def _describe_accuracy(accuracy: Accuracy) -> str:
     mean = float(np.mean(accuracy.selected))
     sd = float(np.std(accuracy.selected, ddof=1)) if len(accuracy.selected) > 1 else 0.0
     verdict = " Chance is within a standard deviation of that." if mean - sd <= accuracy.chance else ""
+    selected, everything = text.format_mean_and_sd(accuracy.selected), text.format_mean_and_sd(accuracy.everything)
     n_folds, article = len(accuracy.selected), "an" if accuracy.measure.startswith("R") else "a"
     return (
-        f"A model on features selected inside each fold reaches {article} {accuracy.measure} of "
-        f"{format_mean_and_sd(accuracy.selected)} in nested cross-validation ({n_folds} folds), where chance is "
-        f"{accuracy.chance:.2f} and a model on all features reaches {format_mean_and_sd(accuracy.everything)}.{verdict}"
+        f"A model on features selected inside each fold reaches {article} {accuracy.measure} of {selected} in nested "
+        f"cross-validation ({n_folds} folds), where chance is {accuracy.chance:.2f} and a model on all features "
+        f"reaches {everything}.{verdict}"
     )
 
 
@@ -163,8 +153,8 @@ def _describe_warnings(analysis: Analysis) -> list[str]:
 
 
 def _write_name(name: str) -> str:
-    return shorten(make_visible(name), LONG_NAME)
+    return text.shorten(text.make_visible(name), LONG_NAME)
 
 
 def _write_count(count: int, singular: str, plural: str) -> str:
-    return f"{format_count(count)} {pluralise(count, singular, plural)}"
+    return f"{text.format_count(count)} {text.pluralise(count, singular, plural)}"
