@@ -27,9 +27,10 @@ ASIDE = {".lock", "seconds.csv", "times.csv", "runs.csv"}
 FIT = """
 import numpy as np
 from randsel import RandSel, datasets
+from randsel.culling._storage import path_to_arrays
 X, y, _ = datasets.make_xor({samples}, {features}, random_state=0)
 path = RandSel(2, random_state=0, n_jobs=2, checkpoint="kept").fit(X, y).path_
-np.savez("out/path.npz", **path.to_arrays())
+np.savez("out/path.npz", **path_to_arrays(path))
 """
 LONG = {
     "select": {"samples": 300, "features": 4000, "options": ["--halves", "50", "--folds", "5", "--pairs", "all"]},

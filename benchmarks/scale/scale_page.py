@@ -211,7 +211,7 @@ def _goal(m):
 def first_round(found):
     """Hours of one core of all rounds, and how many; tasks and results of the first of them, on 128 machines."""
     known = constants(found)
-    sizes, n_blocks = path_sizes(GOAL, 0.25, 2), GOAL // ROWS
+    sizes, n_blocks = path_sizes(GOAL), GOAL // ROWS
     width, terms = model.best_plan(_goal(GOAL), known, Cluster(128))
     tasks = n_blocks * (ceil(GOAL / width) + 1)
     return {
@@ -275,7 +275,7 @@ def fewer(found):
         f"Interaction score of an XOR pair among 30 features, 40000 samples: {many:.1f} by all 40 blocks of rows, "
         f"{few:.1f} by 10 of them (`n_bootstraps=10`): a ratio of {many / few:.2f}, where √(40/10) = 2 is expected."
     )
-    n_rounds, rows = len(path_sizes(GOAL, 0.25, 2)), []
+    n_rounds, rows = len(path_sizes(GOAL)), []
     for m in (GOAL // 100, GOAL // 10, GOAL):
         etas = np.geomspace(1e-3, 1.0, 3001)
         kept = next(

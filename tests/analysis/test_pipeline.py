@@ -14,7 +14,7 @@ from randsel._utils.result_folder import Parts
 from randsel.analysis import _selection
 from randsel.analysis._model import Settings
 from randsel.analysis._pipeline import analyse
-from randsel.culling._path import CullingPath
+from randsel.culling._storage import path_to_arrays, restore_path
 from randsel.interactions._evidence import main_effects
 from randsel.tables._read import Table
 from randsel.targets._kinds import CLASSES
@@ -64,8 +64,8 @@ def test_a_path_survives_a_file(tmp_path):
     data = xor()
     path = RandSel().fit(data.X, data.y).path_
     parts = Parts(tmp_path / "parts")
-    parts.keep("path", path.to_arrays())
-    again = CullingPath.of_arrays(parts.kept("path"))
+    parts.keep("path", path_to_arrays(path))
+    again = restore_path(parts.kept("path"), 30)
     assert len(again.rounds) == len(path.rounds)
     for a, b in zip(path.rounds, again.rounds, strict=True):
         for name in ("features", "contributions", "main", "interaction", "scores", "dropped", "fixed"):

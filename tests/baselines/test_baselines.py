@@ -12,7 +12,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from randsel import BaHSIC, CorrelationFilter, FoHSIC, KernelRFE, StabilitySelection, datasets
 from randsel._numerics.columns import canonical_order
-from randsel._sklearn.progress import Task
+from randsel._sklearn.base import Task
 from randsel.baselines import _baselines as baselines
 from randsel.baselines import _stability_selection as stability
 from randsel.targets._kinds import CLASSES

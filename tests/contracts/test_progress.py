@@ -34,7 +34,7 @@ from randsel import (
     StabilitySelection,
     datasets,
 )
-from randsel._sklearn.progress import CallbackSupportMixin, Steps, fit_task
+from randsel._sklearn.base import CallbackSupportMixin, Steps, fit_task
 from randsel._utils.jobs import ordered_map
 from randsel.culling._path import path_sizes
 
@@ -159,7 +159,7 @@ def test_tasks_of_every_estimator_are_told_in_order_and_change_nothing(data, nam
 def test_rounds_of_a_path_are_tasks_and_come_with_a_fitted_estimator(data):
     recorder = Recorder()
     fitted = RandSel(3).set_callbacks(recorder).fit(*data)
-    sizes = path_sizes(12, 0.25, 2)
+    sizes = path_sizes(12)
     root = recorder.contexts("setup")[0]
     assert (root.task_name, root.max_subtasks) == ("fit", len(sizes))
     assert recorder.names() == ["round"] * len(sizes) + ["fit"]
@@ -193,7 +193,7 @@ def test_blocks_of_rows_and_batches_of_draws_are_tasks_of_a_round(monkeypatch, d
     recorder = Recorder()
     clone(ESTIMATORS["bootstrap"]).set_callbacks(recorder).fit(*data)
     blocks = [len(r._children_map) for r in recorder.contexts("end") if r.task_name == "round"]
-    assert blocks == [2 * 3] * len(path_sizes(12, 0.25, 2))  # 70 draws in batches of 32, twice
+    assert blocks == [2 * 3] * len(path_sizes(12))  # 70 draws in batches of 32, twice
     monkeypatch.setattr("randsel.contribution._bootstrap.MAX_ROWS", 40)
     recorder, again = Recorder(), RandSel(3, random_state=0)
     watched = clone(again).set_callbacks(recorder).fit(*data)
@@ -212,7 +212,7 @@ def test_folds_and_the_last_fit_are_tasks_in_which_rounds_are_nested(data):
     assert [context.source_task_name for context in fits].count("fold") == 6
     assert fits[-1].source_task_name == "refit"
     assert {context.estimator_name for context in fits} == {"RandSel"}
-    rounds = len(path_sizes(12, 0.25, 2))
+    rounds = len(path_sizes(12))
     assert [len(context._children_map) for context in fits] == [rounds] * 7
 
 
@@ -254,7 +254,7 @@ def test_halves_classes_and_linear_programs(data):
     recorder = Recorder()
     clone(ESTIMATORS["PathKernels"]).set_callbacks(recorder).fit(*data)
     assert recorder.contexts("begin")[1].source_task_name == "selection"
-    assert recorder.names().count("round") == len(path_sizes(12, 0.25, 2))
+    assert recorder.names().count("round") == len(path_sizes(12))
 
 
 @with_callbacks
@@ -308,14 +308,14 @@ def test_callbacks_are_torn_down_whatever_happens(data, name, error):
 def test_a_pipeline_and_a_search_pass_callbacks_on(data):
     recorder = Recorder()
     model = make_pipeline(RandSel(3), LPBoostMKL(max_iter=3)).set_callbacks(recorder).fit(*data)
-    assert recorder.names().count("round") == len(path_sizes(12, 0.25, 2))
+    assert recorder.names().count("round") == len(path_sizes(12))
     assert recorder.names().count("linear program") == model[-1].n_iter_.sum()
     assert recorder.contexts("setup")[0].estimator_name == "Pipeline"
     recorder = Recorder()
     grid = {"randsel__n_features_to_select": [2, 3]}
     search = GridSearchCV(make_pipeline(RandSel(), LPBoostMKL(max_iter=3)), grid, cv=3).set_callbacks(recorder)
     search.fit(*data)
-    assert recorder.names().count("round") == 7 * len(path_sizes(12, 0.25, 2))
+    assert recorder.names().count("round") == 7 * len(path_sizes(12))
     depth = 0
     context = next(context for context in recorder.contexts("end") if context.task_name == "round")
     while context.parent is not None:
@@ -439,7 +439,7 @@ def test_an_interrupted_fit_keeps_the_rounds_that_a_function_got_and_is_not_fitt
     selector = RandSel(verbose=keep)
     with pytest.raises(KeyboardInterrupt):
         selector.fit(*data)
-    assert [len(r.features) for r in rounds] == path_sizes(12, 0.25, 2)[:3]
+    assert [len(r.features) for r in rounds] == path_sizes(12)[:3]
     with pytest.raises(NotFittedError):
         selector.transform(data[0])
     assert_same_answer(selector.set_params(verbose=0).fit(*data), RandSel().fit(*data))

@@ -7,7 +7,7 @@ from randsel.contribution._bootstrap import Draws, exact
 from randsel.contribution._closed_form import Contribution
 from randsel.culling._criteria import CRITERIA
 from randsel.culling._path import Chance, path_sizes
-from randsel.culling._rounds import Rules, cull
+from randsel.culling._rounds import CullingState, Rules, cull
 
 
 @pytest.fixture
@@ -16,23 +16,30 @@ def sample(rng):
     return make_sample(X, (X[:, 0] * X[:, 1] > 0).astype(int))
 
 
+def culled(sample, criterion, estimator, rules):
+    draws = Draws()
+    return cull(CullingState.start(sample, draws), CRITERIA[criterion], estimator, rules, draws)
+
+
 def by_value(sample, gamma, draws):
     """A contribution that is written in the data: the largest value of the column."""
     return Contribution(sample.X.max(axis=0), 0.0)
 
 
 def test_drops_the_floor_of_the_fraction_but_at_least_one(sample):
-    path = cull(sample, CRITERIA["calibrated"], exact, Rules(drop=0.25, min_features=2), Draws())
+    path = cull(
+        CullingState.start(sample, Draws()), CRITERIA["calibrated"], exact, Rules(drop=0.25, min_features=2), Draws()
+    )
     assert [len(r.features) for r in path.rounds] == [20, 15, 12, 9, 7, 6, 5, 4, 3, 2]
-    assert path_sizes(20, 0.25, 2) == [20, 15, 12, 9, 7, 6, 5, 4, 3, 2]
+    assert path_sizes(20) == [20, 15, 12, 9, 7, 6, 5, 4, 3, 2]
     assert path_sizes(5, 0.9, 2) == [5, 2]
-    assert path_sizes(1, 0.25, 2) == [1]
+    assert path_sizes(1) == [1]
     assert set(path.rounds[-1].features) == {0, 1}
     assert len(path.rounds[-1].dropped) == 0
 
 
 def test_every_round_drops_the_worst_and_the_order_is_complete(sample):
-    path = cull(sample, CRITERIA["total"], by_value, Rules(), Draws())
+    path = culled(sample, "total", by_value, Rules())
     assert sorted(path.order) == list(range(20))
     for r in path.rounds[:-1]:
         left = np.setdiff1d(r.features, r.dropped)
@@ -42,7 +49,9 @@ def test_every_round_drops_the_worst_and_the_order_is_complete(sample):
 
 
 def test_a_feature_at_the_top_long_enough_is_fixed_and_never_dropped(sample):
-    path = cull(sample, CRITERIA["calibrated"], exact, Rules(fix_top=0.2, fix_after=3), Draws())
+    path = cull(
+        CullingState.start(sample, Draws()), CRITERIA["calibrated"], exact, Rules(fix_top=0.2, fix_after=3), Draws()
+    )
     assert set(path.fixed) >= {0, 1}
     assert len(path.rounds[0].fixed) == len(path.rounds[1].fixed) == 0
     assert set(path.rounds[2].fixed) >= {0, 1}
@@ -56,19 +65,27 @@ def test_a_streak_must_be_consecutive(sample):
         order = np.arange(part.X.shape[1], dtype=float)
         return Contribution(order if next(turn) % 2 else -order, 0.0)
 
-    path = cull(sample, CRITERIA["total"], alternating, Rules(fix_top=0.1, fix_after=2), Draws())
+    path = cull(
+        CullingState.start(sample, Draws()), CRITERIA["total"], alternating, Rules(fix_top=0.1, fix_after=2), Draws()
+    )
     assert len(path.fixed) == 0
 
 
 def test_stops_when_all_that_is_left_is_fixed(sample):
-    path = cull(sample, CRITERIA["total"], by_value, Rules(fix_top=0.5, fix_after=1, drop=0.5), Draws())
+    path = cull(
+        CullingState.start(sample, Draws()),
+        CRITERIA["total"],
+        by_value,
+        Rules(fix_top=0.5, fix_after=1, drop=0.5),
+        Draws(),
+    )
     assert len(path.rounds) == 2
     assert len(path.rounds[-1].features) == 10
     assert len(path.fixed) == 10
 
 
 def test_values_of_the_last_round_lived(sample):
-    path = cull(sample, CRITERIA["calibrated"], exact, Rules(), Draws())
+    path = culled(sample, "calibrated", exact, Rules())
     values = path.last_values("contributions", 22)
     first_dropped = path.rounds[0].dropped[0]
     assert values[first_dropped] == path.rounds[0].contributions[first_dropped]
@@ -77,7 +94,7 @@ def test_values_of_the_last_round_lived(sample):
 
 
 def test_path_as_a_frame(sample):
-    path = cull(sample, CRITERIA["calibrated"], exact, Rules(), Draws())
+    path = culled(sample, "calibrated", exact, Rules())
     frame = path.to_frame()
     assert len(frame) == sum(len(r.features) for r in path.rounds)
     assert frame[frame["dropped"]]["feature"].is_unique
@@ -102,6 +119,6 @@ def test_chance_alignment_is_what_selecting_noise_reaches(rng):
         X = rng.normal(size=(m, n))
         best = np.argsort(-np.abs(y @ X))[:k]
         reached.append(unbiased_alignment(X[:, best] @ X[:, best].T, u_centre(np.outer(y, y))))
-    chance = Chance.of(y[:, None], n, 1 / null_scale(m)).alignments
+    chance = Chance.from_target(y[:, None], n, 1 / null_scale(m)).alignments
     assert chance[k - 1] == pytest.approx(np.mean(reached), rel=0.2)
     assert abs(chance[-1]) < 0.02

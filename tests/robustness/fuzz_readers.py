@@ -56,7 +56,7 @@ with _instrumented():
     import h5py
 
     from randsel._utils import result_folder as run_folder
-    from randsel.culling._path import CullingPath
+    from randsel.culling._storage import restore_path
     from randsel.experiments import _black_box_files as table_black_box
     from randsel.experiments import _cells, _run, _specification
     from randsel.experiments import _summary as summary
@@ -320,7 +320,7 @@ def _parts() -> dict[str, dict[str, np.ndarray]]:
         "null_sd": np.array(0.1),
         "skewness": np.array([0.5, 0.6]),
     }
-    CullingPath.of_arrays(path)
+    restore_path(path, 3)
     found = {
         "columns": np.array([0, 2]),
         "values": np.arange(12.0).reshape(6, 2),

@@ -17,6 +17,7 @@ from randsel.analysis._model import Settings
 from randsel.analysis._pipeline import analyse
 from randsel.cli._main import main
 from randsel.culling._path import path_sizes
+from randsel.culling._storage import path_to_arrays
 from randsel.interactions import _evidence as evidence
 from randsel.interactions import _pair_scan as pair_scan
 from randsel.tables._read import Table
@@ -70,7 +71,7 @@ def counted(monkeypatch):
 
 def same_paths(one, other):
     """Whether two fits have the same path, bit for bit."""
-    a, b = one.path_.to_arrays(), other.path_.to_arrays()
+    a, b = path_to_arrays(one.path_), path_to_arrays(other.path_)
     return all(np.asarray(a[name]).tobytes() == np.asarray(b[name]).tobytes() for name in a)
 
 
@@ -107,8 +108,9 @@ def sketched(monkeypatch):
 def test_a_path_goes_on_and_ends_as_if_it_had_not_been_interrupted(variant, after, tmp_path, cut, counted, sketched):
     make, options = VARIANTS[variant]
     X, y = make()
-    whole = RandSel(2, **options).fit(X, y)
-    every = list(range(1, len(whole.path_.rounds)))
+    whole = RandSel(2, **options, checkpoint=tmp_path / "whole").fit(X, y)
+    every = list(counted)
+    assert same_paths(RandSel(2, **options).fit(X, y), whole)
     selector = RandSel(2, **options, checkpoint=tmp_path / "kept")
     cut(lambda: selector.fit(X, y), after)
     with np.load(tmp_path / "kept" / "parts" / f"rounds-{after:06d}.npz") as kept:
@@ -218,7 +220,7 @@ def test_a_selection_goes_on_within_its_culling_and_its_tests(after, pairs, tmp_
     (tmp_path / "whole").mkdir()
     analyse(table, settings, parts=Parts(tmp_path / "whole" / "parts"))
     every = list(counted)
-    rounds = len(path_sizes(60, 0.25, 2)) - 1
+    rounds = len(path_sizes(60)) - 1
     assert after < rounds or rounds + 1 < after < len(every)
     parts = Parts(tmp_path / "parts")
     cut(lambda: analyse(table, settings, parts=parts), after)
@@ -233,7 +235,7 @@ def test_a_selection_goes_on_within_its_culling_and_its_tests(after, pairs, tmp_
     if after < rounds:
         culling = [done for what, done, _ in shown if what == "culling"]
         assert culling == sorted(culling)
-        assert culling[-1] == sum(path_sizes(60, 0.25, 2))
+        assert culling[-1] == sum(path_sizes(60))
 
 
 def test_the_command_that_tests_interactions_goes_on(tmp_path, cut, counted, monkeypatch):

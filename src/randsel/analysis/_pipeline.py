@@ -25,7 +25,8 @@ from randsel.analysis._selection import (
     run_tests,
     select_features,
 )
-from randsel.culling._path import CullingPath, Round, path_sizes, restore_path
+from randsel.culling._path import CullingPath, Round, path_sizes
+from randsel.culling._storage import path_to_arrays, restore_path
 from randsel.tables._read import Table
 from randsel.targets._kinds import OutcomeKind, find_kind
 
@@ -116,14 +117,14 @@ def analyse(
 
 def _cull_or_restore(table: Table, kind: OutcomeKind, settings: Settings, execution: Execution) -> CullingPath:
     n_features = len(table.names)
-    total = sum(path_sizes(n_features, 0.25, 2))
+    total = sum(path_sizes(n_features))
 
     def on_round(r: Round) -> None:
-        remaining = sum(path_sizes(len(r.features), 0.25, 2)) - len(r.features)
+        remaining = sum(path_sizes(len(r.features))) - len(r.features)
         execution.show("culling", total - remaining, total)
 
     def compute(checkpoint: Path | None) -> dict[str, Any]:
-        return cull_table(table, kind, settings, on_round, checkpoint).to_arrays()
+        return path_to_arrays(cull_table(table, kind, settings, on_round, checkpoint))
 
     return execution.parts.made("path", compute, lambda arrays: restore_path(arrays, n_features))
 

@@ -16,8 +16,7 @@ from sklearn.svm import SVC, SVR
 
 from randsel._numerics.columns import canonical_order, standardise
 from randsel._numerics.kernels import UNDERFLOW, bandwidth, squared_distances, u_centre
-from randsel._sklearn.base import Selector, ranking
-from randsel._sklearn.progress import Task, fit_task
+from randsel._sklearn.base import Selector, Task, fit_task, ranking
 from randsel._sklearn.validation import (
     Interval,
     RealNotInt,

@@ -1,6 +1,6 @@
-"""The rounds of a culling path, and what is read off them."""
+"""The result of culling: the rounds, and what follows from them."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -11,35 +11,29 @@ from randsel._numerics.arrays import on_host, to_numpy
 from randsel._numerics.null_tails import log_tail_of_score
 from randsel._utils.jobs import generator
 from randsel._utils.optional import optional
-from randsel._utils.result_folder import check_arrays, check_places
 from randsel._utils.typing import Array
 
-#: Arrays of a round, and the one of them that is as long.
-PER_ROUND = {
-    "features": "features",
-    "contributions": "features",
-    "main": "features",
-    "interaction": "features",
-    "scores": "features",
-    "dropped": "dropped",
-    "fixed": "fixed",
-}
+#: Defaults of `RandSel`: fraction of the features culled per round, and number of features at which the path ends.
+DROP, MIN_FEATURES = 0.25, 2
+#: Fields of `Round` that are arrays; those of `PER_FEATURE` have one entry per feature.
+PER_FEATURE = ("contributions", "main", "interaction", "scores")
+ARRAYS = ("features", *PER_FEATURE, "dropped", "fixed")
 
 
 @dataclass(frozen=True)
 class Chance:
-    """Alignment reached by the best of independent noise features (docs/mathematics.md, eq. 13).
+    """Alignment that the best of independent noise features reach (docs/mathematics.md, eq. 13).
 
     Attributes
     ----------
     spectrum
-        Eigenvalues of the target kernel, of norm one: they give the null distribution of a feature's main score.
+        Eigenvalues of the target kernel, scaled to norm one: they give the null distribution of a feature's main score.
     n
         Number of features to choose from.
     null_sd
         Standard deviation of the alignment under the null.
     n_blocks
-        Blocks of rows that a score is a sum over.
+        Number of blocks of rows that a score sums over.
     """
 
     spectrum: Array
@@ -48,14 +42,14 @@ class Chance:
     n_blocks: int = 1
 
     @classmethod
-    def of(cls, Y: Array, n: int, null_sd: float, n_blocks: int = 1) -> "Chance":
-        """Take the spectrum from the factor Y of the target kernel."""
+    def from_target(cls, Y: Array, n: int, null_sd: float, n_blocks: int = 1) -> "Chance":
+        """Compute the spectrum from the factor Y of the target kernel."""
         spectrum = np.linalg.eigvalsh(Y.T @ Y)
         return cls(spectrum / np.linalg.norm(spectrum), n, null_sd, n_blocks)
 
     @cached_property
     def alignments(self) -> Array:
-        """By the best k features, for k = 1, …, n."""
+        """Alignments of the best k features for k = 1, …, n: means over simulations with a fixed seed."""
         rng = generator(0)
         repeats = max(1, min(20, 20000 // self.n))
         sums = np.zeros(self.n)
@@ -75,23 +69,23 @@ class Round:
     Attributes
     ----------
     features
-        Columns of X that were alive, ascending.
+        Columns of X that entered the round, ascending.
     contributions
         The paper's contribution of each of them.
     main, interaction
         Standard scores of the two parts of the contribution (NaN from the bootstrap).
     scores
-        What the round culled by.
+        Scores that the round culled by.
     dropped
         Columns culled in this round, worst first.
     fixed
         Columns fixed at the end of this round.
     gamma, alignment
-        Bandwidth of the round, and unbiased alignment of the kernel on all features alive.
+        Bandwidth of the round, and unbiased alignment of the kernel on all features of the round.
     size, by_chance
-        Number of columns of the kernel, and what noise reaches with as many.
+        Number of columns of the kernel, and the alignments that noise reaches.
 
-    While features fall on a device, its arrays stay there; those of `CullingPath.rounds` are numpy's.
+    During culling on a device, the arrays stay there; those of `CullingPath.rounds` are numpy arrays.
 
     Examples
     --------
@@ -119,22 +113,36 @@ class Round:
         """Alignment that culling independent noise to as many features would reach."""
         return float(self.by_chance.alignments[self.size - 1])
 
-    def hosted(self) -> "Round":
+    def to_host(self) -> "Round":
         """Return the round with numpy arrays."""
-        names = "features", "contributions", "main", "interaction", "scores", "dropped", "fixed"
-        values = {name: getattr(self, name) for name in names}
-        if all(map(on_host, values.values())):
+        arrays = {name: getattr(self, name) for name in ARRAYS}
+        if all(map(on_host, arrays.values())):
             return self
-        hosted: dict[str, Any] = {name: to_numpy(value) for name, value in values.items()}
+        hosted: dict[str, Any] = {name: to_numpy(array) for name, array in arrays.items()}
         return replace(self, **hosted)
 
     def relabel(self, columns: Array) -> "Round":
         """Return the round with feature `i` called `columns[i]`."""
-        names = columns[self.features]
-        ascending = np.argsort(names, kind="stable")
-        values = {name: getattr(self, name)[ascending] for name in ("contributions", "main", "interaction", "scores")}
+        labels = columns[self.features]
+        order = np.argsort(labels, kind="stable")
+        values = {name: getattr(self, name)[order] for name in PER_FEATURE}
         dropped, fixed = columns[self.dropped], np.sort(columns[self.fixed])
-        return replace(self, features=names[ascending], dropped=dropped, fixed=fixed, **values)
+        return replace(self, features=labels[order], dropped=dropped, fixed=fixed, **values)
+
+
+class RecordedRounds:
+    """Rounds as culling recorded them; `on_host` copies their arrays from the device at the first call."""
+
+    def __init__(self, rounds: Sequence[Round]) -> None:
+        self.rounds = tuple(rounds)
+
+    def on_host(self) -> tuple[Round, ...]:
+        """Return the rounds with numpy arrays, and release those on the device."""
+        self.rounds = tuple(r.to_host() for r in self.rounds)
+        return self.rounds
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"rounds": self.on_host()}
 
 
 @dataclass(frozen=True)
@@ -150,43 +158,35 @@ class CullingPath:
     ([20, 15, 12, 9], array([0, 1]), True)
     """
 
-    computed: tuple[Round, ...]
-    """The rounds where they were computed; `rounds` has the names that the caller gave to the features."""
-    own_order: Array
+    recorded: RecordedRounds
+    """The rounds, their features numbered in the order in which culling saw them."""
+    recorded_order: Array
     null_sd: float
     """Standard deviation of a round's alignment when the target is unrelated to the features."""
     skewness: tuple[float, float] | None = None
     """Of the main and the interaction scores of the first round under the null."""
     columns: Array | None = None
-    """Name of every feature; None: features are called by their place."""
-
-    @property
-    def own_rounds(self) -> tuple[Round, ...]:
-        """The rounds, their features called by their place; brought from the device when they are first looked at."""
-        self.__dict__["computed"] = tuple(r.hosted() for r in self.computed)
-        return self.computed
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "computed": self.own_rounds}
+    """Column of X of every recorded feature; None if these are the columns themselves."""
+    merged_pvalues: tuple[Array, Array] | None = None
+    """P-values of features that several functions stand for; None if scores alone give the p-values."""
 
     @cached_property
     def rounds(self) -> tuple[Round, ...]:
-        """The rounds."""
+        """The rounds, with features called by their columns of X."""
         if self.columns is None:
-            return self.own_rounds
-        return tuple(r.relabel(self.columns) for r in self.own_rounds)
+            return self.recorded.on_host()
+        return tuple(r.relabel(self.columns) for r in self.recorded.on_host())
 
     @property
     def order(self) -> Array:
         """All features that entered, best first: fixed ones, other survivors by score, the dropped, last first."""
-        order: Array = self.own_order if self.columns is None else self.columns[self.own_order]
-        return order
+        return self.recorded_order if self.columns is None else np.asarray(self.columns[self.recorded_order])
 
     @cached_property
     def pvalues(self) -> tuple[Array, Array] | None:
-        """P-values of the main and the interaction scores of the first round, whose features nothing has selected."""
-        if self.skewness is None:
-            return None
+        """P-values of the main and the interaction scores of the first round, before any selection."""
+        if self.merged_pvalues is not None or self.skewness is None:
+            return self.merged_pvalues
         first, (main, interaction) = self.rounds[0], self.skewness
         return (
             np.exp(log_tail_of_score(first.main, main)),
@@ -195,30 +195,36 @@ class CullingPath:
 
     @property
     def best(self) -> int:
-        """Index of the round whose features align best with the target; the later one, with fewer, on ties."""
-        alignments = np.array([r.alignment for r in self.computed])
+        """Index of the round whose features align best with the target; on ties the later one, with fewer features."""
+        alignments = np.array([r.alignment for r in self.recorded.rounds])
         return int(np.flatnonzero(alignments == alignments.max())[-1])
+
+    @property
+    def best_round(self) -> Round:
+        """The recorded round with index `best`, its arrays where culling left them."""
+        return self.recorded.rounds[self.best]
 
     @property
     def stands_out(self) -> bool:
         """Whether the best round aligns better than culled noise would, or all features together better than chance.
 
-        Better by three standard deviations of an unrelated target. The second comparison is free of selection.
+        Better by three standard deviations of an unrelated target. The second comparison involves no selection.
         """
-        best, first = self.computed[self.best], self.computed[0]
+        best, first = self.best_round, self.recorded.rounds[0]
         return max(best.alignment - best.chance, first.alignment) > 3.0 * self.null_sd
 
     @property
     def fixed(self) -> Array:
         """Columns that were fixed, ascending."""
-        fixed = np.concatenate([r.fixed for r in self.computed])
+        fixed = np.concatenate([r.fixed for r in self.recorded.rounds])
         return np.sort(fixed if self.columns is None else self.columns[fixed])
 
     def last_values(self, name: str, n_features: int) -> Array:
-        """Per column, the value of a field of `Round` at the last round in which the column lived (0 if in none)."""
-        entered = self.own_rounds[0].features
+        """Return per column the value of a field of `Round` at the last round that the column entered (0 if none)."""
+        rounds = self.recorded.on_host()
+        entered = rounds[0].features
         last = np.zeros(int(entered.max()) + 1)
-        for r in self.own_rounds:
+        for r in rounds:
             last[r.features] = getattr(r, name)
         values = np.zeros(n_features)
         values[entered if self.columns is None else self.columns[entered]] = last[entered]
@@ -228,52 +234,33 @@ class CullingPath:
         """Return the path with feature `i` called `columns[i]`."""
         return replace(self, columns=columns)
 
-    def of_owners(self, owner: Array, min_features: int) -> "CullingPath":
-        """Return the path of features from a path of their functions, `owner[i]` being the feature of function `i`.
+    def merge_functions(self, owner: Array, min_features: int) -> "CullingPath":
+        """Return the path of features from a path of functions, `owner[i]` being the feature of function `i`.
 
-        A feature is as good as the best of its functions, and falls with the last of them. Its p-values are the least
-        of its functions', times their number.
+        A feature is as good as the best of its functions, and is dropped with the last of them. Its p-value is the
+        least of its functions' p-values, times their number (Bonferroni).
         """
         rounds: list[Round] = []
-        for r, left in zip(self.rounds, [*(later.features for later in self.rounds[1:]), None], strict=True):
-            names = np.unique(owner[r.features])
-            last = left is None or len(np.unique(owner[left])) < min(min_features, len(names))
-            gone = np.array([], dtype=int) if last else np.setdiff1d(names, owner[left])
-            if last or len(gone):
-                rounds.append(_of_owners(r, owner, names, gone, rounds))
-            if last:
+        for r, following in zip(self.rounds, [*(later.features for later in self.rounds[1:]), None], strict=True):
+            features = np.unique(owner[r.features])
+            is_last = following is None or len(np.unique(owner[following])) < min(min_features, len(features))
+            dropped = np.array([], dtype=int) if is_last else np.setdiff1d(features, owner[following])
+            if is_last or len(dropped):
+                rounds.append(_merge_round(r, owner, features, dropped, rounds))
+            if is_last:
                 break
         order = owner[self.order]
-        first = np.sort(np.unique(order, return_index=True)[1])
-        path = CullingPath(tuple(rounds), order[first], self.null_sd, self.skewness)
+        order = order[np.sort(np.unique(order, return_index=True)[1])]
+        pvalues = None
         if self.pvalues is not None:
-            owners = owner[self.rounds[0].features]
-            path.__dict__["pvalues"] = tuple(_least(p, owners) for p in self.pvalues)
-        return path
-
-    def to_arrays(self) -> dict[str, Any]:
-        """Return the path as arrays to keep in a file, the rounds one behind the other."""
-        chance = self.rounds[0].by_chance
-        return {
-            **_stacked(self.rounds),
-            "spectrum": chance.spectrum,
-            "chance": [chance.n, chance.null_sd, chance.n_blocks],
-            "order": self.order,
-            "null_sd": self.null_sd,
-            "skewness": [] if self.skewness is None else self.skewness,
-        }
-
-    @classmethod
-    def of_arrays(cls, arrays: Mapping[str, Array]) -> "CullingPath":
-        """Return the path that `to_arrays` took apart."""
-        n, null_sd, n_blocks = arrays["chance"].tolist()
-        chance = Chance(arrays["spectrum"], int(n), null_sd, int(n_blocks))
-        return cls(_unstacked(arrays, chance), arrays["order"], float(arrays["null_sd"]), _skewness(arrays))
+            main, interaction = (_merge_pvalues(p, owner[self.rounds[0].features]) for p in self.pvalues)
+            pvalues = main, interaction
+        return CullingPath(RecordedRounds(rounds), order, self.null_sd, self.skewness, merged_pvalues=pvalues)
 
     def to_frame(self) -> Any:
-        """One row per round and feature as a pandas data frame."""
+        """Return a pandas data frame with one row per round and feature."""
         pandas = optional("pandas", extra="pandas", purpose="CullingPath.to_frame")
-        parts = [
+        frames = [
             pandas.DataFrame(
                 {
                     "round": number,
@@ -290,129 +277,50 @@ class CullingPath:
             )
             for number, r in enumerate(self.rounds)
         ]
-        return pandas.concat(parts, ignore_index=True)
+        return pandas.concat(frames, ignore_index=True)
 
 
-def _stacked(rounds: tuple[Round, ...]) -> dict[str, Any]:
-    """Return rounds as arrays, one behind the other."""
-    return {
-        **{name: np.concatenate([getattr(r, name) for r in rounds]) for name in PER_ROUND},
-        **{f"n_{name}": [len(getattr(r, name)) for r in rounds] for name in ("features", "dropped", "fixed")},
-        **{name: [getattr(r, name) for r in rounds] for name in ("gamma", "alignment", "size")},
-    }
-
-
-def _unstacked(arrays: Mapping[str, Array], chance: Chance) -> tuple[Round, ...]:
-    """Return the rounds that `_stacked` took apart."""
-    pieces = {
-        name: np.split(arrays[name], np.cumsum(arrays[f"n_{of}"])[:-1].astype(int)) for name, of in PER_ROUND.items()
-    }
-    return tuple(
-        Round(
-            **{name: pieces[name][at] for name in PER_ROUND},
-            gamma=float(arrays["gamma"][at]),
-            alignment=float(arrays["alignment"][at]),
-            size=int(arrays["size"][at]),
-            by_chance=chance,
-        )
-        for at in range(len(arrays["gamma"]))
-    )
-
-
-def _skewness(arrays: Mapping[str, Array]) -> tuple[float, float] | None:
-    main_and_interaction = arrays["skewness"].tolist()
-    return (main_and_interaction[0], main_and_interaction[1]) if main_and_interaction else None
-
-
-def _of_owners(r: Round, owner: Array, names: Array, gone: Array, before: list[Round]) -> Round:
-    at = np.searchsorted(names, owner[r.features])
+def _merge_round(r: Round, owner: Array, features: Array, dropped: Array, earlier: list[Round]) -> Round:
+    """Return a round of features, which drops `dropped`, from a round of functions."""
+    index = np.searchsorted(features, owner[r.features])
 
     def best(values: Array) -> Array:
-        largest = np.full(len(names), -np.inf)
-        np.maximum.at(largest, at, values)
-        return largest
+        maxima = np.full(len(features), -np.inf)
+        np.maximum.at(maxima, index, values)
+        return maxima
 
-    falls = owner[r.dropped][::-1]
-    falls = falls[np.sort(np.unique(falls, return_index=True)[1])]
-    known = np.concatenate([np.array([], dtype=int), *(past.fixed for past in before)])
+    # a feature is dropped where its last function is: count from the end
+    last_first = owner[r.dropped][::-1]
+    last_first = last_first[np.sort(np.unique(last_first, return_index=True)[1])]
+    already_fixed = np.concatenate([np.array([], dtype=int), *(past.fixed for past in earlier)])
     return replace(
         r,
-        features=names,
-        contributions=np.bincount(at, weights=r.contributions),
+        features=features,
+        contributions=np.bincount(index, weights=r.contributions),
         main=best(r.main),
         interaction=best(r.interaction),
         scores=best(r.scores),
-        dropped=falls[np.isin(falls, gone)][::-1],
-        fixed=np.setdiff1d(owner[r.fixed], known),
+        dropped=last_first[np.isin(last_first, dropped)][::-1],
+        fixed=np.setdiff1d(owner[r.fixed], already_fixed),
     )
 
 
-def _least(pvalues: Array, owners: Array) -> Array:
-    """Least p-value of every owner, times the number of its functions; owners ascending."""
-    _, at, counts = np.unique(owners, return_inverse=True, return_counts=True)
-    least = np.ones(len(counts))
-    np.minimum.at(least, at, pvalues)
-    return np.minimum(least * counts, 1.0)
+def _merge_pvalues(pvalues: Array, owners: Array) -> Array:
+    """Return the least p-value of every owner times the number of its functions, owners ascending."""
+    _, index, counts = np.unique(owners, return_inverse=True, return_counts=True)
+    minima = np.ones(len(counts))
+    np.minimum.at(minima, index, pvalues)
+    return np.minimum(minima * counts, 1.0)
 
 
-def _number_to_drop(n: int, drop: float, min_features: int) -> int:
+def number_to_drop(n: int, drop: float, min_features: int) -> int:
+    """Return ⌊drop·n⌋, but at least one, and never so many that fewer than `min_features` are left."""
     return max(0, min(max(1, int(np.floor(drop * n))), n - min_features))
 
 
-def path_sizes(n: int, drop: float, min_features: int) -> list[int]:
-    """Numbers of features of the rounds of a path that fixes nothing."""
+def path_sizes(n: int, drop: float = DROP, min_features: int = MIN_FEATURES) -> list[int]:
+    """Return the number of features of every round of a path that starts with n features and fixes none."""
     sizes = [n]
-    while _number_to_drop(sizes[-1], drop, min_features):
-        sizes.append(sizes[-1] - _number_to_drop(sizes[-1], drop, min_features))
+    while step := number_to_drop(sizes[-1], drop, min_features):
+        sizes.append(sizes[-1] - step)
     return sizes
-
-
-# ---------------------------------------------------------------- a path from a file
-
-#: Upper limit on n_features × n_classes in the simulation of alignments by chance: larger numbers are not ours.
-MOST_SIMULATED = 200_000_000
-#: Kinds and lengths of the arrays of `CullingPath.to_arrays`, see `check_arrays`.
-STORED_SHAPES = {
-    "features": ("iu", "features of rounds"),
-    **dict.fromkeys(("contributions", "main", "interaction", "scores"), ("f", "features of rounds")),
-    "dropped": ("iu", "dropped"),
-    "fixed": ("iu", "fixed"),
-    **{f"n_{name}": ("iu", "rounds") for name in ("features", "dropped", "fixed")},
-    **dict.fromkeys(("gamma", "alignment"), ("f", "rounds")),
-    "size": ("iu", "rounds"),
-    "spectrum": ("f", "spectrum"),
-    "chance": ("f", 3),
-    "order": ("iu", "order"),
-    "null_sd": ("f",),
-    "skewness": ("f", "parts"),
-}
-
-
-def restore_path(arrays: Mapping[str, Array], n_features: int) -> CullingPath:
-    """Return the path that `CullingPath.to_arrays` stored.
-
-    Files may be damaged or forged: raises ValueError unless the arrays describe a path of `n_features` columns.
-    """
-    check_arrays(arrays, STORED_SHAPES)
-    check_places(arrays["order"], n_features)
-    for name in ("features", "dropped", "fixed"):
-        check_places(arrays[name], n_features)
-        check_places(arrays[f"n_{name}"], n_features + 1)
-        if int(arrays[f"n_{name}"].sum()) != len(arrays[name]):
-            msg = f"{name!r} of the rounds are not as many as there are"
-            raise ValueError(msg)
-    # alignments by chance are simulated for all sizes up to n, and looked up by the size of a round
-    n, _, n_blocks = arrays["chance"].tolist()
-    if not (
-        len(np.unique(arrays["order"])) == len(arrays["order"])
-        and len(arrays["skewness"]) in (0, 2)
-        and 1 <= n <= n_features
-        and n_blocks >= 1
-        and n * len(arrays["spectrum"]) <= MOST_SIMULATED
-        and len(arrays["gamma"])
-        and int(arrays["n_features"].min()) >= 1
-    ):
-        msg = "the culling path is not one"
-        raise ValueError(msg)
-    check_places(arrays["size"], int(n) + 1, least=1)
-    return CullingPath.of_arrays(arrays)

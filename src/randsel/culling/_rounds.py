@@ -1,7 +1,7 @@
-"""Rounds of culling: estimate, drop the bottom, perhaps fix the top, until few features remain (Algorithm 1)."""
+"""Rounds of culling: estimate contributions, drop the lowest scores, until few features remain (Algorithm 1)."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,6 @@ from randsel._numerics.arrays import (
     astype,
     clip,
     complement,
-    device_of,
     is_single,
     namespace,
     on_host,
@@ -20,164 +19,249 @@ from randsel._numerics.arrays import (
     to_numpy,
 )
 from randsel._numerics.kernels import bandwidth, null_scale, unbiased_alignment
-from randsel._utils.result_folder import Stages
 from randsel._utils.typing import Array
 from randsel.contribution._bootstrap import Draws, on_rows, row_blocks
 from randsel.contribution._closed_form import Contribution
 from randsel.contribution._sample import Sample
 from randsel.culling._criteria import Criterion
-from randsel.culling._path import Chance, CullingPath, Round, _number_to_drop
-from randsel.culling._state import State
+from randsel.culling._path import (
+    DROP,
+    MIN_FEATURES,
+    Chance,
+    CullingPath,
+    RecordedRounds,
+    Round,
+    number_to_drop,
+)
 
+#: Sample, bandwidth and draws to the contributions of all features.
 Estimator = Callable[[Sample, float, Draws], Contribution]
-#: Gets each round when it is finished, and a function that returns the path as if it ended there; true: it does.
-OnRound = Callable[["Round", Callable[[], "CullingPath"]], bool]
 
 
 @dataclass(frozen=True)
 class Rules:
     """How rounds cull and fix; the parameters of the same names of `RandSel`."""
 
-    drop: float = 0.25
-    min_features: int = 2
+    drop: float = DROP
+    min_features: int = MIN_FEATURES
     fix_top: float | None = None
     fix_after: int | None = None
     gamma: float | str = "median"
 
 
+@dataclass(frozen=True)
+class CullingState:
+    """What the next round starts from.
+
+    Attributes
+    ----------
+    sample
+        The features left and the target, with sums over the features.
+    columns
+        Number of each feature left among all features of the first round.
+    chance
+        Alignments that noise reaches.
+    streak
+        For each feature left, the number of consecutive rounds that it has been among the top.
+    rounds
+        The rounds so far.
+    fixed_scores
+        Number of every fixed feature -> its score in the round that fixed it.
+    skewness
+        Of the first round, as in `CullingPath`.
+    """
+
+    sample: Sample
+    columns: Any
+    chance: Chance
+    streak: Array
+    rounds: tuple[Round, ...] = ()
+    fixed_scores: dict[int, float] = field(default_factory=dict)
+    skewness: tuple[float, float] | None = None
+
+    @classmethod
+    def start(cls, sample: Sample, draws: Draws) -> "CullingState":
+        """Return the state before the first round."""
+        n_features = sample.X.shape[1]
+        blocks = row_blocks(sample.target, draws)
+        null_sd = float(np.sqrt(sum(null_scale(len(rows)) ** -2 for rows in blocks))) / len(blocks)
+        chance = Chance.from_target(to_numpy(sample.target.Y), n_features, null_sd, len(blocks))
+        columns = as_index(np.arange(n_features), sample.target.Y)
+        return cls(sample, columns, chance, np.zeros(n_features, dtype=int))
+
+    def drop(self, dropped: Any, surviving: Any, newly_fixed: Array) -> "CullingState":
+        """Return the state without the dropped features."""
+        fixed = np.zeros(len(surviving), dtype=bool)
+        if len(newly_fixed) or self.sample.fixed.any():
+            is_new = np.isin(np.arange(len(self.columns)), newly_fixed)
+            fixed = (self.sample.fixed | is_new)[to_numpy(surviving)]
+        sample = self.sample.keep(surviving, namespace(dropped).sort(dropped), fixed)
+        # without fixing all streaks are zero, and `surviving` need not leave the device
+        streak = self.streak[to_numpy(surviving)] if self.streak.any() else self.streak[: len(surviving)]
+        return replace(self, sample=sample, columns=self.columns[surviving], streak=streak)
+
+
+@dataclass(frozen=True)
+class FinishedRound:
+    """What observers of culling get after every round.
+
+    Attributes
+    ----------
+    round
+        The round.
+    path
+        Builds the path as if this round were the last.
+    next_state
+        What the next round starts from; None after the last round.
+    """
+
+    round: Round
+    path: Callable[[], CullingPath]
+    next_state: CullingState | None
+
+
+#: Is told of every finished round; returns True to end culling with this round.
+Observer = Callable[[FinishedRound], bool]
+
+
 def cull(
-    sample: Sample,
+    state: CullingState,
     criterion: Criterion,
     estimator: Estimator,
     rules: Rules,
     draws: Draws,
-    on_round: OnRound | None = None,
-    stages: Stages | None = None,
+    observers: Sequence[Observer] = (),
 ) -> CullingPath:
-    """Cull until `min_features` are left, until every feature left is fixed, or until `on_round` is true.
-
-    With `stages`, resume after the last saved round; `on_round` gets the rounds that are computed.
-    """
-    blocks = row_blocks(sample.target, draws)
-    null_sd = float(np.sqrt(sum(null_scale(len(rows)) ** -2 for rows in blocks))) / len(blocks)
-    by_chance = Chance.of(to_numpy(sample.target.Y), sample.X.shape[1], null_sd, len(blocks))
-    stored = None if stages is None else stages.load_latest()
-    if stored is None:
-        state = State(sample, (), None, np.zeros(sample.X.shape[1], dtype=int), {}, None)
-    else:
-        state = State.of_arrays(stored, sample, by_chance)
-    sample, columns, streak, skewness = state.sample, state.columns, state.streak, state.skewness
-    rounds, key_when_fixed = list(state.rounds), state.key_when_fixed
+    """Cull until `min_features` are left, until every feature left is fixed, or until an observer asks to stop."""
     while True:
-        round_draws = replace(draws, seed=draws.seed + len(rounds))
+        sample, round_draws = state.sample, replace(draws, seed=draws.seed + len(state.rounds))
         gamma, alignment = _bandwidth_and_alignment(sample, rules.gamma, round_draws)
-        estimate = estimator(criterion.weigh_target(sample, gamma), gamma, round_draws)
-        keys, ties = criterion.scores(estimate)
-        # rounded to what the precision holds, so that equal features tie whatever the order of a sum was
-        digits = 1e4 if is_single(sample.inside) else 1e9
-        keys_and_ties = _rounded(keys, ties, digits)
-        upwards = stable_argsort(keys_and_ties[0], keys_and_ties[1], digits)
-        if columns is None:
-            columns = namespace(upwards).arange(len(upwards), device=device_of(upwards))
-        dropped = _bottom(upwards, sample.fixed, rules)
-        kept = complement(dropped, len(upwards))
-        streak, newly_fixed = _fix(streak, upwards, sample.fixed, kept, rules)
-        rounds.append(
-            Round(
-                features=columns,
-                contributions=_kept(estimate.total, sample),
-                main=_kept(estimate.main, sample),
-                interaction=_kept(estimate.interaction, sample),
-                scores=_kept(keys, sample),
-                dropped=columns[dropped],
-                fixed=to_numpy(columns)[newly_fixed] if len(newly_fixed) else newly_fixed,
-                gamma=gamma,
-                alignment=alignment,
-                size=len(columns),
-                by_chance=by_chance,
-            )
+        contributions = estimator(criterion.weigh_target(sample, gamma), gamma, round_draws)
+        scores, ties = criterion.scores(contributions)
+        ascending = _argsort_scores(scores, ties, sample)
+        dropped = _lowest(ascending, sample.fixed, rules)
+        surviving = complement(dropped, len(ascending))
+        streak, newly_fixed = _find_newly_fixed(state.streak, ascending, sample.fixed, surviving, rules)
+        finished = _record_round(state, contributions, scores, dropped, newly_fixed, gamma, alignment)
+        state = replace(
+            state,
+            rounds=(*state.rounds, finished),
+            streak=streak,
+            fixed_scores=state.fixed_scores | _scores_of(scores, newly_fixed, finished.fixed),
+            skewness=state.skewness if state.rounds else _null_skewness(contributions),
         )
-        if len(rounds) == 1 and estimate.skewness is not None:
-            main, interaction = (of_scores() for of_scores in estimate.skewness)
-            skewness = main, interaction
-        if len(newly_fixed):
-            scores = to_numpy(keys)[newly_fixed]
-            key_when_fixed.update(zip(rounds[-1].fixed.tolist(), scores.tolist(), strict=True))
-        so_far = partial(_path, tuple(rounds), upwards, dict(key_when_fixed), null_sd, skewness)
-        stop = on_round is not None and on_round(rounds[-1], so_far)
-        if stop or not len(dropped):
-            return so_far()
-        fixed = np.zeros(len(kept), dtype=bool)
-        if len(newly_fixed) or sample.fixed.any():
-            fixed = (sample.fixed | np.isin(np.arange(len(upwards)), newly_fixed))[to_numpy(kept)]
-        sample = sample.keep(kept, namespace(dropped).sort(dropped), fixed)
-        columns = columns[kept]
-        streak = streak if rules.fix_after is None else streak[to_numpy(kept)]
-        state = State(sample, tuple(rounds), columns, streak, dict(key_when_fixed), skewness)
-        if stages is not None:
-            stages.save(len(rounds), state.to_arrays)
+        path = partial(_build_path, state.rounds, ascending, state.fixed_scores, state.chance.null_sd, state.skewness)
+        next_state = state.drop(dropped, surviving, newly_fixed) if len(dropped) else None
+        wants_stop = [observe(FinishedRound(finished, path, next_state)) for observe in observers]
+        if any(wants_stop) or next_state is None:
+            return path()
+        state = next_state
 
 
-def _path(
+def _record_round(
+    state: CullingState,
+    contributions: Contribution,
+    scores: Any,
+    dropped: Any,
+    newly_fixed: Array,
+    gamma: float,
+    alignment: float,
+) -> Round:
+    """Return the round; `dropped` and `newly_fixed` are positions among the features of the round."""
+
+    def stored(values: Any) -> Any:
+        # on a device in the precision of the features, because memory is scarce there
+        if values is None:
+            return np.full(len(state.columns), np.nan)
+        return values if on_host(values) else astype(values, state.sample.X.dtype)
+
+    return Round(
+        features=state.columns,
+        contributions=stored(contributions.total),
+        main=stored(contributions.main),
+        interaction=stored(contributions.interaction),
+        scores=stored(scores),
+        dropped=state.columns[dropped],
+        fixed=to_numpy(state.columns)[newly_fixed] if len(newly_fixed) else newly_fixed,
+        gamma=gamma,
+        alignment=alignment,
+        size=len(state.columns),
+        by_chance=state.chance,
+    )
+
+
+def _null_skewness(contributions: Contribution) -> tuple[float, float] | None:
+    if contributions.skewness is None:
+        return None
+    main, interaction = contributions.skewness
+    return main(), interaction()
+
+
+def _scores_of(scores: Any, positions: Array, columns: Array) -> dict[int, float]:
+    """Return column -> score of the features at some positions."""
+    if not len(positions):
+        return {}
+    return dict(zip(columns.tolist(), to_numpy(scores)[positions].tolist(), strict=True))
+
+
+def _build_path(
     rounds: tuple[Round, ...],
-    upwards: Any,
-    key_when_fixed: dict[int, float],
+    ascending: Any,
+    fixed_scores: dict[int, float],
     null_sd: float,
     skewness: tuple[float, float] | None,
 ) -> CullingPath:
-    """Return the path that ends with these rounds; `upwards` has the places of the last one's features, worst first."""
+    """Return the path that ends with these rounds; `ascending` sorts the features of the last one, worst first."""
     last = rounds[-1]
     rounds = (*rounds[:-1], replace(last, dropped=last.dropped[:0]))
-    kept_for_good = sorted(key_when_fixed, key=lambda column: -key_when_fixed[column])
-    left = to_numpy(last.features[upwards])[::-1].tolist()
-    survivors = np.array([*kept_for_good, *(column for column in left if column not in key_when_fixed)], dtype=int)
+    fixed = sorted(fixed_scores, key=lambda column: -fixed_scores[column])
+    best_first = to_numpy(last.features[ascending])[::-1].tolist()
+    survivors = np.array([*fixed, *(column for column in best_first if column not in fixed_scores)], dtype=int)
     culled = to_numpy(namespace(last.features).concat([r.dropped for r in rounds]))[::-1]
-    return CullingPath(rounds, np.concatenate([survivors, culled]), null_sd, skewness)
+    return CullingPath(RecordedRounds(rounds), np.concatenate([survivors, culled]), null_sd, skewness)
 
 
-def _kept(values: Any, sample: Sample) -> Any:
-    """Values of a round as they are kept; in the precision of the features where memory is dear, on a device."""
-    if values is None:
-        return np.full(sample.X.shape[1], np.nan)
-    return values if on_host(values) else astype(values, sample.X.dtype)
+def _argsort_scores(scores: Any, ties: Any, sample: Sample) -> Any:
+    """Return the positions of the features by ascending score, ties by `ties`, then by position.
 
-
-def _rounded(keys: Any, ties: Any, digits: float) -> Any:
-    """Return both as whole numbers, the largest of each of size `digits`."""
-    xp = namespace(keys)
-    both = xp.stack([keys, ties])
+    Scores are rounded to the digits that the precision holds, so that equal features tie whatever the order of a sum.
+    """
+    xp, digits = namespace(scores), 1e4 if is_single(sample.inside) else 1e9
+    both = xp.stack([scores, ties])
     largest = clip(xp.max(xp.abs(both), axis=1, keepdims=True), 1e-300, 1e300)
-    return xp.round(both / largest * digits)
+    rounded = xp.round(both / largest * digits)
+    return stable_argsort(rounded[0], rounded[1], digits)
 
 
-def _bottom(upwards: Any, fixed: Array, rules: Rules) -> Any:
-    """Places to drop, worst first: ⌊drop·n⌋ but at least one, no fixed feature, never below `min_features`."""
-    free = upwards
+def _lowest(ascending: Any, fixed: Array, rules: Rules) -> Any:
+    """Return the positions to drop, worst first: ⌊drop·n⌋ but at least one, none fixed, down to `min_features`."""
+    candidates = ascending
     if fixed.any():
-        placed = to_numpy(upwards)
-        free = as_index(placed[~fixed[placed]], upwards)
-    return free[: _number_to_drop(len(upwards), rules.drop, rules.min_features)]
+        positions = to_numpy(ascending)
+        candidates = as_index(positions[~fixed[positions]], ascending)
+    return candidates[: number_to_drop(len(ascending), rules.drop, rules.min_features)]
 
 
-def _fix(streak: Array, upwards: Any, fixed: Array, kept: Any, rules: Rules) -> tuple[Array, Array]:
-    """Count rounds in a row among the top, and tell the places of free features that now were there long enough."""
+def _find_newly_fixed(streak: Array, ascending: Any, fixed: Array, surviving: Any, rules: Rules) -> tuple[Array, Array]:
+    """Return the updated streaks, and the positions of surviving features whose streak has reached `fix_after`."""
     if rules.fix_top is None or rules.fix_after is None:
         return streak, np.array([], dtype=int)
+    n_top = max(1, int(np.floor(rules.fix_top * len(ascending))))
     top = np.zeros(len(fixed), dtype=bool)
-    top[to_numpy(upwards)[len(upwards) - max(1, int(np.floor(rules.fix_top * len(upwards)))) :]] = True
+    top[to_numpy(ascending)[len(ascending) - n_top :]] = True
     streak = np.where(top, streak + 1, 0)
-    places = to_numpy(kept)
-    return streak, places[(streak[places] >= rules.fix_after) & ~fixed[places]]
+    positions = to_numpy(surviving)
+    return streak, positions[(streak[positions] >= rules.fix_after) & ~fixed[positions]]
 
 
 def _bandwidth_and_alignment(sample: Sample, gamma: float | str, draws: Draws) -> tuple[float, float]:
     blocks = row_blocks(sample.target, draws)
     if len(blocks) == 1:
-        found = _bandwidth(sample, gamma)
-        if not sample.resolves(found):
+        value = _bandwidth(sample, gamma)
+        if not sample.resolves(value):
             sample = sample.in_double()
-            found = _bandwidth(sample, gamma)
-        return found, _alignment(sample, found)
+            value = _bandwidth(sample, gamma)
+        return value, _alignment(sample, value)
     gamma = _bandwidth(sample.rows(blocks[0]), gamma)
     values = on_rows(sample, blocks, _alignment, gamma, draws)
     return gamma, float(np.mean(values))

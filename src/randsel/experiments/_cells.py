@@ -89,7 +89,7 @@ def number_of_folds(table: Table, wanted: int) -> int:
 
 def curve_sizes(table: Table) -> list[int]:
     """Return the numbers of features at which a cell of this data set measures accuracy."""
-    return path_sizes(table.X.shape[1], 0.25, 2)
+    return path_sizes(table.X.shape[1])
 
 
 def evaluate(cell: Cell, table: Table) -> dict[str, Any]:

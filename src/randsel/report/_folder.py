@@ -28,7 +28,8 @@ from randsel.analysis._model import (
     Settings,
     Stability,
 )
-from randsel.culling._path import CullingPath, restore_path
+from randsel.culling._path import CullingPath
+from randsel.culling._storage import restore_path
 from randsel.interactions._forward_selection import LEVEL
 from randsel.report import _html as report
 from randsel.tables._read import Table

@@ -16,8 +16,7 @@ from scipy.stats import false_discovery_control
 from randsel._numerics.arrays import check_device, remote_table, to_numpy
 from randsel._numerics.fingerprint import fingerprint
 from randsel._numerics.rank_functions import RankFunctionSource, sorted_rank_functions
-from randsel._sklearn.base import Selector, ranking
-from randsel._sklearn.progress import Steps, fit_task
+from randsel._sklearn.base import Selector, Steps, fit_task, ranking
 from randsel._sklearn.validation import (
     Interval,
     RealNotInt,

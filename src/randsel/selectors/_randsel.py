@@ -2,9 +2,10 @@
 
 import sys
 import warnings
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from numbers import Integral, Real
 from os import PathLike
 from typing import Any, ClassVar
@@ -32,8 +33,7 @@ from randsel._numerics.columns import (
 from randsel._numerics.fingerprint import fingerprint
 from randsel._numerics.kernels import median_factor
 from randsel._numerics.rank_functions import rank_functions
-from randsel._sklearn.base import Selector, ranking
-from randsel._sklearn.progress import Steps, fit_task
+from randsel._sklearn.base import Selector, Steps, fit_task, ranking
 from randsel._sklearn.validation import (
     Interval,
     RealNotInt,
@@ -44,13 +44,14 @@ from randsel._sklearn.validation import (
     fit_context,
 )
 from randsel._utils.jobs import one_thread_if, seed_of
-from randsel._utils.result_folder import Checkpoint, open_checkpoint
+from randsel._utils.result_folder import Checkpoint, Stages, open_checkpoint
 from randsel._utils.typing import Array
 from randsel.contribution._bootstrap import Draws, blocks_per_round, bootstrap, exact
 from randsel.contribution._sample import Sample
 from randsel.culling._criteria import CRITERIA
-from randsel.culling._path import CullingPath, Round, path_sizes
-from randsel.culling._rounds import OnRound, Rules, cull
+from randsel.culling._path import DROP, MIN_FEATURES, CullingPath, Round, path_sizes
+from randsel.culling._rounds import CullingState, FinishedRound, Observer, Rules, cull
+from randsel.culling._storage import restore_state, state_to_arrays
 from randsel.targets._kinds import KINDS, OutcomeKind
 from randsel.targets._target import Target
 
@@ -58,8 +59,10 @@ from randsel.targets._target import Target
 RANK_FUNCTIONS = 4
 #: Entries of X below which BLAS threads cost more than they bring.
 SMALL = 1 << 21
-#: Parameters of `RandSel` that its path depends on as they are.
-PATH = (
+#: Estimators of the contribution.
+ESTIMATORS = {"exact": exact, "bootstrap": bootstrap}
+#: Parameters that the culling path depends on; a checkpoint is resumed only if all are equal.
+PATH_PARAMETERS = (
     "estimator",
     "kernel",
     "gamma",
@@ -169,7 +172,7 @@ class RandSel(Selector):
             Interval(RealNotInt, 0, 1, closed="right"),
             StrOptions({"auto"}),
         ],
-        "estimator": [StrOptions({"exact", "bootstrap"})],
+        "estimator": [StrOptions(set(ESTIMATORS))],
         "criterion": [StrOptions({"auto", *CRITERIA})],
         "kernel": [StrOptions({"gaussian", "rank"})],
         "gamma": [Interval(Real, 0, None, closed="neither"), str],
@@ -197,8 +200,8 @@ class RandSel(Selector):
         criterion: str = "auto",
         kernel: str = "gaussian",
         gamma: float | str = "median",
-        drop: float = 0.25,
-        min_features: int = 2,
+        drop: float = DROP,
+        min_features: int = MIN_FEATURES,
         n_bootstraps: int = 3000,
         subsample: float = 0.25,
         fix_top: float | None = None,
@@ -250,53 +253,21 @@ class RandSel(Selector):
         RandSel
             This estimator, fitted.
         """
-        rules, criterion = self._rules(), CRITERIA[self._criterion()]
+        criterion, rules = CRITERIA[self._criterion()], self._rules()
         X, y, kind, weights = check_data(self, X, y, sample_weight, self.target)
         X, y, weights = counted_rows(X, y, weights)
-        n_features = X.shape[1]
-        wanted = check_number_to_select(self.n_features_to_select, n_features)
+        n_to_select = check_number_to_select(self.n_features_to_select, X.shape[1])
         seed = seed_of(self.random_state)
-        identity = None if self.checkpoint is None else self._identity(X, y, weights, kind, seed)
-        Z, columns = self._columns(X, weights)
-        del X
-        ranks = self.kernel == "rank"
-        if ranks:
-            Z, columns = _rank_columns(Z, columns, weights)
-        place = to_device(np.zeros(0), Z.device) if isinstance(Z, ColumnSource) else Z
-        sample = Sample.of(Z, Target.encode(y, kind, weights).beside(place))
+        checkpoint = self._open_checkpoint(X, y, weights, kind, seed)
+        Z, columns = self._features(X, weights)
+        del X  # validation may have made a copy
+        sample = Sample.of(Z, Target.encode(y, kind, weights).beside(_array_beside(Z)))
         del Z
-        show = self.verbose if callable(self.verbose) else _line_per_round if self.verbose else None
-        method = exact if self.estimator == "exact" else bootstrap
-
-        def of_features(path: CullingPath) -> CullingPath:
-            return path.of_owners(columns, self.min_features) if ranks else path.relabel(columns)
-
-        sizes = path_sizes(sample.X.shape[1], self.drop, self.min_features)
-        opening: AbstractContextManager[Checkpoint | None] = nullcontext()
-        if identity is not None:
-            opening = open_checkpoint(self.checkpoint, identity, seed)
-        with opening as checkpoint, fit_task(self, len(sizes)) as task:
-            stages = None if checkpoint is None else checkpoint.stages("rounds")
-            seed = seed if checkpoint is None else checkpoint.seed
-            draws = Draws(self.n_bootstraps, self.subsample, seed, self.n_jobs)
-            rounds = Steps(task)
-            n_blocks = blocks_per_round(self.estimator, sample.target, draws) if task.is_watched else 0
-            if n_blocks:
-                draws = replace(draws, on_block=rounds.block_done)
-            on_round = _reporting(
-                rounds,
-                n_blocks,
-                # of functions there is no path of features before the end
-                None if show is None or ranks else lambda r: show(r.relabel(columns)),
-                lambda path: _attributes(of_features(path), n_features, wanted),
-            )
-            with one_thread_if(sample.X.shape[0] * sample.X.shape[1] < SMALL):
-                path = of_features(cull(sample, criterion, method, rules, draws, on_round, stages))
-            if ranks and show is not None:
-                for r in path.rounds:
-                    show(r)
-            self.__dict__.update(_attributes(path, n_features, wanted))
-        if wanted is None and not path.stands_out:
+        with self._observe(sample, columns, n_to_select, checkpoint, seed) as (state, draws, observers):
+            path = cull(state, criterion, ESTIMATORS[self.estimator], rules, draws, observers)
+            path = self._name_features(path, columns)
+            self.__dict__.update(self._results(path, n_to_select))
+        if n_to_select is None and not path.stands_out:
             _warn_that_nothing_stands_out(path)
         return self
 
@@ -330,17 +301,27 @@ class RandSel(Selector):
         """P-values of the interaction scores of the first round."""
         return self._pvalues(1)
 
-    def _pvalues(self, part: int) -> Array:
+    def _pvalues(self, score: int) -> Array:
+        """Return p-values of the main (0) or interaction (1) scores; 1 for columns that are not in the first round."""
         check_is_fitted(self)
         pvalues = np.ones(self.n_features_in_)
-        found = self.path_.pvalues
-        pvalues[self.path_.rounds[0].features] = np.nan if found is None else found[part]
+        tested = self.path_.pvalues
+        pvalues[self.path_.rounds[0].features] = np.nan if tested is None else tested[score]
         return pvalues
 
-    def _columns(self, X: Any, weights: Array | None) -> tuple[Any, Array]:
-        """Standardise what varies, in an order that does not depend on theirs; or leave it where it is to be read.
+    def _features(self, X: Any, weights: Array | None) -> tuple[Any, Array]:
+        """Return the features that the kernel is taken of, and the column of X of each.
 
-        Products that are coarse, and blocks that are read, round by more than the order matters.
+        Features are the columns that vary, or functions of their ranks.
+        """
+        Z, columns = self._standardised(X, weights)
+        return _rank_columns(Z, columns, weights) if self.kernel == "rank" else (Z, columns)
+
+    def _standardised(self, X: Any, weights: Array | None) -> tuple[Any, Array]:
+        """Standardise the columns that vary, where they are: in memory, in a memory map, on a device or on a cluster.
+
+        In memory they are sorted by content, so that the order of the columns of X does not change the rounding. Coarse
+        products, and blocks that are read, round by more than the order matters.
         """
         max_bytes = None if self.max_memory is None else memory_for_columns(self.max_memory, *X.shape)
         if (remote := remote_table(X)) is not None:
@@ -366,12 +347,82 @@ class RandSel(Selector):
         order = canonical_order(Z)
         return take_columns(Z, order), np.flatnonzero(varies)[order]
 
-    def _identity(self, X: Any, y: Array, weights: Array | None, kind: OutcomeKind, seed: int) -> dict[str, Any]:
-        """Return what a path depends on."""
-        parameters = {name: getattr(self, name) for name in PATH}
+    def _open_checkpoint(
+        self, X: Any, y: Array, weights: Array | None, kind: OutcomeKind, seed: int
+    ) -> AbstractContextManager[Checkpoint | None]:
+        """Return the context of the checkpoint of this fit; without a folder, one that gives None."""
+        if self.checkpoint is None:
+            return nullcontext()
+        parameters = {name: getattr(self, name) for name in PATH_PARAMETERS}
         parameters |= {"criterion": self._criterion(), "target": kind.name, "device": check_device(self.device, X)}
         parameters["random_state"] = None if self.random_state is None else seed
-        return {"estimator": "RandSel", "data_hash": fingerprint(X, y, weights), "parameters": parameters}
+        identity = {"estimator": "RandSel", "data_hash": fingerprint(X, y, weights), "parameters": parameters}
+        return open_checkpoint(self.checkpoint, identity, seed)
+
+    @contextmanager
+    def _observe(
+        self,
+        sample: Sample,
+        columns: Array,
+        n_to_select: int | None,
+        checkpoint: AbstractContextManager[Checkpoint | None],
+        seed: int,
+    ) -> Iterator[tuple[CullingState, Draws, list[Observer]]]:
+        """Give the state to cull from, the draws, and the observers of rounds: verbose, callbacks, checkpoint."""
+        rows, n = sample.X.shape
+        n_rounds = len(path_sizes(n, self.drop, self.min_features))
+        with checkpoint as stored, fit_task(self, n_rounds) as task, one_thread_if(rows * n < SMALL):
+            draws = Draws(self.n_bootstraps, self.subsample, seed if stored is None else stored.seed, self.n_jobs)
+            steps = Steps(task)
+            n_blocks = blocks_per_round(self.estimator, sample.target, draws) if task.is_watched else 0
+            if n_blocks:
+                draws = replace(draws, on_block=steps.block_done)
+            state, observers = CullingState.start(sample, draws), list[Observer]()
+            show = self.verbose if callable(self.verbose) else _write_round if self.verbose else None
+            if show is not None and self.kernel != "rank":
+                observers.append(partial(_show_round, show, columns))
+            steps.begin("round", n_blocks)
+            observers.append(partial(self._report_round, steps, n_blocks, columns, n_to_select))
+            if stored is not None:
+                stages = stored.stages("rounds")
+                arrays = stages.load_latest()
+                state = state if arrays is None else restore_state(arrays, state)
+                observers.append(partial(_save_state, stages))
+            yield state, draws, observers
+            # rounds of functions of ranks become rounds of features when the path is complete
+            if show is not None and self.kernel == "rank":
+                for r in self.path_.rounds:
+                    show(r)
+
+    def _report_round(
+        self, steps: Steps, n_blocks: int, columns: Array, n_to_select: int | None, finished: FinishedRound
+    ) -> bool:
+        """Tell callbacks that a round has ended, and that the next one begins; return whether one asks to stop.
+
+        Callbacks that want one get an estimator that is fitted with the path so far.
+        """
+        stop = steps.end(lambda: self._results(self._name_features(finished.path(), columns), n_to_select))
+        if finished.next_state is not None and not stop:
+            steps.begin("round", n_blocks)
+        return stop
+
+    def _name_features(self, path: CullingPath, columns: Array) -> CullingPath:
+        """Return the path with the columns of X as features."""
+        return path.merge_functions(columns, self.min_features) if self.kernel == "rank" else path.relabel(columns)
+
+    def _results(self, path: CullingPath, n_to_select: int | None) -> dict[str, Any]:
+        """Return the attributes of the fitted estimator."""
+        n_to_select = len(path.best_round.features) if n_to_select is None else n_to_select
+        order, ranks = ranking(path.order, self.n_features_in_, n_to_select)
+        support = ranks == 1
+        return {
+            "path_": path,
+            "fixed_": path.fixed,
+            "order_": order,
+            "ranking_": ranks,
+            "support_": support,
+            "n_features_": int(support.sum()),
+        }
 
     def _rules(self) -> Rules:
         if isinstance(self.gamma, str):
@@ -397,43 +448,26 @@ class RandSel(Selector):
         return self.criterion
 
 
-def _reporting(
-    rounds: Steps,
-    n_blocks: int,
-    show: Callable[[Round], None] | None,
-    attributes: Callable[[CullingPath], dict[str, Any]],
-) -> OnRound:
-    """Show every round, and tell where it ends; callbacks that want one get an estimator with the path so far."""
-    rounds.begin("round", n_blocks)
-
-    def on_round(r: Round, so_far: Callable[[], CullingPath]) -> bool:
-        if show is not None:
-            show(r.hosted())
-        stop = rounds.end(lambda: attributes(so_far()))
-        if len(r.dropped) and not stop:
-            rounds.begin("round", n_blocks)
-        return stop
-
-    return on_round
+def _show_round(show: Callable[[Round], None], columns: Array, finished: FinishedRound) -> bool:
+    """Show a round as `verbose` asks."""
+    show(finished.round.to_host().relabel(columns))
+    return False
 
 
-def _attributes(path: CullingPath, n_features: int, wanted: int | None) -> dict[str, Any]:
-    """Attributes of a fitted `RandSel`."""
-    wanted = len(path.computed[path.best].features) if wanted is None else wanted
-    order, ranks = ranking(path.order, n_features, wanted)
-    support = ranks == 1
-    return {
-        "path_": path,
-        "fixed_": path.fixed,
-        "order_": order,
-        "ranking_": ranks,
-        "support_": support,
-        "n_features_": int(support.sum()),
-    }
+def _save_state(stages: Stages, finished: FinishedRound) -> bool:
+    """Save the state that the next round starts from."""
+    if finished.next_state is not None:
+        stages.save(len(finished.next_state.rounds), partial(state_to_arrays, finished.next_state))
+    return False
+
+
+def _array_beside(Z: Any) -> Any:
+    """Return an array that is where computations on the columns take place."""
+    return to_device(np.zeros(0), Z.device) if isinstance(Z, ColumnSource) else Z
 
 
 def _warn_that_nothing_stands_out(path: CullingPath) -> None:
-    best = path.computed[path.best]
+    best = path.best_round
     warnings.warn(
         f"Nothing stands out: the {len(best.features)} features of the best round align with the target by "
         f"{best.alignment:.3f}, and culling pure noise would reach about {best.chance:.3f}. Do not read "
@@ -444,20 +478,20 @@ def _warn_that_nothing_stands_out(path: CullingPath) -> None:
 
 
 def _rank_columns(Z: Array, columns: Array, weights: Array | None) -> tuple[Array, Array]:
-    """Functions of the ranks of every column, side by side, and the column that each belongs to."""
-    share = np.ones(len(Z)) if weights is None else weights * (len(Z) / weights.sum())
-    made = rank_functions(to_numpy(Z), RANK_FUNCTIONS, share, np.zeros(Z.shape[1], dtype=bool))
-    if not made.counts.any():
+    """Return functions of the ranks of every column as columns, and the column of X that each belongs to."""
+    sample_weights = np.ones(len(Z)) if weights is None else weights * (len(Z) / weights.sum())
+    functions = rank_functions(to_numpy(Z), RANK_FUNCTIONS, sample_weights, np.zeros(Z.shape[1], dtype=bool))
+    if not functions.counts.any():
         msg = (
             "No column of X has two levels seen often enough for kernel='rank', which pools rare levels; use "
             "kernel='gaussian'."
         )
         raise ValueError(msg)
-    exist = np.arange(RANK_FUNCTIONS) < made.counts[:, None]
-    values = made.values[exist].T
+    exists = np.arange(RANK_FUNCTIONS) < functions.counts[:, None]
+    values = functions.values[exists].T
     values = values - values.mean(axis=0)
-    return as_array_like(values, Z, precise=False), np.repeat(columns, made.counts)
+    return as_array_like(values, Z, precise=False), np.repeat(columns, functions.counts)
 
 
-def _line_per_round(r: Round) -> None:
+def _write_round(r: Round) -> None:
     sys.stderr.write(f"[RandSel] {len(r.features)} features, alignment {r.alignment:.4f}, gamma {r.gamma:.3g}\n")

@@ -17,8 +17,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from randsel._numerics.columns import rescale_extremes
 from randsel._numerics.kernels import median_factor
-from randsel._sklearn.base import Selector
-from randsel._sklearn.progress import Task, fit_task
+from randsel._sklearn.base import Selector, Task, fit_task
 from randsel._sklearn.validation import HasMethods, check_data, counted_rows, fit_context, on_the_host
 from randsel._utils.jobs import ordered_map, seed_of
 from randsel._utils.typing import Array

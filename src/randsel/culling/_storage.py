@@ -1,0 +1,195 @@
+"""Culling paths and unfinished states as arrays, for files."""
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from randsel._numerics.arrays import as_index, device_of, is_single, namespace, to_numpy
+from randsel._numerics.columns import keep_columns
+from randsel._utils.result_folder import check_arrays, check_places
+from randsel._utils.typing import Array
+from randsel.contribution._sample import PairSums, Sample, Sketch, Step
+from randsel.culling._path import ARRAYS, PER_FEATURE, Chance, CullingPath, RecordedRounds, Round
+from randsel.culling._rounds import CullingState
+
+#: Upper limit on n_features × n_classes in the simulation of alignments by chance: no path of ours is larger.
+MAX_SIMULATED = 200_000_000
+#: Kinds and lengths of the arrays of `path_to_arrays`, see `check_arrays`.
+STORED_SHAPES = {
+    "features": ("iu", "features of rounds"),
+    **dict.fromkeys(PER_FEATURE, ("f", "features of rounds")),
+    "dropped": ("iu", "dropped"),
+    "fixed": ("iu", "fixed"),
+    **{f"n_{name}": ("iu", "rounds") for name in ("features", "dropped", "fixed")},
+    **dict.fromkeys(("gamma", "alignment"), ("f", "rounds")),
+    "size": ("iu", "rounds"),
+    "spectrum": ("f", "spectrum"),
+    "chance": ("f", 3),
+    "order": ("iu", "order"),
+    "null_sd": ("f",),
+    "skewness": ("f", "parts"),
+}
+
+
+# ---------------------------------------------------------------- finished paths
+
+
+def path_to_arrays(path: CullingPath) -> dict[str, Any]:
+    """Return the path as arrays for a file; arrays of the rounds are concatenated."""
+    chance = path.rounds[0].by_chance
+    return {
+        **_stack_rounds(path.rounds),
+        "spectrum": chance.spectrum,
+        "chance": [chance.n, chance.null_sd, chance.n_blocks],
+        "order": path.order,
+        "null_sd": path.null_sd,
+        "skewness": [] if path.skewness is None else path.skewness,
+    }
+
+
+def restore_path(arrays: Mapping[str, Array], n_features: int) -> CullingPath:
+    """Return the path that `path_to_arrays` stored.
+
+    Files may be damaged or forged: raises ValueError unless the arrays describe a path of `n_features` columns.
+    """
+    check_arrays(arrays, STORED_SHAPES)
+    check_places(arrays["order"], n_features)
+    for name in ("features", "dropped", "fixed"):
+        check_places(arrays[name], n_features)
+        check_places(arrays[f"n_{name}"], n_features + 1)
+        if int(arrays[f"n_{name}"].sum()) != len(arrays[name]):
+            msg = f"the lengths in 'n_{name}' do not add up to the length of {name!r}"
+            raise ValueError(msg)
+    # alignments by chance are simulated for all sizes up to n, and looked up by the size of a round
+    n, null_sd, n_blocks = arrays["chance"].tolist()
+    if not (
+        len(np.unique(arrays["order"])) == len(arrays["order"])
+        and len(arrays["skewness"]) in (0, 2)
+        and 1 <= n <= n_features
+        and n_blocks >= 1
+        and n * len(arrays["spectrum"]) <= MAX_SIMULATED
+        and len(arrays["gamma"])
+        and int(arrays["n_features"].min()) >= 1
+    ):
+        msg = "the arrays do not describe a culling path"
+        raise ValueError(msg)
+    check_places(arrays["size"], int(n) + 1, least=1)
+    chance = Chance(arrays["spectrum"], int(n), null_sd, int(n_blocks))
+    rounds = RecordedRounds(_unstack_rounds(arrays, chance))
+    return CullingPath(rounds, arrays["order"], float(arrays["null_sd"]), _skewness(arrays))
+
+
+def _stack_rounds(rounds: tuple[Round, ...]) -> dict[str, Any]:
+    return {
+        **{name: np.concatenate([getattr(r, name) for r in rounds]) for name in ARRAYS},
+        **{f"n_{name}": [len(getattr(r, name)) for r in rounds] for name in ("features", "dropped", "fixed")},
+        **{name: [getattr(r, name) for r in rounds] for name in ("gamma", "alignment", "size")},
+    }
+
+
+def _unstack_rounds(arrays: Mapping[str, Array], chance: Chance) -> list[Round]:
+    """Return the rounds that `_stack_rounds` concatenated."""
+    ends = {name: np.cumsum(arrays[f"n_{name}"])[:-1].astype(int) for name in ("features", "dropped", "fixed")}
+    split = {name: np.split(arrays[name], ends.get(name, ends["features"])) for name in ARRAYS}
+    return [
+        Round(
+            **{name: split[name][number] for name in ARRAYS},
+            gamma=float(arrays["gamma"][number]),
+            alignment=float(arrays["alignment"][number]),
+            size=int(arrays["size"][number]),
+            by_chance=chance,
+        )
+        for number in range(len(arrays["gamma"]))
+    ]
+
+
+def _skewness(arrays: Mapping[str, Array]) -> tuple[float, float] | None:
+    main_and_interaction = arrays["skewness"].tolist()
+    return (main_and_interaction[0], main_and_interaction[1]) if main_and_interaction else None
+
+
+# ---------------------------------------------------------------- unfinished states
+
+
+def state_to_arrays(state: CullingState) -> dict[str, Any]:
+    """Return the state as arrays for a checkpoint."""
+    return {
+        **_sample_to_arrays(state.sample),
+        **_stack_rounds(tuple(r.to_host() for r in state.rounds)),
+        "columns": to_numpy(state.columns),
+        "streak": state.streak,
+        "fixed_columns": np.array(list(state.fixed_scores), dtype=int),
+        "fixed_keys": np.array(list(state.fixed_scores.values())),
+        "skewness": [] if state.skewness is None else state.skewness,
+    }
+
+
+def restore_state(arrays: Mapping[str, Array], start: CullingState) -> CullingState:
+    """Return the state that `state_to_arrays` stored, from the state that culling started with."""
+    columns = as_index(arrays["columns"], start.sample.target.Y)
+    # the path concatenates what was dropped in all rounds, on the device
+    rounds = (replace(r, dropped=as_index(r.dropped, columns)) for r in _unstack_rounds(arrays, start.chance))
+    return replace(
+        start,
+        sample=_restore_sample(arrays, start.sample),
+        rounds=tuple(rounds),
+        columns=columns,
+        streak=arrays["streak"],
+        fixed_scores=dict(zip(arrays["fixed_columns"].tolist(), arrays["fixed_keys"].tolist(), strict=True)),
+        skewness=_skewness(arrays),
+    )
+
+
+def _sample_to_arrays(sample: Sample) -> dict[str, Array]:
+    """Return what `Sample.keep` hands on, except the columns: summing it again would round differently."""
+    arrays: dict[str, Any] = {
+        "sample_fixed": sample.fixed,
+        "sample_moments": sample.moments,
+        "sample_flags": [sample.outlying is None, is_single(sample.inside), sample._summed_at],
+    }
+    # bounds that also hold for columns dropped before
+    if "extremes" in sample.__dict__:
+        arrays["sample_extremes"] = sample.extremes
+    if (sums := sample._sums) is not None:
+        arrays |= {
+            f"sums_{name}": getattr(sums, name) for name in ("products", "d2") if getattr(sums, name) is not None
+        }
+        if sums.step is not None:
+            arrays["sums_step"] = [sums.step.slope, sums.step.size, sums.lost]
+        if sums.sketch is not None:
+            arrays |= {f"sketch_{field.name}": getattr(sums.sketch, field.name) for field in fields(Sketch)}
+    return {name: to_numpy(values) for name, values in arrays.items()}
+
+
+def _restore_sample(arrays: Mapping[str, Array], whole: Sample) -> Sample:
+    """Return the sample of the stored columns of the whole one, with the sums that `_sample_to_arrays` stored."""
+
+    def on_device(name: str) -> Any:
+        if name not in arrays:
+            return None
+        return namespace(whole.target.Y).asarray(arrays[name], device=device_of(whole.target.Y))
+
+    sums = None
+    if "sums_products" in arrays:
+        sketch = [on_device(f"sketch_{field.name}") for field in fields(Sketch)]
+        slope, size, lost = arrays["sums_step"].tolist() if "sums_step" in arrays else (0.0, 0.0, 0.0)
+        sums = PairSums(
+            on_device("sums_products"),
+            on_device("sums_d2"),
+            None if sketch[0] is None else Sketch(*sketch),
+            Step(slope, size) if "sums_step" in arrays else None,
+            lost,
+        )
+    never_outlying, in_single, summed_at = (int(flag) for flag in arrays["sample_flags"])
+    X = keep_columns(whole.X, as_index(arrays["columns"], whole.target.Y))
+    sample = Sample(X, whole.target, arrays["sample_fixed"], on_device("sample_moments"), sums, summed_at)
+    # as `Sample.keep` hands them on, where they hold for all columns of the whole sample
+    if never_outlying:
+        sample.__dict__["outlying"] = None
+    if "sample_extremes" in arrays:
+        sample.__dict__["extremes"] = tuple(arrays["sample_extremes"].tolist())
+    if in_single:
+        sample.__dict__["inside"] = namespace(whole.target.Y).float32
+    return sample
