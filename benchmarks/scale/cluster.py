@@ -27,6 +27,7 @@ from randsel._utils.jobs import ordered_map
 from randsel.analysis._model import Settings
 from randsel.analysis._selection import _select_on_half
 from randsel.distributed import _jobs as cluster_jobs
+from randsel.distributed import on_cluster
 from randsel.tables._read import Table
 from randsel.targets._kinds import CLASSES
 
@@ -89,7 +90,7 @@ def local(workers, environment):
 @contextmanager
 def cluster(workers, environment=KEEP):
     """Let a cluster work, with all that it will import imported."""
-    with local(workers, environment) as made, cluster_jobs.on_cluster(made.scheduler_address):
+    with local(workers, environment) as made, on_cluster(made.scheduler_address):
         small = Jobs(64)
         small.bootstraps()
         small.half_samples()

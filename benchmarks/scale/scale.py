@@ -35,13 +35,13 @@ from scale_page import page
 
 from distributed import Client, LocalCluster, wait
 from randsel import RandSel, datasets, read_blocks
-from randsel._numerics.columns import ColumnSource, centre_rows, standardise_columns
+from randsel._numerics.columns import ColumnSource, centre_rows, standardise_columns, sum_blocks
 from randsel._numerics.rank_functions import rank_functions
 from randsel.contribution import _bootstrap as contribution
 from randsel.contribution._bootstrap import Draws, exact
 from randsel.contribution._sample import Sample
 from randsel.culling import _rounds as culling
-from randsel.distributed._columns import _each_of, _on_block, _total_of
+from randsel.distributed._columns import _call_on_block, _map_block
 from randsel.targets._kinds import CLASSES
 from randsel.targets._target import Target
 
@@ -67,7 +67,7 @@ class Counted(ColumnSource):
     held: list
     noted: "Notes"
     rows: object = None
-    room: int = 0
+    max_bytes: int = 0
     device: None = None
 
     @property
@@ -80,15 +80,15 @@ class Counted(ColumnSource):
         """Of the blocks."""
         return self.held[0].dtype
 
-    def each(self, width, function, *shared):
+    def map_blocks(self, width, function, *shared):
         """Note the seconds of all blocks, and bytes of what comes back."""
-        results, seconds = self._passed(_each_of, width, function, *shared)
+        results, seconds = self._passed(_map_block, width, function, *shared)
         self._note(function, shared, seconds, 0.0, 0, sum(_bytes(result) for result in results))
         return iter([value for result in results for value in result])
 
-    def total(self, width, function, *shared):
+    def sum_blocks(self, width, function, *shared):
         """Note the seconds of all blocks, the bytes of one result, and the seconds of adding two."""
-        results, seconds = self._passed(_total_of, width, function, *shared)
+        results, seconds = self._passed(sum_blocks, width, function, *shared)
         start = time.process_time()
         total = results[0]
         for result in results[1:]:
@@ -101,7 +101,7 @@ class Counted(ColumnSource):
     def _passed(self, function, *arguments):
         start = time.process_time()
         distinct = {id(block): block for block in self.held}
-        made = {key: _on_block(function, block, None, self.rows, *arguments) for key, block in distinct.items()}
+        made = {key: _call_on_block(function, block, None, self.rows, *arguments) for key, block in distinct.items()}
         self.noted.seconds += time.process_time() - start
         seconds = (time.process_time() - start) * len(self.held) / len(distinct)
         return [made[id(block)] for block in self.held], seconds
@@ -112,15 +112,15 @@ class Counted(ColumnSource):
         told = {"seconds": seconds, "adding": adding, "sums": sums, "results": results, "shared": large}
         self.noted.passes.append({"name": name, **told})
 
-    def take(self, chosen):
+    def load(self, chosen):
         """Columns of a mask or of places."""
         return centre_rows(np.concatenate(self.held, axis=1)[:, chosen], self.rows)
 
-    def part(self, chosen):
+    def select(self, chosen):
         """Columns of a mask or of places, in one block."""
         return Counted([np.concatenate(self.held, axis=1)[:, chosen]], self.noted, self.rows)
 
-    def of_rows(self, rows):
+    def take_centred_rows(self, rows):
         """Return some rows."""
         return Counted(self.held, self.noted, rows)
 

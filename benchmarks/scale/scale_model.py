@@ -8,7 +8,7 @@ import numpy as np
 from randsel._numerics.columns import memory_for_columns
 from randsel.contribution._bootstrap import MAX_ROWS
 from randsel.culling._path import path_sizes
-from randsel.distributed._columns import SHARE
+from randsel.distributed._columns import MEMORY_FRACTION
 
 #: Bytes of a value of the table.
 VALUE = 4
@@ -174,7 +174,7 @@ def plan(task: Task, constants: Constants, cluster: Cluster) -> dict[str, float]
     Terms are added, as if nothing overlapped. What does not fit into the memory of the cluster takes infinitely long.
     """
     table = VALUE * task.m * task.n
-    kept = table < SHARE * cluster.memory * cluster.machines
+    kept = table < MEMORY_FRACTION * cluster.memory * cluster.machines
     terms = dict.fromkeys(TERMS, 0.0)
     terms["reading"], terms["bytes"] = reading(table, constants, cluster, task), table
     for held in rounds(task, kept):

@@ -13,7 +13,7 @@ from randsel import __version__, guarantees
 from randsel._numerics.columns import memory_for_columns
 from randsel._utils.text import as_markdown
 from randsel.culling._path import path_sizes
-from randsel.distributed._columns import SHARE
+from randsel.distributed._columns import MEMORY_FRACTION
 from randsel.distributed._tables import BLOCK_BYTES
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
@@ -191,7 +191,7 @@ def plans(found):
         for machines in (8, 32, 128):
             cluster, table = Cluster(machines), VALUE * m * GOAL
             all_memory = machines * cluster.memory
-            kept = "kept" if table < SHARE * all_memory else "read again"
+            kept = "kept" if table < MEMORY_FRACTION * all_memory else "read again"
             best, terms = model.best_plan(task, known, cluster)
             rows.append(_plan(m, machines, "as it is", kept, f"{best} columns", terms))
             width, terms = model.best_plan(task, known, cluster, narrow=True)

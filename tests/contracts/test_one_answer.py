@@ -19,7 +19,7 @@ import pytest
 from randsel import InteractionScan, RandSel, RandSelCV, datasets
 from randsel.analysis._model import Settings
 from randsel.analysis._pipeline import analyse
-from randsel.distributed._jobs import on_cluster
+from randsel.distributed import on_cluster
 from randsel.tables._read import Table
 
 #: Largest difference of a score, in standard deviations of its null (for the bootstrap: of the largest contribution),

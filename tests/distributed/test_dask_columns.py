@@ -8,6 +8,7 @@ from cluster import cluster
 
 from randsel import InteractionScan, RandSel, datasets, read_blocks
 from randsel.contribution import _elementwise as pair_elements
+from randsel.distributed import ClusterLostError
 from randsel.distributed import _columns as cluster_columns
 
 da = pytest.importorskip("dask.array", reason="Dask is not installed (extra 'dask')")
@@ -36,12 +37,12 @@ def xor():
 @pytest.fixture
 def little_max_bytes(monkeypatch):
     """Have almost no columns brought here, so that all rounds but the last are done in blocks."""
-    made = cluster_columns.ClusterColumns.of
+    made = cluster_columns.ClusterColumns.from_array
 
     def small(X, weights, *, scale, max_bytes):
         return made(X, weights, scale=scale, max_bytes=20 * 8 * len(X))
 
-    monkeypatch.setattr(cluster_columns.ClusterColumns, "of", small)
+    monkeypatch.setattr(cluster_columns.ClusterColumns, "from_array", small)
 
 
 def same_path(found, expected, dtype="float64"):
@@ -209,11 +210,11 @@ def test_a_zarr_array_alone(xor, tmp_path):
 
 
 WRONG = {
-    "absent": (lambda f, X, y: f / "no.parquet", "label", "is not there"),
+    "absent": (lambda f, X, y: f / "no.parquet", "label", "does not exist"),
     "no target": (lambda f, X, y: parquet(f / "x.parquet", X, y), "lable", "has no column 'lable', but gene0"),
-    "text": (lambda f, X, y: parquet(f / "x.parquet", X.astype(str), y), "label", "'gene0' .* is no column of numbers"),
-    "other": (lambda f, X, y: (f / "x.csv").write_text("a") and f / "x.csv", None, "no Zarr array and no Parquet"),
-    "an empty folder": (lambda f, X, y: f, None, "no Zarr array and no Parquet"),
+    "text": (lambda f, X, y: parquet(f / "x.parquet", X.astype(str), y), "label", "'gene0' .* does not hold numbers"),
+    "other": (lambda f, X, y: (f / "x.csv").write_text("a") and f / "x.csv", None, "neither Zarr nor Parquet"),
+    "an empty folder": (lambda f, X, y: f, None, "neither Zarr nor Parquet"),
 }
 
 
@@ -409,7 +410,7 @@ def test_a_scheduler_that_is_lost_is_said_in_a_sentence(wide):
         def killing(r):
             here.kill_scheduler()
 
-        with pytest.raises(cluster_columns.ClusterLostError, match="connection to the Dask scheduler was lost"):
+        with pytest.raises(ClusterLostError, match=r"the scheduler at tcp.* was lost"):
             RandSel(10, verbose=killing).fit(da.from_array(X, chunks=(500, 1000)), y)
 
 
@@ -426,7 +427,7 @@ def test_after_a_lost_scheduler_the_rest_is_done(wide, tmp_path, monkeypatch):
             if len(seen) == 3:
                 here.kill_scheduler()
 
-        with pytest.raises(cluster_columns.ClusterLostError):
+        with pytest.raises(ClusterLostError):
             RandSel(10, checkpoint=tmp_path, verbose=killing).fit(D, y)
     rest = []
     # without a cluster, and in other blocks

@@ -22,7 +22,8 @@ from randsel._utils import jobs as _parallel
 from randsel.analysis._model import Settings
 from randsel.analysis._pipeline import analyse
 from randsel.cli._main import main
-from randsel.distributed._jobs import ALIKE, ClusterLostError, on_cluster
+from randsel.distributed import ClusterLostError, on_cluster
+from randsel.distributed._client import SAME_VERSIONS
 from randsel.experiments import _run
 from randsel.experiments._specification import Spec
 from randsel.tables._read import Table
@@ -408,8 +409,8 @@ def test_a_cluster_of_another_version(who, package, version, said, workers, monk
 
 
 def test_versions_of_all_packages_are_found(on_workers):
-    found = on_workers.get_versions(packages=list(ALIKE))["client"]["packages"]
-    assert all(found[name] for name in ALIKE)
+    found = on_workers.get_versions(packages=list(SAME_VERSIONS))["client"]["packages"]
+    assert all(found[name] for name in SAME_VERSIONS)
 
 
 def test_without_dask_the_extra_is_named(monkeypatch):

@@ -226,7 +226,7 @@ def _connect_workers(jobs: int, dask: str | None) -> Iterator[int | None]:
     if jobs != 1:
         msg = "--jobs is for this machine, and --dask uses all threads of the cluster; leave one of them out."
         raise click.UsageError(msg)
-    from randsel.distributed._jobs import ClusterLostError, on_cluster
+    from randsel.distributed import ClusterLostError, on_cluster
 
     try:
         with on_cluster(dask) as client:

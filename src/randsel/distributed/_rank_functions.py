@@ -1,6 +1,6 @@
-"""Functions of columns that the workers of a Dask cluster hold: made where they are needed, from the columns.
+"""Rank functions of columns that the workers of a Dask cluster hold.
 
-A column is smaller than its functions, so that columns travel and functions do not.
+A column is smaller than its functions, so columns travel between workers, and functions are made where they are used.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,79 +15,80 @@ from randsel._numerics.columns import NonFinite, find_nonfinite
 from randsel._numerics.rank_functions import RankFunctions, RankFunctionSource, rank_functions
 from randsel._utils.jobs import one_thread_if
 from randsel._utils.typing import Array
-from randsel.distributed._columns import Engine, by_columns, check_finite, delayed, delayed_once
+from randsel.distributed._client import Executor, delay, delay_argument, identity
+from randsel.distributed._columns import check_finite, join_columns, rechunk_by_columns, split_at
+
+#: Delayed columns, and a mask of those that are nominal.
+Columns = tuple[Any, Array]
 
 
 @dataclass(frozen=True)
-class ClusterFunctions(RankFunctionSource):
-    """Functions of the columns of a Dask array that have any, in the order of the columns.
+class ClusterRankFunctions(RankFunctionSource):
+    """Rank functions of the columns of a Dask array, made from the columns when they are needed.
+
+    Features are the columns that have functions, in the order of the columns.
 
     Attributes
     ----------
     chunks
-        Delayed blocks of columns.
+        Delayed chunks of columns.
     columns, nominal
-        Which columns of each block have functions, and which of those are nominal.
+        For every chunk, the indices of its columns that have functions, and a mask of those that are nominal.
     widths
-        How many columns each block has in all.
-    most
-        Functions that a column has at most.
-    share
+        Number of columns of every chunk.
+    n_functions
+        Functions per column at most.
+    sample_weights
         Weights of the samples, of mean one.
-    counts
-        As in `RankFunctions`.
-    engine
-        Who computes.
+    executor
+        What computes the delayed values.
     """
 
     chunks: tuple[Any, ...]
     columns: tuple[Array, ...]
     nominal: tuple[Array, ...]
     widths: tuple[int, ...]
-    most: int
-    share: Array
-    counts: Array
-    engine: Engine
+    n_functions: int
+    sample_weights: Array
+    executor: Executor
 
     @classmethod
-    def of(cls, X: Any, most: int, share: Array, nominal: Array) -> tuple["ClusterFunctions", Array]:
-        """Look which columns of a Dask array have functions, and tell their numbers."""
-        X = by_columns(X)
-        engine, blocks, starts = Engine.of(X), X.to_delayed()[0], np.cumsum((0, *X.chunks[1]))
-        of_blocks = [nominal[start:end] for start, end in pairwise(starts)]
-        share_once = delayed_once(share)
-        look = delayed(_look)
-        seen = engine.compute(
-            [look(block, most, share_once, own) for block, own in zip(blocks, of_blocks, strict=True)]
-        )
-        check_finite([trouble for _, trouble in seen], X.chunks[1])
-        columns = [np.flatnonzero(counts) for counts, _ in seen]
-        made = cls(
-            chunks=tuple(blocks),
+    def from_array(
+        cls, X: Any, n_functions: int, sample_weights: Array, nominal: Array
+    ) -> tuple["ClusterRankFunctions", Array]:
+        """Return the functions of a Dask array, and the indices of the columns that have any."""
+        X = rechunk_by_columns(X)
+        executor, chunks, starts = Executor.for_array(X), X.to_delayed()[0], np.cumsum((0, *X.chunks[1]))
+        nominal_by_chunk = [nominal[start:end] for start, end in pairwise(starts)]
+        weights, count = delay_argument(sample_weights), delay(_count_functions)
+        tasks = [count(*chunk, n_functions, weights) for chunk in zip(chunks, nominal_by_chunk, strict=True)]
+        counts, nonfinite = zip(*executor.compute(tasks), strict=True)
+        check_finite(nonfinite, X.chunks[1])
+        columns = [np.flatnonzero(count) for count in counts]
+        functions = cls(
+            chunks=tuple(chunks),
             columns=tuple(columns),
-            nominal=tuple(own[at] for own, at in zip(of_blocks, columns, strict=True)),
+            nominal=tuple(mask[indices] for mask, indices in zip(nominal_by_chunk, columns, strict=True)),
             widths=X.chunks[1],
-            most=most,
-            share=share,
-            counts=np.concatenate([counts[at] for (counts, _), at in zip(seen, columns, strict=True)]),
-            engine=engine,
+            n_functions=n_functions,
+            sample_weights=sample_weights,
+            executor=executor,
         )
-        return made, np.concatenate([start + at for start, at in zip(starts, columns, strict=False)])
+        return functions, np.concatenate([start + indices for start, indices in zip(starts, columns, strict=False)])
 
     def __len__(self) -> int:
-        return len(self.counts)
+        return int(self.ends[-1])
 
     @cached_property
     def ends(self) -> Array:
-        """Number of the first feature after each block."""
-        return np.cumsum([len(at) for at in self.columns])
+        """Number of the first feature after each chunk."""
+        return np.cumsum([len(indices) for indices in self.columns])
 
     def take(self, features: Array) -> RankFunctions:
-        """Return the functions of some features, in memory."""
-        used, places = np.unique(features, return_inverse=True)
-        (functions,) = self.engine.compute([self._call(_itself, self._parts(used))])
-        taken: RankFunctions = functions.take(places)
-        return taken
+        """Return the functions of some features, in memory and in the given order."""
+        distinct, order = np.unique(features, return_inverse=True)
+        functions: RankFunctions = self.executor.compute([self._delay(identity, self._columns_of(distinct))])[0]
+        return functions.take(order)
 
     def map_sets(
         self,
@@ -95,22 +96,22 @@ class ClusterFunctions(RankFunctionSource):
         sets: Array,
         *shared: Any,
         batch: int,
-        n_jobs: int | None = None,  # noqa: ARG002 (the engine decides)
+        n_jobs: int | None = None,  # noqa: ARG002 (the executor decides)
     ) -> Iterator[tuple[Array, Any]]:
-        """Apply a function to batches of sets of features; sets whose features are in the same blocks go together."""
-        groups = _groups(np.sort(np.searchsorted(self.ends, sets, side="right"), axis=1))
-        once = [delayed_once(argument) for argument in shared]
+        """Apply a function to batches of sets of features; sets whose features are in the same chunks go together."""
+        groups = _group_equal_rows(np.sort(np.searchsorted(self.ends, sets, side="right"), axis=1))
+        arguments = [delay_argument(argument) for argument in shared]
         tasks = []
         for rows in groups:
-            used, places = np.unique(sets[rows], return_inverse=True)
-            members = places.reshape(sets[rows].shape)
-            tasks.append(self._call(_map_sets, self._parts(used), members, batch, function, *once))
-        for rows, results in zip(groups, self.engine.compute(tasks), strict=True):
-            for of_batch, result in results:
-                yield rows[of_batch], result
+            features, members = np.unique(sets[rows], return_inverse=True)
+            members = members.reshape(sets[rows].shape)
+            tasks.append(self._delay(_map_sets, self._columns_of(features), members, batch, function, *arguments))
+        for rows, results in zip(groups, self.executor.compute(tasks), strict=True):
+            for rows_of_batch, result in results:
+                yield rows[rows_of_batch], result
 
-    def blocks(self, size: int) -> list[range]:  # noqa: ARG002 (the chunks are as they are)
-        """Return the blocks of columns of the Dask array that have functions, of whatever size."""
+    def blocks(self, size: int = 0) -> list[range]:  # noqa: ARG002 (the chunks are as they are)
+        """Return the features of every chunk that has any, whatever their number."""
         return [range(start, stop) for start, stop in pairwise([0, *self.ends.tolist()]) if stop > start]
 
     def map_block_pairs(
@@ -118,83 +119,78 @@ class ClusterFunctions(RankFunctionSource):
         function: Callable[..., Any],
         pairs: Sequence[tuple[range, range]],
         *shared: Any,
-        n_jobs: int | None = None,  # noqa: ARG002 (the engine decides)
+        n_jobs: int | None = None,  # noqa: ARG002 (the executor decides)
     ) -> Iterator[tuple[Array, Any]]:
         """Apply a function to pairs of blocks; a block with itself is sent once."""
-        once = [delayed_once(argument) for argument in shared]
+        arguments = [delay_argument(argument) for argument in shared]
         features, tasks = [], []
         for first, second in pairs:
             blocks = list(dict.fromkeys((first, second)))
-            held = [self._whole[int(np.searchsorted(self.ends, block.start, side="right"))] for block in blocks]
-            features.append(np.concatenate([np.arange(block.start, block.stop) for block in blocks]))
-            here = range(len(first)), range(len(features[-1]) - len(second), len(features[-1]))
-            tasks.append(self._call(function, held, *here, *once))
-        yield from zip(features, self.engine.compute(tasks), strict=True)
+            features.append(np.concatenate(blocks))
+            in_task = range(len(first)), range(len(features[-1]) - len(second), len(features[-1]))
+            columns = [self._columns_of_block[block] for block in blocks]
+            tasks.append(self._delay(function, columns, *in_task, *arguments))
+        yield from zip(features, self.executor.compute(tasks), strict=True)
 
     @cached_property
-    def _whole(self) -> list[tuple[Any, Array]]:
-        """Of every block the columns that have functions, and which of them are nominal."""
-        starts = np.concatenate([[0], self.ends])
-        return [
-            (self._parts(np.arange(*starts[block : block + 2])) or [(None, np.zeros(0, dtype=bool))])[0]
-            for block in range(len(self.chunks))
-        ]
+    def _columns_of_block(self) -> dict[range, Columns]:
+        """Columns of every block; all pairs with the block share one delayed value."""
+        return {block: self._columns_of(np.asarray(block))[0] for block in self.blocks()}
 
-    def _parts(self, features: Array) -> list[tuple[Any, Array]]:
-        """Columns of some features, ascending, and which of them are nominal; only these leave their worker."""
-        parts = []
-        for number, among in enumerate(np.split(features, np.searchsorted(features, self.ends)[:-1])):
-            ours = self.columns[number]
-            at = among - (self.ends[number] - len(ours))
-            if len(at):
-                all_of_it = len(at) == self.widths[number]
-                block = self.chunks[number] if all_of_it else delayed(_columns)(self.chunks[number], ours[at])
-                parts.append((block, self.nominal[number][at]))
-        return parts
+    def _columns_of(self, features: Array) -> list[Columns]:
+        """Return the columns of some features, in ascending order, by chunk; no others leave their worker."""
+        columns = []
+        for number, within in enumerate(split_at(features, self.ends)):
+            indices = within - (self.ends[number] - len(self.columns[number]))
+            if len(indices):
+                chunk = self.chunks[number]
+                if len(indices) < self.widths[number]:
+                    chunk = delay(np.take)(chunk, self.columns[number][indices], axis=1)
+                columns.append((chunk, self.nominal[number][indices]))
+        return columns
 
-    def _call(self, function: Callable[..., Any], parts: list[tuple[Any, Array]], *arguments: Any) -> Any:
-        """Delayed result of a function of the functions of some columns, and of some arguments."""
-        blocks, nominal = [block for block, _ in parts], np.concatenate([named for _, named in parts])
-        return delayed(_with_functions)(function, blocks, self.most, delayed_once(self.share), nominal, *arguments)
+    def _delay(self, function: Callable[..., Any], columns: list[Columns], *arguments: Any) -> Any:
+        """Return the delayed call `function(functions, *arguments)` on the functions of some columns."""
+        chunks, nominal = [chunk for chunk, _ in columns], np.concatenate([mask for _, mask in columns])
+        weights = delay_argument(self.sample_weights)
+        return delay(_call_on_functions)(function, chunks, self.n_functions, weights, nominal, *arguments)
 
 
-def _groups(blocks: Array) -> list[Array]:
-    """Rows of every combination of blocks."""
-    if not len(blocks):
+def _group_equal_rows(table: Array) -> list[Array]:
+    """Return the indices of the rows of each distinct row."""
+    if not len(table):
         return []
-    _, which = np.unique(blocks, axis=0, return_inverse=True)
-    order = np.argsort(which.ravel(), kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(which.ravel()[order])) + 1)
+    _, labels = np.unique(table, axis=0, return_inverse=True)
+    order = np.argsort(labels.ravel(), kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(labels.ravel()[order])) + 1)
 
 
-# ---------------------------------------------------------------- what workers do
+# ---------------------------------------------------------------- functions that workers call
 
 
-def _look(block: Array, most: int, share: Array, nominal: Array) -> tuple[Array, NonFinite | None]:
-    """How many functions columns have, and the first that is not finite."""
-    nonfinite = find_nonfinite(block)
+def _count_functions(
+    chunk: Array, nominal: Array, n_functions: int, sample_weights: Array
+) -> tuple[Array, NonFinite | None]:
+    """Return the number of functions of every column, and the columns that are not finite."""
+    nonfinite = find_nonfinite(chunk)
     if nonfinite is not None:
-        return np.zeros(block.shape[1], dtype=int), nonfinite
-    return rank_functions(block, most, share, nominal).counts, None
+        return np.zeros(chunk.shape[1], dtype=int), nonfinite
+    return rank_functions(chunk, n_functions, sample_weights, nominal).counts, None
 
 
-def _columns(block: Array, places: Array) -> Array:
-    return np.take(block, places, axis=1)
-
-
-def _with_functions(
-    function: Callable[..., Any], blocks: list[Array], most: int, share: Array, nominal: Array, *arguments: Any
+def _call_on_functions(
+    function: Callable[..., Any],
+    chunks: list[Array],
+    n_functions: int,
+    sample_weights: Array,
+    nominal: Array,
+    *arguments: Any,
 ) -> Any:
     with one_thread_if(True):
-        X = blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
-        return function(rank_functions(X, most, share, nominal), *arguments)
+        return function(rank_functions(join_columns(chunks), n_functions, sample_weights, nominal), *arguments)
 
 
 def _map_sets(
     functions: RankFunctions, sets: Array, batch: int, function: Callable[..., Any], *shared: Any
 ) -> list[tuple[Array, Any]]:
     return list(functions.map_sets(function, sets, *shared, batch=batch, n_jobs=1))
-
-
-def _itself(functions: RankFunctions) -> RankFunctions:
-    return functions

@@ -1,8 +1,7 @@
-"""Tables that no machine holds, in Zarr and Parquet: workers of a Dask cluster read their own blocks of columns."""
+"""Tables in blocks: Zarr and Parquet files whose columns the workers read, and Dask arrays as tables of estimators."""
 
 import hashlib
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,25 +10,24 @@ import numpy as np
 from randsel._numerics.arrays import RemoteTable
 from randsel._utils.optional import optional
 from randsel._utils.typing import Array
-from randsel.distributed._columns import ClusterColumns, of_blocks
-from randsel.distributed._rank_functions import ClusterFunctions
+from randsel.distributed._client import Executor, delay
+from randsel.distributed._columns import ClusterColumns, rechunk_by_columns
+from randsel.distributed._rank_functions import ClusterRankFunctions
 
-__all__ = ["BlockTable", "DaskTable", "read_blocks", "remote_table"]
-
-#: Bytes of a block of columns, if nothing else is said.
+#: Bytes of a block of columns by default.
 BLOCK_BYTES = 1 << 26
 
 
 @dataclass(frozen=True)
 class BlockTable:
-    """A table whose features are in blocks of columns elsewhere.
+    """A table whose features are a Dask array in blocks of columns.
 
     Attributes
     ----------
     X : dask.array.Array
-        Features; to be passed to `RandSel` or `InteractionScan`.
+        Features, to be passed to `RandSel` or `InteractionScan`.
     y : ndarray or None
-        The target; None if it was not asked for.
+        The target; None if none was named.
     names : tuple of str
         Names of the columns of X.
 
@@ -46,23 +44,23 @@ class BlockTable:
 def read_blocks(path: Any, target: str | None = None, *, columns: int | None = None) -> BlockTable:
     """Open a table in Zarr or Parquet as a Dask array in blocks of columns, without reading its features.
 
-    Workers read the blocks when they need them, so that all of them must see the path.
+    Workers read the blocks when they need them, so all of them must see the path.
 
     Parameters
     ----------
     path : str or path
-        A Zarr array, samples in rows; or a Zarr group of such an array `X`, of the target under its name, and perhaps
-        of `names` of columns. Or a Parquet file of numbers, a column per feature and one for the target; or a folder of
-        Parquet files with the same columns, whose rows follow each other in the order of the file names.
+        A Zarr array, samples in rows; or a Zarr group with such an array `X`, the target under its name, and optionally
+        `names` of the columns. Or a Parquet file of numbers, a column per feature and one for the target; or a folder
+        of Parquet files with the same columns, whose rows follow each other in the order of the file names.
     target : str, default=None
-        Name of the target. None: X alone.
+        Name of the target; None for features alone.
     columns : int, default=None
-        Columns of a block; about 64 MB of them by default, of Zarr at least a chunk of the file.
+        Columns of a block, by default about 64 MB of them; at least a chunk of a Zarr array.
 
     Returns
     -------
     BlockTable
-        The features as a Dask array, the target in memory, and names of columns.
+        The features as a Dask array, the target in memory, and the names of the columns.
 
     Examples
     --------
@@ -79,96 +77,83 @@ def read_blocks(path: Any, target: str | None = None, *, columns: int | None = N
     """
     path = Path(path)
     if not path.exists():
-        msg = f"{path} is not there; check the name, and that the workers see it too."
+        msg = f"{path} does not exist; check the name, and that the workers see it too."
         raise FileNotFoundError(msg)
     if path.suffix == ".zarr" or (path / "zarr.json").exists() or (path / ".zarray").exists():
-        return _of_zarr(path, target, columns)
+        return _open_zarr(path, target, columns)
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not files or any(file.suffix not in (".parquet", ".pq") for file in files):
-        msg = (
-            f"{path} is no Zarr array and no Parquet; tables of other formats are read by one machine (randsel.tables)."
-        )
+        msg = f"{path} is neither Zarr nor Parquet; one machine reads tables of other formats (randsel.tables.read)."
         raise ValueError(msg)
-    return _of_parquet(files, target, columns)
+    return _open_parquet(files, target, columns)
 
 
-def _of_zarr(path: Path, target: str | None, columns: int | None) -> BlockTable:
+def _open_zarr(path: Path, target: str | None, columns: int | None) -> BlockTable:
     zarr = optional("zarr", extra="dask", purpose="Reading Zarr")
-    array = optional("dask.array", extra="dask", purpose="Reading blocks")
-    opened = zarr.open(str(path), mode="r")
-    known = {} if hasattr(opened, "shape") else dict(opened.arrays())
-    if known and "X" not in known:
-        msg = f"{path} is a Zarr group of {_some(known)} but has no array X."
+    dask_array = optional("dask.array", extra="dask", purpose="Reading blocks")
+    stored = zarr.open(str(path), mode="r")
+    arrays = {"X": stored} if hasattr(stored, "shape") else dict(stored.arrays())
+    if "X" not in arrays or arrays["X"].ndim != 2:
+        msg = f"{path} is not a Zarr array of two dimensions, nor a group with such an array X: {_list(arrays)}."
         raise ValueError(msg)
-    if target is not None and target not in known:
-        msg = f"{path} has no array {target!r} beside X, but {_some(set(known) - {'X'})}; pass another target."
+    if target is not None and target not in arrays:
+        msg = f"{path} has no array {target!r} besides X, but {_list(set(arrays) - {'X'})}; pass another target."
         raise ValueError(msg)
-    stored = known.get("X", opened)
-    if getattr(stored, "ndim", 0) != 2:
-        msg = f"{path} holds no table: X has {getattr(stored, 'ndim', 0)} dimensions, not two."
+    X = dask_array.from_zarr(arrays["X"])
+    chunk = X.chunks[1][0]
+    width = max(columns or _default_width(len(X), X.dtype), chunk)
+    X = X.rechunk({0: -1, 1: width // chunk * chunk})
+    names = tuple(map(str, arrays["names"][:] if "names" in arrays else range(X.shape[1])))
+    y = None if target is None else np.asarray(arrays[target][:])
+    n_targets = len(X) if y is None else len(y)
+    if (n_targets, len(names)) != X.shape:
+        msg = f"{path} has {X.shape[0]} rows and {X.shape[1]} columns, but {n_targets} targets and {len(names)} names."
         raise ValueError(msg)
-    X = array.from_zarr(stored)
-    wide = max(columns or _default_width(X), X.chunks[1][0])
-    X = X.rechunk({0: -1, 1: wide // X.chunks[1][0] * X.chunks[1][0]})
-    names = [str(name) for name in known["names"][:]] if "names" in known else list(map(str, range(X.shape[1])))
-    y = None if target is None else np.asarray(known[target][:])
-    _check_lengths(path, X.shape, y, names)
-    return BlockTable(X, y, tuple(names))
+    return BlockTable(X, y, names)
 
 
-def _of_parquet(files: list[Path], target: str | None, columns: int | None) -> BlockTable:
+def _open_parquet(files: list[Path], target: str | None, columns: int | None) -> BlockTable:
     polars = optional("polars", extra="files", purpose="Reading Parquet")
-    array = optional("dask.array", extra="dask", purpose="Reading blocks")
-    delayed = optional("dask", extra="dask", purpose="Reading blocks").delayed
-    lazy = polars.scan_parquet(files)
-    schema = lazy.collect_schema()
+    dask_array = optional("dask.array", extra="dask", purpose="Reading blocks")
+    frame = polars.scan_parquet(files)
+    schema = frame.collect_schema()
     if target is not None and target not in schema:
-        msg = f"{files[0]} has no column {target!r}, but {_some(schema.names())}; pass another target."
+        msg = f"{files[0]} has no column {target!r}, but {_list(schema.names())}; pass another target."
         raise ValueError(msg)
     names = [name for name in schema.names() if name != target]
-    odd = [name for name in names if not (schema[name].is_numeric() or schema[name] == polars.Boolean)]
-    if odd:
-        more = f", nor are {len(odd) - 1} others" if len(odd) > 1 else ""
-        msg = f"Column {odd[0]!r} of {files[0]} is no column of numbers ({schema[odd[0]]}){more}; leave them out."
+    not_numbers = [name for name in names if not (schema[name].is_numeric() or schema[name] == polars.Boolean)]
+    if not_numbers:
+        first, n_others = not_numbers[0], len(not_numbers) - 1
+        others = f", nor do {n_others} others" if n_others else ""
+        msg = f"Column {first!r} of {files[0]} does not hold numbers ({schema[first]}){others}; leave them out."
         raise ValueError(msg)
-    rows = int(lazy.select(polars.len()).collect().item())
-    dtype = np.float32 if all(schema[name] == polars.Float32 for name in names) else np.float64
-    wide = columns or max(1, BLOCK_BYTES // (np.dtype(dtype).itemsize * max(rows, 1)))
-    read = delayed(partial(_read, [str(file.absolute()) for file in files], dtype))
-    parts = [
-        array.from_delayed(read(names[start : start + wide]), (rows, len(names[start : start + wide])), dtype=dtype)
-        for start in range(0, len(names), wide)
-    ]
-    if not parts or not rows:
-        msg = f"{files[0]} has {len(names)} columns of features and {rows} rows: there is no table in it."
+    n_rows = int(frame.select(polars.len()).collect().item())
+    if not names or not n_rows:
+        msg = f"{files[0]} has {len(names)} columns of features and {n_rows} rows, so that it holds no table."
         raise ValueError(msg)
-    y = None if target is None else lazy.select(target).collect().to_series().to_numpy()
-    return BlockTable(array.concatenate(parts, axis=1), y, tuple(names))
+    dtype = np.dtype(np.float32 if all(schema[name] == polars.Float32 for name in names) else np.float64)
+    width = columns or _default_width(n_rows, dtype)
+    read, paths = delay(_read_columns), [str(file.absolute()) for file in files]
+    blocks = [names[start : start + width] for start in range(0, len(names), width)]
+    arrays = [dask_array.from_delayed(read(paths, dtype, block), (n_rows, len(block)), dtype) for block in blocks]
+    y = None if target is None else frame.select(target).collect().to_series().to_numpy()
+    return BlockTable(dask_array.concatenate(arrays, axis=1), y, tuple(names))
 
 
-def _read(files: list[str], dtype: Any, names: list[str]) -> Array:
-    """Read some columns; missing values become NaN, and are refused by whoever needs them."""
+def _read_columns(files: list[str], dtype: Any, names: list[str]) -> Array:
+    """Read some columns; missing values become NaN, which a fit refuses."""
     polars = optional("polars", extra="files", purpose="Reading Parquet")
     frame = polars.scan_parquet(files).select(polars.col(names).cast(polars.Float64).fill_null(float("nan"))).collect()
     return np.ascontiguousarray(frame.to_numpy(), dtype=dtype)
 
 
-def _default_width(X: Any) -> int:
-    return int(max(1, BLOCK_BYTES // (X.dtype.itemsize * max(len(X), 1))))
+def _default_width(n_rows: int, dtype: Any) -> int:
+    return int(max(1, BLOCK_BYTES // (dtype.itemsize * max(n_rows, 1))))
 
 
-def _some(names: Any) -> str:
+def _list(names: Any) -> str:
     names = [str(name) for name in names]
     return ", ".join(names[:5]) + (f" and {len(names) - 5} others" if len(names) > 5 else "") or "none"
-
-
-def _check_lengths(path: Path, shape: tuple[int, int], y: Array | None, names: list[str]) -> None:
-    if y is not None and len(y) != shape[0]:
-        msg = f"{path} has {shape[0]} rows of X, but a target of length {len(y)}."
-        raise ValueError(msg)
-    if len(names) != shape[1]:
-        msg = f"{path} has {shape[1]} columns of X, but {len(names)} names."
-        raise ValueError(msg)
 
 
 # ---------------------------------------------------------------- Dask arrays as tables
@@ -203,7 +188,8 @@ class DaskTable(RemoteTable):
 
     def hash_blocks(self) -> list[bytes]:
         """Return hashes of all columns, computed by the workers that hold them."""
-        return of_blocks(self.collection, _hash_columns)
+        blocks = rechunk_by_columns(self.collection).to_delayed()[0]
+        return Executor.for_array(self.collection).compute([delay(_hash_columns)(block) for block in blocks])
 
     def select_columns(self, chosen: Array) -> Any:
         """Return some columns as a Dask array."""
@@ -213,11 +199,11 @@ class DaskTable(RemoteTable):
         self, weights: Array | None, *, scale: bool, max_bytes: int | None
     ) -> tuple[ClusterColumns, Array]:
         """Return the columns that vary, standardised, and their indices."""
-        return ClusterColumns.of(self.collection, weights, scale=scale, max_bytes=max_bytes)
+        return ClusterColumns.from_array(self.collection, weights, scale=scale, max_bytes=max_bytes)
 
-    def rank_functions(self, n_functions: int, weights: Array, nominal: Array) -> tuple[ClusterFunctions, Array]:
+    def rank_functions(self, n_functions: int, weights: Array, nominal: Array) -> tuple[ClusterRankFunctions, Array]:
         """Return the rank functions of the columns that have any, and the indices of these columns."""
-        return ClusterFunctions.of(self.collection, n_functions, weights, nominal)
+        return ClusterRankFunctions.from_array(self.collection, n_functions, weights, nominal)
 
 
 def remote_table(X: Any) -> DaskTable | None:

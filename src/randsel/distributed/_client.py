@@ -1,0 +1,241 @@
+"""Connections to a Dask cluster, errors if it is lost, and the computation of delayed values."""
+
+import asyncio
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from joblib import parallel_config
+
+from randsel._utils.optional import optional
+
+#: Seconds to wait for a scheduler to answer, and for a first worker.
+PATIENCE = 10.0
+#: Packages of which all machines need one version, for tasks to be understood and numbers to be the same.
+SAME_VERSIONS = ("randsel", "numpy", "scipy", "scikit-learn", "joblib", "dask", "distributed")
+#: Those that the scheduler needs, which computes nothing.
+SAME_ON_SCHEDULER = ("dask", "distributed")
+#: Loggers of Dask that report lost connections.
+LOGGERS = ("", ".client", ".core", ".comm", ".batched", ".utils")
+#: Bytes from which an argument is sent once for all tasks, not with each of them.
+LARGE_ARGUMENT = 1 << 14
+
+
+class ClusterLostError(ConnectionError):
+    """The cluster was lost while it was computing; finished results are kept."""
+
+
+@contextmanager
+def on_cluster(address: str, *, patience: float = PATIENCE) -> Iterator[Any]:
+    """Run all jobs of the block on a Dask cluster: bootstraps, row blocks, folds, half-samples, tests, cells.
+
+    Every thread of every worker gets jobs, whatever `n_jobs` says; only what asks for `n_jobs=1` stays here.
+
+    Parameters
+    ----------
+    address : str
+        Address of the scheduler, such as "tcp://10.0.0.1:8786".
+    patience : float, default=10
+        Seconds to wait for the scheduler to answer, and for a first worker.
+
+    Yields
+    ------
+    distributed.Client
+        The connection, which is closed at the end.
+
+    Raises
+    ------
+    ConnectionError
+        If nobody answers, there are no workers, or versions differ; its subclass `ClusterLostError`, if the scheduler
+        or all workers are lost during the block.
+
+    Examples
+    --------
+    >>> from randsel import RandSel
+    >>> from randsel.distributed import on_cluster
+    >>> with on_cluster("tcp://10.0.0.1:8786"):  # doctest: +SKIP
+    ...     RandSel(estimator="bootstrap", random_state=0).fit(X, y)
+    """
+    distributed = optional("distributed", extra="dask", purpose="A cluster")
+    with _silent_loggers():
+        client = _connect(distributed, address, patience)
+        try:
+            _check_workers(client, address, patience)
+            _check_versions(client.get_versions(packages=list(SAME_VERSIONS)), address)
+            with explain_lost_cluster(client), parallel_config(backend="dask", client=client):
+                yield client
+        finally:
+            with suppress(OSError, TimeoutError):  # of a scheduler that is lost
+                client.close(timeout=2)
+
+
+@contextmanager
+def _silent_loggers() -> Iterator[None]:
+    """Keep Dask from logging lost connections, which end in an error message of ours, or do no harm."""
+    loggers = [logging.getLogger(f"distributed{name}") for name in LOGGERS]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def _connect(distributed: Any, address: str, patience: float) -> Any:
+    try:
+        # in a thread, because an event loop may be running in this one
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(asyncio.run, _wait_for_answer(distributed, address, patience)).result()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", distributed.versions.VersionMismatchWarning)  # `_check_versions` raises
+            return distributed.Client(address, timeout=patience, set_as_default=False)
+    except (OSError, TimeoutError, ValueError) as error:
+        msg = (
+            f"no Dask scheduler answers at {address} ({type(error).__name__}); look for the address that "
+            "'dask scheduler' printed, and whether this machine may connect to it."
+        )
+        raise ConnectionError(msg) from error
+
+
+async def _wait_for_answer(distributed: Any, address: str, patience: float) -> None:
+    """Wait for a scheduler to greet; Dask's client would wait forever for a server that accepts and is silent."""
+    security = distributed.security.Security().get_connection_args("client")
+    greeting = distributed.comm.connect(address, timeout=patience, **security)
+    await (await asyncio.wait_for(greeting, 2 * patience)).close()
+
+
+def _check_workers(client: Any, address: str, patience: float) -> None:
+    try:
+        client.wait_for_workers(1, timeout=patience)
+    except TimeoutError as error:
+        msg = f"the scheduler at {address} has no workers; start some: dask worker {address} --nthreads 1."
+        raise ConnectionError(msg) from error
+
+
+def _check_versions(versions: dict[str, Any], address: str) -> None:
+    """Refuse a cluster with other versions: it may not understand the tasks, and numbers may differ."""
+    machines: list[tuple[str, Any, tuple[str, ...]]]
+    machines = [(f"the scheduler at {address}", versions["scheduler"], SAME_ON_SCHEDULER)]
+    machines += [(f"the worker at {name}", worker, SAME_VERSIONS) for name, worker in versions["workers"].items()]
+    for machine, report, packages in machines:
+        theirs, ours = _versions_of(report, packages), _versions_of(versions["client"], packages)
+        for name, version in theirs.items():
+            if version != ours[name]:
+                has = f"has {name} {version}" if version else f"has no {name}"
+                msg = f"{machine} {has}, and this machine {ours[name]}; install the same version on both."
+                raise ConnectionError(msg)
+
+
+def _versions_of(report: dict[str, Any], packages: tuple[str, ...]) -> dict[str, str | None]:
+    python = ".".join(report["host"]["python"].split(".")[:2])
+    return {"Python": python, **{name: report["packages"].get(name) for name in packages}}
+
+
+@contextmanager
+def explain_lost_cluster(client: Any) -> Iterator[None]:
+    """Raise `ClusterLostError` in place of the errors that Dask raises for a lost scheduler or lost workers."""
+    distributed = optional("distributed", extra="dask", purpose="A cluster")
+    address = client.scheduler.address if client.scheduler else "this address"
+    lost = f"the scheduler at {address} was lost; start it and its workers again."
+    if client.status != "running":
+        raise ClusterLostError(lost)
+    try:
+        yield
+    except ClusterLostError:
+        raise
+    except (distributed.CancelledError, distributed.comm.CommClosedError) as error:
+        raise ClusterLostError(lost) from error
+    except distributed.scheduler.KilledWorker as error:
+        msg = (
+            f"{error.allowed_failures + 1} workers were lost while they worked on the same job; they may have run out "
+            "of memory: give workers more, run fewer on a machine, or use smaller chunks."
+        )
+        raise ClusterLostError(msg) from error
+    except (OSError, TimeoutError, RuntimeError) as error:
+        if client.status != "running":
+            raise ClusterLostError(lost) from error
+        if isinstance(error, TimeoutError) and not client.nthreads():
+            msg = f"all workers of the scheduler at {address} were lost; start some again."
+            raise ClusterLostError(msg) from error
+        raise
+
+
+# ---------------------------------------------------------------- delayed values
+
+
+def delay(function: Callable[..., Any], nout: int | None = None) -> Any:
+    """Return `dask.delayed(function)`; every call gets a random name, as hashing large arguments takes too long."""
+    return _dask().delayed(function, pure=False, nout=nout)
+
+
+def delay_argument(argument: Any) -> Any:
+    """Return a large argument as a task of its own, which is sent once, and repeated if its worker is lost."""
+    size = getattr(argument, "nbytes", None)
+    # functions are small, and what is delayed already is callable, too
+    is_small = argument is None or callable(argument) or isinstance(argument, int | float | np.dtype)
+    is_small = is_small or (size is not None and size < LARGE_ARGUMENT)
+    return argument if is_small else delay(identity)(argument)
+
+
+def identity(value: Any) -> Any:
+    """Return the value; a task that holds it."""
+    return value
+
+
+@contextmanager
+def allow_large_graphs() -> Iterator[None]:
+    """Silence Dask's advice to scatter large arguments: scattered data are lost with the worker that holds them."""
+    with _dask().config.set({"distributed.admin.large-graph-warning-threshold": "1 PB"}):
+        yield
+
+
+@dataclass(frozen=True)
+class Executor:
+    """Computes delayed values, by the client of a cluster or (None) the scheduler that Dask uses in this process.
+
+    It is chosen once: after the loss of a client, Dask would continue in this process, which may not hold the table.
+    """
+
+    client: Any
+
+    @classmethod
+    def for_array(cls, X: Any) -> "Executor":
+        """Return the executor that Dask would compute X with."""
+        get = optional("dask.base", extra="dask", purpose="A Dask array").get_scheduler(collections=[X])
+        owner = getattr(get, "__self__", None)
+        return cls(owner if hasattr(owner, "scheduler_info") else None)
+
+    def compute(self, tasks: list[Any]) -> list[Any]:
+        """Return the values."""
+        with self._connection():
+            return list(_dask().compute(*tasks) if self.client is None else self.client.compute(tasks, sync=True))
+
+    def persist(self, tasks: list[Any]) -> list[Any]:
+        """Compute values, and return tasks for them that are kept in the memory of the workers."""
+        with self._connection():
+            return list(_dask().persist(*tasks) if self.client is None else self.client.persist(tasks))
+
+    def memory(self) -> float:
+        """Return the bytes of memory of all workers, or of this machine if Dask runs in this process."""
+        if self.client is None:
+            return float(optional("psutil", extra="dask", purpose="A Dask array").virtual_memory().total)
+        with self._connection():
+            workers = self.client.scheduler_info(n_workers=-1)["workers"]
+        # a worker without a limit reports zero
+        return float(sum(worker["memory_limit"] or np.inf for worker in workers.values()))
+
+    @contextmanager
+    def _connection(self) -> Iterator[None]:
+        with allow_large_graphs(), nullcontext() if self.client is None else explain_lost_cluster(self.client):
+            yield
+
+
+def _dask() -> Any:
+    return optional("dask", extra="dask", purpose="A Dask array")
