@@ -92,17 +92,24 @@ def log_tail_of_moments(q: Array, first: Array | float, second: Array | float, t
     Its mean is Σλ (`first`), its variance 2Σλ² (`second`) and its third cumulant 8Σλ³ (`third`), as of independent
     χ² variables z². It is a χ² distribution of (Σλ²)³/(Σλ³)² degrees of freedom, shifted and scaled.
     """
-    df: Array = np.asarray(second) ** 3 / np.asarray(third) ** 2
-    x = df + (q - first) / np.sqrt(2.0 * np.asarray(second)) * np.sqrt(2.0 * df)
-    return _log_chi2_tail(np.maximum(x, 0.0), np.asarray(df))
+    first, second, third = np.asarray(first), np.asarray(second), np.asarray(third)
+    return _log_pearson_tail((q - first) / np.sqrt(2.0 * second), np.asarray(second**3 / third**2))
 
 
 def log_tail_of_score(score: Array, skewness: Array | float) -> Array:
     """Return the log tail of a standard score of this skewness: Pearson type III, or normal without skewness."""
     skewness = np.maximum(np.broadcast_to(skewness, np.shape(score)), 1e-4)
-    df = np.asarray(8.0 / skewness**2)
-    pearson = _log_chi2_tail(np.maximum(df + score * np.sqrt(2.0 * df), 0.0), df)
+    pearson = _log_pearson_tail(score, np.asarray(8.0 / skewness**2))
     return np.asarray(np.where(skewness <= 1e-3, log_ndtr(-score), pearson))
+
+
+def _log_pearson_tail(score: Array, df: Array) -> Array:
+    """Return the log tail of a standardised χ² variable; its leading terms where that underflows."""
+    x = np.maximum(df + score * np.sqrt(2.0 * df), 0.0)
+    log_tail = np.asarray(chi2.logsf(x, df))
+    a, half = df / 2.0, np.maximum(x, 1e-300) / 2.0
+    leading_terms = (a - 1.0) * np.log(half) - half - gammaln(a) - np.log1p(-np.minimum((a - 1.0) / half, 0.9))
+    return np.where(np.isfinite(log_tail), log_tail, leading_terms)
 
 
 def _log_beta_tail(x: Array, b: float) -> Array:
@@ -110,11 +117,3 @@ def _log_beta_tail(x: Array, b: float) -> Array:
     log_tail = np.asarray(beta.logsf(x, 0.5, b))
     leading_term = b * np.log1p(-x) - 0.5 * np.log(x) - np.log(b) - betaln(0.5, b)
     return np.where(np.isfinite(log_tail), log_tail, leading_term)
-
-
-def _log_chi2_tail(x: Array, df: Array) -> Array:
-    """Return the log tail of the χ² distribution; its leading terms where that underflows."""
-    log_tail = np.asarray(chi2.logsf(x, df))
-    a, half = df / 2.0, np.maximum(x, 1e-300) / 2.0
-    leading_terms = (a - 1.0) * np.log(half) - half - gammaln(a) - np.log1p(-np.minimum((a - 1.0) / half, 0.9))
-    return np.where(np.isfinite(log_tail), log_tail, leading_terms)

@@ -75,20 +75,13 @@ class RankFunctionSource(ABC):
 
 @dataclass(frozen=True)
 class RankFunctions(RankFunctionSource):
-    """Rank functions in memory.
+    """Rank functions in memory."""
 
-    Attributes
-    ----------
-    values
-        Shape (features, functions, samples), single precision; weighted mean zero, mean square one.
-    counts
-        Number of functions of each feature; the other rows of `values` are zero.
-    untied
-        Features without ties. The product of functions of two independent ones has mean square one.
-    """
-
+    #: Shape (features, functions, samples), single precision; weighted mean zero, mean square one.
     values: Array
+    #: Number of functions of each feature; the other rows of `values` are zero.
     counts: Array
+    #: Features without ties. The product of functions of two independent ones has mean square one.
     untied: Array
 
     def __len__(self) -> int:

@@ -42,29 +42,18 @@ DEFAULT_FUNCTIONS, DEFAULT_DECAY = 6, 0.9
 
 @dataclass(frozen=True)
 class Design:
-    """The target, and how features are tested against it.
+    """The target, and how features are tested against it."""
 
-    Attributes
-    ----------
-    function_weights
-        `ω_a`, weight of the a-th function of a feature.
-    Y
-        Shape (samples, columns): weighted mean zero in every stratum, mean square one.
-    sample_weights
-        Weights of the samples, of mean one.
-    strata
-        Stratum of each sample, or None. Under the null hypothesis the target is exchangeable within strata.
-    n_jobs
-        Threads.
-    device
-        Device of the scan of pairs, as in `to_device`; None for the host.
-    """
-
+    #: `ω_a`, weight of the a-th function of a feature.
     function_weights: Array
+    #: Shape (samples, columns): weighted mean zero in every stratum, mean square one.
     Y: Array
+    #: Weights of the samples, of mean one.
     sample_weights: Array
+    #: Stratum of each sample, or None. Under the null hypothesis the target is exchangeable within strata.
     strata: Array | None
     n_jobs: int | None = None
+    #: Device of the scan of pairs, as in `to_device`; None for the host.
     device: str | None = None
 
     def n_functions(self, size: int) -> int:

@@ -32,37 +32,25 @@ TOP = 20
 
 @dataclass(frozen=True)
 class ScanResult:
-    """Evidence for every feature alone and for the best sets of features, and a ranking of the features.
+    """Evidence for every feature alone and for the best sets of features, and a ranking of the features."""
 
-    Attributes
-    ----------
-    main
-        Evidence for each feature alone.
-    sets, evidence
-        By the size of the sets: the best sets, and the evidence for them, the best first.
-    steps
-        By the size of the sets: forward step at which a set was taken in, 0 if never.
-    log_p
-        Per feature: smallest log p of its main effect and its best sets, corrected for their number (eq. 20).
-    residual_log_p
-        Per feature: approximate log p of main effect and best set together, in the residual of the forward selection.
-        It ranks features and is not a test.
-    taken
-        Features in the order in which forward steps took them in.
-    order
-        Features, best first: those in `taken`, then by the smaller of `log_p` and `residual_log_p`.
-    top_log_p
-        Log p of the pairs among the first `TOP` features of `order`; of their main effects on the diagonal.
-    """
-
+    #: Evidence for each feature alone.
     main: Evidence
+    #: By the size of the sets: the best sets, and the evidence for them, the smallest p-value first.
     sets: dict[int, Array]
     evidence: dict[int, Evidence]
+    #: By the size of the sets: forward step that selected a set, 0 if none did.
     steps: dict[int, Array]
+    #: Per feature: smallest log p of its main effect and its best sets, corrected for their number (eq. 20).
     log_p: Array
+    #: Per feature: sum of the approximate log p of main effect and best set, in the residual of the forward selection.
+    #: It ranks features and is not a test.
     residual_log_p: Array
+    #: Features in the order in which forward steps selected them.
     taken: Array
+    #: Features, best first: those in `taken`, then by the smaller of `log_p` and `residual_log_p`.
     order: Array
+    #: Log p of the pairs among the first `TOP` features of `order`; of their main effects on the diagonal.
     top_log_p: Array
 
     def partners(self) -> tuple[Array, Array]:
@@ -76,20 +64,16 @@ class ScanResult:
 
     def table(self, size: int, n_rows: int, columns: Array) -> Array:
         """Return the best sets of a size as a structured array, with the features named by their `columns`."""
-        names = ["i", "j", "k"][:size]
-        fields: list[tuple[str, Any]] = [(name, np.intp) for name in names]
+        fields: list[tuple[str, Any]] = [(name, np.intp) for name in "ijk"[:size]]
         fields += [("statistic", float), ("p", float), ("p_corrected", float), ("step", np.intp)]
         if size not in self.sets:
             return np.zeros(0, dtype=fields)
-        table = np.zeros(min(n_rows, len(self.sets[size])), dtype=fields)
-        sets = np.sort(columns[self.sets[size][: len(table)]], axis=1)
-        log_p = np.minimum(self.evidence[size].log_p[: len(table)], 0.0)
-        for name, members in zip(names, sets.T, strict=True):
-            table[name] = members
-        table["statistic"] = self.evidence[size].statistic[: len(table)]
-        table["p"] = np.exp(log_p)
-        table["p_corrected"] = np.exp(np.minimum(log_p + log_number_of_sets(len(self.log_p), size), 0.0))
-        table["step"] = self.steps[size][: len(table)]
+        sets, log_p = np.sort(columns[self.sets[size]], axis=1), np.minimum(self.evidence[size].log_p, 0.0)
+        corrected = np.minimum(log_p + log_number_of_sets(len(self.log_p), size), 0.0)
+        values = [*sets.T, self.evidence[size].statistic, np.exp(log_p), np.exp(corrected), self.steps[size]]
+        table = np.zeros(min(n_rows, len(sets)), dtype=fields)
+        for (name, _), column in zip(fields, values, strict=True):
+            table[name] = column[:n_rows]
         return table
 
 

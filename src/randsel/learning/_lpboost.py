@@ -29,32 +29,21 @@ STEPS = np.linspace(0.03, 1.0, 98)
 
 @dataclass(frozen=True)
 class Combination:
-    """A combination of kernels for one binary problem.
+    """A combination of kernels for one binary problem."""
 
-    Attributes
-    ----------
-    coefficients
-        Shape (kernels, samples): `f(x) = Σ_k Σ_i coefficients_ki κ_k(x_i, x)`.
-    kernel_weights
-        Per kernel, the sum of the weights of its weak learners; they sum to one.
-    sample_weights
-        u with the smallest largest edge.
-    margin
-        ρ, the soft margin of the primal.
-    gap
-        Largest edge of any kernel at these weights minus β, which bounds the distance of the margin from the optimum.
-    n_iter
-        Linear programs solved.
-    converged
-        Whether the gap is within the tolerance.
-    """
-
+    #: Shape (kernels, samples): `f(x) = Σ_k Σ_i coefficients_ki κ_k(x_i, x)`.
     coefficients: Array
+    #: Per kernel, the sum of the weights of its weak learners; they sum to one.
     kernel_weights: Array
+    #: u with the smallest largest edge.
     sample_weights: Array
+    #: ρ, the soft margin of the primal.
     margin: float
+    #: Largest edge of any kernel at these weights minus β, which bounds the distance of the margin from the optimum.
     gap: float
+    #: Linear programs solved.
     n_iter: int
+    #: Whether the gap is within the tolerance.
     converged: bool
 
 
