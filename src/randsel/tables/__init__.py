@@ -1,4 +1,8 @@
-"""Files to a `Table`: numbers, target, names and notes on what was found."""
+"""Files to a `Table`: features, target, names, and notes on what was found.
+
+`read` calls the reader of the format (`formats/`, some readers in a sandbox), puts samples in rows, and gives each
+column its role: ids, target, groups, batch or feature. Imports only `_numerics` and `_utils`.
+"""
 
 from randsel.tables._read import Table, imputer, read
 

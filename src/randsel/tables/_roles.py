@@ -31,12 +31,7 @@ def unknown_column(name: str, known: Sequence[str], path: Path, *, hint_orientat
 
 
 def put_samples_in_rows(
-    sheet: Sheet,
-    orientation: str,
-    target: str | None,
-    id_column: str | None,
-    labels: Sheet | None,
-    notes: list[str],
+    sheet: Sheet, orientation: str, target: str | None, id_column: str | None, labels: Sheet | None, notes: list[str]
 ) -> Sheet:
     """Return the sheet with samples in rows, and with their names if it has any; `labels` is the target file."""
     known = [*sheet.columns, *sheet.named_columns, *(labels.columns if labels is not None else ())]

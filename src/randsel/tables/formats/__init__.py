@@ -1,1 +1,1 @@
-"""One reader per file format; each returns a `Sheet`."""
+"""One reader per file format, listed in a registry; each returns a `Sheet`. Imports only `_utils`."""
