@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from randsel import datasets, guarantees, plots
     from randsel.analysis._anndata import select_adata
-    from randsel.baselines._baselines import BaHSIC, CorrelationFilter, FoHSIC, KernelRFE
+    from randsel.baselines._correlation import CorrelationFilter
+    from randsel.baselines._hsic import BaHSIC, FoHSIC
+    from randsel.baselines._kernel_rfe import KernelRFE
     from randsel.baselines._stability_selection import StabilitySelection
     from randsel.distributed._tables import read_blocks
     from randsel.learning._mkl import LPBoostMKL, PathKernels
@@ -42,11 +44,11 @@ __version__ = "0.1.0"
 
 #: File of every name that is no file itself.
 _PLACES = {
-    "BaHSIC": "baselines._baselines",
-    "CorrelationFilter": "baselines._baselines",
-    "FoHSIC": "baselines._baselines",
+    "BaHSIC": "baselines._hsic",
+    "CorrelationFilter": "baselines._correlation",
+    "FoHSIC": "baselines._hsic",
     "InteractionScan": "selectors._interaction_scan",
-    "KernelRFE": "baselines._baselines",
+    "KernelRFE": "baselines._kernel_rfe",
     "LPBoostMKL": "learning._mkl",
     "PathKernels": "learning._mkl",
     "RandSel": "selectors._randsel",

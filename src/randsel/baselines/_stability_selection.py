@@ -1,4 +1,4 @@
-"""Stability selection: what a randomised lasso finds again and again on halves of the samples."""
+"""StabilitySelection: features that a randomised lasso selects on many random halves of the samples."""
 
 import warnings
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from randsel._sklearn.base import Task
 from randsel._sklearn.validation import Interval, StrOptions
 from randsel._utils.jobs import generator, seed_of
 from randsel._utils.typing import Array
-from randsel.baselines._baselines import COMMON, Baseline, Ranked
+from randsel.baselines._base import COMMON, Baseline, Ranked
 from randsel.targets._kinds import OutcomeKind
 from randsel.targets._target import Target
 
@@ -66,8 +66,7 @@ class StabilitySelection(Baseline):
 
     Examples
     --------
-    >>> from randsel import datasets
-    >>> from randsel.baselines._stability_selection import StabilitySelection
+    >>> from randsel import StabilitySelection, datasets
     >>> X, y, relevant = datasets.make_weston_linear(200, 20, random_state=0)
     >>> StabilitySelection(random_state=0).fit(X, y).get_support(indices=True)
     array([1, 2, 4])
@@ -117,27 +116,27 @@ class StabilitySelection(Baseline):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def _rank(self, Z: Array, y: Array, kind: OutcomeKind, wanted: int, task: Task) -> Ranked:
-        selected = np.array(self._halves(Z, y, kind, task))
+    def _rank(self, Z: Array, y: Array, kind: OutcomeKind, n_to_select: int, task: Task) -> Ranked:
+        selected = np.array(self._select_on_halves(Z, y, kind, task))
         frequencies = selected.mean(axis=0)
         probabilities = frequencies.max(axis=1)
-        typical = float(selected.any(axis=2).sum(axis=1).mean())
-        self.expected_false_bound_ = typical**2 / ((2 * self.threshold - 1) * Z.shape[1])
+        mean_selected = float(selected.any(axis=2).sum(axis=1).mean())
+        self.expected_false_bound_ = mean_selected**2 / ((2 * self.threshold - 1) * Z.shape[1])
         if self.n_features_to_select is None:
-            wanted = int((probabilities >= self.threshold).sum())
-            if not wanted:
+            n_to_select = int((probabilities >= self.threshold).sum())
+            if not n_to_select:
                 warnings.warn(
                     f"No feature reaches the probability threshold={self.threshold:g}; the best one, which reaches "
                     f"{probabilities.max():.2f}, was selected. Do not read it as a finding.",
                     UserWarning,
                     stacklevel=4,
                 )
-                wanted = 1
+                n_to_select = 1
         order = np.lexsort((-frequencies.mean(axis=1), -probabilities))
-        return Ranked(order, wanted, {"probabilities_": probabilities})
+        return Ranked(order, n_to_select, {"probabilities_": probabilities})
 
-    def _halves(self, Z: Array, y: Array, kind: OutcomeKind, task: Task) -> list[Array]:
-        """Which features are selected at which penalties, half by half."""
+    def _select_on_halves(self, Z: Array, y: Array, kind: OutcomeKind, task: Task) -> list[Array]:
+        """Return for every half an array of bool: which features are selected at which penalties."""
         if self.loss == "logistic" and not kind.has_classes:
             msg = "loss='logistic' needs classes, but y holds numbers; use loss='lasso'."
             raise ValueError(msg)
@@ -149,24 +148,25 @@ class StabilitySelection(Baseline):
         path = _lasso_path if self.loss == "lasso" else _logistic_path
         problem = (Z, Y, penalties, path, self.weakness, self.complementary)
         seed = seed_of(self.random_state)
-        halves = [(*problem, seed, number) for number in range(self._number_of_tasks())]
-        return task.every_entry("half", _half, halves, self.n_jobs)
+        halves = [(*problem, seed, number) for number in range(self._count_tasks())]
+        return task.every_entry("half", _select_on_half, halves, self.n_jobs)
 
-    def _number_of_tasks(self, n: int = 0, wanted: int = 0) -> int:  # noqa: ARG002
+    def _count_tasks(self, n_columns: int = 0, n_to_select: int = 0) -> int:  # noqa: ARG002
         return self.n_subsamples + (self.n_subsamples % 2 if self.complementary else 0)
 
 
-Path = Callable[[Array, Array, Array], Array]
+#: X, one column of Y and the penalties to coefficients, one row per feature and one column per penalty.
+CoefficientPath = Callable[[Array, Array, Array], Array]
 
 
-def _half(
-    Z: Array, Y: Array, penalties: Array, path: Path, weakness: float, paired: bool, seed: int, number: int
+def _select_on_half(
+    Z: Array, Y: Array, penalties: Array, path: CoefficientPath, weakness: float, paired: bool, seed: int, number: int
 ) -> Array:
-    """One random half of the samples: which features have a coefficient, at which penalties, for any column of Y."""
+    """Return which features have a coefficient at which penalties, for any column of Y, on one random half."""
     half = len(Z) // 2
     rows = generator(seed, 0, number // 2 if paired else number).permutation(len(Z))
     rows = rows[half : 2 * half] if paired and number % 2 else rows[:half]
-    # a penalty divided by a factor is a column multiplied by it
+    # dividing the penalty of a column by a factor is the same as multiplying the column by it
     X = Z[rows] * generator(seed, 1, number).uniform(weakness, 1.0, Z.shape[1])
     selected = np.zeros((Z.shape[1], len(penalties)), dtype=bool)
     for target, path_penalties in zip(Y[rows].T, penalties.T, strict=True):
@@ -180,7 +180,7 @@ def _lasso_path(X: Array, y: Array, penalties: Array) -> Array:
 
 
 def _logistic_path(X: Array, y: Array, penalties: Array) -> Array:
-    # scikit-learn 1.8 gave the l1 penalty another name
+    # the l1 penalty has another name from scikit-learn 1.8 on
     l1 = {"l1_ratio": 1.0} if parse_version(sklearn.__version__) >= parse_version("1.8") else {"penalty": "l1"}
     # liblinear penalises the intercept; the scaling makes that small
     model = LogisticRegression(solver="liblinear", intercept_scaling=10.0, random_state=0, **l1)

@@ -14,7 +14,9 @@ from randsel._utils import choices
 from randsel._utils.files import LARGEST_JSON
 from randsel._utils.text import shorten_errors
 from randsel._utils.typing import Array
-from randsel.baselines._baselines import BaHSIC, CorrelationFilter, FoHSIC, KernelRFE
+from randsel.baselines._correlation import CorrelationFilter
+from randsel.baselines._hsic import BaHSIC, FoHSIC
+from randsel.baselines._kernel_rfe import KernelRFE
 from randsel.baselines._stability_selection import StabilitySelection
 from randsel.selectors._randsel import RandSel
 from randsel.tables._read import LOWEST, Table, read

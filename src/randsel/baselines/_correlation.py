@@ -1,0 +1,54 @@
+"""CorrelationFilter: features ranked by their correlation with the target, one by one."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from randsel._sklearn.base import Task
+from randsel._utils.typing import Array
+from randsel.baselines._base import COUNT_AND_TARGET, Baseline, Ranked
+from randsel.targets._kinds import OutcomeKind
+from randsel.targets._target import Target
+
+
+class CorrelationFilter(Baseline):
+    """Rank features by their absolute correlation with the target, one by one.
+
+    Classes: the correlation ratio η, the root of the share of a feature's variance that lies between the classes. It
+    orders features as the F of an analysis of variance does, and for two classes it is the absolute correlation with
+    ±1. Several outputs: the largest absolute correlation with any of them.
+
+    Parameters
+    ----------
+    n_features_to_select, target
+        As in `BaHSIC`.
+
+    Attributes
+    ----------
+    support_, ranking_, order_, n_features_
+        As in `RandSel`; constant columns share the last rank.
+    scores_ : ndarray of float
+        The absolute correlation or correlation ratio, between 0 and 1.
+
+    Examples
+    --------
+    >>> from randsel import CorrelationFilter, datasets
+    >>> X, y, relevant = datasets.make_weston_linear(200, 20, random_state=0)
+    >>> CorrelationFilter(5).fit(X, y).get_support(indices=True)
+    array([0, 1, 2, 3, 4])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = COUNT_AND_TARGET
+
+    def __init__(self, n_features_to_select: int | float | None = None, *, target: str = "auto") -> None:
+        self.n_features_to_select = n_features_to_select
+        self.target = target
+
+    def _rank(self, Z: Array, y: Array, kind: OutcomeKind, n_to_select: int, task: Task) -> Ranked:  # noqa: ARG002
+        if not kind.has_classes:
+            scores = np.abs(Target.encode(y, kind).Y.T @ Z / len(Z)).max(axis=0)
+        else:
+            classes, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
+            sums = np.eye(len(classes))[codes].T @ Z
+            scores = np.sqrt((sums * sums / counts[:, None]).sum(axis=0) / len(Z))
+        return Ranked(np.argsort(-scores, kind="stable"), n_to_select, {"scores_": scores})

@@ -1,0 +1,182 @@
+"""BaHSIC and FoHSIC: backward and forward selection by the Hilbert-Schmidt independence criterion."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from randsel._numerics.kernels import squared_distances, u_centre
+from randsel._sklearn.base import Task
+from randsel._utils.typing import Array
+from randsel.baselines._base import (
+    COMMON,
+    FRACTION,
+    GAMMA,
+    Baseline,
+    Ranked,
+    checked_bandwidth,
+    count_rounds,
+    eliminate,
+    fraction_of,
+    kernel_sums,
+)
+from randsel.targets._kinds import OutcomeKind
+from randsel.targets._target import Target
+
+
+def _hsic_weights(y: Array, kind: OutcomeKind) -> Array:
+    """Return `U(L) / (m(m-3))`, whose inner product with a kernel is its unbiased HSIC with the target.
+
+    L is the target kernel of Song et al.: ±1/n± for two classes, one-hot columns over n_c for more, standardised
+    numbers.
+    """
+    if not kind.has_classes:
+        Y = Target.encode(y, kind).Y
+    else:
+        classes, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
+        Y = np.eye(len(classes))[codes] / counts
+        Y = Y[:, 1:] - Y[:, :1] if len(classes) == 2 else Y
+    m = len(Y)
+    return np.asarray(u_centre(Y @ Y.T) / (m * (m - 3)))
+
+
+class BaHSIC(Baseline):
+    """Backward elimination by the unbiased HSIC of a Gaussian kernel with the target (Song et al. 2012).
+
+    Parameters
+    ----------
+    n_features_to_select : int, float in (0, 1] or None, default=None
+        How many features, which share of them; None is half.
+    drop : float in (0, 1) or None, default=0.1
+        Fraction of the features left to remove per round, at least one: those without which HSIC is highest. None
+        removes one at a time.
+    gamma : float or str, default="median"
+        Bandwidth, `exp(-gamma ‖x - x'‖²)`: "median" is one over the median squared distance over the features left,
+        in each round; "0.5*median" a multiple of it; a number is used as it is.
+    target : {"auto", "classification", "regression"}, default="auto"
+        Meaning of y. "auto" takes text, and whole numbers of at most 20 values, for classes.
+    scale : bool, default=True
+        Bring all columns to standard deviation one.
+
+    Attributes
+    ----------
+    support_, ranking_, order_, n_features_
+        As in `RandSel`: rank 1 is selected, 2 was removed last; constant columns share the last rank.
+    hsic_ : ndarray of float
+        HSIC of the other features left, in the round in which the feature was removed; 0 for the last, which leaves
+        nothing.
+
+    Examples
+    --------
+    >>> from randsel import BaHSIC, datasets
+    >>> X, y, relevant = datasets.make_xor(200, 20, random_state=0)
+    >>> BaHSIC(2).fit(X, y).get_support(indices=True)
+    array([0, 1])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {**COMMON, "drop": FRACTION, "gamma": GAMMA}
+
+    def __init__(
+        self,
+        n_features_to_select: int | float | None = None,
+        *,
+        drop: float | None = 0.1,
+        gamma: float | str = "median",
+        target: str = "auto",
+        scale: bool = True,
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.drop = drop
+        self.gamma = gamma
+        self.target = target
+        self.scale = scale
+
+    def _rank(self, Z: Array, y: Array, kind: OutcomeKind, n_to_select: int, task: Task) -> Ranked:
+        weights = _hsic_weights(y, kind)
+
+        def worth(remaining: Array) -> Array:
+            distances = squared_distances(Z[:, remaining])
+            return -kernel_sums(Z[:, remaining], distances, -1.0, checked_bandwidth(self.gamma, distances), weights)
+
+        order, values = eliminate(Z.shape[1], self.drop, task.every_call("round", worth))
+        return Ranked(order, n_to_select, {"hsic_": -values})
+
+    def _count_tasks(self, n_columns: int, n_to_select: int) -> int:  # noqa: ARG002
+        return count_rounds(n_columns, self.drop)
+
+
+class FoHSIC(Baseline):
+    """Forward selection by the unbiased HSIC of a Gaussian kernel with the target (Song et al. 2012).
+
+    Stops when enough features are selected; the others are ranked by the HSIC each reaches beside the selected ones.
+
+    Parameters
+    ----------
+    n_features_to_select, target, scale
+        As in `BaHSIC`.
+    add : float in (0, 1) or None, default=0.1
+        Fraction of the features not yet selected to add per round, at least one and no more than are still wanted. If
+        few of many are wanted, one round adds them all, each by itself; None adds one at a time.
+    gamma : float or str, default="median"
+        As in `BaHSIC`, with the median, in each round, of the squared distance over the selected features and one
+        more, taken as the mean over the others: one bandwidth for all that compete.
+
+    Attributes
+    ----------
+    support_, ranking_, order_, n_features_
+        As in `RandSel`; constant columns share the last rank.
+    hsic_ : ndarray of float
+        HSIC of the feature and those selected in earlier rounds, in the round in which it was added; beside all
+        selected ones, if it was not.
+
+    Examples
+    --------
+    >>> from randsel import FoHSIC, datasets
+    >>> X, y, relevant = datasets.make_weston_linear(200, 20, random_state=0)
+    >>> FoHSIC(5).fit(X, y).get_support(indices=True)
+    array([0, 1, 2, 3, 4])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {**COMMON, "add": FRACTION, "gamma": GAMMA}
+
+    def __init__(
+        self,
+        n_features_to_select: int | float | None = None,
+        *,
+        add: float | None = 0.1,
+        gamma: float | str = "median",
+        target: str = "auto",
+        scale: bool = True,
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.add = add
+        self.gamma = gamma
+        self.target = target
+        self.scale = scale
+
+    def _rank(self, Z: Array, y: Array, kind: OutcomeKind, n_to_select: int, task: Task) -> Ranked:
+        weights, total_distances = _hsic_weights(y, kind), squared_distances(Z)
+        selected, candidates, values = np.arange(0), np.arange(Z.shape[1]), np.zeros(Z.shape[1])
+        while len(candidates):
+            with task.subtask("round"):
+                distances = squared_distances(Z[:, selected])
+                with_mean_candidate = distances + np.maximum(total_distances - distances, 0.0) / len(candidates)
+                gamma = checked_bandwidth(self.gamma, with_mean_candidate)
+                values[candidates] = kernel_sums(Z[:, candidates], distances, 1.0, gamma, weights)
+            best_first = np.argsort(-values[candidates], kind="stable")
+            count = _number_to_add(len(selected), len(candidates), n_to_select, self.add)
+            selected = np.concatenate([selected, candidates[best_first[:count]]])
+            candidates = np.delete(candidates, best_first[:count])
+        return Ranked(selected, n_to_select, {"hsic_": values})
+
+    def _count_tasks(self, n_columns: int, n_to_select: int) -> int:
+        n_selected = rounds = 0
+        while n_selected < n_columns:
+            n_selected += _number_to_add(n_selected, n_columns - n_selected, n_to_select, self.add)
+            rounds += 1
+        return rounds
+
+
+def _number_to_add(n_selected: int, n_candidates: int, n_to_select: int, add: float | None) -> int:
+    """Return how many columns a round of forward selection adds: all candidates once enough are selected."""
+    missing = n_to_select - n_selected
+    return min(fraction_of(add, n_candidates), missing) if missing > 0 else n_candidates
