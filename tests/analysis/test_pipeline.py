@@ -10,7 +10,7 @@ from sklearn.svm import SVC
 
 from randsel import InteractionScan, RandSel, datasets
 from randsel._numerics.kernels import bandwidth, squared_distances
-from randsel._utils.result_folder import Parts
+from randsel._utils.result_folder import FinishedParts
 from randsel.analysis import _selection
 from randsel.analysis._model import Settings
 from randsel.analysis._pipeline import analyse
@@ -63,9 +63,9 @@ def test_all_features_are_ranked_by_culling_after_those_selected(found):
 def test_a_path_survives_a_file(tmp_path):
     data = xor()
     path = RandSel().fit(data.X, data.y).path_
-    parts = Parts(tmp_path / "parts")
-    parts.keep("path", path_to_arrays(path))
-    again = restore_path(parts.kept("path"), 30)
+    parts = FinishedParts(tmp_path / "parts")
+    parts.save("path", path_to_arrays(path))
+    again = restore_path(parts.load("path"), 30)
     assert len(again.rounds) == len(path.rounds)
     for a, b in zip(path.rounds, again.rounds, strict=True):
         for name in ("features", "contributions", "main", "interaction", "scores", "dropped", "fixed"):

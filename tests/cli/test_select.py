@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from randsel._utils import optional as _optional
 from randsel._utils import result_folder as run_folder
-from randsel._utils.result_folder import Parts
+from randsel._utils.result_folder import FinishedParts
 from randsel._utils.text import ProgressLine
 from randsel.analysis import _pipeline as selection
 from randsel.analysis import _selection
@@ -125,9 +125,9 @@ def test_a_folder_that_is_none_or_is_damaged_has_no_report(finished, tmp_path):
     assert "no folder of randsel select" in invoke("report", tmp_path).output
     (tmp_path / "run.json").write_bytes((out / "run.json").read_bytes())
     assert "not finished" in invoke("report", tmp_path).output
-    parts = Parts(tmp_path / "parts")
-    parts.keep("path", {"order": [1]})
-    parts.keep("report", {"names": ["a"]})
+    parts = FinishedParts(tmp_path / "parts")
+    parts.save("path", {"order": [1]})
+    parts.save("report", {"names": ["a"]})
     result = invoke("report", tmp_path)
     assert result.exit_code == 1
     assert "damaged" in result.output
@@ -141,8 +141,8 @@ def test_parts_hold_no_objects_and_objects_are_not_unpickled(finished, tmp_path)
         with np.load(path, allow_pickle=False) as found:
             assert all(found[name].dtype.kind in "biufU" for name in found.files)
     np.savez(tmp_path / "path.npz", order=np.array([print], dtype=object))
-    parts = Parts(tmp_path)
-    assert parts.kept("path") is None
+    parts = FinishedParts(tmp_path)
+    assert parts.load("path") is None
     assert parts.damaged == ["path.npz"]
 
 

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from randsel import RandSel, datasets
 from randsel._utils import result_folder as run_folder
 from randsel._utils import text
-from randsel._utils.result_folder import Parts
+from randsel._utils.result_folder import FinishedParts
 from randsel.analysis import _pipeline as selection
 from randsel.cli._main import main
 from randsel.experiments import _cells, _run
@@ -80,7 +80,7 @@ def whole(out):
     cells = [path for path in out.glob("*.json") if path.name != "run.json"]
     assert all(json.loads(path.read_text())["result"] for path in cells)
     names = [path.stem for path in (out / "parts").glob("*.npz")]
-    assert all(Parts(out / "parts").kept(name) is not None for name in names)
+    assert all(FinishedParts(out / "parts").load(name) is not None for name in names)
     return {path.name: path.stat().st_mtime_ns for path in (*cells, *(out / "parts").glob("*.npz"))}
 
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from randsel._utils import files
 from randsel._utils import result_folder as run_folder
 from randsel._utils.files import write_atomically
-from randsel._utils.result_folder import Parts
+from randsel._utils.result_folder import FinishedParts
 from randsel.cli._main import main
 from randsel.experiments import _run
 from randsel.experiments._specification import Spec, load_table
@@ -78,7 +78,7 @@ def test_parts_that_are_a_link_are_refused(table, out, tmp_path):
     refused(select(table, out), "parts is a symbolic link")
     refused(invoke("report", out), "parts is a symbolic link")
     with pytest.raises(ValueError, match="parts is a symbolic link"):
-        Parts(out / "parts")
+        FinishedParts(out / "parts")
     assert sorted(path.stat().st_mtime_ns for path in (tmp_path / "elsewhere").iterdir()) == before
 
 
@@ -225,10 +225,10 @@ def test_tampered_parts_are_computed_again_and_that_is_said(table, out, name):
 
 
 def test_a_part_that_would_fill_the_memory_counts_as_damaged(tmp_path, monkeypatch):
-    parts = Parts(tmp_path)
-    parts.keep("path", {"order": np.zeros(10_000)})
+    parts = FinishedParts(tmp_path)
+    parts.save("path", {"order": np.zeros(10_000)})
     monkeypatch.setattr(run_folder, "LARGEST_PART", 1000)
-    assert parts.kept("path") is None
+    assert parts.load("path") is None
     assert parts.damaged == ["path.npz"]
 
 

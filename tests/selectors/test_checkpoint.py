@@ -12,7 +12,7 @@ from sklearn.base import clone
 from randsel import InteractionScan, RandSel, datasets
 from randsel._numerics.fingerprint import fingerprint
 from randsel._utils import result_folder as run_folder
-from randsel._utils.result_folder import Parts, Stages
+from randsel._utils.result_folder import FinishedParts, Stages
 from randsel.analysis._model import Settings
 from randsel.analysis._pipeline import analyse
 from randsel.cli._main import main
@@ -218,11 +218,11 @@ def test_a_selection_goes_on_within_its_culling_and_its_tests(after, pairs, tmp_
     whole = analyse(table, settings)
     assert not counted
     (tmp_path / "whole").mkdir()
-    analyse(table, settings, parts=Parts(tmp_path / "whole" / "parts"))
+    analyse(table, settings, parts=FinishedParts(tmp_path / "whole" / "parts"))
     every = list(counted)
     rounds = len(path_sizes(60)) - 1
     assert after < rounds or rounds + 1 < after < len(every)
-    parts = Parts(tmp_path / "parts")
+    parts = FinishedParts(tmp_path / "parts")
     cut(lambda: analyse(table, settings, parts=parts), after)
     so_far = "path" if after < rounds else "tests"
     assert [path.name for path in parts.folder.glob("*-so-far")] == [f"{so_far}-so-far"]
@@ -329,7 +329,7 @@ def test_what_is_quick_writes_no_stage(tmp_path, monkeypatch):
     assert not list((tmp_path / "kept" / "parts").iterdir())
     clock = iter(np.arange(0.0, 1e6, 3.0))  # three seconds pass whenever somebody looks
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    stages = Stages(Parts(tmp_path), "x")
+    stages = Stages(FinishedParts(tmp_path), "x")
     for number in range(1, 13):
         stages.save(number, lambda number=number: {"number": number})
     # at 6 s and, as writing took three, not for the next minute
@@ -362,18 +362,18 @@ def test_a_damaged_stage_is_said_and_done_again(tmp_path, cut, counted):
 
 @pytest.mark.parametrize("compressed", [True, False])
 def test_a_part_that_lost_its_end_or_a_bit_is_seen_or_reads_as_it_was(tmp_path, compressed):
-    parts = Parts(tmp_path)
+    parts = FinishedParts(tmp_path)
     arrays = {"numbers": np.linspace(0.0, 1.0, 40), "words": np.array(["a", "bc"])}
-    parts.keep("x", arrays, compressed=compressed)
+    parts.save("x", arrays, compressed=compressed)
     path = tmp_path / "x.npz"
     content = path.read_bytes()
     for length in range(0, len(content), 7):
         path.write_bytes(content[:length])
-        assert parts.kept("x") is None
+        assert parts.load("x") is None
     seen = 0
     for at in range(len(content)):
         path.write_bytes(content[:at] + bytes([content[at] ^ 16]) + content[at + 1 :])
-        found = parts.kept("x")
+        found = parts.load("x")
         seen += found is None
         if found is not None:  # dates and the like
             assert set(found) == set(arrays)

@@ -176,14 +176,14 @@ def check_arrays(arrays: Mapping[str, Array], shapes: Shapes) -> None:
                 raise ValueError(msg)
 
 
-def check_places(values: Array, count: int, least: int = 0) -> None:
+def check_indices(values: Array, count: int, least: int = 0) -> None:
     """Refuse indices outside of the range from `least` to `count` - 1."""
     if values.size and not least <= int(values.min()) <= int(values.max()) < count:
         msg = f"places are from {int(values.min())} to {int(values.max())}, of {count}"
         raise ValueError(msg)
 
 
-class Parts:
+class FinishedParts:
     """Finished parts of a run, each a file of arrays; nothing in them is unpickled.
 
     Parameters
@@ -200,7 +200,7 @@ class Parts:
                 raise ValueError(describe_link(folder))
             folder.mkdir(exist_ok=True)
 
-    def kept(self, name: str, check: Callable[[dict[str, Array]], object] | None = None) -> dict[str, Array] | None:
+    def load(self, name: str, check: Callable[[dict[str, Array]], object] | None = None) -> dict[str, Array] | None:
         """Return a part; None if it is missing or damaged, which `check` may notice by raising an error."""
         if self.folder is None or not (path := self.folder / f"{name}.npz").is_file() or path.is_symlink():
             return None
@@ -215,7 +215,7 @@ class Parts:
             return None
         return arrays
 
-    def keep(self, name: str, arrays: Mapping[str, Any], *, compressed: bool = True) -> None:
+    def save(self, name: str, arrays: Mapping[str, Any], *, compressed: bool = True) -> None:
         """Save a part."""
         if self.folder is not None:
             plain: dict[str, Any] = {key: np.asarray(value) for key, value in arrays.items()}
@@ -223,18 +223,18 @@ class Parts:
             with open_atomically(self.folder / f"{name}.npz") as file:
                 (np.savez_compressed if compressed else np.savez)(file, **plain)
 
-    def made(
+    def load_or_compute(
         self, name: str, compute: Callable[[Path | None], Mapping[str, Any]], make: Callable[[dict[str, Array]], T]
     ) -> T:
         """Return `make(part)` of a saved part, or compute and save the part first if it is missing or damaged.
 
         `compute` gets the folder for its checkpoint, which is removed once the part is saved.
         """
-        arrays = self.kept(name, make)
+        arrays = self.load(name, make)
         checkpoint = None if self.folder is None else self.folder / f"{name}-so-far"
         if arrays is None:
             arrays = {key: np.asarray(value) for key, value in compute(checkpoint).items()}
-            self.keep(name, arrays)
+            self.save(name, arrays)
         if checkpoint is not None:
             shutil.rmtree(checkpoint, ignore_errors=True)
         return make(arrays)
@@ -248,20 +248,20 @@ class Stages:
 
     Parameters
     ----------
-    parts : Parts
+    parts : FinishedParts
         Folder of the files.
     name : str
         Name of the computation.
     """
 
-    def __init__(self, parts: Parts, name: str) -> None:
+    def __init__(self, parts: FinishedParts, name: str) -> None:
         self.parts, self.name = parts, name
         self.last_saved, self.seconds_to_save = time.monotonic(), 0.0
 
     def load_latest(self) -> dict[str, Array] | None:
         """Return the latest stage that is not damaged; None if there is none."""
         for path in reversed(self._files()):
-            arrays = self.parts.kept(path.stem)
+            arrays = self.parts.load(path.stem)
             if arrays is not None:
                 return arrays
             warnings.warn(f"{path} is damaged; what came after the stage before is done again.", stacklevel=5)
@@ -273,7 +273,7 @@ class Stages:
         now = time.monotonic()
         if 0.0 <= now - self.last_saved < max(MIN_SECONDS, MIN_MULTIPLE * self.seconds_to_save):
             return
-        self.parts.keep(f"{self.name}-{number:06d}", arrays(), compressed=False)  # numbers do not compress
+        self.parts.save(f"{self.name}-{number:06d}", arrays(), compressed=False)  # numbers do not compress
         self.last_saved = time.monotonic()
         self.seconds_to_save = self.last_saved - now
         for path in self._files()[:-2]:
@@ -289,13 +289,13 @@ class Checkpoint:
 
     Parameters
     ----------
-    parts : Parts
+    parts : FinishedParts
         Folder of the stages.
     seed : int
         Seed of this fit; when resuming, the stored seed.
     """
 
-    def __init__(self, parts: Parts, seed: int) -> None:
+    def __init__(self, parts: FinishedParts, seed: int) -> None:
         self.parts, self.seed = parts, seed
 
     def stages(self, name: str) -> Stages:
@@ -325,4 +325,4 @@ def open_checkpoint(folder: Any, identity: Mapping[str, Any], seed: int = 0) -> 
         # converts numbers of numpy, and tuples, to what reading the file will return
         now = json.loads(json.dumps(now, default=lambda value: value.item()))
         check_or_write_identity(folder, now, CHECKPOINT_IDENTITY, "checkpoint")
-        yield Checkpoint(Parts(folder / "parts"), int(now["seed"]))
+        yield Checkpoint(FinishedParts(folder / "parts"), int(now["seed"]))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from randsel._numerics.arrays import complement
-from randsel._utils.result_folder import Parts, check_arrays, check_places
+from randsel._utils.result_folder import FinishedParts, check_arrays, check_indices
 from randsel._utils.typing import Array
 from randsel.analysis._cautions import cautions, check_selection
 from randsel.analysis._model import Analysis, Feature, FeatureTests, Pair, Settings, Stability
@@ -48,7 +48,7 @@ def analyse(
     settings: Settings,
     *,
     about: Mapping[str, Any] | None = None,
-    parts: Parts | None = None,
+    parts: FinishedParts | None = None,
     progress: Progress | None = None,
     n_jobs: int | None = None,
 ) -> Analysis:
@@ -62,7 +62,7 @@ def analyse(
         How to select.
     about : dict, default=None
         `settings` of the `Analysis`: what is needed to repeat it.
-    parts : Parts, default=None
+    parts : FinishedParts, default=None
         Finished steps of an earlier run, and where to store those of this one.
     progress : callable, default=None
         Called with the name of a step, how much of it is done, and how much there is.
@@ -74,7 +74,7 @@ def analyse(
     Analysis
         All results.
     """
-    execution = Execution(parts or Parts(), progress or (lambda *_: None), n_jobs)
+    execution = Execution(parts or FinishedParts(), progress or (lambda *_: None), n_jobs)
     kind = find_kind(table.y, settings.task)
     notes, messages = list(table.notes), list[str]()
     if np.isnan(table.X).any():
@@ -126,7 +126,7 @@ def _cull_or_restore(table: Table, kind: OutcomeKind, settings: Settings, execut
     def compute(checkpoint: Path | None) -> dict[str, Any]:
         return path_to_arrays(cull_table(table, kind, settings, on_round, checkpoint))
 
-    return execution.parts.made("path", compute, lambda arrays: restore_path(arrays, n_features))
+    return execution.parts.load_or_compute("path", compute, lambda arrays: restore_path(arrays, n_features))
 
 
 def _test_or_restore(table: Table, kind: OutcomeKind, settings: Settings, execution: Execution) -> FeatureTests:
@@ -138,7 +138,7 @@ def _test_or_restore(table: Table, kind: OutcomeKind, settings: Settings, execut
         pairs = {} if tests.pairs is None else {f"pairs_{name}": tests.pairs[name] for name in PAIR_FIELDS}
         return {**arrays, **pairs, "remarks": np.array(messages, dtype=str)}
 
-    arrays = execution.parts.made("tests", compute, lambda arrays: _check_tests(arrays, len(table.names)))
+    arrays = execution.parts.load_or_compute("tests", compute, lambda arrays: _check_tests(arrays, len(table.names)))
     for message in arrays["remarks"].tolist():
         warnings.warn(message, UserWarning, stacklevel=2)
     pairs = None
@@ -153,9 +153,9 @@ def _check_tests(arrays: dict[str, Array], n_features: int) -> dict[str, Array]:
     """Return the arrays of tests; raise ValueError unless they are those of so many features."""
     check_arrays(arrays, TESTS_SHAPES)
     check_arrays(arrays, {"p": ("f", n_features)})
-    check_places(arrays["partner"], n_features, least=-1)
+    check_indices(arrays["partner"], n_features, least=-1)
     for name in ("taken", "pairs_i", "pairs_j"):
-        check_places(arrays.get(name, arrays["taken"]), n_features)
+        check_indices(arrays.get(name, arrays["taken"]), n_features)
     return arrays
 
 

@@ -12,7 +12,7 @@ from scipy.stats import false_discovery_control, mode
 
 from randsel._sklearn.validation import check_strata
 from randsel._utils.jobs import as_finished, generator
-from randsel._utils.result_folder import Parts, check_arrays, check_places
+from randsel._utils.result_folder import FinishedParts, check_arrays, check_indices
 from randsel._utils.text import format_label
 from randsel._utils.typing import Array
 from randsel.analysis._model import Accuracy, FeatureTests, Settings, Stability
@@ -40,7 +40,7 @@ class Execution:
     """How an analysis runs, which does not change its results."""
 
     #: Finished steps of an earlier run, and where to store those of this one.
-    parts: Parts
+    parts: FinishedParts
     show: Progress
     #: Half-samples and folds to compute at a time.
     n_jobs: int | None
@@ -230,7 +230,7 @@ def measure_stability(
 
     def check(arrays: dict[str, Array]) -> None:
         check_arrays(arrays, {"selected": ("iu", "selected")})
-        check_places(arrays["selected"], n_features)
+        check_indices(arrays["selected"], n_features)
 
     results = _run_tasks(_select_on_half, tasks, "half", "half-samples", check, execution)
     # counts, so that the rounding of sums does not decide which features are stable
@@ -265,12 +265,12 @@ def _run_tasks(
 ) -> list[dict[str, Array]]:
     """Return the results of all tasks; compute and store those that are not stored yet."""
     files = [f"{name}-{number:03d}" for number in range(len(tasks))]
-    results = {file: arrays for file in files if (arrays := execution.parts.kept(file, check)) is not None}
+    results = {file: arrays for file in files if (arrays := execution.parts.load(file, check)) is not None}
     execution.show(step, len(results), len(tasks))
     pending = [number for number, file in enumerate(files) if file not in results]
     for k, result in as_finished(function, [tasks[number] for number in pending], execution.n_jobs):
         file = files[pending[k]]
-        execution.parts.keep(file, result)
+        execution.parts.save(file, result)
         results[file] = {key: np.asarray(value) for key, value in result.items()}
         execution.show(step, len(results), len(tasks))
     return [results[file] for file in files]

@@ -93,7 +93,7 @@ def select(
     out.mkdir(parents=True, exist_ok=True)
     with run_folder.lock_folder(out):
         run_folder.check_or_write_identity(out, about, results.MUST_AGREE)
-        parts, line = run_folder.Parts(out / "parts"), ProgressLine()
+        parts, line = run_folder.FinishedParts(out / "parts"), ProgressLine()
         try:
             analysis = analyse(
                 table, settings, about=about, parts=parts, progress=line, n_jobs=None if jobs == 1 else jobs

@@ -8,7 +8,7 @@ import numpy as np
 
 from randsel._numerics.arrays import as_index, device_of, is_single, namespace, to_numpy
 from randsel._numerics.columns import keep_columns
-from randsel._utils.result_folder import check_arrays, check_places
+from randsel._utils.result_folder import check_arrays, check_indices
 from randsel._utils.typing import Array
 from randsel.contribution._sample import PairSums, Sample, Sketch, Step
 from randsel.culling._path import ARRAYS, PER_FEATURE, Chance, CullingPath, RecordedRounds, Round
@@ -55,10 +55,10 @@ def restore_path(arrays: Mapping[str, Array], n_features: int) -> CullingPath:
     Files may be damaged or forged: raises ValueError unless the arrays describe a path of `n_features` columns.
     """
     check_arrays(arrays, STORED_SHAPES)
-    check_places(arrays["order"], n_features)
+    check_indices(arrays["order"], n_features)
     for name in ("features", "dropped", "fixed"):
-        check_places(arrays[name], n_features)
-        check_places(arrays[f"n_{name}"], n_features + 1)
+        check_indices(arrays[name], n_features)
+        check_indices(arrays[f"n_{name}"], n_features + 1)
         if int(arrays[f"n_{name}"].sum()) != len(arrays[name]):
             msg = f"the lengths in 'n_{name}' do not add up to the length of {name!r}"
             raise ValueError(msg)
@@ -75,7 +75,7 @@ def restore_path(arrays: Mapping[str, Array], n_features: int) -> CullingPath:
     ):
         msg = "the arrays do not describe a culling path"
         raise ValueError(msg)
-    check_places(arrays["size"], int(n) + 1, least=1)
+    check_indices(arrays["size"], int(n) + 1, least=1)
     chance = Chance(arrays["spectrum"], int(n), null_sd, int(n_blocks))
     rounds = RecordedRounds(_unstack_rounds(arrays, chance))
     return CullingPath(rounds, arrays["order"], float(arrays["null_sd"]), _skewness(arrays))

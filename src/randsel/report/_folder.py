@@ -11,7 +11,7 @@ import numpy as np
 
 from randsel import plots
 from randsel._utils.files import write_atomically, write_figure
-from randsel._utils.result_folder import Parts, check_arrays, check_places, read_identity
+from randsel._utils.result_folder import FinishedParts, check_arrays, check_indices, read_identity
 from randsel._utils.text import as_csv, format_exact, make_visible
 from randsel._utils.typing import Array
 from randsel.analysis._model import (
@@ -103,7 +103,7 @@ def _write_command(file: Path, options: Mapping[str, Any], settings: Settings, o
 # ---------------------------------------------------------------- files for people
 
 
-def write_results(analysis: Analysis, out: Path, parts: Parts) -> list[str]:
+def write_results(analysis: Analysis, out: Path, parts: FinishedParts) -> list[str]:
     """Write `ranking.csv`, `pairs.csv`, `path.png` and `report.html`, and store what the report is made of.
 
     Returns
@@ -148,7 +148,7 @@ def write_report(analysis: Analysis, file: Path) -> None:
 # ---------------------------------------------------------------- stored for the report, and read again
 
 
-def _store_analysis(analysis: Analysis, parts: Parts) -> None:
+def _store_analysis(analysis: Analysis, parts: FinishedParts) -> None:
     """Store all that the report is made of: of the table, only the columns that are drawn."""
     drawn = {feature.column for feature in analysis.features[: report.DRAWN]}
     for pair in report.pairs_to_draw(analysis):
@@ -175,7 +175,7 @@ def _store_analysis(analysis: Analysis, parts: Parts) -> None:
     if (stability := analysis.stability) is not None:
         bound = np.nan if stability.expected_false is None else stability.expected_false
         arrays["stability"] = [stability.n_halves, stability.threshold, bound]
-    parts.keep("report", arrays)
+    parts.save("report", arrays)
 
 
 def _to_array(column: FeatureColumn, features: Sequence[Feature]) -> Array:
@@ -200,8 +200,8 @@ def load_analysis(out: Path) -> Analysis:
     """
     settings = read_identity(out)
     command = make_visible(str(settings.get("command", "randsel select")))
-    parts = Parts(out / "parts") if (out / "parts").is_dir() else Parts()
-    arrays, path = parts.kept("report"), parts.kept("path")
+    parts = FinishedParts(out / "parts") if (out / "parts").is_dir() else FinishedParts()
+    arrays, path = parts.load("report"), parts.load("path")
     if arrays is None or path is None:
         msg = f"{out} holds a run that is not finished, or whose parts are damaged; run it again: {command}"
         raise ValueError(msg)
@@ -216,7 +216,7 @@ def load_analysis(out: Path) -> Analysis:
 def _restore_analysis(arrays: Mapping[str, Array], path: CullingPath, settings: Mapping[str, Any]) -> Analysis:
     names, kind = tuple(arrays["names"].tolist()), str(arrays["kind"])
     for indices in ("columns", "order", "pair_columns"):
-        check_places(arrays[indices], len(names))
+        check_indices(arrays[indices], len(names))
     if len(np.unique(arrays["order"])) < len(names) or kind not in KINDS:
         msg = "features are not in an order, or the kind of the target is not known"
         raise ValueError(msg)
