@@ -19,7 +19,6 @@ from randsel._utils.text import LONGEST_MESSAGE
 from randsel.analysis import _selection
 from randsel.analysis._model import Feature
 from randsel.cli import _main as cli
-from randsel.experiments import _black_box_files as table_black_box
 from randsel.report import _folder as results
 from randsel.tables import _read as tables
 from randsel.tables import _sandbox
@@ -290,7 +289,6 @@ def test_bounds_are_those_of_the_page():
         "MORE_MEMORY": f"{ {4: 'four'}[_sandbox.TIMES] } times `--max-bytes`, and {mebibytes} MiB",
         "SECONDS": f"{_sandbox.SECONDS} s, 1 s for every {_sandbox.BYTES_PER_SECOND // 1000} kB of the file, and "
         f"1 s for every {_sandbox.LIMIT_PER_SECOND // 10**6} MB of `--max-bytes`; twice that by the clock",
-        "LARGEST`": f"{table_black_box.LARGEST // 10**9} GB",
         "LARGEST_JSON": f"{files.LARGEST_JSON >> 20} MiB",
         "LARGEST_PART": f"{run_folder.LARGEST_PART >> 30} GiB",
     }

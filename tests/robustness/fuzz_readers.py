@@ -57,7 +57,6 @@ with _instrumented():
 
     from randsel._utils import result_folder as run_folder
     from randsel.culling._storage import restore_path
-    from randsel.experiments import _black_box_files as table_black_box
     from randsel.experiments import _cells, _run, _specification
     from randsel.experiments import _summary as summary
     from randsel.report import _folder as results
@@ -146,18 +145,6 @@ _GEO = b"""!Series_title\t"Blood"
 def _read_geo(data: bytes, folder: Path) -> object:
     classes = {"latent": "LTBI", "control": "healthy"} if len(data) % 2 else None
     return _table(b"!" + data, folder / "table.txt", {"target": "y", "missing": "drop-columns", "classes": classes})
-
-
-def _read_black_box(data: bytes, folder: Path) -> object:
-    files = [folder / name for name in ("train.csv", "test.csv", "extra.csv")]
-    for path, content in zip(files, (data.split(BETWEEN) + [b""] * 3)[:3], strict=True):
-        path.write_bytes(content)
-    return table_black_box.read_black_box(*files, max_unlabelled=100)
-
-
-def _black_box_seeds() -> Iterator[bytes]:
-    yield BETWEEN.join([b"label,f0,f1\n1.0,0.5,2\n9.0,-1e1,3\n", b"f0,f1\n1,2\n3,4\n", b"5,6\n7,8\n"])
-    yield BETWEEN.join([b"1,0.5,2\n9,-1e1,3\n", gzip.compress(b"1,2\n3,4\n", mtime=0), b'f0,f1\n"5",6\n'])
 
 
 # ---------------------------------------------------------------- binary formats
@@ -442,7 +429,6 @@ READERS = {
     "text": Reader(_read_text, _text_seeds),
     "gzip": Reader(_read_gzip, _gzip_seeds),
     "geo": Reader(_read_geo, lambda: iter([_GEO[1:], _GEO[1:].replace(b'"', b"") + b"\n"])),
-    "black-box": Reader(_read_black_box, _black_box_seeds),
     "npz": Reader(_read_npz, _npz_seeds),
     "parquet": Reader(_read_parquet, _parquet_seeds),
     "mat": Reader(_read_mat, _mat_seeds),

@@ -20,7 +20,6 @@ import pytest
 from fuzz_readers import READERS, SANDBOXED, fault
 
 from randsel._utils.text import LONGEST_MESSAGE
-from randsel.experiments import _black_box_files as table_black_box
 from randsel.report import _html as report
 from randsel.tables import _read as tables
 from randsel.tables import _sandbox
@@ -280,18 +279,6 @@ def test_plink_files_that_do_not_belong_together(tmp_path):
     refused(tmp_path / "s.bed", "should start with 6c 1b 01 and have 18 bytes for 18 samples and 3 variants")
     (tmp_path / "s.fam").write_bytes(fam * 10_000)
     refused(tmp_path / "s.bed", "s.fam would take", max_bytes="10MB")
-
-
-def test_numbers_of_the_black_box_challenge_that_fill_the_memory_or_are_no_classes(tmp_path, monkeypatch):
-    train, test = tmp_path / "train.csv", tmp_path / "test.csv"
-    train.write_text("1,2\n1e300,2\n")
-    test.write_text("2\n" * 1000)
-    with pytest.raises(ValueError, match=r"first column must hold classes, but row 2 has 1e\+300"):
-        table_black_box.read_black_box(train, test)
-    train.write_text("1,2\n")
-    monkeypatch.setattr(table_black_box, "LARGEST", 5000)
-    with pytest.raises(ValueError, match=r"test.csv would take .* GB are allowed"):
-        table_black_box.read_black_box(train, test)
 
 
 # ---------------------------------------------------------------- NPZ
