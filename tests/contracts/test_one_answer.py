@@ -215,7 +215,7 @@ def test_the_page_has_these_tolerances():
 @pytest.mark.parametrize("kernels", ["Haswell", "SkylakeX", "Nehalem"])
 def test_equal_columns_have_equal_keys_whatever_the_processor(kernels):
     code = (
-        "import numpy as np; from randsel.columns import canonical_order\n"
+        "import numpy as np; from randsel._numerics.columns import canonical_order\n"
         "for seed in range(12):\n"
         "    Z = np.repeat(np.random.default_rng(seed).standard_normal(100)[:, None], 33, axis=1)\n"
         "    assert (canonical_order(Z) == np.arange(33)).all()"

@@ -3,7 +3,9 @@
 import json
 import os
 import socket
+import subprocess
 import sys
+import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,7 +16,7 @@ import slow_cells
 from click.testing import CliRunner
 from cluster import cluster
 from cluster_tasks import Counted, Frozen, Holder, blas_threads, die_once, is_aligned, product, set_threads, where
-from process_tree import descendants, wait_until
+from process_tree import descendants, is_gone, wait_until
 from threadpoolctl import threadpool_limits
 
 from randsel import InteractionScan, RandSel, RandSelCV, StabilitySelection, datasets
@@ -198,14 +200,33 @@ def test_a_job_has_one_blas_thread(on_workers):
 
 def test_blas_threads_come_back_when_the_last_job_ends():
     before = blas_threads()
-    with threadpool_limits(limits=2, user_api="blas"), _parallel._one_blas_thread:
-        with _parallel._one_blas_thread:
+    with threadpool_limits(limits=2, user_api="blas"), _parallel._shared_limit:
+        with _parallel._shared_limit:
             assert set(blas_threads()) == {1}
         assert set(blas_threads()) == {1}
     assert blas_threads() == before
 
 
 # ---------------------------------------------------------------- workers that die
+
+
+LONG_JOBS = """
+import time, joblib
+from randsel._utils.jobs import ordered_map
+with joblib.parallel_config(backend="loky", n_jobs=2):
+    ordered_map(time.sleep, [(300.0,)] * 4, None)
+"""
+
+
+def test_worker_processes_end_with_the_process_that_started_them():
+    process = subprocess.Popen([sys.executable, "-c", LONG_JOBS], stderr=subprocess.DEVNULL)
+    try:
+        workers = wait_until(lambda: len(started := descendants(process.pid, "LokyProcess")) == 2 and started)
+        time.sleep(2.0)  # so that they have begun a job
+    finally:
+        process.kill()
+        process.wait()
+    wait_until(lambda: all(is_gone(worker) for worker in workers))
 
 
 def test_jobs_and_data_of_workers_that_were_killed_are_not_lost(short_lived, tmp_path):

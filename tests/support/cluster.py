@@ -80,8 +80,10 @@ class Cluster:
             _kill(self.workers[number])
 
     def kill_scheduler(self) -> None:
-        """Kill the scheduler without warning (SIGKILL)."""
+        """Kill the scheduler without warning (SIGKILL), then its workers, which would end and wait to be reaped."""
         _kill(self.scheduler)
+        for worker in self.workers:
+            _kill(worker)
 
     def stop(self) -> None:
         """Kill what is still there: nothing of it is needed, and to say good-bye takes seconds."""

@@ -458,10 +458,6 @@ class RemoteTable(ABC):
         """Return hashes of all columns, in order and in any number of pieces."""
 
     @abstractmethod
-    def select_columns(self, chosen: Array) -> Any:
-        """Return some columns as an array of the same package."""
-
-    @abstractmethod
     def standardised_columns(
         self, weights: Array | None, *, scale: bool, max_bytes: int | None
     ) -> tuple["ColumnSource", Array]:

@@ -54,8 +54,7 @@ class Selector(CallbackSupportMixin, SelectorMixin, BaseEstimator):
         table = remote_table(X)
         if table is None:
             return super().transform(X)
-        check_remote_table(self, table, reset=False)
-        return table.select_columns(self.get_support(indices=True))
+        return check_remote_table(self, table, reset=False)[:, self.get_support(indices=True)]
 
     def __sklearn_is_fitted__(self) -> bool:
         # an interrupted fit leaves attributes of the data behind, and no selection
@@ -152,8 +151,8 @@ class Task:
         passed: AbstractContextManager[None] = self.context.propagate_callback_context(estimator)
         return passed
 
-    def elsewhere(self) -> "Task":
-        """Return what stands for this task on another machine, from which no callback can be reached: a silent one."""
+    def picklable_stand_in(self) -> "Task":
+        """Return a task without callbacks, for other machines, from which none can be called."""
         return Task(None, None)
 
     @property

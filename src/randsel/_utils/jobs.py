@@ -45,9 +45,9 @@ def generator(seed: int, *address: int) -> np.random.Generator:
 
 
 @contextmanager
-def one_thread_if(small: bool) -> Iterator[None]:
-    """Keep BLAS to one thread if the problem is too small for more threads to pay."""
-    with _pools().limit(limits=1 if small else None, user_api="blas"):
+def one_blas_thread(when: bool = True) -> Iterator[None]:
+    """Limit BLAS to one thread, if `when`: on workers, and where a problem is too small for more threads to pay."""
+    with _pools().limit(limits=1 if when else None, user_api="blas"):
         yield
 
 
@@ -69,7 +69,7 @@ def ordered_map(
     `on_done` is called for every task, in their order, as soon as it and those before it are finished.
     """
     results = []
-    with _pools().limit(limits=1, user_api="blas"):
+    with one_blas_thread():
         for result in _run(function, list(tasks), n_jobs, "list" if on_done is None else "generator", "threads"):
             results.append(result)
             if on_done is not None:
@@ -85,7 +85,7 @@ def as_finished(
     Each task has one BLAS thread, as in `ordered_map`. `prefer` is joblib's.
     """
     numbered = [(function, number, *task) for number, task in enumerate(tasks)]
-    with _pools().limit(limits=1, user_api="blas"):
+    with one_blas_thread():
         yield from _run(_numbered, numbered, n_jobs, "generator_unordered", prefer)
 
 
@@ -146,11 +146,11 @@ def run_single_threaded(function: Callable[..., Any], task: tuple[Any, ...], par
     """Call the function with one BLAS thread; the process that gave the task has set that for itself already."""
     if process_identity() == parent:
         return function(*task)
-    with _one_blas_thread:
+    with _shared_limit:
         return function(*task)
 
 
-class _OneBlasThread:
+class _SharedLimit:
     """Keeps BLAS to one thread while any thread of this process is inside; threads of a worker come and go."""
 
     def __init__(self) -> None:
@@ -169,4 +169,4 @@ class _OneBlasThread:
                 self.limits.close()
 
 
-_one_blas_thread = _OneBlasThread()
+_shared_limit = _SharedLimit()

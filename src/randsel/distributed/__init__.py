@@ -6,7 +6,9 @@ meet an array or a joblib backend of Dask. It may import `_utils` and `_numerics
 """
 
 from randsel.distributed._client import ClusterLostError, on_cluster
-from randsel.distributed._jobs import job_runner
+from randsel.distributed._jobs import ClusterJobRunner
 from randsel.distributed._tables import read_blocks, remote_table
 
 __all__ = ["ClusterLostError", "job_runner", "on_cluster", "read_blocks", "remote_table"]
+
+job_runner = ClusterJobRunner

@@ -23,7 +23,7 @@ from randsel._numerics.columns import (
     standardise_columns,
     sum_blocks,
 )
-from randsel._utils.jobs import one_thread_if
+from randsel._utils.jobs import one_blas_thread
 from randsel._utils.typing import Array
 from randsel.distributed._client import Executor, delay, delay_argument, identity
 
@@ -240,7 +240,7 @@ def _standardise_block(
     nonfinite = find_nonfinite(block)
     if nonfinite is not None:
         return block[:, :0], (np.zeros(block.shape[1], dtype=bool), nonfinite)
-    with one_thread_if(True):
+    with one_blas_thread():
         Z, varies = standardise_columns(np.ascontiguousarray(block), weights, scale)
     return Z, (varies, None)
 
@@ -248,12 +248,12 @@ def _standardise_block(
 def _call_on_block(
     function: Callable[..., Any], block: Array, indices: Array | None, rows: Array | None, *arguments: Any
 ) -> Any:
-    with one_thread_if(True):
+    with one_blas_thread():
         return function(centre_rows(block if indices is None else take_columns(block, indices), rows), *arguments)
 
 
 def _call_on_rows(function: Callable[..., Any], blocks: list[Array], rows: Array, *arguments: Any) -> Any:
-    with one_thread_if(True):
+    with one_blas_thread():
         return function(join_columns(blocks), rows, *arguments)
 
 

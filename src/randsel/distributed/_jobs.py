@@ -53,11 +53,6 @@ class ClusterJobRunner:
                     n_yielded += 1
 
 
-def job_runner(backend: Any) -> ClusterJobRunner:
-    """Return the runner for joblib's Dask backend."""
-    return ClusterJobRunner(backend)
-
-
 def run_on_worker(function: Callable[..., Any], parent: tuple[int, str], *task: Any) -> Any:
     """Call a function on a worker; jobs of the function run one after the other in the same thread."""
     task = tuple(argument.content if isinstance(argument, PickledPayload) else argument for argument in task)
@@ -87,7 +82,7 @@ def _completed(client: Any, futures: list[Any]) -> Iterator[tuple[Any, Any]]:
 
 def share_arguments(client: Any, tasks: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """Return the tasks with a Dask future in place of every argument that more than one of them has."""
-    tasks = [tuple(_stand_in(argument) for argument in task) for task in tasks]
+    tasks = [tuple(_make_picklable(argument) for argument in task) for task in tasks]
     seen: set[int] = set()
     shared: dict[int, Any] = {}
     for argument in (argument for task in tasks for argument in task if not isinstance(argument, NEVER_SHARED)):
@@ -98,9 +93,9 @@ def share_arguments(client: Any, tasks: Sequence[tuple[Any, ...]]) -> list[tuple
     return [tuple(futures.get(id(argument), argument) for argument in task) for task in tasks]
 
 
-def _stand_in(argument: Any) -> Any:
-    """Call `argument.elsewhere()`, if there is one, to get a picklable stand-in."""
-    stand_in = getattr(type(argument), "elsewhere", None)
+def _make_picklable(argument: Any) -> Any:
+    """Call `argument.picklable_stand_in()` if there is such a method."""
+    stand_in = getattr(type(argument), "picklable_stand_in", None)
     return argument if stand_in is None else stand_in(argument)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from randsel._numerics.columns import NonFinite, find_nonfinite
 from randsel._numerics.rank_functions import RankFunctions, RankFunctionSource, rank_functions
-from randsel._utils.jobs import one_thread_if
+from randsel._utils.jobs import one_blas_thread
 from randsel._utils.typing import Array
 from randsel.distributed._client import Executor, delay, delay_argument, identity
 from randsel.distributed._columns import check_finite, join_columns, rechunk_by_columns, split_at
@@ -186,7 +186,7 @@ def _call_on_functions(
     nominal: Array,
     *arguments: Any,
 ) -> Any:
-    with one_thread_if(True):
+    with one_blas_thread():
         return function(rank_functions(join_columns(chunks), n_functions, sample_weights, nominal), *arguments)
 
 

@@ -191,10 +191,6 @@ class DaskTable(RemoteTable):
         blocks = rechunk_by_columns(self.collection).to_delayed()[0]
         return Executor.for_array(self.collection).compute([delay(_hash_columns)(block) for block in blocks])
 
-    def select_columns(self, chosen: Array) -> Any:
-        """Return some columns as a Dask array."""
-        return self.check()[:, chosen]
-
     def standardised_columns(
         self, weights: Array | None, *, scale: bool, max_bytes: int | None
     ) -> tuple[ClusterColumns, Array]:

@@ -43,7 +43,7 @@ from randsel._sklearn.validation import (
     counted_rows,
     fit_context,
 )
-from randsel._utils.jobs import one_thread_if, seed_of
+from randsel._utils.jobs import one_blas_thread, seed_of
 from randsel._utils.result_folder import Checkpoint, Stages, open_checkpoint
 from randsel._utils.typing import Array
 from randsel.contribution._bootstrap import Draws, blocks_per_round, bootstrap, exact
@@ -371,7 +371,7 @@ class RandSel(Selector):
         """Give the state to cull from, the draws, and the observers of rounds: verbose, callbacks, checkpoint."""
         rows, n = sample.X.shape
         n_rounds = len(path_sizes(n, self.drop, self.min_features))
-        with checkpoint as stored, fit_task(self, n_rounds) as task, one_thread_if(rows * n < SMALL):
+        with checkpoint as stored, fit_task(self, n_rounds) as task, one_blas_thread(rows * n < SMALL):
             draws = Draws(self.n_bootstraps, self.subsample, seed if stored is None else stored.seed, self.n_jobs)
             steps = Steps(task)
             n_blocks = blocks_per_round(self.estimator, sample.target, draws) if task.is_watched else 0
