@@ -211,7 +211,7 @@ def in_parts(prefix, function, name, arguments, total, options, part=20):
 SPEED = """
 import sys, time, resource, json, numpy as np
 from randsel import InteractionScan
-from randsel.rank_functions import rank_functions
+from randsel._numerics.rank_functions import rank_functions
 m, n, functions, jobs = map(int, sys.argv[1:])
 rng = np.random.default_rng(0)
 X = rng.random((m, n), dtype=np.float32)
