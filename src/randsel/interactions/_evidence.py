@@ -82,7 +82,7 @@ class Design:
     def target_spectrum(self, Y: Array) -> Array:
         """Return the eigenvalues of the weighted covariance of the columns of a target."""
         weights = self.sample_weights
-        return np.maximum(np.linalg.eigvalsh((Y * weights[:, None]).T @ Y / weights.sum()), 0.0)
+        return eigenvalues((Y * weights[:, None]).T @ Y / weights.sum())
 
 
 def degrees_of_freedom(m: int, strata: Array | None) -> int:
@@ -153,8 +153,8 @@ def _test_batch(functions: RankFunctions, sets: Array, design: Design, Y: Array)
     log_p = []
     for subset in _smooth_and_all(used, size):
         block = np.ix_(np.arange(len(sets)), subset, subset)
-        even = (_eigenvalues(exchangeable[block])[:, :, None] * spectrum).reshape(len(sets), -1)
-        uneven = np.concatenate([_eigenvalues(matrix[block]) for matrix in heteroscedastic], axis=1)
+        even = (eigenvalues(exchangeable[block])[:, :, None] * spectrum).reshape(len(sets), -1)
+        uneven = np.concatenate([eigenvalues(matrix[block]) for matrix in heteroscedastic], axis=1)
         statistic = squares[:, subset].sum(axis=1) * scale
         log_p.append(
             np.maximum(log_tail_of_form(statistic, even, freedom), log_tail_of_form(statistic, uneven, freedom))
@@ -164,7 +164,8 @@ def _test_batch(functions: RankFunctions, sets: Array, design: Design, Y: Array)
     return squares.sum(axis=1) / total, np.clip(np.min(log_p, axis=0) + np.log(n_tests), design.min_log_p, 0.0)
 
 
-def _eigenvalues(matrices: Array) -> Array:
+def eigenvalues(matrices: Array) -> Array:
+    """Return the eigenvalues of positive semi-definite matrices, without rounding errors below zero."""
     return np.maximum(np.linalg.eigvalsh(matrices), 0.0)
 
 
@@ -302,9 +303,9 @@ def residual(functions: RankFunctionSource, design: Design, *sets: Array) -> Arr
     rows = []
     for members in sets:
         if len(members):
-            features, places = np.unique(members, return_inverse=True)
+            features, local = np.unique(members, return_inverse=True)
             function_weights = design.function_weights[: design.n_functions(members.shape[1])]
-            products, weights = products_of(functions.take(features), places.reshape(members.shape), function_weights)
+            products, weights = products_of(functions.take(features), local.reshape(members.shape), function_weights)
             products = centre(products, design.sample_weights, design.strata) * np.sqrt(weights)[:, :, None]
             rows.append(products.reshape(-1, products.shape[2]))
     if not rows:

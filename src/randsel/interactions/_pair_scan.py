@@ -28,7 +28,7 @@ from randsel._numerics.null_tails import cumulants, log_tail_of_moments
 from randsel._numerics.rank_functions import RankFunctions, RankFunctionSource
 from randsel._utils.result_folder import Stages
 from randsel._utils.typing import Array
-from randsel.interactions._evidence import SMOOTH, Design
+from randsel.interactions._evidence import SMOOTH, Design, eigenvalues
 
 #: Features per block: on the host the products of a tile fit the cache; on a device a tile is large, so that launching
 #: its operations takes little of the time.
@@ -80,7 +80,7 @@ def scan_pairs(
     if factor is not None:
         e = (factor[:, None, :] * e).reshape(-1, e.shape[1])
     e = e[np.square(e).sum(axis=1) > 0.0].astype(np.float32)
-    spectrum = np.maximum(np.linalg.eigvalsh((Y * design.sample_weights[:, None]).T @ Y / len(Y)), 0.0)
+    spectrum = eigenvalues((Y * design.sample_weights[:, None]).T @ Y / len(Y))
     if factor is not None:
         spectrum = np.outer(np.square(factor).mean(axis=1), spectrum).ravel()
     if not len(e):
@@ -243,13 +243,12 @@ class _BestPairs:
 
 def _scan_tile(functions: RankFunctions, first: range, second: range, scan: _Scan, max_log_p: float) -> TileResult:
     """Scan the pairs of two blocks, or of one block with itself; pairs of log p above `max_log_p` are left out."""
-    kinds = functions.kinds
-    if all(len(b) <= scan.block_size and np.ptp(kinds[b.start : b.stop]) == 0 for b in (first, second)):
+    kinds = {block: functions.take(slice(block.start, block.stop)).kinds for block in (first, second)}
+    if all(len(block) <= scan.block_size and np.ptp(kinds[block]) == 0 for block in kinds):
         return _scan_uniform_tile(functions, first, second, scan, max_log_p)
     # blocks that are large or of mixed kinds: sort both by kind, and cut them into smaller tiles
-    members = [np.arange(block.start, block.stop) for block in dict.fromkeys((first, second))]
-    order = np.concatenate([features[np.argsort(kinds[features], kind="stable")] for features in members])
-    functions, cut = functions.take(order), len(members[0])
+    order = np.concatenate([block.start + np.argsort(kinds[block], kind="stable") for block in kinds])
+    functions, cut = functions.take(order), len(first)
     blocks = functions.take(slice(None, cut)).blocks(BLOCK)
     others = [range(cut + block.start, cut + block.stop) for block in functions.take(slice(cut, None)).blocks(BLOCK)]
     pairs = [(rows, columns) for rows in blocks for columns in others] or combinations_with_replacement(blocks, 2)
@@ -341,10 +340,10 @@ def _best_along(statistic: Any, axis: int) -> tuple[Array, Array, Array]:
 def _best_in_tile(statistic: Any, moments: Moments, n_pairs: int, max_log_p: float) -> tuple[Array, Array]:
     """Return log p and (row, column) of the best pairs of a tile, of which none is above `max_log_p`."""
     flat = namespace(statistic).reshape(statistic, (-1,))
-    places, statistics = top_k(flat, n_pairs, _statistic_of_log_p(max_log_p, moments))
+    positions, statistics = top_k(flat, n_pairs, _statistic_of_log_p(max_log_p, moments))
     log_p = log_tail_of_moments(statistics.astype(np.float64), *moments)
     small = log_p <= max_log_p
-    return log_p[small], np.stack(np.unravel_index(places[small], tuple(statistic.shape)), axis=1)
+    return log_p[small], np.stack(np.unravel_index(positions[small], tuple(statistic.shape)), axis=1)
 
 
 @lru_cache(maxsize=256)
