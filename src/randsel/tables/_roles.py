@@ -207,10 +207,8 @@ def _find_target(
         raise ValueError(msg)
     name = free[0] if target is None else target
     if name in samples.columns or name in samples.named_columns:
-        also = "and in" if name in labels else "and there is a target file without it,"
-        msg = (
-            f"the target {name!r} is in {samples.path} {also} {path}; leave the file out, or drop or rename the column."
-        )
+        other = f"in {path}" if name in labels else f"there is a target file without it, {path}"
+        msg = f"the target {name!r} is in {samples.path} and {other}; leave the file out, or drop or rename the column."
         raise ValueError(msg)
     if name not in labels:
         raise ValueError(unknown_column(name, list(labels), path))

@@ -17,23 +17,14 @@ from randsel.tables.formats._text import read_text
 
 @dataclass(frozen=True)
 class Format:
-    """How files of one format are read.
+    """How files of one format are read."""
 
-    Attributes
-    ----------
-    name
-        The format as messages name it.
-    read
-        Reader: path and options to sheet.
-    package
-        Optional package that the reader needs.
-    sandboxed
-        Whether a compiled library parses the file, which damaged files can crash: it runs in a process of its own.
-    """
-
+    #: Name in messages.
     name: str
     read: Callable[[Path, ReadOptions], Sheet]
+    #: Optional package that the reader needs.
     package: str | None = None
+    #: Whether to read in a process of its own, because damaged files can crash the library that parses them.
     sandboxed: bool = False
 
     def import_package(self) -> None:

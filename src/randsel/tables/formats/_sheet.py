@@ -21,72 +21,46 @@ NAME_BYTES = 200
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What a reader is asked for.
+    """What a reader is asked for."""
 
-    Attributes
-    ----------
-    limit
-        Largest size of the table in memory, and of unpacked text, in bytes.
-    names
-        Columns and rows whose cells are wanted as text. None: all columns, which only text files support.
-    layer
-        Layer of an h5ad file; None is X.
-    """
-
+    #: Largest size of the table in memory, and of unpacked text, in bytes.
     limit: int
+    #: Columns and rows whose cells are wanted as text. None: all columns, which only text files support.
     names: frozenset[str] | None = frozenset()
+    #: Layer of an h5ad file; None is X.
     layer: str | None = None
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """Contents of a file, before rows and columns are known to be samples, features or target.
-
-    Attributes
-    ----------
-    path
-        The file.
-    values
-        Rows × columns of numbers; NaN where a cell is missing or not a number.
-    columns
-        Names of the columns.
-    description
-        The format, in words.
-    row_names
-        Names of the rows, if the format stores them.
-    first_column
-        Cells of the first column as text, if they may be names of rows.
-    named_columns
-        Columns requested by name or stored apart from `values`, one entry per row.
-    named_rows
-        Rows requested by name, one entry per column.
-    bad_columns
-        Index of each column with a cell that is not a number -> message about the first such cell.
-    bad_rows
-        The same for the rows of a sheet that was transposed.
-    first_cells
-        Cells of the first row as text.
-    features_in_rows
-        None if the format leaves the orientation open.
-    roles
-        Role ("target", "groups", "batch", "relevant", "ids") -> column that has it unless the user names another.
-    notes
-        Sentences about what was found while reading.
-    """
+    """Contents of a file, before rows and columns are known to be samples, features or target."""
 
     path: Path
+    #: Rows × columns of numbers; NaN where a cell is missing or not a number.
     values: Array
+    #: Names of the columns.
     columns: list[str]
+    #: The format, in words.
     description: str
+    #: Names of the rows, if the format stores them.
     row_names: list[str] | None = None
+    #: Cells of the first column as text, if they may be names of rows.
     first_column: list[str] | None = None
+    #: Columns requested by name or stored apart from `values`, one entry per row.
     named_columns: dict[str, Any] = field(default_factory=dict)
+    #: Rows requested by name, one entry per column.
     named_rows: dict[str, list[str]] = field(default_factory=dict)
+    #: Index of each column with a cell that is not a number -> message about the first such cell.
     bad_columns: dict[int, str] = field(default_factory=dict)
+    #: The same for the rows of a sheet that was transposed.
     bad_rows: dict[int, str] = field(default_factory=dict)
+    #: Cells of the first row as text.
     first_cells: list[str] = field(default_factory=list)
+    #: None if the format leaves the orientation open.
     features_in_rows: bool | None = False
+    #: Role (target, groups, batch, relevant, ids) -> column that has it unless the user names another.
     roles: dict[str, str] = field(default_factory=dict)
+    #: Sentences about what was found while reading.
     notes: tuple[str, ...] = ()
 
 

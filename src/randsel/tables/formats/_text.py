@@ -157,24 +157,21 @@ def _records(file: io.TextIOWrapper, path: Path) -> Iterator[tuple[int, str]]:
     line_number = 0
     while line := file.readline(LONGEST_LINE):
         line_number += 1
-        first_line, lines, length, in_quotes = line_number, [line], len(line), line.count('"') % 2
+        start, lines, length, in_quotes = line_number, [line], len(line), line.count('"') % 2
         while in_quotes and length < LONGEST_LINE:
             line = file.readline(LONGEST_LINE)
             if not line or len(lines) > MOST_LINES:
                 limit = f", not within {MOST_LINES} lines," if line else ""
-                msg = f"{path}: the quotation mark in line {first_line}{limit} is never closed; remove it or double it."
+                msg = f"{path}: the quotation mark in line {start}{limit} is never closed; remove it or double it."
                 raise ValueError(msg)
             lines.append(line)
             line_number, length, in_quotes = line_number + 1, length + len(line), (in_quotes + line.count('"')) % 2
         if length >= LONGEST_LINE:
-            msg = (
-                f"{path}: line {first_line} has more than {LONGEST_LINE} characters; is it a table, and are quotes "
-                "closed?"
-            )
+            msg = f"{path}: line {start} has more than {LONGEST_LINE} characters; is it a table, and are quotes closed?"
             raise ValueError(msg)
         record = "".join(lines)
         if record.strip():
-            yield first_line, record.rstrip("\n")
+            yield start, record.rstrip("\n")
 
 
 def _find_separator(start: list[str]) -> str:
