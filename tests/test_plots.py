@@ -27,12 +27,12 @@ def test_culling_path_draws_every_feature_and_names_the_highlighted(path):
     figure.savefig(io.BytesIO(), format="png")
 
 
-def test_the_best_round_is_highlighted_unless_told(path):
+def test_the_best_round_is_highlighted_by_default(path):
     assert {text.get_text() for text in plots.culling_path(path).axes[0].texts} == {"0", "1"}
     assert not plots.culling_path(path, highlight=np.array([], dtype=int)).axes[0].texts
 
 
-def test_a_selector_brings_its_names_and_a_mask_highlights():
+def test_names_of_a_selector_and_a_mask_of_highlights():
     X, y, _ = datasets.make_xor(120, 6, random_state=0)
     selector = RandSel().fit(pd.DataFrame(X, columns=list("abcdef")), y)
     figure = plots.culling_path(selector, highlight=selector.support_)

@@ -74,7 +74,7 @@ def test_layers_sparse_matrices_and_observations_without_a_label(adata):
         ("status", {"top": 0}, "top=0 selects nothing"),
     ],
 )
-def test_what_is_wrong_is_said(adata, label, options, message):
+def test_error_messages_name_the_cause(adata, label, options, message):
     with pytest.raises(ValueError, match=message):
         randsel.select_adata(adata, label, **options)
 

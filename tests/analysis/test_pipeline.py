@@ -1,4 +1,4 @@
-"""What `randsel select` computes: the functions behind the command, on tables with a known answer."""
+"""The analysis behind `randsel select`, on tables with a known answer."""
 
 import warnings
 from dataclasses import replace
@@ -36,31 +36,31 @@ def names(analysis):
 
 
 @pytest.fixture(scope="module")
-def found():
+def analysis():
     return analyse(xor(), Settings(**QUICK))
 
 
-def test_the_two_features_are_found_with_their_partner_and_again_on_halves(found):
-    assert sorted(names(found)) == ["g0", "g1"]
-    first, second = found.features[:2]
+def test_interacting_features_are_selected_with_partner_and_stability(analysis):
+    assert sorted(names(analysis)) == ["g0", "g1"]
+    first, second = analysis.features[:2]
     assert {first.partner, second.partner} == {"g0", "g1"}
     assert max(first.q, second.q) < 1e-6
     assert first.stability == second.stability == 1.0
-    assert found.accuracy.selected.min() > 0.75
-    assert found.accuracy.chance == 0.5
-    assert not found.nothing_stands_out
+    assert analysis.accuracy.selected.min() > 0.75
+    assert analysis.accuracy.chance == 0.5
+    assert not analysis.nothing_stands_out
 
 
-def test_all_features_are_ranked_by_culling_after_those_selected(found):
+def test_features_are_ranked_in_the_order_of_culling(analysis):
     data = xor()
     selector = RandSel(target="classification").fit(data.X, data.y)
-    assert [feature.column for feature in found.features] == selector.order_.tolist()
-    assert [feature.rank for feature in found.features] == list(range(1, 31))
-    contributions = {feature.column: feature.contribution for feature in found.features}
+    assert [feature.column for feature in analysis.features] == selector.order_.tolist()
+    assert [feature.rank for feature in analysis.features] == list(range(1, 31))
+    contributions = {feature.column: feature.contribution for feature in analysis.features}
     np.testing.assert_array_equal([contributions[j] for j in range(30)], selector.contributions_)
 
 
-def test_a_path_survives_a_file(tmp_path):
+def test_a_path_read_from_a_file_is_the_same(tmp_path):
     data = xor()
     path = RandSel().fit(data.X, data.y).path_
     parts = FinishedParts(tmp_path / "parts")
@@ -90,7 +90,7 @@ def test_main_effects_in_blocks_are_those_of_the_scan(rng, monkeypatch):
     assert p[4] < 1e-6
 
 
-def test_pairs_beyond_the_budget_are_left_out_and_said(monkeypatch, tmp_path):
+def test_pairs_above_the_budget_are_not_tested_and_a_note_says_so(monkeypatch, tmp_path):
     monkeypatch.setattr(_selection, "PAIR_BUDGET", 1e5)
     few = analyse(xor(), Settings(halves=0, folds=0))
     assert not few.pairs
@@ -111,7 +111,7 @@ def test_top_and_fdr(how, count):
     assert [feature.selected for feature in analysis.features] == [True] * count + [False] * (30 - count)
 
 
-def test_what_tests_take_in_is_selected_though_culling_does_not_see_it():
+def test_features_found_by_tests_but_not_by_culling_are_selected():
     X, y, relevant = datasets.make_passemiers("ring", 250, 64, random_state=0)
     data = table(X, y)
     culled = set(RandSel(2).fit(X, y).get_support(indices=True).tolist())
@@ -120,7 +120,7 @@ def test_what_tests_take_in_is_selected_though_culling_does_not_see_it():
     assert {f"g{j}" for j in relevant} <= set(names(analysis))
 
 
-def test_noise_is_called_noise(rng):
+def test_noise_gives_an_empty_selection(rng):
     data = table(rng.standard_normal((60, 20)), rng.permutation(60) % 2)
     analysis = analyse(data, Settings(halves=0, folds=3, fdr=0.001))
     assert analysis.nothing_stands_out
@@ -162,13 +162,13 @@ def test_frequencies_and_bound_are_those_of_the_halves():
     assert stability.n_halves == 6
 
 
-def test_the_answer_does_not_depend_on_the_number_of_jobs(found):
+def test_the_answer_does_not_depend_on_the_number_of_jobs(analysis):
     again = analyse(xor(), Settings(**QUICK), n_jobs=2)
-    assert again.features == found.features
-    np.testing.assert_array_equal(again.accuracy.selected, found.accuracy.selected)
+    assert again.features == analysis.features
+    np.testing.assert_array_equal(again.accuracy.selected, analysis.accuracy.selected)
 
 
-def test_too_few_samples_for_halves_are_said(rng):
+def test_too_few_samples_for_halves_are_noted(rng):
     X = rng.standard_normal((7, 5))
     analysis = analyse(table(X, np.array(list("aaaabbb"))), Settings(halves=10, folds=5))
     assert analysis.stability is None
@@ -180,7 +180,7 @@ def test_too_few_samples_for_halves_are_said(rng):
 # ---------------------------------------------------------------- folds
 
 
-def test_accuracy_is_that_of_features_selected_in_the_fold_and_a_machine_on_training_samples():
+def test_accuracy_equals_that_of_selection_and_svm_on_training_samples():
     data = xor(120, 20)
     accuracy = analyse(data, Settings(halves=0, folds=3, top=2, seed=1)).accuracy
     splits = _selection.split_folds(data, CLASSES, 3, 1)
@@ -228,7 +228,7 @@ def test_numbers_as_target(rng):
 
 
 def donors(rng, effect=0.0):
-    """Twelve donors, six of each class, eight samples each that differ little: 96 samples, 12 pieces of evidence."""
+    """Return 96 samples of twelve donors, six of each class; samples of a donor differ little."""
     donor = np.repeat(np.arange(12), 8)
     y = np.where(donor % 2 == 0, "case", "control")
     X = rng.standard_normal((12, 40))[donor] + 0.1 * rng.standard_normal((96, 40))
@@ -236,12 +236,12 @@ def donors(rng, effect=0.0):
     return table(X, y, groups=donor)
 
 
-def test_samples_of_a_donor_are_averaged_where_the_target_is_the_donors(rng):
+def test_samples_are_averaged_if_the_target_is_constant_within_donors(rng):
     noise = donors(rng)
     grouped = analyse(noise, Settings(halves=4, folds=3))
     assert any("96 samples are averaged to 12 groups" in note for note in grouped.notes)
     assert min(feature.q for feature in grouped.features) > 0.05
-    # as if they were independent, donors look like effects
+    # samples treated as independent make donors look like effects
     alone = analyse(replace(noise, groups=None), Settings(halves=0, folds=0))
     assert sum(feature.q <= 0.05 for feature in alone.features) > 5
     strong = analyse(donors(rng, effect=30.0), Settings(halves=4, folds=3, top=2))
@@ -259,17 +259,17 @@ def test_means_of_groups_and_levels_of_categories():
     X = np.array([[1.0, 2.0], [3.0, 2.0], [5.0, 1.0], [0.0, 4.0], [1.0, 4.0], [1.0, 0.0], [2.0, 0.0], [7.0, 5.0]])
     groups = np.array(["a", "a", "a", "b", "b", "c", "c", "d"])
     y = np.array([1, 1, 1, 0, 0, 1, 1, 0])
-    found = _selection.average_groups(table(X, y, groups=groups, nominal=(1,), batch=np.array(list("uuuvvuuv"))))
-    np.testing.assert_allclose(found.X, [[3.0, 2.0], [0.5, 4.0], [1.5, 0.0], [7.0, 5.0]])
-    assert found.y.tolist() == [1, 0, 1, 0]
-    assert found.batch.tolist() == ["u", "v", "u", "v"]
+    averaged = _selection.average_groups(table(X, y, groups=groups, nominal=(1,), batch=np.array(list("uuuvvuuv"))))
+    np.testing.assert_allclose(averaged.X, [[3.0, 2.0], [0.5, 4.0], [1.5, 0.0], [7.0, 5.0]])
+    assert averaged.y.tolist() == [1, 0, 1, 0]
+    assert averaged.batch.tolist() == ["u", "v", "u", "v"]
     varies = table(X, np.arange(8) % 2, groups=groups)
     assert _selection.average_groups(varies) is varies
     with pytest.raises(ValueError, match="fewer than 4 groups tell nothing"):
         _selection.average_groups(table(X, (groups == "a").astype(int), groups=np.where(groups == "a", "a", "b")))
 
 
-def test_tests_compare_within_batches_and_say_so():
+def test_tests_compare_within_batches():
     rng = np.random.default_rng(1)
     batch = np.repeat([0, 1], 60)
     y = (rng.random(120) < np.where(batch, 0.8, 0.2)).astype(int)
@@ -284,7 +284,7 @@ def test_tests_compare_within_batches_and_say_so():
     assert any("confounded" in warning for warning in analysis.warnings)
 
 
-def test_a_batch_that_is_the_target_is_no_reason_to_stop(rng):
+def test_a_batch_equal_to_the_target_gives_a_warning(rng):
     y = np.repeat([0, 1], 30)
     analysis = analyse(table(rng.standard_normal((60, 8)), y, batch=y), Settings(halves=0, folds=0))
     assert any("no comparison within batches is possible" in warning for warning in analysis.warnings)
@@ -312,12 +312,12 @@ def test_medians_are_those_of_training_samples(monkeypatch):
 
 
 @pytest.mark.parametrize("bad", [{"top": 0}, {"fdr": 2.0}, {"halves": 1}, {"folds": 1}])
-def test_settings_that_mean_nothing_are_refused(bad):
+def test_invalid_settings_are_refused(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):
         Settings(**bad)
 
 
-def test_a_pair_that_stands_out_and_is_not_selected_is_named(rng):
+def test_a_significant_pair_that_is_not_selected_gives_a_warning(rng):
     X = rng.standard_normal((300, 12))
     y = np.where((X[:, 0] > 0) ^ (X[:, 1] > 0), 1.0, -1.0) + 4.0 * X[:, 5]
     with warnings.catch_warnings():

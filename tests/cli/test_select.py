@@ -1,4 +1,4 @@
-"""The command `randsel select`, as a user meets it: files, exit codes, interruptions, and twenty mistakes."""
+"""The command `randsel select`: files, exit codes, interruptions, and twenty user errors."""
 
 import csv
 import json
@@ -35,7 +35,7 @@ def invoke(*words):
 
 
 def numbers(rows=80, columns=12, seed=0):
-    """An XOR of the first two columns, and the target in words."""
+    """Return random columns, and the XOR of the first two as class names."""
     X = np.random.default_rng(seed).standard_normal((rows, columns))
     return X, np.where((X[:, 0] > 0) ^ (X[:, 1] > 0), "case", "control")
 
@@ -95,7 +95,7 @@ def test_the_ranking_is_complete_best_first_and_read_as_it_was(finished):
     assert len(pairs) == 66
 
 
-def test_what_it_takes_to_repeat_a_run_is_written(finished):
+def test_run_json_holds_the_command_that_repeats_the_run(finished):
     file, out, _ = finished
     about = json.loads((out / "run.json").read_text())
     assert about["data_hash"] == tables.read(file, target="status").fingerprint()
@@ -109,7 +109,7 @@ def test_what_it_takes_to_repeat_a_run_is_written(finished):
     assert {name: (out / name).read_bytes() for name in FILES} == before
 
 
-def test_the_report_is_made_again_from_the_folder_without_fitting(finished, monkeypatch):
+def test_the_report_is_rebuilt_from_the_folder_without_fitting(finished, monkeypatch):
     _, out, _ = finished
     before = (out / "report.html").read_bytes()
     (out / "report.html").unlink()
@@ -120,7 +120,7 @@ def test_the_report_is_made_again_from_the_folder_without_fitting(finished, monk
     assert (out / "report.html").read_bytes() == before
 
 
-def test_a_folder_that_is_none_or_is_damaged_has_no_report(finished, tmp_path):
+def test_no_report_from_a_missing_or_damaged_folder(finished, tmp_path):
     _, out, _ = finished
     assert "no folder of randsel select" in invoke("report", tmp_path).output
     (tmp_path / "run.json").write_bytes((out / "run.json").read_bytes())
@@ -172,7 +172,7 @@ def test_csv_parquet_and_h5ad_of_a_table_give_one_ranking(finished, tmp_path):
 
 
 def start(file, folder, *more):
-    """Start a selection of many halves in a folder of its own."""
+    """Start a process that selects with many half-samples, in a folder of its own."""
     folder.mkdir(exist_ok=True)
     command = [sys.executable, "-m", "randsel", "select", str(file), "--target", "status", "--out", "out"]
     return subprocess.Popen(
@@ -191,7 +191,7 @@ def until(path, process):
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_an_interrupted_run_goes_on_and_ends_as_if_it_had_not_been(tmp_path, number):
+def test_an_interrupted_run_resumes_with_identical_results(tmp_path, number):
     file = write(tmp_path / "table.csv", *numbers(120, 40))
     whole = start(file, tmp_path / "whole")
     process = start(file, tmp_path / "cut")
@@ -200,9 +200,9 @@ def test_an_interrupted_run_goes_on_and_ends_as_if_it_had_not_been(tmp_path, num
     _, said = process.communicate()
     parts = tmp_path / "cut" / "out" / "parts"
     assert not (tmp_path / "cut" / "out" / "ranking.csv").exists()
-    kept = {path.name: path.stat().st_mtime_ns for path in parts.glob("*.npz")}
-    assert {"path.npz", "tests.npz", "half-000.npz", "half-003.npz"} <= set(kept)
-    assert "fold-000.npz" not in kept
+    stored = {path.name: path.stat().st_mtime_ns for path in parts.glob("*.npz")}
+    assert {"path.npz", "tests.npz", "half-000.npz", "half-003.npz"} <= set(stored)
+    assert "fold-000.npz" not in stored
     if number == signal.SIGINT:
         assert process.returncode == 130
         assert "What is finished is kept: run the same command again to go on." in said
@@ -210,7 +210,7 @@ def test_an_interrupted_run_goes_on_and_ends_as_if_it_had_not_been(tmp_path, num
     again = start(file, tmp_path / "cut")
     _, errors = again.communicate()
     assert again.returncode == 0, errors
-    assert {name: (parts / name).stat().st_mtime_ns for name in kept} == kept
+    assert {name: (parts / name).stat().st_mtime_ns for name in stored} == stored
     whole.communicate()
     for name in ("ranking.csv", "pairs.csv", "run.json", "report.html"):
         assert (tmp_path / "cut" / "out" / name).read_bytes() == (tmp_path / "whole" / "out" / name).read_bytes()
@@ -224,7 +224,7 @@ def test_two_runs_do_not_share_a_folder(tmp_path):
     assert "another run is working in" in result.output
 
 
-def test_a_damaged_part_is_computed_again_and_said(finished, tmp_path):
+def test_a_damaged_part_is_computed_again_with_a_note(finished, tmp_path):
     file, out, _ = finished
     before = (out / "ranking.csv").read_bytes()
     (out / "parts" / "half-001.npz").write_bytes(b"PK nothing")
@@ -234,11 +234,11 @@ def test_a_damaged_part_is_computed_again_and_said(finished, tmp_path):
     assert (out / "ranking.csv").read_bytes() == before
 
 
-# ---------------------------------------------------------------- mistakes
+# ---------------------------------------------------------------- user errors
 
 
 def refused(result, *words, code=1):
-    """One or two sentences, no traceback, the right exit status."""
+    """Check that a command failed with a short message that has these words, without a traceback."""
     assert result.exit_code == code, result.output
     assert isinstance(result.exception, SystemExit)
     message = result.stderr[result.stderr.index("Error: ") :]
@@ -260,7 +260,7 @@ def cells(header, rows, separator=","):
 
 
 GENES = [[f"g{j}", *map(repr, X[:, j].tolist())] for j in range(6)]
-MISTAKES = {
+USER_ERRORS = {
     "wrong column": (text_of(X, Y), ["--target", "statu"], 1, ["has no column 'statu'", "did you mean 'status'"]),
     "transposed": (cells(["gene", *(f"s{i}" for i in range(40))], GENES), ["--target", "status"], 1, ["no column"]),
     "text": (
@@ -307,15 +307,15 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_answered_in_a_sentence(tmp_path, mistake):
-    make, options, code, words = MISTAKES[mistake]
+@pytest.mark.parametrize("error", USER_ERRORS)
+def test_a_user_error_gives_a_short_message(tmp_path, error):
+    make, options, code, words = USER_ERRORS[error]
     make(tmp_path / "table.csv")
     refused(invoke("select", tmp_path / "table.csv", *options, "--out", tmp_path / "out"), *words, code=code)
 
 
 def test_a_transposed_table_with_a_target_file_is_read(tmp_path):
-    MISTAKES["transposed"][0](tmp_path / "genes.csv")
+    USER_ERRORS["transposed"][0](tmp_path / "genes.csv")
     labels = "".join(f"s{i},{label}\n" for i, label in enumerate(Y))
     (tmp_path / "labels.csv").write_text("sample,status\n" + labels)
     options = ["--target-file", tmp_path / "labels.csv", "--halves", 0, "--no-accuracy", "--out", tmp_path / "out"]
@@ -358,7 +358,7 @@ def test_a_folder_of_another_run_or_a_file_is_refused_with_a_reason(finished, tm
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_may_not_be_written_is_said_before_anything_is_read(tmp_path):
+def test_an_unwritable_folder_is_refused_before_the_table_is_read(tmp_path):
     (tmp_path / "closed").mkdir(mode=0o500)
     refused(invoke("select", "none.csv", "--target", "y", "--out", tmp_path / "closed" / "out"), "may not be written")
 
@@ -372,7 +372,7 @@ def test_a_target_with_gaps_and_more_folds_than_samples(tmp_path):
     assert "3 folds instead of 10, the number of samples of class rare." in result.stderr
 
 
-def test_nothing_stands_out_has_a_status_of_its_own(tmp_path):
+def test_exit_status_if_nothing_stands_out(tmp_path):
     rng = np.random.default_rng(0)
     file = write(tmp_path / "noise.csv", rng.standard_normal((60, 8)), rng.permutation(60) % 2)
     result = invoke("select", file, "--target", "status", *SHORT, "--out", tmp_path / "out")
@@ -382,7 +382,7 @@ def test_nothing_stands_out_has_a_status_of_its_own(tmp_path):
     assert {row["selected"] for row in read(tmp_path / "out" / "ranking.csv")} == {"no"}
 
 
-def test_debug_shows_the_traceback_wherever_it_stands(tmp_path):
+def test_debug_shows_the_traceback_at_any_position(tmp_path):
     command = [sys.executable, "-m", "randsel", "select", "none.csv", "--target", "y", "--out", "out"]
     quiet = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     loud = subprocess.run([*command, "--debug"], cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -391,7 +391,7 @@ def test_debug_shows_the_traceback_wherever_it_stands(tmp_path):
     assert quiet.returncode == loud.returncode == 1
 
 
-def test_a_fault_of_ours_is_a_sentence_that_says_how_to_look(tmp_path, monkeypatch):
+def test_an_internal_error_is_one_sentence_that_names_debug(tmp_path, monkeypatch):
     file = write(tmp_path / "table.csv", X, Y)
 
     def broken(*_, **__):
@@ -424,7 +424,7 @@ def test_names_are_kept_in_files_and_harmless_on_a_terminal(tmp_path):
 @pytest.mark.parametrize(
     ("package", "lost"), [("jinja2", {"report.html"}), ("matplotlib", {"report.html", "path.png"})]
 )
-def test_a_package_that_is_not_there_costs_a_file_and_no_more(tmp_path, monkeypatch, package, lost):
+def test_a_missing_package_costs_only_its_file(tmp_path, monkeypatch, package, lost):
     real = _optional.import_module
 
     def without(module):
@@ -443,7 +443,7 @@ def test_a_package_that_is_not_there_costs_a_file_and_no_more(tmp_path, monkeypa
     refused(invoke("report", tmp_path / "out"), package)
 
 
-def test_help_names_exit_codes_and_is_there_at_once():
+def test_help_names_exit_codes_and_imports_nothing_slow():
     text = invoke("select", "--help").output
     for code in (0, 1, 2, cli.NOTHING, cli.INTERRUPTED, cli.TERMINATED):
         assert f"\n    {code} " in text
@@ -462,7 +462,7 @@ def test_choices_of_the_command_line_are_those_of_the_code():
         assert given[name] == getattr(defaults, name)
 
 
-def test_progress_has_a_line_on_a_terminal_only(monkeypatch, capsys):
+def test_progress_is_shown_on_a_terminal_only(monkeypatch, capsys):
     line = ProgressLine()
     line("folds", 1, 5)
     line.end()

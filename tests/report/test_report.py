@@ -5,7 +5,7 @@ import json
 import re
 import sys
 from collections import Counter
-from dataclasses import replace
+from dataclasses import fields, replace
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -18,7 +18,7 @@ from PIL import Image
 
 from randsel import RandSel, datasets, plots
 from randsel._utils.text import make_visible
-from randsel.analysis._model import Accuracy, Stability
+from randsel.analysis._model import NAME, RANK, SELECTED, VALUE_COLUMNS, Accuracy, Feature, Stability
 from randsel.report import _html as report
 from randsel.report._sentences import summarise
 from randsel.tables._read import Table
@@ -62,7 +62,7 @@ def plain():
 
 
 @pytest.fixture(scope="module")
-def hostile_found(hostile):
+def hostile_contents(hostile):
     return report.contents(hostile)
 
 
@@ -73,7 +73,7 @@ def plain_html(plain):
 
 @pytest.fixture
 def quick(monkeypatch):
-    """For tests of words: drawing takes seconds."""
+    """Replace drawing, which takes seconds, for tests of the text."""
     monkeypatch.setattr(report, "_draw_svg", lambda *_, **__: "<svg></svg>")
 
 
@@ -95,7 +95,7 @@ def noise():
 
 
 class Page(HTMLParser):
-    """Tags, attributes, and text by the innermost tag."""
+    """A parsed page: tags, attributes, and text by the innermost tag."""
 
     VOID = ("meta", "link", "input", "br", "img")
 
@@ -121,27 +121,37 @@ class Page(HTMLParser):
         self.texts.append((self.open[-1] if self.open else "", data))
 
 
+# ---------------------------------------------------------------- columns of the ranking
+
+
+def test_every_field_of_a_feature_is_a_column():
+    columns = [column.field for column in (NAME, RANK, SELECTED, *VALUE_COLUMNS)]
+    assert sorted([*columns, "column"]) == sorted(field.name for field in fields(Feature))
+    stored = [column.stored for column in VALUE_COLUMNS if column.type is not float]
+    assert len(set(stored) - {"scores"}) == len(stored)
+
+
 # ---------------------------------------------------------------- contents
 
 
-def test_contents_are_plain_and_complete(hostile, hostile_found):
-    found = hostile_found
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
-    assert [row["rank"] for row in found["features"]["rows"]] == list(range(1, len(HOSTILE) + 1))
-    assert {row["name"] for row in found["features"]["rows"]} == {make_visible(name) for name in HOSTILE}
+def test_contents_are_complete_and_valid_json(hostile, hostile_contents):
+    content = hostile_contents
+    assert json.loads(json.dumps(content, allow_nan=False)) == content
+    assert [row["rank"] for row in content["features"]["rows"]] == list(range(1, len(HOSTILE) + 1))
+    assert {row["name"] for row in content["features"]["rows"]} == {make_visible(name) for name in HOSTILE}
     first = hostile.features[0]
-    row = found["features"]["rows"][0]
+    row = content["features"]["rows"][0]
     assert (row["contribution"], row["main"], row["q"]) == (first.contribution, first.main, first.q)
-    assert len(found["features"]["drawn"]) == 12
-    assert 1 <= len(found["pairs"]["drawn"]) <= report.DRAWN_PAIRS
-    assert found["accuracy"]["selected"] == hostile.accuracy.selected.tolist()
-    assert found["repeat"]["command"].startswith("randsel select")
-    assert found["repeat"]["data_hash"] == hostile.settings["data_hash"]
-    assert {"name": "halves", "value": "4"} in found["settings"]
-    assert found["notes"] == list(hostile.notes)
+    assert len(content["features"]["drawn"]) == 12
+    assert 1 <= len(content["pairs"]["drawn"]) <= report.DRAWN_PAIRS
+    assert content["accuracy"]["selected"] == hostile.accuracy.selected.tolist()
+    assert content["repeat"]["command"].startswith("randsel select")
+    assert content["repeat"]["data_hash"] == hostile.settings["data_hash"]
+    assert {"name": "halves", "value": "4"} in content["settings"]
+    assert content["notes"] == list(hostile.notes)
 
 
-def test_the_summary_says_what_was_found(plain, quick):
+def test_summary_of_a_selection(plain, quick):
     plain = replace(plain, warnings=("The batch is confounded with the target.",))
     first, samples, *others = report.contents(plain)["summary"]
     assert first == "Of 40 features, 2 were selected: gene 0 and gene 1."
@@ -160,43 +170,43 @@ def test_the_summary_says_what_was_found(plain, quick):
 def test_long_names_are_cut_in_sentences_only(plain, quick):
     name = "x" * 300
     long = tuple(replace(f, name=name) if f.rank == 1 else f for f in plain.features)
-    found = report.contents(replace(plain, features=long))
-    assert name[:49] + "… and gene" in found["summary"][0]
-    assert found["features"]["rows"][0]["name"] == name
+    content = report.contents(replace(plain, features=long))
+    assert name[:49] + "… and gene" in content["summary"][0]
+    assert content["features"]["rows"][0]["name"] == name
 
 
 def test_accuracy_and_stability_in_words(plain, quick):
     accuracy = Accuracy("balanced accuracy", np.array([0.8, 0.9]), np.array([0.7, 0.7]), 0.5, np.array([3, 12]))
     stability = Stability(100, 0.6, 0.25, np.r_[np.ones(3), np.zeros(37)])
-    found = report.contents(replace(plain, accuracy=accuracy, stability=stability))
-    text = " ".join(found["summary"])
+    content = report.contents(replace(plain, accuracy=accuracy, stability=stability))
+    text = " ".join(content["summary"])
     assert "balanced accuracy of 0.85\u00a0±\u00a00.07 in nested cross-validation (2 folds)" in text
     assert "Chance is within" not in text
     assert "3 features in at least 60\u202f% of them; of features that carry nothing, at most 0.25" in text
-    assert found["accuracy"]["words"]["sizes"] == "3 to 12"
+    assert content["accuracy"]["words"]["sizes"] == "3 to 12"
     guess = replace(accuracy, selected=np.array([0.4, 0.62]))
     assert "Chance is within a standard deviation" in " ".join(
         report.contents(replace(plain, accuracy=guess))["summary"]
     )
 
 
-def test_nothing_stands_out_is_said_first(quick):
+def test_summary_of_noise_starts_with_nothing_stands_out(quick):
     analysis = noise()
     assert analysis.nothing_stands_out
-    found = report.contents(analysis)
-    assert found["summary"][0].startswith("Nothing stands out")
-    assert "No pair of features stands out" in " ".join(found["summary"])
-    assert len(found["pairs"]["drawn"]) == 2
-    assert "Nothing stands out" in report.render(found)
+    content = report.contents(analysis)
+    assert content["summary"][0].startswith("Nothing stands out")
+    assert "No pair of features stands out" in " ".join(content["summary"])
+    assert len(content["pairs"]["drawn"]) == 2
+    assert "Nothing stands out" in report.render(content)
 
 
-def test_a_pair_that_culling_missed_is_said_first(plain, quick):
+def test_summary_starts_with_a_pair_that_culling_missed(plain, quick):
     first = report.contents(replace(plain, nothing_stands_out=True))["summary"][0]
     assert "does not stand out" in first
     assert "1 pair of a corrected p of at most 0.05" in first
 
 
-def test_which_features_may_be_less_sure_than_that_some_matter(plain, quick):
+def test_summary_says_if_the_best_round_does_not_stand_out(plain, quick):
     assert "surer than which" not in " ".join(report.contents(plain)["summary"])
     wide = replace(plain, path=replace(plain.path, null_sd=1.0))
     assert report.contents(wide)["summary"][1].startswith(
@@ -204,11 +214,11 @@ def test_which_features_may_be_less_sure_than_that_some_matter(plain, quick):
     )
 
 
-def test_what_was_not_computed_is_left_out(plain, quick):
+def test_results_that_were_not_computed_are_left_out(plain, quick):
     bare = replace(plain, pairs=(), accuracy=None, stability=None, warnings=(), notes=(), settings={})
-    found = report.contents(bare)
-    assert found["accuracy"] is None
-    page = Page(report.render(found))
+    content = report.contents(bare)
+    assert content["accuracy"] is None
+    page = Page(report.render(content))
     ids = {value for _, name, value in page.attributes if name == "id"}
     assert {"features", "path", "repeat", "cite"} <= ids
     assert not {"pairs", "accuracy", "warnings"} & ids
@@ -218,44 +228,44 @@ def test_what_was_not_computed_is_left_out(plain, quick):
 
 def test_scores_of_the_bootstrap_may_be_missing(plain, quick):
     nothing = tuple(replace(f, main=np.nan, interaction=np.nan, partner=None, stability=np.nan) for f in plain.features)
-    found = report.contents(replace(plain, features=nothing))
-    assert found["features"]["rows"][0]["main"] is None
-    json.dumps(found, allow_nan=False)
-    assert not re.search(r"\bnan\b", report.render(found), re.IGNORECASE)
+    content = report.contents(replace(plain, features=nothing))
+    assert content["features"]["rows"][0]["main"] is None
+    json.dumps(content, allow_nan=False)
+    assert not re.search(r"\bnan\b", report.render(content), re.IGNORECASE)
 
 
-def test_a_long_table_is_cut_and_says_so(plain, quick):
+def test_a_long_table_is_cut_with_a_note(plain, quick):
     many = tuple(replace(plain.features[0], rank=rank) for rank in range(1, 20_001))
-    found = report.contents(replace(plain, features=many))
-    assert len(found["features"]["rows"]) == report.TABLE
-    html = report.render(found)
+    content = report.contents(replace(plain, features=many))
+    assert len(content["features"]["rows"]) == report.TABLE
+    html = report.render(content)
     assert "All 20\u202f000 features" in html
     assert "ranking.csv" in html
 
 
-def test_many_samples_and_features_stay_light(plain):
+def test_the_file_stays_small_with_many_samples_and_features(plain):
     X, y, _ = datasets.make_xor(3000, 700, random_state=0)
     path = RandSel(2).fit(X[:60], y[:60]).path_
     table = Table(X, y, tuple(f"g{j}" for j in range(700)))
-    found = report.contents(replace(plain, table=table, path=path))
-    html = report.render(found)
+    content = report.contents(replace(plain, table=table, path=path))
+    html = report.render(content)
     # what is drawn as pixels has the colours of the legend
-    pixels = re.search(r"data:image/png;base64,([^\"]*)", found["features"]["drawn"][0]["figure"]).group(1)
+    pixels = re.search(r"data:image/png;base64,([^\"]*)", content["features"]["drawn"][0]["figure"]).group(1)
     drawn = np.asarray(Image.open(io.BytesIO(base64.b64decode(pixels))).convert("RGBA")).reshape(-1, 4)
     first = next(colour[:3] for colour in drawn if colour[3] > 150)
-    assert "#" + "".join(f"{part:02x}" for part in first) in {c["colour"] for c in found["target"]}
+    assert "#" + "".join(f"{part:02x}" for part in first) in {c["colour"] for c in content["target"]}
     panel = report.contents(plain)["features"]["drawn"][0]["figure"]
-    assert all(c["colour"] in panel for c in found["target"])
+    assert all(c["colour"] in panel for c in content["target"])
     assert len(html.encode()) < 2_000_000
 
 
 def test_many_classes_are_numbered():
     rng = np.random.default_rng(0)
     table = Table(rng.standard_normal((90, 8)), np.repeat(list("abcdef"), 15), tuple("ABCDEFGH"))
-    found = report.contents(analysis_of(table, "classification", halves=2, folds=2))
-    assert found["features"]["numbered"]
-    assert [c["place"] for c in found["target"]] == [1, 2, 3, 4, 5, 6]
-    assert ">6</text>" in found["features"]["drawn"][0]["figure"]
+    content = report.contents(analysis_of(table, "classification", halves=2, folds=2))
+    assert content["features"]["numbered"]
+    assert [c["place"] for c in content["target"]] == [1, 2, 3, 4, 5, 6]
+    assert ">6</text>" in content["features"]["drawn"][0]["figure"]
 
 
 def test_what_to_cite_is_what_the_citation_file_says():
@@ -278,8 +288,8 @@ def test_a_missing_package_is_named_with_its_extra(plain, monkeypatch):
 # ---------------------------------------------------------------- the page as text
 
 
-def test_names_are_text_wherever_they_appear(hostile_found):
-    html = report.render(hostile_found)
+def test_names_are_text_wherever_they_appear(hostile_contents):
+    html = report.render(hostile_contents)
     html.encode()
     page = Page(html)
     assert not page.open
@@ -298,7 +308,7 @@ def test_names_are_text_wherever_they_appear(hostile_found):
     assert HOSTILE[1][:27] + "…" in drawn
     assert "\u202e" not in html
     (inline,) = (text for tag, text in page.texts if tag == "script" and text.startswith("{"))
-    assert json.loads(inline) == report._without_figures(hostile_found)
+    assert json.loads(inline) == report._without_figures(hostile_contents)
 
 
 def test_the_page_needs_nothing_from_elsewhere(plain_html):
@@ -310,7 +320,7 @@ def test_the_page_needs_nothing_from_elsewhere(plain_html):
     assert "default-src 'none'" in html
 
 
-def test_drawings_do_not_clash(plain_html):
+def test_ids_of_figures_are_unique(plain_html):
     html = plain_html
     ids = [value for _, name, value in Page(html).attributes if name == "id"]
     assert len(ids) == len(set(ids))
@@ -318,8 +328,8 @@ def test_drawings_do_not_clash(plain_html):
     assert len(drawings) > 12
     for drawing in drawings:
         root = ElementTree.fromstring(drawing)
-        own = {element.get("id") for element in root.iter()}
-        assert {e.get("href")[1:] for e in root.iter("use")} <= own
+        ids = {element.get("id") for element in root.iter()}
+        assert {e.get("href")[1:] for e in root.iter("use")} <= ids
         assert not [e for e in root.iter() if e.tag in ("style", "metadata", "script")]
         assert "#000000" not in drawing
         assert root.get("aria-label")
@@ -350,8 +360,8 @@ def names_shown(page):
     return page.js(f"{rows}.map((row) => row.dataset.name)")
 
 
-def test_hostile_names_do_nothing_in_a_browser(open_page, hostile, hostile_found):
-    browser = open_page(report.render(hostile_found))
+def test_hostile_names_do_nothing_in_a_browser(open_page, hostile, hostile_contents):
+    browser = open_page(report.render(hostile_contents))
     assert browser.problems == []
     assert browser.js("document.images.length") == 0
     assert browser.js("document.scripts.length") == 2
@@ -360,7 +370,7 @@ def test_hostile_names_do_nothing_in_a_browser(open_page, hostile, hostile_found
     assert names_shown(browser) == [make_visible(feature.name) for feature in hostile.features]
 
 
-def test_a_script_that_got_in_would_not_run(open_page, plain_html):
+def test_an_injected_script_does_not_run(open_page, plain_html):
     browser = open_page(plain_html.replace("<main>", "<main><img src=x onerror=\"document.title = 'run'\">"))
     assert browser.problems
     assert browser.js("document.title") != "run"
@@ -388,7 +398,7 @@ def test_the_table_sorts_by_mouse_and_by_keyboard(opened, plain):
     assert opened.problems == []
 
 
-def test_what_has_no_value_comes_last_either_way(open_page, plain, quick):
+def test_missing_values_sort_last_in_both_directions(open_page, plain, quick):
     features = tuple(replace(f, stability=np.nan) if f.rank == 1 else f for f in plain.features[:5])
     browser = open_page(report.render(report.contents(replace(plain, features=features))))
     for _ in range(2):
@@ -396,7 +406,7 @@ def test_what_has_no_value_comes_last_either_way(open_page, plain, quick):
         assert names_shown(browser)[-1] == features[0].name
 
 
-def test_the_table_is_searched_and_unfolded(opened, plain):
+def test_the_table_is_searched_and_expanded(opened, plain):
     assert len(names_shown(opened)) == 20
     assert opened.js("document.getElementById('said').textContent") == "20 of 40 shown"
     opened.click("#search")
@@ -419,8 +429,8 @@ def test_the_table_is_searched_and_unfolded(opened, plain):
     assert opened.problems == []
 
 
-def test_a_phone_a_dark_room_and_paper(open_page, hostile_found, tmp_path):
-    html = report.render(hostile_found)
+def test_layout_on_a_phone_in_dark_mode_and_in_print(open_page, hostile_contents, tmp_path):
+    html = report.render(hostile_contents)
     ground = "getComputedStyle(document.body).backgroundColor"
     browser = open_page(html, width=360, height=740)
     assert browser.js("document.documentElement.scrollWidth") == 360
@@ -461,7 +471,7 @@ def test_text_and_lines_have_contrast(opened, dark):
     opened.media()
 
 
-def test_selected_features_that_no_test_finds_are_said(hostile):
+def test_summary_counts_selected_features_that_no_test_finds(hostile):
     doubtful = [replace(f, q=0.9, selected=at < 4) for at, f in enumerate(hostile.features)]
     said = summarise(replace(hostile, features=tuple(doubtful)))
     assert any("4 of the 4 selected have a q-value above 0.5" in sentence for sentence in said)

@@ -1,6 +1,6 @@
-"""A headless Chromium by its debugging pipe: pages are loaded, clicked, typed into and photographed for real.
+"""A headless Chromium, controlled through its debugging pipe: load pages, click, type, take screenshots.
 
-Needs the program alone (Debian package chromium), no driver and no Python package.
+Needs only the program (Debian package chromium), no driver and no Python package.
 """
 
 import base64
@@ -14,19 +14,19 @@ from pathlib import Path
 
 
 def chromium():
-    """Path of the program, None if there is none."""
+    """Return the path of the program, None if it is not installed."""
     names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
     return next((path for name in names if (path := shutil.which(name))), None)
 
 
 class Browser:
-    """One page in a browser, which ends with the `with` block. `problems` are console errors and requests made."""
+    """One page in a browser, which runs within a `with` block."""
 
     def __enter__(self):
         self.profile = tempfile.TemporaryDirectory(prefix="chromium-")
-        ours, theirs = os.pipe(), os.pipe()
-        # the browser reads from 3 and writes to 4; numbers above keep the two from being overwritten on the way
-        read, write = (fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in (ours[0], theirs[1]))
+        commands, answers = os.pipe(), os.pipe()
+        # the browser reads from descriptor 3 and writes to 4; duplicates above 10 are not overwritten by dup2
+        read, write = (fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in (commands[0], answers[1]))
         flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage"]
         self.process = subprocess.Popen(
             [chromium(), *flags, f"--user-data-dir={self.profile.name}", "--remote-debugging-pipe", "about:blank"],
@@ -36,10 +36,11 @@ class Browser:
             preexec_fn=lambda: (os.dup2(read, 3), os.dup2(write, 4)),  # noqa: PLW1509
             close_fds=False,
         )
-        for fd in (ours[0], theirs[1], read, write):
+        for fd in (commands[0], answers[1], read, write):
             os.close(fd)
-        self.to, self.back = os.fdopen(ours[1], "wb", buffering=0), os.fdopen(theirs[0], "rb")
-        self.number, self.session, self.events, self.rest = 0, None, [], b""
+        self.commands = os.fdopen(commands[1], "wb", buffering=0)
+        self.answers = os.fdopen(answers[0], "rb")
+        self.number, self.session, self.events, self.unread = 0, None, [], b""
         pages = self("Target.getTargets")["targetInfos"]
         target = next(page["targetId"] for page in pages if page["type"] == "page")
         self.session = self("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -50,17 +51,17 @@ class Browser:
     def __exit__(self, *_):
         self.process.terminate()
         self.process.wait(20)
-        self.to.close()
-        self.back.close()
+        self.commands.close()
+        self.answers.close()
         self.profile.cleanup()
 
     def __call__(self, method, **params):
-        """Send a command of the DevTools protocol and return its result; what happens meanwhile goes to `events`."""
+        """Send a command of the DevTools protocol and return its result; events in between are appended to `events`."""
         self.number += 1
         message = {"id": self.number, "method": method, "params": params}
         if self.session:
             message["sessionId"] = self.session
-        self.to.write(json.dumps(message).encode() + b"\0")
+        self.commands.write(json.dumps(message).encode() + b"\0")
         while True:
             answer = self._next()
             if answer.get("id") == self.number:
@@ -69,15 +70,15 @@ class Browser:
             self.events.append(answer)
 
     def _next(self):
-        while b"\0" not in self.rest:
-            part = os.read(self.back.fileno(), 1 << 16)
-            assert part, "the browser has ended"
-            self.rest += part
-        message, _, self.rest = self.rest.partition(b"\0")
+        while b"\0" not in self.unread:
+            block = os.read(self.answers.fileno(), 1 << 16)
+            assert block, "the browser has ended"
+            self.unread += block
+        message, _, self.unread = self.unread.partition(b"\0")
         return json.loads(message)
 
     def load(self, path, *, width=1200, height=900, dark=False):
-        """Load a file and wait until it is there."""
+        """Load a file and wait for its load event."""
         self("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
         self.media(dark=dark)
         self.events.clear()
@@ -86,12 +87,12 @@ class Browser:
             self.events.append(self._next())
 
     def media(self, *, dark=False, kind=""):
-        """Switch to the dark, or to print."""
+        """Switch to dark mode, or to print."""
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self("Emulation.setEmulatedMedia", media=kind, features=[scheme])
 
     def js(self, expression):
-        """Value of an expression in the page."""
+        """Return the value of an expression in the page."""
         answer = self("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
@@ -120,7 +121,7 @@ class Browser:
         self("Input.insertText", text=text)
 
     def picture(self, path, *, whole=True, clip=None):
-        """Photograph the page."""
+        """Save a screenshot of the page."""
         options = {"captureBeyondViewport": whole}
         if clip is not None:
             options["clip"] = {"x": 0, "y": 0, "scale": 1, **clip}
@@ -136,8 +137,8 @@ class Browser:
 
     @property
     def problems(self):
-        """Errors and warnings of the console, dialogues, and requests for anything but the file and its own data."""
-        self.js("1")  # whatever is under way is reported before the answer
+        """Errors and warnings of the console, dialogs, and requests for anything but the file and its own data."""
+        self.js("1")  # pending events arrive before the answer
         return [event for event in self.events if self._is_problem(event.get("method"), event.get("params", {}))]
 
     @staticmethod

@@ -1,4 +1,6 @@
-"""Analyses of small tables, fitted for real, for tests and pictures of reports."""
+"""Analyses of small tables for tests and screenshots of reports."""
+
+from dataclasses import replace
 
 from randsel import __version__
 from randsel.analysis._model import Settings
@@ -6,7 +8,7 @@ from randsel.analysis._pipeline import analyse
 
 
 def analysis_of(table, kind, *, data="table.csv", halves=10, folds=5):
-    """Select, test, repeat on halves, cross-validate, with the settings that a command would write down."""
+    """Return the full analysis of a table, with the settings that `randsel select` would store."""
     about = {
         "command": f"randsel select {data} --target status --out results",
         "version": __version__,
@@ -17,4 +19,4 @@ def analysis_of(table, kind, *, data="table.csv", halves=10, folds=5):
     }
     analysis = analyse(table, Settings(task=kind, halves=halves, folds=folds), about=about)
     notes = ("CSV, separated by commas.", "The first column was taken for the names of the samples.")
-    return type(analysis)(**{**vars(analysis), "notes": (*notes, *analysis.notes)})
+    return replace(analysis, notes=(*notes, *analysis.notes))

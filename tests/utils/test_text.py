@@ -46,14 +46,14 @@ def test_p_values(value, expected):
     assert text.format_p_value(value) == expected
 
 
-def test_shares_counts_and_columns_of_numbers():
+def test_percentages_counts_and_fixed_digits():
     assert text.format_percent(0.944) == "94\u202f%"
     assert text.format_percent(float("nan")) == "–"
     assert [text.format_count(value) for value in (7, 2000, 13280)] == ["7", "2000", "13\u202f280"]
     assert [text.format_fixed(value) for value in (70.23, -0.01, -3.0, None)] == ["70.2", "0.0", "−3.0", "–"]
 
 
-def test_what_cannot_be_seen_in_a_name_is_written_as_numbers():
+def test_invisible_characters_are_escaped():
     assert text.make_visible("abc\u202egnp.exe") == "abc\\u202egnp.exe"
     assert text.make_visible("\x00\ttab") == "\\u0000\\u0009tab"
     assert text.make_visible("größe 基因 🧬 👩\u200d🔬") == "größe 基因 🧬 👩\u200d🔬"
@@ -63,7 +63,7 @@ def test_messages_keep_line_breaks_and_nothing_else_that_acts_on_a_terminal():
     assert text.make_printable("two\nlines\x1b[31m") == "two\nlines\\u001b[31m"
 
 
-def test_long_names_are_cut_and_say_so():
+def test_long_names_end_in_an_ellipsis():
     assert text.shorten("abcdef", 6) == "abcdef"
     assert text.shorten("abcdefg", 6) == "abcde…"
 

@@ -1,3 +1,5 @@
+"""Cautions about tables: those with a fault raise one, those that only look like it do not."""
+
 from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 
@@ -15,19 +17,18 @@ def table(rng):
     return Table(X, np.repeat(["case", "control"], 40), tuple(f"g{j}" for j in range(120)))
 
 
-def only(found, *words):
-    """The one caution, which must hold these words."""
-    assert len(found) == 1, found
-    assert all(word in found[0] for word in words), found[0]
-    return found[0]
+def only(sentences, *words):
+    """Check that there is one caution, and that it has these words."""
+    assert len(sentences) == 1, sentences
+    assert all(word in sentences[0] for word in words), sentences[0]
 
 
-def test_nothing_is_said_about_a_table_without_fault(table, rng):
+def test_a_faultless_table_raises_no_caution(table, rng):
     assert cautions(table, CLASSES) == ()
     assert cautions(replace(table, y=rng.standard_normal(80)), NUMBERS) == ()
     assert cautions(replace(table, batch=np.tile(["a", "b"], 40)), CLASSES) == ()
     assert cautions(replace(table, batch=np.zeros(80)), CLASSES) == ()
-    # every sample its own batch: perfectly associated, and no evidence
+    # every sample its own batch: perfectly associated, but no evidence of confounding
     assert cautions(replace(table, batch=np.arange(80)), CLASSES) == ()
 
 
@@ -40,13 +41,13 @@ def test_unequal_and_small_classes(table):
     assert cautions(replace(table, y=np.repeat([0.0, 1.0], [62, 18])), NUMBERS) == ()
 
 
-def test_a_batch_that_tells_the_class_is_confounded(table):
+def test_a_batch_associated_with_the_class_is_confounded(table):
     batch = np.where(table.y == "case", "first", "second")
     batch[::10] = "first"
     only(cautions(replace(table, batch=batch), CLASSES), "confounded", "Cramér's V 0.9", "--batch", "36 of 80")
 
 
-def test_a_batch_that_tells_the_number_is_confounded(table, rng):
+def test_a_batch_associated_with_a_numeric_target_is_confounded(table, rng):
     y = rng.standard_normal(80)
     confounded = replace(table, y=y, batch=np.where(y > 0.5, "first", "second"))
     only(cautions(confounded, NUMBERS), "confounded", "correlation ratio η", "--batch")
@@ -64,7 +65,7 @@ def test_strength_of_association():
     assert _cautions.correlation_ratio(np.ones(40), y) == 0.0
 
 
-def test_rare_coincidence_in_a_small_table_is_no_confounding():
+def test_chance_association_in_a_small_table_is_not_confounding():
     X = np.random.default_rng(0).standard_normal((12, 10))
     few = Table(X, np.repeat([0, 1], 6), tuple("abcdefghij"), batch=np.array([0] * 10 + [1] * 2))
     assert _cautions.cramers_v(few.y, few.batch) > _cautions.CONFOUNDED
@@ -84,7 +85,7 @@ def test_copies_of_rows(table):
     only(cautions(replace(table, X=X), CLASSES), "1 sample is an exact copy")
 
 
-def test_few_coarse_features_make_copies_by_chance(table, rng):
+def test_equal_rows_of_few_coarse_features_raise_no_caution(table, rng):
     X = rng.integers(0, 3, (80, 5)).astype(float)
     assert cautions(replace(table, X=X), CLASSES) == ()
 
@@ -101,7 +102,7 @@ def test_near_copies_are_found_unless_groups_are_known_or_all_are_alike(table, r
 
 
 @pytest.mark.parametrize("pattern", ["D{0}_{1}", "patient{0}-rep{1}", "P{0}.visit{1}", "TB-{0} t{1}"])
-def test_names_that_repeat_with_a_number_are_donors(table, pattern):
+def test_sample_names_with_repetition_numbers_are_donors(table, pattern):
     names = [pattern.format(donor, time) for donor in range(40) for time in (1, 2)]
     only(cautions(table, CLASSES, samples=names), "Donors seem to repeat", "80 samples", "--groups")
     assert cautions(replace(table, groups=np.arange(80)), CLASSES, samples=names) == ()
@@ -119,11 +120,11 @@ def test_names_that_repeat_with_a_number_are_donors(table, pattern):
         ["S1_1", "S1_2", *(f"S{j}" for j in range(78))],
     ],
 )
-def test_names_that_only_count_samples_raise_no_alarm(table, names):
+def test_numbered_sample_names_raise_no_caution(table, names):
     assert cautions(table, CLASSES, samples=names) == ()
 
 
-def test_columns_that_say_nothing_or_the_same(table, rng):
+def test_constant_copied_and_tied_columns(table, rng):
     X = table.X.copy()
     X[:, 3] = 7.0
     X[:, 5] = X[:, 6] = X[:, 7]
@@ -155,14 +156,14 @@ def test_limits_in_the_documentation_are_those_of_the_code():
 
 @pytest.mark.data
 def test_the_batch_of_the_tuberculosis_series_is_confounded(benchmark_set):
-    found = cautions(read(benchmark_set("tb_gse19491_ltbi").fid.name), CLASSES)
-    assert [c for c in found if "batch is confounded" in c and "--batch" in c]
+    sentences = cautions(read(benchmark_set("tb_gse19491_ltbi").fid.name), CLASSES)
+    assert [c for c in sentences if "batch is confounded" in c and "--batch" in c]
     # the same controls are in two of its sub-series
-    assert [c for c in found if "24 samples are nearly copies" in c]
+    assert [c for c in sentences if "24 samples are nearly copies" in c]
 
 
 @pytest.mark.data
-def test_donors_as_different_as_people_are_not_seen(benchmark_set):
+def test_repeated_donors_without_telling_names_are_not_detected(benchmark_set):
     series = read(benchmark_set("tb_gse107993_ltbi").fid.name)
     assert len(np.unique(series.groups)) < len(series.y) / 2
     assert cautions(replace(series, groups=None), CLASSES) == ()
@@ -170,7 +171,7 @@ def test_donors_as_different_as_people_are_not_seen(benchmark_set):
 
 @pytest.mark.data
 @pytest.mark.parametrize(
-    ("name", "kind", "said"),
+    ("name", "kind", "expected"),
     [
         ("colon", "classification", ["9 features are exact copies"]),
         ("allaml", "classification", []),
@@ -186,7 +187,7 @@ def test_donors_as_different_as_people_are_not_seen(benchmark_set):
         ("pbmc68k", "classification", ["unequal", "Fewer than 10", "more than half"]),
     ],
 )
-def test_no_false_alarms_on_real_tables(benchmark_set, name, kind, said):
-    found = cautions(read(benchmark_set(name).fid.name), kind)
-    assert len(found) == len(said)
-    assert all(word in caution for word, caution in zip(said, found, strict=True))
+def test_no_false_alarms_on_real_tables(benchmark_set, name, kind, expected):
+    sentences = cautions(read(benchmark_set(name).fid.name), kind)
+    assert len(sentences) == len(expected)
+    assert all(word in caution for word, caution in zip(expected, sentences, strict=True))
