@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -63,46 +64,53 @@ def command_of(name, size, folder):
     return [sys.executable, "-m", *words, *size["options"]]
 
 
-def start(command, folder):
-    """Start a job in a folder, as a process group of its own."""
+@contextmanager
+def running(command, folder):
+    """Start a job in a folder, as a process group of its own, all of which is killed at the end."""
     (folder / "out").mkdir(parents=True, exist_ok=True)
-    with (folder / "said").open("wb") as said:
-        return subprocess.Popen(command, cwd=folder, stdout=said, stderr=subprocess.DEVNULL, start_new_session=True)
+    with (folder / "said").open("wb") as output:
+        process = subprocess.Popen(
+            command, cwd=folder, stdout=output, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
-def taken(folder):
-    """Whether a process holds the lock of a job's folder now, by the kernel's list of locks."""
-    held = {int(line.split()[-3].rsplit(":", 1)[1]) for line in Path("/proc/locks").read_text().splitlines()}
-    return any(path.stat().st_ino in held for path in folder.glob("*/.lock"))
+def is_locked(folder):
+    """Whether a process holds the lock of a job's folder now, according to the kernel's list of locks."""
+    locked = {int(line.split()[-3].rsplit(":", 1)[1]) for line in Path("/proc/locks").read_text().splitlines()}
+    return any(path.stat().st_ino in locked for path in folder.glob("*/.lock"))
 
 
-def wait_until_taken(process, folder):
-    """Wait until a process has taken the folder of its job, or has ended."""
-    while process.poll() is None and not taken(folder):
+def wait_until_locked(process, folder):
+    """Wait until a process holds the lock of its job's folder, or has ended."""
+    while process.poll() is None and not is_locked(folder):
         time.sleep(0.01)
 
 
 def undisturbed(command, folder):
-    """Run a job to its end; its exit status, and the seconds until it takes its folder and to its end."""
+    """Run a job to its end; its exit status, and the seconds until it locks its folder and to its end."""
     begin = time.monotonic()
-    process = start(command, folder)
-    wait_until_taken(process, folder)
-    first = time.monotonic() - begin
-    return process.wait(), first, time.monotonic() - begin
+    with running(command, folder) as process:
+        wait_until_locked(process, folder)
+        first = time.monotonic() - begin
+        return process.wait(), first, time.monotonic() - begin
 
 
 def kill_once(command, folder, moment, at_work):
     """Start a job, kill all of its processes after some seconds, and tell whether it was still running."""
-    process = start(command, folder)
-    if at_work:
-        wait_until_taken(process, folder)
-    try:
-        process.wait(moment)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        return True
-    return False
+    with running(command, folder) as process:
+        if at_work:
+            wait_until_locked(process, folder)
+        try:
+            process.wait(moment)
+        except subprocess.TimeoutExpired:
+            return True
+        return False
 
 
 def finished_files(folder):
@@ -124,15 +132,17 @@ def trial(name, size, folder, kills, seed):
     at_work = rng.random(kills) < 0.75
     moments = rng.uniform(0.0, np.where(at_work, 4.0 * (total - first) / kills, first))
     broken = folder / f"{name}-broken"
-    running, kept = [], []
+    was_running, finished = [], []
     for moment, late in zip(moments.tolist(), at_work.tolist(), strict=True):
-        running.append(kill_once(command, broken, moment, late))
-        kept.append(finished_files(broken))
-        what = f"{'killed' if running[-1] else 'ended'} after {moment:.2f} s of {'work' if late else 'starting'}"
-        print(f"{name}: {what}, {kept[-1]} files", flush=True)
-    last = start(command, broken).wait()
-    whole, found = outputs(folder / f"{name}-whole"), outputs(broken)
-    differing = sorted(set(whole) ^ set(found)) + sorted(n for n in set(whole) & set(found) if whole[n] != found[n])
+        was_running.append(kill_once(command, broken, moment, late))
+        finished.append(finished_files(broken))
+        what = f"{'killed' if was_running[-1] else 'ended'} after {moment:.2f} s of {'work' if late else 'starting'}"
+        print(f"{name}: {what}, {finished[-1]} files", flush=True)
+    with running(command, broken) as process:
+        last = process.wait()
+    whole, resumed = outputs(folder / f"{name}-whole"), outputs(broken)
+    differing = sorted(set(whole) ^ set(resumed))
+    differing += sorted(file for file in set(whole) & set(resumed) if whole[file] != resumed[file])
     left = [path.name for path in broken.rglob("*") if path.name.endswith((".partial", "-so-far"))]
     return {
         "status": (status, last),
@@ -141,23 +151,23 @@ def trial(name, size, folder, kills, seed):
         "moments": [
             f"{moment:.1f}" if late else f"({moment:.1f})" for moment, late in zip(moments, at_work, strict=True)
         ],
-        "killed": sum(running),
-        "kept": kept,
+        "killed": sum(was_running),
+        "finished": finished,
         "compared": len(whole),
         "differing": differing,
         "left": left,
     }
 
 
-def row(name, found):
+def row(name, outcome):
     return {
         "job": {"fit": "`RandSel(checkpoint=…).fit`"}.get(name, f"`randsel {name}`"),
-        "undisturbed, s": f"{found['seconds']:.0f} ({found['first']:.1f} to start)",
-        "kills": f"{found['killed']} of {len(found['moments'])}",
-        "exit status": " and ".join(map(str, found["status"])),
-        "files compared": str(found["compared"]),
-        "files that differ": ", ".join(found["differing"]) or "none",
-        "left over": ", ".join(found["left"]) or "nothing",
+        "undisturbed, s": f"{outcome['seconds']:.0f} ({outcome['first']:.1f} to start)",
+        "kills": f"{outcome['killed']} of {len(outcome['moments'])}",
+        "exit status": " and ".join(map(str, outcome["status"])),
+        "files compared": str(outcome["compared"]),
+        "files that differ": ", ".join(outcome["differing"]) or "none",
+        "left over": ", ".join(outcome["left"]) or "nothing",
     }
 
 
@@ -174,14 +184,14 @@ def main():
     parser.add_argument("--jobs", nargs="*", default=list(LONG), choices=list(LONG))
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        found = {name: trial(name, LONG[name], Path(folder), options.kills, options.seed) for name in options.jobs}
+        outcomes = {name: trial(name, LONG[name], Path(folder), options.kills, options.seed) for name in options.jobs}
     moments = [
         {
             "job": name,
             "seconds": ", ".join(one["moments"]),
-            "files finished then": ", ".join(map(str, one["kept"])),
+            "files finished then": ", ".join(map(str, one["finished"])),
         }
-        for name, one in found.items()
+        for name, one in outcomes.items()
     ]
     text = (
         "# Killed at random moments\n\n"
@@ -190,16 +200,16 @@ def main():
         "last. Then all files of its folder, finished parts too, and what it printed are compared byte by byte with "
         "those of the undisturbed run; but for the lock and for files of times (`seconds.csv`, `times.csv`, "
         "`runs.csv`), which no two runs share. A process that had ended before its moment was not killed.\n\n"
-        + as_markdown([row(name, one) for name, one in found.items()])
+        + as_markdown([row(name, one) for name, one in outcomes.items()])
         + "\n\n"
-        + "\n".join(f"- {about(name, LONG[name])}" for name in found)
+        + "\n".join(f"- {about(name, LONG[name])}" for name in outcomes)
         + "\n\n## When\n\nSeconds after the job took its folder; in brackets, after its process was started. Finished "
         "files are parts, cells and stages.\n\n" + as_markdown(moments) + "\n"
     )
     print(text)
     if options.out:
         options.out.write_text(text)
-    return int(any(one["differing"] or one["left"] or len(set(one["status"])) > 1 for one in found.values()))
+    return int(any(one["differing"] or one["left"] or len(set(one["status"])) > 1 for one in outcomes.values()))
 
 
 if __name__ == "__main__":

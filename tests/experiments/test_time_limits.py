@@ -1,9 +1,11 @@
 """A cell over its time limit is killed with all processes that it started, and the other cells are finished."""
 
 import os
+import signal
 import subprocess
 import sys
 
+import numpy as np
 import psutil
 import pytest
 import slow_cells
@@ -11,6 +13,7 @@ from comparisons import small_spec, tables_of, without_times
 from process_tree import PATIENCE, descendants, is_gone, wait_until
 from threadpoolctl import threadpool_info
 
+from randsel import datasets
 from randsel._utils import processes
 from randsel.experiments import _run
 
@@ -108,5 +111,22 @@ def test_a_process_ends_with_its_parent(function, is_killed):
         else:
             parent.stdin.close()
         parent.wait(PATIENCE)
+    assert children
+    wait_until(lambda: all(map(is_gone, children)))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_command_with_a_time_limit_leaves_no_process_when_it_is_ended(number, tmp_path):
+    X, y, _ = datasets.make_xor(60, 8, random_state=0)
+    np.savez(tmp_path / "table.npz", X=X, y=y)
+    words = ["compare", "table.npz", "--out", "out", "--jobs", "2", "--timeout", "1000", "--methods", "randSel,RFE"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "randsel", *words], cwd=tmp_path, stderr=subprocess.DEVNULL
+    ) as process:
+        wait_until(lambda: process.poll() is not None or list((tmp_path / "out").glob("[0-9a-f]*.json")))
+        children = descendants(process.pid)
+        process.send_signal(number)
+        process.wait(PATIENCE)
     assert children
     wait_until(lambda: all(map(is_gone, children)))
