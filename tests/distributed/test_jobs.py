@@ -5,7 +5,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -32,6 +31,7 @@ from randsel.tables._read import Table
 
 distributed = pytest.importorskip("distributed", reason="distributed is not installed (extra 'dask')")
 
+SUPPORT = Path(__file__).parents[1] / "support"
 X, Y, _ = datasets.make_xor(120, 16, random_state=0)
 LONG, LONG_Y, _ = datasets.make_xor(2100, 4, random_state=0)
 WIDE = np.hstack([X, np.random.default_rng(0).standard_normal((120, 600))])
@@ -211,21 +211,24 @@ def test_blas_threads_come_back_when_the_last_job_ends():
 
 
 LONG_JOBS = """
-import time, joblib
+import sys, joblib
+from cluster_tasks import touch_and_sleep
 from randsel._utils.jobs import ordered_map
 with joblib.parallel_config(backend="loky", n_jobs=2):
-    ordered_map(time.sleep, [(300.0,)] * 4, None)
+    ordered_map(touch_and_sleep, [(sys.argv[1], number, 300.0) for number in range(2)], None)
 """
 
 
-def test_worker_processes_end_with_the_process_that_started_them():
-    process = subprocess.Popen([sys.executable, "-c", LONG_JOBS], stderr=subprocess.DEVNULL)
+def test_worker_processes_end_with_the_process_that_started_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(SUPPORT), *filter(None, [os.environ.get("PYTHONPATH")])]))
+    process = subprocess.Popen([sys.executable, "-c", LONG_JOBS, str(tmp_path)], stderr=subprocess.DEVNULL)
     try:
-        workers = wait_until(lambda: len(started := descendants(process.pid, "LokyProcess")) == 2 and started)
-        time.sleep(2.0)  # so that they have begun a job
+        wait_until(lambda: len(list(tmp_path.iterdir())) == 2)
+        workers = descendants(process.pid, "LokyProcess")
     finally:
         process.kill()
         process.wait()
+    assert len(workers) == 2
     wait_until(lambda: all(is_gone(worker) for worker in workers))
 
 

@@ -61,3 +61,9 @@ def die_once(shared, folder, number):
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(0.02)
     return shared.value * number
+
+
+def touch_and_sleep(folder, number, seconds):
+    """Show by a file that this job has begun, and take some time."""
+    (Path(folder) / str(number)).touch()
+    time.sleep(seconds)
