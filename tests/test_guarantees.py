@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
+from samples import unnormalised_bootstrap
 
 from randsel import guarantees
-from randsel.contribution._bootstrap import Draws, bootstrap, exact
+from randsel.contribution._bootstrap import Draws
+from randsel.contribution._closed_form import exact
 from randsel.contribution._sample import Sample
 from randsel.targets._target import Target
 
@@ -14,7 +16,7 @@ def problem(rng, m, n_noise=1):
     y = rng.choice([-1.0, 1.0], m)
     X = rng.normal(size=(m, 1 + n_noise))
     X[:, 0] = y + 0.3 * rng.normal(size=m)
-    return Sample.of(X - X.mean(axis=0), Target(y[:, None], None, "classification"))
+    return Sample.from_columns(X - X.mean(axis=0), Target(y[:, None], None))
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +42,7 @@ def test_bootstrap_estimate_fails_less_often_than_stated(rng, eta):
     failures = []
     for seed in range(15):
         draws = Draws(plan.n_bootstraps, subsample=8 / plan.n_samples, seed=seed)
-        failures.append(bootstrap(problem(rng, plan.n_samples), GAMMA, draws, normalise=False).total[0] <= 0)
+        failures.append(unnormalised_bootstrap(problem(rng, plan.n_samples), GAMMA, draws).total[0] <= 0)
     assert np.mean(failures) < delta
 
 

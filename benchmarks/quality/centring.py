@@ -7,16 +7,15 @@ import argparse
 
 import numpy as np
 
-from randsel._numerics.kernels import median_gamma, u_centre
+from randsel._numerics.kernels import GAUSSIAN, median_gamma, squared_distances, u_centre
 from randsel.contribution._sample import PairSums
 
 
 def interaction_scores(X, y, centring):
     """First-order interaction scores (docs/mathematics.md, eq. 9) with Q centred one way or the other."""
     m = len(X)
-    sums = PairSums.of(X)
-    gamma = median_gamma(sums.d1)
-    log_expected = -gamma / 2 * sums.d1 + gamma**2 / 8 * sums.d2
+    gamma = median_gamma(squared_distances(X))
+    log_expected, _ = PairSums.from_columns(X).log_terms(gamma, GAUSSIAN.series)
     Q = np.exp(log_expected - log_expected[~np.eye(m, dtype=bool)].max())
     Q = u_centre(Q) if centring == "rows and columns" else Q - Q[~np.eye(m, dtype=bool)].mean()
     A = u_centre(np.outer(y, y) * Q)

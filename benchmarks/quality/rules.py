@@ -36,7 +36,7 @@ PROBLEMS = {
 
 
 def tails(contribution):
-    main, interaction = (skewness() for skewness in contribution.skewness)
+    main, interaction = contribution.skewness()
     return -log_tail_of_score(contribution.main, main), -log_tail_of_score(contribution.interaction, interaction)
 
 

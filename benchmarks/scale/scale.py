@@ -37,8 +37,9 @@ from distributed import Client, LocalCluster, wait
 from randsel import RandSel, datasets, read_blocks
 from randsel._numerics.columns import ColumnSource, centre_rows, standardise_columns, sum_blocks
 from randsel._numerics.rank_functions import rank_functions
-from randsel.contribution import _bootstrap as contribution
-from randsel.contribution._bootstrap import Draws, exact
+from randsel.contribution import _closed_form
+from randsel.contribution._bootstrap import Draws
+from randsel.contribution._closed_form import exact
 from randsel.contribution._sample import Sample
 from randsel.culling import _rounds as culling
 from randsel.distributed._columns import _call_on_block, _map_block
@@ -137,11 +138,11 @@ def columns(m, n, seed=0):
 
 def one_round(sample, rows):
     """What a round does with one block of rows: its alignment and its scores, as `culling.cull` calls them."""
-    gamma = culling._bandwidth(sample.rows(rows), "median")
+    gamma = culling._bandwidth(sample.take_rows(rows), "median")
     notes = getattr(sample.X, "noted", Notes())
     notes.passes, notes.seconds, start = [], 0.0, time.process_time()
-    culling._alignment(sample.rows(rows), gamma)
-    contribution._block(sample.rows(rows), gamma)
+    culling._alignment(sample.take_rows(rows), gamma)
+    _closed_form._closed_form_of_block(sample.take_rows(rows), gamma)
     return time.process_time() - start - notes.seconds, notes.passes
 
 
@@ -168,8 +169,8 @@ def far():
         held = [np.ascontiguousarray(X[:, start : start + WIDTH]) for start in range(0, X.shape[1], WIDTH)]
         del X
         held = (held * ceil(n / DISTINCT))[: ceil(n / WIDTH)]
-        sample = Sample.of(Counted(held, Notes()), Target.encode(y, CLASSES))
-        rows = contribution.row_blocks(sample.target, Draws())[0]
+        sample = Sample.from_columns(Counted(held, Notes()), Target.encode(y, CLASSES))
+        rows = _closed_form.row_blocks(sample.target, Draws())[0]
         client, noted = one_round(sample, rows)
 
         def told(name, noted=noted):
@@ -195,8 +196,8 @@ def near():
     found = []
     for n in NEAR:
         X, y = columns(ALL_ROWS, n)
-        sample = Sample.of(X, Target.encode(y, CLASSES))
-        rows = contribution.row_blocks(sample.target, Draws())[0]
+        sample = Sample.from_columns(X, Target.encode(y, CLASSES))
+        rows = _closed_form.row_blocks(sample.target, Draws())[0]
         found.append((n, min(one_round(sample, rows)[0] for _ in range(1 if n > 1000 else 3))))
     return found
 
@@ -204,10 +205,10 @@ def near():
 def peak():
     """Highest memory of a round in memory, and of a pass over a block on a worker, as multiples of the rows used."""
     X, y = columns(ALL_ROWS, PEAK)
-    sample = Sample.of(X, Target.encode(y, CLASSES))
-    rows = contribution.row_blocks(sample.target, Draws())[0]
+    sample = Sample.from_columns(X, Target.encode(y, CLASSES))
+    rows = _closed_form.row_blocks(sample.target, Draws())[0]
     _, _, whole = measure.measured(lambda: one_round(sample, rows), 600, most=1)
-    piece = Sample.of(Counted([X], Notes()), sample.target)
+    piece = Sample.from_columns(Counted([X], Notes()), sample.target)
     _, _, block = measure.measured(lambda: one_round(piece, rows), 600, most=1)
     size = model.VALUE * ROWS * PEAK / 2**20
     return {"whole": whole / size, "block": block / size}
@@ -217,7 +218,7 @@ def rates():
     """Bytes per second of what is done to a block outside the passes."""
     X, y = columns(8 * ROWS, 4000)
     block = np.ascontiguousarray(X)
-    rows = contribution.row_blocks(Target.encode(y, CLASSES), Draws())[0]
+    rows = _closed_form.row_blocks(Target.encode(y, CLASSES), Draws())[0]
     slicing = spent(lambda: [centre_rows(block, rows) for _ in range(20)]) / 20
     standardising = spent(lambda: standardise_columns(block, None, True))
     functions = spent(lambda: rank_functions(X[:, :400], 4, np.ones(len(X)), np.zeros(400, bool)))
@@ -341,9 +342,9 @@ def by_rows(client):
 
 def _round_of_rows(held):
     X, y = held
-    sample = Sample.of(X - X.mean(axis=0), Target.encode(y, CLASSES))
+    sample = Sample.from_columns(X - X.mean(axis=0), Target.encode(y, CLASSES))
     gamma = culling._bandwidth(sample, "median")
-    found = contribution.closed_form(sample, gamma)
+    found = _closed_form.closed_form(sample, gamma)
     return culling._alignment(sample, gamma), np.stack([found.relative, found.main, found.interaction])
 
 
@@ -351,7 +352,7 @@ def fewer_blocks():
     """Scores of an XOR pair by all blocks of rows, and by a quarter of them."""
     X, y, relevant = datasets.make_xor(40_000, 30, random_state=0)
     Z, _ = standardise_columns(X.astype(np.float32), None, True)
-    sample = Sample.of(Z, Target.encode(y, CLASSES))
+    sample = Sample.from_columns(Z, Target.encode(y, CLASSES))
     score = {count: exact(sample, 1 / 60, Draws(n_bootstraps=count)).interaction[relevant].mean() for count in (40, 10)}
     return {str(count): float(value) for count, value in score.items()}
 

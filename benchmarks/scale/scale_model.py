@@ -6,7 +6,7 @@ from math import ceil, inf, log2
 import numpy as np
 
 from randsel._numerics.columns import memory_for_columns
-from randsel.contribution._bootstrap import MAX_ROWS
+from randsel.contribution._closed_form import MAX_ROWS
 from randsel.culling._path import path_sizes
 from randsel.distributed._columns import MEMORY_FRACTION
 

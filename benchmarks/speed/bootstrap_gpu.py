@@ -65,9 +65,9 @@ def alignments(sample, gamma, columns, rows):
     return np.concatenate(values), informative
 
 
-def mean_over_draws(sample, gamma, size, kind, draws, *, normalise):
+def mean_over_draws(sample, gamma, size, kind, draws):
     """Stand in for `contribution._mean_over_draws`: all batches of draws in a few calls of the device."""
-    if not normalise or sample.target.weights is not None or sample.fixed.any():
+    if sample.target.weights is not None or sample.fixed.any():
         msg = "only the plain bootstrap runs here."
         raise ValueError(msg)
     batches = range(-(-draws.n_bootstraps // contribution.BATCH))
@@ -84,7 +84,7 @@ def mean_over_draws(sample, gamma, size, kind, draws, *, normalise):
 def check():
     """Largest difference from the processor's contributions on one round, in units of their spread."""
     X, y, _ = datasets.make_xor(243, 100, random_state=5)
-    sample = Sample.of((X - X.mean(axis=0)) / X.std(axis=0), Target.encode(y, CLASSES))
+    sample = Sample.from_columns((X - X.mean(axis=0)) / X.std(axis=0), Target.encode(y, CLASSES))
     draws = contribution.Draws(3000, 0.25, 7)
     there = contribution.bootstrap(sample, 0.01, draws).relative
     contribution._mean_over_draws = mean_over_draws

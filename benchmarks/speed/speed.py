@@ -38,7 +38,7 @@ def bootstrap_against_the_literal_reference(m=300, n=100, r=3000, s=75):
     """One round of Algorithm 1: the same draws, in literal numpy and in the package."""
     X, y, _ = datasets.make_xor(m, n, random_state=0)
     X = (X - X.mean(axis=0)) / X.std(axis=0)
-    sample = Sample.of(X, Target.encode(y, CLASSES))
+    sample = Sample.from_columns(X, Target.encode(y, CLASSES))
     gamma, draws = 1 / (2 * n), Draws(r, s / m, seed=1)
     batches = range(-(-r // BATCH))
     smaller = [d for b in batches for d in zip(*draw_subsets(sample, n // 2, (0, b), draws), strict=True)]

@@ -75,7 +75,7 @@ def test_blocks_of_rows_go_to_as_many_cores_as_have_the_memory(constants):
 
 
 def test_the_ways_and_blocks_of_rounds_are_those_of_the_package(constants, monkeypatch):
-    monkeypatch.setattr("randsel.contribution._bootstrap.MAX_ROWS", 200)
+    monkeypatch.setattr("randsel.contribution._closed_form.MAX_ROWS", 200)
     seen, on_rows = [], cluster_columns.ClusterColumns.map_row_blocks
 
     def watched(columns, *given):

@@ -194,7 +194,7 @@ def test_blocks_of_rows_and_batches_of_draws_are_tasks_of_a_round(monkeypatch, d
     clone(ESTIMATORS["bootstrap"]).set_callbacks(recorder).fit(*data)
     blocks = [len(r._children_map) for r in recorder.contexts("end") if r.task_name == "round"]
     assert blocks == [2 * 3] * len(path_sizes(12))  # 70 draws in batches of 32, twice
-    monkeypatch.setattr("randsel.contribution._bootstrap.MAX_ROWS", 40)
+    monkeypatch.setattr("randsel.contribution._closed_form.MAX_ROWS", 40)
     recorder, again = Recorder(), RandSel(3, random_state=0)
     watched = clone(again).set_callbacks(recorder).fit(*data)
     assert {r.max_subtasks for r in recorder.contexts("end") if r.task_name == "round"} == {4}

@@ -1,31 +1,31 @@
 import numpy as np
 import pytest
 import reference
-from samples import make_sample, standardised
+from samples import make_sample, standardised, unnormalised_bootstrap
 
-from randsel.contribution import _bootstrap as contribution
-from randsel.contribution._bootstrap import Draws, alignments, bootstrap, draw_subsets, exact
+from randsel.contribution._bootstrap import BATCH, Draws, alignments, bootstrap, draw_subsets
+from randsel.contribution._closed_form import exact
 from randsel.contribution._sample import Sample
 from randsel.targets._kinds import CLASSES, NUMBERS
 from randsel.targets._target import Target
 
 
-def draws_of(sample, size, kind, draws):
-    """Every draw of one kind as (columns, rows)."""
-    found = []
-    for batch in range(-(-draws.n_bootstraps // contribution.BATCH)):
+def list_draws(sample, size, kind, draws):
+    """Return every draw of one kind as (columns, rows)."""
+    pairs = []
+    for batch in range(-(-draws.n_bootstraps // BATCH)):
         columns, rows = draw_subsets(sample, size, (kind, batch), draws)
-        found += list(zip(columns, rows, strict=True))
-    return found
+        pairs += list(zip(columns, rows, strict=True))
+    return pairs
 
 
 @pytest.mark.parametrize("kind", ["binary", "multi-class", "regression"])
 def test_bootstrap_agrees_with_the_paper_draw_for_draw(rng, kind):
     X = standardised(rng.normal(size=(40, 11)))
     y = {"binary": np.arange(40) % 2, "multi-class": np.arange(40) % 3, "regression": rng.normal(size=40)}[kind]
-    sample = Sample.of(X, Target.encode(y, NUMBERS if kind == "regression" else CLASSES))
+    sample = Sample.from_columns(X, Target.encode(y, NUMBERS if kind == "regression" else CLASSES))
     draws = Draws(n_bootstraps=70, subsample=0.3, seed=5)
-    smaller, larger = draws_of(sample, 5, 0, draws), draws_of(sample, 6, 1, draws)
+    smaller, larger = list_draws(sample, 5, 0, draws), list_draws(sample, 6, 1, draws)
     assert len(smaller) == len(larger) == 70
     assert {len(rows) for _, rows in smaller} == {12}
     for columns, rows in smaller + larger:
@@ -43,9 +43,10 @@ def test_fixed_features_are_in_every_draw(rng):
     free = np.flatnonzero(~fixed)
     columns, rows = draw_subsets(sample, 2, (0, 0), Draws(n_bootstraps=4))
     values, _ = alignments(sample, 0.2, columns, rows)
-    for value, chosen, at in zip(values, columns, rows, strict=True):
-        both = np.append(free[chosen], 2)
-        assert value == pytest.approx(reference.draw_value(sample.X, sample.target.Y, 0.2, both, at))
+    for value, drawn_columns, drawn_rows in zip(values, columns, rows, strict=True):
+        with_fixed = np.append(free[drawn_columns], 2)
+        expected = reference.draw_value(sample.X, sample.target.Y, 0.2, with_fixed, drawn_rows)
+        assert value == pytest.approx(expected)
     result = bootstrap(sample, 0.2, Draws(n_bootstraps=40))
     assert np.isfinite(result.total).all()
 
@@ -57,10 +58,10 @@ def test_unnormalised_bootstrap_converges_to_the_definition(rng):
     """
     X = standardised(rng.normal(size=(12, 6)))
     y = np.where(X[:, 0] * X[:, 1] > 0, 1, 0)
-    sample = Sample.of(X, Target.encode(y, CLASSES))
+    sample = Sample.from_columns(X, Target.encode(y, CLASSES))
     limit = reference.fixed_size_contributions(X, sample.target.kernel, 0.3)
     draws = [Draws(n_bootstraps=200, subsample=0.5, seed=seed) for seed in range(60)]
-    values = np.array([bootstrap(sample, 0.3, d, normalise=False).total for d in draws])
+    values = np.array([unnormalised_bootstrap(sample, 0.3, d).total for d in draws])
     error = values.std(axis=0, ddof=1) / np.sqrt(len(values))
     assert np.all(np.abs(values.mean(axis=0) - limit) < 6 * error)
     assert error.max() < 0.1 * np.abs(limit).max()
@@ -69,7 +70,7 @@ def test_unnormalised_bootstrap_converges_to_the_definition(rng):
 def test_closed_form_is_the_limit_of_random_subsets(rng):
     """40 000 subsets, each feature in with probability ½; 6 standard errors, normal tail 2e-9 per feature."""
     X = standardised(rng.normal(size=(10, 5)))
-    sample = Sample.of(X, Target.encode(np.arange(10) % 2, CLASSES))
+    sample = Sample.from_columns(X, Target.encode(np.arange(10) % 2, CLASSES))
     off = sample.target.kernel * ~np.eye(10, dtype=bool) / 90
     z = np.exp(-0.3 * (X[:, None, :] - X[None, :, :]) ** 2)
     inside = rng.random((40_000, 5)) < 0.5
@@ -89,7 +90,7 @@ def test_rows_are_drawn_by_their_weights(rng):
     assert np.mean(rows >= 20) == pytest.approx(0.8, abs=0.05)
 
 
-def test_a_feature_without_draws_is_neutral_and_a_warning_names_the_remedy(rng):
+def test_a_feature_in_no_draw_is_neutral_and_a_warning_names_the_remedy(rng):
     sample = make_sample(rng.normal(size=(16, 40)), np.arange(16) % 2)
     with pytest.warns(UserWarning, match="raise n_bootstraps"):
         result = bootstrap(sample, 0.05, Draws(n_bootstraps=2))
@@ -99,37 +100,13 @@ def test_a_feature_without_draws_is_neutral_and_a_warning_names_the_remedy(rng):
     assert np.isfinite(result.total).all()
 
 
-def test_bootstrap_refuses_a_kernel_that_is_the_identity(rng):
+def test_bootstrap_refuses_a_bandwidth_whose_kernel_is_the_identity(rng):
     sample = make_sample(rng.normal(size=(12, 4)), np.arange(12) % 2)
     with pytest.raises(ValueError, match="use gamma='median'"):
         bootstrap(sample, 1e30, Draws(n_bootstraps=8))
 
 
-def test_one_feature(rng):
+def test_a_single_feature_has_finite_contributions(rng):
     sample = make_sample(rng.normal(size=(12, 1)), np.arange(12) % 2)
     assert np.isfinite(bootstrap(sample, 0.5, Draws(n_bootstraps=8)).total).all()
     assert np.isfinite(exact(sample, 0.5, Draws()).interaction).all()
-
-
-def test_row_blocks_are_a_partition(monkeypatch):
-    monkeypatch.setattr(contribution, "MAX_ROWS", 40)
-    y = np.zeros(103, dtype=int)
-    y[:5] = 1
-    target = Target.encode(y, CLASSES)
-    blocks = contribution.row_blocks(target, Draws(subsample=0.25))
-    assert sorted(np.concatenate(blocks)) == list(range(103))
-    assert max(map(len, blocks)) <= 40
-    assert [int(y[rows].sum()) for rows in blocks] == [1, 1, 1, 1, 1]
-    assert len(contribution.row_blocks(target, Draws(n_bootstraps=2, subsample=0.25))) == 2
-
-
-def test_row_blocks_average_the_closed_form(rng, monkeypatch):
-    X = rng.uniform(-1, 1, (600, 12))
-    sample = make_sample(X, (X[:, 0] * X[:, 1] > 0).astype(int))
-    whole = exact(sample, 0.05, Draws())
-    monkeypatch.setattr(contribution, "MAX_ROWS", 500)
-    blocks = exact(sample, 0.05, Draws(subsample=0.5, seed=1))
-    assert set(np.argsort(-blocks.interaction)[:2]) == set(np.argsort(-whole.interaction)[:2]) == {0, 1}
-    assert blocks.total[:2] == pytest.approx(whole.total[:2], rel=0.5)
-    again = exact(sample, 0.05, Draws(subsample=0.5, seed=1, n_jobs=2))
-    assert np.array_equal(again.total, blocks.total)

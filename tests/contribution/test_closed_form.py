@@ -6,21 +6,25 @@ import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import make_sample, standardised
+from score_bounds import error_bounds, first_order_bounds, record_routes
 
 from randsel._numerics.kernels import median_gamma, null_scale, u_centre
 from randsel.contribution import _closed_form as cf
-from randsel.contribution import _elementwise as pair_elements
-from randsel.contribution import _error_bounds as series_bounds
+from randsel.contribution import _nonlinear
+from randsel.contribution._bootstrap import Draws
+from randsel.contribution._error_bounds import difference_moment, power_sums
 from randsel.contribution._sample import Sample
 from randsel.targets._kinds import CLASSES
 from randsel.targets._target import Target
 
 
-def evaluate(sample, gamma, rough):
-    """Force a route: rough features go element by element, the others through matrix products."""
-    moments = cf.Moments.of(sample, gamma)
-    routes = cf._Routes(np.broadcast_to(rough, sample.X.shape[1]).copy())
-    return cf._evaluate(sample, gamma, moments, routes)[0]
+def routes_of(sample, elementwise):
+    """Force the routes: features of the mask go element by element, the others through matrix products."""
+    return cf._Routes(np.broadcast_to(elementwise, sample.X.shape[1]).copy())
+
+
+def evaluate(sample, gamma, elementwise):
+    return cf._evaluate(sample, gamma, routes_of(sample, elementwise))[0]
 
 
 TARGETS = {
@@ -121,13 +125,14 @@ def test_bound_on_the_total_of_a_fixed_feature(rng):
     X[:, 0] = 20.0 * np.arange(8)
     X -= X.mean(axis=0)
     fixed = np.arange(60) == 0
-    sample = Sample.of(X, Target.encode(np.arange(8) % 2, CLASSES), fixed)
+    sample = Sample.from_columns(X, Target.encode(np.arange(8) % 2, CLASSES), fixed)
     matrix, exact = evaluate(sample, 0.01, False), evaluate(sample, 0.01, True)
     expected = exact.relative[0] * np.exp(exact.log_scale - matrix.log_scale)
-    assert 0 < abs(matrix.relative[0] - expected) <= matrix.bounds()[0][0]
+    total_errors, _ = error_bounds(sample, 0.01, routes_of(sample, False))
+    assert 0 < abs(matrix.relative[0] - expected) <= total_errors[0]
 
 
-def rough_data(rng, m=90, n=300):
+def heavy_tailed_data(rng, m=90, n=300):
     """Heavy tails, one outlier, rare and common binary columns, a column that is almost constant."""
     X = rng.standard_t(3, size=(m, n))
     X[:, 0] = 0.0
@@ -142,38 +147,39 @@ def rough_data(rng, m=90, n=300):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("factor", [0.1, 1.0, 5.0])
 def test_matrix_route_stays_within_its_bound(rng, factor, dtype):
-    X, y = rough_data(rng)
+    X, y = heavy_tailed_data(rng)
     sample = make_sample(X, y)
-    sample = Sample.of(sample.X.astype(dtype), sample.target)
+    sample = Sample.from_columns(sample.X.astype(dtype), sample.target)
     gamma = factor * median_gamma(sample.distances)
-    heavy = cf.Moments.of(sample, gamma).heavy()
-    assert heavy.any() == (dtype is np.float32)
-    matrix, exact = evaluate(sample, gamma, heavy), evaluate(sample, gamma, True)
+    outlying = sample.moments.outlying if dtype is np.float32 else False
+    matrix, exact = evaluate(sample, gamma, outlying), evaluate(sample, gamma, True)
+    total_errors, score_errors = error_bounds(sample, gamma, routes_of(sample, outlying))
     rounding = 1e-9 if dtype is np.float64 else 1e-2
     expected = exact.relative * np.exp(exact.log_scale - matrix.log_scale)
-    assert np.all(np.abs(matrix.relative - expected) <= matrix.bounds()[0] + rounding * np.abs(expected))
+    assert np.all(np.abs(matrix.relative - expected) <= total_errors + rounding * np.abs(expected))
     for name in ("main", "interaction"):
         error = np.abs(getattr(matrix, name) - getattr(exact, name))
-        assert np.all(error <= matrix.bounds()[1] + rounding)
+        assert np.all(error <= score_errors + rounding)
 
 
-def test_routes_are_mixed_by_the_bound_and_the_result_stays_in_tolerance(rng):
-    X, y = rough_data(rng, n=2000)
+def test_bounds_choose_the_routes_and_scores_stay_within_the_tolerance(rng, monkeypatch):
+    X, y = heavy_tailed_data(rng, n=2000)
     sample = make_sample(X, y)
     gamma = median_gamma(sample.distances)
-    result, exact = cf.closed_form(sample, gamma), evaluate(sample, gamma, True)
-    share = np.mean(cf.Moments.of(sample, gamma).slope_error > cf.TOLERANCE)
+    exact, routes = evaluate(sample, gamma, True), record_routes(monkeypatch, cf)
+    result = cf.closed_form(sample, gamma)
+    share = np.mean(first_order_bounds(sample, gamma).score_errors > cf.TOLERANCE)
     assert 0 < share < 0.5
-    assert result.bounds()[1].max() <= 2 * cf.TOLERANCE
+    assert error_bounds(sample, gamma, routes[-1])[1].max() <= 2 * cf.TOLERANCE
     np.testing.assert_allclose(result.interaction, exact.interaction, atol=0.01)
     np.testing.assert_allclose(result.main, exact.main, atol=0.01)
 
 
-def test_element_wise_route_does_not_depend_on_what_it_keeps(rng, monkeypatch):
+def test_element_wise_route_does_not_depend_on_the_memory_it_may_keep(rng, monkeypatch):
     sample = make_sample(rng.normal(size=(40, 9)), np.arange(40) % 2)
     kept = cf.closed_form(sample, 0.1)
-    monkeypatch.setattr(pair_elements, "KEEP_BYTES", 0)
-    monkeypatch.setattr(pair_elements, "scratch_size", lambda _: 1000)
+    monkeypatch.setattr(_nonlinear, "KEEP_BYTES", 0)
+    monkeypatch.setattr(_nonlinear, "scratch_size", lambda _: 1000)
     again = cf.closed_form(sample, 0.1)
     np.testing.assert_allclose(again.interaction, kept.interaction, atol=1e-12)
     np.testing.assert_allclose(again.total, kept.total, atol=1e-16)
@@ -185,7 +191,7 @@ def test_fixed_size_subsets_differ_by_order_one_over_n(rng):
     for n in (8, 16, 32):
         X = standardised(rng.normal(size=(16, n)))
         y = np.where(X[:, 0] > 0, 1.0, -1.0)
-        sample = Sample.of(X, Target.encode(y, CLASSES))
+        sample = Sample.from_columns(X, Target.encode(y, CLASSES))
         gamma = median_gamma(sample.distances)
         bernoulli = cf.closed_form(sample, gamma).total
         fixed_size = reference.fixed_size_contributions(X, sample.target.kernel, gamma)
@@ -203,7 +209,7 @@ def test_ranking_survives_a_kernel_that_underflows(rng):
     assert len(np.unique(result.relative.round(12))) == 6
 
 
-def test_a_kernel_that_is_the_identity_is_refused(rng):
+def test_a_bandwidth_whose_kernel_is_the_identity_is_refused(rng):
     sample = make_sample(rng.normal(size=(10, 3)), np.arange(10) % 2)
     with pytest.raises(ValueError, match="gamma=1e\\+30 is so large"):
         cf.closed_form(sample, 1e30)
@@ -231,22 +237,22 @@ def test_an_irrelevant_feature_never_raises_the_expected_alignment(seed, gamma):
 def test_sharper_bound_on_the_slope_holds_and_is_sharper(rng, tails):
     sample = make_sample(rng.standard_t(tails, (60, 50)), rng.integers(0, 2, 60))
     gamma = median_gamma(sample.distances)
-    crude = cf.Moments.of(sample, gamma)
-    sharp = crude.sharpened(sample, np.ones(50, dtype=bool))
-    assert np.all(sharp.slope_error <= crude.slope_error)
-    assert np.median(sharp.slope_error / crude.slope_error) < 0.6
+    crude = first_order_bounds(sample, gamma)
+    sharp = crude.sharpen(sample.X, np.ones(50, dtype=bool))
+    assert np.all(sharp.score_errors <= crude.score_errors)
+    assert np.median(sharp.score_errors / crude.score_errors) < 0.6
     for j in range(50):
         u = gamma * (sample.X[:, j, None] - sample.X[None, :, j]) ** 2
         exact, linear = (u_centre(values) for values in (2 * np.tanh(u / 2), u))
         turned = exact / np.linalg.norm(exact) - linear / np.linalg.norm(linear)
-        assert null_scale(60) * np.linalg.norm(turned) <= sharp.slope_error[j]
+        assert null_scale(60) * np.linalg.norm(turned) <= sharp.score_errors[j]
 
 
 def test_moments_of_differences(rng):
     x = rng.normal(size=(9, 3))
     d = (x[:, None] - x[None]) ** 2
     for k in (2, 4, 6):
-        found = series_bounds.moment_of_differences(series_bounds.power_sums(x, 12), k)
+        found = difference_moment(power_sums(x, 12), k)
         np.testing.assert_allclose(found, (d**k).sum(axis=(0, 1)), rtol=1e-10)
 
 
@@ -255,27 +261,27 @@ def test_single_precision_inside_moves_scores_by_a_thousandth_at_most(rng, monke
     sample = make_sample(X, rng.integers(0, 2, 150))
     gamma = median_gamma(sample.distances)
     precise = evaluate(sample, gamma, True)
-    monkeypatch.setattr("randsel.contribution._sample.SKETCH_ROWS", 100)
-    monkeypatch.setattr("randsel.contribution._sample.SKETCH_RATIO", 0)
-    inside = evaluate(Sample.of(sample.X, sample.target), gamma, True)
+    for name, value in (("SINGLE_ROWS", 100), ("SKETCH_ROWS", 100), ("SKETCH_RATIO", 0)):
+        monkeypatch.setattr(f"randsel.contribution._sample.{name}", value)
+    inside = evaluate(Sample.from_columns(sample.X, sample.target), gamma, True)
     assert 0 < np.abs(inside.interaction - precise.interaction).max() < 1e-3
     assert np.abs(inside.main - precise.main).max() < 1e-3
 
 
 @pytest.mark.parametrize("size", [2.0**-95, 2.0**-30, 1.0, 2.0**60, 2.0**90])
 def test_units_of_unscaled_columns_do_not_matter(rng, size, monkeypatch):
-    monkeypatch.setattr("randsel.contribution._sample.SKETCH_ROWS", 100)
-    monkeypatch.setattr("randsel.contribution._sample.SKETCH_RATIO", 0)
+    for name, value in (("SINGLE_ROWS", 100), ("SKETCH_ROWS", 100), ("SKETCH_RATIO", 0)):
+        monkeypatch.setattr(f"randsel.contribution._sample.{name}", value)
     X = rng.standard_t(4, (120, 60))
     X -= X.mean(axis=0)
     y = rng.integers(0, 2, 120)
     target = Target.encode(y, CLASSES)
-    plain, other = Sample.of(X, target), Sample.of(X * size, target)
+    plain, other = Sample.from_columns(X, target), Sample.from_columns(X * size, target)
     gamma = median_gamma(plain.distances)
-    crude, sharp = (cf.Moments.of(other, gamma / size**2), cf.Moments.of(plain, gamma))
+    crude, sharp = (first_order_bounds(other, gamma / size**2), first_order_bounds(plain, gamma))
     everything = np.ones(60, dtype=bool)
     np.testing.assert_allclose(
-        crude.sharpened(other, everything).slope_error, sharp.sharpened(plain, everything).slope_error, rtol=1e-6
+        crude.sharpen(other.X, everything).score_errors, sharp.sharpen(plain.X, everything).score_errors, rtol=1e-6
     )
     expected, found = cf.closed_form(plain, gamma), cf.closed_form(other, gamma / size**2)
     np.testing.assert_allclose(found.main, expected.main, atol=2e-3)
@@ -287,7 +293,7 @@ def test_huge_unscaled_column_does_not_drown_the_others(rng):
     X[:, 0] = 1e10 * (rng.random(40) < 0.1)
     X -= X.mean(axis=0)
     sample = make_sample(rng.normal(size=(40, 60)), rng.integers(0, 2, 40))
-    sample = Sample.of(X, sample.target)
+    sample = Sample.from_columns(X, sample.target)
     found, exact = cf.closed_form(sample, 1 / 120), evaluate(sample, 1 / 120, True)
     assert np.abs(found.interaction - exact.interaction)[1:].max() < 2 * cf.TOLERANCE
 
@@ -295,5 +301,29 @@ def test_huge_unscaled_column_does_not_drown_the_others(rng):
 def test_tiny_bandwidth_in_single_precision(rng):
     sample = make_sample(rng.normal(size=(60, 20)), rng.integers(0, 2, 60))
     gamma = 1e-6 * median_gamma(sample.distances)
-    single = cf.closed_form(Sample.of(sample.X.astype(np.float32), sample.target), gamma)
+    single = cf.closed_form(Sample.from_columns(sample.X.astype(np.float32), sample.target), gamma)
     np.testing.assert_allclose(single.interaction, cf.closed_form(sample, gamma).interaction, atol=0.05)
+
+
+def test_row_blocks_are_a_partition(monkeypatch):
+    monkeypatch.setattr(cf, "MAX_ROWS", 40)
+    y = np.zeros(103, dtype=int)
+    y[:5] = 1
+    target = Target.encode(y, CLASSES)
+    blocks = cf.row_blocks(target, Draws(subsample=0.25))
+    assert sorted(np.concatenate(blocks)) == list(range(103))
+    assert max(map(len, blocks)) <= 40
+    assert [int(y[rows].sum()) for rows in blocks] == [1, 1, 1, 1, 1]
+    assert len(cf.row_blocks(target, Draws(n_bootstraps=2, subsample=0.25))) == 2
+
+
+def test_row_blocks_average_the_closed_form(rng, monkeypatch):
+    X = rng.uniform(-1, 1, (600, 12))
+    sample = make_sample(X, (X[:, 0] * X[:, 1] > 0).astype(int))
+    whole = cf.exact(sample, 0.05, Draws())
+    monkeypatch.setattr(cf, "MAX_ROWS", 500)
+    blocks = cf.exact(sample, 0.05, Draws(subsample=0.5, seed=1))
+    assert set(np.argsort(-blocks.interaction)[:2]) == set(np.argsort(-whole.interaction)[:2]) == {0, 1}
+    assert blocks.total[:2] == pytest.approx(whole.total[:2], rel=0.5)
+    again = cf.exact(sample, 0.05, Draws(subsample=0.5, seed=1, n_jobs=2))
+    assert np.array_equal(again.total, blocks.total)

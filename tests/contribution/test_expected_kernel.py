@@ -1,10 +1,10 @@
-"""The matrices that functions are paired with, against literal ones."""
+"""The pairing matrices of the closed form, compared with literal ones."""
 
 import numpy as np
 import pytest
 
 from randsel._numerics.kernels import u_centre
-from randsel.contribution._expected_kernel import PairWeights
+from randsel.contribution._closed_form import PairingMatrices
 from randsel.contribution._sample import Sample
 from randsel.targets._kinds import KINDS
 from randsel.targets._target import Target
@@ -26,12 +26,14 @@ def test_weights_are_the_literal_products_of_target_and_expected_kernel(rng, kin
     target = Target.encode(make(rng, m), KINDS[which], rng.uniform(0.5, 2.0, m) if weighted else None)
     log_expected = rng.normal(size=(m, m)) - 3.0
     log_expected += log_expected.T
-    weights, scale = PairWeights.of(Sample.of(rng.normal(size=(m, 4)), target), log_expected.astype(dtype))
+    pairing, scale = PairingMatrices.from_log_expected(
+        Sample.from_columns(rng.normal(size=(m, 4)), target), log_expected.astype(dtype)
+    )
     off = ~np.eye(m, dtype=bool)
     expected = np.where(off, np.exp(log_expected - log_expected[off].max()), 0.0)
     digits = 1e-5 if dtype is np.float32 else 1e-12
     assert scale == pytest.approx(log_expected[off].max(), rel=digits)
-    np.testing.assert_allclose(weights.total, target.kernel * expected, atol=digits)
-    np.testing.assert_allclose(weights.total_rows, (target.kernel * expected).sum(axis=1), atol=m * digits)
+    np.testing.assert_allclose(pairing.total, target.kernel * expected, atol=digits)
+    np.testing.assert_allclose(pairing.total_rows, (target.kernel * expected).sum(axis=1), atol=m * digits)
     literal = u_centre(target.kernel * u_centre(expected))
-    np.testing.assert_allclose(weights.interaction, literal, atol=digits)
+    np.testing.assert_allclose(pairing.interaction, literal, atol=digits)

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 import reference
+from score_bounds import error_bounds, record_routes
 
-from randsel._numerics.kernels import median_gamma
+from randsel._numerics.kernels import GAUSSIAN, median_gamma
 from randsel.contribution import _closed_form as cf
-from randsel.contribution import _third_order as cubic_series
+from randsel.contribution._nonlinear import MAX_REACH, CubicSeries
 from randsel.contribution._sample import Sample
-from randsel.contribution._third_order import CubicSeries
 from randsel.targets._kinds import CLASSES
 from randsel.targets._target import Target
 
@@ -21,7 +21,7 @@ COLUMNS = {
 def make_sample(rng, kind="normal", m=60, n=12, dtype=np.float64):
     X = COLUMNS[kind](rng, (m, n))
     X = (X - X.mean(axis=0)) / X.std(axis=0)
-    return Sample.of(X.astype(dtype), Target.encode(rng.integers(0, 2, m), CLASSES))
+    return Sample.from_columns(X.astype(dtype), Target.encode(rng.integers(0, 2, m), CLASSES))
 
 
 def differences(sample):
@@ -30,7 +30,7 @@ def differences(sample):
 
 
 def series_of(sample, gamma):
-    return CubicSeries.of(sample, gamma, np.ones(sample.X.shape[1], dtype=bool))
+    return CubicSeries.from_sample(sample, gamma, GAUSSIAN.series, np.ones(sample.X.shape[1], dtype=bool))
 
 
 @pytest.mark.parametrize("kind", COLUMNS)
@@ -50,71 +50,69 @@ def test_functions_and_logarithms_are_within_their_bounds(rng, kind, reach):
     assert np.all(log_error <= series.log_errors + 1e-13)
 
 
-def test_sums_are_those_over_pairs(rng):
+def test_sums_equal_the_literal_sums_over_pairs(rng):
     sample, gamma = make_sample(rng), 0.01
     series, u = series_of(sample, gamma), gamma * differences(sample)
     cubic = series.a[:, None, None] * u - series.b[:, None, None] * u**3
     np.testing.assert_allclose(series.sums, cubic.sum(axis=(1, 2)), rtol=1e-10)
     np.testing.assert_allclose(series.squares, (cubic**2).sum(axis=(1, 2)), rtol=1e-10)
-    np.testing.assert_allclose(series.row_squares, (cubic.sum(axis=2) ** 2).sum(axis=1), rtol=1e-10)
+    np.testing.assert_allclose(series.row_sums, cubic.sum(axis=2).T, rtol=1e-10)
     matrix = rng.normal(size=(60, 60))
     matrix += matrix.T
     np.fill_diagonal(matrix, 0.0)
-    np.testing.assert_allclose(series.products(matrix), (matrix * cubic).sum(axis=(1, 2)), atol=1e-10)
+    np.testing.assert_allclose(series.pair_with(matrix), (matrix * cubic).sum(axis=(1, 2)), atol=1e-10)
     free = np.arange(12) % 3 > 0
     np.testing.assert_allclose(series.log_terms(free), -(u[free] ** 4).sum(axis=0) / 192, atol=1e-15)
 
 
-def test_sums_with_products_of_vectors(rng):
+def test_pairing_with_outer_products_equals_the_literal_sums(rng):
     sample, gamma = make_sample(rng, m=25, n=5), 0.02
     series = series_of(sample, gamma)
     left, right = rng.normal(size=(25, 2)), rng.normal(size=(25, 2))
     expected = reference.cubic_forms(sample.X, gamma, series.a, series.b, left, right)
-    np.testing.assert_allclose(series.outer_products(left, right), expected, atol=1e-11)
+    np.testing.assert_allclose(series.pair_with_outer(left, right), expected, atol=1e-11)
 
 
-def test_all_orders_of_the_logarithm(rng):
+def test_all_orders_of_the_logarithm_of_q(rng):
     sample, gamma = make_sample(rng), 0.01
     u, free = gamma * differences(sample), np.arange(12) % 3 > 0
     expected = (-u / 2 + u**2 / 8 - u**4 / 192)[free].sum(axis=0)
-    np.testing.assert_allclose(series_of(sample, gamma).log_terms(free, whole=True), expected, atol=1e-13)
+    np.testing.assert_allclose(series_of(sample, gamma).log_terms(free, all_orders=True), expected, atol=1e-13)
 
 
-def test_some_of_the_features(rng):
+def test_the_series_of_some_of_the_features(rng):
     sample = make_sample(rng)
     chosen = np.arange(12) % 2 == 0
-    some, alone = series_of(sample, 0.01).only(chosen), CubicSeries.of(sample, 0.01, chosen)
+    some, alone = series_of(sample, 0.01).take(chosen), CubicSeries.from_sample(sample, 0.01, GAUSSIAN.series, chosen)
     np.testing.assert_array_equal(some.features, chosen)
-    np.testing.assert_allclose(some.score_error, alone.score_error, rtol=1e-9)
+    np.testing.assert_allclose(some.score_errors, alone.score_errors, rtol=1e-9)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("kind", COLUMNS)
 @pytest.mark.parametrize("fixed", [False, True])
-def test_the_closed_form_takes_it_and_stays_within_the_bounds(rng, monkeypatch, kind, dtype, fixed):
+def test_the_closed_form_takes_the_third_order_and_stays_within_its_bounds(rng, monkeypatch, kind, dtype, fixed):
     sample = make_sample(rng, kind, m=80, n=24, dtype=dtype)
-    sample = Sample.of(sample.X, sample.target, np.arange(24) < 3 if fixed else None)
+    sample = Sample.from_columns(sample.X, sample.target, np.arange(24) < 3 if fixed else None)
     gamma = median_gamma(sample.distances)
     expected = cf.closed_form(sample, gamma)
-    taken = []
-    original = CubicSeries.products
-    monkeypatch.setattr(CubicSeries, "products", lambda self, A: taken.append(self) or original(self, A))
-    monkeypatch.setattr(cf, "DEAR", 0)
-    found = cf.closed_form(sample, gamma)
-    assert taken
-    assert kind == "heavy tails" or taken[0].features.sum() > 12
+    routes = record_routes(monkeypatch, cf)
+    monkeypatch.setattr(cf, "EXPENSIVE", 0)
+    result = cf.closed_form(sample, gamma)
+    assert routes[-1].cubic is not None
+    assert kind == "heavy tails" or routes[-1].cubic.features.sum() > 12
     rounding = 1e-9 if dtype is np.float64 else 2e-3
-    of_total, of_scores = found.bounds()
-    exact = expected.relative * np.exp(expected.log_scale - found.log_scale)
-    assert np.all(np.abs(found.relative - exact) <= of_total + rounding * np.abs(exact).max())
+    total_errors, score_errors = error_bounds(sample, gamma, routes[-1])
+    exact = expected.relative * np.exp(expected.log_scale - result.log_scale)
+    assert np.all(np.abs(result.relative - exact) <= total_errors + rounding * np.abs(exact).max())
     for name in ("main", "interaction"):
-        error = np.abs(getattr(found, name) - getattr(expected, name))
-        assert np.all(error <= of_scores + rounding)
-    assert of_scores.max() <= 2 * cf.TOLERANCE
+        error = np.abs(getattr(result, name) - getattr(expected, name))
+        assert np.all(error <= score_errors + rounding)
+    assert score_errors.max() <= 2 * cf.TOLERANCE
 
 
-def test_a_large_range_is_not_tried(rng, monkeypatch):
+def test_features_of_a_large_range_are_not_tried(rng, monkeypatch):
     sample = make_sample(rng)
-    monkeypatch.setattr(cf, "DEAR", 0)
-    monkeypatch.setattr(cubic_series.CubicSeries, "of", None)
-    cf.closed_form(sample, 2 * cubic_series.REACH / float(sample.moments[2].min()) ** 2)
+    monkeypatch.setattr(cf, "EXPENSIVE", 0)
+    monkeypatch.setattr(CubicSeries, "from_sample", None)
+    cf.closed_form(sample, 2 * MAX_REACH / float(sample.moments.range.min()) ** 2)

@@ -3,8 +3,9 @@ import pytest
 from samples import make_sample
 
 from randsel._numerics.kernels import median_factor, null_scale, u_centre, unbiased_alignment
-from randsel.contribution._bootstrap import Draws, exact
-from randsel.contribution._closed_form import Contribution
+from randsel.contribution._bootstrap import Draws
+from randsel.contribution._closed_form import exact
+from randsel.contribution._sample import Contribution
 from randsel.culling._criteria import CRITERIA
 from randsel.culling._path import Chance, path_sizes
 from randsel.culling._rounds import CullingState, Rules, cull

@@ -7,7 +7,7 @@ import pytest
 from cluster import cluster
 
 from randsel import InteractionScan, RandSel, datasets, read_blocks
-from randsel.contribution import _elementwise as pair_elements
+from randsel.contribution import _nonlinear
 from randsel.distributed import ClusterLostError
 from randsel.distributed import _columns as cluster_columns
 
@@ -103,9 +103,9 @@ def test_elements_of_a_table_larger_than_memory_are_taken_in_blocks_too(rng, mon
     expected = RandSel(5).fit(X, y)
     monkeypatch.setattr("randsel.selectors._randsel.memory_for_columns", lambda *_: int(0.1 * X.nbytes))
     used = []
-    made = pair_elements.ElementsElsewhere.products
+    made = _nonlinear.ElementsElsewhere.products
     monkeypatch.setattr(
-        pair_elements.ElementsElsewhere, "products", lambda self, *given: used.append(self) or made(self, *given)
+        _nonlinear.ElementsElsewhere, "products", lambda self, *given: used.append(self) or made(self, *given)
     )
     found = RandSel(5, max_memory="1MB").fit(np.load(tmp_path / "X.npy", mmap_mode="r"), y)
     same_path(found, expected)
@@ -122,7 +122,7 @@ def test_weights_and_rows_of_weight_zero(xor, rng):
 
 @pytest.mark.usefixtures("little_max_bytes")
 def test_blocks_of_rows_of_many_samples(monkeypatch):
-    monkeypatch.setattr("randsel.contribution._bootstrap.MAX_ROWS", 200)
+    monkeypatch.setattr("randsel.contribution._closed_form.MAX_ROWS", 200)
     X, y, _ = datasets.make_xor(430, 120, random_state=2)
     expected = RandSel(5, random_state=0).fit(X, y)
     ways = []

@@ -52,7 +52,7 @@ def test_blocks_with_weights_and_with_blocks_of_rows(table, room, rng, monkeypat
     expected = RandSel(5).fit(X, y, weights)
     found = RandSel(5, max_memory="1MB").fit(table(X), y, weights)
     assert list(found.get_support()) == list(expected.get_support())
-    monkeypatch.setattr("randsel.contribution._bootstrap.MAX_ROWS", 200)
+    monkeypatch.setattr("randsel.contribution._closed_form.MAX_ROWS", 200)
     for share in (0.3, 0.05):  # rows of a block fit into memory, or not
         room(X, share)
         expected = RandSel(5, random_state=0).fit(X, y)
@@ -63,7 +63,7 @@ def test_blocks_with_weights_and_with_blocks_of_rows(table, room, rng, monkeypat
 def test_row_blocks_find_what_all_rows_find(monkeypatch):
     X, y, relevant = datasets.make_xor(1500, 60, random_state=3)
     whole = RandSel(2).fit(X, y)
-    monkeypatch.setattr("randsel.contribution._bootstrap.MAX_ROWS", 400)
+    monkeypatch.setattr("randsel.contribution._closed_form.MAX_ROWS", 400)
     blocks = RandSel(2, random_state=0).fit(X, y)
     assert list(whole.get_support(indices=True)) == list(blocks.get_support(indices=True)) == list(relevant)
 

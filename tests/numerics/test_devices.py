@@ -86,9 +86,9 @@ def test_bootstrap_on_tensors(dispatch):
 
 
 def test_row_blocks_and_sketches_on_tensors(dispatch, monkeypatch):
-    monkeypatch.setattr("randsel.contribution._bootstrap.MAX_ROWS", 100)
-    monkeypatch.setattr("randsel.contribution._sample.SKETCH_ROWS", 4)
-    monkeypatch.setattr("randsel.contribution._sample.SKETCH_RATIO", 0)
+    monkeypatch.setattr("randsel.contribution._closed_form.MAX_ROWS", 100)
+    for name, value in (("SINGLE_ROWS", 4), ("SKETCH_ROWS", 4), ("SKETCH_RATIO", 0)):
+        monkeypatch.setattr(f"randsel.contribution._sample.{name}", value)
     X, y, _ = datasets.make_xor(300, 800, random_state=3)
     settings = {"random_state": 0, "subsample": 0.5}
     expected, found = RandSel(2, **settings).fit(X, y), RandSel(2, **settings).fit(torch.asarray(X), y)

@@ -7,7 +7,7 @@ from samples import make_sample, standardised
 from sklearn.metrics.pairwise import rbf_kernel
 
 from randsel._numerics import kernels
-from randsel.contribution._sample import PairSums, Step
+from randsel.contribution._sample import PairSums
 from randsel.targets._kinds import CLASSES, KINDS, NUMBERS
 from randsel.targets._target import Target
 
@@ -35,17 +35,17 @@ def test_centring(rng):
 
 def second_order(sums):
     """`Σ_j d²` and the bound on what it lacks, from the terms of log Q."""
-    terms, lost = sums.log_terms(1.0)
-    return 8 * terms + 4 * kernels.distances_of(sums.products), 8 * lost
+    terms, lost = sums.log_terms(1.0, kernels.GAUSSIAN.series)
+    return 8 * terms + 4 * kernels.distances_from_gram(sums.products), 8 * lost
 
 
 @pytest.mark.parametrize("n", [3, 5000])
 def test_pair_sums_are_sums_over_features_of_powers_of_differences(rng, n):
     X = rng.normal(size=(6, n))
     d = (X[:, None, :] - X[None, :, :]) ** 2
-    sums = PairSums.of(X)
-    np.testing.assert_allclose(kernels.distances_of(sums.products), d.sum(axis=2), atol=1e-9)
-    terms, lost = sums.log_terms(0.3)
+    sums = PairSums.from_columns(X)
+    np.testing.assert_allclose(kernels.distances_from_gram(sums.products), d.sum(axis=2), atol=1e-9)
+    terms, lost = sums.log_terms(0.3, kernels.GAUSSIAN.series)
     np.testing.assert_allclose(terms, -0.3 / 2 * d.sum(axis=2) + 0.3**2 / 8 * (d**2).sum(axis=2), atol=1e-8)
     assert lost == 0.0
 
@@ -55,34 +55,24 @@ def test_pair_sums_are_sums_over_features_of_powers_of_differences(rng, n):
 @pytest.mark.parametrize("n", [20, 700])
 def test_sketch_of_squared_differences_is_within_its_bound(rng, n, tails, correlated):
     X = standardised(rng.standard_t(tails, (40, n)) + correlated * 3 * rng.normal(size=(40, 1)))
-    exact, _ = second_order(PairSums.of(X))
-    known, bound = second_order(PairSums.of(X, sketch=True))
+    exact, _ = second_order(PairSums.from_columns(X))
+    known, bound = second_order(PairSums.from_columns(X, sketch=True))
     off = ~np.eye(40, dtype=bool)
     rest = np.linalg.norm((exact - known)[off])
     assert rest <= bound
     assert bound <= 4 * rest
     assert rest < 0.7 * np.linalg.norm((exact - exact[off].mean())[off])
-    part = PairSums.of(X, sketch=True).less(PairSums.of(X[:, : n // 2], sketch=True))
-    np.testing.assert_allclose(second_order(part)[0], second_order(PairSums.of(X[:, n // 2 :], sketch=True))[0])
-
-
-@pytest.mark.parametrize("size", [1e-1, 1e-3])
-@pytest.mark.parametrize("tails", [4, 30])
-def test_cubes_by_a_step_are_within_their_bound(rng, tails, size):
-    X, step = standardised(rng.standard_t(tails, (40, 90))), Step(3.0, size)
-    d = (X[:, None, :] - X[None]) ** 2
-    sums = PairSums.of(X, step=step)
-    found, bound = second_order(sums)
-    assert 0 < np.linalg.norm(found - (d**2).sum(axis=2)) <= bound
-    half, its_bound = second_order(sums.less(PairSums.of(X[:, :45], step=step)))
-    assert np.linalg.norm(half - (d[:, :, 45:] ** 2).sum(axis=2)) <= its_bound < bound
+    part = PairSums.from_columns(X, sketch=True).subtract_into(PairSums.from_columns(X[:, : n // 2], sketch=True))
+    np.testing.assert_allclose(
+        second_order(part)[0], second_order(PairSums.from_columns(X[:, n // 2 :], sketch=True))[0]
+    )
 
 
 @pytest.mark.parametrize("kept", [50, 3])
 @pytest.mark.parametrize("sketch_rows", [4, 512])
 def test_sums_follow_the_features_that_are_kept_and_fixed(rng, kept, sketch_rows, monkeypatch):
-    monkeypatch.setattr("randsel.contribution._sample.SKETCH_ROWS", sketch_rows)
-    monkeypatch.setattr("randsel.contribution._sample.SKETCH_RATIO", 0)
+    for name, value in (("SINGLE_ROWS", sketch_rows), ("SKETCH_ROWS", sketch_rows), ("SKETCH_RATIO", 0)):
+        monkeypatch.setattr(f"randsel.contribution._sample.{name}", value)
     sample = make_sample(rng.normal(size=(12, 60)), rng.integers(0, 2, 12))
     before = sample.distances
     assert sample.sums.products.shape == (12, 12)
@@ -90,8 +80,8 @@ def test_sums_follow_the_features_that_are_kept_and_fixed(rng, kept, sketch_rows
     keep[rng.permutation(60)[:kept]] = True
     fixed = np.zeros(kept, dtype=bool)
     fixed[0] = True
-    after = sample.keep(np.flatnonzero(keep), np.flatnonzero(~keep), fixed)
-    fresh = PairSums.of(after.X[:, ~fixed], sketch=sketch_rows == 4)
+    after = sample.drop_features(np.flatnonzero(keep), np.flatnonzero(~keep), fixed, sample.sums)
+    fresh = PairSums.from_columns(after.X[:, ~fixed], sketch=sketch_rows == 4)
     # with sketches, products are in single precision
     digits = 1e-4 if sketch_rows == 4 else 1e-10
     np.testing.assert_allclose(after.sums.products, fresh.products, atol=digits)
@@ -168,7 +158,7 @@ def test_weighted_target_is_centred_by_the_weighted_mean(rng):
 
 
 @pytest.mark.parametrize("size", [4095, 4096, 5001, 40000])
-def test_numbers_in_the_middle_of_many(rng, size):
+def test_mean_of_neighbours_in_ascending_order(rng, size):
     for values in (
         rng.random(size),
         np.sort(rng.random(size)),
@@ -176,7 +166,7 @@ def test_numbers_in_the_middle_of_many(rng, size):
         np.r_[np.zeros(size // 2), np.ones(size - size // 2)],
     ):
         for place in (size // 2, size // 2 + size // 20):
-            assert kernels._between(values, place) == np.sort(values)[place - 1 : place + 1].mean()
+            assert kernels._mean_of_neighbours(values, place) == np.sort(values)[place - 1 : place + 1].mean()
 
 
 @pytest.fixture

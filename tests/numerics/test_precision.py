@@ -7,7 +7,6 @@ import pytest
 from samples import standardised
 
 from randsel import RandSel
-from randsel._numerics.arrays import is_single
 from randsel._numerics.kernels import median_gamma
 from randsel.contribution import _closed_form as cf
 from randsel.contribution._sample import Sample
@@ -16,7 +15,7 @@ from randsel.targets._target import Target
 
 
 def sample_of(X, y, kind="classification"):
-    return Sample.of(standardised(np.asarray(X, dtype=float)), Target.encode(y, KINDS[kind]))
+    return Sample.from_columns(standardised(np.asarray(X, dtype=float)), Target.encode(y, KINDS[kind]))
 
 
 def in_double(sample):
@@ -26,24 +25,11 @@ def in_double(sample):
 
 def test_ordinary_data_are_computed_in_single_precision(rng):
     sample = sample_of(rng.normal(size=(600, 800)), rng.integers(0, 2, 600))
-    assert is_single(sample.pairs)
+    assert sample.precision.single_pairs
     assert sample.resolves(median_gamma(sample.distances))
     found, exact = cf.closed_form(sample, median_gamma(sample.distances)), in_double(sample)
     np.testing.assert_allclose(found.interaction, exact.interaction, atol=2e-3)
     np.testing.assert_allclose(found.main, exact.main, atol=2e-3)
-
-
-@pytest.mark.parametrize("draw", ["normal", "standard_cauchy"])
-def test_cubes_are_taken_by_a_step_where_the_bound_allows_it(rng, draw):
-    sample = sample_of(getattr(rng, draw)(size=(600, 1300)), rng.integers(0, 2, 600))
-    found = cf.closed_form(sample, median_gamma(sample.distances))
-    assert (sample.sums.step is not None) == (draw == "normal")
-    np.testing.assert_allclose(found.interaction, in_double(sample).interaction, atol=2e-3)
-    gone = np.arange(1300) < 300
-    after = sample.keep(np.flatnonzero(~gone), np.flatnonzero(gone), np.zeros(1000, dtype=bool))
-    assert (after.sums.step is not None) == (draw == "normal")
-    found = cf.closed_form(after, median_gamma(after.distances))
-    np.testing.assert_allclose(found.interaction, in_double(after).interaction, atol=2e-3)
 
 
 def test_rows_at_equal_distances(rng):
@@ -68,9 +54,9 @@ def test_an_extreme_number_in_the_target(rng):
     X, y = rng.normal(size=(600, 300)), rng.normal(size=600)
     y[3] = 1e7
     sample = sample_of(X, y, "regression")
-    assert not is_single(sample.inside)
+    assert not sample.precision.single_products
     y[3] = 3.0
-    assert is_single(sample_of(X, y, "regression").inside)
+    assert sample_of(X, y, "regression").precision.single_products
 
 
 @pytest.mark.parametrize("shape", [(300, 200), (20, 500)])

@@ -6,7 +6,7 @@ import pytest
 from scipy import sparse
 
 from randsel import RandSel, RandSelCV, datasets
-from randsel.contribution import _bootstrap as contribution
+from randsel.contribution import _closed_form
 
 pytestmark = pytest.mark.filterwarnings("ignore:Nothing stands out")
 
@@ -190,7 +190,7 @@ def test_a_class_of_one_member_scores_nothing(rng):
 
 
 def test_rare_classes_survive_row_blocks(rng, monkeypatch):
-    monkeypatch.setattr(contribution, "MAX_ROWS", 100)
+    monkeypatch.setattr(_closed_form, "MAX_ROWS", 100)
     X, y = rng.normal(size=(250, 30)), np.zeros(250, dtype=int)
     y[:6] = 1
     X[:6, 0] += 8

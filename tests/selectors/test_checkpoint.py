@@ -100,6 +100,7 @@ VARIANTS = {
 
 @pytest.fixture
 def sketched(monkeypatch):
+    monkeypatch.setattr("randsel.contribution._sample.SINGLE_ROWS", 150)
     monkeypatch.setattr("randsel.contribution._sample.SKETCH_ROWS", 150)
 
 
@@ -135,7 +136,7 @@ def test_a_table_read_in_blocks_goes_on(after, tmp_path, cut, monkeypatch):
 
 
 def test_blocks_of_rows_go_on_with_the_seed_that_they_began_with(tmp_path, cut, monkeypatch):
-    monkeypatch.setattr("randsel.contribution._bootstrap.MAX_ROWS", 60)
+    monkeypatch.setattr("randsel.contribution._closed_form.MAX_ROWS", 60)
     X, y = xor(columns=80)
     selector = RandSel(5, checkpoint=tmp_path / "kept")
     cut(lambda: selector.fit(X, y), 4)

@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 
 from randsel import RandSel, datasets
-from randsel.contribution import _bootstrap as contribution
+from randsel.contribution import _closed_form
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_auto_says_so_with_weights_and_with_row_blocks_too(rng, monkeypatch):
     X, y = rng.normal(size=(300, 30)), (np.arange(300) % 5 == 0).astype(int)
     with pytest.warns(UserWarning, match="Nothing stands out"):
         RandSel().fit(X, y, sample_weight=np.where(y, 4.0, 1.0))
-    monkeypatch.setattr(contribution, "MAX_ROWS", 60)
+    monkeypatch.setattr(_closed_form, "MAX_ROWS", 60)
     with pytest.warns(UserWarning, match="Nothing stands out"):
         RandSel(random_state=0).fit(X, y)
 
@@ -107,7 +107,7 @@ def test_ranking_does_not_depend_on_the_number_of_jobs(xor, monkeypatch):
     assert np.array_equal(one.contributions_, two.contributions_)
     other = RandSel(4, **{**options, "random_state": 4}).fit(X, y)
     assert not np.array_equal(one.contributions_, other.contributions_)
-    monkeypatch.setattr(contribution, "MAX_ROWS", 100)
+    monkeypatch.setattr(_closed_form, "MAX_ROWS", 100)
     one, two = (RandSel(4, n_jobs=jobs, random_state=0).fit(X, y) for jobs in (1, 2))
     assert np.array_equal(one.contributions_, two.contributions_)
     assert one.support_[:2].all()

@@ -1,10 +1,13 @@
-"""Gaussian kernels: distances, bandwidth, centring, and the alignment of two kernels.
+"""Kernels on features: their factors, distances, bandwidth, centring, and the alignment of two kernels.
 
 Equations are numbered as in docs/mathematics.md.
 """
 
+import math
 import re
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,45 +29,118 @@ from randsel._numerics.arrays import (
 from randsel._numerics.columns import sum_blocks
 from randsel._utils.typing import Array
 
-#: Columns per matrix product: bounds scratch memory, and lets single precision products be summed in double.
+#: Columns per matrix product: bounds scratch memory, and lets products in single precision be summed in double.
 BLOCK = 8192
-#: What to say where a kernel is zero between all different samples.
+#: Error message for a kernel that is zero between all different samples.
 UNDERFLOW = (
     "gamma={:g} is so large that the kernel is zero between all different samples, which leaves nothing to compare; "
     "use gamma='median' or a smaller number."
 )
 
 
-# ---------------------------------------------------------------- Gaussian kernels on features
+# ---------------------------------------------------------------- the factor of one feature
+
+
+class Series(NamedTuple):
+    """Coefficients of the series of a factor, by their denominators, and bounds on what follows them.
+
+    `2T = u - u³/cubic + u⁵/quintic - …`, where the terms after the fifth order are at most `septic u⁷`, and
+    `log((1 + z)/2) = -u/2 + u²/log_second - u⁴/log_fourth + …`, where those after the fourth are at most
+    `u⁶/log_sixth`.
+    Each series alternates: cut off after any of these terms, it errs by at most the next one.
+    """
+
+    cubic: float
+    quintic: float
+    septic: float
+    log_second: float
+    log_fourth: float
+    log_sixth: float
+
+
+@dataclass(frozen=True)
+class Factor:
+    """The factor z of one feature in a product kernel, as a function of `u = γ (x_p - x_q)²` (eq. 1).
+
+    The closed form needs z only through the contrast `T = (1 - z)/(1 + z)`: a feature's factor in Q is
+    `(1 + z)/2 = 1/(1 + T)` (eq. 2), and its contribution pairs `L∘Q` with `2T` (eq. 3).
+
+    Attributes
+    ----------
+    contrast
+        `v -> T` with `v = u/2`, in place.
+    log_factor
+        `u -> log z`.
+    series
+        Coefficients for the routes through matrix products; None sends every feature the element-wise route.
+    """
+
+    contrast: Callable[[Any], Any]
+    log_factor: Callable[[Any], Any]
+    series: Series | None = None
+
+    def least_slope(self, u: Any) -> Any:
+        """Return `2T/u`, the least slope of `2T` between 0 and u, which lies between 0 and 1."""
+        xp = namespace(u)
+        u = clip(u, None, 1e6)
+        small = u < 1e-4
+        safe = xp.where(small, 1.0, u)
+        near_zero = 1.0 if self.series is None else 1.0 - u * u / self.series.cubic
+        return xp.where(small, near_zero, 2 * self.contrast(safe / 2) / safe)
+
+
+def _tanh(v: Any) -> Any:
+    return namespace(v).tanh(v, out=v)
+
+
+def _negative(u: Any) -> Any:
+    return -u
+
+
+#: `z = exp(-u)`, for which `T = tanh(u/2)`.
+GAUSSIAN = Factor(_tanh, _negative, Series(12, 120, 17 / 20160, 8, 192, 2880))
+
+
+def sum_log_factors(X: Any, gamma: float, factor: Factor) -> Any:
+    """Return `log κ = Σ_j log z_j` over the columns of X, for all pairs of rows, element by element."""
+    return sum_blocks(X, BLOCK, _sum_log_factors_of_block, gamma, factor)
+
+
+def _sum_log_factors_of_block(block: Any, gamma: float, factor: Factor) -> Any:
+    logs = (factor.log_factor(gamma * (x[:, None] - x[None, :]) ** 2) for x in to_double(block).T)
+    return sum(logs, 0.0)
+
+
+# ---------------------------------------------------------------- distances
 
 
 def squared_distances(X: Any, Z: Any = None) -> Any:
-    """`‖x_p - z_q‖²` for all rows of X and Z (X itself by default), never negative."""
+    """Return `‖x_p - z_q‖²` for all rows of X and Z (X itself by default), never negative."""
     if Z is None:
-        return distances_of(gram(X))
+        return distances_from_gram(gram(X))
     xp = namespace(X)
     norms_x, norms_z = (xp.sum(to_double(rows) ** 2, axis=1) for rows in (X, Z))
-    return _positive(norms_x[:, None] + norms_z - 2.0 * to_double(X @ Z.T))
+    return _without_negatives(norms_x[:, None] + norms_z - 2.0 * to_double(X @ Z.T))
 
 
-def distances_of(products: Any) -> Any:
-    """Squared distances from a Gram matrix, never negative."""
+def distances_from_gram(products: Any) -> Any:
+    """Return the squared distances that a Gram matrix implies, never negative."""
     xp = namespace(products)
     norms = xp.asarray(xp.linalg.diagonal(products), copy=True)
     distances = products * -2.0
     add_outer_sum(distances, norms)
     set_diagonal(distances, 0.0)
-    return _positive(distances)
+    return _without_negatives(distances)
 
 
-def _positive(distances: Any) -> Any:
+def _without_negatives(distances: Any) -> Any:
     if on_host(distances):
         return np.maximum(distances, 0.0, out=distances)
     return clip(distances, 0.0)
 
 
 def gaussian_kernel(X: Array, gamma: float, *, columns: Array | None = None, Z: Array | None = None) -> Array:
-    """`κ_S(p, q) = exp(-γ Σ_{j∈S} (x_pj - z_qj)²)` with S = `columns` (all of them by default)."""
+    """Return `κ_S(p, q) = exp(-γ Σ_{j∈S} (x_pj - z_qj)²)` with S = `columns` (all of them by default)."""
     if columns is not None:
         X = X[:, columns]
         Z = None if Z is None else Z[:, columns]
@@ -73,7 +149,7 @@ def gaussian_kernel(X: Array, gamma: float, *, columns: Array | None = None, Z: 
 
 
 def gram(X: Any) -> Any:
-    """`X Xᵀ` in double precision, whatever the precision of the block products."""
+    """Return `X Xᵀ` in double precision, whatever the precision of the block products."""
     if not X.shape[1]:
         return np.zeros((X.shape[0], X.shape[0]))
     return sum_blocks(X, BLOCK, _gram_of_block)
@@ -83,8 +159,11 @@ def _gram_of_block(block: Any) -> Any:
     return to_double(block @ block.T)
 
 
+# ---------------------------------------------------------------- bandwidth
+
+
 def median_gamma(distances: Array, weights: Array | None = None) -> float:
-    """`1 / median` of the squared distances between different rows; of the positive ones where that median is zero.
+    """Return one over the median of the squared distances between different rows; over positive ones if that is zero.
 
     With `weights` w the pair (p, q) counts w_p w_q times.
     """
@@ -97,7 +176,7 @@ def median_gamma(distances: Array, weights: Array | None = None) -> float:
 
 
 def _device_median_gamma(distances: Any) -> float:
-    """`median_gamma` on a device: every pair is there twice, and the zeros of the diagonal come first."""
+    """`median_gamma` on a device. Sorted, the m zeros of the diagonal come first, then every pair twice."""
     xp, m = namespace(distances), distances.shape[0]
     values = xp.sort(xp.reshape(distances, (-1,)))[m:]
     half = values.shape[0] // 2
@@ -111,35 +190,42 @@ def _device_median_gamma(distances: Any) -> float:
 
 
 def _median_of_pairs(distances: Array) -> float:
-    """Median off the diagonal: every pair is there twice, and the zeros of the diagonal come first."""
+    """Return the median off the diagonal. Sorted, the m zeros of the diagonal come first, then every pair twice."""
     values, m = distances.reshape(-1), len(distances)
-    median = _between(values, m + (len(values) - m) // 2) if m > 1 else 0.0
+    median = _mean_of_neighbours(values, m + (len(values) - m) // 2) if m > 1 else 0.0
     if median <= 0.0:
         values = values[values > 0.0]
-        median = _between(values, len(values) // 2) if len(values) else 0.0
+        median = _mean_of_neighbours(values, len(values) // 2) if len(values) else 0.0
     return median
 
 
-def _between(values: Array, place: int) -> float:
-    """Mean of the numbers in a place and the one before it in ascending order; of many, by looking only at some."""
+def _mean_of_neighbours(values: Array, rank: int) -> float:
+    """Return the mean of the values of rank `rank` and `rank - 1` in ascending order.
+
+    Of many values only those near the rank are partitioned; a sample tells which. On all pairs of 1000 rows this takes
+    2 ms instead of 13 ms for `np.partition` alone, a tenth of a path over 12 000 columns.
+    """
     if len(values) >= 8192:
-        some = values[:: len(values) // 32000 | 1]
-        # places of a quantile of a sample in the sample have a standard deviation of at most half the root of its size
-        around = len(some) * place // len(values) + np.array([-1, 1]) * int(3 * len(some) ** 0.5)
-        low, high = np.partition(some, around)[around]
+        step = len(values) // 32000 | 1
+        while math.gcd(step, math.isqrt(len(values))) > 1:  # or the sample would be of few columns of the matrix
+            step += 2
+        sample = values[::step]
+        # The rank of a quantile in a sample has a standard deviation of at most half the root of its size.
+        bracket = len(sample) * rank // len(values) + np.array([-1, 1]) * int(3 * len(sample) ** 0.5)
+        low, high = np.partition(sample, bracket)[bracket]
         near = values >= low
-        below = len(values) - int(np.count_nonzero(near))
+        n_below = len(values) - int(np.count_nonzero(near))
         near &= values <= high
-        close = np.compress(near, values)
-        if 1 <= place - below < len(close):  # otherwise they are elsewhere
-            values, place = close, place - below
-    values = np.partition(values, (place - 1, place))
-    return 0.5 * (float(values[place - 1]) + float(values[place]))
+        inside = np.compress(near, values)
+        if 1 <= rank - n_below < len(inside):  # otherwise the sample was misleading
+            values, rank = inside, rank - n_below
+    values = np.partition(values, (rank - 1, rank))
+    return 0.5 * (float(values[rank - 1]) + float(values[rank]))
 
 
 def _weighted_median(distances: Array, weights: Array) -> float:
-    """Median off the diagonal where the pair (p, q) counts w_p w_q times; of positive distances if that is zero."""
-    values, counts = (_upper(matrix) for matrix in (distances, np.outer(weights, weights)))
+    """Return the median off the diagonal where the pair (p, q) counts w_p w_q times; of positive ones if it is zero."""
+    values, counts = (_above_diagonal(matrix) for matrix in (distances, np.outer(weights, weights)))
     median = 0.0
     while values.size and median <= 0.0:
         order = np.argsort(values, kind="stable")
@@ -151,8 +237,8 @@ def _weighted_median(distances: Array, weights: Array) -> float:
     return median
 
 
-def _upper(matrix: Array) -> Array:
-    """Entries above the diagonal, row by row."""
+def _above_diagonal(matrix: Array) -> Array:
+    """Return the entries above the diagonal, row by row."""
     return np.concatenate([row[i:] for i, row in enumerate(matrix, 1)])
 
 
@@ -173,7 +259,7 @@ def median_factor(gamma: str) -> float:
 
 
 def bandwidth(gamma: float | str, distances: Array, weights: Array | None = None) -> float:
-    """Return the number, or the multiple of one over the median distance, that `gamma` stands for."""
+    """Return the number that `gamma` stands for: itself, or a multiple of one over the median distance."""
     if isinstance(gamma, str):
         return median_factor(gamma) * median_gamma(distances, weights)
     return float(gamma)

@@ -1,11 +1,13 @@
 """The contribution in closed form: the limit of infinitely many random subsets, for all features in one pass.
 
-Equations are numbered as in docs/mathematics.md. Features whose functions are nearly linear in the squared differences
-go through matrix products; the others, element by element.
+Features take one of three routes, chosen by error bounds: their functions to first order, through matrix products; to
+third order; or element by element. Each route returns the forms of its features, an array of five rows: the total, the
+sums over pairs for the main and the interaction score, the norm of the U-centred function, the mean of the contrast.
+Equations are numbered as in docs/mathematics.md.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,339 +19,470 @@ from randsel._numerics.arrays import (
     as_index,
     astype,
     clip,
-    device_of,
+    dot,
     forms_by_column,
     frobenius_norm,
     inner_product,
-    is_single,
     machine_epsilon,
     namespace,
     prepare_quadratic_forms,
     scratch_size,
+    set_diagonal,
     take_columns,
+    to_double,
+    to_floats,
     to_numpy,
 )
-from randsel._numerics.columns import load_columns, map_blocks, select_columns
-from randsel._numerics.kernels import UNDERFLOW, distances_of, squared_distances
+from randsel._numerics.columns import ColumnSource, load_columns, map_blocks, select_columns
+from randsel._numerics.kernels import UNDERFLOW, null_scale, squared_distances, u_centre_with_offsets
+from randsel._utils.jobs import generator, ordered_map
 from randsel._utils.typing import Array
-from randsel.contribution._elementwise import Elements, ElementsElsewhere
-from randsel.contribution._error_bounds import MANY, Moments, score_error, turn_for
-from randsel.contribution._expected_kernel import PairWeights, score
-from randsel.contribution._sample import STRIP, PairSums, Sample
-from randsel.contribution._third_order import REACH, CubicSeries
+from randsel.contribution._bootstrap import Draws
+from randsel.contribution._error_bounds import MAX_SHARPENED, STRIP, FirstOrderBounds, largest_turn, safe_ratio
+from randsel.contribution._nonlinear import MAX_REACH, CubicSeries, Elements, StreamedElements, elements_of
+from randsel.contribution._sample import Contribution, PairSums, Sample
 from randsel.targets._target import Target
 
+#: Rows above which the closed form is averaged over row blocks of at most this size: pairs grow as m².
+MAX_ROWS = 2000
 #: Largest error, in standard deviations of the null, that each of two series may cause in a score: a worst case.
 TOLERANCE = 0.2
-#: Features up to which the series is not used at all: the exact function costs little more.
+#: Features up to which no series is used: the exact function costs little more.
 FEW = 32
-#: Features and pairs from which the series to third order is tried for features that the first order is too short for.
-DEAR = 1 << 20
+#: Work (features x pairs) above which the third-order series beats the element-wise route; more on a device.
+EXPENSIVE = 1 << 20
 
 
-@dataclass(frozen=True)
-class Contribution:
-    """Contributions of all features of a sample.
+# ---------------------------------------------------------------- all rows, or blocks of rows
 
-    Attributes
-    ----------
-    relative, log_scale
-        `total = relative · exp(log_scale)`; `relative` ranks features even where the kernel itself underflows.
-    main, interaction
-        Standard scores of what a feature does alone and together with others; None from the bootstrap.
-    bounds
-        Largest possible errors of `relative` and of the two scores through the series of the matrix route, computed
-        when called.
-    skewness
-        Of the main and of the interaction score under the null (eq. 8''), computed when called.
 
-    Arrays are where the sample is.
+def exact(sample: Sample, gamma: float, draws: Draws) -> Contribution:
+    """Return contributions in the limit of infinitely many subsets, which a feature enters with probability ½."""
+    blocks = row_blocks(sample.target, draws)
+    if len(blocks) == 1:
+        return closed_form(sample, gamma)
+    return _average(map_row_blocks(sample, blocks, _closed_form_of_block, gamma, draws, draws.on_block))
+
+
+def row_blocks(target: Target, draws: Draws) -> list[Array]:
+    """Return all rows as one block, or a random partition where the pairs of all rows would be too many.
+
+    Rows are dealt to the blocks in the order of the target, so that each block gets its share of every class.
     """
-
-    relative: Any
-    log_scale: float
-    main: Any = None
-    interaction: Any = None
-    bounds: Callable[[], tuple[Any, Any]] | None = None
-    skewness: tuple[Callable[[], float], Callable[[], float]] | None = None
-
-    @property
-    def total(self) -> Any:
-        """`c_i`, the paper's contribution."""
-        return self.relative * float(np.exp(self.log_scale))
+    m = len(target.Y)
+    if m <= MAX_ROWS:
+        return [np.arange(m)]
+    size = MAX_ROWS // 2
+    order = generator(draws.seed).permutation(m)
+    order = order[np.argsort(target.strata[order].round(9), kind="stable")]
+    n_blocks = round(m / size)
+    return [np.sort(order[start::n_blocks]) for start in range(min(n_blocks, draws.n_bootstraps))]
 
 
-def closed_form(sample: Sample, gamma: float) -> Contribution:
-    """Features whose series is short enough go through matrix products, the rough ones element by element.
+def map_row_blocks(
+    sample: Sample,
+    blocks: list[Array],
+    function: Callable[[Sample, float], Any],
+    gamma: float,
+    draws: Draws,
+    on_done: Callable[[], None] | None = None,
+) -> list[Any]:
+    """Return `function(sample of the rows, gamma)` for blocks of rows.
 
-    Which are rough follows from the bound on the series, never from hope: first from the bound on each feature's own
-    function, then, if the expected kernel could still be off, from the share each has in that.
+    A source of columns with workers of its own gets whole row blocks if they are not too large for one worker;
+    otherwise its workers share the columns of one row block after the other.
     """
-    if not sample.resolves(gamma):
-        return closed_form(sample.in_double(), gamma)
-    moments = Moments.of(sample, gamma)
-    check_gamma(gamma, sample)
-    rough = np.ones(sample.X.shape[1], dtype=bool)
-    if len(rough) > max(FEW, _dear(sample) // (4 * len(sample.X) ** 2)):
-        rough = np.zeros_like(rough) if moments.surely_smooth(TOLERANCE) else moments.too_steep(TOLERANCE)
-        if rough.any():
-            moments = moments.sharpened(sample, rough)
-            rough = moments.too_steep(TOLERANCE)
-    for _ in range(3):
-        cubic = _cubic(sample, gamma, moments, rough)
-        routes = _Routes(rough if cubic is None else rough & ~cubic.features, cubic)
-        if np.count_nonzero(routes.rough) > 0.7 * len(rough):
-            routes = _Routes(np.ones_like(rough))
-        result, allowed = _evaluate(sample, gamma, moments, routes)
-        rounding = 0.5 * machine_epsilon(sample.pairs) * len(sample.X) * (1.0 - result.log_scale)
-        if is_single(sample.pairs) and rounding > 0.5 * allowed:
-            return closed_form(sample.in_double(), gamma)
-        few = not rough.any() and moments.most_log_error <= allowed
-        if few or routes.rough.all() or routes.log_error(moments, ~sample.fixed) <= allowed:
-            return result
-        order = np.argsort(to_numpy(moments.reach), kind="stable")
-        shares = np.where(sample.fixed, 0.0, to_numpy(moments.log_errors))
-        rough[order[np.cumsum(shares[order]) > 0.5 * allowed]] = True
-    return _evaluate(sample, gamma, moments, _Routes(np.ones_like(rough)))[0]
+    n_jobs = draws.n_jobs
+    if isinstance(sample.X, ColumnSource):
+        shared = sample.target, sample.fixed, sample.factor, function, gamma
+        results = sample.X.map_row_blocks(blocks, _call_on_worker, *shared)
+        if results is not None:
+            if on_done is not None:
+                for _ in results:
+                    on_done()
+            return results
+        n_jobs = 1 if sample.X.computes_elsewhere else n_jobs
+    tasks = [(sample, rows, function, gamma) for rows in blocks]
+    return ordered_map(_call_on_rows, tasks, n_jobs, on_done)
 
 
-def _cubic(sample: Sample, gamma: float, moments: Moments, rough: Array) -> CubicSeries | None:
-    """Those of the rough features whose series to third order is good enough, where they are dear pair by pair."""
-    m = len(sample.X)
-    count = np.count_nonzero(rough)
-    if count > MANY or count * m * m < _dear(sample):
-        return None
-    fit = (moments.reach < REACH) & (moments.hollow_norm > 0)
-    tried = rough & to_numpy(fit if moments.outlying is None else fit & ~moments.outlying)
-    if not tried.any() or tried.sum() * m * m < _dear(sample):
-        return None
-    cubic = CubicSeries.of(sample, gamma, tried)
-    good = to_numpy(cubic.score_error <= TOLERANCE)
-    return cubic.only(good) if good.any() else None
+def _call_on_rows(sample: Sample, rows: Array, function: Callable[[Sample, float], Any], gamma: float) -> Any:
+    return function(sample.take_rows(rows), gamma)
 
 
-def _dear(sample: Sample) -> int:
-    """Features times pairs from which it pays to avoid them: more on a device."""
-    return DEAR * (scratch_size(sample.target.Y) // SCRATCH)
+def _call_on_worker(
+    X: Array, rows: Array, target: Target, fixed: Array, factor: Any, function: Any, gamma: float
+) -> Any:
+    return function(Sample.from_columns(X, target.rows(rows), fixed, factor), gamma)
 
 
-def check_gamma(gamma: float, sample: Sample) -> None:
-    """Refuse a bandwidth that leaves no difference between samples; UNDERFLOW is found later, from the kernel."""
-    if gamma * sample.extent[1] ** 2 < 1e-30:
-        msg = (
-            f"gamma={gamma:g} is so small that the kernel is one between all samples, which leaves nothing to compare; "
-            "use gamma='median' or a larger number."
-        )
-        raise ValueError(msg)
+def _closed_form_of_block(sample: Sample, gamma: float) -> Contribution:
+    # Without references to the matrices of the block, which would all stay in memory.
+    return replace(closed_form(sample, gamma), skewness=None, sums=None)
+
+
+def _average(blocks: list[Contribution]) -> Contribution:
+    """Average the totals; scores of B independent blocks add up to √B times a standard score."""
+    scale = max(block.log_scale for block in blocks)
+
+    def mean_total() -> Any:
+        return sum(block.relative * float(np.exp(block.log_scale - scale)) for block in blocks) / len(blocks)
+
+    def combine(name: str) -> Any:
+        return sum(getattr(block, name) for block in blocks) / len(blocks) ** 0.5
+
+    # A matrix of rank one has skewness √8, the largest there is; a sum of B independent scores has 1/√B of theirs.
+    largest = float(np.sqrt(8.0 / len(blocks)))
+    return Contribution(mean_total(), scale, combine("main"), combine("interaction"), lambda: (largest, largest))
+
+
+# ---------------------------------------------------------------- choice of routes
 
 
 @dataclass(frozen=True)
 class _Routes:
-    """Which features go which way: pair by pair, to third order, and the others to first order."""
+    """Which features go which way: element by element, to third order, and the others to first order."""
 
-    rough: Array
+    elementwise: Array
     cubic: CubicSeries | None = None
 
     @cached_property
-    def smooth(self) -> Array:
-        """Features to first order."""
-        return ~self.rough if self.cubic is None else ~self.rough & ~self.cubic.features
+    def first_order(self) -> Array:
+        """Mask of the features to first order."""
+        return ~self.elementwise if self.cubic is None else ~self.elementwise & ~self.cubic.features
 
-    def log_error(self, moments: Moments, free: Array) -> float:
-        """Bound on the norm of the error of `log Q` through the series of the free features."""
-        error = moments.log_error(self.smooth & free)
+    def log_error(self, bounds: FirstOrderBounds, free: Array) -> float:
+        """Return a bound on the norm of the error of `log Q` through the series of the free features (eq. 10)."""
+        error = bounds.log_error(self.first_order & free)
         if self.cubic is not None:
             error += float(take_columns(self.cubic.log_errors, free[self.cubic.features]).sum())
         return error
 
-    def misfits(self, moments: Moments) -> tuple[Any, Any]:
-        """Bounds on the norm of the error of each function, and on the error of its scores."""
-        xp = namespace(moments.second)
-        smooth = xp.asarray(self.smooth, device=device_of(moments.second))
-        misfit = xp.where(smooth, 1 - moments.slope, 0.0) * moments.pair_norm * moments.gamma
-        turned = xp.where(smooth, moments.slope_error, 0.0)
-        if self.cubic is not None:
-            at = as_index(self.cubic.features, misfit)
-            misfit[at], turned[at] = self.cubic.error, self.cubic.score_error
-        return misfit, turned
+
+def closed_form(sample: Sample, gamma: float) -> Contribution:
+    """Return the contributions of all features from one expected kernel.
+
+    A feature goes beyond first order when the error bound of its own function exceeds TOLERANCE. If the expected kernel
+    could still be off by more than that, so do the features with the largest share in its error bound. Where single
+    precision turns out to be too little, all is computed in double precision.
+    """
+    sample.check_gamma(gamma)
+    if not sample.resolves(gamma):
+        return replace(closed_form(sample.in_double(), gamma), sums=sample.sums)
+    (m, n), precision, series = sample.X.shape, sample.precision, sample.factor.series
+    all_elementwise = _Routes(np.ones(n, dtype=bool))
+    if series is None:
+        return _evaluate(sample, gamma, all_elementwise)[0]
+    bounds = FirstOrderBounds.from_moments(sample.moments, m, gamma, sample.factor, series)
+    nonlinear = all_elementwise.elementwise.copy()
+    if n > max(FEW, _expensive(sample) // (4 * m**2)):
+        nonlinear, bounds = _nonlinear_features(sample, bounds)
+    sums: PairSums | None = None
+    for _ in range(3):
+        cubic = _third_order(sample, gamma, bounds, nonlinear)
+        routes = _Routes(nonlinear if cubic is None else nonlinear & ~cubic.features, cubic)
+        if np.count_nonzero(routes.elementwise) > 0.7 * n:
+            routes = all_elementwise
+        result, allowed = _evaluate(sample, gamma, routes, sums)
+        sums = result.sums
+        rounding = 0.5 * machine_epsilon(precision.pair_dtype) * m * (1.0 - result.log_scale)
+        if precision.single_pairs and rounding > 0.5 * allowed:
+            return replace(closed_form(sample.in_double(), gamma), sums=sums)
+        all_linear = not nonlinear.any() and bounds.largest_log_error <= allowed
+        if all_linear or routes.elementwise.all() or routes.log_error(bounds, ~sample.fixed) <= allowed:
+            return result
+        order = np.argsort(to_numpy(bounds.reach), kind="stable")
+        errors = np.where(sample.fixed, 0.0, to_numpy(bounds.log_errors))
+        nonlinear[order[np.cumsum(errors[order]) > 0.5 * allowed]] = True
+    return _evaluate(sample, gamma, all_elementwise, sums)[0]
 
 
-def _evaluate(sample: Sample, gamma: float, moments: Moments, routes: _Routes) -> tuple[Contribution, float]:
-    """Contributions, and how large the error of `log Q` may be for the interaction scores to stay in tolerance."""
-    m = len(sample.X)
-    rough = routes.rough
-    elements = Elements.of(sample, gamma, moments, rough) if rough.any() else None
-    log_expected, neglected = _log_expected(sample, gamma, routes, elements)
-    if elements is not None and rough.all() and elements.least_row_sum() >= m - 1:
+def _nonlinear_features(sample: Sample, bounds: FirstOrderBounds) -> tuple[Array, FirstOrderBounds]:
+    """Return a mask of features whose first-order error exceeds TOLERANCE, and bounds that are as sharp as needed."""
+    if bounds.all_within(TOLERANCE):
+        return np.zeros(sample.X.shape[1], dtype=bool), bounds
+    single = sample.precision.single_products
+    nonlinear = bounds.exceeding(TOLERANCE, single=single)
+    if nonlinear.any():
+        bounds = bounds.sharpen(sample.X, nonlinear)
+        nonlinear = bounds.exceeding(TOLERANCE, single=single)
+    return nonlinear, bounds
+
+
+def _third_order(sample: Sample, gamma: float, bounds: FirstOrderBounds, nonlinear: Array) -> CubicSeries | None:
+    """Return those of the nonlinear features whose third-order series is good enough, if they are worth it."""
+    n_pairs = len(sample.X) ** 2
+    count = np.count_nonzero(nonlinear)
+    if count > MAX_SHARPENED or count * n_pairs < _expensive(sample):
+        return None
+    candidates = (bounds.reach < MAX_REACH) & (sample.moments.u_centred_norm > 0)
+    if sample.moments.outlying is not None:
+        candidates = candidates & ~sample.moments.outlying
+    tried = nonlinear & to_numpy(candidates)
+    if not tried.any() or tried.sum() * n_pairs < _expensive(sample):
+        return None
+    cubic = CubicSeries.from_sample(sample, gamma, bounds.series, tried)
+    good = to_numpy(cubic.score_errors <= TOLERANCE)
+    return cubic.take(good) if good.any() else None
+
+
+def _expensive(sample: Sample) -> int:
+    return EXPENSIVE * (scratch_size(sample.target.Y) // SCRATCH)
+
+
+# ---------------------------------------------------------------- evaluation
+
+
+def _evaluate(
+    sample: Sample, gamma: float, routes: _Routes, sums: PairSums | None = None
+) -> tuple[Contribution, float]:
+    """Return contributions, and how large the error of `log Q` may be for the interaction scores to stay in tolerance.
+
+    `sums` are the pair sums if they are known; otherwise they are those of the sample, where a route needs them.
+    """
+    m, target, elementwise = len(sample.X), sample.target, routes.elementwise
+    elements = elements_of(sample, gamma, elementwise) if elementwise.any() else None
+    log_expected, neglected, sums = _log_expected(sample, gamma, routes, elements, sums)
+    if elements is not None and elementwise.all() and elements.least_row_sum() >= m - 1:
         raise ValueError(UNDERFLOW.format(gamma))
-    weights, scale = PairWeights.of(sample, log_expected)
-    # Q is at most 1 here, so that a small error of log Q bounds that of Q
-    largest, limit = sample.target.largest, turn_for(TOLERANCE, m)
-    allowed = limit * weights.interaction_norm / largest if largest > 0 else np.inf
+    pairing, scale = PairingMatrices.from_log_expected(sample, log_expected)
+    allowed = _allowed_log_error(target, pairing, m)
     if neglected > 0.5 * allowed:
-        sample.sum_squares()
-        log_expected, neglected = _log_expected(sample, gamma, routes, elements)
-        weights, scale = PairWeights.of(sample, log_expected)
-        allowed = limit * weights.interaction_norm / largest if largest > 0 else np.inf
+        # What the sketch of Σ d² lacks could matter: compute Σ d² itself.
+        sums = sample.complete_sums()
+        log_expected, neglected, sums = _log_expected(sample, gamma, routes, elements, sums)
+        pairing, scale = PairingMatrices.from_log_expected(sample, log_expected)
+        allowed = _allowed_log_error(target, pairing, m)
 
-    values = []
-    if routes.smooth.any():
-        values.append((routes.smooth, _smooth(sample, gamma, moments, weights, routes.smooth)))
+    forms = []
+    if routes.first_order.any():
+        forms.append((routes.first_order, _first_order_forms(sample, gamma, pairing, routes.first_order)))
     if routes.cubic is not None:
-        values.append((routes.cubic.features, _to_third_order(sample, routes.cubic, weights)))
+        forms.append((routes.cubic.features, _third_order_forms(target, routes.cubic, pairing)))
     if elements is not None:
-        values.append((rough, elements.products(sample.target, weights)))
-    total, main, interaction = _merge(values)
-    lengths = {}
+        matrices = pairing.total, target.matrices(pairing.interaction.dtype)[1], pairing.interaction
+        forms.append((elementwise, elements.forms(matrices, target.n_pairs)))
+    total, main, interaction, u_centred_norm, mean_contrast = _merge(sample, forms)
+    interaction = interaction - pairing.null_mean(u_centred_norm, mean_contrast)
     for i in np.flatnonzero(sample.fixed).tolist():
-        own = _total_if_free(sample, gamma, i, log_expected)
-        total[i], lengths[i] = own.sum(), frobenius_norm(own)
-
-    def bounds() -> tuple[Any, Any]:
-        length, (misfit, turned) = weights.interaction_norm, routes.misfits(moments)
-        log_error = routes.log_error(moments, ~sample.fixed) + neglected
-        of_total = (
-            misfit * frobenius_norm(weights.total) + moments.pair_norm * (largest * gamma * log_error)
-        ) / sample.target.n_pairs
-        for i, own in lengths.items():
-            of_total[i] = own * log_error
-        of_expected = float(score_error(log_error * largest / length, m)) if length > 0 else 0.0
-        return of_total, turned + of_expected
-
-    skewness = (lambda: _skewness_of_target(sample.target), lambda: skewness_of(weights.interaction))
-    return Contribution(total, scale, main, interaction, bounds, skewness), allowed - neglected
+        total[i] = _total_if_fixed(sample, gamma, i, log_expected)
+    scores = (
+        standard_score(main, target.u_centred_norm, u_centred_norm, m),
+        standard_score(interaction, pairing.interaction_norm, u_centred_norm, m),
+    )
+    skewness = lambda: (_skewness_of_target(target), _skewness(pairing.interaction))  # noqa: E731
+    return Contribution(total, scale, *scores, skewness, sums), allowed - neglected
 
 
-def _merge(parts: list[tuple[Array, Any]]) -> Any:
-    """Put the values of the routes in the places of their features."""
-    mask, values = parts[0]
-    if len(parts) == 1:
-        return values
-    xp = namespace(values)
-    merged = xp.empty((3, len(mask)), dtype=xp.float64, device=device_of(values))
-    for features, found in parts:
-        merged[:, as_index(features, found)] = found
-    return merged
+def _allowed_log_error(target: Target, pairing: "PairingMatrices", m: int) -> float:
+    """Return the norm of an error of `log Q` that moves no score by more than TOLERANCE (eq. 11).
+
+    Q is at most 1, so that a small error of log Q bounds that of Q.
+    """
+    if target.largest <= 0:
+        return np.inf
+    return largest_turn(TOLERANCE, m) * pairing.interaction_norm / target.largest
 
 
 def _log_expected(
-    sample: Sample, gamma: float, routes: _Routes, elements: "Elements | ElementsElsewhere | None"
-) -> tuple[Any, float]:
-    """`log Q = Σ_free log((1 + z_j)/2) + Σ_fixed log z_j` (eq. 2), by series for the smooth features.
+    sample: Sample,
+    gamma: float,
+    routes: _Routes,
+    elements: Elements | StreamedElements | None,
+    sums: PairSums | None,
+) -> tuple[Any, float, PairSums | None]:
+    """Return `log Q = Σ_free log((1 + z_j)/2) + Σ_fixed log z_j` (eq. 2), by series where features take one.
 
-    Of the second order perhaps only what costs no further matrix product (eq. 10'); how large the rest can be comes
-    with it.
+    With it come a bound on the norm of what a sketch of the second order lacks (eq. 10'), and the pair sums.
     """
-    free, neglected, rough, cubic = ~sample.fixed, 0.0, routes.rough, routes.cubic
-    terms = []
+    free, dtype, elementwise, cubic = ~sample.fixed, sample.precision.pair_dtype, routes.elementwise, routes.cubic
+    series, neglected, terms = sample.factor.series, 0.0, []
     if sample.fixed.any():
-        terms.append(astype(distances_of(sample.fixed_products) * -gamma, sample.pairs))
-    # features of third order alone take no sums of others
-    alone = cubic is not None and not (free & routes.smooth).any()
-    if (free & ~rough).any() and not alone:
-        mixed = bool((free & rough).any())
-        sums = _without(sample, free & rough, free & ~rough) if mixed else sample.sums
-        to_second_order, neglected = sums.log_terms(gamma)
-        terms.append(to_second_order)
+        terms.append(astype(sample.log_fixed_kernel(gamma), dtype))
+    # If all features with a series are of third order, its own products give all orders.
+    only_cubic = cubic is not None and not (free & routes.first_order).any()
+    if series is not None and (free & ~elementwise).any() and not only_cubic:
+        sums = sample.sums if sums is None else sums
+        mixed = bool((free & elementwise).any())
+        smooth = _sums_without(sample, sums, free & elementwise, free & ~elementwise) if mixed else sums
+        second_order, neglected = smooth.log_terms(gamma, series)
+        terms.append(second_order)
     if cubic is not None and free[cubic.features].any():
-        terms.append(astype(cubic.log_terms(free[cubic.features], whole=alone), sample.pairs))
+        terms.append(astype(cubic.log_terms(free[cubic.features], all_orders=only_cubic), dtype))
     if elements is not None:
-        terms.append(elements.log_factors(free[rough], sample.pairs))
+        terms.append(elements.log_factors(free[elementwise], dtype))
     log_expected = terms[0]
     for term in terms[1:]:
         log_expected += term
-    return log_expected, neglected
+    return log_expected, neglected, sums
 
 
-def _without(sample: Sample, rough: Array, smooth: Array) -> PairSums:
-    """Sum over the smooth features: all less the rough, or alone where the rough would leave only rounding."""
+def _sums_without(sample: Sample, sums: PairSums, excluded: Array, included: Array) -> PairSums:
+    """Return the sums over the included features: all less the excluded, or afresh where that leaves only rounding."""
 
-    def summed(features: Array) -> PairSums:
-        sums, columns = sample.sums, select_columns(sample.narrow, features)
-        how: dict[str, Any] = {"sketch": sums.sketch is not None, "step": sums.step}
-        return PairSums.of(columns, **how, inside=sample.inside, dtype=sample.pairs)
+    def sums_over(features: Array) -> PairSums:
+        columns = select_columns(sample.columns_in_product_dtype, features)
+        return PairSums.from_columns(columns, sample.precision, sketch=sums.sketch is not None)
 
-    of_rough, of_smooth = (float(take_columns(sample.moments[1], features).sum()) for features in (rough, smooth))
-    return summed(smooth) if of_rough > 1e6 * of_smooth else sample.sums.less(summed(rough))
+    size_out, size_in = (float(take_columns(sample.moments.fourth, mask).sum()) for mask in (excluded, included))
+    return sums_over(included) if size_out > 1e6 * size_in else sums.subtract_into(sums_over(excluded))
 
 
-def _smooth(sample: Sample, gamma: float, moments: Moments, weights: PairWeights, smooth: Array) -> Any:
-    """Totals and scores to first order, `2 tanh(u/2) ≈ u`: one matrix product per block of features (eq. 9)."""
-    X = sample.narrow if smooth.all() else select_columns(sample.narrow, smooth)
-    Y = sample.target.Y
-    xp, m = namespace(Y), len(X)
-    loads = sample.target.loads
-    inside = sample.inside
-    half = prepare_quadratic_forms(weights.interaction, inside)
-    rows = astype(xp.concat([Y, weights.rho[:, None] * Y], axis=1).T, inside)
-    own = weights.total_rows + 2 * (weights.rest + weights.rho * loads)
-    squares = astype(xp.stack([own, loads - 2 * sample.target.hollow[1]]), inside)
-    strip = (2 if m < BLAS_ROWS else 4) * STRIP
-    parts = list(map_blocks(X, strip, _smooth_forms, half, rows, squares, inside, X.shape[1]))
-    total, main, interaction = xp.concat(parts, axis=1)
-    hollow = 2 * gamma * take_columns(moments.hollow_norm, smooth)
-    interaction *= 2 * gamma
-    interaction -= weights.interaction_mean(hollow, take_columns(moments.second, smooth) * (gamma / (m - 1)), m)
+def _merge(sample: Sample, forms: list[tuple[Array, Any]]) -> Any:
+    """Put the forms of the routes in the places of their features."""
+    if len(forms) == 1:
+        return forms[0][1]
+    xp, device = sample.precision.xp, sample.precision.device
+    merged = xp.empty((5, sample.X.shape[1]), dtype=xp.float64, device=device)
+    for features, values in forms:
+        merged[:, as_index(features, values)] = values
+    return merged
+
+
+def _first_order_forms(sample: Sample, gamma: float, pairing: "PairingMatrices", features: Array) -> Any:
+    """Return the forms of features to first order, `2T ≈ u`: one matrix product per block of features (eq. 9)."""
+    target, dtype = sample.target, sample.precision.product_dtype
+    X = sample.columns_in_product_dtype if features.all() else select_columns(sample.columns_in_product_dtype, features)
+    xp, m = namespace(target.Y), len(X)
+    half = prepare_quadratic_forms(pairing.interaction, dtype)
+    rows = astype(xp.concat([target.Y, pairing.rho[:, None] * target.Y], axis=1).T, dtype)
+    diagonal = pairing.total_rows + 2 * (pairing.offsets + pairing.rho * target.diagonal)
+    squares = astype(xp.stack([diagonal, target.diagonal - 2 * target.offsets]), dtype)
+    width = (2 if m < BLAS_ROWS else 4) * STRIP
+    blocks = list(map_blocks(X, width, _first_order_forms_of_block, half, rows, squares, dtype, X.shape[1]))
+    total, main, interaction = xp.concat(blocks, axis=1)
+    moments = sample.moments
     return xp.stack(
         [
-            total * (-2 * gamma / sample.target.n_pairs),
-            score(2 * gamma * main, sample.target.hollow_norm, hollow, m),
-            score(interaction, weights.interaction_norm, hollow, m),
+            total * (-2 * gamma / target.n_pairs),
+            2 * gamma * main,
+            interaction * (2 * gamma),
+            2 * gamma * take_columns(moments.u_centred_norm, features),
+            take_columns(moments.second, features) * (gamma / (m - 1)),
         ]
     )
 
 
-def _smooth_forms(block: Any, half: Any, rows: Any, squares: Any, inside: Any, n: int) -> Any:
-    """Pair the first-order functions of a block, of n columns in all, with `L∘Q`, `U(L)` and `U(L∘U(Q))`."""
-    form, linear, (own, lost) = forms_by_column(half, rows, squares, astype(block, inside), n)
-    along, tilted = linear[: len(linear) // 2, :], linear[len(linear) // 2 :, :]
-    return namespace(form).stack(
-        [
-            own - form - 2 * (along * tilted).sum(axis=0),
-            (along * along).sum(axis=0) - lost,
-            form,
-        ]
-    )
+def _first_order_forms_of_block(block: Any, half: Any, rows: Any, squares: Any, dtype: Any, n: int) -> Any:
+    """Pair the functions of a block, of n columns in all, with `L∘Q`, `U(L)` and `U(L∘U(Q))`."""
+    form, linear, (diagonal, lost) = forms_by_column(half, rows, squares, astype(block, dtype), n)
+    by_target, by_tilted = linear[: len(linear) // 2, :], linear[len(linear) // 2 :, :]
+    total = diagonal - form - 2 * (by_target * by_tilted).sum(axis=0)
+    return namespace(form).stack([total, (by_target * by_target).sum(axis=0) - lost, form])
 
 
-def _to_third_order(sample: Sample, cubic: CubicSeries, weights: PairWeights) -> Any:
-    """Totals and scores to third order, `2 tanh(u/2) ≈ a u - b u³` (eq. 9').
+def _third_order_forms(target: Target, cubic: CubicSeries, pairing: "PairingMatrices") -> Any:
+    """Return the forms of features to third order (eq. 9').
 
-    One matrix product is enough, because what the matrices have besides the interactions' is of low rank (eq. 9'').
+    One matrix product is enough: what `L∘Q` and `U(L)` have besides the interaction matrix is of low rank (eq. 9'').
     """
-    m, Y = len(sample.X), sample.target.Y
-    interaction = -cubic.products(weights.interaction)
-    main = 2 * (sample.target.hollow[1] @ cubic.row_sums) - cubic.outer_products(Y, Y)
-    tilted = cubic.outer_products(weights.rho[:, None] * Y, Y)
-    total = interaction - 2 * (weights.rest @ cubic.row_sums + tilted)
-    hollow = cubic.hollow_norm
-    interaction = interaction - weights.interaction_mean(hollow, cubic.sums / (2 * m * (m - 1)), m)
-    return namespace(hollow).stack(
-        [
-            total / sample.target.n_pairs,
-            score(main, sample.target.hollow_norm, hollow, m),
-            score(interaction, weights.interaction_norm, hollow, m),
-        ]
-    )
+    m, Y = len(target.Y), target.Y
+    interaction = -cubic.pair_with(pairing.interaction)
+    main = 2 * (target.offsets @ cubic.row_sums) - cubic.pair_with_outer(Y, Y)
+    tilted = cubic.pair_with_outer(pairing.rho[:, None] * Y, Y)
+    total = interaction - 2 * (pairing.offsets @ cubic.row_sums + tilted)
+    mean_contrast = cubic.sums / (2 * m * (m - 1))
+    rows = [total / target.n_pairs, main, interaction, cubic.u_centred_norm, mean_contrast]
+    return namespace(main).stack(rows)
 
 
-def skewness_of(A: Any) -> float:
-    """Skewness of `⟨A, B^π⟩` under permutation for B of rank one, the most that it can be (eq. 8'')."""
+def _total_if_fixed(sample: Sample, gamma: float, i: int, log_expected: Any) -> Any:
+    """Return the contribution of a fixed feature: with it against without it, other fixed features in (eq. 3')."""
+    xp = namespace(log_expected)
+    column = load_columns(sample.X, np.arange(sample.X.shape[1]) == i)
+    log_factor = sample.factor.log_factor(gamma * squared_distances(column))
+    without = xp.exp(clip(log_expected - log_factor, None, 700.0))
+    return (sample.target.kernel * without * xp.expm1(log_factor) / sample.target.n_pairs).sum()
+
+
+# ---------------------------------------------------------------- pairing matrices and scores
+
+
+@dataclass(frozen=True)
+class PairingMatrices:
+    """The matrices over pairs of samples that every feature's function is paired with (eq. 3 and 6).
+
+    Off the diagonal `Q = U(Q) + ρ_p + ρ_q` and `L∘U(Q) = interaction + a_p + a_q` (eq. 4), so that `L∘Q` is the
+    interaction matrix and a matrix of low rank.
+
+    Attributes
+    ----------
+    target
+        The target of the sample.
+    interaction, interaction_norm
+        `U(L∘U(Q))`, and its norm: zero where it is only rounding.
+    rho, offsets
+        `ρ` and `a`.
+    """
+
+    target: Target
+    interaction: Any
+    interaction_norm: float
+    rho: Any
+    offsets: Any
+
+    @classmethod
+    def from_log_expected(cls, sample: Sample, log_expected: Any) -> tuple["PairingMatrices", float]:
+        """Return the matrices of `Q / max Q`, and `log max Q`.
+
+        Overwrites `log_expected`, with `log Q` less its maximum where features are fixed.
+        """
+        set_diagonal(log_expected, -np.inf)
+        peak = log_expected.max()
+        log_expected -= peak
+        target, xp = sample.target, namespace(log_expected)
+        # Q - 1 is centred instead of Q: the result is the same, and a kernel close to one keeps its digits.
+        # The contributions of fixed features are computed from log Q later.
+        expected = xp.expm1(log_expected, out=None if sample.fixed.any() else log_expected)
+        u_centred, rho = u_centre_with_offsets(expected, overwrite=True)
+        largest_rho = abs(rho).max()
+        u_centred *= target.matrices(log_expected.dtype)[0]
+        interaction, offsets = u_centre_with_offsets(u_centred, overwrite=True)
+        scale, largest_rho, square = to_floats(peak, largest_rho, dot(interaction, interaction))
+        # The product with a constant kernel leaves only rounding.
+        rounding = 2e-5 * largest_rho if interaction.dtype == xp.float32 else 1e-12
+        length = square**0.5 if square**0.5 > rounding * target.u_centred_norm else 0.0
+        return cls(target, interaction, length, to_double(rho) + 0.5, to_double(offsets)), scale
+
+    @cached_property
+    def total(self) -> Any:
+        """`L∘Q`, with a zero diagonal."""
+        xp, Y = namespace(self.rho), self.target.Y
+        ones, tilted = xp.ones_like(self.rho)[:, None], self.rho[:, None] * Y
+        left = xp.concat([self.offsets[:, None], ones, tilted, Y], axis=1)
+        right = xp.concat([ones, self.offsets[:, None], Y, tilted], axis=1)
+        total = astype(left, self.interaction.dtype) @ astype(right, self.interaction.dtype).T
+        total += self.interaction
+        set_diagonal(total, 0.0)
+        return total
+
+    @cached_property
+    def total_rows(self) -> Any:
+        """Row sums of `L∘Q`, without computing it."""
+        Y = self.target.Y
+        by_target = self.rho * self.target.row_sums_less_diagonals + Y @ (Y.T @ self.rho)
+        return (len(self.rho) - 2) * self.offsets + self.offsets.sum() + by_target
+
+    def null_mean(self, feature_norm: Any, mean_contrast: Any) -> Any:
+        """Return the mean of `⟨A, T_i⟩` under the null, which is not zero because Q contains feature i (eq. 8')."""
+        m = len(self.rho)
+        return feature_norm**2 / (1 + mean_contrast) * (self.total_rows.sum() / (2 * m * (m - 3)))
+
+
+def standard_score(form: Any, matrix_norm: float, feature_norm: Any, m: int) -> Any:
+    """Divide `⟨A, B⟩` by `‖A‖ ‖B‖` and by its standard deviation under the null (eq. 8); 0 where nothing varies."""
+    return safe_ratio(null_scale(m) * form, matrix_norm * feature_norm)
+
+
+def _skewness(A: Any) -> float:
+    """Return the skewness of `⟨A, B^π⟩` under permutation for B of rank one, the largest there is (eq. 8'')."""
     length = frobenius_norm(A)
-    # A is symmetric, and a product with its own transpose is half the work
+    # A is symmetric, and a product with its own transpose is half the work.
     return float(np.sqrt(8.0) * inner_product(A @ A.T, A) / length**3) if length > 0 else 0.0
 
 
 def _skewness_of_target(target: Target) -> float:
-    """`skewness_of` U(L), from the factor of L where that is narrow and U(L) is no small difference."""
+    """`_skewness` of U(L), from the factor of L where that is narrow and U(L) is not a small difference."""
     if target.lopsided or 4 * target.Y.shape[1] > len(target.Y):
-        return skewness_of(target.hollow[0])
-    return float(np.sqrt(8.0)) * target.hollow_cube / target.hollow_norm**3
-
-
-def _total_if_free(sample: Sample, gamma: float, i: int, log_expected: Any) -> Any:
-    """Contribution of a fixed feature, pair by pair: with it against without it, other fixed features in (eq. 3')."""
-    xp = namespace(log_expected)
-    u = gamma * squared_distances(load_columns(sample.X, np.arange(sample.X.shape[1]) == i))
-    without = xp.exp(clip(log_expected + u, None, 700.0))
-    return sample.target.kernel * without * xp.expm1(-u) / sample.target.n_pairs
+        return _skewness(target.u_centred)
+    return float(np.sqrt(8.0)) * target.u_centred_cube / target.u_centred_norm**3

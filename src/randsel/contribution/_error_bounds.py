@@ -1,12 +1,13 @@
-"""When a feature's function may stand for its first-order form, and the expected kernel for its series: bounds.
+"""Error bounds: how far a score can move when a feature's function is replaced by a series.
 
-Equations are numbered as in docs/mathematics.md.
+A score pairs two matrices, so it moves by at most the angle that one of them turns by (eq. 11). What the bounds need to
+know of a column are its moments. Equations are numbered as in docs/mathematics.md.
 """
 
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import comb
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,144 +15,137 @@ from randsel._numerics.arrays import (
     as_array_like,
     as_index,
     clip,
-    is_single,
+    column_ranges,
+    machine_epsilon,
     namespace,
+    second_and_fourth_power_sums,
     take_columns,
     to_double,
+    to_floats,
     to_numpy,
 )
-from randsel._numerics.columns import load_columns
-from randsel._numerics.kernels import null_scale
+from randsel._numerics.columns import load_columns, map_blocks
+from randsel._numerics.kernels import Factor, Series, null_scale
 from randsel._utils.typing import Array
-from randsel.contribution._sample import Sample
 
-#: Features up to which a dear bound is tried where a cheap one does not hold.
-MANY = 1024
+#: Columns per block of element-wise work: block and products stay in the second-level cache for a few hundred rows.
+STRIP = 512
+#: Features above which the extremes of the columns of an earlier round serve as bounds.
+INHERIT_EXTREMES = 1024
+#: Features up to which the expensive bound (12') is tried where the cheap one (12) does not hold.
+MAX_SHARPENED = 1024
+
+
+# ---------------------------------------------------------------- moments of columns
+
+
+class Extremes(NamedTuple):
+    """Bounds on moments that hold for every column."""
+
+    least_range: float
+    largest_range: float
+    largest_norm_ratio: float
+    """Of `‖d‖ / 2‖U(x xᵀ)‖`, where that is finite."""
+    largest_pair_norm: float
+    """Of `‖d‖`."""
 
 
 @dataclass(frozen=True)
-class Moments:
-    """Per feature: what the first-order form and its error bound need. Columns have mean zero."""
+class ColumnMoments:
+    """What the bounds need to know of each column, in double precision.
 
-    m: int
-    second: Any
-    reach: Any
-    hollow_norm: Any
-    """`‖U(x xᵀ)‖_F` (eq. 9)."""
-    pair_norm: Any
-    """`‖d‖_F`, the norm of a feature's squared differences."""
-    gamma: float
-    dtype: Any
+    Attributes
+    ----------
+    values
+        One row per moment; the properties name them.
+    extremes
+        Bounds for all columns. While features are many, those of the columns of an earlier round.
+    outlying
+        Mask of columns that are little more than one outlier, `40 ‖U(x xᵀ)‖ < ‖d‖`; None if there are none. Single
+        precision loses too much of their other values.
+    """
+
+    values: Any
+    extremes: Extremes
     outlying: Any
-    extremes: tuple[float, float, float, float]
 
     @classmethod
-    def of(cls, sample: Sample, gamma: float) -> "Moments":
-        """Take the moments of a sample, for one bandwidth."""
-        second, _, span, hollow, pairs = sample.moments
-        with np.errstate(over="ignore"):
-            reach = gamma * span * span
-        own = gamma, sample.inside, sample.outlying, sample.extremes
-        return cls(len(sample.X), second, reach, hollow, pairs, *own)
+    def from_columns(cls, X: Any) -> "ColumnMoments":
+        """Compute the moments of the columns of an array or a source."""
+        blocks = list(map_blocks(X, STRIP, _moments_of_block))
+        values = namespace(blocks[0]).concat(blocks, axis=1)
+        return cls(values, _extremes(values), _outlying(values))
 
-    def sharpened(self, sample: Sample, features: Array) -> "Moments":
-        """Bound the slope error of some features by their twelfth moments, dearer than their range (eq. 12')."""
-        if not 0 < np.count_nonzero(features) <= MANY:
-            return self
-        # in units of the range, whatever those of the column are
-        span, reach = take_columns(sample.moments[2], features), take_columns(self.reach, features)
-        sums = power_sums(to_double(load_columns(sample.X, features)) / span, 12)
-        d2, d4, d6 = (moment_of_differences(sums, k) for k in (2, 4, 6))
-        curve = clip(d6 - ratio(d4 * d4, d2), 0.0) ** 0.5 / 12
-        curve = curve + d6**0.5 * reach**2 / 120
-        factor = 1.0 - reach**2 * ratio(d4, d2) / 12
-        length = 2 * take_columns(self.hollow_norm, features) / span**2 * clip(factor, 1e-3)
-        error = score_error(reach**2 * ratio(curve, length), self.m)
-        slope_error = namespace(error).asarray(self.slope_error, copy=True)
-        at = as_index(features, error)
-        slope_error[at] = namespace(error).minimum(slope_error[at], error)
-        sharper = replace(self)
-        sharper.__dict__.update(self.__dict__, slope_error=slope_error)
-        return sharper
-
-    def heavy(self) -> Any:
-        """Columns in single precision that are `outlying`."""
-        heavy = namespace(self.second).zeros_like(self.second, dtype=namespace(self.second).bool)
-        return self.outlying if self.outlying is not None and is_single(self.dtype) else heavy
-
-    def too_steep(self, tolerance: float) -> Array:
-        """Mask, on the host, of features that may not stand for their first-order form."""
-        steep = self.slope_error > tolerance
-        return to_numpy(steep if self.outlying is None else steep | self.heavy())
-
-    def surely_smooth(self, tolerance: float) -> bool:
-        """Whether even a column of the largest range and the largest norms could stand for its first-order form."""
-        if self.outlying is not None:
-            return False
-        slope = tanh_slope(np.asarray(self.gamma * self.extremes[1] ** 2))
-        return bool(score_error((1 - slope) / (1 + slope) * self.extremes[2], self.m) <= tolerance)
+    @classmethod
+    def restore(cls, values: Any, extremes: Extremes, *, any_outlying: bool) -> "ColumnMoments":
+        """Return moments that were stored in a file."""
+        return cls(values, extremes, _outlying(values) if any_outlying else None)
 
     @property
-    def ordinary(self) -> bool:
-        """Whether squared differences, times γ, keep their digits in single precision."""
-        narrowest, widest = self.extremes[:2]
-        in_range = 1e-10 < self.gamma < 1e10 and narrowest > 1e-3 and widest < 1e6
-        return in_range and self.gamma * widest**2 > 1e-2
-
-    @cached_property
-    def slope(self) -> Any:
-        """Least slope of `2 tanh(u/2)` over the feature's range."""
-        return tanh_slope(self.reach)
-
-    @cached_property
-    def slope_error(self) -> Any:
-        """Bound on the error of a score when `2 tanh(u/2)` is replaced by `u` times a constant (eq. 12)."""
-        return score_error((1 - self.slope) / (1 + self.slope) * ratio(self.pair_norm, 2 * self.hollow_norm), self.m)
-
-    @cached_property
-    def log_errors(self) -> Any:
-        """Bound on each feature's share in the Frobenius norm of the error of `log Q` to second order (eq. 10)."""
-        with np.errstate(over="ignore"):
-            return self.reach**3 * self.pair_norm * (self.gamma / 192)
+    def second(self) -> Any:
+        """`Σ_p x_p²`."""
+        return self.values[0]
 
     @property
-    def most_log_error(self) -> float:
-        """Bound on the sum of all `log_errors`, from the largest range and norm."""
-        with np.errstate(over="ignore"):
-            reach = np.float64(self.gamma) * self.extremes[1] ** 2
-            return float(len(self.second) * reach**3 * self.extremes[3] * (self.gamma / 192))
+    def fourth(self) -> Any:
+        """`Σ_p x_p⁴`."""
+        return self.values[1]
 
-    def log_error(self, features: Array) -> float:
-        """Sum of `log_errors` over some features."""
-        return float(take_columns(self.log_errors, features).sum()) if features.any() else 0.0
+    @property
+    def range(self) -> Any:
+        """Largest value less the smallest."""
+        return self.values[2]
 
+    @property
+    def u_centred_norm(self) -> Any:
+        """`‖U(x xᵀ)‖` (eq. 9)."""
+        return self.values[3]
 
-def power_sums(x: Any, highest: int) -> Any:
-    """Sum the powers of every column, from the power zero on; one row each."""
-    xp = namespace(x)
-    power = xp.ones_like(x)
-    sums = [power.sum(axis=0)]
-    for _ in range(highest):
-        power = power * x
-        sums.append(power.sum(axis=0))
-    return xp.stack(sums)
+    @property
+    def pair_norm(self) -> Any:
+        """`‖d‖`, the norm of the squared differences (eq. 12)."""
+        return self.values[4]
 
-
-def moment_of_differences(sums: Any, k: int) -> Any:
-    """`Σ_pq d^k` of every column, with `d = (x_p - x_q)²`, from sums of powers."""
-    xp = namespace(sums)
-    signs = as_array_like(np.array([(-1.0) ** i * comb(2 * k, i) for i in range(2 * k + 1)]), sums)
-    needed = sums[: 2 * k + 1, :]
-    return clip((signs[:, None] * needed * xp.flip(needed, axis=0)).sum(axis=0), 0.0)
+    def take(self, index: Any) -> "ColumnMoments":
+        """Return the moments of some columns."""
+        values = take_columns(self.values, index)
+        extremes = self.extremes if values.shape[1] > INHERIT_EXTREMES else _extremes(values)
+        # Columns without outliers still have none when some of them are dropped.
+        return ColumnMoments(values, extremes, None if self.outlying is None else _outlying(values))
 
 
-def ratio(above: Any, below: Any) -> Any:
-    """Quotient, with zero where the lower number is zero."""
-    return namespace(below).where(below > 0, above, 0.0) / clip(below, 1e-300)
+def _moments_of_block(block: Any) -> Any:
+    xp, m, (low, high) = namespace(block), len(block), column_ranges(block)
+    second, fourth = second_and_fourth_power_sums(block)
+    square = second**2 * (1 + 1 / ((m - 1) * (m - 2))) - fourth * (m / (m - 2))
+    u_centred_norm = root_above_rounding(square, second**2, m, xp.float64)
+    pair_norm = (2 * m * fourth + 6 * second**2) ** 0.5
+    return xp.stack([second, fourth, to_double(high) - to_double(low), u_centred_norm, pair_norm])
+
+
+def _extremes(values: Any) -> Extremes:
+    xp, (_, _, span, u_centred_norm, pair_norm) = namespace(values), values
+    norm_ratio = pair_norm / xp.where(u_centred_norm > 0, 2 * u_centred_norm, np.inf)
+    return Extremes(*to_floats(xp.min(span), xp.max(span), xp.max(norm_ratio), xp.max(pair_norm)))
+
+
+def _outlying(values: Any) -> Any:
+    _, _, _, u_centred_norm, pair_norm = values
+    outlying = (u_centred_norm > 0) & (40 * u_centred_norm < pair_norm)
+    return outlying if bool(namespace(outlying).any(outlying)) else None
+
+
+def root_above_rounding(square: Any, scale: Any, m: int, dtype: Any) -> Any:
+    """Return the square root, or zero where the square is only rounding of a sum over m rows as large as `scale`."""
+    xp = namespace(square)
+    return xp.sqrt(xp.where(square > (8 * m * machine_epsilon(dtype)) * scale, square, 0.0))
+
+
+# ---------------------------------------------------------------- scores and angles
 
 
 def score_error(turn: Any, m: int) -> Any:
-    """How far a score can move when one of its matrices changes by the fraction `turn` of its norm.
+    """Return how far a score can move when one of its matrices changes by the fraction `turn` of its norm (eq. 11).
 
     The angle is then at most arcsin(turn), and the chord between the two directions 2 sin(arcsin(turn)/2).
     """
@@ -161,15 +155,137 @@ def score_error(turn: Any, m: int) -> Any:
     return null_scale(m) * xp.where(turn < 1, 2 * xp.sin(xp.asin(clip(turn, None, 1.0)) / 2), 2.0)
 
 
-def turn_for(error: float, m: int) -> float:
+def largest_turn(error: float, m: int) -> float:
     """Return the largest `turn` whose `score_error` is at most `error`."""
     return float(np.sin(2 * np.arcsin(min(error / (2 * null_scale(m)), np.sqrt(0.5)))))
 
 
-def tanh_slope(u: Any) -> Any:
-    """`2 tanh(u/2) / u`, between 0 and 1."""
-    xp = namespace(u)
-    u = clip(u, None, 1e6)
-    small = u < 1e-4
-    safe = xp.where(small, 1.0, u)
-    return xp.where(small, 1.0 - u * u / 12, 2 * xp.tanh(safe / 2) / safe)
+def safe_ratio(above: Any, below: Any) -> Any:
+    """Return the quotient, with zero where the lower number is zero."""
+    return namespace(below).where(below > 0, above, 0.0) / clip(below, 1e-300)
+
+
+# ---------------------------------------------------------------- bounds on the first order
+
+
+@dataclass(frozen=True)
+class FirstOrderBounds:
+    """Bounds on the errors of the first-order form `2T = u`, for all features at one bandwidth.
+
+    Attributes
+    ----------
+    m, gamma
+        Number of samples, and bandwidth.
+    factor, series
+        Factor of the kernel, and the coefficients of its series.
+    moments
+        Moments of the columns.
+    reach
+        Largest `u` of each feature, `γ` times its squared range.
+    sharpened
+        Errors from `sharpen`, where the cheap bound did not suffice.
+    """
+
+    m: int
+    gamma: float
+    factor: Factor
+    series: Series
+    moments: ColumnMoments
+    reach: Any
+    sharpened: Any = None
+
+    @classmethod
+    def from_moments(
+        cls, moments: ColumnMoments, m: int, gamma: float, factor: Factor, series: Series
+    ) -> "FirstOrderBounds":
+        """Prepare the bounds of all features."""
+        with np.errstate(over="ignore"):
+            reach = gamma * moments.range * moments.range
+        return cls(m, gamma, factor, series, moments, reach)
+
+    @cached_property
+    def score_errors(self) -> Any:
+        """Bound on the error of a feature's scores when `2T` is replaced by `u` times a constant (eq. 12)."""
+        if self.sharpened is not None:
+            return self.sharpened
+        slope, moments = self.factor.least_slope(self.reach), self.moments
+        turn = (1 - slope) / (1 + slope) * safe_ratio(moments.pair_norm, 2 * moments.u_centred_norm)
+        return score_error(turn, self.m)
+
+    def all_within(self, tolerance: float) -> bool:
+        """Whether even a column of the largest range and norms would stay within the tolerance, in first order."""
+        if self.moments.outlying is not None:
+            return False
+        largest_reach = np.asarray([self.gamma * self.moments.extremes.largest_range**2])
+        slope = self.factor.least_slope(largest_reach)
+        turn = (1 - slope) / (1 + slope) * self.moments.extremes.largest_norm_ratio
+        return bool(score_error(turn, self.m)[0] <= tolerance)
+
+    def exceeding(self, tolerance: float, *, single: bool) -> Array:
+        """Return a mask, on the host, of features whose error bound exceeds the tolerance.
+
+        In single precision columns that are little more than an outlier are among them.
+        """
+        exceeding = self.score_errors > tolerance
+        if single and self.moments.outlying is not None:
+            exceeding = exceeding | self.moments.outlying
+        return to_numpy(exceeding)
+
+    def sharpen(self, X: Any, features: Array) -> "FirstOrderBounds":
+        """Bound the errors of some features by their twelfth moments, which costs more than their range (eq. 12')."""
+        if not 0 < np.count_nonzero(features) <= MAX_SHARPENED:
+            return self
+        # In units of the range, whatever the units of the column are.
+        span, reach = take_columns(self.moments.range, features), take_columns(self.reach, features)
+        sums = power_sums(to_double(load_columns(X, features)) / span, 12)
+        d2, d4, d6 = (difference_moment(sums, k) for k in (2, 4, 6))
+        curve = clip(d6 - safe_ratio(d4 * d4, d2), 0.0) ** 0.5 / self.series.cubic
+        curve = curve + d6**0.5 * reach**2 / self.series.quintic
+        best_factor = 1.0 - reach**2 * safe_ratio(d4, d2) / self.series.cubic
+        length = 2 * take_columns(self.moments.u_centred_norm, features) / span**2 * clip(best_factor, 1e-3)
+        errors = score_error(reach**2 * safe_ratio(curve, length), self.m)
+        xp, index = namespace(errors), as_index(features, errors)
+        sharpened = xp.asarray(self.score_errors, copy=True)
+        sharpened[index] = xp.minimum(sharpened[index], errors)
+        return replace(self, sharpened=sharpened)
+
+    @cached_property
+    def log_errors(self) -> Any:
+        """Bound on each feature's share in the norm of the error of `log Q` to second order (eq. 10)."""
+        with np.errstate(over="ignore"):
+            return self.reach**3 * self.moments.pair_norm * (self.gamma / self.series.log_fourth)
+
+    @property
+    def largest_log_error(self) -> float:
+        """Bound on the sum of all `log_errors`, from the largest range and norm."""
+        extremes = self.moments.extremes
+        with np.errstate(over="ignore"):
+            reach = np.float64(self.gamma) * extremes.largest_range**2
+            coefficient = self.gamma / self.series.log_fourth
+            return float(len(self.reach) * reach**3 * extremes.largest_pair_norm * coefficient)
+
+    def log_error(self, features: Array) -> float:
+        """Return the sum of `log_errors` over some features."""
+        return float(take_columns(self.log_errors, features).sum()) if features.any() else 0.0
+
+
+# ---------------------------------------------------------------- moments of differences
+
+
+def power_sums(x: Any, highest: int) -> Any:
+    """Return the sums of the powers of every column, from the power zero on; one row each."""
+    xp = namespace(x)
+    power = xp.ones_like(x)
+    sums = [power.sum(axis=0)]
+    for _ in range(highest):
+        power = power * x
+        sums.append(power.sum(axis=0))
+    return xp.stack(sums)
+
+
+def difference_moment(sums: Any, k: int) -> Any:
+    """Return `Σ_pq d^k` of every column, with `d = (x_p - x_q)²`, from its sums of powers."""
+    xp = namespace(sums)
+    signs = as_array_like(np.array([(-1.0) ** i * comb(2 * k, i) for i in range(2 * k + 1)]), sums)
+    needed = sums[: 2 * k + 1, :]
+    return clip((signs[:, None] * needed * xp.flip(needed, axis=0)).sum(axis=0), 0.0)

@@ -1,11 +1,11 @@
-"""Features and target together: what the mathematics works on.
+"""Features and target together: what an estimator of contributions works on, and what it hands on to the next round.
 
-Sums over features of squared differences are additive: they are computed once, and those of the features that fall are
-taken off.
+Sums over features of squared differences are additive. They are computed once; when features are dropped, their share
+is subtracted. Equations are numbered as in docs/mathematics.md.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -18,18 +18,14 @@ from randsel._numerics.arrays import (
     astype,
     coarse_gram,
     coarse_products,
-    column_ranges,
     device_of,
     dot,
-    inner_product,
     is_single,
     machine_epsilon,
     namespace,
     on_host,
     rowwise_dot,
-    second_and_fourth_power_sums,
     symmetric_product,
-    take_columns,
     to_device,
     to_double,
     to_floats,
@@ -37,52 +33,113 @@ from randsel._numerics.arrays import (
 )
 from randsel._numerics.columns import (
     ColumnSource,
-    block_width,
-    column_slices,
     keep_columns,
     load_columns,
-    map_blocks,
     select_columns,
     sum_blocks,
     take_centred_rows,
 )
-from randsel._numerics.kernels import BLOCK, distances_of, gram, null_scale
+from randsel._numerics.kernels import (
+    BLOCK,
+    GAUSSIAN,
+    Factor,
+    Series,
+    distances_from_gram,
+    gram,
+    null_scale,
+    sum_log_factors,
+)
 from randsel._utils.jobs import generator
 from randsel._utils.typing import Array
+from randsel.contribution._error_bounds import STRIP, ColumnMoments
 from randsel.targets._target import Target
 
-#: Columns per block of element-wise work: block and products stay in the second-level cache for a few hundred rows.
-STRIP = 512
-#: Features up to which sums are not kept: the closed form goes element by element then.
-SO_FEW = 64
-#: Largest error of a score, in standard deviations of the null, through single precision of matrices of pairs.
-WORST = 0.1
+#: Rows from which products over features are in single precision.
+SINGLE_ROWS = 512
+#: Largest error of a score, in standard deviations of its null, through single precision of matrices of pairs.
+MAX_SCORE_ROUNDING = 0.1
 #: Largest error of γ times a distance through single precision.
-RESOLUTION = 1e-3
-#: Features above which the closed form will need the pair sums, so that distances are taken from them.
-WIDE = 512
-#: Features above which what bounds all that there were is good enough for those that are left.
-INHERITED = 1024
-#: Features from which cubes are taken by a step, and up to which fourth moment per second on average.
-STEP_FEATURES, STEP_KURTOSIS = 1024, 4.0
-#: Random vectors that the size of the second-order term is measured with, and rows from which that is cheaper than it.
-PROBES, SKETCH_ROWS = 32, 512
-#: Features per row from which the second order is likely to be small enough for that.
-SKETCH_RATIO = 8
+MAX_EXPONENT_ROUNDING = 1e-3
+#: Features up to which no sums are carried to the next round: its closed form goes element by element.
+FEW_FEATURES = 64
+#: Features above which distances are read from the pair sums, because the closed form will need these anyway.
+MANY_FEATURES = 512
+#: Probe vectors of a sketch, and rows and features per row from which Σ d² is sketched. Saves 17 to 27 % of a path over
+#: 1000 x 100 000 on one core, and nothing on a GPU.
+PROBES, SKETCH_ROWS, SKETCH_RATIO = 32, 512, 8
+
+
+# ---------------------------------------------------------------- precision
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Where a computation runs and how precise it is.
+
+    Attributes
+    ----------
+    xp, device
+        Namespace and device of all arrays.
+    product_dtype
+        Type of matrix products over many features.
+    pair_dtype
+        Type of matrices over pairs of samples.
+    """
+
+    xp: Any
+    device: Any
+    product_dtype: Any
+    pair_dtype: Any
+
+    @classmethod
+    def choose(cls, X: Any, target: Target, moments: ColumnMoments) -> "Precision":
+        """Choose single precision where no score can move by more than a tenth of a standard deviation.
+
+        Products are in single precision for many samples, if the columns are of ordinary size (unscaled ones need not
+        be) and U-centring leaves more than a small difference of the target's kernel. Matrices of pairs follow, if
+        there is no outlying column and the rounding of log Q is small: a few units in the last place of one, which grow
+        eightfold until sums are computed afresh, against entries that vary by one over the root of the number of
+        features. Whether they do is checked afterwards.
+        """
+        xp, device, (m, n) = namespace(moments.values), device_of(moments.values), X.shape
+        if target.lopsided:
+            return cls(xp, device, xp.float64, xp.float64)
+        ordinary = moments.extremes.least_range > 1e-3 and moments.extremes.largest_range < 250.0
+        product_dtype = xp.float32 if m >= SINGLE_ROWS and ordinary else X.dtype
+        rounding = null_scale(m) * 4 * machine_epsilon(xp.float32) * n**0.5
+        single = is_single(product_dtype) and rounding < MAX_SCORE_ROUNDING and moments.outlying is None
+        return cls(xp, device, product_dtype, xp.float32 if single else xp.float64)
+
+    def in_double(self) -> "Precision":
+        """Return double precision, on the same device."""
+        return replace(self, product_dtype=self.xp.float64, pair_dtype=self.xp.float64)
+
+    @property
+    def single_products(self) -> bool:
+        """Whether products over features are in single precision."""
+        return is_single(self.product_dtype)
+
+    @property
+    def single_pairs(self) -> bool:
+        """Whether matrices of pairs are in single precision."""
+        return is_single(self.pair_dtype)
+
+
+# ---------------------------------------------------------------- sums over features
 
 
 @dataclass(frozen=True)
 class Sketch:
-    """The cheap part of `Σ_j d²`, which is `r_p + r_q - constant + R_pq` (eq. 10').
+    """The part of `Σ_j d²` that costs no further Gram matrix: `Σ_j d² = r_p + r_q - constant + R_pq` (eq. 10').
 
     Attributes
     ----------
     rows, constant
         `r` and the constant.
     diagonal
-        Of R, which no pair of different rows needs.
+        Diagonal of R.
     probes
-        R times random vectors, by which its norm is known without R.
+        R times random vectors, from which its norm is estimated without R.
     """
 
     rows: Any
@@ -91,18 +148,18 @@ class Sketch:
     probes: Any
 
     @classmethod
-    def of(cls, x: Any, z: Any) -> "Sketch":
-        """Products with a few vectors z only."""
+    def from_block(cls, x: Any, z: Any) -> "Sketch":
+        """Compute the sketch of a block of columns with probe vectors z."""
         xp, m = namespace(x), x.shape[0]
         square = x * x
         cube = square * x
-        # with a column of ones, sums come along
-        ones = xp.concat([z, xp.ones_like(z[:, :1]) / m], axis=1)
-        squares, cubes = square.T @ ones, cube.T @ ones
+        # A column of ones beside the probe vectors makes the same products give the sums over rows.
+        vectors = xp.concat([z, xp.ones_like(z[:, :1]) / m], axis=1)
+        squares, cubes = square.T @ vectors, cube.T @ vectors
         second = squares[:, -1]
         squares[:, :-1] *= 6.0
         cubes[:, :-1] *= -4.0
-        # 6 S Sᵀ - 4 (C Xᵀ + X Cᵀ), S and C the squares and cubes less their means
+        # R = 6 S Sᵀ - 4 (C Xᵀ + X Cᵀ), with S and C the squares and cubes less their column means.
         by_square, by_x = square @ squares, x @ cubes
         applied = by_square[:, :-1] + by_x[:, :-1] + cube @ (x.T @ (z * -4.0))
         second_sum, third_sum = to_double(by_square[:, -1]), to_double(by_x[:, -1])
@@ -115,186 +172,44 @@ class Sketch:
             probes=to_double(applied - applied.mean(axis=0)),
         )
 
+    def add(self, other: "Sketch", sign: float = 1.0) -> "Sketch":
+        """Return the sketch of both sets of columns, or with sign -1 that of the difference."""
+        names = [entry.name for entry in fields(self)]
+        return Sketch(*(getattr(self, name) + sign * getattr(other, name) for name in names))
+
     def __add__(self, other: "Sketch") -> "Sketch":
-        return self._with(other, 1.0)
+        return self.add(other)
 
-    def __sub__(self, other: "Sketch") -> "Sketch":
-        return self._with(other, -1.0)
+    def fit_to_gram(self, products: Any) -> tuple[float, Any, float]:
+        """Approximate `Σ_j d²` by `slope · products_pq + row_p + row_q`; return slope, row, and a bound on the error.
 
-    def _with(self, other: "Sketch", sign: float) -> "Sketch":
-        return Sketch(
-            self.rows + sign * other.rows,
-            self.constant + sign * other.constant,
-            self.diagonal + sign * other.diagonal,
-            self.probes + sign * other.probes,
-        )
-
-
-@dataclass(frozen=True)
-class Step:
-    """Cubes as a small change of their columns, by which their products with them cost one Gram matrix (eq. 10''').
-
-    Attributes
-    ----------
-    slope
-        `e = x³ - slope x` is what is added.
-    size
-        How much of it.
-    """
-
-    slope: float
-    size: float
-
-    def fourth_order(self, X: Any, products: Any) -> tuple[Any, float]:
-        """`Σ_j d²` with the Gram matrix of X, and a bound on the norm of what it lacks."""
-        lost, rows = [], []
-
-        def terms() -> Iterator[tuple[float, Any, Any]]:
-            for at in column_slices(X.shape[1], block_width(X, STRIP)):
-                x = X[:, at]
-                square = x * x
-                yield 6.0, square, None
-                rows.append(rowwise_dot(square, square))
-                change = square
-                change -= self.slope
-                change *= x
-                lost.append(inner_product(change, change))
-                change *= self.size
-                change += x
-                yield -4.0 / self.size, change, None
-
-        total = symmetric_product(terms())
-        add_scaled(total, products, 4.0 / self.size - 8.0 * self.slope)
-        add_outer_sum(total, sum(rows[1:], rows[0]))
-        return total, 4.0 * self.size * sum(lost)
-
-
-@dataclass(frozen=True)
-class PairSums:
-    """Sums over features, for all pairs of rows.
-
-    Attributes
-    ----------
-    products
-        `Σ_j x_p x_q`, from which the sum of the squared differences d follows.
-    d2
-        `Σ_j d²`, or None where only a sketch of it is known.
-    sketch
-        None where `d2` is known.
-    step, lost
-        By which step `d2` was computed, if by any, and a bound on the norm of what it lacks.
-    """
-
-    products: Any
-    d2: Any
-    sketch: Sketch | None
-    step: Step | None = None
-    lost: float = 0.0
-
-    @classmethod
-    def of(
-        cls, X: Any, *, sketch: bool = False, step: Step | None = None, inside: Any = None, dtype: Any = None
-    ) -> "PairSums":
-        """One Gram matrix and a sketch, or three Gram matrices, of products in the type `inside`; kept in `dtype`."""
-        sums: PairSums = sum_blocks(X, BLOCK, cls.of_block, X.shape[1], sketch, step, inside)
-        return sums.astype(dtype)
-
-    @classmethod
-    def of_block(cls, block: Any, n: int, sketch: bool, step: Step | None, inside: Any) -> "PairSums":
-        """Return the sums over a block, of n columns in all, not cast."""
-        wide = block if inside is None else astype(block, inside)
-        products = coarse_gram(wide, n)
-        with coarse_products(wide, n):
-            if sketch:
-                return cls(products, None, sum_blocks(wide, STRIP, Sketch.of, probe_vectors(wide)))
-            if step is None:
-                return cls(products, _fourth_order(wide), None)
-            d2, lost = step.fourth_order(wide, products)
-            return cls(products, d2, None, step, lost)
-
-    def astype(self, dtype: Any) -> "PairSums":
-        """Return the sums in another precision, double by default."""
-        dtype = namespace(self.products).float64 if dtype is None else dtype
-        d2 = None if self.d2 is None else astype(self.d2, dtype)
-        return replace(self, products=astype(self.products, dtype), d2=d2)
-
-    def __add__(self, other: "PairSums") -> "PairSums":
-        return PairSums(
-            to_double(self.products) + to_double(other.products),
-            None if self.d2 is None else to_double(self.d2) + to_double(other.d2),
-            None if self.sketch is None or other.sketch is None else self.sketch + other.sketch,
-            self.step,
-            self.lost + other.lost,
-        )
-
-    def less(self, other: "PairSums") -> "PairSums":
-        """Return the difference, in the memory of the other, which is lost: fresh one costs more than to subtract."""
-        subtract = namespace(self.products).subtract
-        return PairSums(
-            subtract(self.products, other.products, out=other.products),
-            None if self.d2 is None else subtract(self.d2, other.d2, out=other.d2),
-            None if self.sketch is None or other.sketch is None else self.sketch - other.sketch,
-            self.step,
-            max(self.lost - other.lost, 0.0),
-        )
-
-    def log_terms(self, gamma: float) -> tuple[Any, float]:
-        """`Σ_j -u_j/2 + u_j²/8` with `u = γ d`, and a bound on the norm of what it lacks (eq. 10)."""
-        second_order = gamma * gamma / 8
-        slope, rows, lost = (0.0, 0.0, self.lost) if self.sketch is None else self._by(self.sketch)
-        # the distances are those of the Gram matrix, and so is most of the rest: one pass for both
-        terms = self.products * (gamma + second_order * slope)
-        if self.sketch is None:
-            add_scaled(terms, self.d2, second_order)
-        norms = to_double(namespace(self.products).linalg.diagonal(self.products))
-        add_outer_sum(terms, astype(second_order * rows - 0.5 * gamma * norms, terms.dtype))
-        return terms, second_order * lost
-
-    def _by(self, sketch: Sketch) -> tuple[float, Any, float]:
-        """`Σ_j d²` as a multiple of the products, with numbers of both rows added; and a bound on the norm of the rest.
-
-        It is wrong with probability 1e-5 at most. Cubes of a column go along with the column, so that most of R is a
-        multiple of the Gram matrix.
+        The cube of a column is nearly a multiple of the column, so most of R is a multiple of the Gram matrix. The
+        bound, on the norm of the error, is exceeded with probability 1e-5 at most.
         """
-        z = probe_vectors(self.products)
-        off = to_double(namespace(self.products).linalg.diagonal(self.products))
-        along, z = to_double(self.products @ z), to_double(z)
-        along -= off[:, None] * z
-        probes = sketch.probes - sketch.diagonal[:, None] * z
-        shared, whole = to_floats(dot(probes, along), dot(along, along))
+        z = probe_vectors(products)
+        gram_diagonal = to_double(namespace(products).linalg.diagonal(products))
+        gram_probes, z = to_double(products @ z), to_double(z)
+        # Off the diagonal only, which no pair of different rows needs.
+        gram_probes -= gram_diagonal[:, None] * z
+        probes = self.probes - self.diagonal[:, None] * z
+        shared, whole = to_floats(dot(probes, gram_probes), dot(gram_probes, gram_probes))
         slope = shared / max(whole, 1e-300)
-        left, of_diagonal = probes - slope * along, sketch.diagonal - slope * off
-        seen, unseen = to_floats(dot(left, left), dot(of_diagonal, of_diagonal))
-        # random vectors of mean zero do not see what the constant vector is mapped to, which is known
-        return slope, sketch.rows - 0.5 * sketch.constant, (4.0 * seen / PROBES + unseen / len(z)) ** 0.5
+        left, left_diagonal = probes - slope * gram_probes, self.diagonal - slope * gram_diagonal
+        measured, along_ones = to_floats(dot(left, left), dot(left_diagonal, left_diagonal))
+        # Probe vectors have mean zero. What the rest does to the constant vector is known: minus its diagonal.
+        bound = (4.0 * measured / PROBES + along_ones / len(z)) ** 0.5
+        return slope, self.rows - 0.5 * self.constant, bound
 
 
-def hollow_norm(second: Any, fourth: Any, m: int) -> Any:
-    """`‖U(x xᵀ)‖_F` of columns of mean zero, from their sums of squares and of fourth powers (eq. 9)."""
-    square = second**2 * (1 + 1 / ((m - 1) * (m - 2))) - fourth * (m / (m - 2))
-    return root(square, second**2, m, "float64")
-
-
-def pair_norm(second: Any, fourth: Any, m: int) -> Any:
-    """`‖d‖_F`, the norm of the squared differences of columns of mean zero."""
-    return (2 * m * fourth + 6 * second**2) ** 0.5
-
-
-def root(square: Any, scale: Any, m: int, dtype: Any) -> Any:
-    """Square root, with zero for what is only rounding of sums over m rows of numbers as large as `scale`."""
-    xp = namespace(square)
-    return xp.sqrt(xp.where(square > (8 * m * machine_epsilon(dtype)) * scale, square, 0.0))
-
-
-def probe_vectors(beside: Any) -> Any:
-    """Random vectors of mean zero, always the same."""
-    if on_host(beside):
-        return _probe_vectors(beside.shape[0]).astype(beside.dtype)
-    return _probe_vectors_on(str(device_of(beside)), beside.shape[0], beside.dtype)
+def probe_vectors(other: Any) -> Any:
+    """Return random vectors of mean zero, always the same ones, in the type and on the device of another array."""
+    if on_host(other):
+        return _probe_vectors(other.shape[0]).astype(other.dtype)
+    return _probe_vectors_on_device(str(device_of(other)), other.shape[0], other.dtype)
 
 
 @lru_cache(maxsize=2)
-def _probe_vectors_on(device: str, m: int, dtype: Any) -> Any:
+def _probe_vectors_on_device(device: str, m: int, dtype: Any) -> Any:
     return astype(to_device(_probe_vectors(m), device), dtype)
 
 
@@ -305,208 +220,273 @@ def _probe_vectors(m: int) -> Array:
     return z
 
 
-def _moments_of_block(block: Any) -> Any:
-    xp, (low, high) = namespace(block), column_ranges(block)
-    span = to_double(high) - to_double(low)
-    second, fourth = second_and_fourth_power_sums(block)
-    norms = hollow_norm(second, fourth, len(block)), pair_norm(second, fourth, len(block))
-    return xp.stack([second, fourth, span, *norms])
+@dataclass(frozen=True)
+class PairSums:
+    """Sums over features for all pairs of rows, from which `log Q` follows to second order.
+
+    Attributes
+    ----------
+    products
+        `Σ_j x_p x_q`, from which `Σ_j d` follows.
+    d2
+        `Σ_j d²`, or None where only a sketch of it is known.
+    sketch
+        None where `d2` is known.
+    """
+
+    products: Any
+    d2: Any = None
+    sketch: Sketch | None = None
+
+    @classmethod
+    def from_columns(cls, X: Any, precision: Precision | None = None, *, sketch: bool = False) -> "PairSums":
+        """Compute one Gram matrix and a sketch, or three Gram matrices; in double precision by default."""
+        product_dtype = X.dtype if precision is None else precision.product_dtype
+        sums: PairSums = sum_blocks(X, BLOCK, cls._from_block, X.shape[1], sketch, product_dtype)
+        return sums.astype(namespace(sums.products).float64 if precision is None else precision.pair_dtype)
+
+    @classmethod
+    def _from_block(cls, block: Any, n: int, sketch: bool, dtype: Any) -> "PairSums":
+        """Compute the sums over a block, of n columns in all."""
+        x = astype(block, dtype)
+        products = coarse_gram(x, n)
+        with coarse_products(x, n):
+            if sketch:
+                return cls(products, sketch=sum_blocks(x, STRIP, Sketch.from_block, probe_vectors(x)))
+            return cls(products, sum_squared_differences(x))
+
+    def astype(self, dtype: Any) -> "PairSums":
+        """Return the sums in another precision."""
+        d2 = None if self.d2 is None else astype(self.d2, dtype)
+        return replace(self, products=astype(self.products, dtype), d2=d2)
+
+    def __add__(self, other: "PairSums") -> "PairSums":
+        return PairSums(
+            to_double(self.products) + to_double(other.products),
+            None if self.d2 is None else to_double(self.d2) + to_double(other.d2),
+            None if self.sketch is None or other.sketch is None else self.sketch.add(other.sketch),
+        )
+
+    def subtract_into(self, other: "PairSums") -> "PairSums":
+        """Return the difference in the memory of `other`, which is overwritten: fresh memory costs more."""
+        subtract = namespace(self.products).subtract
+        return PairSums(
+            subtract(self.products, other.products, out=other.products),
+            None if self.d2 is None else subtract(self.d2, other.d2, out=other.d2),
+            None if self.sketch is None or other.sketch is None else self.sketch.add(other.sketch, -1.0),
+        )
+
+    def log_terms(self, gamma: float, series: Series) -> tuple[Any, float]:
+        """Return `Σ_j log((1 + z_j)/2)` to second order, and a bound on the norm of what a sketch lacks (eq. 10)."""
+        second_order = gamma * gamma / series.log_second
+        slope, rows, bound = (0.0, 0.0, 0.0) if self.sketch is None else self.sketch.fit_to_gram(self.products)
+        # Distances are those of the Gram matrix, and so is most of the second order: one pass for both.
+        terms = self.products * (gamma + second_order * slope)
+        if self.sketch is None:
+            add_scaled(terms, self.d2, second_order)
+        norms = to_double(namespace(self.products).linalg.diagonal(self.products))
+        add_outer_sum(terms, astype(second_order * rows - 0.5 * gamma * norms, terms.dtype))
+        return terms, second_order * bound
 
 
-def _fourth_order_of_block(block: Any, dtype: Any) -> Any:
-    return to_double(_fourth_order(astype(block, dtype)))
-
-
-def _fourth_order(X: Any) -> Any:
-    """`Σ_j d²` with `d² = x_p⁴ - 4 x_p³ x_q + 6 x_p² x_q² - 4 x_p x_q³ + x_q⁴`: two Gram matrices."""
+def sum_squared_differences(X: Any) -> Any:
+    """Return `Σ_j d²`, with `d² = x_p⁴ - 4 x_p³ x_q + 6 x_p² x_q² - 4 x_p x_q³ + x_q⁴`: two Gram matrices."""
     square = X * X
-    total = symmetric_product([(6.0, square, None), (-4.0, square * X, X)])
-    add_outer_sum(total, rowwise_dot(square, square))
-    return total
+    d2 = symmetric_product([(6.0, square, None), (-4.0, square * X, X)])
+    add_outer_sum(d2, rowwise_dot(square, square))
+    return d2
+
+
+def _sum_squared_differences_of_block(block: Any, dtype: Any) -> Any:
+    return to_double(sum_squared_differences(astype(block, dtype)))
+
+
+# ---------------------------------------------------------------- sample
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Features whose columns have mean zero, the target, and which features are fixed (enter every subset)."""
+    """Standardised features and a target, and what earlier rounds of culling hand on.
+
+    Properties depend on the fields alone, whatever was read before.
+
+    Attributes
+    ----------
+    X
+        Columns of mean zero: an array or a `ColumnSource`.
+    target
+        The outcome.
+    fixed
+        Mask of features that are in every subset.
+    moments, precision
+        Of the columns, and of the computation.
+    factor
+        Factor of one feature in the kernel.
+    carried_sums, n_summed
+        Pair sums over the free features, updated from those of an earlier round, which had `n_summed` features; None
+        and 0 where they are to be computed.
+    cast
+        X in the type of the products, if an earlier round has cast it.
+    """
 
     X: Any
     target: Target
     fixed: Array
-    _moments: Any = field(default=None, repr=False)
-    _sums: PairSums | None = field(default=None, repr=False)
-    _summed_at: int = 0
+    moments: ColumnMoments = field(repr=False)
+    precision: Precision
+    factor: Factor = GAUSSIAN
+    carried_sums: PairSums | None = field(default=None, repr=False)
+    n_summed: int = 0
+    cast: Any = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, X: Any, target: Target, fixed: Array | None = None) -> "Sample":
-        """Return a sample with no feature fixed unless said."""
-        return cls(X, target, np.zeros(X.shape[1], dtype=bool) if fixed is None else np.asarray(fixed, dtype=bool))
+    def from_columns(cls, X: Any, target: Target, fixed: Array | None = None, factor: Factor = GAUSSIAN) -> "Sample":
+        """Return the sample of the first round, with no feature fixed by default."""
+        fixed = np.zeros(X.shape[1], dtype=bool) if fixed is None else np.asarray(fixed, dtype=bool)
+        moments = ColumnMoments.from_columns(X)
+        return cls(X, target, fixed, moments, Precision.choose(X, target, moments), factor)
 
-    @cached_property
-    def moments(self) -> Any:
-        """Per column, in double precision, one row each: what depends on it alone.
-
-        The sums of squares and of fourth powers, the range, `hollow_norm` and `pair_norm`.
-        """
-        if self._moments is not None:
-            return self._moments
-        parts = list(map_blocks(self.X, STRIP, _moments_of_block))
-        return namespace(parts[0]).concat(parts, axis=1)
-
-    @cached_property
-    def extremes(self) -> tuple[float, float, float, float]:
-        """Smallest and largest range of a column, largest `‖d‖ / 2‖U(x xᵀ)‖` where that is finite, largest `‖d‖`.
-
-        While features are many, those of all that there were: bounds on them hold for those that are left.
-        """
-        xp, (_, _, span, hollow, pairs) = namespace(self.moments), self.moments
-        turned = pairs / xp.where(hollow > 0, 2 * hollow, np.inf)
-        low, high, most, longest = to_floats(xp.min(span), xp.max(span), xp.max(turned), xp.max(pairs))
-        return low, high, most, longest
-
-    @property
-    def extent(self) -> tuple[float, float]:
-        """Smallest and largest range of a column."""
-        return self.extremes[:2]
-
-    @cached_property
-    def inside(self) -> Any:
-        """Precision of products over many features: single for many samples, whose scores move by a thousandth at most.
-
-        Columns that are not of ordinary size, which only unscaled ones can be, would leave its range, and their squares
-        that of half precision.
-        """
-        xp = namespace(self.moments)
-        if self.target.lopsided:  # what is left of its kernel is a small difference
-            return xp.float64
-        ordinary = self.extent[0] > 1e-3 and self.extent[1] < 250.0
-        return xp.float32 if self.X.shape[0] >= SKETCH_ROWS and ordinary else self.X.dtype
-
-    @cached_property
-    def narrow(self) -> Any:
-        """X in the precision of products where that is single, cast once and kept as features fall; X otherwise."""
-        return (
-            astype(self.X, self.inside) if is_single(self.inside) and not isinstance(self.X, ColumnSource) else self.X
-        )
-
-    @cached_property
-    def pairs(self) -> Any:
-        """Precision of matrices of pairs: single where products are, as long as scores move by a tenth at most.
-
-        Entries of log Q then have errors of a few units in the last place of one, those of the sums growing eightfold
-        until they are computed again, and usually vary by one over the root of the number of features, or more; whether
-        they did is seen afterwards.
-        """
-        xp, (m, n) = namespace(self.moments), self.X.shape
-        worst = null_scale(m) * 4 * machine_epsilon(xp.float32) * n**0.5
-        return xp.float32 if is_single(self.inside) and worst < WORST and self.outlying is None else xp.float64
-
-    def resolves(self, gamma: float) -> bool:
-        """Whether single precision, if used, holds the distances at a bandwidth: not if rows are far from zero."""
-        if not is_single(self.pairs) or ("sums" not in self.__dict__ and self._sums is None):
-            return True
-        return gamma * self._farthest * 8 * machine_epsilon(self.pairs) < RESOLUTION
-
-    @cached_property
-    def _farthest(self) -> float:
-        """Largest squared distance of a row from zero."""
-        return float(namespace(self.moments).linalg.diagonal(self.sums.products).max())
+    def take_rows(self, rows: Array) -> "Sample":
+        """Return the sample on some of its rows, its columns centred again."""
+        return Sample.from_columns(take_centred_rows(self.X, rows), self.target.rows(rows), self.fixed, self.factor)
 
     def in_double(self) -> "Sample":
-        """Return the sample to be computed in double precision."""
-        precise = Sample(self.X, self.target, self.fixed, self.moments)
-        double_precision = namespace(self.moments).float64
-        precise.__dict__.update(inside=double_precision, pairs=double_precision, outlying=self.outlying)
-        return precise
+        """Return the sample to be computed in double precision, from the start."""
+        return replace(self, precision=self.precision.in_double(), carried_sums=None, n_summed=0, cast=None)
 
     @cached_property
-    def outlying(self) -> Any:
-        """Columns that are little more than one outlier, `40 ‖U(x xᵀ)‖ < ‖d‖`; None if there are none.
-
-        Single precision loses too much of what they are besides.
-        """
-        hollow, pairs = self.moments[3], self.moments[4]
-        outlying = (hollow > 0) & (40 * hollow < pairs)
-        return outlying if bool(namespace(outlying).any(outlying)) else None
+    def columns_in_product_dtype(self) -> Any:
+        """X in the type of the products where that is single precision, cast once; X itself otherwise."""
+        if self.cast is not None:
+            return self.cast
+        if not self.precision.single_products or isinstance(self.X, ColumnSource):
+            return self.X
+        return astype(self.X, self.precision.product_dtype)
 
     @cached_property
     def sums(self) -> PairSums:
-        """The pair sums over the free features."""
-        if self._sums is not None:
-            return self._sums
+        """Pair sums over the free features."""
+        if self.carried_sums is not None:
+            return self.carried_sums
         m, n = self.X.shape
-        sketch = m >= SKETCH_ROWS and n > SKETCH_RATIO * m
-        return self._sum(self._free, sketch=sketch, step=None if sketch else self._step)
+        return PairSums.from_columns(self._free, self.precision, sketch=m >= SKETCH_ROWS and n > SKETCH_RATIO * m)
+
+    def complete_sums(self) -> PairSums:
+        """Return the pair sums with `Σ_j d²` in place of a sketch of it."""
+        d2 = sum_blocks(self._free, BLOCK, _sum_squared_differences_of_block, self.precision.product_dtype)
+        return PairSums(self.sums.products, astype(d2, self.precision.pair_dtype))
 
     @property
-    def _step(self) -> Step | None:
-        """As small as single precision allows; None where that saves little, or tails are too heavy for its bound."""
-        n = self.X.shape[1]
-        if n < STEP_FEATURES or not is_single(self.pairs):
-            return None
-        second, fourth = to_floats(self.moments[0].sum(), self.moments[1].sum())
-        return Step(fourth / second, 1.0 / n) if fourth < STEP_KURTOSIS * second else None
-
-    def sum_squares(self) -> None:
-        """Compute `Σ_j d²` where only a sketch of it is known; from here on it is updated as features fall."""
-        d2 = sum_blocks(self._free, BLOCK, _fourth_order_of_block, self.inside)
-        self.__dict__["sums"] = PairSums(self.sums.products, astype(d2, self.pairs), None)
-
-    def _sum(self, X: Any, *, sketch: bool, step: Step | None) -> PairSums:
-        return PairSums.of(X, sketch=sketch, step=step, inside=self.inside, dtype=self.pairs)
+    def _free(self) -> Any:
+        X = self.columns_in_product_dtype
+        return select_columns(X, ~self.fixed) if self.fixed.any() else X
 
     @cached_property
     def fixed_products(self) -> Any:
         """`Σ x_p x_q` over the fixed features; zero if there are none."""
         return gram(load_columns(self.X, self.fixed)) if self.fixed.any() else 0.0
 
+    @property
+    def has_sums(self) -> bool:
+        """Whether distances are read from the pair sums: those of an earlier round, or sums needed anyway."""
+        return self.carried_sums is not None or self.X.shape[1] > MANY_FEATURES
+
     @cached_property
     def distances(self) -> Any:
         """`Σ d` over all features."""
-        if "sums" not in self.__dict__ and self._sums is None and self.X.shape[1] <= WIDE:
-            quick = is_single(self.pairs) and not isinstance(self.X, ColumnSource)
-            products = coarse_gram(self.narrow, self.X.shape[1]) if quick else gram(self.X)
-            return distances_of(astype(products, self.pairs))
+        dtype = self.precision.pair_dtype
+        if not self.has_sums:
+            quick = self.precision.single_pairs and not isinstance(self.X, ColumnSource)
+            products = coarse_gram(self.columns_in_product_dtype, self.X.shape[1]) if quick else gram(self.X)
+            return distances_from_gram(astype(products, dtype))
         products = self.sums.products
-        return distances_of(products + astype(self.fixed_products, self.pairs) if self.fixed.any() else products)
+        return distances_from_gram(products + astype(self.fixed_products, dtype) if self.fixed.any() else products)
 
-    @property
-    def _free(self) -> Any:
-        return select_columns(self.narrow, ~self.fixed) if self.fixed.any() else self.narrow
+    def log_kernel(self, gamma: float) -> Any:
+        """Return `log κ` of all features together."""
+        if self.factor is GAUSSIAN:
+            return self.distances * -gamma
+        return sum_log_factors(self.X, gamma, self.factor)
 
-    def keep(self, kept: Any, gone: Any, fixed: Array) -> "Sample":
-        """Keep the features in the places `kept`, not those in `gone` (both ascending); fix those in the mask `fixed`.
+    def log_fixed_kernel(self, gamma: float) -> Any:
+        """Return `log κ` of the fixed features, of which there must be some."""
+        if self.factor is GAUSSIAN:
+            return distances_from_gram(self.fixed_products) * -gamma
+        return sum_log_factors(select_columns(self.X, self.fixed), gamma, self.factor)
 
-        Sums that were computed are updated by subtraction, and computed afresh once seven eighths of what they
-        were computed over is gone: their rounding error has then grown eightfold relative to what is left.
+    def resolves(self, gamma: float) -> bool:
+        """Whether single precision, if used, holds the distances at a bandwidth: not if rows lie far from zero."""
+        if not self.precision.single_pairs or not self.has_sums:
+            return True
+        farthest = float(self.precision.xp.linalg.diagonal(self.sums.products).max())
+        return gamma * farthest * 8 * machine_epsilon(self.precision.pair_dtype) < MAX_EXPONENT_ROUNDING
+
+    def check_gamma(self, gamma: float) -> None:
+        """Refuse a bandwidth that leaves no difference between samples; the opposite shows in the kernel later."""
+        if gamma * self.moments.extremes.largest_range**2 < 1e-30:
+            msg = (
+                f"gamma={gamma:g} is so small that the kernel is one between all samples, which leaves nothing to "
+                "compare; use gamma='median' or a larger number."
+            )
+            raise ValueError(msg)
+
+    def drop_features(self, kept: Any, dropped: Any, fixed: Array, sums: PairSums | None) -> "Sample":
+        """Return the sample of the next round.
+
+        `kept` and `dropped` are ascending indices, and `fixed` is a mask over those kept. `sums` are the pair sums of
+        this round, if it had any. The sums over the dropped features are subtracted from them. Once seven eighths of
+        the features that they were computed over are gone, the rounding error has grown eightfold relative to what is
+        left, and the next round computes them afresh.
         """
-        kept, gone = (as_index(places, self.moments) if on_host(places) else places for places in (kept, gone))
-        after = Sample(keep_columns(self.X, kept), self.target, fixed, take_columns(self.moments, kept))
-        # what holds for all columns holds for some
-        if self.outlying is None:
-            after.__dict__["outlying"] = None
-        if is_single(self.inside):
-            after.__dict__["inside"] = self.inside
-        if len(fixed) > INHERITED:
-            after.__dict__["extremes"] = self.extremes
-        if self.narrow is not self.X:
-            after.__dict__["narrow"] = keep_columns(self.narrow, kept)
-        left = np.count_nonzero(~fixed)
-        if "sums" not in self.__dict__ or left <= SO_FEW:
-            return after
-        summed_at = self._summed_at or np.count_nonzero(~self.fixed)
-        if left < summed_at / 8:
+        kept, dropped = (as_index(index, self.moments.values) if on_host(index) else index for index in (kept, dropped))
+        X, cast = self.columns_in_product_dtype, None
+        if X is not self.X:
+            cast = keep_columns(X, kept)
+        remaining = keep_columns(self.X, kept)
+        moments = self.moments.take(kept)
+        precision = Precision.choose(remaining, self.target, moments)
+        after = Sample(remaining, self.target, fixed, moments, precision, self.factor, cast=cast)
+        n_free = int(np.count_nonzero(~fixed))
+        n_summed = self.n_summed or int(np.count_nonzero(~self.fixed))
+        if sums is None or n_free <= FEW_FEATURES or n_free < n_summed / 8:
             return after
         if fixed.any() or self.fixed.any():
-            no_more = ~self.fixed
-            no_more[to_numpy(kept)[~fixed]] = False
-            gone = as_index(no_more, self.moments)
-        sums = self.sums
-        if len(gone):
-            fallen = self._sum(select_columns(self.narrow, gone), sketch=sums.sketch is not None, step=sums.step)
-            sums = sums.less(fallen)
-        after.__dict__.update(_sums=sums.astype(after.pairs), _summed_at=summed_at)
-        return after
+            no_longer_free = ~self.fixed
+            no_longer_free[to_numpy(kept)[~fixed]] = False
+            dropped = as_index(no_longer_free, self.moments.values)
+        if len(dropped):
+            sketch = sums.sketch is not None
+            sums = sums.subtract_into(PairSums.from_columns(select_columns(X, dropped), self.precision, sketch=sketch))
+        return replace(after, carried_sums=sums.astype(precision.pair_dtype), n_summed=n_summed)
 
-    def rows(self, index: Array) -> "Sample":
-        """Return the sample on some of its rows, its columns centred again."""
-        return Sample(take_centred_rows(self.X, index), self.target.rows(index), self.fixed)
+
+# ---------------------------------------------------------------- result
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """Contributions of all features of a sample, as arrays on the device of the sample.
+
+    Attributes
+    ----------
+    relative, log_scale
+        `total = relative · exp(log_scale)`; `relative` ranks features even where the kernel itself underflows.
+    main, interaction
+        Standard scores of what a feature does alone and together with others (eq. 7); None from the bootstrap.
+    skewness
+        Returns the skewness of main and interaction scores under the null (eq. 8''); None from the bootstrap.
+    sums
+        The pair sums of the sample, if the estimate needed them; `Sample.drop_features` takes them.
+    """
+
+    relative: Any
+    log_scale: float
+    main: Any = None
+    interaction: Any = None
+    skewness: Callable[[], tuple[float, float]] | None = None
+    sums: PairSums | None = None
+
+    @property
+    def total(self) -> Any:
+        """`c_i`, the paper's contribution (eq. 3)."""
+        return self.relative * float(np.exp(self.log_scale))

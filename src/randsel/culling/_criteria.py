@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from randsel._numerics.arrays import clip
-from randsel.contribution._closed_form import Contribution
-from randsel.contribution._sample import Sample
+from randsel.contribution._sample import Contribution, Sample
 
 
 def keep_target(sample: Sample, gamma: float) -> Sample:  # noqa: ARG001 (the signature of `Criterion.weigh_target`)

@@ -12,7 +12,6 @@ from randsel._numerics.arrays import (
     astype,
     clip,
     complement,
-    is_single,
     namespace,
     on_host,
     stable_argsort,
@@ -20,9 +19,9 @@ from randsel._numerics.arrays import (
 )
 from randsel._numerics.kernels import bandwidth, null_scale, unbiased_alignment
 from randsel._utils.typing import Array
-from randsel.contribution._bootstrap import Draws, on_rows, row_blocks
-from randsel.contribution._closed_form import Contribution
-from randsel.contribution._sample import Sample
+from randsel.contribution._bootstrap import Draws
+from randsel.contribution._closed_form import map_row_blocks, row_blocks
+from randsel.contribution._sample import Contribution, PairSums, Sample
 from randsel.culling._criteria import Criterion
 from randsel.culling._path import (
     DROP,
@@ -89,13 +88,13 @@ class CullingState:
         columns = as_index(np.arange(n_features), sample.target.Y)
         return cls(sample, columns, chance, np.zeros(n_features, dtype=int))
 
-    def drop(self, dropped: Any, surviving: Any, newly_fixed: Array) -> "CullingState":
-        """Return the state without the dropped features."""
+    def drop(self, dropped: Any, surviving: Any, newly_fixed: Array, sums: PairSums | None) -> "CullingState":
+        """Return the state without the dropped features; `sums` are the pair sums of this round, if it had any."""
         fixed = np.zeros(len(surviving), dtype=bool)
         if len(newly_fixed) or self.sample.fixed.any():
             is_new = np.isin(np.arange(len(self.columns)), newly_fixed)
             fixed = (self.sample.fixed | is_new)[to_numpy(surviving)]
-        sample = self.sample.keep(surviving, namespace(dropped).sort(dropped), fixed)
+        sample = self.sample.drop_features(surviving, namespace(dropped).sort(dropped), fixed, sums)
         # without fixing all streaks are zero, and `surviving` need not leave the device
         streak = self.streak[to_numpy(surviving)] if self.streak.any() else self.streak[: len(surviving)]
         return replace(self, sample=sample, columns=self.columns[surviving], streak=streak)
@@ -151,7 +150,11 @@ def cull(
             skewness=state.skewness if state.rounds else _null_skewness(contributions),
         )
         path = partial(_build_path, state.rounds, ascending, state.fixed_scores, state.chance.null_sd, state.skewness)
-        next_state = state.drop(dropped, surviving, newly_fixed) if len(dropped) else None
+        sums = contributions.sums
+        if sums is None and sample.has_sums and len(row_blocks(sample.target, round_draws)) == 1:
+            sums = sample.sums  # from which the distances were read
+        next_state = state.drop(dropped, surviving, newly_fixed, sums) if len(dropped) else None
+        del contributions, sums  # matrices over pairs, which the next round must not keep in memory
         wants_stop = [observe(FinishedRound(finished, path, next_state)) for observe in observers]
         if any(wants_stop) or next_state is None:
             return path()
@@ -191,10 +194,7 @@ def _record_round(
 
 
 def _null_skewness(contributions: Contribution) -> tuple[float, float] | None:
-    if contributions.skewness is None:
-        return None
-    main, interaction = contributions.skewness
-    return main(), interaction()
+    return None if contributions.skewness is None else contributions.skewness()
 
 
 def _scores_of(scores: Any, positions: Array, columns: Array) -> dict[int, float]:
@@ -226,7 +226,7 @@ def _argsort_scores(scores: Any, ties: Any, sample: Sample) -> Any:
 
     Scores are rounded to the digits that the precision holds, so that equal features tie whatever the order of a sum.
     """
-    xp, digits = namespace(scores), 1e4 if is_single(sample.inside) else 1e9
+    xp, digits = namespace(scores), 1e4 if sample.precision.single_products else 1e9
     both = xp.stack([scores, ties])
     largest = clip(xp.max(xp.abs(both), axis=1, keepdims=True), 1e-300, 1e300)
     rounded = xp.round(both / largest * digits)
@@ -262,8 +262,8 @@ def _bandwidth_and_alignment(sample: Sample, gamma: float | str, draws: Draws) -
             sample = sample.in_double()
             value = _bandwidth(sample, gamma)
         return value, _alignment(sample, value)
-    gamma = _bandwidth(sample.rows(blocks[0]), gamma)
-    values = on_rows(sample, blocks, _alignment, gamma, draws)
+    gamma = _bandwidth(sample.take_rows(blocks[0]), gamma)
+    values = map_row_blocks(sample, blocks, _alignment, gamma, draws)
     return gamma, float(np.mean(values))
 
 
@@ -272,9 +272,11 @@ def _bandwidth(sample: Sample, gamma: float | str) -> float:
 
 
 def _alignment(sample: Sample, gamma: float) -> float:
-    if sample.target.hollow_norm == 0.0:  # what is left of it is rounding
+    if sample.target.u_centred_norm == 0.0:  # what is left of it is rounding
         return 0.0
     # weights are in the target alone: weighting both sides would align the weights with themselves
-    kernel = sample.distances * -gamma
+    kernel = sample.log_kernel(gamma)
     namespace(kernel).exp(kernel, out=kernel)
-    return unbiased_alignment(kernel, sample.target.matrices(sample.pairs)[1], sample.target.hollow_norm)
+    return unbiased_alignment(
+        kernel, sample.target.matrices(sample.precision.pair_dtype)[1], sample.target.u_centred_norm
+    )

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.arrays import as_index, device_of, is_single, namespace, to_numpy
+from randsel._numerics.arrays import as_index, to_numpy
 from randsel._numerics.columns import keep_columns
 from randsel._utils.result_folder import check_arrays, check_indices
 from randsel._utils.typing import Array
-from randsel.contribution._sample import PairSums, Sample, Sketch, Step
+from randsel.contribution._error_bounds import ColumnMoments, Extremes
+from randsel.contribution._sample import PairSums, Precision, Sample, Sketch
 from randsel.culling._path import ARRAYS, PER_FEATURE, Chance, CullingPath, RecordedRounds, Round
 from randsel.culling._rounds import CullingState
 
@@ -143,53 +144,36 @@ def restore_state(arrays: Mapping[str, Array], start: CullingState) -> CullingSt
 
 
 def _sample_to_arrays(sample: Sample) -> dict[str, Array]:
-    """Return what `Sample.keep` hands on, except the columns: summing it again would round differently."""
+    """Return what `Sample.drop_features` hands on, except the columns: summing it again would round differently."""
     arrays: dict[str, Any] = {
         "sample_fixed": sample.fixed,
-        "sample_moments": sample.moments,
-        "sample_flags": [sample.outlying is None, is_single(sample.inside), sample._summed_at],
+        "sample_moments": sample.moments.values,
+        "sample_extremes": sample.moments.extremes,
+        "sample_flags": [sample.moments.outlying is not None, sample.n_summed],
     }
-    # bounds that also hold for columns dropped before
-    if "extremes" in sample.__dict__:
-        arrays["sample_extremes"] = sample.extremes
-    if (sums := sample._sums) is not None:
-        arrays |= {
-            f"sums_{name}": getattr(sums, name) for name in ("products", "d2") if getattr(sums, name) is not None
-        }
-        if sums.step is not None:
-            arrays["sums_step"] = [sums.step.slope, sums.step.size, sums.lost]
+    sums = sample.carried_sums
+    if sums is not None:
+        arrays |= {"sums_products": sums.products, "sums_d2": sums.d2}
         if sums.sketch is not None:
             arrays |= {f"sketch_{field.name}": getattr(sums.sketch, field.name) for field in fields(Sketch)}
-    return {name: to_numpy(values) for name, values in arrays.items()}
+    return {name: to_numpy(values) for name, values in arrays.items() if values is not None}
 
 
-def _restore_sample(arrays: Mapping[str, Array], whole: Sample) -> Sample:
-    """Return the sample of the stored columns of the whole one, with the sums that `_sample_to_arrays` stored."""
+def _restore_sample(arrays: Mapping[str, Array], first: Sample) -> Sample:
+    """Return the sample of the stored columns of that of the first round, with what `_sample_to_arrays` stored."""
 
     def on_device(name: str) -> Any:
-        if name not in arrays:
-            return None
-        return namespace(whole.target.Y).asarray(arrays[name], device=device_of(whole.target.Y))
+        return first.precision.xp.asarray(arrays[name], device=first.precision.device) if name in arrays else None
 
     sums = None
     if "sums_products" in arrays:
         sketch = [on_device(f"sketch_{field.name}") for field in fields(Sketch)]
-        slope, size, lost = arrays["sums_step"].tolist() if "sums_step" in arrays else (0.0, 0.0, 0.0)
         sums = PairSums(
-            on_device("sums_products"),
-            on_device("sums_d2"),
-            None if sketch[0] is None else Sketch(*sketch),
-            Step(slope, size) if "sums_step" in arrays else None,
-            lost,
+            on_device("sums_products"), on_device("sums_d2"), None if sketch[0] is None else Sketch(*sketch)
         )
-    never_outlying, in_single, summed_at = (int(flag) for flag in arrays["sample_flags"])
-    X = keep_columns(whole.X, as_index(arrays["columns"], whole.target.Y))
-    sample = Sample(X, whole.target, arrays["sample_fixed"], on_device("sample_moments"), sums, summed_at)
-    # as `Sample.keep` hands them on, where they hold for all columns of the whole sample
-    if never_outlying:
-        sample.__dict__["outlying"] = None
-    if "sample_extremes" in arrays:
-        sample.__dict__["extremes"] = tuple(arrays["sample_extremes"].tolist())
-    if in_single:
-        sample.__dict__["inside"] = namespace(whole.target.Y).float32
-    return sample
+    any_outlying, n_summed = (int(flag) for flag in arrays["sample_flags"])
+    extremes = Extremes(*arrays["sample_extremes"].tolist())
+    moments = ColumnMoments.restore(on_device("sample_moments"), extremes, any_outlying=bool(any_outlying))
+    X = keep_columns(first.X, as_index(arrays["columns"], first.target.Y))
+    precision = Precision.choose(X, first.target, moments)
+    return Sample(X, first.target, arrays["sample_fixed"], moments, precision, first.factor, sums, n_summed)

@@ -46,7 +46,8 @@ from randsel._sklearn.validation import (
 from randsel._utils.jobs import one_blas_thread, seed_of
 from randsel._utils.result_folder import Checkpoint, Stages, open_checkpoint
 from randsel._utils.typing import Array
-from randsel.contribution._bootstrap import Draws, blocks_per_round, bootstrap, exact
+from randsel.contribution._bootstrap import Draws, bootstrap
+from randsel.contribution._closed_form import exact, row_blocks
 from randsel.contribution._sample import Sample
 from randsel.culling._criteria import CRITERIA
 from randsel.culling._path import DROP, MIN_FEATURES, CullingPath, Round, path_sizes
@@ -261,7 +262,7 @@ class RandSel(Selector):
         checkpoint = self._open_checkpoint(X, y, weights, kind, seed)
         Z, columns = self._features(X, weights)
         del X  # validation may have made a copy
-        sample = Sample.of(Z, Target.encode(y, kind, weights).beside(_array_beside(Z)))
+        sample = Sample.from_columns(Z, Target.encode(y, kind, weights).beside(_array_beside(Z)))
         del Z
         with self._observe(sample, columns, n_to_select, checkpoint, seed) as (state, draws, observers):
             path = cull(state, criterion, ESTIMATORS[self.estimator], rules, draws, observers)
@@ -374,7 +375,7 @@ class RandSel(Selector):
         with checkpoint as stored, fit_task(self, n_rounds) as task, one_blas_thread(rows * n < SMALL):
             draws = Draws(self.n_bootstraps, self.subsample, seed if stored is None else stored.seed, self.n_jobs)
             steps = Steps(task)
-            n_blocks = blocks_per_round(self.estimator, sample.target, draws) if task.is_watched else 0
+            n_blocks = _blocks_per_round(self.estimator, sample.target, draws) if task.is_watched else 0
             if n_blocks:
                 draws = replace(draws, on_block=steps.block_done)
             state, observers = CullingState.start(sample, draws), list[Observer]()
@@ -446,6 +447,12 @@ class RandSel(Selector):
             msg = f"criterion={self.criterion!r} needs estimator='exact'; the bootstrap estimates the total only."
             raise ValueError(msg)
         return self.criterion
+
+
+def _blocks_per_round(estimator: str, target: Target, draws: Draws) -> int:
+    """Return how often `draws.on_block` is called in a round; 0 where a round is one block."""
+    n_blocks = draws.n_batches if estimator == "bootstrap" else len(row_blocks(target, draws))
+    return n_blocks if n_blocks > 1 else 0
 
 
 def _show_round(show: Callable[[Round], None], columns: Array, finished: FinishedRound) -> bool:

@@ -57,19 +57,28 @@ class Target:
         return self.Y @ self.Y.T
 
     @cached_property
-    def loads(self) -> Any:
+    def diagonal(self) -> Any:
         """The diagonal of `L`."""
         return (self.Y * self.Y).sum(axis=1)
 
     @cached_property
-    def own_rows(self) -> Any:
+    def row_sums_less_diagonals(self) -> Any:
         """Sums of the rows of `L`, less twice its diagonal."""
-        return self.Y @ self.Y.sum(axis=0) - 2 * self.loads
+        return self.Y @ self.Y.sum(axis=0) - 2 * self.diagonal
 
     @cached_property
-    def hollow(self) -> tuple[Any, Any]:
-        """`L` split into its U-centred part and the rest."""
+    def _u_centred_with_offsets(self) -> tuple[Any, Any]:
         return u_centre_with_offsets(self.kernel)
+
+    @property
+    def u_centred(self) -> Any:
+        """`U(L)` (eq. 4)."""
+        return self._u_centred_with_offsets[0]
+
+    @property
+    def offsets(self) -> Any:
+        """`ρ` of `L_pq = U(L)_pq + ρ_p + ρ_q` off the diagonal (eq. 4)."""
+        return self._u_centred_with_offsets[1]
 
     @cached_property
     def _cast(self) -> dict[Any, tuple[Any, Any]]:
@@ -78,32 +87,36 @@ class Target:
     def matrices(self, dtype: Any) -> tuple[Any, Any]:
         """`L` and its U-centred part in a precision, kept."""
         if dtype not in self._cast:
-            self._cast[dtype] = astype(self.kernel, dtype), astype(self.hollow[0], dtype)
+            self._cast[dtype] = astype(self.kernel, dtype), astype(self.u_centred, dtype)
         return self._cast[dtype]
 
     @cached_property
-    def hollow_norm(self) -> float:
+    def u_centred_norm(self) -> float:
         """`‖U(L)‖_F`, zero where only rounding is left, as with a class of one member."""
-        length = frobenius_norm(self.hollow[0])
+        length = frobenius_norm(self.u_centred)
         return length if length > 1e-10 * frobenius_norm(self.kernel) else 0.0
 
     @cached_property
-    def hollow_cube(self) -> float:
+    def u_centred_cube(self) -> float:
         """`tr U(L)³`, from the factor of L: off the diagonal U(L) is `Y Yᵀ - ρ 1ᵀ - 1 ρᵀ`, a matrix of low rank."""
-        xp, rho = namespace(self.Y), self.hollow[1][:, None]
+        xp, rho = namespace(self.Y), self.offsets[:, None]
         ones = xp.ones_like(rho)
         left, right = xp.concat([self.Y, rho, ones], axis=1), xp.concat([self.Y, -ones, -rho], axis=1)
         core = right.T @ left
-        diagonal, of_square = rowwise_dot(left, right), rowwise_dot(left @ core, right)
+        product_diagonal, of_square = rowwise_dot(left, right), rowwise_dot(left @ core, right)
         whole = inner_product(core @ core, core.T)
-        return whole - 3 * inner_product(diagonal, of_square) + 2 * inner_product(diagonal**2, diagonal)
+        return (
+            whole
+            - 3 * inner_product(product_diagonal, of_square)
+            + 2 * inner_product(product_diagonal**2, product_diagonal)
+        )
 
     @cached_property
     def lopsided(self) -> bool:
         """Whether little of `L` is left when U-centred, as with a class of one member or one extreme number."""
-        m, loads, whole = len(self.Y), self.loads, frobenius_norm(self.Y.T @ self.Y) ** 2
-        rows = self.own_rows + loads
-        left = whole - inner_product(loads, loads) - 2 / (m - 2) * inner_product(rows, rows)
+        m, diagonal, whole = len(self.Y), self.diagonal, frobenius_norm(self.Y.T @ self.Y) ** 2
+        rows = self.row_sums_less_diagonals + diagonal
+        left = whole - inner_product(diagonal, diagonal) - 2 / (m - 2) * inner_product(rows, rows)
         return left + float(rows.sum()) ** 2 / ((m - 1) * (m - 2)) < 1e-6 * whole
 
     @cached_property
