@@ -35,7 +35,7 @@ def xor():
 
 
 @pytest.fixture
-def little_max_bytes(monkeypatch):
+def little_memory(monkeypatch):
     """Have almost no columns brought here, so that all rounds but the last are done in blocks."""
     made = cluster_columns.ClusterColumns.from_array
 
@@ -66,7 +66,7 @@ CHUNKS = {
 }
 
 
-@pytest.mark.usefixtures("little_max_bytes")
+@pytest.mark.usefixtures("little_memory")
 @pytest.mark.parametrize("chunks", CHUNKS.values(), ids=CHUNKS)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_the_path_does_not_depend_on_blocks(xor, chunks, dtype):
@@ -83,14 +83,14 @@ OPTIONS = {
 }
 
 
-@pytest.mark.usefixtures("little_max_bytes")
+@pytest.mark.usefixtures("little_memory")
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_options(xor, options):
     X, y = xor
     same_path(RandSel(10, **options).fit(da.from_array(X, chunks=(150, 200)), y), RandSel(10, **options).fit(X, y))
 
 
-@pytest.mark.usefixtures("little_max_bytes")
+@pytest.mark.usefixtures("little_memory")
 def test_heavy_tails_go_element_by_element_in_blocks(rng):
     X, y = rng.standard_t(1.5, size=(60, 300)), rng.integers(0, 2, 60)
     X[:, 0] += 2 * y
@@ -103,16 +103,16 @@ def test_elements_of_a_table_larger_than_memory_are_taken_in_blocks_too(rng, mon
     expected = RandSel(5).fit(X, y)
     monkeypatch.setattr("randsel.selectors._randsel.memory_for_columns", lambda *_: int(0.1 * X.nbytes))
     used = []
-    made = _nonlinear.ElementsElsewhere.products
+    made = _nonlinear.StreamedElements.forms
     monkeypatch.setattr(
-        _nonlinear.ElementsElsewhere, "products", lambda self, *given: used.append(self) or made(self, *given)
+        _nonlinear.StreamedElements, "forms", lambda self, *given: used.append(self) or made(self, *given)
     )
     found = RandSel(5, max_memory="1MB").fit(np.load(tmp_path / "X.npy", mmap_mode="r"), y)
     same_path(found, expected)
     assert len(used) > 1
 
 
-@pytest.mark.usefixtures("little_max_bytes")
+@pytest.mark.usefixtures("little_memory")
 def test_weights_and_rows_of_weight_zero(xor, rng):
     X, y = xor
     weights = rng.integers(0, 3, len(y)).astype(float)
@@ -120,7 +120,7 @@ def test_weights_and_rows_of_weight_zero(xor, rng):
     same_path(RandSel(5).fit(D, da.from_array(y), w), RandSel(5).fit(X, y, weights))
 
 
-@pytest.mark.usefixtures("little_max_bytes")
+@pytest.mark.usefixtures("little_memory")
 def test_blocks_of_rows_of_many_samples(monkeypatch):
     monkeypatch.setattr("randsel.contribution._closed_form.MAX_ROWS", 200)
     X, y, _ = datasets.make_xor(430, 120, random_state=2)
