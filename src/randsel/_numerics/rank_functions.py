@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from randsel._numerics.arrays import remote_table
 from randsel._numerics.columns import column_keys
 from randsel._utils.jobs import ordered_map
 from randsel._utils.typing import Array
@@ -175,13 +176,16 @@ def rank_functions(X: Array, n_functions: int, sample_weights: Array, nominal: A
     return RankFunctions(values, counts, untied)
 
 
-def sorted_rank_functions(
-    X: Array, n_functions: int, sample_weights: Array, nominal: Array
-) -> tuple[RankFunctions, Array]:
-    """Compute the rank functions of the columns that have any; return them and the numbers of their columns.
+def rank_function_source(
+    X: Any, n_functions: int, sample_weights: Array, nominal: Array
+) -> tuple[RankFunctionSource, Array]:
+    """Return a source of the rank functions of the columns that have any, and the indices of these columns.
 
-    They are sorted by kind and then by value, so that an answer does not depend on the order of the columns.
+    Functions in memory are sorted by kind and then by value, so that a result does not depend on the order of the
+    columns. A remote table computes functions where its columns are, in their order.
     """
+    if (remote := remote_table(X)) is not None:
+        return remote.rank_functions(n_functions, sample_weights, nominal)
     functions = rank_functions(X, n_functions, sample_weights, nominal)
     order = np.lexsort((column_keys(functions.values[:, 0].T), functions.kinds))
     order = order[functions.kinds[order] > 0]

@@ -15,7 +15,7 @@ from scipy.stats import false_discovery_control
 
 from randsel._numerics.arrays import check_device, remote_table, to_numpy
 from randsel._numerics.fingerprint import fingerprint
-from randsel._numerics.rank_functions import RankFunctionSource, sorted_rank_functions
+from randsel._numerics.rank_functions import rank_function_source
 from randsel._sklearn.base import Selector, Steps, fit_task, ranking
 from randsel._sklearn.validation import (
     Interval,
@@ -221,7 +221,7 @@ class InteractionScan(Selector):
         n_selected = None if n_selected is None else check_number_to_select(n_selected, n_features)
         sample_weights = np.ones(len(X)) if weights is None else weights / weights.mean()
         self.n_functions_ = self._check_n_functions(degrees_of_freedom(len(X), strata))
-        functions, columns = self._rank_functions(X, sample_weights, nominal)
+        functions, columns = rank_function_source(X, self.n_functions_, sample_weights, nominal)
         Y = kind.contrasts(y, sample_weights, strata)
         if not Y.shape[1]:
             msg = "y hardly varies under sample_weight and within strata, so there is nothing to explain; check them."
@@ -254,12 +254,6 @@ class InteractionScan(Selector):
             msg = "A Dask array needs order=1 or 2 and no device; for other choices pass an array in memory."
             raise ValueError(msg)
         return X, None
-
-    def _rank_functions(self, X: Any, sample_weights: Array, nominal: Array) -> tuple[RankFunctionSource, Array]:
-        """Return the rank functions of the columns that have any, and the indices of these columns."""
-        if (remote := remote_table(X)) is not None:
-            return remote.rank_functions(self.n_functions_, sample_weights, nominal)
-        return sorted_rank_functions(X, self.n_functions_, sample_weights, nominal)
 
     def _check_n_functions(self, freedom: int) -> int:
         """Return the number of functions per feature; warn if the samples do not allow as many as requested."""
