@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace, device, is_torch_array
@@ -20,10 +20,6 @@ from scipy.linalg import get_blas_funcs
 
 from randsel._utils.optional import optional
 from randsel._utils.typing import Array
-
-if TYPE_CHECKING:
-    from randsel._numerics.columns import ColumnSource
-    from randsel._numerics.rank_functions import RankFunctionSource
 
 #: Elements of scratch arrays, on the host (what stays in cache) and at most on a device (what keeps it busy).
 SCRATCH, DEVICE_SCRATCH = 1 << 18, 1 << 29
@@ -458,14 +454,12 @@ class RemoteTable(ABC):
         """Return hashes of all columns, in order and in any number of pieces."""
 
     @abstractmethod
-    def standardised_columns(
-        self, weights: Array | None, *, scale: bool, max_bytes: int | None
-    ) -> tuple["ColumnSource", Array]:
-        """Return the columns that vary, standardised, and their indices."""
+    def standardised_columns(self, weights: Array | None, *, scale: bool, max_bytes: int | None) -> tuple[Any, Array]:
+        """Return the columns that vary, standardised, as a `ColumnSource`, and their indices."""
 
     @abstractmethod
-    def rank_functions(self, n_functions: int, weights: Array, nominal: Array) -> tuple["RankFunctionSource", Array]:
-        """Return the rank functions of the columns that have any, and the indices of these columns."""
+    def rank_functions(self, n_functions: int, weights: Array, nominal: Array) -> tuple[Any, Array]:
+        """Return a `RankFunctionSource` of the columns that have rank functions, and the indices of these columns."""
 
 
 def remote_table(X: Any) -> RemoteTable | None:
