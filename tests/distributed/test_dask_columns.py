@@ -1,4 +1,4 @@
-"""Tables in blocks on a Dask cluster: the same answer as in memory, whatever the blocks, and whoever is killed."""
+"""Tables in blocks on a Dask cluster: the same answer as in memory, for any blocks, and if workers are killed."""
 
 import time
 
@@ -21,7 +21,7 @@ TOLERANCE = {"float64": 1e-8, "float32": 2e-3}
 
 @pytest.fixture(autouse=True)
 def in_this_process():
-    """Blocks are computed one after the other, unless a test has a cluster; little of them fits here."""
+    """Compute blocks one after the other in this process, unless a test has a cluster."""
     with dask.config.set(scheduler="sync"):
         yield
 
@@ -36,11 +36,11 @@ def xor():
 
 @pytest.fixture
 def little_memory(monkeypatch):
-    """Have almost no columns brought here, so that all rounds but the last are done in blocks."""
-    made = cluster_columns.ClusterColumns.from_array
+    """Load almost no columns into this process, so that all rounds but the last work on blocks."""
+    from_array = cluster_columns.ClusterColumns.from_array
 
     def small(X, weights, *, scale, max_bytes):
-        return made(X, weights, scale=scale, max_bytes=20 * 8 * len(X))
+        return from_array(X, weights, scale=scale, max_bytes=20 * 8 * len(X))
 
     monkeypatch.setattr(cluster_columns.ClusterColumns, "from_array", small)
 
@@ -85,19 +85,19 @@ OPTIONS = {
 
 @pytest.mark.usefixtures("little_memory")
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_options(xor, options):
+def test_options_give_the_same_path_as_in_memory(xor, options):
     X, y = xor
     same_path(RandSel(10, **options).fit(da.from_array(X, chunks=(150, 200)), y), RandSel(10, **options).fit(X, y))
 
 
 @pytest.mark.usefixtures("little_memory")
-def test_heavy_tails_go_element_by_element_in_blocks(rng):
+def test_heavy_tails_take_the_elementwise_route_in_blocks(rng):
     X, y = rng.standard_t(1.5, size=(60, 300)), rng.integers(0, 2, 60)
     X[:, 0] += 2 * y
     same_path(RandSel(5).fit(da.from_array(X, chunks=(60, 50)), y), RandSel(5).fit(X, y))
 
 
-def test_elements_of_a_table_larger_than_memory_are_taken_in_blocks_too(rng, monkeypatch, tmp_path):
+def test_the_elementwise_route_reads_a_memory_map_in_blocks(rng, monkeypatch, tmp_path):
     X, y = rng.standard_t(1.5, size=(60, 300)), rng.integers(0, 2, 60)
     np.save(tmp_path / "X.npy", X)
     expected = RandSel(5).fit(X, y)
@@ -113,7 +113,7 @@ def test_elements_of_a_table_larger_than_memory_are_taken_in_blocks_too(rng, mon
 
 
 @pytest.mark.usefixtures("little_memory")
-def test_weights_and_rows_of_weight_zero(xor, rng):
+def test_weighted_fits_and_rows_of_weight_zero(xor, rng):
     X, y = xor
     weights = rng.integers(0, 3, len(y)).astype(float)
     D, w = da.from_array(X, chunks=(150, 200)), da.from_array(weights)
@@ -121,8 +121,8 @@ def test_weights_and_rows_of_weight_zero(xor, rng):
 
 
 @pytest.mark.usefixtures("little_memory")
-def test_blocks_of_rows_of_many_samples(monkeypatch):
-    monkeypatch.setattr("randsel.contribution._closed_form.MAX_ROWS", 200)
+def test_row_blocks_go_to_one_worker_if_small_enough(monkeypatch):
+    monkeypatch.setattr("randsel.contribution._bootstrap.MAX_ROWS", 200)
     X, y, _ = datasets.make_xor(430, 120, random_state=2)
     expected = RandSel(5, random_state=0).fit(X, y)
     ways = []
@@ -200,7 +200,7 @@ def test_tables_in_files_are_read_in_blocks(xor, tmp_path, write):
     same_path(RandSel(10).fit(table.X, table.y), RandSel(10).fit(X, y))
 
 
-def test_a_zarr_array_alone(xor, tmp_path):
+def test_a_zarr_array_without_a_group(xor, tmp_path):
     pytest.importorskip("zarr")
     da.from_array(xor[0], chunks=(150, 200)).to_zarr(str(tmp_path / "X.zarr"))
     table = read_blocks(tmp_path / "X.zarr")
@@ -218,9 +218,9 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("write", "target", "sentence"), WRONG.values(), ids=WRONG)
-def test_files_that_cannot_be_read_in_blocks(xor, tmp_path, write, target, sentence):
-    with pytest.raises((ValueError, FileNotFoundError), match=sentence):
+@pytest.mark.parametrize(("write", "target", "message"), WRONG.values(), ids=WRONG)
+def test_files_that_cannot_be_read_in_blocks(xor, tmp_path, write, target, message):
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
         read_blocks(write(tmp_path, xor[0][:, :5], xor[1]), target)
 
 
@@ -283,7 +283,7 @@ def test_pairs_with_weights_strata_numbers_and_no_pairs(mixed, rng):
     np.testing.assert_allclose(alone.pvalues_, expected.pvalues_, rtol=1e-4)
 
 
-def test_a_scan_in_blocks_goes_on_from_a_checkpoint(mixed, tmp_path, monkeypatch):
+def test_a_scan_in_blocks_resumes_from_a_checkpoint(mixed, tmp_path, monkeypatch):
     monkeypatch.setattr("randsel._utils.result_folder.MIN_SECONDS", 0.0)
     monkeypatch.setattr("randsel._utils.result_folder.MIN_MULTIPLE", 0.0)
     X, y = mixed
@@ -326,10 +326,10 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize(("change", "options", "sentence"), MISTAKES.values(), ids=MISTAKES)
-def test_mistakes_are_answered_in_a_sentence(xor, change, options, sentence):
+@pytest.mark.parametrize(("change", "options", "message"), MISTAKES.values(), ids=MISTAKES)
+def test_unsuitable_tables_and_options_are_refused(xor, change, options, message):
     X, y = change(xor[0]), xor[1]
-    with pytest.raises(ValueError, match=sentence):
+    with pytest.raises(ValueError, match=message):
         RandSel(**options).fit(da.from_array(X, chunks=(150, 200)), y[: len(X)])
 
 
@@ -403,7 +403,7 @@ def test_workers_killed_in_the_middle_change_nothing(wide):
     assert list(found.order_) == list(expected.order_)
 
 
-def test_a_scheduler_that_is_lost_is_said_in_a_sentence(wide):
+def test_a_lost_scheduler_raises_a_clear_error(wide):
     X, y, _ = wide
     with cluster(2) as here, distributed.Client(here.address) as client, dask.config.set(scheduler=client):
 
@@ -414,7 +414,7 @@ def test_a_scheduler_that_is_lost_is_said_in_a_sentence(wide):
             RandSel(10, verbose=killing).fit(da.from_array(X, chunks=(500, 1000)), y)
 
 
-def test_after_a_lost_scheduler_the_rest_is_done(wide, tmp_path, monkeypatch):
+def test_a_fit_resumes_after_a_lost_scheduler(wide, tmp_path, monkeypatch):
     monkeypatch.setattr("randsel._utils.result_folder.MIN_SECONDS", 0.0)
     monkeypatch.setattr("randsel._utils.result_folder.MIN_MULTIPLE", 0.0)
     X, y, expected = wide

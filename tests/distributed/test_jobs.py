@@ -1,4 +1,4 @@
-"""Jobs on a Dask cluster of real processes: the same answer, though workers die; a sentence when the scheduler does."""
+"""Jobs on a Dask cluster of real processes: the same answer if workers die, a clear error if the scheduler does."""
 
 import json
 import os
@@ -54,7 +54,7 @@ def on_workers(workers):
 
 @pytest.fixture(scope="module")
 def short_lived():
-    """A cluster in which everything may be killed; with what is left of it the next test goes on."""
+    """A cluster in which everything may be killed; later tests use the workers that remain."""
     with cluster(n_workers=4) as started:
         yield started
 
@@ -102,7 +102,7 @@ JOBS = [bootstrap, row_blocks, folds, bootstrap_in_folds, scan, stability, half_
 
 @pytest.fixture(scope="module")
 def alone():
-    """Return every answer as it is without any backend."""
+    """Return the answers of all jobs without any backend."""
     return {job: job() for job in JOBS}
 
 
@@ -123,7 +123,7 @@ def test_other_backends_give_the_same_answer_to_the_bit(job, backend, alone):
         check_same(job(), alone[job])
 
 
-def test_a_backend_that_the_user_sets_does_too(alone, workers):
+def test_the_dask_backend_of_joblib_gives_the_same_answer(alone, workers):
     from distributed import Client  # noqa: PLC0415
 
     with Client(workers.address), joblib.parallel_config(backend="dask"):
@@ -133,7 +133,7 @@ def test_a_backend_that_the_user_sets_does_too(alone, workers):
 # ---------------------------------------------------------------- how jobs travel
 
 
-def test_what_tasks_share_is_sent_once(on_workers):
+def test_shared_arguments_are_sent_once(on_workers):
     shared, holder = Counted(), Holder(Counted())
     expected = [2.0 * number for number in range(20)]
     assert _parallel.ordered_map(product, [(shared, number) for number in range(20)], None) == expected
@@ -145,7 +145,7 @@ def test_what_tasks_share_is_sent_once(on_workers):
 
 
 @pytest.mark.parametrize("columns", [300, 301, 1000, 20_000])
-def test_arrays_arrive_where_numpy_need_not_copy_them(columns, on_workers):
+def test_shared_arrays_arrive_aligned(columns, on_workers):
     X = np.ones((50, columns))
     assert all(_parallel.ordered_map(is_aligned, [(X, number) for number in range(8)], None))
 
@@ -168,7 +168,7 @@ def test_callbacks_are_not_sent_along(on_workers, alone):
     np.testing.assert_array_equal(fitted.order_, alone[folds][0])
 
 
-def test_jobs_of_jobs_stay_where_they_are(on_workers, workers):
+def test_nested_jobs_run_within_their_job(on_workers, workers):
     for pid, nested, sequential in _parallel.ordered_map(where, [(k,) for k in range(8)], None):
         assert pid in workers.worker_pids
         assert nested == {pid}
@@ -176,7 +176,7 @@ def test_jobs_of_jobs_stay_where_they_are(on_workers, workers):
 
 
 @pytest.mark.parametrize(("n_jobs", "count"), [(1, 8), (None, 1)])
-def test_one_job_at_a_time_or_a_single_one_stays_here(n_jobs, count, on_workers):
+def test_a_single_job_or_n_jobs_1_runs_in_this_process(n_jobs, count, on_workers):
     found = _parallel.ordered_map(os.getpid, [()] * count, n_jobs)
     assert set(found) == {os.getpid()}
 
@@ -198,7 +198,7 @@ def test_a_job_has_one_blas_thread(on_workers):
         set_blas_threads(on_workers, 1)
 
 
-def test_blas_threads_come_back_when_the_last_job_ends():
+def test_blas_threads_are_restored_after_the_last_job():
     before = blas_threads()
     with threadpool_limits(limits=2, user_api="blas"), _parallel._shared_limit:
         with _parallel._shared_limit:
@@ -352,7 +352,7 @@ def test_compare_writes_the_same_table_byte_by_byte(workers, tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("command", ["select", "compare"])
-def test_jobs_are_of_this_machine(command, tmp_path):
+def test_jobs_and_dask_exclude_each_other(command, tmp_path):
     result = invoke(command, "table.csv", "--target", "y", "--out", tmp_path, "--jobs", 2, "--dask", "tcp://here:1")
     assert result.exit_code == 2
     assert "--jobs is for this machine" in result.output
@@ -376,12 +376,12 @@ def test_a_scheduler_that_does_not_answer(tmp_path):
 
 
 @pytest.mark.parametrize("address", ["smoke://signals:1", "127.0.0.1", "tcp://no-such-machine.invalid:8786", ""])
-def test_an_address_that_is_none(address):
+def test_invalid_addresses(address):
     with pytest.raises(ConnectionError, match="no Dask scheduler answers at"), on_cluster(address, patience=1):
         pass
 
 
-def test_the_command_says_so_in_a_sentence(tmp_path, monkeypatch):
+def test_the_command_reports_a_missing_scheduler(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = invoke("select", written(tmp_path), *SHORT, "--dask", "smoke://signals:1")
     assert result.exit_code == 1
@@ -432,7 +432,7 @@ def test_a_cluster_of_another_version(who, package, version, said, workers, monk
         pass
 
 
-def test_versions_of_all_packages_are_found(on_workers):
+def test_versions_of_all_packages_are_known(on_workers):
     found = on_workers.get_versions(packages=list(SAME_VERSIONS))["client"]["packages"]
     assert all(found[name] for name in SAME_VERSIONS)
 
@@ -446,7 +446,7 @@ def test_without_dask_the_extra_is_named(monkeypatch):
 # ---------------------------------------------------------------- a scheduler that is lost
 
 
-def test_a_scheduler_lost_is_a_sentence_and_the_rest_is_done_later(short_lived, selected, tmp_path, monkeypatch):
+def test_a_lost_scheduler_ends_the_command_which_can_be_resumed(short_lived, selected, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file = written(tmp_path)
     progress = "randsel._utils.text.ProgressLine.__call__"
@@ -471,7 +471,7 @@ def test_a_scheduler_lost_is_a_sentence_and_the_rest_is_done_later(short_lived, 
     assert contents(tmp_path / "out") == selected
 
 
-def test_cells_that_a_lost_scheduler_left_are_done_later(short_lived, tmp_path):
+def test_cells_are_completed_after_a_lost_scheduler(short_lived, tmp_path):
     if short_lived.scheduler.poll() is not None:
         short_lived.start_scheduler()
     short_lived.start_workers(1)

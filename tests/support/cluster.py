@@ -4,8 +4,9 @@
         client = Client(c.address)
         c.kill_worker(0)
 
-Workers have one thread each, no nanny unless asked for (what is killed stays dead), and know the modules of this
-folder. The fixture `workers` of conftest.py is a cluster for a whole session, in which nothing may be killed.
+Workers have one thread each and can import the modules of this folder. They have no nanny, unless one is asked for, so
+that a killed worker stays dead. The fixture `workers` of conftest.py is a cluster for a whole session, in which nothing
+may be killed.
 """
 
 import ctypes
@@ -22,10 +23,10 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-#: Seconds within which processes must be up, on a machine that has other things to do.
-START = 60.0
-#: Seconds after which a process whose cluster, or whose test, is gone ends by itself.
-ORPHAN = 900
+#: Seconds within which processes must have started, on a busy machine.
+START_SECONDS = 60.0
+#: Seconds after which a scheduler without work ends by itself.
+IDLE_SECONDS = 900
 
 
 @dataclass
@@ -42,7 +43,7 @@ class Cluster:
     def worker_pids(self) -> list[int]:
         """Processes that compute: with a nanny they are its children."""
         pids = [worker.pid for worker in self.workers if worker.poll() is None]
-        return [child for pid in pids for child in _spawned(pid)] if self.nanny else pids
+        return [child for pid in pids for child in _computing_children(pid)] if self.nanny else pids
 
     def start_scheduler(self) -> None:
         file = self.folder / "scheduler.json"
@@ -52,9 +53,9 @@ class Cluster:
         self.scheduler = self._start(
             "dask_scheduler",
             *("--host", "127.0.0.1", "--port", port, "--no-dashboard", "--dashboard-address", "127.0.0.1:0"),
-            *("--scheduler-file", str(file), "--idle-timeout", f"{ORPHAN}s"),
+            *("--scheduler-file", str(file), "--idle-timeout", f"{IDLE_SECONDS}s"),
         )
-        self.address = self._waited(
+        self.address = self._wait_for(
             lambda: file.exists() and json.loads(file.read_text() or "{}").get("address"), [self.scheduler]
         )
 
@@ -69,12 +70,12 @@ class Cluster:
                 *("--local-directory", str(self.folder)),
             )
             self.workers.append(worker)
-        self._waited(lambda: len(self._known()) >= here + count, self.workers[-count:] if count else [])
+        self._wait_for(lambda: len(self._known()) >= here + count, self.workers[-count:] if count else [])
 
     def kill_worker(self, number: int = 0) -> None:
         """Kill a worker without warning (SIGKILL); a nanny starts another one, otherwise numbers of later ones stay."""
         if self.nanny:
-            for pid in _spawned(self.workers[number].pid):
+            for pid in _computing_children(self.workers[number].pid):
                 os.kill(pid, signal.SIGKILL)
         else:
             _kill(self.workers[number])
@@ -86,7 +87,7 @@ class Cluster:
             _kill(worker)
 
     def stop(self) -> None:
-        """Kill what is still there: nothing of it is needed, and to say good-bye takes seconds."""
+        """Kill all processes; an orderly shutdown takes seconds."""
         for number in range(len(self.workers)):
             if self.nanny and self.workers[number].poll() is None:
                 self.kill_worker(number)
@@ -111,26 +112,26 @@ class Cluster:
                 preexec_fn=_die_with_parent,  # noqa: PLW1509 (nothing is done in between that could hang)
             )
 
-    def _waited(self, ready, started):
-        """Wait for something to be true, and return it; not for processes that ended instead."""
-        end = time.monotonic() + START
+    def _wait_for(self, condition, started):
+        """Wait until a condition returns something true, and return that; fail if a started process ends instead."""
+        end = time.monotonic() + START_SECONDS
         while time.monotonic() < end and all(process.poll() is None for process in started):
-            if found := ready():
-                return found
+            if result := condition():
+                return result
             time.sleep(0.05)
         msg = f"the cluster did not start:\n{self.log()}"
         raise RuntimeError(msg)
 
     def _known(self) -> dict[str, object]:
-        """Workers that the scheduler knows."""
+        """Return the workers that the scheduler knows."""
         from distributed import Client  # noqa: PLC0415 (tests that skip need no Dask)
 
-        with Client(self.address, timeout=START, set_as_default=False) as client:
+        with Client(self.address, timeout=START_SECONDS, set_as_default=False) as client:
             return client.scheduler_info(n_workers=-1)["workers"]
 
 
-def _spawned(pid: int) -> list[int]:
-    """Children of a process that compute, and do not merely look after its resources."""
+def _computing_children(pid: int) -> list[int]:
+    """Return the children of a process that compute; resource trackers do not."""
     found = [
         child for thread in Path(f"/proc/{pid}/task").iterdir() for child in (thread / "children").read_text().split()
     ]
@@ -138,7 +139,7 @@ def _spawned(pid: int) -> list[int]:
 
 
 def _die_with_parent() -> None:
-    """Have Linux kill this process when the one that started it ends, however that ends."""
+    """Have Linux kill this process when its parent ends, however that ends."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
@@ -154,8 +155,8 @@ def cluster(n_workers: int = 4, *, nanny: bool = False):
     pytest.importorskip("distributed", reason="distributed is not installed (extra 'dask')")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="randsel-cluster-", ignore_cleanup_errors=True)))
-        made = Cluster(folder, nanny)
-        stack.callback(made.stop)
-        made.start_scheduler()
-        made.start_workers(n_workers)
-        yield made
+        started = Cluster(folder, nanny)
+        stack.callback(started.stop)
+        started.start_scheduler()
+        started.start_workers(n_workers)
+        yield started

@@ -1,4 +1,4 @@
-"""What tests have workers of a cluster do; apart from the tests, so that workers need not import those."""
+"""Tasks that tests give to workers; in a file of their own, so that workers need not import the tests."""
 
 import os
 import signal
