@@ -65,7 +65,7 @@ def test_finished_cells_are_read_and_damaged_ones_computed_again(results, folder
     assert run(TINY, folder, progress=lambda *state: calls.append(state)) == json.loads(json.dumps(results))
     assert not seen
     assert not calls
-    path = folder / f"{black_box._key('SVM, best single kernel', 0, TINY)}.json"
+    path = folder / f"{black_box._cell_key('SVM, best single kernel', 0, TINY)}.json"
     whole = path.read_text()
     path.write_text(whole[:50])
     again = run(replace(TINY, seeds=2), folder, progress=lambda *state: calls.append(state))

@@ -1,7 +1,7 @@
 """The paper's deep representations on a stand-in for the Black Box challenge: six classifiers, and why they differ.
 
-A cell is one method on one seed. Features are learned from labelled and unlabelled rows; everything that is chosen is
-chosen by cross-validation on the labelled ones; held-out rows are looked at once, at the end of a cell.
+A cell is one method with one seed. Features are learned from labelled and unlabelled rows; all settings are chosen by
+cross-validation on the labelled rows; held-out rows are predicted once, at the end of a cell.
 """
 
 import hashlib
@@ -33,13 +33,13 @@ from randsel.learning._mkl import LPBoostMKL, PathKernels
 from randsel.learning._sparse_filtering import SparseFiltering
 from randsel.selectors._randsel import RandSel
 
-#: A kernel that has less than this share of the weight is not counted as used.
-USED = 0.01
+#: Least fraction of the weight with which a kernel counts as used.
+MIN_WEIGHT = 0.01
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What is run, and what cross-validation chooses from."""
+    """Sizes of the data, and the values among which cross-validation chooses."""
 
     n_labelled: int = 180
     n_held_out: int = 600
@@ -55,13 +55,16 @@ class Settings:
     seeds: int = 5
 
 
-#: What a run of a minute uses, to see whether the command works.
+#: Settings of a run of a minute, to try the command.
 QUICK = Settings(n_labelled=90, n_components=64, iterations=(20,), bandwidths=(1.0,), nus=(0.2,), folds=3, seeds=2)
 
 
 @dataclass(frozen=True)
 class Split:
-    """Kernels between training rows, and between rows to be told and training rows, with the classes of both."""
+    """Stacks of kernels between training rows, and between test and training rows, with the classes of both.
+
+    `sizes` holds the number of features of every kernel.
+    """
 
     train: Array
     test: Array
@@ -70,13 +73,13 @@ class Split:
     sizes: tuple[int, ...] = ()
 
     def with_kernels(self, change: Callable[[Array], Array]) -> "Split":
-        """Return the split with another stack, made of this one."""
+        """Return the split with `change` applied to both stacks."""
         return replace(self, train=change(self.train), test=change(self.test))
 
 
 @dataclass(frozen=True)
 class Learned:
-    """Features of labelled and held-out rows, the components they are of, and the features with their sign."""
+    """Labelled and held-out rows as learned features, as principal components, and as features with their sign."""
 
     features: Array
     components: Array
@@ -84,10 +87,10 @@ class Learned:
 
 
 class Trial:
-    """One seed: its rows, its folds, and what several methods need, computed when it is first asked for.
+    """One seed: its data, its folds, and what several methods share, computed when first used.
 
-    Every list of splits has one per inner fold, and last the one that trains on all labelled rows and tells the
-    held-out ones.
+    Every list of splits has one split per inner fold, and last the one that trains on all labelled rows and tests on
+    the held-out rows.
     """
 
     def __init__(self, seed: int, settings: Settings) -> None:
@@ -96,12 +99,12 @@ class Trial:
         y = self.data.y
         folds = StratifiedKFold(settings.folds, shuffle=True, random_state=seed)
         rows = np.arange(len(y) + settings.n_held_out)
-        self.rows = [*folds.split(y, y), (rows[: len(y)], rows[len(y) :])]
+        self.train_and_test = [*folds.split(y, y), (rows[: len(y)], rows[len(y) :])]
         self.classes = np.concatenate([y, np.asarray(self.data.held_out_y)])
 
-    def _split(self, features: Array, at: int) -> Split:
-        """One Gaussian kernel on all columns, brought to the same spread, at the median bandwidth."""
-        train, test = self.rows[at]
+    def _split(self, features: Array, number: int) -> Split:
+        """Return a split with one Gaussian kernel of all standardised columns, with the median bandwidth."""
+        train, test = self.train_and_test[number]
         scaler = StandardScaler().fit(features[train])
         Z, Z_test = scaler.transform(features[train]), scaler.transform(features[test])
         gamma = bandwidth("median", squared_distances(Z))
@@ -110,31 +113,32 @@ class Trial:
 
     @cached_property
     def raw(self) -> list[Split]:
-        """Of the raw input."""
+        """Splits of the raw input."""
         return self._splits(np.vstack([self.data.X, self.data.held_out]))
 
     def _splits(self, features: Array) -> list[Split]:
-        return [self._split(features, at) for at in range(len(self.rows))]
+        return [self._split(features, number) for number in range(len(self.train_and_test))]
 
     @cached_property
     def learned(self) -> tuple["Learned", dict[str, Any]]:
-        """Sparse-filtered features; how they were learned is what suits an SVM best."""
+        """Sparse-filtered features, and the settings of the filtering, which suit a support vector machine best."""
         options = list(product(self.settings.whiten, self.settings.iterations))
         tried = [self._learn(*option) for option in options]
-        scores = [inner(self._splits(each.features), _svm_candidates(self.settings), _svm).max() for each in tried]
+        candidates = _svm_candidates(self.settings)
+        scores = [inner_accuracies(self._splits(data.features), candidates, _predict_svm).max() for data in tried]
         best = int(np.argmax(scores))
         return tried[best], {"whiten": options[best][0], "iterations": options[best][1]}
 
     def _learn(self, whiten: bool, iterations: int) -> "Learned":
-        """Principal components, which drop what the linear map repeats, then sparse filtering."""
+        """Reduce the rows to principal components, which removes redundant columns, then filter these."""
         data, settings = self.data, self.settings
-        seen = np.vstack([data.X, data.unlabelled])
-        scaler = StandardScaler().fit(seen)
-        components = PCA(settings.variance, whiten=whiten, svd_solver="full").fit(scaler.transform(seen))
+        training = np.vstack([data.X, data.unlabelled])
+        scaler = StandardScaler().fit(training)
+        components = PCA(settings.variance, whiten=whiten, svd_solver="full").fit(scaler.transform(training))
         filtering = SparseFiltering(settings.n_components, max_iter=iterations, random_state=self.seed)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # to stop early is one of the choices
-            filtering.fit(components.transform(scaler.transform(seen)))
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the number of iterations is one of the choices
+            filtering.fit(components.transform(scaler.transform(training)))
         rows = components.transform(scaler.transform(np.vstack([data.X, data.held_out])))
         responses = (rows - filtering.mean_) @ filtering.components_.T / filtering.scales_
         signed = responses / np.linalg.norm(responses, axis=1, keepdims=True)
@@ -142,11 +146,13 @@ class Trial:
 
     @cached_property
     def stacks(self) -> dict[float, list[Split]]:
-        """One kernel per round of the path, for every bandwidth of the selector."""
-        return {b: [self._stack(b, at) for at in range(len(self.rows))] for b in self.settings.bandwidths}
+        """Splits with one kernel per round of the path, for every bandwidth of the selector."""
+        return {
+            b: [self._stack(b, number) for number in range(len(self.train_and_test))] for b in self.settings.bandwidths
+        }
 
-    def _stack(self, multiple: float, at: int) -> Split:
-        train, test = self.rows[at]
+    def _stack(self, multiple: float, number: int) -> Split:
+        train, test = self.train_and_test[number]
         features = self.learned[0].features
         path = PathKernels(RandSel(2, gamma=f"{multiple}*median"), max_kernels=self.settings.max_kernels)
         path.fit(features[train], self.classes[train])
@@ -157,8 +163,8 @@ class Trial:
 # ---------------------------------------------------------------- methods
 
 
-def inner(splits: list[Split], candidates: list[Any], predict: Callable[..., Array]) -> Array:
-    """Return the accuracy of every candidate, mean over the inner folds."""
+def inner_accuracies(splits: list[Split], candidates: list[Any], predict: Callable[..., Array]) -> Array:
+    """Return the mean accuracy over the inner folds of every candidate, a tuple of arguments of `predict`."""
 
     def accuracy(split: Split, candidate: Any) -> float:
         return float(accuracy_score(split.y_test, predict(split, *candidate)))
@@ -166,8 +172,8 @@ def inner(splits: list[Split], candidates: list[Any], predict: Callable[..., Arr
     return np.array([np.mean([accuracy(split, candidate) for split in splits[:-1]]) for candidate in candidates])
 
 
-def _svm(split: Split, kernel: int, power: float, cost: float) -> Array:
-    """Return the classes that a support vector machine gives, with one kernel; a power changes its bandwidth."""
+def _predict_svm(split: Split, kernel: int, power: float, cost: float) -> Array:
+    """Return the classes that a support vector machine predicts with one kernel; a power changes its bandwidth."""
     model = SVC(C=cost, kernel="precomputed").fit(split.train[kernel] ** power, split.y)
     return np.asarray(model.predict(split.test[kernel] ** power))
 
@@ -176,82 +182,89 @@ def _svm_candidates(settings: Settings, kernels: int = 1) -> list[tuple[int, flo
     return list(product(range(kernels), settings.bandwidths, settings.costs))
 
 
-def _told(splits: list[Split], candidates: list[Any], predict: Callable[..., Array]) -> dict[str, Any]:
-    """Choose on the inner folds, the first on ties, then tell the held-out rows."""
-    scores = inner(splits, candidates, predict)
+def _test_best(splits: list[Split], candidates: list[Any], predict: Callable[..., Array]) -> dict[str, Any]:
+    """Choose a candidate on the inner folds, the first on ties, and test it on the held-out rows."""
+    scores = inner_accuracies(splits, candidates, predict)
     chosen = candidates[int(scores.argmax())]
     accuracy = accuracy_score(splits[-1].y_test, predict(splits[-1], *chosen))
     return {"accuracy": float(accuracy), "inner": float(scores.max()), "chosen": list(chosen)}
 
 
-def _raw(trial: Trial) -> dict[str, Any]:
-    return _told(trial.raw, _svm_candidates(trial.settings), _svm)
+def _classify_raw(trial: Trial) -> dict[str, Any]:
+    return _test_best(trial.raw, _svm_candidates(trial.settings), _predict_svm)
 
 
-def _filtered(trial: Trial) -> dict[str, Any]:
-    """Tell rows by the learned features; and by what they are made of, to see where accuracy is lost."""
-    learned, how = trial.learned
-    before, signed, found = (
-        _told(trial._splits(each), _svm_candidates(trial.settings), _svm)
-        for each in (learned.components, learned.signed, learned.features)
+def _classify_filtered(trial: Trial) -> dict[str, Any]:
+    """Classify by the learned features, and by their two precursors, to see where accuracy is lost."""
+    learned, settings = trial.learned
+    before, signed, result = (
+        _test_best(trial._splits(features), _svm_candidates(trial.settings), _predict_svm)
+        for features in (learned.components, learned.signed, learned.features)
     )
-    return {**found, **how, "before": before["accuracy"], "signed": signed["accuracy"]}
+    return {**result, **settings, "before": before["accuracy"], "signed": signed["accuracy"]}
 
 
-def _selected(trial: Trial) -> dict[str, Any]:
-    """Features of one round; the machine has a bandwidth of its own."""
+def _classify_selected(trial: Trial) -> dict[str, Any]:
+    """Classify by the features of one round, with a bandwidth chosen for the classifier."""
     splits = trial.stacks[1.0]
-    found = _told(splits, _svm_candidates(trial.settings, len(splits[0].sizes)), _svm)
-    return {**found, "n_features": splits[0].sizes[found["chosen"][0]]}
+    result = _test_best(splits, _svm_candidates(trial.settings, len(splits[0].sizes)), _predict_svm)
+    return {**result, "n_features": splits[0].sizes[result["chosen"][0]]}
 
 
-def _single(trial: Trial) -> dict[str, Any]:
-    """One kernel of one of the stacks, as it is."""
+def _classify_single_kernel(trial: Trial) -> dict[str, Any]:
+    """Classify by one kernel of one of the stacks, with the bandwidth it has."""
     stacks, settings = trial.stacks, trial.settings
     tried = {
-        b: _told(splits, [(k, 1.0, c) for k in range(len(splits[0].sizes)) for c in settings.costs], _svm)
+        b: _test_best(splits, [(k, 1.0, c) for k in range(len(splits[0].sizes)) for c in settings.costs], _predict_svm)
         for b, splits in stacks.items()
     }
-    best = max(tried, key=lambda b: tried[b]["inner"])
+    best = _best_bandwidth(tried)
     sizes, cost = stacks[best][0].sizes, tried[best]["chosen"][2]
-    alone = inner(stacks[best], [(k, 1.0, cost) for k in range(len(sizes))], _svm)
+    alone = inner_accuracies(stacks[best], [(k, 1.0, cost) for k in range(len(sizes))], _predict_svm)
     chosen = sizes[tried[best]["chosen"][0]]
     return {**tried[best], "bandwidth": best, "n_features": chosen, "sizes": sizes, "alone": alone.tolist()}
 
 
-def _mean(kernels: Array) -> Array:
+def _best_bandwidth(tried: dict[float, dict[str, Any]]) -> float:
+    return max(tried, key=lambda bandwidth: tried[bandwidth]["inner"])
+
+
+def _mean_kernel(kernels: Array) -> Array:
     return np.asarray(kernels.mean(axis=0)[None])
 
 
-def _average(trial: Trial) -> dict[str, Any]:
+def _classify_mean_kernel(trial: Trial) -> dict[str, Any]:
     candidates = [(0, 1.0, c) for c in trial.settings.costs]
-    tried = {b: _told([s.with_kernels(_mean) for s in splits], candidates, _svm) for b, splits in trial.stacks.items()}
-    best = max(tried, key=lambda b: tried[b]["inner"])
+    tried = {
+        b: _test_best([s.with_kernels(_mean_kernel) for s in splits], candidates, _predict_svm)
+        for b, splits in trial.stacks.items()
+    }
+    best = _best_bandwidth(tried)
     return {**tried[best], "bandwidth": best}
 
 
-def _boosted(trial: Trial) -> dict[str, Any]:
-    """Tell rows by the whole pipeline, and measure what it does: kernels used and alike, weights without classifier."""
+def _classify_boosted(trial: Trial) -> dict[str, Any]:
+    """Classify by the whole pipeline; count and compare the kernels used, test weights and classifier apart."""
     stacks, settings = trial.stacks, trial.settings
     models: dict[tuple[float, float, int], LPBoostMKL] = {}
 
     def predict(split: Split, multiple: float, nu: float) -> Array:
-        at = next(at for at, other in enumerate(stacks[multiple]) if other is split)
-        if (multiple, nu, at) not in models:
-            models[multiple, nu, at] = _fit(split, nu)
-        return np.asarray(models[multiple, nu, at].predict(split.test))
+        key = multiple, nu, next(number for number, other in enumerate(stacks[multiple]) if other is split)
+        if key not in models:
+            models[key] = _fit_mkl(split, nu)
+        return np.asarray(models[key].predict(split.test))
 
-    tried = {b: _told(splits, [(b, nu) for nu in settings.nus], predict) for b, splits in stacks.items()}
-    best = max(tried, key=lambda b: tried[b]["inner"])
+    tried = {b: _test_best(splits, [(b, nu) for nu in settings.nus], predict) for b, splits in stacks.items()}
+    best = _best_bandwidth(tried)
     nu, splits = tried[best]["chosen"][1], stacks[best]
-    fitted = [models[best, nu, at] for at in range(len(splits))]
+    fitted = [models[best, nu, number] for number in range(len(splits))]
     weights = fitted[-1].kernel_weights_
 
     def mixed(model: LPBoostMKL) -> Callable[[Array], Array]:
         return lambda K: np.tensordot(model.kernel_weights_.mean(axis=0), K, 1)[None]
 
     weighted = [split.with_kernels(mixed(model)) for split, model in zip(splits, fitted, strict=True)]
-    averaged = [split.with_kernels(_mean) for split in splits]
+    averaged = [split.with_kernels(_mean_kernel) for split in splits]
     alike = np.array([[alignment(K, L) for K in splits[-1].train] for L in splits[-1].train])
     return {
         **tried[best],
@@ -259,17 +272,17 @@ def _boosted(trial: Trial) -> dict[str, Any]:
         "nu": nu,
         "sizes": splits[-1].sizes,
         "weights": weights.tolist(),
-        "used": float((weights >= USED).sum(axis=1).mean()),
+        "used": float((weights >= MIN_WEIGHT).sum(axis=1).mean()),
         "neighbours": float(np.diagonal(alike, 1).mean()),
         "ends": float(alike[0, -1]),
-        "svm": _told(weighted, [(0, 1.0, c) for c in settings.costs], _svm)["accuracy"],
-        "boosted_mean": _told(averaged, [(n,) for n in settings.nus], lambda s, n: _fit(s, n).predict(s.test))[
+        "svm": _test_best(weighted, [(0, 1.0, c) for c in settings.costs], _predict_svm)["accuracy"],
+        "boosted_mean": _test_best(averaged, [(n,) for n in settings.nus], lambda s, n: _fit_mkl(s, n).predict(s.test))[
             "accuracy"
         ],
     }
 
 
-def _fit(split: Split, nu: float) -> LPBoostMKL:
+def _fit_mkl(split: Split, nu: float) -> LPBoostMKL:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = LPBoostMKL("precomputed", nu=nu, tol=3e-3, max_iter=100)
@@ -278,16 +291,16 @@ def _fit(split: Split, nu: float) -> LPBoostMKL:
 
 
 METHODS: dict[str, Callable[[Trial], dict[str, Any]]] = {
-    "Gaussian SVM, raw input": _raw,
-    "SVM, sparse-filtered features": _filtered,
-    "SVM, features selected by randSel": _selected,
-    "LPBoostMKL, kernels of the path": _boosted,
-    "SVM, average of the same kernels": _average,
-    "SVM, best single kernel": _single,
+    "Gaussian SVM, raw input": _classify_raw,
+    "SVM, sparse-filtered features": _classify_filtered,
+    "SVM, features selected by randSel": _classify_selected,
+    "LPBoostMKL, kernels of the path": _classify_boosted,
+    "SVM, average of the same kernels": _classify_mean_kernel,
+    "SVM, best single kernel": _classify_single_kernel,
 }
 
 
-#: Numbers that every method's result has, and those of some.
+#: Entries of results that are numbers: of every method, and of some methods in addition.
 NUMBERS = ("accuracy", "inner")
 _NUMBERS = {
     "SVM, sparse-filtered features": ("before", "signed"),
@@ -310,12 +323,12 @@ def run(
     out : Path
         Folder of the results; another run must not be working in it.
     progress : callable, default=None
-        Called with "cells", the number of cells done, and of all.
+        Called with "cells", the number of cells done, and the number of all cells.
 
     Returns
     -------
     dict of str to list of dict
-        Accuracy on the held-out rows, and what was chosen.
+        Accuracy on the held-out rows, and the settings that were chosen.
     """
     check_folder(out)
     out.mkdir(parents=True, exist_ok=True)
@@ -326,60 +339,59 @@ def run(
         for seed in range(settings.seeds):
             trial: Trial | None = None
             for name, method in METHODS.items():
-                path = out / f"{_key(name, seed, settings)}.json"
-                found = read_cell(path, [], (*NUMBERS, *_NUMBERS.get(name, ())), _whole)
-                if found is None:
+                path = out / f"{_cell_key(name, seed, settings)}.json"
+                result = read_cell(path, [], (*NUMBERS, *_NUMBERS.get(name, ())), _is_complete)
+                if result is None:
                     show("cells", sum(map(len, results.values())), total)
                     trial = Trial(seed, settings) if trial is None else trial
                     cell = {"method": name, "seed": seed, "settings": asdict(settings)}
-                    # as it will be read again: lists, not tuples
-                    found = json.loads(json.dumps(method(trial)))
-                    write_atomically(path, json.dumps({"cell": cell, "result": found}, indent=1))
-                results[name].append(found)
+                    # lists instead of tuples, as reading the file returns them
+                    result = json.loads(json.dumps(method(trial)))
+                    write_atomically(path, json.dumps({"cell": cell, "result": result}, indent=1))
+                results[name].append(result)
     return results
 
 
-def _whole(result: dict[str, Any]) -> bool:
-    """Whether the lists of a result, where it has them, are lists of numbers of one length."""
+def _is_complete(result: dict[str, Any]) -> bool:
+    """Whether the lists that a result has are lists of numbers of one length."""
     sizes = result.get("sizes", [])
     rows = [result.get("alone", sizes), *(result.get("weights") or [])]
     return all(isinstance(row, list) and len(row) == len(sizes) and all(map(is_number, row)) for row in [sizes, *rows])
 
 
-def _key(method: str, seed: int, settings: Settings) -> str:
-    """Name of a cell's file: another number of seeds does not change what a seed does."""
+def _cell_key(method: str, seed: int, settings: Settings) -> str:
+    """Return the name of a cell's file, which does not depend on the number of seeds."""
     text = json.dumps([version("randsel"), method, seed, asdict(replace(settings, seeds=0))], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
 def accuracies(results: dict[str, list[dict[str, Any]]]) -> list[dict[str, str]]:
-    """One row per method: mean ± standard deviation over the seeds, every seed, and the inner folds' accuracy."""
+    """Return one row per method: mean ± standard deviation over the seeds, every seed, and inner accuracy."""
     rows = []
-    for name, found in results.items():
-        values = 100.0 * np.array([each["accuracy"] for each in found])
-        inner = 100.0 * np.array([each["inner"] for each in found])
+    for name, cells in results.items():
+        values = 100.0 * np.array([cell["accuracy"] for cell in cells])
+        inner = 100.0 * np.array([cell["inner"] for cell in cells])
         rows.append(
             {
                 "method": name,
-                "held-out accuracy, %": _spread(values),
+                "held-out accuracy, %": _format_spread(values),
                 "of each seed": ", ".join(f"{value:.1f}" for value in values),
-                "of the inner folds, %": _spread(inner),
+                "of the inner folds, %": _format_spread(inner),
             }
         )
     return rows
 
 
 def differences(results: dict[str, list[dict[str, Any]]]) -> list[dict[str, str]]:
-    """Tell where learned features lose, and LPBoostMKL gains on the average, weights and classifier in turn."""
+    """Return accuracies that show where learned features lose, and what of LPBoostMKL gains: weights or classifier."""
     boosted, average = results["LPBoostMKL, kernels of the path"], results["SVM, average of the same kernels"]
-
     single = results["SVM, best single kernel"]
     # rounds that have lost three quarters of the features
     late = np.array(boosted[0]["sizes"]) < boosted[0]["sizes"][0] / 4
     weights = [100 * np.array(r["weights"])[:, late].sum(axis=1).mean() for r in boosted]
 
-    def row(what: str, values: Any, form: str = ".1f") -> dict[str, str]:
-        return {"what": what, "mean ± sd over seeds": _spread(np.array(values), form)}
+    def row(quantity: str, values: Any, form: str = ".1f") -> dict[str, str]:
+        return {"what": quantity, "mean ± sd over seeds": _format_spread(np.array(values), form)}
 
     filtered = results["SVM, sparse-filtered features"]
     return [
@@ -397,17 +409,17 @@ def differences(results: dict[str, list[dict[str, Any]]]) -> list[dict[str, str]
             [100 * np.array(r["alone"])[late].mean() for r in single],
         ),
         row("kernels in the stack", [len(r["sizes"]) for r in boosted]),
-        row(f"kernels of at least {USED:.0%} of the weight, mean over classes", [r["used"] for r in boosted]),
+        row(f"kernels of at least {MIN_WEIGHT:.0%} of the weight, mean over classes", [r["used"] for r in boosted]),
         row("centred alignment of neighbouring kernels", [r["neighbours"] for r in boosted], ".3f"),
         row("centred alignment of the first and the last", [r["ends"] for r in boosted], ".3f"),
     ]
 
 
 def weights_along_path(results: dict[str, list[dict[str, Any]]]) -> tuple[Array, Array]:
-    """Features left in every round used, and the weights, of shape (seeds, classes, kernels)."""
+    """Return the number of features of every kernel, and the weights, of shape (seeds, classes, kernels)."""
     boosted = results["LPBoostMKL, kernels of the path"]
-    return np.array(boosted[0]["sizes"]), np.array([each["weights"] for each in boosted])
+    return np.array(boosted[0]["sizes"]), np.array([cell["weights"] for cell in boosted])
 
 
-def _spread(values: Array, form: str = ".1f") -> str:
+def _format_spread(values: Array, form: str = ".1f") -> str:
     return f"{values.mean():{form}} ± {values.std():{form}}"

@@ -1,14 +1,16 @@
-"""Results of an experiment to tables: accuracies, what was selected how often, times."""
+"""Tables of a comparison: accuracies, how often each feature was selected, and times."""
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from randsel._utils.files import write_atomically
-from randsel._utils.text import as_csv, as_markdown
+from randsel._utils.text import DASH, as_csv, as_markdown
 from randsel.experiments._run import Outcome
 from randsel.experiments._specification import Spec, plan
 
@@ -21,70 +23,71 @@ COLUMNS = {
 }
 
 
+@dataclass(frozen=True)
+class _Group:
+    """Cells of one method on one data set, the results of the finished ones, and the first columns of a table row."""
+
+    entry: dict[str, Any]
+    method: dict[str, Any]
+    label: dict[str, str]
+    keys: list[str]
+    results: list[dict[str, Any]]
+
+
+def _groups(spec: Spec, outcome: Outcome) -> Iterator[_Group]:
+    for entry, method in product(spec.data, spec.methods):
+        label = {"data": entry["name"], "method": method.get("label", method["name"])}
+        keys = [cell.key for cell in outcome.cells if (cell.data, cell.method) == (entry["name"], method["name"])]
+        yield _Group(entry, method, label, keys, [outcome.results[key] for key in keys if key in outcome.results])
+
+
 def summarise(spec: Spec, outcome: Outcome) -> list[dict[str, str]]:
-    """One row per data set and method: mean ± standard deviation over the cells, and how many failed."""
+    """Return one row per data set and method: mean ± standard deviation over the cells, and how many failed."""
     rows = []
-    for entry, method, found in _groups(spec, outcome):
-        row = {"data": entry["name"], "method": method.get("label", method["name"])}
+    for group in _groups(spec, outcome):
+        row = dict(group.label)
         for column, (title, factor) in COLUMNS.items():
-            values = [factor * r[column] for r in found if column in r]
-            row[title] = f"{np.mean(values):.1f} ± {np.std(values):.1f}" if values else "–"
-        expected = sum((c.data, c.method) == (entry["name"], method["name"]) for c in outcome.cells)
-        row["cells"] = f"{len(found)}" + (f" ({expected - len(found)} failed)" if len(found) < expected else "")
-        row["reduced"] = plan(spec, entry, method).reduced or "–"
+            values = [factor * result[column] for result in group.results if column in result]
+            row[title] = f"{np.mean(values):.1f} ± {np.std(values):.1f}" if values else DASH
+        n_failed = len(group.keys) - len(group.results)
+        row["cells"] = f"{len(group.results)}" + (f" ({n_failed} failed)" if n_failed else "")
+        row["reduced"] = plan(spec, group.entry, group.method).reduced or DASH
         if spec.paper:
-            row["paper"] = spec.paper.get(entry["name"], {}).get(method["name"], "–")
+            row["paper"] = spec.paper.get(group.entry["name"], {}).get(group.method["name"], DASH)
         rows.append(row)
-    empty = {title for title in rows[0] if all(row[title] == "–" for row in rows)}
+    empty = {title for title in rows[0] if all(row[title] == DASH for row in rows)}
     return [{title: value for title, value in row.items() if title not in empty} for row in rows]
 
 
 def features_selected(spec: Spec, outcome: Outcome) -> list[dict[str, str]]:
-    """How often each method selected each feature, over the cells."""
+    """Return how often each method selected each feature, over the cells."""
     rows = []
-    for entry, method, found in _groups(spec, outcome):
-        counts = Counter(feature for result in found for feature in result["features"])
+    for group in _groups(spec, outcome):
+        counts = Counter(feature for result in group.results for feature in result["features"])
         ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-        label = {"data": entry["name"], "method": method.get("label", method["name"])}
-        rows += [{**label, "feature": name, "selected": f"{count} of {len(found)}"} for name, count in ranked]
+        n_cells = len(group.results)
+        rows += [{**group.label, "feature": name, "selected": f"{count} of {n_cells}"} for name, count in ranked]
     return rows
 
 
 def seconds_per_selection(spec: Spec, outcome: Outcome) -> list[dict[str, str]]:
-    """One row per data set and method: mean time of one selection, which no table of results may depend on."""
-    return [
-        {
-            "data": entry["name"],
-            "method": method.get("label", method["name"]),
-            "seconds": f"{np.mean(known):.3f}" if (known := _times(entry, method, outcome)) else "–",
-        }
-        for entry, method, _ in _groups(spec, outcome)
-    ]
-
-
-def _times(entry: dict[str, Any], method: dict[str, Any], outcome: Outcome) -> list[float]:
-    here = [c.key for c in outcome.cells if (c.data, c.method) == (entry["name"], method["name"])]
-    return [outcome.seconds[key] for key in here if key in outcome.seconds and key in outcome.results]
-
-
-def curves(spec: Spec, outcome: Outcome) -> list[dict[str, Any]]:
-    """Per data set and method: validation accuracy at every number of features over the cells."""
+    """Return the mean time of one selection per data set and method, for a table of its own."""
     rows = []
-    for entry, method, found in _groups(spec, outcome):
-        if found:
-            sizes = sorted(map(int, found[0]["curve"]))
-            values = np.array([[r["curve"][str(size)] for size in sizes] for r in found])
-            row = {"data": entry["name"], "method": method.get("label", method["name"]), "sizes": sizes}
-            rows.append({**row, "mean": values.mean(axis=0), "spread": values.std(axis=0)})
+    for group in _groups(spec, outcome):
+        known = [outcome.seconds[key] for key in group.keys if key in outcome.seconds and key in outcome.results]
+        rows.append({**group.label, "seconds": f"{np.mean(known):.3f}" if known else DASH})
     return rows
 
 
-def _groups(spec: Spec, outcome: Outcome) -> Iterator[tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]]:
-    """Results of the finished cells of every data set and method."""
-    for entry in spec.data:
-        for method in spec.methods:
-            cells = [c for c in outcome.cells if (c.data, c.method) == (entry["name"], method["name"])]
-            yield entry, method, [outcome.results[c.key] for c in cells if c.key in outcome.results]
+def curves(spec: Spec, outcome: Outcome) -> list[dict[str, Any]]:
+    """Return the validation accuracy at every number of features per data set and method, over the cells."""
+    rows = []
+    for group in _groups(spec, outcome):
+        if group.results:
+            sizes = sorted(map(int, group.results[0]["curve"]))
+            values = np.array([[result["curve"][str(size)] for size in sizes] for result in group.results])
+            rows.append({**group.label, "sizes": sizes, "mean": values.mean(axis=0), "spread": values.std(axis=0)})
+    return rows
 
 
 def write_tables(spec: Spec, outcome: Outcome, out: Path, heading: str) -> str:
