@@ -216,7 +216,7 @@ def test_bound_by_hand(monkeypatch, rng):
     X, y = rng.normal(size=(20, 4)), np.arange(20) % 2
     first, second = np.zeros((4, 2), dtype=bool), np.zeros((4, 2), dtype=bool)
     first[[0, 1], [0, 1]] = second[0] = True
-    monkeypatch.setattr(StabilitySelection, "_halves", lambda *_: [first, second])
+    monkeypatch.setattr(StabilitySelection, "_select_on_halves", lambda *_: [first, second])
     selector = StabilitySelection(threshold=0.75).fit(X, y)
     assert selector.expected_false_bound_ == pytest.approx(1.5**2 / (0.5 * 4))
     np.testing.assert_array_equal(np.sort(selector.probabilities_), [0, 0, 0.5, 1.0])

@@ -394,15 +394,15 @@ def test_tasks_do_nothing_for_an_estimator_that_takes_no_callbacks():
         pass
 
     plain = Plain()
-    with fit_task(plain, 3) as task, task.passed_to(plain):
+    with fit_task(plain, 3) as task, task.delegate_to(plain):
         steps = Steps(task)
         steps.begin("round", 2)
         steps.block_done()
-        assert steps.done == 1
+        assert steps.n_done == 1
         assert not steps.end(lambda: 1 / 0)
-        assert not task.is_watched
-        assert task.every_entry("half", max, [(1, 2), (4, 3)], None) == [2, 4]
-        assert task.every_call("round", max)(5, 6) == 6
+        assert not task.has_callbacks
+        assert task.map("half", max, [(1, 2), (4, 3)], None) == [2, 4]
+        assert task.wrap("round", max)(5, 6) == 6
     assert not vars(plain)
 
 

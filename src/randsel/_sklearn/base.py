@@ -28,23 +28,23 @@ except ImportError:
         """Stands in for the mixin of scikit-learn 1.9."""
 
 
-__all__ = ["CallbackSupportMixin", "Selector", "Steps", "Task", "fit_task", "ranking"]
+__all__ = ["CallbackSupportMixin", "Selector", "Steps", "Task", "fit_task", "rank_columns"]
 
 
 class Selector(CallbackSupportMixin, SelectorMixin, BaseEstimator):
-    """What the estimators share: `support_` is the selection; y is required and may have several columns."""
+    """Base class of the selectors: `support_` is the selection; y is required and may have several columns."""
 
     def _get_support_mask(self) -> Array:
         check_is_fitted(self)
         return np.asarray(self.support_)
 
     def transform(self, X: Any) -> Any:
-        """Return the selected columns of X; those of a Dask array stay one.
+        """Return the selected columns of X; a Dask array stays a Dask array.
 
         Parameters
         ----------
         X : array or data frame of shape (n_samples, n_features)
-            With the columns that were fitted.
+            Data with the columns of `fit`.
 
         Returns
         -------
@@ -57,7 +57,7 @@ class Selector(CallbackSupportMixin, SelectorMixin, BaseEstimator):
         return check_remote_table(self, table, reset=False)[:, self.get_support(indices=True)]
 
     def __sklearn_is_fitted__(self) -> bool:
-        # an interrupted fit leaves attributes of the data behind, and no selection
+        # an interrupted fit leaves attributes of the data behind, but no selection
         return hasattr(self, "support_")
 
     def __sklearn_tags__(self) -> Any:
@@ -68,27 +68,27 @@ class Selector(CallbackSupportMixin, SelectorMixin, BaseEstimator):
         return tags
 
 
-def ranking(order: Array, n_features: int, wanted: int) -> tuple[Array, Array]:
-    """Order all columns, and rank them: 1 for the first `wanted`, then 2, 3, …; those not in `order` are constant.
+def rank_columns(order: Array, n_columns: int, n_to_select: int) -> tuple[Array, Array]:
+    """Return all columns, best first, and their ranks: 1 for the first `n_to_select`, then 2, 3, ….
 
-    Constant columns come last and share the last rank.
+    Columns that are not in `order` are constant: they come last and share the last rank.
     """
-    ascending = np.arange(2 - wanted, len(order) + 2 - wanted)
-    ascending[:wanted] = 1
-    ranks = np.empty(n_features, dtype=int)
+    ascending = np.arange(2 - n_to_select, len(order) + 2 - n_to_select)
+    ascending[:n_to_select] = 1
+    ranks = np.empty(n_columns, dtype=int)
     ranks[order] = ascending
-    if len(order) == n_features:
+    if len(order) == n_columns:
         return order, ranks
-    constant = complement(order, n_features)
-    ranks[constant] = max(len(order) - wanted + 2, 2)
-    if wanted > len(order):
+    constant = complement(order, n_columns)
+    ranks[constant] = max(len(order) - n_to_select + 2, 2)
+    if n_to_select > len(order):
         warnings.warn(
-            f"{wanted} features were asked for but only {len(order)} vary; the selection was filled up with constant "
-            "columns, which carry no information.",
+            f"{n_to_select} features were asked for but only {len(order)} vary; the selection was filled up with "
+            "constant columns, which carry no information.",
             UserWarning,
             stacklevel=5,
         )
-        ranks[constant[: wanted - len(order)]] = 1
+        ranks[constant[: n_to_select - len(order)]] = 1
     return np.concatenate([order, constant]), ranks
 
 
@@ -96,7 +96,7 @@ def ranking(order: Array, n_features: int, wanted: int) -> tuple[Array, Array]:
 
 
 class Task:
-    """A part of a fit: `with task:` tells when it begins and ends. Without callbacks that takes microseconds."""
+    """A part of a fit; `with task:` reports its beginning and its end to the callbacks of the estimator."""
 
     def __init__(self, estimator: Any, context: Any) -> None:
         self.estimator = estimator
@@ -112,24 +112,24 @@ class Task:
             self.end()
 
     def end(self, attributes: dict[str, Any] | Callable[[], dict[str, Any]] | None = None) -> bool:
-        """Tell that the task has ended, and return whether a callback asks to stop.
+        """Report the end of the task, and return whether a callback asks to stop.
 
-        `attributes` are those that an estimator fitted so far has, or a function that makes them if a callback wants
-        such an estimator; an empty dictionary says that the estimator has them already.
+        `attributes` make a copy of the estimator one that is fitted up to here, for callbacks that want it: a
+        dictionary, or a function that returns one. An empty dictionary means that the estimator is fitted itself.
         """
         if self.context is None:
             return False
         return bool(self.context.call_on_fit_task_end(estimator=self.estimator, reconstruction_attributes=attributes))
 
     def subtask(self, name: str, n_subtasks: int = 0, *, number: int | None = None, in_order: bool = True) -> "Task":
-        """Return a part of this task, itself of at most as many parts; those that run side by side need numbers."""
+        """Return a part of this task, with at most `n_subtasks` parts of its own; parallel subtasks need numbers."""
         if self.context is None:
             return self
         context = self.context.subcontext(name, task_id=number, max_subtasks=n_subtasks, sequential_subtasks=in_order)
         return Task(self.estimator, context)
 
-    def every_call(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function, every call of which is a part of this task."""
+    def wrap(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function with every call reported as a subtask."""
 
         def call(*args: Any) -> Any:
             with self.subtask(name):
@@ -137,37 +137,37 @@ class Task:
 
         return call
 
-    def every_entry(
+    def map(
         self, name: str, function: Callable[..., Any], entries: Sequence[tuple[Any, ...]], n_jobs: int | None
     ) -> list[Any]:
-        """`ordered_map`, every call of which is a part of this task."""
-        parts = [(self.subtask(name, number=number), function, *entry) for number, entry in enumerate(entries)]
-        return ordered_map(_within, parts, n_jobs)
+        """Return `ordered_map` of the function with every call reported as a subtask."""
+        calls = [(self.subtask(name, number=number), function, *entry) for number, entry in enumerate(entries)]
+        return ordered_map(_call_within, calls, n_jobs)
 
-    def passed_to(self, estimator: Any) -> AbstractContextManager[None]:
-        """Make the fit of another estimator this task; callbacks that say so are called for its parts too."""
+    def delegate_to(self, estimator: Any) -> AbstractContextManager[None]:
+        """Return a context in which the fit of another estimator is this task; its subtasks may be reported too."""
         if self.context is None:
             return nullcontext()
-        passed: AbstractContextManager[None] = self.context.propagate_callback_context(estimator)
-        return passed
+        context: AbstractContextManager[None] = self.context.propagate_callback_context(estimator)
+        return context
 
     def picklable_stand_in(self) -> "Task":
         """Return a task without callbacks, for other machines, from which none can be called."""
         return Task(None, None)
 
     @property
-    def is_watched(self) -> bool:
-        """Whether anybody listens to the estimator whose fit this is."""
+    def has_callbacks(self) -> bool:
+        """Whether the estimator has any callback."""
         return bool(getattr(self.estimator, "_skl_callbacks", None))
 
 
-def _within(task: Task, function: Callable[..., Any], *args: Any) -> Any:
+def _call_within(task: Task, function: Callable[..., Any], *args: Any) -> Any:
     with task:
         return function(*args)
 
 
 class Fit(Task):
-    """The task that is the whole fit; at its end the estimator is fitted."""
+    """The task of a whole fit; at its end the estimator is fitted."""
 
     def __exit__(self, error: Any, *_: object) -> None:
         if error is None:
@@ -175,9 +175,9 @@ class Fit(Task):
 
 
 def fit_task(estimator: Any, n_subtasks: int, *, in_order: bool = True) -> Fit:
-    """Return the task that is the fit of an estimator, of at most as many parts, one after the other or side by side.
+    """Return the task of a whole fit, with at most `n_subtasks` parts, which run one after the other or in parallel.
 
-    To be entered once the data are checked; the estimator's attributes are set within it.
+    Enter it after the data are checked, and set the attributes of the estimator within it.
     """
     if not hasattr(estimator, "set_callbacks"):
         return Fit(estimator, None)
@@ -186,7 +186,7 @@ def fit_task(estimator: Any, n_subtasks: int, *, in_order: bool = True) -> Fit:
 
 
 class Steps:
-    """Parts of a task one after the other, and blocks of each, where beginnings and ends are told from many places."""
+    """Subtasks one after the other, each with blocks, whose beginnings and ends are reported from different places."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -195,29 +195,29 @@ class Steps:
         self.block: Task | None = None
 
     def begin(self, name: str, n_blocks: int = 0, block: str = "block") -> None:
-        """Begin the next step, and its first block if it has any; nothing happens while a step is open."""
+        """Begin the next step and its first block, if it has any; do nothing while a step is open."""
         if self.step is None:
-            self.name, self.name_of_blocks = name, block
-            self.done, self.n_blocks = 0, n_blocks
+            self.name, self.block_name = name, block
+            self.n_done, self.n_blocks = 0, n_blocks
             self.step = self.task.subtask(name, n_blocks).__enter__()
             self._begin_block()
 
     def block_done(self) -> None:
-        """End a block, and begin the next one if there is any left."""
+        """End a block, and begin the next one if any is left."""
         if self.block is not None:
             self.block.end()
-            self.done += 1
+            self.n_done += 1
             self._begin_block()
 
     def _begin_block(self) -> None:
         self.block = None
-        if self.step is not None and self.done < self.n_blocks:
-            self.block = self.step.subtask(self.name_of_blocks).__enter__()
+        if self.step is not None and self.n_done < self.n_blocks:
+            self.block = self.step.subtask(self.block_name).__enter__()
 
     def end(self, attributes: Any = None) -> bool:
-        """End the open step, and a block that was not needed; return whether a callback asks to stop."""
+        """End the open step, with a block that was not needed; return whether a callback asks to stop."""
         if self.block is not None:
             self.block.end()
             self.block = None
-        ended, self.step = self.step, None
-        return ended is not None and ended.end(attributes)
+        step, self.step = self.step, None
+        return step is not None and step.end(attributes)

@@ -1,6 +1,6 @@
 """Checks of X, y, weights and parameters; the only file that imports private names of scikit-learn.
 
-What is wrong is said in a sentence that names the cause and the remedy.
+Error messages name the cause and the remedy.
 """
 
 import difflib
@@ -22,7 +22,7 @@ from sklearn.utils.validation import (
 from randsel._numerics.arrays import RemoteTable, remote_table, to_numpy
 from randsel._numerics.columns import find_nonfinite
 from randsel._utils.typing import Array
-from randsel.targets._kinds import OutcomeKind, check_outcome, find_kind
+from randsel.targets._kinds import CLASSES, OutcomeKind, check_outcome, find_kind
 
 __all__ = [
     "HasMethods",
@@ -36,21 +36,24 @@ __all__ = [
     "check_remote_table",
     "check_strata",
     "check_table",
-    "counted_rows",
+    "drop_unweighted_rows",
     "fit_context",
     "nominal_columns",
-    "on_the_host",
+    "tensor_to_numpy",
 ]
 
 
 def check_data(
     estimator: Any, X: Any, y: Any, sample_weight: Any, target: str
 ) -> tuple[Array, Array, OutcomeKind, Array | None]:
-    """Return X, y, the kind of target, and the weights; a remote table stays where it is, and is checked when read."""
-    _check_kinds(X, "X")
-    _check_kinds(y, "y")
-    on_device, remote = _dispatched(X), remote_table(X)
-    y, sample_weight = (_brought_here(values) for values in (y, sample_weight))
+    """Return X, y, the kind of y, and the weights (the largest is 1).
+
+    Tensors may stay on their device. A remote table stays where it is, and its values are checked when they are read.
+    """
+    _refuse_masked_values_and_dates(X, "X")
+    _refuse_masked_values_and_dates(y, "y")
+    on_device, remote = _stays_on_device(X), remote_table(X)
+    y, sample_weight = _to_memory(y), _to_memory(sample_weight)
     if remote is None:
         X = _check_array(estimator, X.detach() if on_device else X)
     else:
@@ -64,27 +67,30 @@ def check_data(
     if remote is None:
         _check_finite(X, getattr(estimator, "feature_names_in_", None))
     kind = find_kind(y, target)
-    weights = None
-    if sample_weight is not None:
-        weights = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
-        weights = weights / max(weights.max(), np.finfo(np.float64).tiny)
-        effective = weights.sum() ** 2 / max(weights @ weights, np.finfo(np.float64).tiny)
-        if np.count_nonzero(weights) >= 4 and effective < 2.0:
-            msg = f"sample_weight leaves effectively {effective:.3g} samples, one counts for almost all; check it."
-            raise ValueError(msg)
-    counted = y if weights is None else y[weights > 0.0]
-    if len(counted) < 4:
+    weights = None if sample_weight is None else _check_weights(sample_weight, rows)
+    weighted_y = y if weights is None else y[weights > 0.0]
+    if len(weighted_y) < 4:
         msg = (
-            f"n_samples={len(counted)} of weight above zero, but at least 4 are needed: contributions are means over "
-            "pairs."
+            f"n_samples={len(weighted_y)} of weight above zero, but at least 4 are needed: contributions are means "
+            "over pairs."
         )
         raise ValueError(msg)
-    kind.check(counted)
+    kind.check(weighted_y)
     return X, y, kind, weights
 
 
-def _brought_here(values: Any) -> Any:
-    """Return a tensor, or an array that is not in memory, as one of numpy, and anything else as it is."""
+def _check_weights(sample_weight: Any, rows: Array) -> Array:
+    weights: Array = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
+    weights = weights / max(weights.max(), np.finfo(np.float64).tiny)
+    effective = weights.sum() ** 2 / max(weights @ weights, np.finfo(np.float64).tiny)
+    if np.count_nonzero(weights) >= 4 and effective < 2.0:
+        msg = f"sample_weight leaves effectively {effective:.3g} samples, one counts for almost all; check it."
+        raise ValueError(msg)
+    return weights
+
+
+def _to_memory(values: Any) -> Any:
+    """Return a tensor, or an array that is not in memory, as a numpy array, and anything else as it is."""
     remote = remote_table(values)
     if remote is not None:
         return remote.to_numpy()
@@ -92,9 +98,9 @@ def _brought_here(values: Any) -> Any:
 
 
 def _check_array(estimator: Any, X: Any) -> Any:
-    dtypes = [X.double().dtype, X.float().dtype] if _is_tensor(X) and _dispatched(X) else [np.float64, np.float32]
+    dtypes = [X.double().dtype, X.float().dtype] if _stays_on_device(X) else [np.float64, np.float32]
     try:
-        # a table that is read in blocks is not copied
+        # with max_memory X is read in blocks, and must not be copied
         order = "C" if getattr(estimator, "max_memory", None) is None else None
         return validate_data(estimator, X=X, accept_sparse=False, dtype=dtypes, order=order, ensure_all_finite=False)
     except ValueError as error:
@@ -114,15 +120,15 @@ def check_remote_table(estimator: Any, table: RemoteTable, *, reset: bool) -> An
 
 
 def check_table(estimator: Any, X: Any, *, reset: bool) -> Array:
-    """Return X alone, in double precision."""
-    _check_kinds(X, "X")
+    """Check X without y, and return it in double precision."""
+    _refuse_masked_values_and_dates(X, "X")
     X = validate_data(estimator, X=X, reset=reset, dtype=np.float64, ensure_all_finite=False)
     _check_finite(X, getattr(estimator, "feature_names_in_", None))
     return np.asarray(X)
 
 
 def check_classes(estimator: Any, y: Any, m: int | None = None) -> tuple[Array, Array]:
-    """Return the classes, two at least, and the number of each sample's class."""
+    """Return the classes, at least two, and the index of each sample's class."""
     if y is None:
         msg = f"{type(estimator).__name__} requires y to be passed, but the target y is None."
         raise ValueError(msg)
@@ -130,10 +136,8 @@ def check_classes(estimator: Any, y: Any, m: int | None = None) -> tuple[Array, 
     if m is not None:
         check_consistent_length(np.empty(m), y)
     check_classification_targets(y)
+    CLASSES.check(y)
     classes, codes = np.unique(y, return_inverse=True)
-    if len(classes) < 2:
-        msg = f"y has one class only ({classes[0]!r}), and a classifier needs two; pass samples of at least two."
-        raise ValueError(msg)
     return classes, codes
 
 
@@ -141,13 +145,13 @@ def _is_tensor(values: Any) -> bool:
     return type(values).__module__.split(".")[0] == "torch"
 
 
-def on_the_host(X: Any) -> Any:
+def tensor_to_numpy(X: Any) -> Any:
     """Return a tensor as a numpy array, and anything else as it is: models of scikit-learn are fitted on the host."""
     return to_numpy(X) if _is_tensor(X) else X
 
 
-def _dispatched(X: Any) -> bool:
-    """Whether to compute where the tensor X is, which scikit-learn's configuration decides."""
+def _stays_on_device(X: Any) -> bool:
+    """Return whether X is a tensor to compute with where it is, which scikit-learn's configuration decides."""
     if not _is_tensor(X):
         return False
     if get_config()["array_api_dispatch"]:
@@ -155,14 +159,14 @@ def _dispatched(X: Any) -> bool:
     if X.device.type != "cpu":
         msg = (
             f"X is a tensor on {X.device}; call sklearn.set_config(array_api_dispatch=True) to compute there (scipy "
-            "wants SCIPY_ARRAY_API=1 in the environment for that), or pass X.cpu()."
+            "needs SCIPY_ARRAY_API=1 in the environment for that), or pass X.cpu()."
         )
         raise ValueError(msg)
     return False
 
 
-def counted_rows(X: Array, y: Array, weights: Array | None) -> tuple[Array, Array, Array | None]:
-    """Leave out the samples of weight zero; weights that are all equal then count for nothing."""
+def drop_unweighted_rows(X: Array, y: Array, weights: Array | None) -> tuple[Array, Array, Array | None]:
+    """Drop the samples of weight zero; the weights are None if all others are equal."""
     if weights is None:
         return X, y, None
     rows = weights > 0.0
@@ -172,36 +176,36 @@ def counted_rows(X: Array, y: Array, weights: Array | None) -> tuple[Array, Arra
 
 
 def categories_to_codes(X: Any) -> tuple[Any, list[int]]:
-    """Replace the categories of a data frame by their codes; and say which columns they were."""
+    """Replace the categories of a data frame by their codes; also return the indices of these columns."""
     dtypes = [str(dtype) for dtype in X.dtypes] if hasattr(X, "iloc") and hasattr(X, "columns") else []
-    found = [j for j, dtype in enumerate(dtypes) if dtype == "category"]
-    if found:
+    categorical = [j for j, dtype in enumerate(dtypes) if dtype == "category"]
+    if categorical:
         X = X.copy()
-    for j in found:
+    for j in categorical:
         codes = X.iloc[:, j].cat.codes
         if (codes < 0).any():
             name, missing = str(X.columns[j]), int((codes < 0).sum())
             msg = f"Input X contains NaN in column {name!r} ({missing} values); impute them or drop it first."
             raise ValueError(msg)
         X.isetitem(j, codes.astype(np.float64))
-    return X, found
+    return X, categorical
 
 
-def nominal_columns(categorical: Any, found: list[int], n: int, names: Array | None) -> Array:
-    """Which columns are nominal: those found in a data frame, or those that a mask, indices or names mean."""
+def nominal_columns(categorical: Any, from_frame: list[int], n: int, names: Array | None) -> Array:
+    """Return a mask of the nominal columns: those of a data frame, or those that a mask, indices or names mean."""
     nominal = np.zeros(n, dtype=bool)
     if categorical is None:
         return nominal
     if isinstance(categorical, str):
-        nominal[found] = True
+        nominal[from_frame] = True
         return nominal
-    named, known = np.asarray(categorical), [] if names is None else [str(name) for name in names]
-    if named.dtype.kind == "b":
-        if named.shape != (n,):
-            msg = f"categorical_features is a mask of shape {named.shape}, but X has n_features={n}."
+    entries, known = np.asarray(categorical), [] if names is None else [str(name) for name in names]
+    if entries.dtype.kind == "b":
+        if entries.shape != (n,):
+            msg = f"categorical_features is a mask of shape {entries.shape}, but X has n_features={n}."
             raise ValueError(msg)
-        return named.copy()
-    for name in named.ravel().tolist():
+        return entries.copy()
+    for name in entries.ravel().tolist():
         if isinstance(name, str) and name not in known:
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
             hint = f", did you mean {near[0]!r}?" if near else "; X has no column names."
@@ -215,12 +219,12 @@ def nominal_columns(categorical: Any, found: list[int], n: int, names: Array | N
 
 
 def check_strata(y: Array, weights: Array | None, **labels: Any) -> Array | None:
-    """Return the number of each sample's stratum; the target must vary within one of them at least."""
-    given = {name: values for name, values in labels.items() if values is not None}
-    if not given:
+    """Return the number of each sample's stratum, a combination of labels; y must vary within at least one of them."""
+    labels = {name: values for name, values in labels.items() if values is not None}
+    if not labels:
         return None
     strata = np.zeros(len(y), dtype=int)
-    for name, values in given.items():
+    for name, values in labels.items():
         array = np.asarray(values)
         if array.shape != (len(y),):
             msg = f"{name} has shape {array.shape}, but there are n_samples={len(y)}; give one label per sample."
@@ -228,26 +232,26 @@ def check_strata(y: Array, weights: Array | None, **labels: Any) -> Array | None
         codes = np.unique(array.astype(str), return_inverse=True)[1]
         strata = np.unique(strata * (codes.max() + 1) + codes, return_inverse=True)[1]
     rows = np.ones(len(y), dtype=bool) if weights is None else weights > 0.0
-    where = " and ".join(given)
+    label_names = " and ".join(labels)
     constant = [s for s in np.unique(strata[rows]) if len(np.unique(y[rows & (strata == s)], axis=0)) == 1]
     if len(constant) == len(np.unique(strata[rows])):
         msg = (
-            f"y is constant within every stratum of {where}, so that no comparison within strata is possible; leave "
-            f"{where} out, or average the samples of each stratum first."
+            f"y is constant within every stratum of {label_names}, so that no comparison within strata is possible; "
+            f"leave {label_names} out, or average the samples of each stratum first."
         )
         raise ValueError(msg)
     if constant:
         warnings.warn(
-            f"y is constant within {len(constant)} of {len(np.unique(strata[rows]))} strata of {where}; their samples "
-            "tell nothing.",
+            f"y is constant within {len(constant)} of {len(np.unique(strata[rows]))} strata of {label_names}; their "
+            "samples tell nothing.",
             UserWarning,
             stacklevel=4,
         )
     return strata
 
 
-def _check_kinds(values: Any, name: str) -> None:
-    """Refuse what would be taken for numbers: masked values, and dates."""
+def _refuse_masked_values_and_dates(values: Any, name: str) -> None:
+    """Raise ValueError for masked values and dates, which numpy would convert to numbers."""
     if np.ma.is_masked(values):
         msg = f"{name} is a masked array with masked values, which would count as numbers; fill or drop them first."
         raise ValueError(msg)
@@ -265,7 +269,7 @@ def _is_date(dtype: Any) -> bool:
 
 
 def _text_column(X: Any) -> str | None:
-    """Find the first column that is not made of numbers, by its name if there is one."""
+    """Return the name, or the index, of the first column that does not convert to numbers."""
     names = getattr(X, "columns", None)
     values = np.asarray(X, dtype=object)
     for j in range(values.shape[1] if values.ndim == 2 else 0):
@@ -282,13 +286,13 @@ def _check_finite(X: Any, names: Array | None) -> None:
         raise ValueError(nonfinite.message(names))
 
 
-def check_number_to_select(wanted: int | float | str, n_features: int) -> int | None:
+def check_number_to_select(count_or_fraction: int | float | str, n_features: int) -> int | None:
     """Return the number of features to select, None for "auto"."""
-    if isinstance(wanted, str):
+    if isinstance(count_or_fraction, str):
         return None
-    if isinstance(wanted, (int, np.integer)):
-        if wanted > n_features:
-            msg = f"n_features_to_select={wanted} but X has n_features={n_features}; ask for at most that many."
+    if isinstance(count_or_fraction, (int, np.integer)):
+        if count_or_fraction > n_features:
+            msg = f"n_features_to_select={count_or_fraction} but X has n_features={n_features}; ask for at most these."
             raise ValueError(msg)
-        return int(wanted)
-    return max(1, int(n_features * wanted + 1e-9))
+        return int(count_or_fraction)
+    return max(1, int(n_features * count_or_fraction + 1e-9))

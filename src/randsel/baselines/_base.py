@@ -10,7 +10,7 @@ import numpy as np
 
 from randsel._numerics.columns import canonical_order, standardise
 from randsel._numerics.kernels import UNDERFLOW, bandwidth
-from randsel._sklearn.base import Selector, Task, fit_task, ranking
+from randsel._sklearn.base import Selector, Task, fit_task, rank_columns
 from randsel._sklearn.validation import (
     Interval,
     RealNotInt,
@@ -104,7 +104,7 @@ class Baseline(Selector):
             of_all_columns = np.zeros(n_features)
             of_all_columns[columns] = values
             setattr(self, name, of_all_columns)
-        self.order_, self.ranking_ = ranking(columns[ranked.order], n_features, ranked.n_to_select)
+        self.order_, self.ranking_ = rank_columns(columns[ranked.order], n_features, ranked.n_to_select)
         self.support_ = self.ranking_ == 1
         self.n_features_ = int(self.support_.sum())
 

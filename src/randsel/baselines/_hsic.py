@@ -97,7 +97,7 @@ class BaHSIC(Baseline):
             distances = squared_distances(Z[:, remaining])
             return -kernel_sums(Z[:, remaining], distances, -1.0, checked_bandwidth(self.gamma, distances), weights)
 
-        order, values = eliminate(Z.shape[1], self.drop, task.every_call("round", worth))
+        order, values = eliminate(Z.shape[1], self.drop, task.wrap("round", worth))
         return Ranked(order, n_to_select, {"hsic_": -values})
 
     def _count_tasks(self, n_columns: int, n_to_select: int) -> int:  # noqa: ARG002

@@ -96,7 +96,7 @@ class KernelRFE(Baseline):
 
     def _rank(self, Z: Array, y: Array, kind: OutcomeKind, n_to_select: int, task: Task) -> Ranked:
         worth = self._gaussian if self.kernel == "gaussian" else self._linear
-        worth_of = task.every_call("round", lambda remaining: worth(Z[:, remaining], y, kind))
+        worth_of = task.wrap("round", lambda remaining: worth(Z[:, remaining], y, kind))
         order, values = eliminate(Z.shape[1], self.drop, worth_of)
         return Ranked(order, n_to_select, {"changes_": values})
 

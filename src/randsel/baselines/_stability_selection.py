@@ -149,7 +149,7 @@ class StabilitySelection(Baseline):
         problem = (Z, Y, penalties, path, self.weakness, self.complementary)
         seed = seed_of(self.random_state)
         halves = [(*problem, seed, number) for number in range(self._count_tasks())]
-        return task.every_entry("half", _select_on_half, halves, self.n_jobs)
+        return task.map("half", _select_on_half, halves, self.n_jobs)
 
     def _count_tasks(self, n_columns: int = 0, n_to_select: int = 0) -> int:  # noqa: ARG002
         return self.n_subsamples + (self.n_subsamples % 2 if self.complementary else 0)

@@ -305,7 +305,7 @@ class LPBoostMKL(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
 
 def _boost_class(task: Task, kernels: Array, y: Array, nu: float, tol: float, max_iter: int) -> Combination:
     with task:
-        return boost(kernels, y, nu, tol, max_iter, task.every_call("linear program", solve_dual))
+        return boost(kernels, y, nu, tol, max_iter, task.wrap("linear program", solve_dual))
 
 
 class PathKernels(CallbackSupportMixin, TransformerMixin, BaseEstimator):
@@ -368,7 +368,7 @@ class PathKernels(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         with fit_task(self, 1) as task:
             self.selector_ = clone(RandSel() if self.selector is None else self.selector)
             selection = task.subtask("selection")
-            with selection.passed_to(self.selector_), selection:
+            with selection.delegate_to(self.selector_), selection:
                 self.selector_.fit(X, y)
             rounds = self.selector_.path_.rounds
             n_kernels = min(self.max_kernels, len(rounds))

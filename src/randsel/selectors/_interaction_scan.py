@@ -16,7 +16,7 @@ from scipy.stats import false_discovery_control
 from randsel._numerics.arrays import check_device, remote_table, to_numpy
 from randsel._numerics.fingerprint import fingerprint
 from randsel._numerics.rank_functions import rank_function_source
-from randsel._sklearn.base import Selector, Steps, fit_task, ranking
+from randsel._sklearn.base import Selector, Steps, fit_task, rank_columns
 from randsel._sklearn.validation import (
     Interval,
     RealNotInt,
@@ -25,7 +25,7 @@ from randsel._sklearn.validation import (
     check_data,
     check_number_to_select,
     check_strata,
-    counted_rows,
+    drop_unweighted_rows,
     fit_context,
     nominal_columns,
 )
@@ -215,7 +215,7 @@ class InteractionScan(Selector):
         strata = check_strata(y, weights, groups=groups, batch=batch)
         if weights is not None and strata is not None:
             strata = np.unique(strata[weights > 0.0], return_inverse=True)[1]
-        X, y, weights = counted_rows(X, y, weights)
+        X, y, weights = drop_unweighted_rows(X, y, weights)
         X, device = self._check_device(X)
         n_selected = self.n_features_to_select
         n_selected = None if n_selected is None else check_number_to_select(n_selected, n_features)
@@ -299,7 +299,7 @@ class InteractionScan(Selector):
         if step != steps.name:
             steps.end()
             steps.begin(step, total, SUBTASKS.get(step, ""))
-        for _ in range(done - steps.done):
+        for _ in range(done - steps.n_done):
             steps.block_done()
         show = self.verbose if callable(self.verbose) else _write_progress if self.verbose else None
         if show is not None and step == "pairs" and done:
@@ -340,7 +340,9 @@ class InteractionScan(Selector):
             )
             n_selected = len(selected)
         order = np.concatenate([selected, order[~np.isin(order, selected)]])
-        self.order_, self.ranking_ = ranking(order, n_features, len(selected) if n_selected is None else n_selected)
+        self.order_, self.ranking_ = rank_columns(
+            order, n_features, len(selected) if n_selected is None else n_selected
+        )
         self.support_ = self.ranking_ == 1
         self.n_features_ = int(self.support_.sum())
 

@@ -33,14 +33,14 @@ from randsel._numerics.columns import (
 from randsel._numerics.fingerprint import fingerprint
 from randsel._numerics.kernels import median_factor
 from randsel._numerics.rank_functions import rank_functions
-from randsel._sklearn.base import Selector, Steps, fit_task, ranking
+from randsel._sklearn.base import Selector, Steps, fit_task, rank_columns
 from randsel._sklearn.validation import (
     Interval,
     RealNotInt,
     StrOptions,
     check_data,
     check_number_to_select,
-    counted_rows,
+    drop_unweighted_rows,
     fit_context,
 )
 from randsel._utils.jobs import one_blas_thread, seed_of
@@ -256,7 +256,7 @@ class RandSel(Selector):
         """
         criterion, rules = CRITERIA[self._criterion()], self._rules()
         X, y, kind, weights = check_data(self, X, y, sample_weight, self.target)
-        X, y, weights = counted_rows(X, y, weights)
+        X, y, weights = drop_unweighted_rows(X, y, weights)
         n_to_select = check_number_to_select(self.n_features_to_select, X.shape[1])
         seed = seed_of(self.random_state)
         checkpoint = self._open_checkpoint(X, y, weights, kind, seed)
@@ -375,7 +375,7 @@ class RandSel(Selector):
         with checkpoint as stored, fit_task(self, n_rounds) as task, one_blas_thread(rows * n < SMALL):
             draws = Draws(self.n_bootstraps, self.subsample, seed if stored is None else stored.seed, self.n_jobs)
             steps = Steps(task)
-            n_blocks = _blocks_per_round(self.estimator, sample.target, draws) if task.is_watched else 0
+            n_blocks = _blocks_per_round(self.estimator, sample.target, draws) if task.has_callbacks else 0
             if n_blocks:
                 draws = replace(draws, on_block=steps.block_done)
             state, observers = CullingState.start(sample, draws), list[Observer]()
@@ -414,7 +414,7 @@ class RandSel(Selector):
     def _results(self, path: CullingPath, n_to_select: int | None) -> dict[str, Any]:
         """Return the attributes of the fitted estimator."""
         n_to_select = len(path.best_round.features) if n_to_select is None else n_to_select
-        order, ranks = ranking(path.order, self.n_features_in_, n_to_select)
+        order, ranks = rank_columns(path.order, self.n_features_in_, n_to_select)
         support = ranks == 1
         return {
             "path_": path,

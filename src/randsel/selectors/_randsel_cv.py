@@ -18,7 +18,7 @@ from sklearn.utils.validation import has_fit_parameter
 from randsel._numerics.columns import rescale_extremes
 from randsel._numerics.kernels import median_factor
 from randsel._sklearn.base import Selector, Task, fit_task
-from randsel._sklearn.validation import HasMethods, check_data, counted_rows, fit_context, on_the_host
+from randsel._sklearn.validation import HasMethods, check_data, drop_unweighted_rows, fit_context, tensor_to_numpy
 from randsel._utils.jobs import ordered_map, seed_of
 from randsel._utils.typing import Array
 from randsel.culling._path import path_sizes
@@ -125,31 +125,31 @@ class RandSelCV(Selector):
         """
         selector = RandSel() if self.selector is None else self.selector
         selector._validate_params()
-        X = on_the_host(X)
+        X = tensor_to_numpy(X)
         X, y, kind, weights = check_data(self, X, y, sample_weight, selector.target)
         X = rescale_extremes(X) if selector.scale else X
         groups = _check_groups(groups, len(X))
         if isinstance(self.cv, Integral) and weights is not None:
             groups = None if groups is None else groups[weights > 0.0]
-            X, y, weights = counted_rows(X, y, weights)
+            X, y, weights = drop_unweighted_rows(X, y, weights)
         gammas = _check_gammas(self.gammas)
         selector = clone(selector).set_params(target=kind.name, random_state=seed_of(selector.random_state))
         model = _default_model(kind, y) if self.estimator is None else self.estimator
         scorer = check_scoring(model, scoring=self.scoring)
         folds = _check_folds(_folds(self.cv, y, kind, groups).split(X, y, groups), weights)
         sizes = path_sizes(X.shape[1], selector.drop, selector.min_features)
-        pieces = [(g, fold) for g in gammas for fold in folds]
-        with fit_task(self, len(pieces) + 1, in_order=False) as task:
+        candidates = [(gamma, fold) for gamma in gammas for fold in folds]
+        with fit_task(self, len(candidates) + 1, in_order=False) as task:
             common = (selector, model, scorer), sizes, (X, y, weights)
-            tasks = [(*common, *piece, task.subtask("fold", number=k)) for k, piece in enumerate(pieces)]
+            tasks = [(*common, *entry, task.subtask("fold", number=k)) for k, entry in enumerate(candidates)]
             scores = np.reshape(ordered_map(_score_fold, tasks, self.n_jobs), (len(gammas), len(folds), len(sizes)))
             if not np.isfinite(scores).all():
                 msg = "The model's score is not a finite number in some fold; look at `scoring` and at the model."
                 raise ValueError(msg)
             self._choose(gammas, sizes, scores)
             self.selector_ = clone(selector).set_params(gamma=self.gamma_, n_features_to_select=self.n_features_)
-            refit = task.subtask("refit", number=len(pieces))
-            with refit.passed_to(self.selector_), refit:
+            refit = task.subtask("refit", number=len(candidates))
+            with refit.delegate_to(self.selector_), refit:
                 self.selector_.fit(X, y, sample_weight=weights)
             for name in (
                 "support_",
@@ -169,17 +169,17 @@ class RandSelCV(Selector):
         return self
 
     def _choose(self, gammas: list[float | str], sizes: list[int], scores: Array) -> None:
-        """Best mean score; on ties the fewest features, then the first bandwidth."""
+        """Choose the best mean score; on ties the fewest features, then the first bandwidth."""
         means, spreads = scores.mean(axis=1), scores.std(axis=1)
-        at = [(g, k) for g in range(len(gammas)) for k in range(len(sizes))]
+        grid = [(g, k) for g in range(len(gammas)) for k in range(len(sizes))]
         self.cv_results_ = {
-            "gamma": [gammas[g] for g, _ in at],
-            "n_features": [sizes[k] for _, k in at],
-            "mean_score": [float(means[g, k]) for g, k in at],
-            "std_score": [float(spreads[g, k]) for g, k in at],
+            "gamma": [gammas[g] for g, _ in grid],
+            "n_features": [sizes[k] for _, k in grid],
+            "mean_score": [float(means[g, k]) for g, k in grid],
+            "std_score": [float(spreads[g, k]) for g, k in grid],
         }
         # means of the same scores in another order may differ in the last digit
-        tied = [(g, k) for g, k in at if means[g, k] >= means.max() - 1e-12]
+        tied = [(g, k) for g, k in grid if means[g, k] >= means.max() - 1e-12]
         g, k = min(tied, key=lambda t: (sizes[t[1]], t[0]))
         self.gamma_, self.n_features_, self.best_score_ = gammas[g], sizes[k], float(means[g, k])
 
@@ -206,20 +206,20 @@ def _check_gammas(gammas: Any) -> list[float | str]:
 def _check_groups(groups: Any, m: int) -> Array | None:
     if groups is None:
         return None
-    found = np.asarray(groups)
-    missing = found.dtype.kind == "O" and any(value is None for value in found.ravel().tolist())
-    missing |= found.dtype.kind == "f" and not np.isfinite(found).all()
-    if found.shape != (m,) or missing:
-        msg = f"groups must hold one entry per sample ({m}), none missing, but has the shape {found.shape}."
+    labels = np.asarray(groups)
+    missing = labels.dtype.kind == "O" and any(value is None for value in labels.ravel().tolist())
+    missing |= labels.dtype.kind == "f" and not np.isfinite(labels).all()
+    if labels.shape != (m,) or missing:
+        msg = f"groups must hold one entry per sample ({m}), none missing, but has the shape {labels.shape}."
         raise ValueError(msg)
-    return found
+    return labels
 
 
 def _check_folds(splits: Any, weights: Array | None) -> list[tuple[Array, Array]]:
-    """Row numbers of every fold, without samples of weight zero."""
+    """Return the training and test rows of every fold, without samples of weight zero."""
     folds = []
-    for parts in splits:
-        train, test = (np.flatnonzero(p) if np.asarray(p).dtype == bool else np.asarray(p) for p in parts)
+    for split in splits:
+        train, test = (np.flatnonzero(rows) if np.asarray(rows).dtype == bool else np.asarray(rows) for rows in split)
         if weights is not None:
             train, test = train[weights[train] > 0.0], test[weights[test] > 0.0]
         folds.append((train, test))
@@ -243,15 +243,16 @@ def _folds(cv: Any, y: Array, kind: OutcomeKind, groups: Array | None) -> Any:
         return check_cv(cv, y, classifier=classes)
     possible = int(kind.units_per_stratum(y, groups).min())
     if possible < 2:
-        what = "a class of one member" if groups is None else "a class within one group, or one group only"
-        msg = f"y has {what}, which no fold can hold out and fit at once; drop it, or pass splits of your own as cv."
+        cause = "a class of one member" if groups is None else "a class within one group, or one group only"
+        msg = f"y has {cause}, which no fold can hold out and fit at once; drop it, or pass splits of your own as cv."
         raise ValueError(msg)
     n_splits = min(int(cv), possible)
     if n_splits < int(cv):
-        what = "members of the smallest class" if classes else "samples"
+        unit = "members of the smallest class" if classes else "samples"
+        if groups is not None:
+            unit = "groups of a class" if classes else "groups of samples"
         warnings.warn(
-            f"cv={cv} was reduced to {n_splits} folds, because there are only {possible} "
-            f"{what if groups is None else 'groups of ' + ('a class' if classes else what)}.",
+            f"cv={cv} was reduced to {n_splits} folds, because there are only {possible} {unit}.",
             UserWarning,
             stacklevel=4,
         )
@@ -259,32 +260,32 @@ def _folds(cv: Any, y: Array, kind: OutcomeKind, groups: Array | None) -> Any:
 
 
 def _score_fold(
-    parts: tuple[RandSel, Any, Any],
+    estimators: tuple[RandSel, Any, Any],
     sizes: list[int],
     data: tuple[Array, Array, Array | None],
     gamma: float | str,
     fold: Any,
     task: Task,
 ) -> list[float]:
-    """Score the model on the held-out samples with the best features of every size."""
-    selector, model, scorer = parts
+    """Return the score of the model on the held-out samples, for the best features of every size."""
+    selector, model, scorer = estimators
     X, y, weights = data
     train, test = fold
     train_weights = None if weights is None else weights[train]
-    chosen = clone(selector).set_params(gamma=gamma, n_features_to_select=1)
+    fitted_selector = clone(selector).set_params(gamma=gamma, n_features_to_select=1)
     scores = []
-    with task.passed_to(chosen), task:
-        chosen.fit(X[train], y[train], sample_weight=train_weights)
+    with task.delegate_to(fitted_selector), task:
+        fitted_selector.fit(X[train], y[train], sample_weight=train_weights)
         for size in sizes:
-            columns = chosen.order_[:size]
-            fitted = clone(model)
-            fitted.fit(X[np.ix_(train, columns)], y[train], **_weights_for(fitted, train_weights))
-            scores.append(float(scorer(fitted, X[np.ix_(test, columns)], y[test])))
+            columns = fitted_selector.order_[:size]
+            fitted_model = clone(model)
+            fitted_model.fit(X[np.ix_(train, columns)], y[train], **_weights_for(fitted_model, train_weights))
+            scores.append(float(scorer(fitted_model, X[np.ix_(test, columns)], y[test])))
     return scores
 
 
 def _weights_for(model: Any, weights: Array | None) -> dict[str, Array]:
-    """Weights as the model, or the last step of a pipeline, takes them; nothing if it does not."""
+    """Return the keyword by which the model, or the last step of a pipeline, takes weights; {} if it takes none."""
     if weights is None:
         return {}
     name, last = model.steps[-1] if isinstance(model, Pipeline) else ("", model)
