@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from randsel import plots
 from randsel._utils.files import write_atomically, write_figure
 from randsel._utils.result_folder import FinishedParts, check_arrays, check_indices, read_identity
 from randsel._utils.text import as_csv, format_exact, make_visible
@@ -31,6 +30,7 @@ from randsel.analysis._model import (
 from randsel.culling._path import CullingPath
 from randsel.culling._storage import restore_path
 from randsel.interactions._forward_selection import LEVEL
+from randsel.plots import culling_path
 from randsel.report import _html as report
 from randsel.tables._read import Table
 from randsel.targets._kinds import KINDS
@@ -131,7 +131,7 @@ def write_results(analysis: Analysis, out: Path, parts: FinishedParts) -> list[s
 
 
 def _write_path_figure(analysis: Analysis, file: Path) -> None:
-    figure = plots.culling_path(
+    figure = culling_path(
         analysis.path,
         highlight=np.array(report.columns_to_highlight(analysis)[: report.NAMED], dtype=int),
         names=[make_visible(name) for name in analysis.table.names],

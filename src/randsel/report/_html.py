@@ -16,11 +16,12 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from randsel import plots
 from randsel._utils import text
 from randsel._utils.optional import optional
 from randsel.analysis._model import NAME, RANK, SELECTED, VALUE_COLUMNS, Accuracy, Analysis, Pair, Stability
 from randsel.interactions._forward_selection import LEVEL
+from randsel.plots import LOW_TO_HIGH, RED, class_colours, culling_path, feature_panel, pair_panel
+from randsel.plots import accuracy as accuracy_panel
 from randsel.report._sentences import summarise
 
 #: Features in the table, and those drawn; pairs listed, and those drawn. The CSV files have all.
@@ -34,7 +35,7 @@ PAPER = "Athanasakis, Dimitrios; Shawe-Taylor, John; Fernandez-Reyes, Delmiro (2
 SOFTWARE = "The randsel developers. randsel: non-linear feature selection by kernel-target alignment."
 #: Colours of figures -> variables of the style sheet, which differ in dark mode. Colours of samples stay the same,
 #: because many samples are drawn as pixels.
-THEME = {"#000000": "var(--ink)", "#ffffff": "var(--paper)", "#999999": "var(--faint)", plots.RED: "var(--accent)"}
+THEME = {"#000000": "var(--ink)", "#ffffff": "var(--paper)", "#999999": "var(--faint)", RED: "var(--accent)"}
 
 
 # ---------------------------------------------------------------- contents
@@ -113,7 +114,7 @@ def _describe_target(analysis: Analysis) -> Any:
         {
             "name": text.make_visible(text.format_label(label)),
             "count": int(count),
-            "colour": str(plots.class_colours(code)),
+            "colour": str(class_colours(code)),
             "place": code + 1,
         }
         for code, (label, count) in enumerate(zip(*np.unique(y, return_counts=True), strict=True))
@@ -133,7 +134,7 @@ def _describe_features(analysis: Analysis) -> dict[str, Any]:
                 "name": text.make_visible(feature.name),
                 "selected": bool(feature.selected),
                 "figure": _draw_svg(
-                    plots.feature_panel,
+                    feature_panel,
                     analysis.table.X[:, feature.column],
                     analysis.table.y,
                     categories=analysis.outcome.has_classes,
@@ -181,7 +182,7 @@ def pairs_to_draw(analysis: Analysis) -> Sequence[Pair]:
 def _draw_pair(analysis: Analysis, pair: Pair) -> dict[str, Any]:
     row, table = _describe_pair(pair), analysis.table
     figure = _draw_svg(
-        plots.pair_panel,
+        pair_panel,
         table.X[:, pair.first_column],
         table.X[:, pair.second_column],
         table.y,
@@ -203,7 +204,7 @@ def _describe_path(analysis: Analysis) -> dict[str, Any]:
     names, highlighted = [text.make_visible(name) for name in analysis.table.names], columns_to_highlight(analysis)
     figures = {
         width: _draw_svg(
-            plots.culling_path,
+            culling_path,
             analysis.path,
             highlight=np.array(highlighted[:NAMED], dtype=int),
             names=[text.shorten(name, longest) for name in names],
@@ -227,7 +228,7 @@ def _describe_path(analysis: Analysis) -> dict[str, Any]:
 def _describe_accuracy(accuracy: Accuracy) -> dict[str, Any]:
     figures = {
         width: _draw_svg(
-            plots.accuracy,
+            accuracy_panel,
             {"selected": accuracy.selected, "all features": accuracy.everything},
             chance=accuracy.chance,
             measure=accuracy.measure,
@@ -374,7 +375,7 @@ def render(content: Mapping[str, Any]) -> str:
     environment.filters |= {"count": text.format_count, "power": text.format_power_of_ten, "digest": _hash_script}
     template = environment.from_string(Path(__file__).with_name("report.html.j2").read_text(encoding="utf-8"))
     page: str = template.render(
-        **content, columns=(RANK, NAME, *VALUE_COLUMNS), data=_without_figures(content), ramp=plots.LOW_TO_HIGH
+        **content, columns=(RANK, NAME, *VALUE_COLUMNS), data=_without_figures(content), ramp=LOW_TO_HIGH
     )
     return page
 
