@@ -290,7 +290,12 @@ def test_a_cell_over_its_limit_is_killed_on_a_worker(function, workers, on_worke
     outcome = _run.run(SPEC, {"xor": TABLE}, tmp_path, n_jobs=None, timeout=2)
     assert outcome.errors == {outcome.cells[0].key: "TimeoutError: gave up after 2 s"}
     assert len(outcome.results) == 5
-    # children wait for another call, and end when none comes
+    assert not any(descendants(worker.pid, "time.sleep(3600)") for worker in workers.workers)
+
+
+@pytest.mark.slow
+def test_processes_for_time_limits_end_when_a_worker_has_no_more_cells(workers, on_workers, tmp_path):
+    assert not _run.run(SPEC, {"xor": TABLE}, tmp_path, n_jobs=None, timeout=60).errors
     wait_until(lambda: not any(descendants(worker.pid, "serve_calls") for worker in workers.workers))
 
 

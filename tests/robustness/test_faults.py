@@ -280,7 +280,7 @@ def test_sigterm_ends_a_run_with_a_sentence_and_it_goes_on(command, jobs, table,
     process = start(command, table, out, "--jobs", jobs)
     until(process, FINISHED[command], out, 2)
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=120)
     assert process.returncode == 143
     assert "Terminated. What is finished is kept: run the same command again to go on." in said
     assert "Traceback" not in said
@@ -312,7 +312,7 @@ def test_a_worker_that_is_killed_for_its_memory_is_said_and_the_run_goes_on(tabl
     until(process, FINISHED["compare"], out, 2)
     # as the system does where memory runs out
     os.kill(workers_of(process)[0], signal.SIGKILL)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=120)
     assert process.returncode == 1
     assert "Error: a process of --jobs was killed, which the system does when memory runs out" in said
     assert "take fewer jobs (--jobs 1), and run again: what is finished is kept." in said

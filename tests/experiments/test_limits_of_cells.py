@@ -91,12 +91,13 @@ WAITING = """
 import sys, threading
 import slow_cells
 from randsel._utils.processes import call_with_limit
-arguments = (5.0, getattr(slow_cells, sys.argv[1]), slow_cells.FIRST_CELL, None)
+arguments = (3.0, getattr(slow_cells, sys.argv[1]), slow_cells.FIRST_CELL, None)
 threading.Thread(target=call_with_limit, args=arguments, daemon=True).start()
 sys.stdin.read()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "ended"])
 @pytest.mark.parametrize("function", slow_cells.NEVER_ENDING)
 def test_a_process_ends_with_its_parent(function, is_killed):
@@ -115,6 +116,7 @@ def test_a_process_ends_with_its_parent(function, is_killed):
     wait_until(lambda: all(map(is_gone, children)))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_command_with_a_time_limit_leaves_no_process_when_it_is_ended(number, tmp_path):
