@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from samples import make_sample, standardised
 from score_bounds import error_bounds, first_order_bounds, record_routes
 
-from randsel._numerics.kernels import median_gamma, null_scale, u_centre
+from randsel._numerics.kernels import Factor, median_gamma, null_scale, u_centre
 from randsel.contribution import _closed_form as cf
 from randsel.contribution import _nonlinear
 from randsel.contribution._bootstrap import Draws
@@ -56,6 +56,41 @@ def test_fixed_features_enter_every_subset(rng):
         sample.X, sample.target.kernel, 0.4, fixed=tuple(np.flatnonzero(fixed))
     )
     np.testing.assert_allclose(cf.closed_form(sample, 0.4).total, expected, atol=1e-12)
+
+
+def cauchy_contrast(v):
+    v /= 1 + v
+    return v
+
+
+def test_a_factor_without_a_series_takes_the_element_wise_route(rng):
+    fixed = np.array([False, True, False, False, False])
+    target = Target.encode(np.arange(10) % 2, CLASSES)
+    sample = Sample.from_columns(
+        standardised(rng.normal(size=(10, 5))), target, fixed, Factor(cauchy_contrast, lambda u: -np.log1p(u))
+    )
+    expected = reference.contributions_by_enumeration(
+        sample.X, target.kernel, 0.4, fixed=(1,), kernel=reference.cauchy_kernel
+    )
+    np.testing.assert_allclose(cf.closed_form(sample, 0.4).total, expected, atol=1e-12)
+    np.testing.assert_allclose(np.exp(sample.log_kernel(0.4)), reference.cauchy_kernel(sample.X, 0.4), atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [100, 600])
+def test_results_do_not_depend_on_what_was_read_before(rng, n):
+    X, y = rng.normal(size=(40, n)), rng.integers(0, 2, 40)
+    kept, dropped, none_fixed = np.arange(n - 20), np.arange(n - 20, n), np.zeros(n - 20, dtype=bool)
+
+    def two_rounds(*read_before):
+        sample = make_sample(X, y)
+        for name in read_before:
+            getattr(sample, name)
+        first = cf.closed_form(sample, 0.5 / n)
+        second = sample.drop_features(kept, dropped, none_fixed, first.sums)
+        return first.interaction, cf.closed_form(second, 0.5 / n).interaction
+
+    for values, others in zip(two_rounds(), two_rounds("sums", "distances"), strict=True):
+        np.testing.assert_array_equal(values, others)
 
 
 def test_scores_equal_their_definition(rng):

@@ -11,6 +11,11 @@ def kernel(X, gamma):
     return np.exp(-gamma * ((X[:, None, :] - X[None, :, :]) ** 2).sum(axis=2))
 
 
+def cauchy_kernel(X, gamma):
+    """Product over the features of 1 / (1 + γ d)."""
+    return np.prod(1 / (1 + gamma * (X[:, None, :] - X[None, :, :]) ** 2), axis=2)
+
+
 def centred(K):
     """C = [I - 11ᵀ/m] K [I - 11ᵀ/m]."""
     m = len(K)
@@ -62,7 +67,7 @@ def centred_target(Y, weights=None):
     return Z @ Z.T
 
 
-def contributions_by_enumeration(X, L, gamma, weights=None, fixed=()):
+def contributions_by_enumeration(X, L, gamma, weights=None, fixed=(), kernel=kernel):
     """E over S with i less E over S without i; every free feature in S with probability ½, fixed ones always."""
     n = X.shape[1]
     result = np.zeros(n)

@@ -1,7 +1,7 @@
-"""One set of formulas for numpy arrays and for torch tensors, wherever they are: what the array API leaves open.
+"""Array operations for numpy arrays and torch tensors on any device, where the array API is slow or says nothing.
 
-Masks and column numbers stay numpy arrays on the host; values live where the data live. Nothing imports torch: a tensor
-brings its own namespace, and `to_device` asks for torch by name.
+Masks and column indices stay numpy arrays on the host; values live where the data live. Nothing imports torch: a tensor
+brings its own namespace, and `to_device` imports torch by name.
 """
 
 import math
@@ -21,62 +21,62 @@ from scipy.linalg import get_blas_funcs
 from randsel._utils.optional import optional
 from randsel._utils.typing import Array
 
-#: Elements of scratch arrays, on the host (what stays in cache) and at most on a device (what keeps it busy).
+#: Elements of scratch arrays: on the host as many as stay in cache, on a device at most as many as keep it busy.
 SCRATCH, DEVICE_SCRATCH = 1 << 18, 1 << 29
-#: Numbers from which copies from a device go through pinned memory.
+#: Elements above which copies from a device go through pinned memory.
 PINNED_SIZE = 1 << 16
-#: Columns that the rows of a device's matrices are padded to a multiple of.
+#: Rows of matrices on a device are padded to a multiple of this many columns.
 ALIGNED = 64
-#: Features from which products on a GPU may be coarse.
+#: Features from which products on a GPU are coarse: in half or TF32 precision.
 COARSE_FEATURES = 32768
-#: Rows from which a pass over a matrix of pairs on the host costs more than a call of BLAS.
+#: Rows from which a BLAS call on a matrix of pairs costs less than a pass over it.
 BLAS_ROWS = 512
-#: Columns below which a Gram matrix takes less time than to mirror it.
+#: Columns from which computing one triangle of a Gram matrix and mirroring it is faster than the whole product.
 SYRK_COLUMNS = 64
 
 
-_SPACES: dict[type, Any] = {}
+_NAMESPACES: dict[type, Any] = {}
 
 
 def namespace(x: Any) -> Any:
     """Return the array API namespace of an array."""
     kind = type(x)
-    if kind not in _SPACES:
-        _SPACES[kind] = array_namespace(x)
-    return _SPACES[kind]
+    if kind not in _NAMESPACES:
+        _NAMESPACES[kind] = array_namespace(x)
+    return _NAMESPACES[kind]
 
 
 def on_host(x: Any) -> bool:
-    """Whether an array is numpy's."""
+    """Whether an array is a numpy array."""
     return isinstance(x, np.ndarray)
 
 
 def to_numpy(x: Any) -> Array:
-    """Copy an array to the host, or return it if it is there."""
+    """Return an array as a numpy array; copies only from a device."""
     if on_host(x):
         return np.asarray(x)
     if not is_torch_array(x):
         return np.asarray(x)
     if x.device.type == "cuda" and x.numel() > PINNED_SIZE:
-        # through memory that the device reads and writes itself, which is far faster
+        # Pinned memory, which the device writes itself, is far faster.
         return np.array(sys.modules["torch"].empty(x.shape, dtype=x.dtype, pin_memory=True).copy_(x).numpy())
     return np.asarray(x.detach().cpu().numpy())
 
 
 def as_array_like(values: Any, other: Any, *, precise: bool = True) -> Any:
-    """Put numbers where `other` is: in double precision, or in the precision of `other`."""
+    """Return values on the device of `other`, in double precision or, unless `precise`, in that of `other`."""
     xp = namespace(other)
     dtype = (xp.float64 if precise else other.dtype) if np.asarray(values).dtype.kind == "f" else None
     return xp.asarray(values, dtype=dtype, device=device(other))
 
 
 def device_of(x: Any) -> Any:
-    """Where an array is."""
+    """Return the device of an array."""
     return device(x)
 
 
 def as_index(mask: Array, other: Any) -> Any:
-    """Column numbers of a mask (or the numbers), where `other` is."""
+    """Return the indices of a mask (or the indices themselves) on the device of `other`."""
     if on_host(other):
         return np.flatnonzero(mask) if mask.dtype.kind == "b" else mask
     moved = namespace(other).asarray(mask, device=device(other))
@@ -84,44 +84,48 @@ def as_index(mask: Array, other: Any) -> Any:
 
 
 def take_columns(X: Any, mask: Any) -> Any:
-    """Columns of a mask, or of numbers as `as_index` gives them; X itself if the mask is all of it."""
+    """Return the columns of a mask or of an index; X itself if the mask is true everywhere."""
     if on_host(mask) and mask.dtype.kind == "b" and mask.all():
         return X
     if on_host(X):
-        # rows stay contiguous; indexing by [:, mask] would make columns so, and everything after it slower
+        # Rows stay contiguous. X[:, mask] would make the columns contiguous and all later work slower.
         return np.compress(mask, X, axis=-1) if mask.dtype.kind == "b" else np.take(X, mask, axis=-1)
-    places = as_index(mask, X) if on_host(mask) else mask
-    count = places.shape[0]
+    index = as_index(mask, X) if on_host(mask) else mask
+    count = index.shape[0]
     if X.ndim == 2 and count > ALIGNED:
-        # rows that start at multiples of 64 bytes: matrix products are faster on them
-        xp = namespace(X)
-        places = xp.concat([places, places[: -count % ALIGNED]])
-    return namespace(X).take(X, places, axis=-1)[..., :count]
+        # Matrix products are faster on rows that start at multiples of 64 elements.
+        index = namespace(X).concat([index, index[: -count % ALIGNED]])
+    return namespace(X).take(X, index, axis=-1)[..., :count]
 
 
 def astype(x: Any, dtype: Any) -> Any:
-    """Cast, without a copy where nothing changes."""
+    """Return an array in another type, without a copy if it has it."""
     return x if x.dtype == dtype else namespace(x).astype(x, dtype)
 
 
 def as_contiguous(x: Any) -> Any:
-    """Lay an array out in the order of its rows."""
+    """Return an array in row-major order."""
     return np.ascontiguousarray(x) if on_host(x) else x.contiguous()
 
 
 def to_double(x: Any) -> Any:
-    """Cast to double precision."""
+    """Return an array in double precision."""
     return astype(x, namespace(x).float64)
 
 
 def machine_epsilon(dtype: Any) -> float:
-    """Spacing of numbers near one."""
-    return 2.0**-23 if "float32" in str(dtype) else 2.0**-52
+    """Return the spacing of numbers near one."""
+    return float(_finfo(dtype).eps)
 
 
 def is_single(dtype: Any) -> bool:
-    """Whether a type is of single precision."""
-    return "float32" in str(dtype)
+    """Whether a floating point type is of single precision."""
+    return bool(_finfo(dtype).bits == 32)
+
+
+def _finfo(dtype: Any) -> Any:
+    is_numpy = isinstance(dtype, np.dtype | type)
+    return np.finfo(dtype) if is_numpy else sys.modules["torch"].finfo(dtype)
 
 
 def set_diagonal(matrix: Any, value: float) -> None:
@@ -133,7 +137,7 @@ def set_diagonal(matrix: Any, value: float) -> None:
 
 
 def clip(x: Any, low: float | None = None, high: float | None = None) -> Any:
-    """Cut off what is below or above; the namespaces' own functions do more and take longer."""
+    """Limit values from below and above; faster than the functions of the namespaces, which do more."""
     if on_host(x):
         x = x if low is None else np.maximum(x, low)
         return x if high is None else np.minimum(x, high)
@@ -141,22 +145,22 @@ def clip(x: Any, low: float | None = None, high: float | None = None) -> Any:
 
 
 def frobenius_norm(x: Any) -> float:
-    """Frobenius norm."""
+    """Return the Frobenius norm."""
     return math.sqrt(float(dot(x, x)))
 
 
 def inner_product(a: Any, b: Any) -> float:
-    """Sum of the products of entries."""
+    """Return the sum of the products of entries as a float."""
     return float(dot(a, b))
 
 
 def dot(a: Any, b: Any) -> Any:
-    """Sum of the products of entries, where the arrays are."""
+    """Return the sum of the products of entries, on the device of the arrays."""
     return np.vdot(a, b) if on_host(a) else a.reshape(-1).dot(b.reshape(-1))
 
 
 def to_floats(*values: Any) -> list[float]:
-    """Bring single numbers to the host, all at once: a device has to finish its work for every time that one asks."""
+    """Return scalars as floats, all in one transfer: a device has to finish its work for each."""
     if not is_torch_array(values[0]):
         return [float(value) for value in values]
     numbers: list[float] = sys.modules["torch"].stack(values).tolist()
@@ -164,15 +168,15 @@ def to_floats(*values: Any) -> list[float]:
 
 
 def is_coarse(X: Any, n: int) -> bool:
-    """Whether products over n features beside X are coarse."""
+    """Whether products of X, a part of n features, are coarse."""
     return n >= COARSE_FEATURES and not on_host(X) and device(X).type == "cuda" and is_single(X.dtype)
 
 
 @contextmanager
 def coarse_products(X: Any, n: int) -> Iterator[None]:
-    """Let a GPU round factors to 11 bits in products over n features, if they are many: tensor cores do those.
+    """Let a GPU round factors to 11 bits in products over n features, if these are many: tensor cores compute those.
 
-    While many are left only the worst quarter of them falls, and that does not hang on the last digits.
+    While many features are left, only the worst quarter is dropped, which does not depend on the last digits.
     """
     if not is_coarse(X, n):
         yield
@@ -186,7 +190,7 @@ def coarse_products(X: Any, n: int) -> Iterator[None]:
 
 
 def column_ranges(x: Any) -> tuple[Any, Any]:
-    """Least and largest number of every column."""
+    """Return the least and the largest value of every column."""
     if on_host(x):
         return x.min(axis=0), x.max(axis=0)
     low, high = x.aminmax(dim=0)
@@ -198,7 +202,7 @@ def second_and_fourth_power_sums(x: Any) -> tuple[Any, Any]:
     if on_host(x):
         squares = to_double(x) ** 2
         return squares.sum(axis=0), np.einsum("ij,ij->j", squares, squares)
-    # no array in double precision is made on the way, and devices sum in pieces
+    # Devices sum in pieces, so that squares in single precision are precise enough.
     squares = x * x
     second = squares.sum(dim=0)
     squares *= squares
@@ -206,7 +210,7 @@ def second_and_fourth_power_sums(x: Any) -> tuple[Any, Any]:
 
 
 def add_scaled(total: Any, x: Any, factor: float) -> None:
-    """Add `factor x` to the total, in place and in one pass."""
+    """Add `factor · x` to the total, in place and in one pass."""
     if not on_host(total):
         total.add_(x, alpha=factor)
     elif total.flags.c_contiguous and x.flags.c_contiguous and total.dtype == x.dtype:
@@ -221,7 +225,7 @@ def add_outer_sum(matrix: Any, values: Any) -> None:
         matrix += values[:, None]
         matrix += values[None, :]
         return
-    # as a product of rank two: one pass over the matrix instead of two, and no slower than either
+    # As a product of rank two: one pass over the matrix instead of two.
     values = values.astype(matrix.dtype)
     sides = np.stack([values, np.ones_like(values)])
     multiply = get_blas_funcs("gemm", dtype=matrix.dtype)
@@ -236,7 +240,7 @@ def row_sums(matrix: Any) -> Any:
 
 
 def symmetric_product(terms: Iterable[tuple[float, Any, Any]]) -> Any:
-    """Sum of `c (a bᵀ + b aᵀ)` over triples (c, a, b), or of `c a aᵀ` where b is None."""
+    """Return the sum of `c (a bᵀ + b aᵀ)` over triples (c, a, b), or of `c a aᵀ` where b is None."""
     whole: Any = None
     half: Any = None
     for factor, a, b in terms:
@@ -255,7 +259,7 @@ def symmetric_product(terms: Iterable[tuple[float, Any, Any]]) -> Any:
 
 
 def _added_to_half(half: Any, factor: float, a: Array, b: Array | None) -> Any:
-    """One triangle only of a term, added where the ones before it are."""
+    """Add one triangle of a term to those of the terms before it."""
     into: dict[str, Any] = {"trans": 1, "lower": 1}
     if half is not None:
         into.update(beta=1.0, c=half, overwrite_c=1)
@@ -265,13 +269,13 @@ def _added_to_half(half: Any, factor: float, a: Array, b: Array | None) -> Any:
 
 
 def _mirrored(upper: Array) -> Array:
-    """Copy the upper triangle of a matrix to the lower one, in place; by strips, whose columns stay in cache."""
+    """Copy the upper triangle of a matrix to the lower one, in place, in strips whose columns stay in cache."""
     m = len(upper)
     for start in range(0, m, 64):
         stop = min(start + 64, m)
         upper[stop:, start:stop] = upper[start:stop, stop:].T
-        own = upper[start:stop, start:stop]
-        np.copyto(own, own.T.copy(), where=_below_diagonal(stop - start))
+        square = upper[start:stop, start:stop]
+        np.copyto(square, square.T.copy(), where=_below_diagonal(stop - start))
     return upper
 
 
@@ -281,17 +285,17 @@ def _below_diagonal(m: int) -> Array:
 
 
 def columnwise_dot(a: Any, b: Any) -> Any:
-    """Inner products of the columns of two matrices."""
+    """Return the inner products of the columns of two matrices."""
     return np.einsum("ij,ij->j", a, b) if on_host(a) else (a * b).sum(axis=0)
 
 
 def rowwise_dot(a: Any, b: Any) -> Any:
-    """Inner products of the rows of two matrices."""
+    """Return the inner products of the rows of two matrices."""
     return np.einsum("ij,ij->i", a, b) if on_host(a) else (a * b).sum(axis=1)
 
 
 def multiply_by_transpose(a: Any, b: Any) -> Any:
-    """Return `a bᵀ`; of tensors in half precision, summed and returned in single precision."""
+    """Return `a bᵀ`; products of tensors in half precision are summed and returned in single precision."""
     if not on_host(a) and a.dtype.itemsize == 2:
         torch = sys.modules["torch"]
         return torch.mm(a, b.T, out_dtype=torch.float32)
@@ -299,12 +303,12 @@ def multiply_by_transpose(a: Any, b: Any) -> Any:
 
 
 def to_half_on_gpu(x: Any) -> Any:
-    """Return a tensor in half precision where that is faster, which is on a GPU."""
+    """Return a tensor in half precision on a GPU, where that is faster."""
     return x.half() if device(x).type == "cuda" else x
 
 
 def add_square(total: Any, x: Any) -> None:
-    """Add the squares of x to the total; x is lost."""
+    """Add the squares of x to the total; overwrites x."""
     if on_host(x):
         x *= x
         total += x
@@ -313,24 +317,23 @@ def add_square(total: Any, x: Any) -> None:
 
 
 def top_k(values: Any, count: int, least: float) -> tuple[Array, Array]:
-    """Places and values of the largest numbers of a vector that are `least` or more, on the host; in no order."""
+    """Return positions and values of the `count` largest entries that are at least `least`, on the host, unsorted."""
     if on_host(values):
-        places = np.flatnonzero(values >= least)
-        if len(places) > count:
-            places = places[np.argpartition(-values[places], count - 1)[:count]]
-        return places, values[places]
+        positions = np.flatnonzero(values >= least)
+        if len(positions) > count:
+            positions = positions[np.argpartition(-values[positions], count - 1)[:count]]
+        return positions, values[positions]
     if least > 0.0:
-        places = (values >= least).nonzero()[:, 0]
-        values = values[places]
+        positions = (values >= least).nonzero()[:, 0]
+        values = values[positions]
         top, order = values.topk(min(count, len(values)), sorted=False)
-        return to_numpy(places[order]), to_numpy(top)
-    top, places = values.topk(min(count, len(values)), sorted=False)
-    places, top = to_numpy(places), to_numpy(top)
-    return places[top >= least], top[top >= least]
+        return to_numpy(positions[order]), to_numpy(top)
+    top, positions = map(to_numpy, values.topk(min(count, len(values)), sorted=False))
+    return positions[top >= least], top[top >= least]
 
 
 def coarse_gram(x: Any, n: int) -> Any:
-    """Return `x xᵀ`, coarse as `coarse_products` are."""
+    """Return `x xᵀ` of a part of n features, in half precision where products are coarse."""
     if not is_coarse(x, n):
         return x @ x.T if x.shape[1] < SYRK_COLUMNS else symmetric_product([(1.0, x, None)])
     rounded = x.half()
@@ -342,7 +345,7 @@ def prepare_quadratic_forms(matrix: Any, dtype: Any) -> Any:
     if not on_host(matrix):
         return astype(matrix, dtype)
     diagonal = np.diagonal(matrix)
-    # in order of columns, of which only the lower triangle is read; its rows are its columns
+    # In column-major order, of which only the lower triangle is read; symmetric, so that this copies nothing.
     half = astype(matrix, dtype).T
     if diagonal.any():
         half = half.copy(order="F")
@@ -351,7 +354,7 @@ def prepare_quadratic_forms(matrix: Any, dtype: Any) -> Any:
 
 
 def quadratic_forms(half: Any, x: Any) -> Any:
-    """`x_jᵀ A x_j` for all columns of x; on the host by a triangular product, which is half the work."""
+    """Return `x_jᵀ A x_j` for all columns of x; on the host by a triangular product, which is half the work."""
     if not on_host(x):
         return columnwise_dot(half @ x, x)
     multiply = get_blas_funcs("trmm", dtype=x.dtype)
@@ -359,7 +362,7 @@ def quadratic_forms(half: Any, x: Any) -> Any:
 
 
 def forms_by_column(half: Any, rows: Any, weights: Any, x: Any, n: int) -> tuple[Any, Any, Any]:
-    """`x_jᵀ A x_j`, `rows x` and `weights x²` for all columns of x; coarse as `coarse_products` are, of n features."""
+    """Return `x_jᵀ A x_j`, `rows x` and `weights x²` for all columns of x, a part of n features."""
     if not is_coarse(x, n):
         return to_double(quadratic_forms(half, x)), to_double(rows @ x), to_double(weights @ (x * x))
     m, torch = x.shape[0], sys.modules["torch"]
@@ -385,21 +388,21 @@ def stable_argsort(keys: Any, ties: Any, largest: float) -> Any:
     return xp.take(first, xp.argsort(xp.take(keys, first), stable=True))
 
 
-def complement(places: Any, n: int) -> Any:
-    """Places below n that are not among some, ascending."""
-    mask = namespace(places).ones(n, dtype=namespace(places).bool, device=device(places))
-    mask[places] = False
+def complement(index: Any, n: int) -> Any:
+    """Return the positions below n that are not in an index, ascending."""
+    mask = namespace(index).ones(n, dtype=namespace(index).bool, device=device(index))
+    mask[index] = False
     return np.flatnonzero(mask) if on_host(mask) else mask.nonzero()[:, 0]
 
 
 def scratch_size(x: Any) -> int:
-    """Elements that a scratch array beside x may have."""
+    """Return the number of elements of a scratch array on the device of x."""
     return SCRATCH if on_host(x) else device_scratch_size(str(device(x)))
 
 
 @lru_cache
 def device_scratch_size(name: str) -> int:
-    """Elements of a scratch array on a device of torch: a dozen of them take a quarter of what is free."""
+    """Return the number of elements of a scratch array on a device: a dozen take a quarter of its free memory."""
     torch = sys.modules["torch"]
     if torch.device(name).type != "cuda":
         return SCRATCH
@@ -408,7 +411,7 @@ def device_scratch_size(name: str) -> int:
 
 
 def to_device(X: Any, name: str | None) -> Any:
-    """Move an array to a device of torch, as `check_device` names it; None leaves it where it is."""
+    """Return an array on a device of torch, as `check_device` names it; None leaves it where it is."""
     if name is None:
         return X
     torch = optional("torch", extra="gpu", purpose=f"device={name!r}")
