@@ -1,1 +1,4 @@
-"""Rounds of culling: criteria, rounds, the path, and the number of features."""
+"""Culling: criteria, rounds, the path that they make, and its storage in files.
+
+Imports `_utils`, `_numerics`, `targets` and `contribution`.
+"""

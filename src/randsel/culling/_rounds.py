@@ -119,8 +119,8 @@ class FinishedRound:
     next_state: CullingState | None
 
 
-#: Is told of every finished round; returns True to end culling with this round.
-Observer = Callable[[FinishedRound], bool]
+#: Is called after every round; returns True to end culling with this round.
+Observer = Callable[[FinishedRound], bool | None]
 
 
 def cull(

@@ -1,4 +1,4 @@
-"""`RandSel`: validates, calls the mathematics, sets attributes."""
+"""`RandSel`: validates the data, culls features, and sets the results as attributes."""
 
 import sys
 import warnings
@@ -56,9 +56,9 @@ from randsel.culling._storage import restore_state, state_to_arrays
 from randsel.targets._kinds import KINDS, OutcomeKind
 from randsel.targets._target import Target
 
-#: Functions of its ranks that stand for a column with kernel="rank".
+#: Number of functions of its ranks that replace a column with kernel="rank".
 RANK_FUNCTIONS = 4
-#: Entries of X below which BLAS threads cost more than they bring.
+#: Number of entries of X below which BLAS threads cost more time than they save.
 SMALL = 1 << 21
 #: Estimators of the contribution.
 ESTIMATORS = {"exact": exact, "bootstrap": bootstrap}
@@ -82,22 +82,23 @@ class RandSel(Selector):
     """Select features by their contribution to kernel-target alignment, culling round by round.
 
     Features that act on the target alone or together, linearly or not, contribute to the agreement between a Gaussian
-    kernel on a random subset of features and the kernel of the target. Each round estimates all contributions on the
+    kernel on a random subset of features and the kernel of the target. Each round estimates the contributions of all
     features left, and culls those that contribute least.
 
     Parameters
     ----------
     n_features_to_select : int, float in (0, 1] or "auto", default="auto"
-        How many features, which share of them, or the round of the path whose features align best with the target.
+        Number or fraction of the features; "auto" selects the round of the path whose features align best with the
+        target.
     estimator : {"exact", "bootstrap"}, default="exact"
         The closed form of the contribution, or the paper's Algorithm 1 by random subsets.
     criterion : {"auto", "calibrated", "total"}, default="auto"
-        What rounds cull by: the positive parts of the main and the interaction score ("calibrated", needs
+        Scores by which rounds cull: the positive parts of the main and the interaction score ("calibrated", needs
         `estimator="exact"`), or the paper's contribution ("total"). "auto" is the first with "exact", else the second.
     kernel : {"gaussian", "rank"}, default="gaussian"
-        What the Gaussian kernel is taken of: the columns themselves, or four cosines of the ranks of each. Ranks see
-        effects and interactions that are symmetric about the middle of a column (a ring, say), and neither outliers
-        nor monotone transforms; they take about four times as long.
+        Input of the Gaussian kernel: the columns themselves, or four cosines of the ranks of each. Ranks detect
+        effects and interactions that are symmetric about the middle of a column (a ring, for example), and do not
+        depend on outliers or monotone transforms; they take about four times as long.
     gamma : float or str, default="median"
         Bandwidth, `exp(-gamma ‖x - x'‖²)`: "median" is one over the median squared distance over the features left,
         in each round; "0.5*median" a multiple of it; a number is used as it is.
@@ -106,7 +107,7 @@ class RandSel(Selector):
     min_features : int, default=2
         The path ends at this many features.
     n_bootstraps, subsample : int, default=3000, and float in (0, 1], default=0.25
-        Random subsets per round, and the share of the rows each is evaluated on. With `estimator="exact"` only the
+        Random subsets per round, and the fraction of the rows each is evaluated on. With `estimator="exact"` only the
         first matters, and only above 2000 samples: the closed form is then averaged over disjoint random blocks of
         about 1000 rows, at most `n_bootstraps` of them.
     fix_top, fix_after : float in (0, 1) and int, default=None
@@ -116,9 +117,9 @@ class RandSel(Selector):
     scale : bool, default=True
         Bring all columns to standard deviation one. Without it a column of large values dominates the distances.
     max_memory : int or str, default=None
-        Bytes ("2GB", "500MB") that the computation may use beside X. A table too large for that is read in blocks of
-        columns, again in every round until what is left fits: give X as a memory map of float32 or float64 (others,
-        and rows of weight zero, need a copy first). None: as many as it takes.
+        Bytes ("2GB", "500MB") that the computation may use in addition to X. A larger table is read in blocks of
+        columns, in every round until the features left fit: pass X as a memory map of float32 or float64 (other types,
+        and rows of weight zero, need a copy first). None: no limit.
     device : str or None, default=None
         Where to compute: "cpu", "cuda", "cuda:1". None: where X is. Tensors of a device need scikit-learn's
         `set_config(array_api_dispatch=True)`.
@@ -127,13 +128,12 @@ class RandSel(Selector):
     random_state : int, RandomState or None, default=None
         Seed of the bootstraps and row blocks. The exact estimator on up to 2000 samples is not random.
     checkpoint : str, path or None, default=None
-        Folder to keep finished rounds in. If the fit is interrupted, however that may be, the same fit goes on from
-        there and ends as if it had not been; what is lost is the round under way, and rounds of the last five seconds.
-        A folder of other data or other parameters is refused; `n_features_to_select`, `n_jobs` and `verbose` may
-        change.
+        Folder for finished rounds. If the fit is interrupted, the same fit resumes from there and ends with the same
+        result; only the current round and rounds of the last five seconds are lost. A folder of other data or other
+        parameters is refused; `n_features_to_select`, `n_jobs` and `verbose` may change.
     verbose : int or callable, default=0
-        1 writes a line per round to standard error; a function is called with each `Round` as it is finished (with
-        `kernel="rank"` when all are).
+        1 writes a line per round to standard error; a function is called with each finished `Round` (with
+        `kernel="rank"` when all are finished).
 
     Attributes
     ----------
@@ -144,12 +144,12 @@ class RandSel(Selector):
     order_ : ndarray of int
         All columns, best first: survivors by score, then the culled, last culled first; constant columns at the end.
     contributions_ : ndarray of float
-        The paper's contribution at the last round in which the feature lived.
+        The paper's contribution in the last round that the feature entered.
     main_scores_, interaction_scores_ : ndarray of float
-        Standard scores of what the feature does alone and together with others, at that round (NaN with "bootstrap").
+        Standard scores of what the feature does alone and together with others, in that round (NaN with "bootstrap").
     main_pvalues_, interaction_pvalues_ : ndarray of float
-        P-values of the two scores in the first round, where every feature is tested alike; not corrected for their
-        number. Scores of later rounds belong to features that survived, and have no p-value (NaN with "bootstrap").
+        P-values of the two scores in the first round, where every feature is tested alike; not corrected for multiple
+        testing. Scores of later rounds belong to features that survived, and have no p-value (NaN with "bootstrap").
     path_ : CullingPath
         The rounds: features, contributions, scores, dropped, fixed, gamma, alignment.
     fixed_ : ndarray of int
@@ -274,17 +274,17 @@ class RandSel(Selector):
 
     @property
     def contributions_(self) -> Array:
-        """The paper's contribution at the last round in which the feature lived."""
+        """The paper's contribution in the last round that the feature entered."""
         return self._last_values("contributions")
 
     @property
     def main_scores_(self) -> Array:
-        """Standard scores of what the feature does alone, at that round."""
+        """Standard scores of what the feature does alone, in that round."""
         return self._last_values("main")
 
     @property
     def interaction_scores_(self) -> Array:
-        """Standard scores of what the feature does together with others, at that round."""
+        """Standard scores of what the feature does together with others, in that round."""
         return self._last_values("interaction")
 
     def _last_values(self, name: str) -> Array:
@@ -369,7 +369,7 @@ class RandSel(Selector):
         checkpoint: AbstractContextManager[Checkpoint | None],
         seed: int,
     ) -> Iterator[tuple[CullingState, Draws, list[Observer]]]:
-        """Give the state to cull from, the draws, and the observers of rounds: verbose, callbacks, checkpoint."""
+        """Yield the state to cull from, the draws, and the observers of rounds: `verbose`, callbacks, checkpoint."""
         rows, n = sample.X.shape
         n_rounds = len(path_sizes(n, self.drop, self.min_features))
         with checkpoint as stored, fit_task(self, n_rounds) as task, one_blas_thread(rows * n < SMALL):
@@ -381,7 +381,7 @@ class RandSel(Selector):
             state, observers = CullingState.start(sample, draws), list[Observer]()
             show = self.verbose if callable(self.verbose) else _write_round if self.verbose else None
             if show is not None and self.kernel != "rank":
-                observers.append(partial(_show_round, show, columns))
+                observers.append(lambda finished: show(finished.round.to_host().relabel(columns)))
             steps.begin("round", n_blocks)
             observers.append(partial(self._report_round, steps, n_blocks, columns, n_to_select))
             if stored is not None:
@@ -426,18 +426,13 @@ class RandSel(Selector):
         }
 
     def _rules(self) -> Rules:
+        """Return the rules of culling; raise ValueError if parameters contradict each other."""
         if isinstance(self.gamma, str):
             median_factor(self.gamma)
         if (self.fix_top is None) != (self.fix_after is None):
             msg = f"fix_top={self.fix_top} and fix_after={self.fix_after}: fixing needs both, or neither."
             raise ValueError(msg)
-        return Rules(
-            drop=self.drop,
-            min_features=self.min_features,
-            fix_top=self.fix_top,
-            fix_after=self.fix_after,
-            gamma=self.gamma,
-        )
+        return Rules(self.drop, self.min_features, self.fix_top, self.fix_after, self.gamma)
 
     def _criterion(self) -> str:
         """Return the name of the criterion, which "auto" leaves to the estimator."""
@@ -455,17 +450,10 @@ def _blocks_per_round(estimator: str, target: Target, draws: Draws) -> int:
     return n_blocks if n_blocks > 1 else 0
 
 
-def _show_round(show: Callable[[Round], None], columns: Array, finished: FinishedRound) -> bool:
-    """Show a round as `verbose` asks."""
-    show(finished.round.to_host().relabel(columns))
-    return False
-
-
-def _save_state(stages: Stages, finished: FinishedRound) -> bool:
+def _save_state(stages: Stages, finished: FinishedRound) -> None:
     """Save the state that the next round starts from."""
     if finished.next_state is not None:
         stages.save(len(finished.next_state.rounds), partial(state_to_arrays, finished.next_state))
-    return False
 
 
 def _array_beside(Z: Any) -> Any:

@@ -1,1 +1,4 @@
-"""The outcome y, encoded as the factor of its kernel."""
+"""The outcome y: its kind (classes or numbers), its checks and encodings, and the factor of its kernel.
+
+Imports `_utils` and `_numerics`.
+"""
