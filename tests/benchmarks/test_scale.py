@@ -80,7 +80,7 @@ def test_the_ways_and_blocks_of_rounds_are_those_of_the_package(constants, monke
 
     def watched(columns, *given):
         found = on_rows(columns, *given)
-        seen.append((columns.shape[1], len(columns.held), found is not None))
+        seen.append((columns.shape[1], len(columns.blocks), found is not None))
         return found
 
     monkeypatch.setattr(cluster_columns.ClusterColumns, "map_row_blocks", watched)
