@@ -1,6 +1,6 @@
 """Non-linear feature selection by kernel-target alignment.
 
-Names are imported when they are first used, so that the command line answers at once.
+Names are imported on first use, so that the command line starts at once.
 """
 
 from importlib import import_module
@@ -8,17 +8,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from randsel import datasets, guarantees, plots
-    from randsel.analysis._anndata import select_adata
-    from randsel.baselines._correlation import CorrelationFilter
-    from randsel.baselines._hsic import BaHSIC, FoHSIC
-    from randsel.baselines._kernel_rfe import KernelRFE
-    from randsel.baselines._stability_selection import StabilitySelection
-    from randsel.distributed._tables import read_blocks
-    from randsel.learning._mkl import LPBoostMKL, PathKernels
-    from randsel.learning._sparse_filtering import SparseFiltering
-    from randsel.selectors._interaction_scan import InteractionScan
-    from randsel.selectors._randsel import RandSel
-    from randsel.selectors._randsel_cv import RandSelCV
+    from randsel.analysis import select_adata
+    from randsel.baselines import BaHSIC, CorrelationFilter, FoHSIC, KernelRFE, StabilitySelection
+    from randsel.distributed import read_blocks
+    from randsel.learning import LPBoostMKL, PathKernels, SparseFiltering
+    from randsel.selectors import InteractionScan, RandSel, RandSelCV
 
 __all__ = [
     "BaHSIC",
@@ -42,27 +36,27 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-#: File of every name that is no file itself.
-_PLACES = {
-    "BaHSIC": "baselines._hsic",
-    "CorrelationFilter": "baselines._correlation",
-    "FoHSIC": "baselines._hsic",
-    "InteractionScan": "selectors._interaction_scan",
-    "KernelRFE": "baselines._kernel_rfe",
-    "LPBoostMKL": "learning._mkl",
-    "PathKernels": "learning._mkl",
-    "RandSel": "selectors._randsel",
-    "RandSelCV": "selectors._randsel_cv",
-    "SparseFiltering": "learning._sparse_filtering",
-    "StabilitySelection": "baselines._stability_selection",
-    "read_blocks": "distributed._tables",
-    "select_adata": "analysis._anndata",
+#: Subpackage of every public class and function.
+_SUBPACKAGES = {
+    "BaHSIC": "baselines",
+    "CorrelationFilter": "baselines",
+    "FoHSIC": "baselines",
+    "InteractionScan": "selectors",
+    "KernelRFE": "baselines",
+    "LPBoostMKL": "learning",
+    "PathKernels": "learning",
+    "RandSel": "selectors",
+    "RandSelCV": "selectors",
+    "SparseFiltering": "learning",
+    "StabilitySelection": "baselines",
+    "read_blocks": "distributed",
+    "select_adata": "analysis",
 }
 
 
 def __getattr__(name: str) -> object:
-    if name in _PLACES:
-        globals()[name] = value = getattr(import_module(f"randsel.{_PLACES[name]}"), name)
+    if name in _SUBPACKAGES:
+        globals()[name] = value = getattr(import_module(f"randsel.{_SUBPACKAGES[name]}"), name)
         return value
     if name in __all__:
         return import_module(f"randsel.{name}")

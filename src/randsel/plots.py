@@ -7,7 +7,7 @@ import numpy as np
 from randsel._utils.optional import optional
 from randsel._utils.text import shorten
 from randsel._utils.typing import Array
-from randsel.culling._path import CullingPath
+from randsel.culling import CullingPath
 
 GREY, RED = "0.6", "#c1121f"
 #: Features of at most this many distinct values are drawn as discrete.

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from randsel import __version__, plots
+from randsel import __version__, experiments, plots
 from randsel._utils import optional as _optional
 from randsel.cli._main import main
-from randsel.experiments import _black_box as black_box
 from randsel.tables import _read as tables
 
 
@@ -230,8 +229,8 @@ def test_a_package_that_is_not_there_is_a_sentence(run, tmp_path, monkeypatch):
 
 
 def test_black_box_writes_tables_and_a_picture(run, tmp_path, monkeypatch):
-    tiny = replace(black_box.QUICK, n_labelled=45, n_held_out=45, n_components=12, iterations=(3,), folds=2, seeds=1)
-    monkeypatch.setattr(black_box, "QUICK", tiny)
+    sizes = {"n_labelled": 45, "n_held_out": 45, "n_components": 12, "iterations": (3,), "folds": 2, "seeds": 1}
+    monkeypatch.setattr(experiments, "QUICK_BLACK_BOX", replace(experiments.QUICK_BLACK_BOX, **sizes))
     result = run("reproduce", "blackbox", "--quick", "--out", str(tmp_path))
     assert result.exit_code == 0, result.output
     assert "| LPBoostMKL, kernels of the path |" in result.output

@@ -272,10 +272,10 @@ def without_times(results):
 
 
 def test_cells_are_the_same_and_written_by_the_run(on_workers, tmp_path, monkeypatch):
-    here = _run.run(SPEC, {"xor": TABLE}, tmp_path / "here")
+    here = _run.run_comparison(SPEC, {"xor": TABLE}, tmp_path / "here")
     # workers have another current folder, as on another machine
     monkeypatch.chdir(tmp_path)
-    there = _run.run(SPEC, {"xor": TABLE}, Path("there"), n_jobs=None)
+    there = _run.run_comparison(SPEC, {"xor": TABLE}, Path("there"), n_jobs=None)
     assert without_times(here.results) == without_times(there.results)
     cells = [path for path in (tmp_path / "there").glob("*.json") if path.name != "run.json"]
     assert len(cells) == 6
@@ -287,7 +287,7 @@ def test_cells_are_the_same_and_written_by_the_run(on_workers, tmp_path, monkeyp
 @pytest.mark.parametrize("function", slow_cells.NEVER_ENDING)
 def test_a_cell_over_its_limit_is_killed_on_a_worker(function, workers, on_workers, tmp_path, monkeypatch):
     monkeypatch.setattr(_run, "evaluate", function)
-    outcome = _run.run(SPEC, {"xor": TABLE}, tmp_path, n_jobs=None, timeout=2)
+    outcome = _run.run_comparison(SPEC, {"xor": TABLE}, tmp_path, n_jobs=None, timeout=2)
     assert outcome.errors == {outcome.cells[0].key: "TimeoutError: gave up after 2 s"}
     assert len(outcome.results) == 5
     assert not any(descendants(worker.pid, "time.sleep(3600)") for worker in workers.workers)
@@ -486,7 +486,9 @@ def test_cells_are_completed_after_a_lost_scheduler(short_lived, tmp_path):
             short_lived.kill_scheduler()
 
     with pytest.raises(ClusterLostError, match="was lost"), on_cluster(short_lived.address):
-        _run.run(SPEC, {"xor": TABLE}, tmp_path / "cells", n_jobs=None, progress=kill)
+        _run.run_comparison(SPEC, {"xor": TABLE}, tmp_path / "cells", n_jobs=None, progress=kill)
     assert 3 <= len(list((tmp_path / "cells").glob("*.json"))) < 7
-    rest = _run.run(SPEC, {"xor": TABLE}, tmp_path / "cells")
-    assert without_times(rest.results) == without_times(_run.run(SPEC, {"xor": TABLE}, tmp_path / "new").results)
+    rest = _run.run_comparison(SPEC, {"xor": TABLE}, tmp_path / "cells")
+    assert without_times(rest.results) == without_times(
+        _run.run_comparison(SPEC, {"xor": TABLE}, tmp_path / "new").results
+    )

@@ -7,9 +7,9 @@ from sklearn.svm import SVC
 
 from randsel import datasets
 from randsel.experiments import _black_box as black_box
-from randsel.experiments._black_box import METHODS, Settings, Trial, run
+from randsel.experiments._black_box import METHODS, BlackBoxSettings, Trial, run_black_box
 
-TINY = Settings(
+TINY = BlackBoxSettings(
     n_labelled=54,
     n_held_out=90,
     n_components=24,
@@ -30,7 +30,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def results(folder):
-    return run(TINY, folder)
+    return run_black_box(TINY, folder)
 
 
 def test_every_method_tells_held_out_rows_better_than_chance(results):
@@ -62,13 +62,13 @@ def test_finished_cells_are_read_and_damaged_ones_computed_again(results, folder
     for name in METHODS:
         monkeypatch.setitem(black_box.METHODS, name, method)
     calls = []
-    assert run(TINY, folder, progress=lambda *state: calls.append(state)) == json.loads(json.dumps(results))
+    assert run_black_box(TINY, folder, progress=lambda *state: calls.append(state)) == json.loads(json.dumps(results))
     assert not seen
     assert not calls
     path = folder / f"{black_box._cell_key('SVM, best single kernel', 0, TINY)}.json"
     whole = path.read_text()
     path.write_text(whole[:50])
-    again = run(replace(TINY, seeds=2), folder, progress=lambda *state: calls.append(state))
+    again = run_black_box(replace(TINY, seeds=2), folder, progress=lambda *state: calls.append(state))
     path.write_text(whole)
     assert seen == [0] + 6 * [1]
     assert again["Gaussian SVM, raw input"][0] == results["Gaussian SVM, raw input"][0]
@@ -84,7 +84,7 @@ def test_held_out_labels_change_no_choice(results, tmp_path, monkeypatch):
         return replace(box, held_out_y=np.random.default_rng(0).permutation(box.held_out_y))
 
     monkeypatch.setattr(black_box, "make_black_box", shuffled)
-    for name, found in run(TINY, tmp_path).items():
+    for name, found in run_black_box(TINY, tmp_path).items():
         assert found[0]["chosen"] == results[name][0]["chosen"]
         assert found[0]["inner"] == results[name][0]["inner"]
         assert found[0]["accuracy"] < 0.3

@@ -111,9 +111,9 @@ def test_medians_are_those_of_training_samples(tmp_path):
     X = table.X.copy()
     X[::5, 3] = np.nan
     with pytest.raises(ValueError, match="column '3' and 0 others have missing values"):
-        _run.run(spec, {"xor": replace(table, X=X)}, tmp_path / "out")
+        _run.run_comparison(spec, {"xor": replace(table, X=X)}, tmp_path / "out")
     gaps = replace(table, X=X, missing="median")
-    outcome = _run.run(spec, {"xor": gaps}, tmp_path / "out")
+    outcome = _run.run_comparison(spec, {"xor": gaps}, tmp_path / "out")
     assert not outcome.errors
     assert len(outcome.results) == 3
     train = np.arange(0, 40)
@@ -128,4 +128,4 @@ def test_medians_are_those_of_training_samples(tmp_path):
     chosen = [_cells.evaluate(cell, replace(gaps, X=values))["features"] for values in (X, other)]
     assert chosen[0] == chosen[1]
     with pytest.raises(ValueError, match="have missing values"):
-        _run.run(spec, {"xor": replace(gaps, X=np.where(np.isnan(X), np.inf, X))}, tmp_path / "out")
+        _run.run_comparison(spec, {"xor": replace(gaps, X=np.where(np.isnan(X), np.inf, X))}, tmp_path / "out")

@@ -26,7 +26,7 @@ SPEC = small_spec(reshuffles=1)
 def test_a_cell_over_its_limit_is_killed_and_the_others_are_finished(function, n_jobs, tmp_path, monkeypatch):
     before = descendants()
     monkeypatch.setattr(_run, "evaluate", function)
-    outcome = _run.run(SPEC, tables_of(SPEC), tmp_path, n_jobs=n_jobs, timeout=2)
+    outcome = _run.run_comparison(SPEC, tables_of(SPEC), tmp_path, n_jobs=n_jobs, timeout=2)
     assert outcome.errors == {outcome.cells[0].key: "TimeoutError: gave up after 2 s"}
     assert set(outcome.results) == {cell.key for cell in outcome.cells[1:]}
     assert len(outcome.results) == 5
@@ -35,9 +35,9 @@ def test_a_cell_over_its_limit_is_killed_and_the_others_are_finished(function, n
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_a_limit_that_is_not_reached_changes_nothing(n_jobs, tmp_path, monkeypatch, capfd):
-    unlimited = _run.run(SPEC, tables_of(SPEC), tmp_path / "unlimited")
+    unlimited = _run.run_comparison(SPEC, tables_of(SPEC), tmp_path / "unlimited")
     monkeypatch.setattr(_run, "evaluate", slow_cells.print_and_read)
-    limited = _run.run(SPEC, tables_of(SPEC), tmp_path / "limited", n_jobs=n_jobs, timeout=PATIENCE)
+    limited = _run.run_comparison(SPEC, tables_of(SPEC), tmp_path / "limited", n_jobs=n_jobs, timeout=PATIENCE)
     assert not limited.errors
     assert without_times(limited.results) == without_times(unlimited.results)
     for path in (tmp_path / "unlimited").glob("*.json"):
@@ -47,7 +47,7 @@ def test_a_limit_that_is_not_reached_changes_nothing(n_jobs, tmp_path, monkeypat
 
 def test_a_process_that_ends_by_itself_fails_its_cell_only(tmp_path, monkeypatch):
     monkeypatch.setattr(_run, "evaluate", slow_cells.end_the_process)
-    outcome = _run.run(SPEC, tables_of(SPEC), tmp_path, timeout=PATIENCE)
+    outcome = _run.run_comparison(SPEC, tables_of(SPEC), tmp_path, timeout=PATIENCE)
     assert len(outcome.results) == 5
     (error,) = outcome.errors.values()
     assert error.startswith("ChildEndedError: its process ended with status 3")

@@ -25,7 +25,7 @@ from randsel.experiments import _summary as summary
 @pytest.fixture
 def run(tmp_path):
     def go(spec, out=tmp_path / "out", **options):
-        return _run.run(spec, tables_of(spec), out, **options)
+        return _run.run_comparison(spec, tables_of(spec), out, **options)
 
     return go
 
@@ -48,9 +48,9 @@ def test_a_killed_run_goes_on_and_ends_in_the_same_tables(tmp_path):
     code = (
         "import sys; sys.path.insert(0, 'tests/support')\n"
         "from pathlib import Path; from comparisons import *\n"
-        "from randsel.experiments._run import run; from randsel.experiments._summary import write_tables\n"
+        "from randsel.experiments._run import run_comparison; from randsel.experiments._summary import write_tables\n"
         "spec = small_spec(reshuffles=6); out = Path(sys.argv[1])\n"
-        "write_tables(spec, run(spec, tables_of(spec), out), out, 'x')\n"
+        "write_tables(spec, run_comparison(spec, tables_of(spec), out), out, 'x')\n"
     )
     root = Path(__file__).parents[2]
     whole, broken = tmp_path / "whole", tmp_path / "broken"
@@ -116,7 +116,7 @@ def test_a_folder_of_another_comparison_is_refused_and_methods_may_be_added(run,
     run(spec)
     (table,) = tables_of(spec).values()
     with pytest.raises(ValueError, match=r"holds a run on other data; give another folder \(--out\)"):
-        _run.run(spec, {"xor": replace(table, X=table.X + 1e-9)}, tmp_path / "out")
+        _run.run_comparison(spec, {"xor": replace(table, X=table.X + 1e-9)}, tmp_path / "out")
     with pytest.raises(ValueError, match=r"with other settings \(folds: 3, now 2\)"):
         run(replace(spec, folds=2))
     assert len(list((tmp_path / "out").glob("[0-9a-f]*.json"))) == 3
@@ -130,7 +130,7 @@ def test_what_is_reduced_is_done_and_said_beside_the_result(tmp_path):
     spec = small_spec(gammas=("0.5*median", "median"), methods=methods)
     spec = replace(spec, data=({**spec.data[0], "reduced": reduced},))
     tables = {"xor": _specification.load_table(spec.data[0], tmp_path)}
-    outcome = _run.run(spec, tables, tmp_path)
+    outcome = _run.run_comparison(spec, tables, tmp_path)
     rows = {row["method"]: row for row in summary.summarise(spec, outcome)}
     assert rows["randSel"]["reduced"] == "1 reshuffles of 2; 1 gammas of 2; 0.5 drop of 0.25"
     assert {row["reduced"] for name, row in rows.items() if name != "randSel"} == {"1 reshuffles of 2"}
@@ -151,7 +151,7 @@ def test_what_the_paper_says_holds_at_reduced_size(tmp_path):
         methods=tuple({"name": n} for n in ("randSel", "BaHSIC", "FoHSIC", "Corr. Coeff.", "Stab. Sel.")),
         reshuffles=1,
     )
-    outcome = _run.run(spec, tables_of(spec), tmp_path / "out", n_jobs=2)
+    outcome = _run.run_comparison(spec, tables_of(spec), tmp_path / "out", n_jobs=2)
     accuracy = {
         (c.data, c.method): np.mean(
             [outcome.results[d.key]["accuracy"] for d in outcome.cells if (d.data, d.method) == (c.data, c.method)]

@@ -22,7 +22,7 @@ from sklearn.utils.validation import (
 from randsel._numerics.arrays import RemoteTable, remote_table, to_numpy
 from randsel._numerics.columns import find_nonfinite
 from randsel._utils.typing import Array
-from randsel.targets._kinds import CLASSES, OutcomeKind, check_outcome, find_kind
+from randsel.targets import CLASSES, OutcomeKind, check_outcome, find_kind
 
 __all__ = [
     "HasMethods",

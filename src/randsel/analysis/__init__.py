@@ -3,7 +3,38 @@
 Imports from all folders of the method and from `tables`; nothing in it writes for people.
 """
 
+from randsel.analysis._anndata import select_adata
 from randsel.analysis._cautions import cautions
-from randsel.analysis._model import Accuracy, Analysis, Feature, Pair, Settings, Stability
+from randsel.analysis._model import (
+    NAME,
+    RANK,
+    SCORE_COLUMNS,
+    SELECTED,
+    VALUE_COLUMNS,
+    Accuracy,
+    Analysis,
+    Feature,
+    FeatureColumn,
+    Pair,
+    Settings,
+    Stability,
+)
+from randsel.analysis._pipeline import analyse
 
-__all__ = ["Accuracy", "Analysis", "Feature", "Pair", "Settings", "Stability", "cautions"]
+__all__ = [
+    "NAME",
+    "RANK",
+    "SCORE_COLUMNS",
+    "SELECTED",
+    "VALUE_COLUMNS",
+    "Accuracy",
+    "Analysis",
+    "Feature",
+    "FeatureColumn",
+    "Pair",
+    "Settings",
+    "Stability",
+    "analyse",
+    "cautions",
+    "select_adata",
+]

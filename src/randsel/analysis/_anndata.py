@@ -10,7 +10,7 @@ from randsel._utils.typing import Array
 from randsel.analysis._model import RANK, SELECTED, VALUE_COLUMNS, Analysis, Settings
 from randsel.analysis._pipeline import analyse
 from randsel.analysis._selection import Progress
-from randsel.tables._read import Table
+from randsel.tables import Table
 
 
 def select_adata(

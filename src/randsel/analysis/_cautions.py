@@ -11,10 +11,10 @@ from randsel._utils.jobs import generator
 from randsel._utils.text import format_label, join_words, pluralise
 from randsel._utils.typing import Array
 from randsel.analysis._model import FeatureTests
-from randsel.culling._path import CullingPath
-from randsel.interactions._forward_selection import LEVEL
-from randsel.tables._read import Table
-from randsel.targets._kinds import KINDS, OutcomeKind
+from randsel.culling import CullingPath
+from randsel.interactions import LEVEL
+from randsel.tables import Table
+from randsel.targets import KINDS, OutcomeKind
 
 #: A class is called small below this fraction of an equal share of the samples.
 UNEQUAL = 0.5

@@ -14,9 +14,9 @@ import numpy as np
 
 from randsel._utils import text
 from randsel._utils.typing import Array
-from randsel.culling._path import CullingPath
-from randsel.tables._read import Table
-from randsel.targets._kinds import KINDS, OutcomeKind
+from randsel.culling import CullingPath
+from randsel.tables import Table
+from randsel.targets import KINDS, OutcomeKind
 
 #: Characters of a name on the terminal.
 LONG_NAME = 28

@@ -25,10 +25,9 @@ from randsel.analysis._selection import (
     run_tests,
     select_features,
 )
-from randsel.culling._path import CullingPath, Round, path_sizes
-from randsel.culling._storage import path_to_arrays, restore_path
-from randsel.tables._read import Table
-from randsel.targets._kinds import OutcomeKind, find_kind
+from randsel.culling import CullingPath, Round, path_sizes, path_to_arrays, restore_path
+from randsel.tables import Table
+from randsel.targets import OutcomeKind, find_kind
 
 #: Stored fields of a pair.
 PAIR_FIELDS = ("i", "j", "statistic", "p", "p_corrected", "step")

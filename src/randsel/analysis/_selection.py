@@ -16,13 +16,11 @@ from randsel._utils.result_folder import FinishedParts, check_arrays, check_indi
 from randsel._utils.text import format_label
 from randsel._utils.typing import Array
 from randsel.analysis._model import Accuracy, FeatureTests, Settings, Stability
-from randsel.culling._path import CullingPath
-from randsel.interactions._evidence import main_effects
-from randsel.interactions._forward_selection import LEVEL
-from randsel.selectors._interaction_scan import InteractionScan
-from randsel.selectors._randsel import RandSel
-from randsel.tables._read import Table, imputer
-from randsel.targets._kinds import OutcomeKind
+from randsel.culling import CullingPath
+from randsel.interactions import LEVEL, main_effects
+from randsel.selectors import InteractionScan, RandSel
+from randsel.tables import Table, imputer
+from randsel.targets import OutcomeKind
 
 #: All pairs are tested by default up to this number of samples × features²: about half a minute on one core.
 PAIR_BUDGET = 3e10

@@ -20,7 +20,7 @@ from randsel._sklearn.validation import (
     fit_context,
 )
 from randsel._utils.typing import Array
-from randsel.targets._kinds import KINDS, OutcomeKind
+from randsel.targets import KINDS, OutcomeKind
 
 #: Elements per scratch array, so that it stays in cache.
 SCRATCH = 1 << 16

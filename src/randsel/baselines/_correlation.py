@@ -7,8 +7,7 @@ import numpy as np
 from randsel._sklearn.base import Task
 from randsel._utils.typing import Array
 from randsel.baselines._base import COUNT_AND_TARGET, Baseline, Ranked
-from randsel.targets._kinds import OutcomeKind
-from randsel.targets._target import Target
+from randsel.targets import OutcomeKind, Target
 
 
 class CorrelationFilter(Baseline):

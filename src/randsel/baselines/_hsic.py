@@ -19,8 +19,7 @@ from randsel.baselines._base import (
     fraction_of,
     kernel_sums,
 )
-from randsel.targets._kinds import OutcomeKind
-from randsel.targets._target import Target
+from randsel.targets import OutcomeKind, Target
 
 
 def _hsic_weights(y: Array, kind: OutcomeKind) -> Array:

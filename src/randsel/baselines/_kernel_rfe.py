@@ -22,8 +22,7 @@ from randsel.baselines._base import (
     eliminate,
     kernel_sums,
 )
-from randsel.targets._kinds import OutcomeKind
-from randsel.targets._target import Target
+from randsel.targets import OutcomeKind, Target
 
 
 class KernelRFE(Baseline):

@@ -15,8 +15,7 @@ from randsel._sklearn.validation import Interval, StrOptions
 from randsel._utils.jobs import generator, seed_of
 from randsel._utils.typing import Array
 from randsel.baselines._base import COMMON, Baseline, Ranked
-from randsel.targets._kinds import OutcomeKind
-from randsel.targets._target import Target
+from randsel.targets import OutcomeKind, Target
 
 
 class StabilitySelection(Baseline):

@@ -13,7 +13,7 @@ from randsel.cli._demo import demo
 from randsel.cli._main import job_options, main, read_table, split_names, table_options
 
 if TYPE_CHECKING:
-    from randsel.experiments._specification import Spec
+    from randsel.experiments import Spec
     from randsel.tables import Table
 
 
@@ -64,10 +64,10 @@ def compare(
       randsel compare expression.csv --target status --out results --dask tcp://10.0.0.1:8786
       randsel compare counts.h5ad --target diagnosis --log2 --reshuffles 1 --methods "randSel, RFE" --out quick
     """
-    from randsel._utils import result_folder as run_folder
-    from randsel.experiments._specification import Spec
+    from randsel._utils.result_folder import check_folder
+    from randsel.experiments import Spec
 
-    run_folder.check_folder(out)
+    check_folder(out)
     names = split_names(methods) or [m for m in METHODS if "bootstrap" not in m]
     spec = Spec(
         name=file.stem,
@@ -125,12 +125,12 @@ def reproduce(
             raise click.UsageError(msg)
         _black_box(quick, out)
         return
-    from randsel._utils import result_folder as run_folder
-    from randsel.experiments._specification import Spec, load_table
-    from randsel.tables import _read as tables
+    from randsel._utils.result_folder import check_folder
+    from randsel.experiments import Spec, load_table
+    from randsel.tables import read
 
     if what == "figure1":
-        run_folder.check_folder(out)
+        check_folder(out)
         out.mkdir(parents=True, exist_ok=True)
         click.get_current_context().invoke(demo, samples=300, features=200, seed=0, out=out / "figure1.png")
         return
@@ -138,9 +138,9 @@ def reproduce(
     if what == "table2" and geo is not None:
         wanted = {"latent": "LTBI", "control": "control"}
         # probes with a missing value are left out, as in the paper
-        found = tables.read(geo, target="illness", classes=wanted, missing="drop-columns")
+        series = read(geo, target="illness", classes=wanted, missing="drop-columns")
         spec = replace(spec, data=({"name": "LTBI, GSE19491"},))
-        loaded = {"LTBI, GSE19491": found}
+        loaded = {"LTBI, GSE19491": series}
     elif what == "table2" and data is None:
         msg = "table2 needs the folder of the data sets (--data), or a GEO series matrix (--geo)."
         raise click.UsageError(msg)
@@ -152,15 +152,22 @@ def reproduce(
 def _black_box(quick: bool, out: Path) -> None:
     from randsel import plots
     from randsel._utils import files
-    from randsel.experiments import _black_box as black_box
+    from randsel.experiments import (
+        QUICK_BLACK_BOX,
+        BlackBoxSettings,
+        accuracies,
+        differences,
+        run_black_box,
+        weights_along_path,
+    )
 
-    settings = black_box.QUICK if quick else black_box.Settings()
+    settings = QUICK_BLACK_BOX if quick else BlackBoxSettings()
     line = ProgressLine()
     try:
-        results = black_box.run(settings, out, progress=line)
+        results = run_black_box(settings, out, progress=line)
     finally:
         line.end()
-    rows, why = black_box.accuracies(results), black_box.differences(results)
+    rows, why = accuracies(results), differences(results)
     heading = (
         f"{settings.n_labelled} labelled rows, {settings.n_held_out} held out, the others without label; "
         f"{settings.seeds} seeds, mean ± sd. All choices by {settings.folds}-fold cross-validation on labelled rows."
@@ -170,7 +177,7 @@ def _black_box(quick: bool, out: Path) -> None:
     files.write_atomically(out / "table.csv", as_csv(rows))
     files.write_atomically(out / "why.csv", as_csv(why))
     click.echo(text)
-    sizes, weights = black_box.weights_along_path(results)
+    sizes, weights = weights_along_path(results)
     try:
         figure = plots.kernel_weights(sizes, weights, classes=range(1, 10), title="LPBoostMKL on the stand-in")
     except ImportError as error:
@@ -182,12 +189,11 @@ def _black_box(quick: bool, out: Path) -> None:
 def _run(spec: "Spec", loaded: dict[str, "Table"], out: Path, jobs: int | None, timeout: float | None) -> None:
     from randsel import plots
     from randsel._utils import files
-    from randsel.experiments import _summary as summary
-    from randsel.experiments._run import run
+    from randsel.experiments import curves, run_comparison, write_tables
 
     line = ProgressLine()
     try:
-        outcome = run(spec, loaded, out, n_jobs=jobs, timeout=timeout, progress=line)
+        outcome = run_comparison(spec, loaded, out, n_jobs=jobs, timeout=timeout, progress=line)
     except KeyboardInterrupt:
         click.echo(f"\nFinished cells are kept in {out}; run the command again to go on.", err=True)
         raise
@@ -195,12 +201,12 @@ def _run(spec: "Spec", loaded: dict[str, "Table"], out: Path, jobs: int | None, 
         line.end()
     times = "once" if spec.reshuffles == 1 else f"{spec.reshuffles} times"
     heading = f"Nested {spec.folds}-fold cross-validation, {times}; mean ± sd over the cells."
-    click.echo(make_printable(summary.write_tables(spec, outcome, out, heading)))
+    click.echo(make_printable(write_tables(spec, outcome, out, heading)))
     if not outcome.results:
         msg = "every cell failed; see the reasons above."
         raise click.ClickException(msg)
     try:
-        figure = plots.comparison(summary.curves(spec, outcome), title=spec.name)
+        figure = plots.comparison(curves(spec, outcome), title=spec.name)
     except ImportError as error:
         click.echo(f"No picture: {error}", err=True)
     else:

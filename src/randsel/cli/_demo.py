@@ -11,7 +11,7 @@ from randsel.cli._main import main
 
 if TYPE_CHECKING:
     from randsel._utils.typing import Array
-    from randsel.culling._path import Round
+    from randsel.culling import Round
 
 
 @main.command()

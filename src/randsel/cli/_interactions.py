@@ -53,7 +53,7 @@ def interactions(
     from randsel import InteractionScan
     from randsel._utils import files
     from randsel._utils import result_folder as run_folder
-    from randsel.tables import _read as tables
+    from randsel.tables import imputer
 
     if (out / run_folder.IDENTITY).exists():
         msg = f"{out} holds a run of randsel select or compare, whose files would be lost; give another folder (--out)."
@@ -62,7 +62,7 @@ def interactions(
     table = read_table(file, reading)
     if np.isnan(table.X).any():
         click.echo("Note: there are no folds here, so medians are those of all samples.", err=True)
-        table = replace(table, X=tables.imputer().fit_transform(table.X))
+        table = replace(table, X=imputer().fit_transform(table.X))
     line = ProgressLine()
     scan = InteractionScan(
         top,

@@ -19,7 +19,7 @@ from randsel._utils.choices import MISSING_RULES, ORIENTATIONS
 from randsel._utils.text import make_printable
 
 if TYPE_CHECKING:
-    from randsel.tables import _read as tables
+    from randsel.tables import Table
 
 #: Options on how a table is read.
 READING = (
@@ -175,13 +175,13 @@ def table_options(command: Any) -> Any:
     return with_reading
 
 
-def read_table(file: Path, reading: dict[str, Any]) -> "tables.Table":
+def read_table(file: Path, reading: dict[str, Any]) -> "Table":
     """Read a table and print its notes; announce a large file first."""
     if file.is_file() and file.stat().st_size > LARGE_FILE:
         click.echo(f"Reading {make_printable(str(file))}, {file.stat().st_size / 1e6:.0f} MB.", err=True)
-    from randsel.tables import _read as tables
+    from randsel.tables import read
 
-    table = tables.read(file, **reading)
+    table = read(file, **reading)
     say("Note", table.notes)
     return table
 

@@ -78,37 +78,43 @@ def select(
       randsel select expression.csv --target status --out results --dask tcp://10.0.0.1:8786
       randsel select cells.h5ad --target cell_type --batch plate --no-accuracy --halves 20 --out quick
     """
-    from randsel._utils import result_folder as run_folder
+    from randsel._utils.result_folder import FinishedParts, check_folder, check_or_write_identity, lock_folder
 
-    run_folder.check_folder(out)
+    check_folder(out)
     table = read_table(file, reading)
-    # after the notes, which are there the sooner
-    from randsel.analysis._model import Settings
-    from randsel.analysis._pipeline import analyse
-    from randsel.report import _folder as results
-    from randsel.report._sentences import summarise
+    # Imported after the table was read, so that its notes appear sooner.
+    from randsel.analysis import Settings, analyse
+    from randsel.report import (
+        MUST_AGREE,
+        PRINTED_ROWS,
+        describe_run,
+        format_ranking,
+        has_findings,
+        summarise,
+        write_results,
+    )
 
     settings = Settings(**{**how, "folds": 0 if no_accuracy else how["folds"]})
-    about = results.describe_run(file, table, reading, settings, out)
+    about = describe_run(file, table, reading, settings, out)
     out.mkdir(parents=True, exist_ok=True)
-    with run_folder.lock_folder(out):
-        run_folder.check_or_write_identity(out, about, results.MUST_AGREE)
-        parts, line = run_folder.FinishedParts(out / "parts"), ProgressLine()
+    with lock_folder(out):
+        check_or_write_identity(out, about, MUST_AGREE)
+        parts, line = FinishedParts(out / "parts"), ProgressLine()
         try:
             analysis = analyse(
                 table, settings, about=about, parts=parts, progress=line, n_jobs=None if jobs == 1 else jobs
             )
         finally:
             line.end()
-        missing = results.write_results(analysis, out, parts)
+        missing = write_results(analysis, out, parts)
     say("Note", [note for note in analysis.notes if note not in table.notes])
     say("Warning", analysis.warnings)
     for sentence in summarise(analysis):
         click.echo(sentence)
-    click.echo("\n" + results.format_ranking(analysis, settings.top or results.PRINTED_ROWS))
+    click.echo("\n" + format_ranking(analysis, settings.top or PRINTED_ROWS))
     say("Note", missing)
     click.echo(f"\nAll of it: {out}")
-    if not results.has_findings(analysis, settings.fdr):
+    if not has_findings(analysis, settings.fdr):
         ctx.exit(NOTHING)
 
 
@@ -121,10 +127,10 @@ def rebuild_report(folder: Path) -> None:
     Examples:
       randsel report results
     """
-    from randsel._utils import result_folder as run_folder
-    from randsel.report import _folder as results
+    from randsel._utils.result_folder import check_folder
+    from randsel.report import load_analysis, write_report
 
-    analysis = results.load_analysis(folder)
-    run_folder.check_folder(folder)
-    results.write_report(analysis, folder / "report.html")
+    analysis = load_analysis(folder)
+    check_folder(folder)
+    write_report(analysis, folder / "report.html")
     click.echo(f"Written: {folder / 'report.html'}")

@@ -4,3 +4,23 @@
 sample, a bandwidth and draws, and return a `Contribution`. Reading order: `_sample`, `_closed_form`, `_error_bounds`,
 `_nonlinear`. Imports from `_utils`, `_numerics` and `targets` only.
 """
+
+from randsel.contribution._bootstrap import Draws, bootstrap
+from randsel.contribution._closed_form import exact, map_row_blocks, row_blocks
+from randsel.contribution._error_bounds import ColumnMoments, Extremes
+from randsel.contribution._sample import Contribution, PairSums, Precision, Sample, Sketch
+
+__all__ = [
+    "ColumnMoments",
+    "Contribution",
+    "Draws",
+    "Extremes",
+    "PairSums",
+    "Precision",
+    "Sample",
+    "Sketch",
+    "bootstrap",
+    "exact",
+    "map_row_blocks",
+    "row_blocks",
+]

@@ -41,7 +41,7 @@ from randsel.contribution._bootstrap import Draws
 from randsel.contribution._error_bounds import MAX_SHARPENED, STRIP, FirstOrderBounds, largest_turn, safe_ratio
 from randsel.contribution._nonlinear import MAX_REACH, CubicSeries, Elements, StreamedElements, elements_of
 from randsel.contribution._sample import Contribution, PairSums, Sample
-from randsel.targets._target import Target
+from randsel.targets import Target
 
 #: Rows above which the closed form is averaged over row blocks of at most this size: pairs grow as m².
 MAX_ROWS = 2000

@@ -52,7 +52,7 @@ from randsel._numerics.kernels import (
 from randsel._utils.jobs import generator
 from randsel._utils.typing import Array
 from randsel.contribution._error_bounds import STRIP, ColumnMoments
-from randsel.targets._target import Target
+from randsel.targets import Target
 
 #: Rows from which products over features are in single precision.
 SINGLE_ROWS = 512

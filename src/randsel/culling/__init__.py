@@ -2,3 +2,26 @@
 
 Imports `_utils`, `_numerics`, `targets` and `contribution`.
 """
+
+from randsel.culling._criteria import CRITERIA
+from randsel.culling._path import DROP, MIN_FEATURES, CullingPath, Round, path_sizes
+from randsel.culling._rounds import CullingState, FinishedRound, Observer, Rules, cull
+from randsel.culling._storage import path_to_arrays, restore_path, restore_state, state_to_arrays
+
+__all__ = [
+    "CRITERIA",
+    "DROP",
+    "MIN_FEATURES",
+    "CullingPath",
+    "CullingState",
+    "FinishedRound",
+    "Observer",
+    "Round",
+    "Rules",
+    "cull",
+    "path_sizes",
+    "path_to_arrays",
+    "restore_path",
+    "restore_state",
+    "state_to_arrays",
+]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from randsel._numerics.arrays import clip
-from randsel.contribution._sample import Contribution, Sample
+from randsel.contribution import Contribution, Sample
 
 
 def keep_target(sample: Sample, gamma: float) -> Sample:  # noqa: ARG001 (the signature of `Criterion.weigh_target`)

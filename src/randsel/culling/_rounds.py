@@ -19,9 +19,7 @@ from randsel._numerics.arrays import (
 )
 from randsel._numerics.kernels import bandwidth, null_scale, unbiased_alignment
 from randsel._utils.typing import Array
-from randsel.contribution._bootstrap import Draws
-from randsel.contribution._closed_form import map_row_blocks, row_blocks
-from randsel.contribution._sample import Contribution, PairSums, Sample
+from randsel.contribution import Contribution, Draws, PairSums, Sample, map_row_blocks, row_blocks
 from randsel.culling._criteria import Criterion
 from randsel.culling._path import (
     DROP,

@@ -3,3 +3,29 @@
 `_specification` says what to compare, `_cells` evaluates one fold of one method, `_run` runs all cells with files, jobs
 and time limits, `_summary` writes tables. Imports everything except the command line.
 """
+
+from randsel.experiments._black_box import (
+    QUICK_BLACK_BOX,
+    BlackBoxSettings,
+    accuracies,
+    differences,
+    run_black_box,
+    weights_along_path,
+)
+from randsel.experiments._run import run_comparison
+from randsel.experiments._specification import Spec, load_table
+from randsel.experiments._summary import curves, write_tables
+
+__all__ = [
+    "QUICK_BLACK_BOX",
+    "BlackBoxSettings",
+    "Spec",
+    "accuracies",
+    "curves",
+    "differences",
+    "load_table",
+    "run_black_box",
+    "run_comparison",
+    "weights_along_path",
+    "write_tables",
+]

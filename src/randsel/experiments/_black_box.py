@@ -29,16 +29,15 @@ from randsel._utils.result_folder import check_folder, check_or_write_identity, 
 from randsel._utils.typing import Array
 from randsel.datasets import make_black_box
 from randsel.experiments._run import is_number, read_cell
-from randsel.learning._mkl import LPBoostMKL, PathKernels
-from randsel.learning._sparse_filtering import SparseFiltering
-from randsel.selectors._randsel import RandSel
+from randsel.learning import LPBoostMKL, PathKernels, SparseFiltering
+from randsel.selectors import RandSel
 
 #: Least fraction of the weight with which a kernel counts as used.
 MIN_WEIGHT = 0.01
 
 
 @dataclass(frozen=True)
-class Settings:
+class BlackBoxSettings:
     """Sizes of the data, and the values among which cross-validation chooses."""
 
     n_labelled: int = 180
@@ -56,7 +55,9 @@ class Settings:
 
 
 #: Settings of a run of a minute, to try the command.
-QUICK = Settings(n_labelled=90, n_components=64, iterations=(20,), bandwidths=(1.0,), nus=(0.2,), folds=3, seeds=2)
+QUICK_BLACK_BOX = BlackBoxSettings(
+    n_labelled=90, n_components=64, iterations=(20,), bandwidths=(1.0,), nus=(0.2,), folds=3, seeds=2
+)
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class Trial:
     the held-out rows.
     """
 
-    def __init__(self, seed: int, settings: Settings) -> None:
+    def __init__(self, seed: int, settings: BlackBoxSettings) -> None:
         self.seed, self.settings = seed, settings
         self.data = make_black_box(settings.n_labelled, settings.n_held_out, random_state=seed)
         y = self.data.y
@@ -178,7 +179,7 @@ def _predict_svm(split: Split, kernel: int, power: float, cost: float) -> Array:
     return np.asarray(model.predict(split.test[kernel] ** power))
 
 
-def _svm_candidates(settings: Settings, kernels: int = 1) -> list[tuple[int, float, float]]:
+def _svm_candidates(settings: BlackBoxSettings, kernels: int = 1) -> list[tuple[int, float, float]]:
     return list(product(range(kernels), settings.bandwidths, settings.costs))
 
 
@@ -311,14 +312,14 @@ _NUMBERS = {
 # ---------------------------------------------------------------- all cells
 
 
-def run(
-    settings: Settings, out: Path, *, progress: Callable[[str, float, float], None] | None = None
+def run_black_box(
+    settings: BlackBoxSettings, out: Path, *, progress: Callable[[str, float, float], None] | None = None
 ) -> dict[str, list[dict[str, Any]]]:
     """Run the cells that have no file in `out` yet, and return the results of all, by method, in the order of seeds.
 
     Parameters
     ----------
-    settings : Settings
+    settings : BlackBoxSettings
         What to run.
     out : Path
         Folder of the results; another run must not be working in it.
@@ -359,7 +360,7 @@ def _is_complete(result: dict[str, Any]) -> bool:
     return all(isinstance(row, list) and len(row) == len(sizes) and all(map(is_number, row)) for row in [sizes, *rows])
 
 
-def _cell_key(method: str, seed: int, settings: Settings) -> str:
+def _cell_key(method: str, seed: int, settings: BlackBoxSettings) -> str:
     """Return the name of a cell's file, which does not depend on the number of seeds."""
     text = json.dumps([version("randsel"), method, seed, asdict(replace(settings, seeds=0))], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:24]

@@ -17,10 +17,10 @@ from sklearn.metrics import accuracy_score, balanced_accuracy_score
 from randsel._numerics.columns import find_nonfinite
 from randsel._numerics.fingerprint import fingerprint
 from randsel._utils.typing import Array
-from randsel.culling._path import path_sizes
+from randsel.culling import path_sizes
 from randsel.experiments._specification import METHODS, Spec, plan
-from randsel.tables._read import Table, imputer
-from randsel.targets._kinds import CLASSES
+from randsel.tables import Table, imputer
+from randsel.targets import CLASSES
 
 
 @dataclass(frozen=True)

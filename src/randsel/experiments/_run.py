@@ -24,7 +24,7 @@ from randsel._utils.processes import call_with_limit, end_idle_children
 from randsel._utils.result_folder import check_folder, check_or_write_identity, lock_folder
 from randsel.experiments._cells import Cell, build_cells, curve_sizes, evaluate
 from randsel.experiments._specification import Spec
-from randsel.tables._read import Table
+from randsel.tables import Table
 
 #: Numbers of a cell's result.
 NUMBERS = ("accuracy", "balanced_accuracy", "n_features")
@@ -41,7 +41,7 @@ class Outcome:
     seconds: dict[str, float]
 
 
-def run(
+def run_comparison(
     spec: Spec,
     tables: dict[str, Table],
     out: Path,

@@ -14,13 +14,10 @@ from randsel._utils import choices
 from randsel._utils.files import LARGEST_JSON
 from randsel._utils.text import shorten_errors
 from randsel._utils.typing import Array
-from randsel.baselines._correlation import CorrelationFilter
-from randsel.baselines._hsic import BaHSIC, FoHSIC
-from randsel.baselines._kernel_rfe import KernelRFE
-from randsel.baselines._stability_selection import StabilitySelection
-from randsel.selectors._randsel import RandSel
-from randsel.tables._read import LOWEST, Table, read
-from randsel.targets._kinds import CLASSES
+from randsel.baselines import BaHSIC, CorrelationFilter, FoHSIC, KernelRFE, StabilitySelection
+from randsel.selectors import RandSel
+from randsel.tables import LOWEST, Table, read
+from randsel.targets import CLASSES
 
 _CLASSES = (RandSel, BaHSIC, FoHSIC, CorrelationFilter, StabilitySelection, KernelRFE)
 #: Methods by name: class and parameters. `gamma` is set where the class has it.

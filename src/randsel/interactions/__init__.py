@@ -3,3 +3,27 @@
 `_evidence` tests sets of features by their rank functions, `_pair_scan` scans all pairs and triples for the best ones,
 and `_forward_selection` runs all steps and ranks the features. Imports `_utils`, `_numerics` and `targets`.
 """
+
+from randsel.interactions._evidence import (
+    DEFAULT_DECAY,
+    DEFAULT_FUNCTIONS,
+    Design,
+    degrees_of_freedom,
+    functions_in_triples,
+    main_effects,
+    max_functions,
+)
+from randsel.interactions._forward_selection import LEVEL, ScanResult, scan_interactions
+
+__all__ = [
+    "DEFAULT_DECAY",
+    "DEFAULT_FUNCTIONS",
+    "LEVEL",
+    "Design",
+    "ScanResult",
+    "degrees_of_freedom",
+    "functions_in_triples",
+    "main_effects",
+    "max_functions",
+    "scan_interactions",
+]

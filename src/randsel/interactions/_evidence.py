@@ -26,7 +26,7 @@ from randsel._numerics.null_tails import cumulants, log_tail_of_form, log_tail_o
 from randsel._numerics.rank_functions import RankFunctions, RankFunctionSource, centre, rank_functions
 from randsel._utils.result_folder import Checkpoint, open_checkpoint
 from randsel._utils.typing import Array
-from randsel.targets._kinds import OutcomeKind
+from randsel.targets import OutcomeKind
 
 #: Bytes of the products in a batch of tests.
 BATCH_BYTES = 1 << 25

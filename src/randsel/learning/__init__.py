@@ -2,3 +2,8 @@
 
 Imports `_utils`, `_numerics`, `_sklearn` and `selectors`.
 """
+
+from randsel.learning._mkl import LPBoostMKL, PathKernels
+from randsel.learning._sparse_filtering import SparseFiltering
+
+__all__ = ["LPBoostMKL", "PathKernels", "SparseFiltering"]

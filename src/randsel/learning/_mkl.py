@@ -21,7 +21,7 @@ from randsel._sklearn.validation import Interval, StrOptions, check_classes, che
 from randsel._utils.jobs import ordered_map
 from randsel._utils.typing import Array
 from randsel.learning._lpboost import Combination, boost, check_kernels, solve_dual, stack_kernels
-from randsel.selectors._randsel import RandSel
+from randsel.selectors import RandSel
 
 #: Bandwidths of the default kernels.
 DEFAULT_GAMMAS = ("0.25*median", "median", "4*median")

@@ -3,6 +3,29 @@
 Imports from `analysis`, from what it is made of, and from `plots`; computes nothing new.
 """
 
+from randsel.report._folder import (
+    MUST_AGREE,
+    PRINTED_ROWS,
+    describe_run,
+    format_ranking,
+    has_findings,
+    load_analysis,
+    write_report,
+    write_results,
+)
 from randsel.report._html import contents, render
+from randsel.report._sentences import summarise
 
-__all__ = ["contents", "render"]
+__all__ = [
+    "MUST_AGREE",
+    "PRINTED_ROWS",
+    "contents",
+    "describe_run",
+    "format_ranking",
+    "has_findings",
+    "load_analysis",
+    "render",
+    "summarise",
+    "write_report",
+    "write_results",
+]

@@ -13,7 +13,7 @@ from randsel._utils.files import write_atomically, write_figure
 from randsel._utils.result_folder import FinishedParts, check_arrays, check_indices, read_identity
 from randsel._utils.text import as_csv, format_exact, make_visible
 from randsel._utils.typing import Array
-from randsel.analysis._model import (
+from randsel.analysis import (
     NAME,
     RANK,
     SCORE_COLUMNS,
@@ -27,13 +27,12 @@ from randsel.analysis._model import (
     Settings,
     Stability,
 )
-from randsel.culling._path import CullingPath
-from randsel.culling._storage import restore_path
-from randsel.interactions._forward_selection import LEVEL
+from randsel.culling import CullingPath, restore_path
+from randsel.interactions import LEVEL
 from randsel.plots import culling_path
 from randsel.report import _html as report
-from randsel.tables._read import Table
-from randsel.targets._kinds import KINDS
+from randsel.tables import Table
+from randsel.targets import KINDS
 
 #: Entries of run.json that must be equal for a run to use the stored steps of an earlier one.
 MUST_AGREE = ("version", "data_hash", "parameters")

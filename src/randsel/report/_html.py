@@ -18,8 +18,8 @@ import numpy as np
 
 from randsel._utils import text
 from randsel._utils.optional import optional
-from randsel.analysis._model import NAME, RANK, SELECTED, VALUE_COLUMNS, Accuracy, Analysis, Pair, Stability
-from randsel.interactions._forward_selection import LEVEL
+from randsel.analysis import NAME, RANK, SELECTED, VALUE_COLUMNS, Accuracy, Analysis, Pair, Stability
+from randsel.interactions import LEVEL
 from randsel.plots import LOW_TO_HIGH, RED, class_colours, culling_path, feature_panel, pair_panel
 from randsel.plots import accuracy as accuracy_panel
 from randsel.report._sentences import summarise

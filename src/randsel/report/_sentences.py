@@ -3,8 +3,8 @@
 import numpy as np
 
 from randsel._utils import text
-from randsel.analysis._model import Accuracy, Analysis, Stability
-from randsel.interactions._forward_selection import LEVEL
+from randsel.analysis import Accuracy, Analysis, Stability
+from randsel.interactions import LEVEL
 
 #: A selected feature with a q-value above this is called doubtful.
 DOUBTFUL = 0.5

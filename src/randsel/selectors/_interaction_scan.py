@@ -31,16 +31,18 @@ from randsel._sklearn.validation import (
 )
 from randsel._utils.result_folder import Checkpoint, open_checkpoint
 from randsel._utils.typing import Array
-from randsel.interactions._evidence import (
+from randsel.interactions import (
     DEFAULT_DECAY,
     DEFAULT_FUNCTIONS,
+    LEVEL,
     Design,
+    ScanResult,
     degrees_of_freedom,
     functions_in_triples,
     max_functions,
+    scan_interactions,
 )
-from randsel.interactions._forward_selection import LEVEL, ScanResult, scan_interactions
-from randsel.targets._kinds import KINDS
+from randsel.targets import KINDS
 
 #: Pairs that are reported by default.
 DEFAULT_PAIRS = 1000

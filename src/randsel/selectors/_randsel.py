@@ -46,15 +46,23 @@ from randsel._sklearn.validation import (
 from randsel._utils.jobs import one_blas_thread, seed_of
 from randsel._utils.result_folder import Checkpoint, Stages, open_checkpoint
 from randsel._utils.typing import Array
-from randsel.contribution._bootstrap import Draws, bootstrap
-from randsel.contribution._closed_form import exact, row_blocks
-from randsel.contribution._sample import Sample
-from randsel.culling._criteria import CRITERIA
-from randsel.culling._path import DROP, MIN_FEATURES, CullingPath, Round, path_sizes
-from randsel.culling._rounds import CullingState, FinishedRound, Observer, Rules, cull
-from randsel.culling._storage import restore_state, state_to_arrays
-from randsel.targets._kinds import KINDS, OutcomeKind
-from randsel.targets._target import Target
+from randsel.contribution import Draws, Sample, bootstrap, exact, row_blocks
+from randsel.culling import (
+    CRITERIA,
+    DROP,
+    MIN_FEATURES,
+    CullingPath,
+    CullingState,
+    FinishedRound,
+    Observer,
+    Round,
+    Rules,
+    cull,
+    path_sizes,
+    restore_state,
+    state_to_arrays,
+)
+from randsel.targets import KINDS, OutcomeKind, Target
 
 #: Number of functions of its ranks that replace a column with kernel="rank".
 RANK_FUNCTIONS = 4

@@ -21,9 +21,9 @@ from randsel._sklearn.base import Selector, Task, fit_task
 from randsel._sklearn.validation import HasMethods, check_data, drop_unweighted_rows, fit_context, tensor_to_numpy
 from randsel._utils.jobs import ordered_map, seed_of
 from randsel._utils.typing import Array
-from randsel.culling._path import path_sizes
+from randsel.culling import path_sizes
 from randsel.selectors._randsel import RandSel
-from randsel.targets._kinds import OutcomeKind
+from randsel.targets import OutcomeKind
 
 
 class RandSelCV(Selector):

@@ -4,6 +4,6 @@
 column its role: ids, target, groups, batch or feature. Imports only `_numerics` and `_utils`.
 """
 
-from randsel.tables._read import Table, imputer, read
+from randsel.tables._read import LOWEST, Table, imputer, read
 
-__all__ = ["Table", "imputer", "read"]
+__all__ = ["LOWEST", "Table", "imputer", "read"]

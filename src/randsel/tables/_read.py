@@ -22,9 +22,7 @@ from randsel.tables._roles import (
     to_target,
 )
 from randsel.tables._sandbox import read_in_sandbox
-from randsel.tables.formats._registry import FORMATS, GEO, TEXT
-from randsel.tables.formats._sheet import ReadOptions, Sheet
-from randsel.tables.formats._text import open_records, read_text
+from randsel.tables.formats import FORMATS, GEO, TEXT, ReadOptions, Sheet, open_records, read_text
 
 if TYPE_CHECKING:
     from sklearn.impute import SimpleImputer

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from randsel._utils.typing import Array
-from randsel.tables.formats._sheet import MISSING, Sheet, check_distinct, parse_number
+from randsel.tables.formats import MISSING, Sheet, check_distinct, parse_number
 
 #: Names that a misspelt one is compared with, at most.
 _MAX_COMPARED = 100_000

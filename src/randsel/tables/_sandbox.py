@@ -15,8 +15,7 @@ import numpy as np
 
 from randsel._utils.processes import kill, read_message, start_python, write_message
 from randsel._utils.typing import Array
-from randsel.tables.formats._registry import FORMATS
-from randsel.tables.formats._sheet import ReadOptions, Sheet
+from randsel.tables.formats import FORMATS, ReadOptions, Sheet
 
 #: Limit on computing: 2 s, 1 s per 0.5 MB of the file and 1 s per 0.2 GB of `max_bytes`.
 #: Limit by the clock: twice as long, as a library may also wait for its own threads.

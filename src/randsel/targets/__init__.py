@@ -2,3 +2,8 @@
 
 Imports `_utils` and `_numerics`.
 """
+
+from randsel.targets._kinds import CLASSES, KINDS, OutcomeKind, check_outcome, find_kind
+from randsel.targets._target import Target
+
+__all__ = ["CLASSES", "KINDS", "OutcomeKind", "Target", "check_outcome", "find_kind"]
