@@ -53,25 +53,10 @@ def analyse(
 ) -> Analysis:
     """Select features from a table, and measure how far to trust the selection.
 
-    Parameters
-    ----------
-    table : Table
-        The data; missing values are allowed if its rule for them is "median".
-    settings : Settings
-        How to select.
-    about : dict, default=None
-        `settings` of the `Analysis`: what is needed to repeat it.
-    parts : FinishedParts, default=None
-        Finished steps of an earlier run, and where to store those of this one.
-    progress : callable, default=None
-        Called with the name of a step, how much of it is done, and how much there is.
-    n_jobs : int, default=None
-        Halves and folds to compute at a time. The results do not depend on it.
-
-    Returns
-    -------
-    Analysis
-        All results.
+    Missing values are allowed if the rule of the table for them is "median". `about` becomes the `settings` of the
+    result: what is needed to repeat it. `parts` holds finished steps of an earlier run and stores those of this one.
+    `progress` is called with the name of a step, how much of it is done, and how much there is. `n_jobs` halves and
+    folds are computed at a time; the results do not depend on it.
     """
     execution = Execution(parts or FinishedParts(), progress or (lambda *_: None), n_jobs)
     kind = find_kind(table.y, settings.task)
@@ -104,11 +89,7 @@ def analyse(
         accuracy=accuracy,
         stability=stability,
         nothing_stands_out=not path.stands_out,
-        warnings=(
-            *cautions(imputed, kind, samples=samples),
-            *messages,
-            *check_selection(units, path, tests, columns),
-        ),
+        warnings=(*cautions(imputed, kind, samples=samples), *messages, *check_selection(units, path, tests, columns)),
         settings=dict(about or {}),
         notes=(*notes, *(f"{name} was damaged and was computed again." for name in execution.parts.damaged)),
     )

@@ -105,10 +105,7 @@ def _write_command(file: Path, options: Mapping[str, Any], settings: Settings, o
 def write_results(analysis: Analysis, out: Path, parts: FinishedParts) -> list[str]:
     """Write `ranking.csv`, `pairs.csv`, `path.png` and `report.html`, and store what the report is made of.
 
-    Returns
-    -------
-    list of str
-        Sentences about files that could not be written because an optional package is missing.
+    Returns sentences about files that could not be written because an optional package is missing.
     """
     columns = (NAME, RANK, SELECTED, *VALUE_COLUMNS)
     ranking = [{column.title: column.to_csv(feature) for column in columns} for feature in analysis.features]
@@ -183,19 +180,9 @@ def _to_array(column: FeatureColumn, features: Sequence[Feature]) -> Array:
 
 
 def load_analysis(out: Path) -> Analysis:
-    """Read an analysis from a results folder.
+    """Read an analysis from a folder of `randsel select`.
 
     Columns of the table that no figure shows were not stored and are zero.
-
-    Parameters
-    ----------
-    out : Path
-        Folder of `randsel select`.
-
-    Returns
-    -------
-    Analysis
-        The results that were written there.
     """
     settings = read_identity(out)
     command = make_visible(str(settings.get("command", "randsel select")))
