@@ -1,4 +1,4 @@
-"""The same answer from torch tensors as from numpy arrays. Tensors of the processor stand for those of a device."""
+"""Torch tensors give the same answers as numpy arrays. Tensors on the processor stand in for those on a device."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ import pytest
 import sklearn
 
 from randsel import InteractionScan, RandSel, RandSelCV, SparseFiltering, datasets
-from randsel._numerics import arrays as _backend
+from randsel._numerics import arrays
 from randsel.learning import _sparse_filtering as sparse_filtering
 
 torch = pytest.importorskip("torch")
@@ -110,14 +110,14 @@ def test_without_dispatch_a_tensor_of_the_processor_is_an_array():
     assert isinstance(RandSel(2).fit(torch.asarray(X), y).transform(torch.asarray(X)), np.ndarray)
 
 
-def test_bad_values_in_tensors(dispatch):
+def test_nan_in_a_tensor_is_refused(dispatch):
     X, y = PROBLEMS["xor"]()
     X[3, 7] = np.nan
     with pytest.raises(ValueError, match="NaN in column 7"):
         RandSel().fit(torch.asarray(X), y)
 
 
-def test_devices_that_are_not_there():
+def test_missing_devices_are_refused():
     X, y = PROBLEMS["xor"]()
     with pytest.raises(ValueError, match="'gpu' is not a device"):
         RandSel(device="gpu").fit(X, y)
@@ -127,34 +127,34 @@ def test_devices_that_are_not_there():
     assert RandSel(2, device="cpu").fit(X, y).n_features_ == 2
 
 
-def test_tensors_of_another_device_want_dispatch():
+def test_tensors_on_another_device_need_dispatch():
     X = torch.empty((10, 3), device="meta")
     with pytest.raises(ValueError, match="array_api_dispatch=True"):
         RandSel().fit(X, np.arange(10) % 2)
 
 
-def test_ties_are_broken_alike():
+def test_numpy_and_torch_break_ties_alike():
     keys, ties = np.array([1.0, 0.0, 1.0, 0.0, 1.0]), np.array([2.0, 5.0, -1.0, 5.0, 2.0])
     expected = [1, 3, 2, 0, 4]
-    assert list(_backend.stable_argsort(keys, ties, 5.0)) == expected
+    assert list(arrays.stable_argsort(keys, ties, 5.0)) == expected
     for largest in (5.0, 1e9):  # small enough for one sort, and not
-        assert list(_backend.stable_argsort(torch.asarray(keys), torch.asarray(ties), largest)) == expected
+        assert list(arrays.stable_argsort(torch.asarray(keys), torch.asarray(ties), largest)) == expected
 
 
 @pytest.mark.parametrize("columns", [5, 70])
 @pytest.mark.parametrize("m", [30, 600])
-def test_matrices_of_pairs_are_made_alike(rng, m, columns):
+def test_numpy_and_torch_compute_the_same_matrices_of_pairs(rng, m, columns):
     a, b, v = rng.normal(size=(m, columns)), rng.normal(size=(m, columns)), rng.normal(size=m)
     expected = 3 * a @ a.T - 2 * (a @ b.T + b @ a.T)
     for kind in (np.asarray, torch.asarray):
-        found = _backend.symmetric_product([(3.0, kind(a), None), (-2.0, kind(a), kind(b))])
-        np.testing.assert_allclose(_backend.to_numpy(found), expected, atol=1e-11)
-        _backend.add_outer_sum(found, kind(v))
-        np.testing.assert_allclose(_backend.to_numpy(found), expected + v[:, None] + v, atol=1e-11)
+        found = arrays.symmetric_product([(3.0, kind(a), None), (-2.0, kind(a), kind(b))])
+        np.testing.assert_allclose(arrays.to_numpy(found), expected, atol=1e-11)
+        arrays.add_outer_sum(found, kind(v))
+        np.testing.assert_allclose(arrays.to_numpy(found), expected + v[:, None] + v, atol=1e-11)
         np.testing.assert_allclose(
-            _backend.to_numpy(_backend.symmetric_product([(2.0, kind(a), None)])), 2 * a @ a.T, atol=1e-11
+            arrays.to_numpy(arrays.symmetric_product([(2.0, kind(a), None)])), 2 * a @ a.T, atol=1e-11
         )
-        np.testing.assert_allclose(_backend.to_numpy(_backend.row_sums(found)), (expected + v[:, None] + v).sum(axis=1))
+        np.testing.assert_allclose(arrays.to_numpy(arrays.row_sums(found)), (expected + v[:, None] + v).sum(axis=1))
 
 
 @pytest.mark.parametrize("kind", ["plain", "snps", "mixed"])
@@ -174,7 +174,7 @@ def test_scan_of_tensors_finds_the_same_pairs(dispatch, rng, kind, monkeypatch):
     assert all(again[pair] == both[pair] for pair in set(both) & set(again))
 
 
-def test_blocks_that_go_to_a_device(dispatch, monkeypatch):
+def test_blocks_are_moved_to_the_device(dispatch, monkeypatch):
     X, y = PROBLEMS["wide"]()
     X = X.astype(np.float32)
     expected = RandSel(5).fit(X, y)
@@ -185,7 +185,7 @@ def test_blocks_that_go_to_a_device(dispatch, monkeypatch):
     assert found.path_.rounds[0].main.dtype == np.float32
 
 
-def test_torch_is_not_imported_unless_it_is_used():
+def test_torch_is_imported_only_when_used():
     code = """
 import sys
 import numpy as np
@@ -223,7 +223,7 @@ def test_sparse_filtering_has_the_same_objective_on_tensors(rng, monkeypatch):
     assert isinstance(moved.transform(X), np.ndarray)
 
 
-def test_sparse_filtering_says_what_is_no_device(rng):
+def test_sparse_filtering_refuses_missing_devices(rng):
     X = rng.normal(size=(20, 4))
     with pytest.raises(ValueError, match="'gpu' is not a device"):
         SparseFiltering(3, device="gpu").fit(X)

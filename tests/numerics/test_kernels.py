@@ -70,7 +70,7 @@ def test_sketch_of_squared_differences_is_within_its_bound(rng, n, tails, correl
 
 @pytest.mark.parametrize("kept", [50, 3])
 @pytest.mark.parametrize("sketch_rows", [4, 512])
-def test_sums_follow_the_features_that_are_kept_and_fixed(rng, kept, sketch_rows, monkeypatch):
+def test_carried_sums_equal_sums_over_the_remaining_free_features(rng, kept, sketch_rows, monkeypatch):
     for name, value in (("SINGLE_ROWS", sketch_rows), ("SKETCH_ROWS", sketch_rows), ("SKETCH_RATIO", 0)):
         monkeypatch.setattr(f"randsel.contribution._sample.{name}", value)
     sample = make_sample(rng.normal(size=(12, 60)), rng.integers(0, 2, 12))

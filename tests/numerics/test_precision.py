@@ -1,4 +1,4 @@
-"""Where single precision is used inside, and where it must not be."""
+"""When computations use single precision, and when they must not."""
 
 import warnings
 
@@ -23,7 +23,7 @@ def in_double(sample):
     return cf.closed_form(precise, median_gamma(precise.distances))
 
 
-def test_ordinary_data_are_computed_in_single_precision(rng):
+def test_ordinary_data_use_single_precision(rng):
     sample = sample_of(rng.normal(size=(600, 800)), rng.integers(0, 2, 600))
     assert sample.precision.single_pairs
     assert sample.resolves(median_gamma(sample.distances))
@@ -32,7 +32,7 @@ def test_ordinary_data_are_computed_in_single_precision(rng):
     np.testing.assert_allclose(found.main, exact.main, atol=2e-3)
 
 
-def test_rows_at_equal_distances(rng):
+def test_rows_at_equal_distances_use_double_precision(rng):
     X = rng.normal(size=(540, 590))
     X = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)[0][:, :539]
     sample = sample_of(X, rng.integers(0, 2, 540))
@@ -40,7 +40,7 @@ def test_rows_at_equal_distances(rng):
     np.testing.assert_allclose(found.interaction, in_double(sample).interaction, atol=1e-3)
 
 
-def test_rows_far_from_zero(rng):
+def test_rows_far_from_zero_use_double_precision(rng):
     X = rng.normal(size=(600, 700))
     X[:60] += 1e5
     sample = sample_of(X, rng.integers(0, 2, 600))
@@ -50,7 +50,7 @@ def test_rows_far_from_zero(rng):
     assert path.rounds[0].gamma == pytest.approx(median_gamma(precise.distances), rel=1e-6)
 
 
-def test_an_extreme_number_in_the_target(rng):
+def test_an_extreme_number_in_the_target_needs_double_precision(rng):
     X, y = rng.normal(size=(600, 300)), rng.normal(size=600)
     y[3] = 1e7
     sample = sample_of(X, y, "regression")
@@ -66,7 +66,7 @@ def test_a_class_of_one_member_has_no_alignment(rng, shape):
     assert all(r.alignment == 0.0 for r in path.rounds)
 
 
-def test_a_huge_unscaled_outlier_warns_of_nothing(rng):
+def test_a_huge_unscaled_outlier_causes_no_warning(rng):
     X = rng.normal(size=(400, 60))
     X[:, 0] = 0.0
     X[0, 0] = 1e5
