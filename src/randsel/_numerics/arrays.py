@@ -449,7 +449,7 @@ class RemoteTable(ABC):
         """Refuse a table that cannot be fitted, by what is known without reading it; return its array of numbers."""
 
     @abstractmethod
-    def to_numpy(self) -> Array:
+    def to_numpy(self) -> Any:
         """Read the table into memory."""
 
     @abstractmethod

@@ -15,24 +15,14 @@ BLOCK_BYTES = 1 << 24
 
 
 def fingerprint(*items: Any, convention: str = "stored") -> str:
-    """Return the SHA-256 of arrays.
+    """Return the SHA-256 of arrays (None where there is none), as 64 hexadecimal digits.
 
-    Parameters
-    ----------
-    *items : array, str or None
-        What the result depends on. Columns of a table that is not in memory are hashed one by one where they are, so
-        that its blocks do not matter. Text is for the convention "values" only.
-    convention : {"stored", "values", "cells"}
-        How arrays become bytes. Files carry these hashes, so the conventions cannot be merged:
+    `convention` says how arrays become bytes. Files carry these hashes, so the conventions cannot be merged:
 
-        - "stored", in checkpoints: type, shape and bytes, because a fit resumes on the same bits only;
-        - "values", in result folders: numbers as doubles, so that a table has one hash in CSV and in Parquet;
-        - "cells", in names of the cells of an experiment: type, shape and bytes in C order, text included.
-
-    Returns
-    -------
-    str
-        64 hexadecimal digits.
+    - "stored", in checkpoints: type, shape and bytes, because a fit resumes on the same bits only. Columns of a table
+      that is not in memory are hashed one by one where they are, so that its blocks do not matter.
+    - "values", in result folders: numbers as doubles, so that a table has one hash in CSV and in Parquet; or text.
+    - "cells", in names of the cells of an experiment: type, shape and bytes in C order, text included.
     """
     digest = hashlib.sha256()
     for item in items:

@@ -169,9 +169,7 @@ class DaskTable(RemoteTable):
         """Refuse data frames, arrays of unknown size and text; return an array in double or single precision."""
         X = self.collection
         if not hasattr(X, "chunks"):
-            msg = (
-                "X is a Dask data frame; pass X.to_dask_array(lengths=True), whose columns are known by their numbers."
-            )
+            msg = "X is a Dask data frame; pass X.to_dask_array(lengths=True), whose columns have numbers, not names."
             raise TypeError(msg)
         if any(np.isnan(size) for sizes in X.chunks for size in sizes):
             msg = "X is a Dask array of unknown size; call X.compute_chunk_sizes() first."
@@ -181,10 +179,9 @@ class DaskTable(RemoteTable):
             raise ValueError(msg)
         return X if X.dtype in (np.float64, np.float32) else X.astype(np.float64)
 
-    def to_numpy(self) -> Array:
+    def to_numpy(self) -> Any:
         """Read the table into memory."""
-        values: Array = self.collection.compute()
-        return values
+        return self.collection.compute()
 
     def hash_blocks(self) -> list[bytes]:
         """Return hashes of all columns, computed by the workers that hold them."""
