@@ -35,19 +35,8 @@ class ChildEndedError(RuntimeError):
 def start_python(*arguments: str, variables: dict[str, str], show_errors: bool = True) -> subprocess.Popen[bytes]:
     """Start Python with pipes for standard input and output, as the leader of a process group of its own.
 
-    Parameters
-    ----------
-    *arguments : str
-        Command line arguments of Python.
-    variables : dict of str to str
-        Environment variables to set in addition to those of this process.
-    show_errors : bool, default=True
-        Whether the process writes to the standard error of this process.
-
-    Returns
-    -------
-    subprocess.Popen
-        The process; end it with `kill`.
+    `variables` are added to the environment. `show_errors` shares the standard error of this process. End the process
+    with `kill`.
     """
     # The packages that this process has, and nothing from the current folder, which may hold data of others.
     path = os.pathsep.join(folder for folder in sys.path if folder)
