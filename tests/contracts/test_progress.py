@@ -500,7 +500,7 @@ def table(tmp_path):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_ctrl_c_ends_a_comparison_which_then_goes_on(table, tmp_path, jobs):
+def test_ctrl_c_ends_a_comparison_which_then_resumes(table, tmp_path, jobs):
     out = tmp_path / "results"
     options = ["--target", "status", "--out", str(out), "--folds", "2", "--reshuffles", "6", "--jobs", jobs]
     command = [sys.executable, "-m", "randsel", "compare", str(table), *options, "--methods", "RFE, randSel"]

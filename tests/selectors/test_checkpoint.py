@@ -106,7 +106,7 @@ def sketched(monkeypatch):
 
 @pytest.mark.parametrize(("variant", "after"), [("default", 1), ("default", 9), *((name, 3) for name in VARIANTS)])
 @pytest.mark.filterwarnings("ignore:.*features were in none of")
-def test_a_path_goes_on_and_ends_as_if_it_had_not_been_interrupted(variant, after, tmp_path, cut, counted, sketched):
+def test_a_path_resumes_with_the_same_result(variant, after, tmp_path, cut, counted, sketched):
     make, options = VARIANTS[variant]
     X, y = make()
     whole = RandSel(2, **options, checkpoint=tmp_path / "whole").fit(X, y)
@@ -122,7 +122,7 @@ def test_a_path_goes_on_and_ends_as_if_it_had_not_been_interrupted(variant, afte
 
 
 @pytest.mark.parametrize("after", [1, 4, 12])
-def test_a_table_read_in_blocks_goes_on(after, tmp_path, cut, monkeypatch):
+def test_a_table_read_in_blocks_resumes(after, tmp_path, cut, monkeypatch):
     X, y = xor(np.float32)
     np.save(tmp_path / "X.npy", X)
     table = np.load(tmp_path / "X.npy", mmap_mode="r")
@@ -135,7 +135,7 @@ def test_a_table_read_in_blocks_goes_on(after, tmp_path, cut, monkeypatch):
     assert same_paths(clone(selector).fit(table, y, weights), whole)
 
 
-def test_blocks_of_rows_go_on_with_the_seed_that_they_began_with(tmp_path, cut, monkeypatch):
+def test_blocks_of_rows_resume_with_the_stored_seed(tmp_path, cut, monkeypatch):
     monkeypatch.setattr("randsel.contribution._closed_form.MAX_ROWS", 60)
     X, y = xor(columns=80)
     selector = RandSel(5, checkpoint=tmp_path / "kept")
@@ -150,7 +150,7 @@ def test_blocks_of_rows_go_on_with_the_seed_that_they_began_with(tmp_path, cut, 
 
 
 @pytest.mark.parametrize("variant", ["default", "single precision", "sketched sums", "fixing"])
-def test_tensors_go_on(variant, tmp_path, cut, sketched):
+def test_tensors_resume(variant, tmp_path, cut, sketched):
     torch = pytest.importorskip("torch")
     make, options = VARIANTS[variant]
     X, y = make()
@@ -174,7 +174,7 @@ def same_scans(one, other):
 
 @pytest.mark.parametrize("order", [2, 3])
 @pytest.mark.parametrize("after", [1, 3, 8])
-def test_a_scan_goes_on_and_ends_as_if_it_had_not_been_interrupted(order, after, tmp_path, cut, counted, monkeypatch):
+def test_a_scan_resumes_with_the_same_result(order, after, tmp_path, cut, counted, monkeypatch):
     monkeypatch.setattr(pair_scan, "BLOCK", 8)
     X, y, _ = datasets.make_xor(120, 30, random_state=0)
     X[:, 20:] = np.round(X[:, 20:])  # another kind of feature, with statistics of its own
@@ -193,7 +193,7 @@ def test_a_scan_goes_on_and_ends_as_if_it_had_not_been_interrupted(order, after,
     assert shown[-1][0] == shown[-1][1]
 
 
-def test_tests_of_single_features_go_on(tmp_path, cut, counted, monkeypatch):
+def test_tests_of_single_features_resume(tmp_path, cut, counted, monkeypatch):
     X, y, _ = datasets.make_xor(80, 40, random_state=0)
     monkeypatch.setattr(evidence, "BLOCK_BYTES", 4 * 6 * 80 * 5)
     how = {"nominal": np.zeros(40, dtype=bool), "strata": None, "n_jobs": None}
@@ -210,7 +210,7 @@ def test_tests_of_single_features_go_on(tmp_path, cut, counted, monkeypatch):
 
 @pytest.mark.parametrize("after", [4, 16])
 @pytest.mark.parametrize("pairs", ["all", "none"])
-def test_a_selection_goes_on_within_its_culling_and_its_tests(after, pairs, tmp_path, cut, counted, monkeypatch):
+def test_a_selection_resumes_within_its_culling_and_its_tests(after, pairs, tmp_path, cut, counted, monkeypatch):
     monkeypatch.setattr(pair_scan, "BLOCK", 8)
     monkeypatch.setattr(evidence, "BLOCK_BYTES", 4 * 6 * 120 * 5)
     X, y, _ = datasets.make_xor(120, 60, random_state=0)
@@ -239,7 +239,7 @@ def test_a_selection_goes_on_within_its_culling_and_its_tests(after, pairs, tmp_
         assert culling[-1] == sum(path_sizes(60))
 
 
-def test_the_command_that_tests_interactions_goes_on(tmp_path, cut, counted, monkeypatch):
+def test_the_command_interactions_resumes(tmp_path, cut, counted, monkeypatch):
     monkeypatch.setattr(pair_scan, "BLOCK", 8)
     X, y, _ = datasets.make_xor(60, 40, random_state=0)
     np.savez(tmp_path / "table.npz", X=X, y=y)
