@@ -1,4 +1,5 @@
 import itertools
+import pickle
 
 import numpy as np
 import pytest
@@ -91,6 +92,13 @@ def test_results_do_not_depend_on_what_was_read_before(rng, n):
 
     for values, others in zip(two_rounds(), two_rounds("sums", "distances"), strict=True):
         np.testing.assert_array_equal(values, others)
+
+
+def test_a_sample_can_be_sent_to_other_processes(rng):
+    sample = make_sample(rng.normal(size=(20, 7)), np.arange(20) % 2)
+    sent = pickle.loads(pickle.dumps(sample))
+    np.testing.assert_array_equal(sent.log_kernel(0.2), sample.distances * -0.2)
+    np.testing.assert_array_equal(cf.closed_form(sent, 0.2).interaction, cf.closed_form(sample, 0.2).interaction)
 
 
 def test_scores_equal_their_definition(rng):

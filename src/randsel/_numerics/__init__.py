@@ -1,1 +1,4 @@
-"""Arrays, columns, kernels and null distributions: numerical parts that know no estimator."""
+"""Arrays, columns, kernels, rank functions and null distributions: numerics that know no estimator.
+
+Imports from `_utils` only.
+"""

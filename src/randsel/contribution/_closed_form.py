@@ -332,7 +332,7 @@ def _merge(sample: Sample, forms: list[tuple[Array, Any]]) -> Any:
     """Put the forms of the routes in the places of their features."""
     if len(forms) == 1:
         return forms[0][1]
-    xp, device = sample.precision.xp, sample.precision.device
+    xp, device = sample.xp, sample.precision.device
     merged = xp.empty((5, sample.X.shape[1]), dtype=xp.float64, device=device)
     for features, values in forms:
         merged[:, as_index(features, values)] = values

@@ -374,7 +374,7 @@ def _forms_of_block(
 def elements_of(sample: Sample, gamma: float, features: Array) -> Elements | StreamedElements:
     """Return the contrasts of the features of a mask, in double precision where single would lose too much."""
     X = keep_columns(sample.X, features)
-    extremes, xp = sample.moments.extremes, sample.precision.xp
+    extremes, xp = sample.moments.extremes, sample.xp
     # Squared differences times γ must keep their digits, and where T saturates, its variation is small against it.
     keeps_digits = 1e-10 < gamma < 1e10 and extremes.least_range > 1e-3 and extremes.largest_range < 1e6
     keeps_digits &= 1e-2 < gamma * extremes.largest_range**2 <= 4.0

@@ -78,15 +78,14 @@ class Precision:
 
     Attributes
     ----------
-    xp, device
-        Namespace and device of all arrays.
+    device
+        Device of all arrays.
     product_dtype
         Type of matrix products over many features.
     pair_dtype
         Type of matrices over pairs of samples.
     """
 
-    xp: Any
     device: Any
     product_dtype: Any
     pair_dtype: Any
@@ -103,16 +102,12 @@ class Precision:
         """
         xp, device, (m, n) = namespace(moments.values), device_of(moments.values), X.shape
         if target.lopsided:
-            return cls(xp, device, xp.float64, xp.float64)
+            return cls(device, xp.float64, xp.float64)
         ordinary = moments.extremes.least_range > 1e-3 and moments.extremes.largest_range < 250.0
         product_dtype = xp.float32 if m >= SINGLE_ROWS and ordinary else X.dtype
         rounding = null_scale(m) * 4 * machine_epsilon(xp.float32) * n**0.5
         single = is_single(product_dtype) and rounding < MAX_SCORE_ROUNDING and moments.outlying is None
-        return cls(xp, device, product_dtype, xp.float32 if single else xp.float64)
-
-    def in_double(self) -> "Precision":
-        """Return double precision, on the same device."""
-        return replace(self, product_dtype=self.xp.float64, pair_dtype=self.xp.float64)
+        return cls(device, product_dtype, xp.float32 if single else xp.float64)
 
     @property
     def single_products(self) -> bool:
@@ -352,7 +347,13 @@ class Sample:
 
     def in_double(self) -> "Sample":
         """Return the sample to be computed in double precision, from the start."""
-        return replace(self, precision=self.precision.in_double(), carried_sums=None, n_summed=0, cast=None)
+        precision = replace(self.precision, product_dtype=self.xp.float64, pair_dtype=self.xp.float64)
+        return replace(self, precision=precision, carried_sums=None, n_summed=0, cast=None)
+
+    @property
+    def xp(self) -> Any:
+        """Namespace of all arrays."""
+        return namespace(self.moments.values)
 
     @cached_property
     def columns_in_product_dtype(self) -> Any:
@@ -404,13 +405,13 @@ class Sample:
 
     def log_kernel(self, gamma: float) -> Any:
         """Return `log κ` of all features together."""
-        if self.factor is GAUSSIAN:
+        if self.factor == GAUSSIAN:
             return self.distances * -gamma
         return sum_log_factors(self.X, gamma, self.factor)
 
     def log_fixed_kernel(self, gamma: float) -> Any:
         """Return `log κ` of the fixed features, of which there must be some."""
-        if self.factor is GAUSSIAN:
+        if self.factor == GAUSSIAN:
             return distances_from_gram(self.fixed_products) * -gamma
         return sum_log_factors(select_columns(self.X, self.fixed), gamma, self.factor)
 
@@ -418,7 +419,7 @@ class Sample:
         """Whether single precision, if used, holds the distances at a bandwidth: not if rows lie far from zero."""
         if not self.precision.single_pairs or not self.has_sums:
             return True
-        farthest = float(self.precision.xp.linalg.diagonal(self.sums.products).max())
+        farthest = float(self.xp.linalg.diagonal(self.sums.products).max())
         return gamma * farthest * 8 * machine_epsilon(self.precision.pair_dtype) < MAX_EXPONENT_ROUNDING
 
     def check_gamma(self, gamma: float) -> None:
@@ -430,20 +431,21 @@ class Sample:
             )
             raise ValueError(msg)
 
-    def drop_features(self, kept: Any, dropped: Any, fixed: Array, sums: PairSums | None) -> "Sample":
+    def drop_features(self, surviving: Any, dropped: Any, fixed: Array, sums: PairSums | None) -> "Sample":
         """Return the sample of the next round.
 
-        `kept` and `dropped` are ascending indices, and `fixed` is a mask over those kept. `sums` are the pair sums of
-        this round, if it had any. The sums over the dropped features are subtracted from them. Once seven eighths of
-        the features that they were computed over are gone, the rounding error has grown eightfold relative to what is
-        left, and the next round computes them afresh.
+        `surviving` and `dropped` are ascending indices, and `fixed` is a mask over the surviving features. `sums` are
+        the pair sums of this round, if it had any; the sums over the dropped features are subtracted from them. Once
+        seven eighths of the features that they were computed over are gone, the rounding error has grown eightfold
+        relative to what is left, and the next round computes them afresh.
         """
-        kept, dropped = (as_index(index, self.moments.values) if on_host(index) else index for index in (kept, dropped))
+        values = self.moments.values
+        surviving, dropped = (as_index(index, values) if on_host(index) else index for index in (surviving, dropped))
         X, cast = self.columns_in_product_dtype, None
         if X is not self.X:
-            cast = keep_columns(X, kept)
-        remaining = keep_columns(self.X, kept)
-        moments = self.moments.take(kept)
+            cast = keep_columns(X, surviving)
+        remaining = keep_columns(self.X, surviving)
+        moments = self.moments.take(surviving)
         precision = Precision.choose(remaining, self.target, moments)
         after = Sample(remaining, self.target, fixed, moments, precision, self.factor, cast=cast)
         n_free = int(np.count_nonzero(~fixed))
@@ -452,8 +454,8 @@ class Sample:
             return after
         if fixed.any() or self.fixed.any():
             no_longer_free = ~self.fixed
-            no_longer_free[to_numpy(kept)[~fixed]] = False
-            dropped = as_index(no_longer_free, self.moments.values)
+            no_longer_free[to_numpy(surviving)[~fixed]] = False
+            dropped = as_index(no_longer_free, values)
         if len(dropped):
             sketch = sums.sketch is not None
             sums = sums.subtract_into(PairSums.from_columns(select_columns(X, dropped), self.precision, sketch=sketch))

@@ -162,7 +162,7 @@ def _restore_sample(arrays: Mapping[str, Array], first: Sample) -> Sample:
     """Return the sample of the stored columns of that of the first round, with what `_sample_to_arrays` stored."""
 
     def on_device(name: str) -> Any:
-        return first.precision.xp.asarray(arrays[name], device=first.precision.device) if name in arrays else None
+        return first.xp.asarray(arrays[name], device=first.precision.device) if name in arrays else None
 
     sums = None
     if "sums_products" in arrays:
