@@ -223,7 +223,7 @@ def test_the_sandbox_imports_nothing_from_the_folder_of_the_data(tmp_path, monke
 
 def test_gzip_that_unpacks_to_more_than_allowed(tmp_path):
     path = tmp_path / "table.csv.gz"
-    path.write_bytes(gzip.compress(b"y,a\n" + b"1,2\n" * 3_000_000))
+    path.write_bytes(gzip.compress(b"y,a\n" + b"1,2\n" * 3_000_000, mtime=0))
     assert path.stat().st_size < 100_000
     refused(path, "unpacks to more than", target="y", max_bytes="10MB")
 
@@ -495,7 +495,7 @@ def test_what_is_refused_takes_little_memory(tmp_path, name):
     elif name == "commas.csv":
         path.write_bytes(b"y,a\n" + b"," * 9_000_000 + b"\n")
     elif name == "text.csv.gz":
-        path.write_bytes(gzip.compress(b"y,a\n" + b"1" * 400_000_000, 1))
+        path.write_bytes(gzip.compress(b"y,a\n" + b"1" * 400_000_000, 1, mtime=0))
     else:
         path.write_text("!Sample_characteristics\t" + "\t".join(f"k{i}:" for i in range(40_000)) + "\nID_REF\n")
     code = LIMITED.format(tests=str(TESTS), path=str(path), options=options)
