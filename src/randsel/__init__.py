@@ -60,8 +60,7 @@ def __getattr__(name: str) -> object:
         return value
     if name in __all__:
         return import_module(f"randsel.{name}")
-    msg = f"module 'randsel' has no attribute {name!r}"
-    raise AttributeError(msg)
+    raise AttributeError(f"module 'randsel' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

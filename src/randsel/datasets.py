@@ -63,8 +63,7 @@ def make_xor(n_samples: int = 300, n_features: int = 100, *, noise: float = 0.0,
     ((300, 100), array([0, 1]), True)
     """
     if not 0.0 <= noise <= 1.0:
-        msg = f"noise={noise!r} is a probability and must lie between 0 and 1."
-        raise ValueError(msg)
+        raise ValueError(f"noise={noise!r} is a probability and must lie between 0 and 1.")
     rng = _generator(random_state, n_features, 2)
     X = rng.uniform(-1.0, 1.0, (n_samples, n_features))
     y = np.where(X[:, 0] * X[:, 1] > 0.0, 1, -1)
@@ -111,8 +110,7 @@ def make_weston_linear(
     array([0, 1, 2, 3, 4])
     """
     if not 4 <= n_relevant <= 6:
-        msg = f"n_relevant={n_relevant} must be 4, 5 or 6."
-        raise ValueError(msg)
+        raise ValueError(f"n_relevant={n_relevant} must be 4, 5 or 6.")
     rng = _generator(random_state, n_features, n_relevant)
     y = rng.choice([-1, 1], n_samples)
     X = rng.normal(0.0, _standard_deviation(noise, noise_is), (n_samples, n_features))
@@ -165,8 +163,7 @@ def make_weston_nonlinear(
     (array([0, 1]), array([0, 1]))
     """
     if n_relevant not in (2, 5):
-        msg = f"n_relevant={n_relevant} must be 2 (the original problem) or 5."
-        raise ValueError(msg)
+        raise ValueError(f"n_relevant={n_relevant} must be 2 (the original problem) or 5.")
     rng = _generator(random_state, n_features, n_relevant)
     y = rng.choice([-1, 1], n_samples)
     X = rng.normal(0.0, _standard_deviation(noise, noise_is), (n_samples, n_features))
@@ -215,8 +212,7 @@ def make_passemiers(
     True
     """
     if kind not in PASSEMIERS:
-        msg = f"kind={kind!r} must be one of {', '.join(map(repr, PASSEMIERS))}."
-        raise ValueError(msg)
+        raise ValueError(f"kind={kind!r} must be one of {', '.join(map(repr, PASSEMIERS))}.")
     k = PASSEMIERS[kind]
     rng = _generator(random_state, n_features, k)
     U = rng.random((n_samples, n_features))
@@ -281,16 +277,14 @@ def make_black_box(
     """
     images, digits = load_digits(return_X_y=True)
     if left_out not in range(10):
-        msg = f"left_out={left_out!r} must be a digit, 0 to 9."
-        raise ValueError(msg)
+        raise ValueError(f"left_out={left_out!r} must be a digit, 0 to 9.")
     images, digits = images[digits != left_out], digits[digits != left_out]
     max_rows = int(9 * np.bincount(np.unique(digits, return_inverse=True)[1]).min())
     if n_labelled < 9 or n_held_out < 1 or n_labelled + n_held_out > max_rows or n_features < 1:
-        msg = (
+        raise ValueError(
             f"n_labelled={n_labelled}, n_held_out={n_held_out}, n_features={n_features}: there must be nine labels, a "
             f"held-out row and a feature at least, and of labelled and held-out rows together {max_rows} at most."
         )
-        raise ValueError(msg)
     rng = generator(seed_of(random_state))
     classes = 1 + np.unique(digits, return_inverse=True)[1]
     order = _balanced_permutation(classes, rng)
@@ -314,13 +308,11 @@ def _balanced_permutation(classes: Array, rng: np.random.Generator) -> Array:
 def _generator(random_state: Any, n_features: int, n_relevant: int) -> np.random.Generator:
     """Return the random generator, once there are enough features."""
     if n_features < n_relevant:
-        msg = f"n_features={n_features} must be at least the number of relevant features, {n_relevant}."
-        raise ValueError(msg)
+        raise ValueError(f"n_features={n_features} must be at least the number of relevant features, {n_relevant}.")
     return generator(seed_of(random_state))
 
 
 def _standard_deviation(noise: float, noise_is: str) -> float:
     if noise_is not in ("variance", "sd") or not 0.0 < noise < np.inf:
-        msg = f"noise={noise!r}, noise_is={noise_is!r}: a positive number that is a 'variance' or an 'sd'."
-        raise ValueError(msg)
+        raise ValueError(f"noise={noise!r}, noise_is={noise_is!r}: a positive number that is a 'variance' or an 'sd'.")
     return float(np.sqrt(noise)) if noise_is == "variance" else float(noise)

@@ -168,18 +168,14 @@ def _margin_and_events(
     """Check the parameters; return the error that an estimate may have, and the number of events in the union bound."""
     for name, value in (("eta", eta), ("delta", delta), ("share", share)):
         if not 0 < value <= 1 or (name != "eta" and value == 1):
-            msg = f"{name}={value!r} must lie between 0 and 1."
-            raise ValueError(msg)
+            raise ValueError(f"{name}={value!r} must lie between 0 and 1.")
     if eta < 1e-6:
-        msg = f"eta={eta!r} is too small to plan for; contributions that matter are above 1e-6."
-        raise ValueError(msg)
+        raise ValueError(f"eta={eta!r} is too small to plan for; contributions that matter are above 1e-6.")
     for name, count in (("n_influential", n_influential), ("n_rounds", n_rounds), ("n_features", n_features)):
         if count is not None and count < 1:
-            msg = f"{name}={count!r} must be at least 1."
-            raise ValueError(msg)
+            raise ValueError(f"{name}={count!r} must be at least 1.")
     if n_features is not None and n_features < n_influential:
-        msg = f"n_features={n_features} must be at least n_influential={n_influential}."
-        raise ValueError(msg)
+        raise ValueError(f"n_features={n_features} must be at least n_influential={n_influential}.")
     if n_features is None:
         return eta, n_influential * n_rounds
     return eta / 2, n_features * n_rounds

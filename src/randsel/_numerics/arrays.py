@@ -416,20 +416,17 @@ def to_device(X: Any, name: str | None) -> Any:
         return X
     torch = optional("torch", extra="gpu", purpose=f"device={name!r}")
     if name.startswith("cuda") and not torch.cuda.is_available():
-        msg = f"device={name!r}: torch sees no CUDA device here; use device='cpu', or leave it out."
-        raise ValueError(msg)
+        raise ValueError(f"device={name!r}: torch sees no CUDA device here; use device='cpu', or leave it out.")
     count = torch.cuda.device_count()
     if name.startswith("cuda:") and int(name.split(":")[1]) >= count:
-        msg = f"device={name!r}: torch sees {count} CUDA devices, numbered from 0."
-        raise ValueError(msg)
+        raise ValueError(f"device={name!r}: torch sees {count} CUDA devices, numbered from 0.")
     return torch.as_tensor(X, device=name)
 
 
 def check_device(name: str | None, X: Any) -> str | None:
     """Return the device to compute on: the one named, or where X is; None for numpy on the host."""
     if name is not None and re.fullmatch(r"cpu|cuda(:\d+)?", name) is None:
-        msg = f"device={name!r} is not a device; use 'cpu', 'cuda', 'cuda:1', or leave it out."
-        raise ValueError(msg)
+        raise ValueError(f"device={name!r} is not a device; use 'cpu', 'cuda', 'cuda:1', or leave it out.")
     if name is None and not on_host(X):
         return str(device(X))
     return None if name == "cpu" else name

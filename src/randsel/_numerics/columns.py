@@ -206,11 +206,10 @@ def memory_for_columns(max_memory: int | str, m: int, n: int) -> int:
     # While columns are culled they are in memory about two and a half times; in single precision, too, beside double.
     left = int((allowed - overhead) / 3.4)
     if left < 64 * 8 * m:
-        msg = (
+        raise ValueError(
             f"max_memory={max_memory!r} is too little for {m} samples and {n} features: pairs of samples and results "
             f"take {overhead / 1e6:.0f} MB; allow at least {(overhead + 2000 * m) / 1e6:.0f} MB."
         )
-        raise ValueError(msg)
     return left
 
 
@@ -224,8 +223,7 @@ def parse_bytes(size: int | str, name: str = "max_memory") -> int:
     except ValueError:
         number = -1.0
     if match is None or number <= 0.0:
-        msg = f"{name}={size!r} is not a size; write bytes as a number, or '500MB', '2GB', '1.5GiB'."
-        raise ValueError(msg)
+        raise ValueError(f"{name}={size!r} is not a size; write bytes as a number, or '500MB', '2GB', '1.5GiB'.")
     return int(number * (1024 if match[3] else 1000) ** " kMGT".index(match[2].replace("K", "k") or " "))
 
 
@@ -396,11 +394,10 @@ def _centre_into(out: Any, x: Any) -> Any:
     varies = high > low
     peaks = to_numpy(to_double(xp.maximum(xp.abs(low), xp.abs(high))))[to_numpy(varies)]
     if peaks.size and not (peaks.max() < UNSCALED_RANGE[1] and peaks.min() > UNSCALED_RANGE[0]):
-        msg = (
+        raise ValueError(
             f"Columns of X have largest values from {peaks.min():.3g} to {peaks.max():.3g}, too extreme for "
             "scale=False; use scale=True."
         )
-        raise ValueError(msg)
     z = to_double(x)
     out[:] = z - xp.mean(z, axis=0)
     return varies

@@ -241,8 +241,9 @@ def median_factor(gamma: str) -> float:
     except ValueError:
         factor = -1.0
     if not 0.0 < factor < np.inf:
-        msg = f"gamma={gamma!r} is neither a positive number nor 'median' nor a multiple such as '0.5*median'."
-        raise ValueError(msg)
+        raise ValueError(
+            f"gamma={gamma!r} is neither a positive number nor 'median' nor a multiple such as '0.5*median'."
+        )
     return factor
 
 

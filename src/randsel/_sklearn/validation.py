@@ -59,8 +59,7 @@ def check_data(
     else:
         X = check_remote_table(estimator, remote, reset=True)
     if y is None:
-        msg = f"{type(estimator).__name__} requires y to be passed, but the target y is None."
-        raise ValueError(msg)
+        raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None.")
     y = check_outcome(y)
     rows = np.zeros((len(X), 1)) if on_device or remote is not None else X
     check_consistent_length(rows, y)
@@ -70,11 +69,10 @@ def check_data(
     weights = None if sample_weight is None else _check_weights(sample_weight, rows)
     weighted_y = y if weights is None else y[weights > 0.0]
     if len(weighted_y) < 4:
-        msg = (
+        raise ValueError(
             f"n_samples={len(weighted_y)} of weight above zero, but at least 4 are needed: contributions are means "
             "over pairs."
         )
-        raise ValueError(msg)
     kind.check(weighted_y)
     return X, y, kind, weights
 
@@ -84,8 +82,9 @@ def _check_weights(sample_weight: Any, rows: Array) -> Array:
     weights = weights / max(weights.max(), np.finfo(np.float64).tiny)
     effective = weights.sum() ** 2 / max(weights @ weights, np.finfo(np.float64).tiny)
     if np.count_nonzero(weights) >= 4 and effective < 2.0:
-        msg = f"sample_weight leaves effectively {effective:.3g} samples, one counts for almost all; check it."
-        raise ValueError(msg)
+        raise ValueError(
+            f"sample_weight leaves effectively {effective:.3g} samples, one counts for almost all; check it."
+        )
     return weights
 
 
@@ -107,8 +106,7 @@ def _check_array(estimator: Any, X: Any) -> Any:
         column = _text_column(X) if "convert string" in str(error) else None
         if column is None:
             raise
-        msg = f"{error}: column {column} of X holds text; encode it as numbers or drop it first."
-        raise ValueError(msg) from error
+        raise ValueError(f"{error}: column {column} of X holds text; encode it as numbers or drop it first.") from error
 
 
 def check_remote_table(estimator: Any, table: RemoteTable, *, reset: bool) -> Any:
@@ -130,8 +128,7 @@ def check_table(estimator: Any, X: Any, *, reset: bool) -> Array:
 def check_classes(estimator: Any, y: Any, m: int | None = None) -> tuple[Array, Array]:
     """Return the classes, at least two, and the index of each sample's class."""
     if y is None:
-        msg = f"{type(estimator).__name__} requires y to be passed, but the target y is None."
-        raise ValueError(msg)
+        raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None.")
     y = check_outcome(column_or_1d(y, warn=True))
     if m is not None:
         check_consistent_length(np.empty(m), y)
@@ -157,11 +154,10 @@ def _stays_on_device(X: Any) -> bool:
     if get_config()["array_api_dispatch"]:
         return True
     if X.device.type != "cpu":
-        msg = (
+        raise ValueError(
             f"X is a tensor on {X.device}; call sklearn.set_config(array_api_dispatch=True) to compute there (scipy "
             "needs SCIPY_ARRAY_API=1 in the environment for that), or pass X.cpu()."
         )
-        raise ValueError(msg)
     return False
 
 
@@ -185,8 +181,9 @@ def categories_to_codes(X: Any) -> tuple[Any, list[int]]:
         codes = X.iloc[:, j].cat.codes
         if (codes < 0).any():
             name, missing = str(X.columns[j]), int((codes < 0).sum())
-            msg = f"Input X contains NaN in column {name!r} ({missing} values); impute them or drop it first."
-            raise ValueError(msg)
+            raise ValueError(
+                f"Input X contains NaN in column {name!r} ({missing} values); impute them or drop it first."
+            )
         X.isetitem(j, codes.astype(np.float64))
     return X, categorical
 
@@ -202,18 +199,17 @@ def nominal_columns(categorical: Any, from_frame: list[int], n: int, names: Arra
     entries, known = np.asarray(categorical), [] if names is None else [str(name) for name in names]
     if entries.dtype.kind == "b":
         if entries.shape != (n,):
-            msg = f"categorical_features is a mask of shape {entries.shape}, but X has n_features={n}."
-            raise ValueError(msg)
+            raise ValueError(f"categorical_features is a mask of shape {entries.shape}, but X has n_features={n}.")
         return entries.copy()
     for name in entries.ravel().tolist():
         if isinstance(name, str) and name not in known:
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
             hint = f", did you mean {near[0]!r}?" if near else "; X has no column names."
-            msg = f"categorical_features names {name!r}, which X does not have{hint}"
-            raise ValueError(msg)
+            raise ValueError(f"categorical_features names {name!r}, which X does not have{hint}")
         if not isinstance(name, str) and not (isinstance(name, int) and -n <= name < n):
-            msg = f"categorical_features holds {name!r}, but X has n_features={n}; give names, indices or a mask."
-            raise ValueError(msg)
+            raise ValueError(
+                f"categorical_features holds {name!r}, but X has n_features={n}; give names, indices or a mask."
+            )
         nominal[known.index(name) if isinstance(name, str) else name] = True
     return nominal
 
@@ -227,19 +223,19 @@ def check_strata(y: Array, weights: Array | None, **labels: Any) -> Array | None
     for name, values in labels.items():
         array = np.asarray(values)
         if array.shape != (len(y),):
-            msg = f"{name} has shape {array.shape}, but there are n_samples={len(y)}; give one label per sample."
-            raise ValueError(msg)
+            raise ValueError(
+                f"{name} has shape {array.shape}, but there are n_samples={len(y)}; give one label per sample."
+            )
         codes = np.unique(array.astype(str), return_inverse=True)[1]
         strata = np.unique(strata * (codes.max() + 1) + codes, return_inverse=True)[1]
     rows = np.ones(len(y), dtype=bool) if weights is None else weights > 0.0
     label_names = " and ".join(labels)
     constant = [s for s in np.unique(strata[rows]) if len(np.unique(y[rows & (strata == s)], axis=0)) == 1]
     if len(constant) == len(np.unique(strata[rows])):
-        msg = (
+        raise ValueError(
             f"y is constant within every stratum of {label_names}, so that no comparison within strata is possible; "
             f"leave {label_names} out, or average the samples of each stratum first."
         )
-        raise ValueError(msg)
     if constant:
         warnings.warn(
             f"y is constant within {len(constant)} of {len(np.unique(strata[rows]))} strata of {label_names}; their "
@@ -253,15 +249,17 @@ def check_strata(y: Array, weights: Array | None, **labels: Any) -> Array | None
 def _refuse_masked_values_and_dates(values: Any, name: str) -> None:
     """Raise ValueError for masked values and dates, which numpy would convert to numbers."""
     if np.ma.is_masked(values):
-        msg = f"{name} is a masked array with masked values, which would count as numbers; fill or drop them first."
-        raise ValueError(msg)
+        raise ValueError(
+            f"{name} is a masked array with masked values, which would count as numbers; fill or drop them first."
+        )
     dtypes = getattr(values, "dtypes", None)
     dtypes = [getattr(values, "dtype", None)] if dtypes is None or not hasattr(dtypes, "__iter__") else list(dtypes)
     columns = list(getattr(values, "columns", range(len(dtypes))))
     dates = [column for column, dtype in zip(columns, dtypes, strict=False) if _is_date(dtype)]
     if dates:
-        msg = f"Unknown label type: {name} holds dates, in column {dates[0]!r}; turn them into numbers or drop them."
-        raise ValueError(msg)
+        raise ValueError(
+            f"Unknown label type: {name} holds dates, in column {dates[0]!r}; turn them into numbers or drop them."
+        )
 
 
 def _is_date(dtype: Any) -> bool:
@@ -292,7 +290,8 @@ def check_number_to_select(count_or_fraction: int | float | str, n_features: int
         return None
     if isinstance(count_or_fraction, (int, np.integer)):
         if count_or_fraction > n_features:
-            msg = f"n_features_to_select={count_or_fraction} but X has n_features={n_features}; ask for at most these."
-            raise ValueError(msg)
+            raise ValueError(
+                f"n_features_to_select={count_or_fraction} but X has n_features={n_features}; ask for at most these."
+            )
         return int(count_or_fraction)
     return max(1, int(n_features * count_or_fraction + 1e-9))

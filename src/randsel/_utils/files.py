@@ -108,11 +108,10 @@ def read_json(path: Path) -> Any:
 def check_size(path: Path, size: int, limit: int, verb: str = "would take") -> None:
     """Refuse a file whose content is larger than the limit, before memory is allocated for it."""
     if size > limit:
-        msg = (
+        raise ValueError(
             f"{path} {verb} {size / 1e9:.3g} GB, and {limit / 1e9:.3g} GB are allowed; is it damaged? "
             "If you trust it and have the memory, raise the limit: --max-bytes (max_bytes= in Python)."
         )
-        raise ValueError(msg)
 
 
 @contextmanager
@@ -121,8 +120,7 @@ def readable(path: Path, kind: str, *errors: type[BaseException]) -> Iterator[No
     try:
         yield
     except errors as error:
-        msg = f"{path} cannot be read as {kind}, it may be cut off or damaged: {error}."
-        raise ValueError(msg) from error
+        raise ValueError(f"{path} cannot be read as {kind}, it may be cut off or damaged: {error}.") from error
 
 
 def read_npz_arrays(path: Path, limit: int, wanted: set[str] | None = None) -> tuple[dict[str, Array], list[str]]:
@@ -145,8 +143,9 @@ def read_npz_arrays(path: Path, limit: int, wanted: set[str] | None = None) -> t
 def _claimed_bytes(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> int:
     """Return the size in memory of an array according to its header, without reading the array."""
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        msg = f"{path}: array {member.filename!r} is packed in a way that numpy does not use; save it again with numpy."
-        raise ValueError(msg)
+        raise ValueError(
+            f"{path}: array {member.filename!r} is packed in a way that numpy does not use; save it again with numpy."
+        )
     with archive.open(member) as file:
         start = io.BytesIO(file.read(_LONGEST_HEADER))
     try:
@@ -154,17 +153,14 @@ def _claimed_bytes(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, _, dtype = read(start)
     except (ValueError, tokenize.TokenError, RecursionError, MemoryError) as error:
-        msg = f"{path}: array {member.filename!r} is damaged: {error}."
-        raise ValueError(msg) from error
+        raise ValueError(f"{path}: array {member.filename!r} is damaged: {error}.") from error
     if dtype.hasobject:
-        msg = (
+        raise ValueError(
             f"{path}: array {member.filename!r} holds Python objects, which are not unpickled; save text and numbers "
             "as such."
         )
-        raise ValueError(msg)
     if min(shape, default=0) < 0:
-        msg = f"{path}: array {member.filename!r} is damaged: its shape is {shape}."
-        raise ValueError(msg)
+        raise ValueError(f"{path}: array {member.filename!r} is damaged: its shape is {shape}.")
     # integers are converted to double precision
     return bytes_in(shape, dtype.itemsize if dtype == np.float32 else max(dtype.itemsize, 8))
 

@@ -10,5 +10,6 @@ def optional(module: str, *, extra: str, purpose: str) -> ModuleType:
         return import_module(module)
     except ImportError as error:
         package = module.split(".", maxsplit=1)[0]
-        msg = f"{purpose} needs {package}, which is not installed: pip install {package} (part of the extra '{extra}')."
-        raise ImportError(msg) from error
+        raise ImportError(
+            f"{purpose} needs {package}, which is not installed: pip install {package} (part of the extra '{extra}')."
+        ) from error

@@ -36,8 +36,7 @@ CHECKPOINT_IDENTITY = ("version", "estimator", "data_hash", "parameters")
 def check_folder(out: Path, option: str = "--out") -> None:
     """Refuse a folder that results cannot be written to, before anything is computed."""
     if out.exists() and not out.is_dir():
-        msg = f"{out} is a file; give a folder for the results ({option})."
-        raise ValueError(msg)
+        raise ValueError(f"{out} is a file; give a folder for the results ({option}).")
     existing = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
     if not os.access(existing, os.W_OK | os.X_OK):
         raise PermissionError(errno.EACCES, "not writable", str(existing))
@@ -59,8 +58,9 @@ def _check_owner(out: Path) -> None:
     """Refuse the results of another user; a folder of theirs without results may be shared."""
     for path in (out / IDENTITY, out / "parts", out / ".lock"):
         if hasattr(os, "geteuid") and path.exists() and path.lstat().st_uid != os.geteuid():
-            msg = f"{path} belongs to another user, so this is the folder of their run; give another folder (--out)."
-            raise ValueError(msg)
+            raise ValueError(
+                f"{path} belongs to another user, so this is the folder of their run; give another folder (--out)."
+            )
 
 
 @contextmanager
@@ -74,8 +74,7 @@ def lock_folder(out: Path) -> Iterator[None]:
     try:
         lock.acquire()
     except Timeout:
-        msg = f"another run is working in {out}; wait for it, or give another folder."
-        raise ValueError(msg) from None
+        raise ValueError(f"another run is working in {out}; wait for it, or give another folder.") from None
     try:
         # left by runs that were killed while they wrote
         for partial in (*out.glob("*.partial"), *out.glob("parts/**/*.partial")):
@@ -111,11 +110,11 @@ def check_or_write_identity(
         for name in same:
             if before.get(name) != identity[name]:
                 difference = _describe_difference(name, before.get(name), identity[name])
-                msg = f"{out} holds a run {difference}; give another folder ({option}), or remove this one."
-                raise ValueError(msg)
+                raise ValueError(f"{out} holds a run {difference}; give another folder ({option}), or remove this one.")
     elif (out / "parts").exists():
-        msg = f"{out} holds parts of a run but no {IDENTITY}; give another folder ({option}), or remove this one."
-        raise ValueError(msg)
+        raise ValueError(
+            f"{out} holds parts of a run but no {IDENTITY}; give another folder ({option}), or remove this one."
+        )
     write_atomically(path, json.dumps(identity, indent=1) + "\n")
 
 
@@ -125,12 +124,10 @@ def read_identity(out: Path) -> dict[str, Any]:
     if out.is_dir():
         check_links(out)
     if not path.is_file():
-        msg = f"{out} has no {IDENTITY}, so it is no folder of randsel select; check the name."
-        raise ValueError(msg)
+        raise ValueError(f"{out} has no {IDENTITY}, so it is no folder of randsel select; check the name.")
     identity = read_json(path)
     if not isinstance(identity, dict):
-        msg = f"{path} is damaged; give another folder, or remove this one and run again."
-        raise ValueError(msg)
+        raise ValueError(f"{path} is damaged; give another folder, or remove this one and run again.")
     return identity
 
 
@@ -168,19 +165,16 @@ def check_arrays(arrays: Mapping[str, Array], shapes: Shapes) -> None:
         if values is None and name.endswith("?"):
             continue
         if values is None or values.dtype.kind not in kinds or values.ndim != len(wanted) or not is_text(values):
-            msg = f"{name.removesuffix('?')!r} is not what was written"
-            raise ValueError(msg)
+            raise ValueError(f"{name.removesuffix('?')!r} is not what was written")
         for length, want in zip(values.shape, wanted, strict=True):
             if length != (lengths.setdefault(want, length) if isinstance(want, str) else want):
-                msg = f"{name.removesuffix('?')!r} has a length of {length} where others have another"
-                raise ValueError(msg)
+                raise ValueError(f"{name.removesuffix('?')!r} has a length of {length} where others have another")
 
 
 def check_indices(values: Array, count: int, least: int = 0) -> None:
     """Refuse indices outside of the range from `least` to `count` - 1."""
     if values.size and not least <= int(values.min()) <= int(values.max()) < count:
-        msg = f"places are from {int(values.min())} to {int(values.max())}, of {count}"
-        raise ValueError(msg)
+        raise ValueError(f"places are from {int(values.min())} to {int(values.max())}, of {count}")
 
 
 class FinishedParts:

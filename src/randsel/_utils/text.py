@@ -161,8 +161,7 @@ def shorten_errors() -> Iterator[None]:
         message = str(error)
         if len(message) <= LONGEST_MESSAGE:
             raise
-        msg = f"{message[: LONGEST_MESSAGE // 2]} … {message[-LONGEST_MESSAGE // 4 :]}"
-        raise ValueError(msg) from None
+        raise ValueError(f"{message[: LONGEST_MESSAGE // 2]} … {message[-LONGEST_MESSAGE // 4 :]}") from None
 
 
 # ---------------------------------------------------------------- progress

@@ -76,19 +76,16 @@ def select_adata(
 
 def _build_table(adata: Any, label: str, layer: str | None, groups: str | None, batch: str | None) -> Table:
     if layer is not None and layer not in adata.layers:
-        msg = f"adata has no layer {layer!r}; there are {', '.join(map(repr, adata.layers)) or 'none'}."
-        raise ValueError(msg)
+        raise ValueError(f"adata has no layer {layer!r}; there are {', '.join(map(repr, adata.layers)) or 'none'}.")
     y, missing = _read_column(adata, label)
     values = adata.X if layer is None else adata.layers[layer]
     X = values.toarray() if hasattr(values, "toarray") else np.asarray(values)
     X = X.astype(np.float32 if X.dtype == np.float32 else np.float64, copy=False)
     names = tuple(map(str, adata.var_names))
     if len(set(names)) < len(names):
-        msg = "two variables of adata have one name; call adata.var_names_make_unique() first."
-        raise ValueError(msg)
+        raise ValueError("two variables of adata have one name; call adata.var_names_make_unique() first.")
     if not np.isfinite(X).all():
-        msg = "adata has missing or infinite values; impute them, or leave these variables out first."
-        raise ValueError(msg)
+        raise ValueError("adata has missing or infinite values; impute them, or leave these variables out first.")
     return Table(
         X[~missing] if missing.any() else X,
         y[~missing],
@@ -104,8 +101,7 @@ def _read_column(adata: Any, name: str) -> tuple[Array, Array]:
     """Return a column of the observations, and a mask of its missing entries."""
     if name not in adata.obs:
         known = ", ".join(map(repr, list(adata.obs)[:10]))
-        msg = f"adata.obs has no column {name!r}; there are {known or 'none'}."
-        raise ValueError(msg)
+        raise ValueError(f"adata.obs has no column {name!r}; there are {known or 'none'}.")
     column = adata.obs[name]
     missing = np.asarray(column.isna(), dtype=bool)
     numeric = getattr(column.dtype, "kind", "O") in "fiu"
@@ -115,8 +111,9 @@ def _read_column(adata: Any, name: str) -> tuple[Array, Array]:
 def _read_complete_column(adata: Any, name: str, rows: Array) -> Array:
     values, missing = _read_column(adata, name)
     if missing[rows].any():
-        msg = f"{int(missing[rows].sum())} entries of adata.obs[{name!r}] are missing; fill them in, or drop the rows."
-        raise ValueError(msg)
+        raise ValueError(
+            f"{int(missing[rows].sum())} entries of adata.obs[{name!r}] are missing; fill them in, or drop the rows."
+        )
     return values[rows]
 
 

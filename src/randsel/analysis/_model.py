@@ -45,15 +45,14 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.top is not None and self.top < 1:
-            msg = f"top={self.top} selects nothing; ask for 1 or more, or leave it out."
-            raise ValueError(msg)
+            raise ValueError(f"top={self.top} selects nothing; ask for 1 or more, or leave it out.")
         if self.fdr is not None and not 0.0 < self.fdr < 1.0:
-            msg = f"fdr={self.fdr:g} is not a false discovery rate; take a number between 0 and 1, such as 0.1."
-            raise ValueError(msg)
+            raise ValueError(
+                f"fdr={self.fdr:g} is not a false discovery rate; take a number between 0 and 1, such as 0.1."
+            )
         for name in ("halves", "folds"):
             if getattr(self, name) == 1 or getattr(self, name) < 0:
-                msg = f"{name}={getattr(self, name)} is too few; take 2 or more, or 0 to leave them out."
-                raise ValueError(msg)
+                raise ValueError(f"{name}={getattr(self, name)} is too few; take 2 or more, or 0 to leave them out.")
 
 
 @dataclass(frozen=True)

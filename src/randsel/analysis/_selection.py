@@ -61,8 +61,9 @@ def impute_medians(table: Table, rows: Array | None = None) -> Table:
     if not np.isnan(table.X).any():
         return table
     if table.missing == "error":
-        msg = "X has missing values; read the table with missing='median' or 'drop-columns', or impute them first."
-        raise ValueError(msg)
+        raise ValueError(
+            "X has missing values; read the table with missing='median' or 'drop-columns', or impute them first."
+        )
     step = imputer().fit(table.X if rows is None else table.X[rows])
     return replace(table, X=step.transform(table.X))
 
@@ -79,11 +80,10 @@ def average_groups(table: Table) -> Table:
     if len(groups) == len(table.y) or not np.array_equal(table.y[first][codes], table.y):
         return table
     if len(groups) < LEAST_HALF:
-        msg = (
+        raise ValueError(
             f"the target is the same within each of the {len(groups)} groups, and fewer than {LEAST_HALF} groups tell "
             "nothing about it; leave --groups out only if samples of a group are independent."
         )
-        raise ValueError(msg)
     membership = np.zeros((len(groups), len(table.y)), dtype=table.X.dtype)
     membership[codes, np.arange(len(codes))] = 1.0
     X = membership @ table.X / membership.sum(axis=1, keepdims=True)
@@ -177,8 +177,7 @@ def select_features(path: CullingPath, tests: FeatureTests | None, settings: Set
     order = path.order
     if settings.fdr is not None:
         if tests is None:
-            msg = "a selection by q-value needs tests."
-            raise ValueError(msg)
+            raise ValueError("a selection by q-value needs tests.")
         order = order[tests.q[order] <= settings.fdr]
     elif settings.top is None:
         mask = np.zeros(n_features, dtype=bool)

@@ -137,8 +137,7 @@ class StabilitySelection(Baseline):
     def _select_on_halves(self, Z: Array, y: Array, kind: OutcomeKind, task: Task) -> list[Array]:
         """Return for every half an array of bool: which features are selected at which penalties."""
         if self.loss == "logistic" and not kind.has_classes:
-            msg = "loss='logistic' needs classes, but y holds numbers; use loss='lasso'."
-            raise ValueError(msg)
+            raise ValueError("loss='logistic' needs classes, but y holds numbers; use loss='lasso'.")
         Y = Target.encode(y, kind).Y
         if self.loss == "logistic":
             Y = (Y > 0.0).astype(np.float64)

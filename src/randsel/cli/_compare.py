@@ -112,17 +112,14 @@ def reproduce(
       randsel reproduce blackbox --out blackbox
     """
     if what != "table2" and (data or geo):
-        msg = "--data and --geo are for table2."
-        raise click.UsageError(msg)
+        raise click.UsageError("--data and --geo are for table2.")
     if quick and what != "blackbox":
-        msg = "--quick is for blackbox."
-        raise click.UsageError(msg)
+        raise click.UsageError("--quick is for blackbox.")
     if what == "blackbox":
         if methods or timeout or jobs != 1:
-            msg = (
+            raise click.UsageError(
                 "--methods, --timeout, --jobs, --dask are for table1 and table2; blackbox runs all it has on one core."
             )
-            raise click.UsageError(msg)
         _black_box(quick, out)
         return
     from randsel._utils.result_folder import check_folder
@@ -142,8 +139,7 @@ def reproduce(
         spec = replace(spec, data=({"name": "LTBI, GSE19491"},))
         loaded = {"LTBI, GSE19491": series}
     elif what == "table2" and data is None:
-        msg = "table2 needs the folder of the data sets (--data), or a GEO series matrix (--geo)."
-        raise click.UsageError(msg)
+        raise click.UsageError("table2 needs the folder of the data sets (--data), or a GEO series matrix (--geo).")
     else:
         loaded = {entry["name"]: load_table(entry, data or Path()) for entry in spec.data}
     _run(spec, loaded, out, jobs, timeout)
@@ -203,8 +199,7 @@ def _run(spec: "Spec", loaded: dict[str, "Table"], out: Path, jobs: int | None, 
     heading = f"Nested {spec.folds}-fold cross-validation, {times}; mean ± sd over the cells."
     click.echo(make_printable(write_tables(spec, outcome, out, heading)))
     if not outcome.results:
-        msg = "every cell failed; see the reasons above."
-        raise click.ClickException(msg)
+        raise click.ClickException("every cell failed; see the reasons above.")
     try:
         figure = plots.comparison(curves(spec, outcome), title=spec.name)
     except ImportError as error:
@@ -212,5 +207,6 @@ def _run(spec: "Spec", loaded: dict[str, "Table"], out: Path, jobs: int | None, 
     else:
         files.write_figure(out / "comparison.png", figure, 120)
     if outcome.errors:
-        msg = f"{len(outcome.errors)} of {len(outcome.cells)} cells failed; run the command again to retry them."
-        raise click.ClickException(msg)
+        raise click.ClickException(
+            f"{len(outcome.errors)} of {len(outcome.cells)} cells failed; run the command again to retry them."
+        )

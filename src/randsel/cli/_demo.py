@@ -83,6 +83,5 @@ def completion(shell: str) -> None:
     """
     found = get_completion_class(shell)
     if found is None:
-        msg = f"click knows no completion for {shell}; renew it: pip install --upgrade click."
-        raise click.ClickException(msg)
+        raise click.ClickException(f"click knows no completion for {shell}; renew it: pip install --upgrade click.")
     click.echo(found(main, {}, "randsel", "_RANDSEL_COMPLETE").source())

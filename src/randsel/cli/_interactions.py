@@ -56,8 +56,9 @@ def interactions(
     from randsel.tables import imputer
 
     if (out / run_folder.IDENTITY).exists():
-        msg = f"{out} holds a run of randsel select or compare, whose files would be lost; give another folder (--out)."
-        raise click.ClickException(msg)
+        raise click.ClickException(
+            f"{out} holds a run of randsel select or compare, whose files would be lost; give another folder (--out)."
+        )
     run_folder.check_folder(out)
     table = read_table(file, reading)
     if np.isnan(table.X).any():

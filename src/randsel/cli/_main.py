@@ -201,7 +201,7 @@ class _ClusterLost(click.ClickException):
 def job_options(tasks: str) -> Callable[[Any], Any]:
     """Add --jobs and --dask; the command gets `jobs`, which is None on a cluster."""
 
-    def add_options(command: Any) -> Any:
+    def _add_options(command: Any) -> Any:
         @click.option("--jobs", default=1, show_default=True, type=int, help=f"{tasks} at a time; -1: all cores.")
         @click.option("--dask", metavar="ADDRESS", help="Run them on a Dask cluster: address of its scheduler.")
         @functools.wraps(command)
@@ -211,21 +211,21 @@ def job_options(tasks: str) -> Callable[[Any], Any]:
 
         return with_jobs
 
-    return add_options
+    return _add_options
 
 
 @contextmanager
 def _connect_workers(jobs: int, dask: str | None) -> Iterator[int | None]:
     """Check the two options; within the block, jobs run on the cluster if one is named."""
     if jobs == 0:
-        msg = "--jobs 0 leaves nobody to work; use 1 or more, or -1 for all cores."
-        raise click.UsageError(msg)
+        raise click.UsageError("--jobs 0 leaves nobody to work; use 1 or more, or -1 for all cores.")
     if dask is None:
         yield jobs
         return
     if jobs != 1:
-        msg = "--jobs is for this machine, and --dask uses all threads of the cluster; leave one of them out."
-        raise click.UsageError(msg)
+        raise click.UsageError(
+            "--jobs is for this machine, and --dask uses all threads of the cluster; leave one of them out."
+        )
     from randsel.distributed import ClusterLostError, on_cluster
 
     try:
@@ -235,8 +235,9 @@ def _connect_workers(jobs: int, dask: str | None) -> Iterator[int | None]:
     except ClusterLostError as error:
         if click.get_current_context().find_root().params["debug"]:
             raise
-        msg = f"{make_printable(str(error))} What is finished is kept: run the same command again to go on."
-        raise _ClusterLost(msg) from error
+        raise _ClusterLost(
+            f"{make_printable(str(error))} What is finished is kept: run the same command again to go on."
+        ) from error
 
 
 def split_names(names: str | None) -> list[str]:

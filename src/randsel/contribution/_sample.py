@@ -425,11 +425,10 @@ class Sample:
     def check_gamma(self, gamma: float) -> None:
         """Refuse a bandwidth that leaves no difference between samples; the opposite shows in the kernel later."""
         if gamma * self.moments.extremes.largest_range**2 < 1e-30:
-            msg = (
+            raise ValueError(
                 f"gamma={gamma:g} is so small that the kernel is one between all samples, which leaves nothing to "
                 "compare; use gamma='median' or a larger number."
             )
-            raise ValueError(msg)
 
     def drop_features(self, surviving: Any, dropped: Any, fixed: Array, sums: PairSums | None) -> "Sample":
         """Return the sample of the next round.

@@ -60,8 +60,7 @@ def restore_path(arrays: Mapping[str, Array], n_features: int) -> CullingPath:
         check_indices(arrays[name], n_features)
         check_indices(arrays[f"n_{name}"], n_features + 1)
         if int(arrays[f"n_{name}"].sum()) != len(arrays[name]):
-            msg = f"the lengths in 'n_{name}' do not add up to the length of {name!r}"
-            raise ValueError(msg)
+            raise ValueError(f"the lengths in 'n_{name}' do not add up to the length of {name!r}")
     # alignments by chance are simulated for all sizes up to n, and looked up by the size of a round
     n, null_sd, n_blocks = arrays["chance"].tolist()
     if not (
@@ -73,8 +72,7 @@ def restore_path(arrays: Mapping[str, Array], n_features: int) -> CullingPath:
         and len(arrays["gamma"])
         and int(arrays["n_features"].min()) >= 1
     ):
-        msg = "the arrays do not describe a culling path"
-        raise ValueError(msg)
+        raise ValueError("the arrays do not describe a culling path")
     check_indices(arrays["size"], int(n) + 1, least=1)
     chance = Chance(arrays["spectrum"], int(n), null_sd, int(n_blocks))
     rounds = RecordedRounds(_unstack_rounds(arrays, chance))

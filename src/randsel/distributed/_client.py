@@ -97,11 +97,10 @@ def _connect(distributed: Any, address: str, patience: float) -> Any:
             warnings.simplefilter("ignore", distributed.versions.VersionMismatchWarning)  # `_check_versions` raises
             return distributed.Client(address, timeout=patience, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
-        msg = (
+        raise ConnectionError(
             f"no Dask scheduler answers at {address} ({type(error).__name__}); look for the address that "
             "'dask scheduler' printed, and whether this machine may connect to it."
-        )
-        raise ConnectionError(msg) from error
+        ) from error
 
 
 async def _wait_for_answer(distributed: Any, address: str, patience: float) -> None:
@@ -115,8 +114,9 @@ def _check_workers(client: Any, address: str, patience: float) -> None:
     try:
         client.wait_for_workers(1, timeout=patience)
     except TimeoutError as error:
-        msg = f"the scheduler at {address} has no workers; start some: dask worker {address} --nthreads 1."
-        raise ConnectionError(msg) from error
+        raise ConnectionError(
+            f"the scheduler at {address} has no workers; start some: dask worker {address} --nthreads 1."
+        ) from error
 
 
 def _check_versions(versions: dict[str, Any], address: str) -> None:
@@ -129,8 +129,9 @@ def _check_versions(versions: dict[str, Any], address: str) -> None:
         for name, version in theirs.items():
             if version != ours[name]:
                 has = f"has {name} {version}" if version else f"has no {name}"
-                msg = f"{machine} {has}, and this machine {ours[name]}; install the same version on both."
-                raise ConnectionError(msg)
+                raise ConnectionError(
+                    f"{machine} {has}, and this machine {ours[name]}; install the same version on both."
+                )
 
 
 def _versions_of(report: dict[str, Any], packages: tuple[str, ...]) -> dict[str, str | None]:
@@ -153,17 +154,15 @@ def explain_lost_cluster(client: Any) -> Iterator[None]:
     except (distributed.CancelledError, distributed.comm.CommClosedError) as error:
         raise ClusterLostError(lost) from error
     except distributed.scheduler.KilledWorker as error:
-        msg = (
+        raise ClusterLostError(
             f"{error.allowed_failures + 1} workers were lost while they worked on the same job; they may have run out "
             "of memory: give workers more, run fewer on a machine, or use smaller chunks."
-        )
-        raise ClusterLostError(msg) from error
+        ) from error
     except (OSError, TimeoutError, RuntimeError) as error:
         if client.status != "running":
             raise ClusterLostError(lost) from error
         if isinstance(error, TimeoutError) and not client.nthreads():
-            msg = f"all workers of the scheduler at {address} were lost; start some again."
-            raise ClusterLostError(msg) from error
+            raise ClusterLostError(f"all workers of the scheduler at {address} were lost; start some again.") from error
         raise
 
 

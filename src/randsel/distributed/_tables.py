@@ -77,14 +77,14 @@ def read_blocks(path: Any, target: str | None = None, *, columns: int | None = N
     """
     path = Path(path)
     if not path.exists():
-        msg = f"{path} does not exist; check the name, and that the workers see it too."
-        raise FileNotFoundError(msg)
+        raise FileNotFoundError(f"{path} does not exist; check the name, and that the workers see it too.")
     if path.suffix == ".zarr" or (path / "zarr.json").exists() or (path / ".zarray").exists():
         return _open_zarr(path, target, columns)
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not files or any(file.suffix not in (".parquet", ".pq") for file in files):
-        msg = f"{path} is neither Zarr nor Parquet; one machine reads tables of other formats (randsel.tables.read)."
-        raise ValueError(msg)
+        raise ValueError(
+            f"{path} is neither Zarr nor Parquet; one machine reads tables of other formats (randsel.tables.read)."
+        )
     return _open_parquet(files, target, columns)
 
 
@@ -94,11 +94,13 @@ def _open_zarr(path: Path, target: str | None, columns: int | None) -> BlockTabl
     stored = zarr.open(str(path), mode="r")
     arrays = {"X": stored} if hasattr(stored, "shape") else dict(stored.arrays())
     if "X" not in arrays or arrays["X"].ndim != 2:
-        msg = f"{path} is not a Zarr array of two dimensions, nor a group with such an array X: {_list(arrays)}."
-        raise ValueError(msg)
+        raise ValueError(
+            f"{path} is not a Zarr array of two dimensions, nor a group with such an array X: {_list(arrays)}."
+        )
     if target is not None and target not in arrays:
-        msg = f"{path} has no array {target!r} besides X, but {_list(set(arrays) - {'X'})}; pass another target."
-        raise ValueError(msg)
+        raise ValueError(
+            f"{path} has no array {target!r} besides X, but {_list(set(arrays) - {'X'})}; pass another target."
+        )
     X = dask_array.from_zarr(arrays["X"])
     chunk = X.chunks[1][0]
     width = max(columns or _default_width(len(X), X.dtype), chunk)
@@ -107,8 +109,9 @@ def _open_zarr(path: Path, target: str | None, columns: int | None) -> BlockTabl
     y = None if target is None else np.asarray(arrays[target][:])
     n_targets = len(X) if y is None else len(y)
     if (n_targets, len(names)) != X.shape:
-        msg = f"{path} has {X.shape[0]} rows and {X.shape[1]} columns, but {n_targets} targets and {len(names)} names."
-        raise ValueError(msg)
+        raise ValueError(
+            f"{path} has {X.shape[0]} rows and {X.shape[1]} columns, but {n_targets} targets and {len(names)} names."
+        )
     return BlockTable(X, y, names)
 
 
@@ -118,19 +121,20 @@ def _open_parquet(files: list[Path], target: str | None, columns: int | None) ->
     frame = polars.scan_parquet(files)
     schema = frame.collect_schema()
     if target is not None and target not in schema:
-        msg = f"{files[0]} has no column {target!r}, but {_list(schema.names())}; pass another target."
-        raise ValueError(msg)
+        raise ValueError(f"{files[0]} has no column {target!r}, but {_list(schema.names())}; pass another target.")
     names = [name for name in schema.names() if name != target]
     not_numbers = [name for name in names if not (schema[name].is_numeric() or schema[name] == polars.Boolean)]
     if not_numbers:
         first, n_others = not_numbers[0], len(not_numbers) - 1
         others = f", nor do {n_others} others" if n_others else ""
-        msg = f"Column {first!r} of {files[0]} does not hold numbers ({schema[first]}){others}; leave them out."
-        raise ValueError(msg)
+        raise ValueError(
+            f"Column {first!r} of {files[0]} does not hold numbers ({schema[first]}){others}; leave them out."
+        )
     n_rows = int(frame.select(polars.len()).collect().item())
     if not names or not n_rows:
-        msg = f"{files[0]} has {len(names)} columns of features and {n_rows} rows, so that it holds no table."
-        raise ValueError(msg)
+        raise ValueError(
+            f"{files[0]} has {len(names)} columns of features and {n_rows} rows, so that it holds no table."
+        )
     dtype = np.dtype(np.float32 if all(schema[name] == polars.Float32 for name in names) else np.float64)
     width = columns or _default_width(n_rows, dtype)
     read, paths = delay(_read_columns), [str(file.absolute()) for file in files]
@@ -169,14 +173,13 @@ class DaskTable(RemoteTable):
         """Refuse data frames, arrays of unknown size and text; return an array in double or single precision."""
         X = self.collection
         if not hasattr(X, "chunks"):
-            msg = "X is a Dask data frame; pass X.to_dask_array(lengths=True), whose columns have numbers, not names."
-            raise TypeError(msg)
+            raise TypeError(
+                "X is a Dask data frame; pass X.to_dask_array(lengths=True), whose columns have numbers, not names."
+            )
         if any(np.isnan(size) for sizes in X.chunks for size in sizes):
-            msg = "X is a Dask array of unknown size; call X.compute_chunk_sizes() first."
-            raise ValueError(msg)
+            raise ValueError("X is a Dask array of unknown size; call X.compute_chunk_sizes() first.")
         if X.dtype.kind not in "fiub":
-            msg = f"X is a Dask array of type {X.dtype}; make it one of numbers first."
-            raise ValueError(msg)
+            raise ValueError(f"X is a Dask array of type {X.dtype}; make it one of numbers first.")
         return X if X.dtype in (np.float64, np.float32) else X.astype(np.float64)
 
     def to_numpy(self) -> Any:

@@ -78,12 +78,14 @@ def number_of_folds(table: Table, wanted: int) -> int:
     classes = np.unique(table.y)
     members: list[int] = CLASSES.units_per_stratum(table.y, table.groups).tolist()
     if min(members) < 2 and table.y.dtype.kind == "f" and len(classes) > len(table.y) / 4:
-        msg = f"the comparison needs classes, and the target has {len(classes)} different numbers; name another column."
-        raise ValueError(msg)
+        raise ValueError(
+            f"the comparison needs classes, and the target has {len(classes)} different numbers; name another column."
+        )
     if min(members) < 2:
         units = "samples" if table.groups is None else "groups"
-        msg = f"class {classes[int(np.argmin(members))]} is left with {min(members)} {units}; nested folds need three."
-        raise ValueError(msg)
+        raise ValueError(
+            f"class {classes[int(np.argmin(members))]} is left with {min(members)} {units}; nested folds need three."
+        )
     return max(2, min(wanted, *members))
 
 
@@ -130,8 +132,9 @@ def _check_finite(table: Table, name: str) -> None:
     nonfinite = find_nonfinite(table.X, allow_nan=table.missing == "median")
     if nonfinite is not None:
         first, others = table.names[nonfinite.column], nonfinite.n_columns - 1
-        msg = f"{name}: column {first!r} and {others} others have missing values; impute or drop them first."
-        raise ValueError(msg)
+        raise ValueError(
+            f"{name}: column {first!r} and {others} others have missing values; impute or drop them first."
+        )
 
 
 def _impute(X: Array, train: Array) -> Array:

@@ -46,12 +46,12 @@ class Spec:
         entries = _read_toml(path)
         unknown = set(entries) - set(cls.__dataclass_fields__)
         if unknown:
-            msg = f"{path}: unknown entry {min(unknown)!r}; known are {', '.join(cls.__dataclass_fields__)}."
-            raise ValueError(msg)
+            raise ValueError(
+                f"{path}: unknown entry {min(unknown)!r}; known are {', '.join(cls.__dataclass_fields__)}."
+            )
         missing = [name for name in ("name", "data", "methods") if name not in entries]
         if missing:
-            msg = f"{path} has no entry {missing[0]!r}; name, data and methods are needed."
-            raise ValueError(msg)
+            raise ValueError(f"{path} has no entry {missing[0]!r}; name, data and methods are needed.")
         with shorten_errors():
             _check_types(path, entries)
             entries.update({name: tuple(entries[name]) for name in ("data", "methods", "gammas") if name in entries})
@@ -63,15 +63,13 @@ class Spec:
         for name in names:
             _check_method(name)
             if name not in known:
-                msg = f"{self.name} does not run {name!r}, but {', '.join(known)}."
-                raise ValueError(msg)
+                raise ValueError(f"{self.name} does not run {name!r}, but {', '.join(known)}.")
         return replace(self, methods=tuple(m for m in self.methods if not names or m["name"] in names))
 
     def __post_init__(self) -> None:
         names = [method["name"] for method in self.methods]
         if len(set(names)) < len(names):
-            msg = f"a method is named twice in {', '.join(names)}."
-            raise ValueError(msg)
+            raise ValueError(f"a method is named twice in {', '.join(names)}.")
         for name in names:
             _check_method(name)
 
@@ -79,12 +77,10 @@ class Spec:
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > LARGEST_JSON:
-            msg = "it is too large"
-            raise ValueError(msg)
+            raise ValueError("it is too large")
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        msg = f"{path} cannot be read as a specification in TOML: {error}."
-        raise ValueError(msg) from None
+        raise ValueError(f"{path} cannot be read as a specification in TOML: {error}.") from None
 
 
 def _check_types(path: Path, entries: dict[str, Any]) -> None:
@@ -104,8 +100,9 @@ def _check_types(path: Path, entries: dict[str, Any]) -> None:
     }
     wrong = next((name for name, valid in is_valid.items() if not valid), None)
     if wrong is not None:
-        msg = f"{path}: {wrong!r} is not as it must be: {str(entries.get(wrong))[:80]!r}; see docs/experiments.md."
-        raise ValueError(msg)
+        raise ValueError(
+            f"{path}: {wrong!r} is not as it must be: {str(entries.get(wrong))[:80]!r}; see docs/experiments.md."
+        )
 
 
 def _are_named_tables(entries: Any, *inner: str) -> bool:
@@ -121,8 +118,7 @@ def _are_named_tables(entries: Any, *inner: str) -> bool:
 def _check_method(name: str) -> None:
     if name not in METHODS:
         near = difflib.get_close_matches(name, METHODS, n=1, cutoff=0.0)
-        msg = f"unknown method {name!r}, did you mean {near[0]!r}? Known are {', '.join(METHODS)}."
-        raise ValueError(msg)
+        raise ValueError(f"unknown method {name!r}, did you mean {near[0]!r}? Known are {', '.join(METHODS)}.")
 
 
 # ---------------------------------------------------------------- data sets
@@ -140,8 +136,7 @@ def load_table(entry: dict[str, Any], folder: Path) -> Table:
         else:
             table = read(_file_in_folder(folder, file, entry["name"]), **{"missing": "keep", **options})
     except TypeError as error:
-        msg = f"{entry['name']}: the data set cannot be made or read so: {error}."
-        raise ValueError(msg) from error
+        raise ValueError(f"{entry['name']}: the data set cannot be made or read so: {error}.") from error
     # The logarithm of a value depends on no other value, so taking it before the folds leaks nothing.
     return replace(table, X=np.log2(np.maximum(table.X, LOWEST))) if entry.get("log2") else table
 
@@ -149,8 +144,7 @@ def load_table(entry: dict[str, Any], folder: Path) -> Table:
 def _maker(maker: Any, name: str) -> Callable[..., tuple[Array, Array, Array]]:
     known = [other for other in dir(datasets) if other.startswith("make_")]
     if maker not in known:
-        msg = f"{name}: no data set is made by {maker!r}; known are {', '.join(known)}."
-        raise ValueError(msg)
+        raise ValueError(f"{name}: no data set is made by {maker!r}; known are {', '.join(known)}.")
     function: Callable[..., tuple[Array, Array, Array]] = getattr(datasets, maker)
     return function
 
@@ -158,8 +152,9 @@ def _maker(maker: Any, name: str) -> Callable[..., tuple[Array, Array, Array]]:
 def _file_in_folder(folder: Path, file: Any, name: str) -> Path:
     """Return a file of the folder; a specification must not read others."""
     if not isinstance(file, str) or "\0" in file or not (folder / file).resolve().is_relative_to(folder.resolve()):
-        msg = f"{name}: {file!r} is no file within the folder of the data; name one (file), or a function (make)."
-        raise ValueError(msg)
+        raise ValueError(
+            f"{name}: {file!r} is no file within the folder of the data; name one (file), or a function (make)."
+        )
     return folder / file
 
 
@@ -191,8 +186,9 @@ def plan(spec: Spec, entry: dict[str, Any], method: dict[str, Any]) -> Plan:
     reduced = {key: tuple(value) if key == "gammas" else value for key, value in reduced.items()}
     unknown = set(reduced) - set(full)
     if unknown:
-        msg = f"{entry['name']}: nothing called {min(unknown)!r} can be reduced; there are {', '.join(full)}."
-        raise ValueError(msg)
+        raise ValueError(
+            f"{entry['name']}: nothing called {min(unknown)!r} can be reduced; there are {', '.join(full)}."
+        )
     note = "; ".join(f"{_amount(reduced[key])} {key.removeprefix('n_')} of {_amount(full[key])}" for key in reduced)
     final = {**full, **reduced}
     return Plan(params=final, gammas=final.pop("gammas"), reshuffles=final.pop("reshuffles"), reduced=note)

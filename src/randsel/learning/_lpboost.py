@@ -139,8 +139,9 @@ def solve_dual(learners: Array, cap: float) -> tuple[Array, float, Array]:
         options={"presolve": False},
     )
     if not solution.success:
-        msg = f"The linear program of LPBoost was not solved ({solution.message}); scale the kernels, or raise nu."
-        raise RuntimeError(msg)
+        raise RuntimeError(
+            f"The linear program of LPBoost was not solved ({solution.message}); scale the kernels, or raise nu."
+        )
     u = np.clip(solution.x[:m], 0.0, cap)
     return u / u.sum(), float(solution.x[m]), np.maximum(-solution.ineqlin.marginals, 0.0)
 
@@ -151,40 +152,34 @@ def stack_kernels(kernels: Any) -> Array:
         shapes = [np.shape(kernel) for kernel in kernels]
         other = next((k for k, shape in enumerate(shapes) if shape != shapes[0]), None)
         if other is not None:
-            msg = (
+            raise ValueError(
                 f"Kernel {other} is of shape {shapes[other]} and kernel 0 of shape {shapes[0]}; kernels that are "
                 "combined must be between the same samples."
             )
-            raise ValueError(msg)
     return np.asarray(kernels, dtype=np.float64)
 
 
 def check_kernels(kernels: Array, m: int) -> None:
     """Raise an error unless every kernel between m samples is finite, symmetric and positive semi-definite."""
     if not len(kernels):
-        msg = "There are no kernels to combine: the stack is empty."
-        raise ValueError(msg)
+        raise ValueError("There are no kernels to combine: the stack is empty.")
     if kernels.ndim != 3:
-        msg = f"Precomputed kernels need the shape (kernels, samples, samples), but X has shape {kernels.shape}."
-        raise ValueError(msg)
+        raise ValueError(
+            f"Precomputed kernels need the shape (kernels, samples, samples), but X has shape {kernels.shape}."
+        )
     if kernels.shape[1] != kernels.shape[2] or kernels.shape[1] != m:
-        msg = f"Precomputed kernels of shape {kernels.shape[1:]} are not square over the {m} samples of y."
-        raise ValueError(msg)
+        raise ValueError(f"Precomputed kernels of shape {kernels.shape[1:]} are not square over the {m} samples of y.")
     for k, kernel in enumerate(kernels):
         size = float(np.abs(kernel).max())
         if not np.isfinite(size):
-            msg = f"Kernel {k} holds NaN or infinity in {int((~np.isfinite(kernel)).sum())} places."
-            raise ValueError(msg)
+            raise ValueError(f"Kernel {k} holds NaN or infinity in {int((~np.isfinite(kernel)).sum())} places.")
         if size == 0.0:
-            msg = f"Kernel {k} is zero everywhere; leave it out."
-            raise ValueError(msg)
+            raise ValueError(f"Kernel {k} is zero everywhere; leave it out.")
         if np.abs(kernel - kernel.T).max() > 1e-8 * size:
-            msg = f"Kernel {k} is not symmetric; a kernel between the training samples must be."
-            raise ValueError(msg)
+            raise ValueError(f"Kernel {k} is not symmetric; a kernel between the training samples must be.")
         values = np.linalg.eigvalsh(kernel)
         if values[0] < -INDEFINITE * values[-1]:
-            msg = (
+            raise ValueError(
                 f"Kernel {k} is indefinite: its eigenvalues go from {values[0]:.3g} to {values[-1]:.3g}. LPBoost needs "
                 "functions of a positive kernel; add to its diagonal, or cut its negative eigenvalues off."
             )
-            raise ValueError(msg)

@@ -180,13 +180,11 @@ class LPBoostMKL(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         self._train = self._standardiser.apply(X)
         pairs = [(None, gamma) for gamma in DEFAULT_GAMMAS] if self.kernels is None else list(self.kernels)
         if not pairs:
-            msg = "kernels is an empty list; name at least one (columns, gamma)."
-            raise ValueError(msg)
+            raise ValueError("kernels is an empty list; name at least one (columns, gamma).")
         self._specs = []
         for k, pair in enumerate(pairs):
             if not (isinstance(pair, Sequence) and len(pair) == 2):
-                msg = f"kernels[{k}] is not a pair (columns, gamma)."
-                raise ValueError(msg)
+                raise ValueError(f"kernels[{k}] is not a pair (columns, gamma).")
             columns = self._check_columns(pair[0], k)
             distances = squared_distances(self._train[:, columns])
             self._specs.append((columns, bandwidth(pair[1], distances)))
@@ -200,11 +198,11 @@ class LPBoostMKL(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             indices = np.flatnonzero(indices)
         valid = indices.ndim == 1 and indices.size > 0 and indices.dtype.kind in "iu"
         if not valid or indices.min() < 0 or indices.max() >= n:
-            msg = f"kernels[{k}] names columns {columns!r}, but X has n_features={n}; give indices, a mask, or None."
-            raise ValueError(msg)
+            raise ValueError(
+                f"kernels[{k}] names columns {columns!r}, but X has n_features={n}; give indices, a mask, or None."
+            )
         if not self._standardiser.varies[indices].any():
-            msg = f"kernels[{k}] has only constant columns; leave it out."
-            raise ValueError(msg)
+            raise ValueError(f"kernels[{k}] has only constant columns; leave it out.")
         return indices
 
     def _kernels_to(self, X: Array) -> Array:
@@ -256,15 +254,13 @@ class LPBoostMKL(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             kernels = stack_kernels(X)
             shape = self._coefficients.shape
             if kernels.ndim != 3 or kernels.shape[0] != shape[1] or kernels.shape[2] != shape[2]:
-                msg = (
+                raise ValueError(
                     f"Precomputed kernels to predict need the shape ({shape[1]}, new samples, {shape[2]}), but X has "
                     f"shape {kernels.shape}."
                 )
-                raise ValueError(msg)
             bad = int((~np.isfinite(kernels)).sum())
             if bad:
-                msg = f"Precomputed kernels to predict hold NaN or infinity in {bad} places."
-                raise ValueError(msg)
+                raise ValueError(f"Precomputed kernels to predict hold NaN or infinity in {bad} places.")
         else:
             kernels = self._kernels_to(check_table(self, X, reset=False))
         return np.asarray(np.einsum("pki,kti->tp", self._coefficients, kernels, optimize=True))

@@ -189,14 +189,14 @@ def load_analysis(out: Path) -> Analysis:
     parts = FinishedParts(out / "parts") if (out / "parts").is_dir() else FinishedParts()
     arrays, path = parts.load("report"), parts.load("path")
     if arrays is None or path is None:
-        msg = f"{out} holds a run that is not finished, or whose parts are damaged; run it again: {command}"
-        raise ValueError(msg)
+        raise ValueError(f"{out} holds a run that is not finished, or whose parts are damaged; run it again: {command}")
     try:
         check_arrays(arrays, REPORT_SHAPES)
         return _restore_analysis(arrays, restore_path(path, len(arrays["names"])), settings)
     except (KeyError, IndexError, TypeError, ValueError, MemoryError) as error:
-        msg = f"{out} holds parts that are damaged ({error}); remove the folder and run again: {command}"
-        raise ValueError(msg) from error
+        raise ValueError(
+            f"{out} holds parts that are damaged ({error}); remove the folder and run again: {command}"
+        ) from error
 
 
 def _restore_analysis(arrays: Mapping[str, Array], path: CullingPath, settings: Mapping[str, Any]) -> Analysis:
@@ -204,8 +204,7 @@ def _restore_analysis(arrays: Mapping[str, Array], path: CullingPath, settings: 
     for indices in ("columns", "order", "pair_columns"):
         check_indices(arrays[indices], len(names))
     if len(np.unique(arrays["order"])) < len(names) or kind not in KINDS:
-        msg = "features are not in an order, or the kind of the target is not known"
-        raise ValueError(msg)
+        raise ValueError("features are not in an order, or the kind of the target is not known")
     # column-major, so that memory is used only for the columns that are filled
     X = np.zeros((len(arrays["y"]), len(names)), order="F")
     X[:, arrays["columns"]] = arrays["values"]

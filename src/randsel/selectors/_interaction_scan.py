@@ -226,8 +226,9 @@ class InteractionScan(Selector):
         functions, columns = rank_function_source(X, self.n_functions_, sample_weights, nominal)
         Y = kind.contrasts(y, sample_weights, strata)
         if not Y.shape[1]:
-            msg = "y hardly varies under sample_weight and within strata, so there is nothing to explain; check them."
-            raise ValueError(msg)
+            raise ValueError(
+                "y hardly varies under sample_weight and within strata, so there is nothing to explain; check them."
+            )
         self._check_sizes(len(X), len(columns))
         function_weights = float(self.decay) ** np.arange(self.n_functions_)
         design = Design(function_weights, Y, sample_weights, strata, self.n_jobs, device)
@@ -253,8 +254,9 @@ class InteractionScan(Selector):
         if remote_table(X) is None:
             return to_numpy(X), check_device(self.device, X)
         if self.order == 3 or self.device not in (None, "cpu"):
-            msg = "A Dask array needs order=1 or 2 and no device; for other choices pass an array in memory."
-            raise ValueError(msg)
+            raise ValueError(
+                "A Dask array needs order=1 or 2 and no device; for other choices pass an array in memory."
+            )
         return X, None
 
     def _check_n_functions(self, freedom: int) -> int:
@@ -275,11 +277,10 @@ class InteractionScan(Selector):
     def _check_sizes(self, m: int, n: int) -> None:
         """Refuse a scan of no features or of too many triples, and warn if there are fewer pairs than requested."""
         if n == 0:
-            msg = (
+            raise ValueError(
                 "No column of X has two levels of enough samples, so there is nothing to test; check how the table was "
                 "read."
             )
-            raise ValueError(msg)
         if self.order > 1 and self.n_pairs is not None and self.n_pairs > comb(n, 2):
             warnings.warn(
                 f"n_pairs={self.n_pairs} but {n} features that vary make {comb(n, 2)} pairs; all are reported.",
@@ -289,12 +290,11 @@ class InteractionScan(Selector):
         work = comb(n, 3) * m * functions_in_triples(m, self.n_functions_) ** 3
         if self.order == 3 and work > TRIPLE_BUDGET:
             max_features = int(n * (TRIPLE_BUDGET / work) ** (1 / 3))
-            msg = (
+            raise ValueError(
                 f"order=3 on {n} features and {m} samples means {comb(n, 3)} triples and {work:.1e} multiplications, "
                 f"more than the budget of {TRIPLE_BUDGET:.0e}; select at most {max_features} features first, or use "
                 "order=2."
             )
-            raise ValueError(msg)
 
     def _report_progress(self, steps: Steps, step: str, done: int, total: int) -> None:
         """Tell callbacks and `verbose` how far the scan is."""

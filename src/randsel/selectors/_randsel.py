@@ -335,19 +335,19 @@ class RandSel(Selector):
         max_bytes = None if self.max_memory is None else memory_for_columns(self.max_memory, *X.shape)
         if (remote := remote_table(X)) is not None:
             if self.kernel == "rank" or self.estimator == "bootstrap" or self.device not in (None, "cpu"):
-                msg = (
+                raise ValueError(
                     "A Dask array needs kernel='gaussian', estimator='exact' and no device; for other choices pass an "
                     "array in memory, such as X.compute()."
                 )
-                raise ValueError(msg)
             return remote.standardised_columns(weights, scale=self.scale, max_bytes=max_bytes)
         device = check_device(self.device, X)
         if self.device == "cpu":
             X = to_numpy(X)
         if max_bytes is not None and on_host(X) and X.size * (X.itemsize if self.scale else 8) > max_bytes:
             if self.kernel == "rank" or self.estimator == "bootstrap":
-                msg = "max_memory is too small for X, and only kernel='gaussian', estimator='exact' read it in blocks."
-                raise ValueError(msg)
+                raise ValueError(
+                    "max_memory is too small for X, and only kernel='gaussian', estimator='exact' read it in blocks."
+                )
             stream = MappedColumns.from_table(X, weights, scale=self.scale, max_bytes=max_bytes, device=device)
             return stream, stream.columns
         Z, varies = standardise(to_device(X, device), weights, self.scale)
@@ -438,8 +438,7 @@ class RandSel(Selector):
         if isinstance(self.gamma, str):
             median_factor(self.gamma)
         if (self.fix_top is None) != (self.fix_after is None):
-            msg = f"fix_top={self.fix_top} and fix_after={self.fix_after}: fixing needs both, or neither."
-            raise ValueError(msg)
+            raise ValueError(f"fix_top={self.fix_top} and fix_after={self.fix_after}: fixing needs both, or neither.")
         return Rules(self.drop, self.min_features, self.fix_top, self.fix_after, self.gamma)
 
     def _criterion(self) -> str:
@@ -447,8 +446,9 @@ class RandSel(Selector):
         if self.criterion == "auto":
             return "calibrated" if self.estimator == "exact" else "total"
         if CRITERIA[self.criterion].needs_exact and self.estimator != "exact":
-            msg = f"criterion={self.criterion!r} needs estimator='exact'; the bootstrap estimates the total only."
-            raise ValueError(msg)
+            raise ValueError(
+                f"criterion={self.criterion!r} needs estimator='exact'; the bootstrap estimates the total only."
+            )
         return self.criterion
 
 
@@ -485,11 +485,10 @@ def _rank_columns(Z: Array, columns: Array, weights: Array | None) -> tuple[Arra
     sample_weights = np.ones(len(Z)) if weights is None else weights * (len(Z) / weights.sum())
     functions = rank_functions(to_numpy(Z), RANK_FUNCTIONS, sample_weights, np.zeros(Z.shape[1], dtype=bool))
     if not functions.counts.any():
-        msg = (
+        raise ValueError(
             "No column of X has two levels seen often enough for kernel='rank', which pools rare levels; use "
             "kernel='gaussian'."
         )
-        raise ValueError(msg)
     exists = np.arange(RANK_FUNCTIONS) < functions.counts[:, None]
     values = functions.values[exists].T
     values = values - values.mean(axis=0)

@@ -144,8 +144,9 @@ class RandSelCV(Selector):
             tasks = [(*common, *entry, task.subtask("fold", number=k)) for k, entry in enumerate(candidates)]
             scores = np.reshape(ordered_map(_score_fold, tasks, self.n_jobs), (len(gammas), len(folds), len(sizes)))
             if not np.isfinite(scores).all():
-                msg = "The model's score is not a finite number in some fold; look at `scoring` and at the model."
-                raise ValueError(msg)
+                raise ValueError(
+                    "The model's score is not a finite number in some fold; look at `scoring` and at the model."
+                )
             self._choose(gammas, sizes, scores)
             self.selector_ = clone(selector).set_params(gamma=self.gamma_, n_features_to_select=self.n_features_)
             refit = task.subtask("refit", number=len(candidates))
@@ -193,13 +194,11 @@ def _check_gammas(gammas: Any) -> list[float | str]:
         elif isinstance(gamma, Real) and 0 < float(gamma) < np.inf:
             checked.append(float(gamma))
         else:
-            msg = (
+            raise ValueError(
                 f"gammas has the entry {gamma!r}; entries are positive numbers, 'median', or '0.5*median' and the like."
             )
-            raise ValueError(msg)
     if not checked:
-        msg = "gammas is empty; give at least one bandwidth, for example ['median']."
-        raise ValueError(msg)
+        raise ValueError("gammas is empty; give at least one bandwidth, for example ['median'].")
     return checked
 
 
@@ -210,8 +209,9 @@ def _check_groups(groups: Any, m: int) -> Array | None:
     missing = labels.dtype.kind == "O" and any(value is None for value in labels.ravel().tolist())
     missing |= labels.dtype.kind == "f" and not np.isfinite(labels).all()
     if labels.shape != (m,) or missing:
-        msg = f"groups must hold one entry per sample ({m}), none missing, but has the shape {labels.shape}."
-        raise ValueError(msg)
+        raise ValueError(
+            f"groups must hold one entry per sample ({m}), none missing, but has the shape {labels.shape}."
+        )
     return labels
 
 
@@ -225,10 +225,9 @@ def _check_folds(splits: Any, weights: Array | None) -> list[tuple[Array, Array]
         folds.append((train, test))
     smallest = min((min(len(train) - 3, len(test)) for train, test in folds), default=0)
     if smallest < 1:
-        msg = (
+        raise ValueError(
             "cv leaves a fold with fewer than 4 samples to fit on or none to score, or gives no fold; use fewer folds."
         )
-        raise ValueError(msg)
     return folds
 
 
@@ -244,8 +243,9 @@ def _folds(cv: Any, y: Array, kind: OutcomeKind, groups: Array | None) -> Any:
     possible = int(kind.units_per_stratum(y, groups).min())
     if possible < 2:
         cause = "a class of one member" if groups is None else "a class within one group, or one group only"
-        msg = f"y has {cause}, which no fold can hold out and fit at once; drop it, or pass splits of your own as cv."
-        raise ValueError(msg)
+        raise ValueError(
+            f"y has {cause}, which no fold can hold out and fit at once; drop it, or pass splits of your own as cv."
+        )
     n_splits = min(int(cv), possible)
     if n_splits < int(cv):
         unit = "members of the smallest class" if classes else "samples"

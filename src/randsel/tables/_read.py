@@ -187,8 +187,7 @@ def read(
     if target_file is not None:
         labels = read_text(_check_exists(Path(target_file)), ReadOptions(limit, names=None))
     elif target is None and "target" not in sheet.roles:
-        msg = f"{path}: no target is named; name its column (--target) or its file (--target-file)."
-        raise ValueError(msg)
+        raise ValueError(f"{path}: no target is named; name its column (--target) or its file (--target-file).")
     notes = [f"{path.name}: {sheet.description}.", *sheet.notes]
     samples = put_samples_in_rows(sheet, orientation, target, id_column, labels, notes)
     del sheet  # frees its numbers if they were transposed
@@ -219,28 +218,24 @@ def read(
 
 def _check_exists(path: Path) -> Path:
     if path.is_dir():
-        msg = f"{path} is a folder; name the file in it."
-        raise ValueError(msg)
+        raise ValueError(f"{path} is a folder; name the file in it.")
     if not path.exists():
         neighbours = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
         similar = difflib.get_close_matches(path.name, neighbours, n=1)
         hint = f"did you mean {similar[0]!r}?" if similar else "check the name and the folder."
-        msg = f"{path} does not exist; {hint}"
-        raise ValueError(msg)
+        raise ValueError(f"{path} does not exist; {hint}")
     return path
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
-        msg = f"{name}={value!r} is none of {', '.join(map(repr, choices))}."
-        raise ValueError(msg)
+        raise ValueError(f"{name}={value!r} is none of {', '.join(map(repr, choices))}.")
 
 
 def _check_one_purpose(path: Path, names: list[str]) -> None:
     repeated = next((name for name in names if names.count(name) > 1), None)
     if repeated is not None:
-        msg = f"{path}: column {repeated!r} is named twice, for two purposes; name it once."
-        raise ValueError(msg)
+        raise ValueError(f"{path}: column {repeated!r} is named twice, for two purposes; name it once.")
 
 
 def _read_sheet(path: Path, options: ReadOptions) -> Sheet:
@@ -249,8 +244,7 @@ def _read_sheet(path: Path, options: ReadOptions) -> Sheet:
     suffix = (path.with_suffix("") if is_gzipped else path).suffix.lower()
     file_format = FORMATS.get(suffix)
     if options.layer is not None and suffix != ".h5ad":
-        msg = f"{path}: layers are parts of h5ad files; leave --layer out."
-        raise ValueError(msg)
+        raise ValueError(f"{path}: layers are parts of h5ad files; leave --layer out.")
     if file_format is None or (is_gzipped and file_format is not TEXT):
         msg = f"{path} is of no known format; the name must end in one of {', '.join(FORMATS)} (text also in .gz)."
         if suffix in (".xls", ".xlsx", ".ods"):
@@ -283,16 +277,16 @@ def _choose_samples(
     rows = np.flatnonzero(~(without_target | is_dropped))
     bad = next((i for i in rows.tolist() if i in samples.bad_rows), None)
     if bad is not None:
-        msg = f"{samples.path}: {samples.bad_rows[bad]}"
-        raise ValueError(msg)
+        raise ValueError(f"{samples.path}: {samples.bad_rows[bad]}")
     y = to_target(cells["target"], rows)
     if classes is not None:
         y, rows = _keep_classes(samples.path, y, rows, classes, notes)
     known = {r: _complete(samples.path, cells[r], rows, roles[r]) for r in cells if r != "target"}
     if batches is not None:
         if "batch" not in known:
-            msg = f"{samples.path} has no array 'batch', so its batches cannot be chosen; name a column (batch=)."
-            raise ValueError(msg)
+            raise ValueError(
+                f"{samples.path} has no array 'batch', so its batches cannot be chosen; name a column (batch=)."
+            )
         keep = np.isin(known["batch"], list(batches))
         y, rows, known = y[keep], rows[keep], {role: values[keep] for role, values in known.items()}
     return y, rows, known
@@ -310,8 +304,9 @@ def _keep_classes(
         labels, wanted = np.array(matches, dtype=str), sorted(set(classes.values()))
     keep = np.isin(labels, wanted)
     if len(np.unique(labels[keep])) < 2:
-        msg = f"{path}: fewer than two of the classes {wanted} were found; samples say {np.unique(y)[:8].tolist()}."
-        raise ValueError(msg)
+        raise ValueError(
+            f"{path}: fewer than two of the classes {wanted} were found; samples say {np.unique(y)[:8].tolist()}."
+        )
     if not keep.all():
         notes.append(f"{int((~keep).sum())} samples of other classes are left out.")
     return labels[keep], rows[keep]
@@ -321,11 +316,10 @@ def _complete(path: Path, cells: Any, rows: Array, name: str) -> Array:
     """Return groups or batches of some rows, none of which may be missing."""
     gaps = np.flatnonzero(is_missing(cells)[rows])
     if len(gaps):
-        msg = (
+        raise ValueError(
             f"{path}: {len(gaps)} entries of column {name!r} are missing, the first of sample {rows[gaps[0]] + 1}; "
             "fill them in, or leave the samples out."
         )
-        raise ValueError(msg)
     return np.array([cells[i] for i in rows.tolist()], dtype=str) if isinstance(cells, list) else cells[rows]
 
 
@@ -338,16 +332,16 @@ def _handle_missing(
     """Apply the rule for missing values, and refuse infinite ones."""
     n_infinite, n_missing = np.isinf(X).sum(axis=0), np.isnan(X).sum(axis=0)
     if n_infinite.any():
-        msg = f"{path}: {_most_affected(n_infinite, names)} infinite; replace them by numbers, or use --drop-columns."
-        raise ValueError(msg)
+        raise ValueError(
+            f"{path}: {_most_affected(n_infinite, names)} infinite; replace them by numbers, or use --drop-columns."
+        )
     is_empty = n_missing == len(X)
     if missing == "error" and n_missing.any():
         empty = f" {int(is_empty.sum())} of them have no value at all." if is_empty.any() else ""
-        msg = (
+        raise ValueError(
             f"{path}: {_most_affected(n_missing, names)} missing.{empty} Choose --missing median (imputed within "
             "folds) or --missing drop-columns."
         )
-        raise ValueError(msg)
     dropped = n_missing > 0 if missing == "drop-columns" else is_empty & (missing == "median")
     if n_missing.any():
         n_columns = int((n_missing > 0).sum())
@@ -362,8 +356,7 @@ def _handle_missing(
         reason = "missing values" if missing == "drop-columns" else "no value at all"
         notes.append(f"{int(dropped.sum())} columns with {reason} are left out.")
         if dropped.all():
-            msg = f"{path}: every column has missing values; choose --missing median instead."
-            raise ValueError(msg)
+            raise ValueError(f"{path}: every column has missing values; choose --missing median instead.")
         remaining = np.flatnonzero(~dropped).tolist()
         X, names = X[:, ~dropped], [names[j] for j in remaining]
         nominal = [remaining.index(j) for j in nominal if not dropped[j]]

@@ -39,8 +39,7 @@ def put_samples_in_rows(
         raise ValueError(unknown_column(id_column, known, sheet.path))
     if sheet.features_in_rows is not None:
         if orientation != "auto" and (orientation == "features-in-rows") != sheet.features_in_rows:
-            msg = f"{sheet.path}: this format has a fixed orientation; leave --orientation out."
-            raise ValueError(msg)
+            raise ValueError(f"{sheet.path}: this format has a fixed orientation; leave --orientation out.")
         if sheet.features_in_rows:
             notes.append("Features are in rows, as always in this format.")
             return _transpose(sheet, None)
@@ -65,8 +64,7 @@ def _find_orientation(
     if labels is None:
         is_column, is_row = target in sheet.columns, target in sheet.named_rows
         if is_column and is_row:
-            msg = f"{sheet.path} has both a column and a row called {target!r}. {remedy}"
-            raise ValueError(msg)
+            raise ValueError(f"{sheet.path} has both a column and a row called {target!r}. {remedy}")
         if not is_column and not is_row:
             known = [*sheet.columns, *(sheet.first_column or [])]
             raise ValueError(unknown_column(str(target), known, sheet.path, hint_orientation=True))
@@ -82,8 +80,7 @@ def _find_orientation(
         fit, match = "ids of the target file are", "ids of the target file are in the"
     if in_rows == in_header:
         both = "both in the header and in the rows" if in_rows else "neither in the header nor in the rows"
-        msg = f"{sheet.path}: {fit} {both}, so the orientation is ambiguous. {remedy}"
-        raise ValueError(msg)
+        raise ValueError(f"{sheet.path}: {fit} {both}, so the orientation is ambiguous. {remedy}")
     return in_header, f"{match} {'header' if in_header else 'rows'}"
 
 
@@ -156,17 +153,17 @@ def _match_labels(samples: Sheet, labels: Sheet, id_column: str | None, notes: l
     n_entries, n_samples = len(labels.values), len(samples.values)
     if len(labels.columns) == 1:
         if n_entries != n_samples:
-            msg = (
+            raise ValueError(
                 f"{labels.path} has one column, so no ids, and {n_entries} entries for {n_samples} samples; add a "
                 "column of ids to match them."
             )
-            raise ValueError(msg)
         notes.append(f"{labels.path.name} has no ids: its {n_entries} entries are taken in the order of the samples.")
         return labels.named_columns
     ids = samples.row_names
     if ids is None:
-        msg = f"{samples.path} has no ids of samples to match with {labels.path}; name their column (--id-column)."
-        raise ValueError(msg)
+        raise ValueError(
+            f"{samples.path} has no ids of samples to match with {labels.path}; name their column (--id-column)."
+        )
     known, columns = set(ids), labels.named_columns
     if id_column in columns:
         matching = str(id_column)
@@ -177,8 +174,9 @@ def _match_labels(samples: Sheet, labels: Sheet, id_column: str | None, notes: l
     check_distinct(label_ids, labels.path, f"ids in column {matching!r}")
     position = {sample: i for i, sample in enumerate(label_ids)}
     if not position.keys() & known:
-        msg = f"{samples.path} and {labels.path} share no ids of samples; the first are {ids[:3]} and {label_ids[:3]}."
-        raise ValueError(msg)
+        raise ValueError(
+            f"{samples.path} and {labels.path} share no ids of samples; the first are {ids[:3]} and {label_ids[:3]}."
+        )
     notes.append(f"Targets are matched by column {matching!r} of {labels.path.name}.")
     without_label = [name for name in ids if name not in position]
     _note_unmatched(without_label, f"samples have no entry in {labels.path.name}, left out", notes)
@@ -203,13 +201,13 @@ def _find_target(
     """Return the column of the target file that is the target: the named one, or the only one without another role."""
     free = [name for name in labels if name not in others]
     if target is None and len(free) != 1:
-        msg = f"{path} has the columns {free}; say which is the target (--target)."
-        raise ValueError(msg)
+        raise ValueError(f"{path} has the columns {free}; say which is the target (--target).")
     name = free[0] if target is None else target
     if name in samples.columns or name in samples.named_columns:
         other = f"in {path}" if name in labels else f"there is a target file without it, {path}"
-        msg = f"the target {name!r} is in {samples.path} and {other}; leave the file out, or drop or rename the column."
-        raise ValueError(msg)
+        raise ValueError(
+            f"the target {name!r} is in {samples.path} and {other}; leave the file out, or drop or rename the column."
+        )
     if name not in labels:
         raise ValueError(unknown_column(name, list(labels), path))
     return name
@@ -219,8 +217,7 @@ def _get_column(samples: Sheet, labels: dict[str, list[str]], name: str) -> Any:
     """Return a column of the table or of the target file."""
     in_table = name in samples.named_columns or name in samples.columns
     if name in labels and in_table:
-        msg = f"column {name!r} is both in {samples.path} and in the target file; rename one of them."
-        raise ValueError(msg)
+        raise ValueError(f"column {name!r} is both in {samples.path} and in the target file; rename one of them.")
     if name in labels:
         return labels[name]
     if not in_table:
@@ -260,20 +257,21 @@ def check_target(samples: Sheet, y: Array, name: str, groups: Array | None) -> N
         raise ValueError(msg)
     levels, codes = np.unique(y, return_inverse=True)
     if len(levels) == 1:
-        msg = f"{path}: the target {name!r} is {levels[0]} in all {len(y)} samples, so nothing can be told apart."
-        raise ValueError(msg)
+        raise ValueError(
+            f"{path}: the target {name!r} is {levels[0]} in all {len(y)} samples, so nothing can be told apart."
+        )
     if y.dtype.kind == "U" and len(levels) > len(y) / 2:
-        msg = (
+        raise ValueError(
             f"{path}: the target {name!r} is text of {len(levels)} levels in {len(y)} samples, such as "
             f"{str(levels[0])!r}; is it a column of ids (--id-column)? Name a column of classes or of numbers."
         )
-        raise ValueError(msg)
     if groups is not None:
         group_names, group_codes = np.unique(groups, return_inverse=True)
         n_pairs = len(set(zip(codes.tolist(), group_codes.tolist(), strict=True)))
         if len(group_names) == len(levels) == n_pairs:
-            msg = f"{path}: the groups are the classes of the target {name!r}; name the column of donors or sites."
-            raise ValueError(msg)
+            raise ValueError(
+                f"{path}: the groups are the classes of the target {name!r}; name the column of donors or sites."
+            )
 
 
 # ---------------------------------------------------------------- features
@@ -302,8 +300,7 @@ def select_features(
             X = X if X.flags.writeable else X.copy()
             X[:, names.index(name)] = codes
     if not names:
-        msg = f"{samples.path} has no features: all of its columns have another purpose."
-        raise ValueError(msg)
+        raise ValueError(f"{samples.path} has no features: all of its columns have another purpose.")
     check_distinct(names, samples.path, "features")
     return X, names, [names.index(name) for name in categorical]
 
@@ -313,16 +310,14 @@ def _check_numbers(samples: Sheet, columns: list[int]) -> None:
     bad = [j for j in columns if j in samples.bad_columns]
     if bad:
         more = f" So do {len(bad) - 1} other columns hold text." if len(bad) > 1 else ""
-        msg = f"{samples.path}: {samples.bad_columns[bad[0]]}{more}"
-        raise ValueError(msg)
+        raise ValueError(f"{samples.path}: {samples.bad_columns[bad[0]]}{more}")
     for j in columns if samples.first_cells else ():
         cell = samples.first_cells[j]
         if len(cell) > 15 and cell.isdecimal():
-            msg = (
+            raise ValueError(
                 f"{samples.path}: column {samples.columns[j]!r} holds {cell}, more digits than a number keeps; are "
                 "these ids? Name them (--id-column), or leave them out (--drop-columns)."
             )
-            raise ValueError(msg)
 
 
 def _take(values: Array, rows: Array, columns: list[int]) -> Array:

@@ -114,8 +114,9 @@ class Classes(OutcomeKind):
     def check(self, y: Array) -> None:
         """Raise ValueError if there is only one class."""
         if len(np.unique(y)) < 2:
-            msg = f"y has one class only ({y[0]!r}), so no feature can separate classes; pass samples of at least two."
-            raise ValueError(msg)
+            raise ValueError(
+                f"y has one class only ({y[0]!r}), so no feature can separate classes; pass samples of at least two."
+            )
 
     def kernel_factor(self, y: Array, weights: Array) -> Array:
         """Return ±1 for two classes, one-hot columns for more; centred."""
@@ -164,8 +165,7 @@ class Numbers(OutcomeKind):
     def check(self, y: Array) -> None:
         """Raise ValueError if all samples are equal."""
         if np.all(y.astype(np.float64) == y[0].astype(np.float64)):
-            msg = f"y is constant ({y[0]!r}), so there is nothing for a feature to explain."
-            raise ValueError(msg)
+            raise ValueError(f"y is constant ({y[0]!r}), so there is nothing for a feature to explain.")
 
     def kernel_factor(self, y: Array, weights: Array) -> Array:
         """Return standardised columns; those that do not vary are zero."""
@@ -225,11 +225,11 @@ def find_kind(y: Array, target: str) -> OutcomeKind:
     """Return the kind that `target` names, or for "auto" the one that y looks like."""
     numeric = y.dtype.kind in "fiub"
     if target == NUMBERS.name and not numeric:
-        msg = "target='regression' needs numbers, but y holds text; use target='classification'."
-        raise ValueError(msg)
+        raise ValueError("target='regression' needs numbers, but y holds text; use target='classification'.")
     if target == CLASSES.name and y.ndim > 1:
-        msg = "target='classification' needs one column of labels, but y has several; use target='regression'."
-        raise ValueError(msg)
+        raise ValueError(
+            "target='classification' needs one column of labels, but y has several; use target='regression'."
+        )
     if target in KINDS:
         return KINDS[target]
     if not numeric:
@@ -245,8 +245,9 @@ def check_outcome(y: Any) -> Array:
     if y.ndim == 2 and y.shape[1] == 1:
         y = y.ravel()
     if y.ndim not in (1, 2) or y.dtype.kind not in "OUSTfiub":
-        msg = f"Unknown label type: y has {y.ndim} dimensions of type {y.dtype}; pass labels, or real numbers."
-        raise ValueError(msg)
+        raise ValueError(
+            f"Unknown label type: y has {y.ndim} dimensions of type {y.dtype}; pass labels, or real numbers."
+        )
     if y.dtype.kind == "f":
         missing = ~np.isfinite(y)
     elif y.dtype.kind == "O":
@@ -255,11 +256,10 @@ def check_outcome(y: Any) -> Array:
         missing = np.zeros(y.shape, dtype=bool)
     if missing.any():
         rows = np.flatnonzero(missing.reshape(len(y), -1).any(axis=1))
-        msg = (
+        raise ValueError(
             f"Input y contains NaN, inf or missing values in {len(rows)} of {len(y)} samples, the first in row "
             f"{rows[0]}; drop those samples first."
         )
-        raise ValueError(msg)
     return np.asarray(y) if y.dtype.kind in "fiub" else _check_labels(y)
 
 
@@ -279,9 +279,7 @@ def _check_labels(y: Array) -> Array:
     if all(isinstance(value, Number) for value in values):
         return y.astype(np.float64)
     if not all(isinstance(value, str) for value in values):
-        msg = "Unknown label type: y mixes text with other types; convert it to all text or all numbers."
-        raise ValueError(msg)
+        raise ValueError("Unknown label type: y mixes text with other types; convert it to all text or all numbers.")
     if y.ndim != 1:
-        msg = "y has several columns of text; pass one column of class labels, or numbers."
-        raise ValueError(msg)
+        raise ValueError("y has several columns of text; pass one column of class labels, or numbers.")
     return y.astype(str)

@@ -23,8 +23,7 @@ def read_geo(path: Path, options: ReadOptions) -> Sheet:
                 grid.fill(record for record in records if not record[1].startswith("!"))
                 break
         else:
-            msg = f"{path} is not a GEO series matrix: it has no table that starts with ID_REF."
-            raise ValueError(msg)
+            raise ValueError(f"{path} is not a GEO series matrix: it has no table that starts with ID_REF.")
     sheet = grid.to_sheet("GEO series matrix", notes)
     n_samples = len(sheet.columns) - 1
     named_rows = {name: ["", *cells] for name, cells in sample_rows.items() if len(cells) == n_samples}

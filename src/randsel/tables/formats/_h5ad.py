@@ -20,24 +20,21 @@ def read_h5ad(path: Path, options: ReadOptions) -> Sheet:
         reader = _CheckedReader(path, h5py, options.limit)
         for name in ("obs", "var", *(["X"] if layer is None else [])):
             if name not in file:
-                msg = f"{path} is not AnnData: it has no {name!r}, but {', '.join(file)}."
-                raise ValueError(msg)
+                raise ValueError(f"{path} is not AnnData: it has no {name!r}, but {', '.join(file)}.")
         location = "X"
         if layer is not None:
             layers = list(reader.item(file, "layers")) if "layers" in file else []
             if layer not in layers:
-                msg = f"{path} has no layer {layer!r}; it has {', '.join(map(repr, layers)) or 'none'}."
-                raise ValueError(msg)
+                raise ValueError(f"{path} has no layer {layer!r}; it has {', '.join(map(repr, layers)) or 'none'}.")
             location = f"layers/{layer}"
         sample_ids, sample_columns = reader.frame(file, "obs")
         names, _ = reader.frame(file, "var", index_only=True)
         values, storage = reader.matrix(file, location)
     if values.shape != (len(sample_ids), len(names)):
-        msg = (
+        raise ValueError(
             f"{path}: {location} is {values.shape[0]}×{values.shape[1]}, but obs has {len(sample_ids)} rows and var "
             f"{len(names)}."
         )
-        raise ValueError(msg)
     return Sheet(path, values, names, f"h5ad, {storage} {location}", row_names=sample_ids, named_columns=sample_columns)
 
 
@@ -51,11 +48,11 @@ class _CheckedReader:
         """Return a group or dataset inside the file; links to other places are refused."""
         for part in filter(None, name.split("/")):
             if not isinstance(parent, self.h5py.Group) or part not in parent:
-                msg = f"{self.path}: {name!r} is not there; write the file again with anndata."
-                raise ValueError(msg)
+                raise ValueError(f"{self.path}: {name!r} is not there; write the file again with anndata.")
             if not isinstance(parent.get(part, getlink=True), self.h5py.HardLink):
-                msg = f"{self.path}: {name!r} is not inside the file, but a link; write the file again with anndata."
-                raise ValueError(msg)
+                raise ValueError(
+                    f"{self.path}: {name!r} is not inside the file, but a link; write the file again with anndata."
+                )
             parent = parent[part]
         return parent
 
@@ -63,8 +60,9 @@ class _CheckedReader:
         """Read a dataset that is stored in the file itself and is within the limit."""
         dataset = self.item(parent, name)
         if not isinstance(dataset, self.h5py.Dataset) or dataset.external or dataset.is_virtual or not dataset.ndim:
-            msg = f"{self.path}: {name!r} is not an array inside the file; write the file again with anndata."
-            raise ValueError(msg)
+            raise ValueError(
+                f"{self.path}: {name!r} is not an array inside the file; write the file again with anndata."
+            )
         check_size(self.path, bytes_in(dataset.shape, max(dataset.dtype.itemsize, 8)), self.limit)
         values: Array = dataset[()]
         return values
@@ -73,15 +71,17 @@ class _CheckedReader:
         """Read the index and the columns of obs or var."""
         group = self.item(file, name)
         if not isinstance(group, self.h5py.Group):
-            msg = f"{self.path} was written by anndata before 0.7; read and write it again with a newer one."
-            raise ValueError(msg)
+            raise ValueError(
+                f"{self.path} was written by anndata before 0.7; read and write it again with a newer one."
+            )
         index = to_text(self.column(group, str(group.attrs.get("_index", "_index"))))
         names = [] if index_only else [str(column) for column in group.attrs.get("column-order", [])]
         columns = {column: self.column(group, column) for column in dict.fromkeys(names) if column in group}
         for column, cells in columns.items():
             if len(cells) != len(index):
-                msg = f"{self.path}: column {column!r} of {name} has {len(cells)} entries for {len(index)} rows."
-                raise ValueError(msg)
+                raise ValueError(
+                    f"{self.path}: column {column!r} of {name} has {len(cells)} entries for {len(index)} rows."
+                )
         return index, columns
 
     def column(self, group: Any, name: str) -> Any:
@@ -90,8 +90,7 @@ class _CheckedReader:
         if not isinstance(item, self.h5py.Group):
             values = self.array(group, name)
             if values.ndim != 1 or values.dtype.kind not in "biufOSU":
-                msg = f"{self.path}: {name!r} is not a column of numbers or text; write it as such."
-                raise ValueError(msg)
+                raise ValueError(f"{self.path}: {name!r} is not a column of numbers or text; write it as such.")
             # anndata 0.7 stores categories in a group of their own, and refers to it in an attribute
             if item.attrs.get("categories") is not None:
                 return _decode_categories(values, self.column(self.item(group, "__categories"), name))
@@ -101,8 +100,9 @@ class _CheckedReader:
         if "values" in item and "mask" in item:
             values, mask = self.array(item, "values"), self.array(item, "mask")
             return ["" if missing else value for value, missing in zip(to_text(values), mask, strict=True)]
-        msg = f"{self.path}: column {name!r} is of a kind that cannot be read; write it as text, numbers or categories."
-        raise ValueError(msg)
+        raise ValueError(
+            f"{self.path}: column {name!r} is of a kind that cannot be read; write it as text, numbers or categories."
+        )
 
     def matrix(self, file: Any, location: str) -> tuple[Array, str]:
         """Read a matrix as a dense array; also return how it was stored."""
@@ -110,21 +110,24 @@ class _CheckedReader:
         if isinstance(item, self.h5py.Dataset):
             values = self.array(file, location)
             if values.ndim != 2 or values.dtype.kind not in "biuf":
-                msg = f"{self.path}: {location} is not a matrix of numbers, but a {values.ndim}-d {values.dtype} array."
-                raise ValueError(msg)
+                raise ValueError(
+                    f"{self.path}: {location} is not a matrix of numbers, but a {values.ndim}-d {values.dtype} array."
+                )
             return to_float_matrix(values), "dense"
         encoding = item.attrs.get("encoding-type", item.attrs.get("h5sparse_format"))
         encoding = encoding.decode() if isinstance(encoding, bytes) else str(encoding)
         shape = tuple(int(length) for length in item.attrs.get("shape", item.attrs.get("h5sparse_shape", ())))
         if encoding[:3] not in ("csr", "csc") or len(shape) != 2:
-            msg = f"{self.path}: {location} is of type {encoding!r}; dense, csr and csc matrices can be read."
-            raise ValueError(msg)
+            raise ValueError(
+                f"{self.path}: {location} is of type {encoding!r}; dense, csr and csc matrices can be read."
+            )
         verb = f"is sparse; as a dense {shape[0]}×{shape[1]} matrix it takes"
         check_size(self.path, bytes_in(shape), self.limit, verb)
         arrays = {name: self.array(item, name) for name in _SPARSE_KINDS}
         if any(values.ndim != 1 or values.dtype.kind not in _SPARSE_KINDS[name] for name, values in arrays.items()):
-            msg = f"{self.path}: the parts of {location} are not vectors of numbers; write the file again with anndata."
-            raise ValueError(msg)
+            raise ValueError(
+                f"{self.path}: the parts of {location} are not vectors of numbers; write the file again with anndata."
+            )
         from scipy import sparse  # noqa: PLC0415 (needed for sparse matrices only)
 
         with readable(self.path, "a sparse matrix", ValueError):
@@ -141,8 +144,7 @@ def _decode_categories(codes: Array, categories: Any) -> list[str]:
         or codes.dtype.kind not in "iu"
         or not all(-1 <= code < len(categories) for code in codes.tolist())
     ):
-        msg = "codes of categories are not those of its categories"
-        raise IndexError(msg)
+        raise IndexError("codes of categories are not those of its categories")
     # index -1 is the last entry
     names = [*to_text(categories), ""]
     return [names[code] for code in codes.tolist()]

@@ -37,11 +37,9 @@ def read_mat(path: Path, options: ReadOptions) -> Sheet:
     with path.open("rb") as file:
         head = file.read(520)
     if not head:
-        msg = f"{path} is empty."
-        raise ValueError(msg)
+        raise ValueError(f"{path} is empty.")
     if b"MATLAB 7.3" in head[:128] or b"\x89HDF" in head:
-        msg = f"{path} is a MATLAB 7.3 file; save it again in MATLAB with save(..., '-v7')."
-        raise ValueError(msg)
+        raise ValueError(f"{path} is a MATLAB 7.3 file; save it again in MATLAB with save(..., '-v7').")
     with readable(path, "a MATLAB file", struct.error, DamagedError, zlib.error, RecursionError):
         _check_tags(path, options.limit)
     # scipy has no exception of its own for damaged files: the first wrong byte may raise anything
@@ -88,8 +86,7 @@ def _elements(data: Any, byte_order: str, offset: int = 0) -> Iterator[tuple[int
             # up to four bytes are stored in the tag itself
             kind, size, start = kind & 0xFFFF, small_size, offset + 4
         if start + size > len(data) or (small_size and size > 4):
-            msg = f"an element of {size} bytes goes beyond its end"
-            raise DamagedError(msg)
+            raise DamagedError(f"an element of {size} bytes goes beyond its end")
         yield kind, data[start : start + size]
         offset = start + 4 if small_size else start + size + (0 if kind == _COMPRESSED_ELEMENT else -size % 8)
 
@@ -102,8 +99,7 @@ def _check_matrix(kind: int, content: bytes, byte_order: str) -> None:
     kinds = [element_kind for element_kind, _ in elements]
     starts_well = len(kinds) > 2 and kinds[0] == 6 and kinds[1] in (5, 6) and kinds[2] in (1, 2, 16)
     if kind != _MATRIX_ELEMENT or not starts_well or len(elements[0][1]) != 8:
-        msg = f"an element of type {kind} has parts of types {kinds[:3]}"
-        raise DamagedError(msg)
+        raise DamagedError(f"an element of type {kind} has parts of types {kinds[:3]}")
     flags = struct.unpack_from(f"{byte_order}I", elements[0][1])[0]
     array_class, is_complex = flags & 0xFF, bool(flags & 0x0800)
     shape = struct.unpack(f"{byte_order}{len(elements[1][1]) // 4}i", elements[1][1])
@@ -112,14 +108,12 @@ def _check_matrix(kind: int, content: bytes, byte_order: str) -> None:
     # a cell array has an element per cell, a sparse matrix has rows, columns and values, others have values
     n_expected = {_CELL_CLASS: bytes_in(shape, 1), _SPARSE_CLASS: 3 + is_complex}.get(array_class, 1 + is_complex)
     if array_class not in _STRUCT_CLASSES and len(elements) - 3 < n_expected:
-        msg = f"a matrix has {len(elements) - 3} parts instead of {n_expected}"
-        raise DamagedError(msg)
+        raise DamagedError(f"a matrix has {len(elements) - 3} parts instead of {n_expected}")
     for inner_kind, inner_content in elements[3:]:
         if array_class in (_CELL_CLASS, *_STRUCT_CLASSES) and inner_kind == _MATRIX_ELEMENT:
             _check_matrix(inner_kind, inner_content, byte_order)
         elif inner_kind not in _NUMERIC_ELEMENTS:
-            msg = f"there are numbers of type {inner_kind}"
-            raise DamagedError(msg)
+            raise DamagedError(f"there are numbers of type {inner_kind}")
 
 
 def _unwrap(values: Array, name: str) -> Array:

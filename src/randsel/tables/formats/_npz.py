@@ -29,11 +29,9 @@ def arrays_to_sheet(path: Path, arrays: dict[str, Array], stored: list[str], des
     more = ", …" if len(stored) > _MAX_LISTED else ""
     X = arrays.pop("X", None)
     if X is None:
-        msg = f"{path} has no array 'X'; it holds {listed or 'nothing'}{more}."
-        raise ValueError(msg)
+        raise ValueError(f"{path} has no array 'X'; it holds {listed or 'nothing'}{more}.")
     if X.ndim != 2 or X.dtype.kind not in "fiub":
-        msg = f"{path}: X must be a matrix of numbers, and is {X.ndim}-dimensional of type {X.dtype}."
-        raise ValueError(msg)
+        raise ValueError(f"{path}: X must be a matrix of numbers, and is {X.ndim}-dimensional of type {X.dtype}.")
     check_shape(path, X.shape, limit, X.itemsize)
     arrays = {name: _to_vector(path, name, values) for name, values in arrays.items()}
     feature_names, sample_ids = (
@@ -47,8 +45,7 @@ def arrays_to_sheet(path: Path, arrays: dict[str, Array], stored: list[str], des
         *((f"entries of {name!r}", values, len(X)) for name, values in arrays.items() if name != "relevant"),
     ]:
         if values is not None and (values.ndim != 1 or len(values) != length):
-            msg = f"{path}: X is {X.shape[0]}×{X.shape[1]}, but has {values.size} {content}."
-            raise ValueError(msg)
+            raise ValueError(f"{path}: X is {X.shape[0]}×{X.shape[1]}, but has {values.size} {content}.")
     return Sheet(
         path,
         to_float_matrix(X),
@@ -67,6 +64,7 @@ def _to_vector(path: Path, name: str, values: Array) -> Array:
     # `relevant` holds indices of columns
     valid_role = name != "relevant" or (values.dtype.kind in "iu" and values.ndim < 3)
     if values.dtype.kind not in "biufU" or not valid_role or not is_text(values):
-        msg = f"{path}: array {name!r} of type {values.dtype} is neither numbers nor text; save it again as such."
-        raise ValueError(msg)
+        raise ValueError(
+            f"{path}: array {name!r} of type {values.dtype} is neither numbers nor text; save it again as such."
+        )
     return values.ravel() if values.ndim == 2 and 1 in values.shape else values

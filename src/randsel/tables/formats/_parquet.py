@@ -20,8 +20,7 @@ def read_parquet(path: Path, options: ReadOptions) -> Sheet:
         check_shape(path, (n_rows, len(columns)), options.limit)
         frame = lazy.collect()
         if not n_rows or not columns:
-            msg = f"{path} has {len(columns)} columns and {n_rows} rows: there is no table in it."
-            raise ValueError(msg)
+            raise ValueError(f"{path} has {len(columns)} columns and {n_rows} rows: there is no table in it.")
         _check_columns(path, frame, options.limit, polars)
         return _to_sheet(path, frame, columns, options.names or frozenset(), polars)
 
@@ -32,8 +31,9 @@ def _check_columns(path: Path, frame: Any, limit: int, polars: Any) -> None:
     for column in frame:
         dtype = column.dtype
         if dtype.is_nested() or dtype in (polars.Object, polars.Binary):
-            msg = f"{path}: column {column.name!r} is of type {dtype}; numbers, text, dates and categories can be read."
-            raise ValueError(msg)
+            raise ValueError(
+                f"{path}: column {column.name!r} is of type {dtype}; numbers, text, dates and categories can be read."
+            )
         if not dtype.is_numeric():
             # the file may store a long text once for millions of rows
             size += int(column.cast(polars.String).str.len_bytes().cast(polars.Int64).sum() or 0) + len(column) * 8

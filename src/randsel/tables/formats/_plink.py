@@ -17,20 +17,18 @@ def read_plink(path: Path, options: ReadOptions) -> Sheet:
     bed, bim, fam = (path.with_suffix(suffix) for suffix in (".bed", ".bim", ".fam"))
     for part in (bed, bim, fam):
         if not part.exists():
-            msg = f"{part} is not there; a PLINK data set is a .bed, a .bim and a .fam file of one name."
-            raise ValueError(msg)
+            raise ValueError(f"{part} is not there; a PLINK data set is a .bed, a .bim and a .fam file of one name.")
     samples, variants = _read_six_columns(fam, options.limit), _read_six_columns(bim, options.limit)
     # four samples share a byte
     expected, size = 3 + len(variants) * -(-len(samples) // 4), bed.stat().st_size
     with bed.open("rb") as file:
         magic = file.read(3)
     if magic != _MAGIC or size != expected:
-        msg = (
+        raise ValueError(
             f"{bed} should start with 6c 1b 01 and have {expected} bytes for {len(samples)} samples and "
             f"{len(variants)} variants, and starts with {magic.hex(' ')} and has {size}: it is cut off, or is not of "
             "these two files."
         )
-        raise ValueError(msg)
     check_size(path, bytes_in((len(samples), len(variants)), 4), options.limit)
     with bed_reader.open_bed(bed, iid_count=len(samples), sid_count=len(variants), num_threads=1) as genotypes:
         # 0, 1 and 2 are exact in single precision
@@ -68,8 +66,7 @@ def _read_six_columns(path: Path, limit: int) -> list[list[str]]:
             rows[line] = text.split(maxsplit=6)
     wrong = next((line for line, cells in rows.items() if len(cells) != 6), None)
     if wrong is not None or not rows:
-        msg = f"{path} must have six columns in every line, and line {wrong or 1} has not."
-        raise ValueError(msg)
+        raise ValueError(f"{path} must have six columns in every line, and line {wrong or 1} has not.")
     return list(rows.values())
 
 

@@ -101,8 +101,7 @@ def check_distinct(names: list[str], path: Path, things: str) -> None:
         return
     repeated = [name for name, times in Counter(names).items() if times > 1]
     more = f", and so are {len(repeated) - 1} other names" if len(repeated) > 1 else ""
-    msg = f"{path} has several {things} called {repeated[0]!r}{more}; give each a name of its own."
-    raise ValueError(msg)
+    raise ValueError(f"{path} has several {things} called {repeated[0]!r}{more}; give each a name of its own.")
 
 
 def check_shape(path: Path, shape: tuple[int, ...], limit: int, itemsize: int = 8) -> None:

@@ -51,14 +51,12 @@ def read_text(path: Path, options: ReadOptions) -> Sheet:
     with open_records(path, options.limit, notes) as records:
         start = list(islice(records, 2))
         if not start:
-            msg = f"{path} is empty: it has no line with anything in it."
-            raise ValueError(msg)
+            raise ValueError(f"{path} is empty: it has no line with anything in it.")
         separator = _find_separator([text for _, text in start])
         check_shape(path, (1, start[0][1].count(separator) + 1), options.limit)
         header = [name.strip() for name in split_record(start[0][1], separator)]
         if len(start) < 2:
-            msg = f"{path} has a header of {len(header)} columns, but it has no rows."
-            raise ValueError(msg)
+            raise ValueError(f"{path} has a header of {len(header)} columns, but it has no rows.")
         first_cells = [cell.strip() for cell in split_record(start[1][1], separator)]
         if len(first_cells) == len(header) + 1:
             header = ["", *header]
@@ -84,8 +82,9 @@ def open_records(path: Path, limit: int, notes: list[str]) -> Iterator[Iterator[
         with path.open("rb") as file:
             gzipped = file.read(2) == b"\x1f\x8b"
         if not gzipped and path.suffix == ".gz":
-            msg = f"{path} is named .gz but is not compressed, it may be cut off or damaged; rename it if it is text."
-            raise ValueError(msg)
+            raise ValueError(
+                f"{path} is named .gz but is not compressed, it may be cut off or damaged; rename it if it is text."
+            )
         encoding = _find_encoding(path, gzipped, limit)
         if not encoding.startswith("utf-8"):
             known = {"cp1252": "Windows-1252, as it is not valid UTF-8"}
@@ -141,8 +140,7 @@ def _find_encoding(path: Path, gzipped: bool, limit: int) -> str:
     other = next((advice for mark, advice in _OTHER_FORMATS.items() if head.startswith(mark)), None)
     if other or b"\0" in head:
         other = other or "binary, or text in UTF-16 without a mark; save it as CSV UTF-8"
-        msg = f"{path} is not a text file: it is {other}."
-        raise ValueError(msg)
+        raise ValueError(f"{path} is not a text file: it is {other}.")
     try:
         with _open_text(path, gzipped, "utf-8", limit) as text:
             while text.read(_BLOCK):
@@ -162,13 +160,15 @@ def _records(file: io.TextIOWrapper, path: Path) -> Iterator[tuple[int, str]]:
             line = file.readline(LONGEST_LINE)
             if not line or len(lines) > MOST_LINES:
                 limit = f", not within {MOST_LINES} lines," if line else ""
-                msg = f"{path}: the quotation mark in line {start}{limit} is never closed; remove it or double it."
-                raise ValueError(msg)
+                raise ValueError(
+                    f"{path}: the quotation mark in line {start}{limit} is never closed; remove it or double it."
+                )
             lines.append(line)
             line_number, length, in_quotes = line_number + 1, length + len(line), (in_quotes + line.count('"')) % 2
         if length >= LONGEST_LINE:
-            msg = f"{path}: line {start} has more than {LONGEST_LINE} characters; is it a table, and are quotes closed?"
-            raise ValueError(msg)
+            raise ValueError(
+                f"{path}: line {start} has more than {LONGEST_LINE} characters; is it a table, and are quotes closed?"
+            )
         record = "".join(lines)
         if record.strip():
             yield start, record.rstrip("\n")
@@ -289,12 +289,11 @@ class CellGrid:
     def _check_widths(self, line_numbers: list[int], widths: list[int]) -> None:
         for line, width in zip(line_numbers, widths, strict=True):
             if width != len(self.header):
-                msg = (
+                raise ValueError(
                     f"{self.path} cannot be read as a table: the header has {len(self.header)} columns, and line "
                     f"{line} has {width} entries; look for a missing cell, or for a separator inside one that needs "
                     "quotes."
                 )
-                raise ValueError(msg)
 
     def _parse_cell(self, cell: str, j: int, line: int) -> float:
         """Return the number in a cell that the fast conversion refused; NaN, and a message, if there is none."""
