@@ -1,1 +1,1 @@
-"""Files, jobs, progress and optional imports; imports nothing else of the package."""
+"""Helpers for files, child processes, parallel jobs, text and optional imports. Imports no other subpackage."""

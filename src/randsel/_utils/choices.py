@@ -1,12 +1,12 @@
-"""Choices that the command line offers; a file that imports nothing heavy, so that help is printed at once."""
+"""Choices that the command line offers. This module imports nothing slow, so help is printed at once."""
 
 from typing import Any
 
-#: How the samples of a table lie.
+#: Orientations of a table.
 ORIENTATIONS = ("auto", "samples-in-rows", "features-in-rows")
 #: What to do about missing values. The command line does not offer "keep", which leaves them to the caller.
 MISSING_RULES = ("error", "median", "drop-columns", "keep")
-#: Methods that can be compared: name -> name of the public class, parameters.
+#: Methods of a comparison: name -> (name of the public class, parameters).
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "randSel": ("RandSel", {}),
     "randSel (total)": ("RandSel", {"criterion": "total"}),

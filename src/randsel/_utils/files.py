@@ -1,6 +1,6 @@
-"""Files of results that are complete or absent, and NPZ and JSON files that may be damaged or hostile.
+"""Write files atomically, and read NPZ and JSON files that may be damaged or malicious.
 
-What a file claims about its size is checked before memory is allocated for it; nothing in a file is unpickled.
+The size that a file claims is checked before memory is allocated for it, and nothing is unpickled.
 """
 
 import errno
@@ -22,10 +22,10 @@ import numpy as np
 
 from randsel._utils.typing import Array
 
-#: Bytes of a JSON or TOML file; larger ones were not written by us.
+#: Maximum size of a JSON or TOML file, in bytes.
 LARGEST_JSON = 1 << 25
-_LAST_CHARACTER = 0x10FFFF
-#: Bytes within which the header of an array in an NPZ file must end.
+_MAX_CODE_POINT = 0x10FFFF
+#: Maximum size of the header of an array in an NPZ file, in bytes.
 _LONGEST_HEADER = 1 << 16
 #: Errors that reading a damaged NPZ file raises; the libraries have no common class for them.
 _ZIP_ERRORS = (
@@ -43,11 +43,11 @@ def open_atomically(path: Path) -> Iterator[IO[bytes]]:
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     partial.unlink(missing_ok=True)
     try:
-        with partial.open("xb") as file:  # "x" follows no link
+        with partial.open("xb") as file:  # mode "x" does not follow symbolic links
             yield file
         partial.replace(path)
     except OSError as error:
-        if error.filename is None:  # errors of a full disk have no file name
+        if error.filename is None:  # the error of a full disk has no file name
             error.filename = str(path)
         raise
     finally:
@@ -55,21 +55,21 @@ def open_atomically(path: Path) -> Iterator[IO[bytes]]:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file that is complete or absent, whatever happens."""
+    """Write text or bytes with `open_atomically`."""
     with open_atomically(path) as file:
-        # names may hold half a surrogate pair, which UTF-8 cannot encode
+        # names may contain a lone surrogate, which UTF-8 cannot encode
         file.write(content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content)
 
 
 def write_figure(path: Path, figure: Any, dpi: int) -> None:
-    """Write a figure of matplotlib as a PNG file that is complete or absent."""
+    """Write a matplotlib figure as a PNG file with `open_atomically`."""
     with warnings.catch_warnings(), open_atomically(path) as file:
-        warnings.simplefilter("ignore")  # about glyphs that a font does not have
+        warnings.simplefilter("ignore")  # missing glyphs of a font
         figure.savefig(file, dpi=dpi, format="png")
 
 
 def open_for_append(path: Path) -> IO[str]:
-    """Open a text file to append to; a symbolic link, which may lead anywhere, is refused."""
+    """Open a text file to append to; refuse a symbolic link, which may point anywhere."""
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
     try:
         return os.fdopen(os.open(path, flags, 0o666), "a", newline="", encoding="utf-8")
@@ -90,10 +90,7 @@ def describe_link(path: Path) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """Return the content of a JSON file of ours; None if it is damaged, or is nothing that we wrote.
-
-    A file that never ends, that would fill the memory, or is nested deeper than Python allows, counts as damaged.
-    """
+    """Return the content of a JSON file; None if it is damaged, too large, too deeply nested or not a regular file."""
     with path.open("rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_JSON:
@@ -106,7 +103,7 @@ def read_json(path: Path) -> Any:
 
 
 def check_size(path: Path, size: int, limit: int, verb: str = "would take") -> None:
-    """Refuse a file whose content is larger than the limit, before memory is allocated for it."""
+    """Raise ValueError if the content of a file is larger than the limit, before memory is allocated for it."""
     if size > limit:
         raise ValueError(
             f"{path} {verb} {size / 1e9:.3g} GB, and {limit / 1e9:.3g} GB are allowed; is it damaged? "
@@ -116,7 +113,7 @@ def check_size(path: Path, size: int, limit: int, verb: str = "would take") -> N
 
 @contextmanager
 def readable(path: Path, kind: str, *errors: type[BaseException]) -> Iterator[None]:
-    """Turn errors of a library that reads a damaged file into an error that names the file and its kind."""
+    """Turn the errors of a library into a ValueError that names the damaged file and its format."""
     try:
         yield
     except errors as error:
@@ -124,13 +121,13 @@ def readable(path: Path, kind: str, *errors: type[BaseException]) -> Iterator[No
 
 
 def read_npz_arrays(path: Path, limit: int, wanted: set[str] | None = None) -> tuple[dict[str, Array], list[str]]:
-    """Return the arrays of an NPZ file, all or the wanted ones, and the names of all.
+    """Return the arrays of an NPZ file (all, or those in `wanted`), and the names of all its arrays.
 
-    Raises an error if they would take more than `limit` bytes.
+    Raise ValueError if the arrays would take more than `limit` bytes.
     """
     size = 0
     with warnings.catch_warnings(), readable(path, "NPZ", *_ZIP_ERRORS):
-        warnings.simplefilter("ignore")  # about files of old versions of Python
+        warnings.simplefilter("ignore")  # files of old versions of Python
         with zipfile.ZipFile(path) as archive:
             for member in archive.infolist():
                 if wanted is None or member.filename.removesuffix(".npy") in wanted:
@@ -166,7 +163,7 @@ def _claimed_bytes(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path
 
 
 def bytes_in(shape: tuple[int, ...], itemsize: int = 8) -> int:
-    """Return the size of an array as a Python integer, which cannot overflow; lengths of 0 count as 1."""
+    """Return the bytes of an array as a Python integer, which cannot overflow; lengths of 0 count as 1."""
     size = max(itemsize, 1)
     for length in shape:
         size *= max(int(length), 1)
@@ -174,8 +171,8 @@ def bytes_in(shape: tuple[int, ...], itemsize: int = 8) -> int:
 
 
 def is_text(values: Array) -> bool:
-    """Whether all characters of an array of text are valid; numpy crashes when it makes strings of others."""
+    """Return False for a text array with invalid code points, on which numpy crashes; True for all other arrays."""
     if values.dtype.kind != "U" or not values.size or not values.dtype.itemsize:
         return True
     codes = np.ascontiguousarray(values.ravel()).view(np.dtype("u4").newbyteorder(values.dtype.byteorder))
-    return int(codes.max()) <= _LAST_CHARACTER
+    return int(codes.max()) <= _MAX_CODE_POINT

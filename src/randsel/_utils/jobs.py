@@ -1,7 +1,7 @@
-"""Seeds, and maps over jobs that keep the order of the tasks: answers do not depend on the number of cores.
+"""Seeds, and parallel maps whose results depend neither on the number of jobs nor on the backend.
 
-Every random decision has an address (round, kind of draw, number of the batch), and its generator is derived from the
-address alone. Workers, backends and their order cannot change which draws are made.
+Every random draw has an address (round, kind of draw, number of the batch). Its generator is derived from the seed and
+the address alone, so the order in which tasks run does not matter.
 """
 
 import os
@@ -19,17 +19,17 @@ from joblib import Parallel, delayed
 from joblib.parallel import get_active_backend
 from threadpoolctl import ThreadpoolController
 
-#: Class of a joblib backend -> module whose `job_runner(backend)` returns the `JobRunner` to use in place of joblib.
+#: Class name of a joblib backend -> module whose `job_runner(backend)` returns the `JobRunner` to use instead.
 RUNNERS = {"DaskDistributedBackend": "randsel.distributed"}
-#: Seconds between two looks of a worker process at whether its parent is alive.
+#: Seconds between two checks by a worker process that its parent is alive.
 PARENT_POLL = 1.0
 
 
 class JobRunner(Protocol):
-    """Runs tasks for a joblib backend that needs more than joblib does."""
+    """Interface of what runs tasks in place of joblib, see `RUNNERS`."""
 
     def run(self, function: Callable[..., Any], tasks: list[tuple[Any, ...]], *, in_order: bool) -> Iterator[Any]:
-        """Yield `function(*task)` of all tasks: in the order of the tasks, or as soon as each is finished."""
+        """Yield `function(*task)` for all tasks, in the order of the tasks or as they finish."""
 
 
 def seed_of(random_state: Any) -> int:
@@ -40,20 +40,20 @@ def seed_of(random_state: Any) -> int:
 
 
 def generator(seed: int, *address: int) -> np.random.Generator:
-    """Return the generator that belongs to an address below `seed`."""
+    """Return the random generator that a seed and an address determine."""
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=address))
 
 
 @contextmanager
 def one_blas_thread(when: bool = True) -> Iterator[None]:
-    """Limit BLAS to one thread, if `when`: on workers, and where a problem is too small for more threads to pay."""
+    """Limit BLAS to one thread if `when` is true: on workers, and for problems too small to gain from threads."""
     with _pools().limit(limits=1 if when else None, user_api="blas"):
         yield
 
 
 @lru_cache(maxsize=1)
 def _pools() -> ThreadpoolController:
-    """Return the thread pools of the loaded libraries; finding them takes milliseconds."""
+    """Return the thread pools of the loaded libraries; cached, because finding them takes milliseconds."""
     return ThreadpoolController()
 
 
@@ -65,8 +65,8 @@ def ordered_map(
 ) -> list[Any]:
     """Return `[function(*task) for task in tasks]`, computed by joblib's current backend.
 
-    Each task has one BLAS thread, whatever the number of jobs: threads do not multiply, and products round alike.
-    `on_done` is called for every task, in their order, as soon as it and those before it are finished.
+    Each task uses one BLAS thread for any number of jobs, so that threads do not multiply and products round alike.
+    `on_done` is called once per task, in order, when the task and all tasks before it are finished.
     """
     results = []
     with one_blas_thread():
@@ -80,9 +80,9 @@ def ordered_map(
 def as_finished(
     function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], n_jobs: int | None, prefer: str = "threads"
 ) -> Iterator[tuple[int, Any]]:
-    """Yield the number of a task and `function(*task)` as soon as it is finished.
+    """Yield the index of each task and `function(*task)` as the tasks finish.
 
-    Each task has one BLAS thread, as in `ordered_map`. `prefer` is joblib's.
+    Each task uses one BLAS thread, as in `ordered_map`. `prefer` is passed to joblib.
     """
     numbered = [(function, number, *task) for number, task in enumerate(tasks)]
     with one_blas_thread():
@@ -96,7 +96,7 @@ def _numbered(function: Callable[..., Any], number: int, *task: Any) -> tuple[in
 def _run(
     function: Callable[..., Any], tasks: list[tuple[Any, ...]], n_jobs: int | None, return_as: str, prefer: str
 ) -> Iterable[Any]:
-    """Return the results of all tasks, by joblib or the runner of its backend; one job, or one task, runs here."""
+    """Return the results of all tasks, by joblib or by a `JobRunner`; a single job or task runs in this thread."""
     if n_jobs == 1 or len(tasks) == 1:
         return (function(*task) for task in tasks)
     backend, _ = get_active_backend()
@@ -110,18 +110,18 @@ def _run(
 
 
 def _run_in_worker(function: Callable[..., Any], task: tuple[Any, ...], parent: tuple[int, str]) -> Any:
-    """Call the function in a thread of this process, or in a process that ends with its parent."""
+    """Call the function in a worker; if that is a process of its own, let it end with its parent."""
     if process_identity() != parent:
         exit_with_parent()
     return run_single_threaded(function, task, parent)
 
 
-#: Tells processes on several machines apart, whose process numbers may be equal.
+#: Random, because processes on different machines may have the same process id.
 _PROCESS_NAME = uuid4().hex
 
 
 def process_identity() -> tuple[int, str]:
-    """Return what tells this process from all others, on this machine and elsewhere."""
+    """Return an identifier that no other process has, on this machine or another."""
     return os.getpid(), _PROCESS_NAME
 
 
@@ -129,8 +129,8 @@ def process_identity() -> tuple[int, str]:
 def exit_with_parent() -> None:
     """End this process soon after its parent, which may be killed without a chance to stop its workers.
 
-    Without this, worker processes of joblib finish their tasks and then wait for minutes for more. On Windows, where a
-    process keeps the number of its parent, nothing is done.
+    Without this, joblib's worker processes would finish their tasks and then wait for more for minutes. This has no
+    effect on Windows, where a process keeps the id of a parent that has ended.
     """
     parent = os.getppid()
 
@@ -143,7 +143,7 @@ def exit_with_parent() -> None:
 
 
 def run_single_threaded(function: Callable[..., Any], task: tuple[Any, ...], parent: tuple[int, str]) -> Any:
-    """Call the function with one BLAS thread; the process that gave the task has set that for itself already."""
+    """Call the function with one BLAS thread; in the process `parent`, that limit is already set."""
     if process_identity() == parent:
         return function(*task)
     with _shared_limit:
@@ -151,7 +151,7 @@ def run_single_threaded(function: Callable[..., Any], task: tuple[Any, ...], par
 
 
 class _SharedLimit:
-    """Keeps BLAS to one thread while any thread of this process is inside; threads of a worker come and go."""
+    """Context that limits BLAS to one thread until the last thread of this process has left it."""
 
     def __init__(self) -> None:
         self.lock, self.n_inside, self.limits = Lock(), 0, ExitStack()

@@ -1,11 +1,11 @@
-"""The one place where optional packages are imported."""
+"""Import of optional packages."""
 
 from importlib import import_module
 from types import ModuleType
 
 
 def optional(module: str, *, extra: str, purpose: str) -> ModuleType:
-    """Import `module`, or say which extra brings it and what it is needed for."""
+    """Import `module`, or raise ImportError that names its purpose and the extra that installs it."""
     try:
         return import_module(module)
     except ImportError as error:

@@ -21,9 +21,9 @@ from typing import IO, Any
 
 from threadpoolctl import threadpool_limits
 
-#: Seconds that a child process may take to import what a call needs, and after which an unused one is ended.
+#: Seconds that a child process may take to start and import a function; seconds until an idle one is ended.
 START_SECONDS, IDLE_SECONDS = 120.0, 10.0
-#: Seconds over its limit after which a call ends its own process, where the parent was not able to.
+#: Seconds past the time limit after which a child process ends itself, in case its parent could not kill it.
 GRACE_SECONDS = 5.0
 ONE_BLAS_THREAD = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
@@ -38,7 +38,7 @@ def start_python(*arguments: str, variables: dict[str, str], show_errors: bool =
     `variables` are added to the environment. `show_errors` shares the standard error of this process. End the process
     with `kill`.
     """
-    # The packages that this process has, and nothing from the current folder, which may hold data of others.
+    # Pass on the import path, but not the current folder, which may contain files of others.
     path = os.pathsep.join(folder for folder in sys.path if folder)
     return subprocess.Popen(
         [sys.executable, "-P", *arguments],
@@ -51,8 +51,8 @@ def start_python(*arguments: str, variables: dict[str, str], show_errors: bool =
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process of `start_python` with all processes that it started, and wait until it has ended."""
-    if process.returncode is None:  # once it was waited for, its number may be that of another process
+    """Kill a process of `start_python` and all processes that it started, and wait until it has ended."""
+    if process.returncode is None:  # otherwise its id may belong to another process by now
         if sys.platform == "win32":
             subprocess.run(["taskkill", "/T", "/F", "/PID", str(process.pid)], capture_output=True, check=False)
         else:
@@ -60,7 +60,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
                 os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     if process.stdin is not None:
-        with suppress(OSError):  # what was not yet sent cannot be sent any more
+        with suppress(OSError):  # data that was not sent yet is lost
             process.stdin.close()
 
 
@@ -164,21 +164,21 @@ class _Child:
 
 
 def _receive_messages(stream: IO[bytes], use: Callable[[bytes], None], at_end: Callable[[], None]) -> None:
-    """Hand over all messages of a pipe as they come. This thread alone uses the stream, and closes it."""
+    """Call `use` with every message of a pipe, and `at_end` when it closes; only this thread uses the stream."""
     with stream, suppress(EOFError, OSError):
         while True:
             use(read_message(stream))
     at_end()
 
 
-#: All child processes for calls, and those of them that wait for one.
+#: All child processes that serve calls, and those that are idle.
 _children: set[_Child] = set()
 _idle: list[_Child] = []
 _idle_lock = threading.Lock()
 
 
 def _idle_child() -> _Child | None:
-    """Take a child process that waits for a call; None if there is none."""
+    """Take an idle child process that is still running; None if there is none."""
     while True:
         with _idle_lock:
             if not _idle:
@@ -207,7 +207,7 @@ def _end_if_idle(child: _Child) -> None:
 
 
 def end_idle_children() -> None:
-    """End all child processes that wait for a call."""
+    """End all idle child processes."""
     while (child := _idle_child()) is not None:
         child.end()
 
@@ -227,13 +227,13 @@ def serve_calls() -> None:
     waiting: SimpleQueue[bytes] = SimpleQueue()
     threading.Thread(target=_receive_messages, args=(calls, waiting.put, _end_own_group), daemon=True).start()
     with Path(os.devnull).open("r+b") as nothing:
-        # A call must not read the next ones, and what it prints must not come between the answers.
+        # A call must not read the messages of later calls, and its output must not mix with the answers.
         os.dup2(nothing.fileno(), 0)
         os.dup2(2, 1)
         while True:
             seconds, function, arguments = pickle.loads(waiting.get())
             write_message(answers, b"started")
-            # Ends this process even where C code keeps Python's other threads from running.
+            # Ends this process even if C code never releases the interpreter lock.
             limit = min(seconds + GRACE_SECONDS, threading.TIMEOUT_MAX)
             faulthandler.dump_traceback_later(limit, exit=True, file=nothing)
             with threadpool_limits(limits=1, user_api="blas"):
@@ -243,7 +243,7 @@ def serve_calls() -> None:
 
 
 def _end_own_group() -> None:
-    """End this process and all that it started: the parent process has ended."""
+    """End this process and all that it started, because the parent process has ended."""
     if sys.platform != "win32":
         os.killpg(0, signal.SIGKILL)
     os._exit(1)

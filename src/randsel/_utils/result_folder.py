@@ -1,4 +1,4 @@
-"""Result folders: one run at a time, what they are results of, finished parts of a run, and checkpoints of a fit."""
+"""Result folders: the lock, the identity of a run, finished parts of a run, and checkpoints of a fit."""
 
 import errno
 import json
@@ -18,13 +18,13 @@ import numpy as np
 from randsel._utils.files import describe_link, is_text, open_atomically, read_json, read_npz_arrays, write_atomically
 from randsel._utils.typing import Array
 
-#: File that says what the results of a folder were computed from.
+#: File that identifies the data and settings of the run in a folder.
 IDENTITY = "run.json"
-#: Array of a part that names the others, so that a missing one is noticed.
+#: Array that lists the names of all other arrays of a part, so that a missing one is noticed.
 CONTENTS = "contents"
-#: Bytes of the arrays of a part; larger ones were not written by us.
+#: Maximum size of the arrays of a part, in bytes.
 LARGEST_PART = 1 << 33
-#: Least seconds between two files of a checkpoint, and least multiple of the time that writing the last one took.
+#: Minimum time between two stages of a checkpoint: in seconds, and as a multiple of the time to write the last one.
 MIN_SECONDS, MIN_MULTIPLE = 5.0, 20.0
 #: Entries of run.json that must be equal for a fit to resume.
 CHECKPOINT_IDENTITY = ("version", "estimator", "data_hash", "parameters")
@@ -34,7 +34,7 @@ CHECKPOINT_IDENTITY = ("version", "estimator", "data_hash", "parameters")
 
 
 def check_folder(out: Path, option: str = "--out") -> None:
-    """Refuse a folder that results cannot be written to, before anything is computed."""
+    """Raise an error if results cannot be written to a folder, before anything is computed."""
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; give a folder for the results ({option}).")
     existing = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
@@ -46,16 +46,16 @@ def check_folder(out: Path, option: str = "--out") -> None:
 
 
 def check_links(out: Path) -> None:
-    """Refuse a folder that contains symbolic links, which would be read or written elsewhere; it may be one itself."""
+    """Raise ValueError if a folder contains symbolic links, which may point anywhere; it may be a link itself."""
     for folder in (out, out / "parts"):
-        # if parts is a link itself, this is found when the links of `out` are checked
+        # a link called parts is found among the entries of `out`
         for path in folder.iterdir() if folder.is_dir() and (folder == out or not folder.is_symlink()) else ():
             if path.is_symlink():
                 raise ValueError(describe_link(path))
 
 
 def _check_owner(out: Path) -> None:
-    """Refuse the results of another user; a folder of theirs without results may be shared."""
+    """Raise ValueError if the results in a folder belong to another user; the folder itself may."""
     for path in (out / IDENTITY, out / "parts", out / ".lock"):
         if hasattr(os, "geteuid") and path.exists() and path.lstat().st_uid != os.geteuid():
             raise ValueError(
@@ -65,7 +65,7 @@ def _check_owner(out: Path) -> None:
 
 @contextmanager
 def lock_folder(out: Path) -> Iterator[None]:
-    """Hold the lock of a folder; the system releases it when the process ends, however it ends."""
+    """Hold the lock of a folder; the operating system releases it however the process ends."""
     # Imported here, as it takes a tenth of a second and a fit without checkpoint needs no lock.
     from filelock import FileLock, Timeout  # noqa: PLC0415
 
@@ -76,7 +76,7 @@ def lock_folder(out: Path) -> Iterator[None]:
     except Timeout:
         raise ValueError(f"another run is working in {out}; wait for it, or give another folder.") from None
     try:
-        # left by runs that were killed while they wrote
+        # remove files of runs that were killed while writing
         for partial in (*out.glob("*.partial"), *out.glob("parts/**/*.partial")):
             if re.search(r"\.\d+\.partial$", partial.name):
                 partial.unlink(missing_ok=True)
@@ -85,24 +85,24 @@ def lock_folder(out: Path) -> Iterator[None]:
         lock.release()
 
 
-# ---------------------------------------------------------------- what the results were computed from
+# ---------------------------------------------------------------- identity of a run
 
 
 def check_or_write_identity(
     out: Path, identity: Mapping[str, Any], same: tuple[str, ...], option: str = "--out"
 ) -> None:
-    """Write what the results of a folder are computed from, or refuse a folder with other results.
+    """Write the identity of a run to `run.json`; raise ValueError if the folder holds a different run.
 
     Parameters
     ----------
     out : Path
         The folder.
     identity : dict
-        What it takes to repeat the run; written to `run.json`.
+        Everything needed to repeat the run.
     same : tuple of str
-        Entries in which an earlier run must agree for its parts to be used again.
+        Entries that must be equal for the parts of an earlier run to be reused.
     option : str, default="--out"
-        How the user named the folder.
+        Option that names the folder, for error messages.
     """
     path = out / IDENTITY
     if path.exists():
@@ -119,7 +119,7 @@ def check_or_write_identity(
 
 
 def read_identity(out: Path) -> dict[str, Any]:
-    """Return what the results of a folder were computed from."""
+    """Return the identity of the run in a folder."""
     path = out / IDENTITY
     if out.is_dir():
         check_links(out)
@@ -132,7 +132,7 @@ def read_identity(out: Path) -> dict[str, Any]:
 
 
 def _describe_difference(name: str, before: Any, now: Any) -> str:
-    """Say how an earlier run differs from this one."""
+    """Describe how an earlier run differs from this one."""
     if name in ("data_hash", "data"):
         return "on other data"
     if isinstance(before, dict) and isinstance(now, dict):
@@ -144,41 +144,41 @@ def _describe_difference(name: str, before: Any, now: Any) -> str:
 # ---------------------------------------------------------------- finished parts of a run
 
 T = TypeVar("T")
-#: Types and lengths of the arrays of a part, see `check_arrays`; a name with a question mark may be missing.
+#: Kinds and lengths of the arrays of a part, see `check_arrays`; a name that ends in a question mark is optional.
 Shapes = Mapping[str, tuple[Any, ...]]
 
 
 def check_arrays(arrays: Mapping[str, Array], shapes: Shapes) -> None:
-    """Refuse arrays that do not have the types and lengths with which they were written.
+    """Raise ValueError unless arrays have the kinds and lengths with which they were written.
 
     Parameters
     ----------
     arrays : dict of str to array
         The arrays.
     shapes : dict of str to tuple
-        For every name the kinds that it may have, as numpy's `dtype.kind`, and its lengths: numbers, or words, where
-        equal words stand for equal lengths.
+        Name -> (allowed `dtype.kind` characters, length of every axis). A length is a number, or a word that stands for
+        the same length wherever it occurs.
     """
     lengths: dict[str, int] = {}
-    for name, (kinds, *wanted) in shapes.items():
+    for name, (kinds, *expected) in shapes.items():
         values = arrays.get(name.removesuffix("?"))
         if values is None and name.endswith("?"):
             continue
-        if values is None or values.dtype.kind not in kinds or values.ndim != len(wanted) or not is_text(values):
+        if values is None or values.dtype.kind not in kinds or values.ndim != len(expected) or not is_text(values):
             raise ValueError(f"{name.removesuffix('?')!r} is not what was written")
-        for length, want in zip(values.shape, wanted, strict=True):
-            if length != (lengths.setdefault(want, length) if isinstance(want, str) else want):
+        for length, wanted in zip(values.shape, expected, strict=True):
+            if length != (lengths.setdefault(wanted, length) if isinstance(wanted, str) else wanted):
                 raise ValueError(f"{name.removesuffix('?')!r} has a length of {length} where others have another")
 
 
 def check_indices(values: Array, count: int, least: int = 0) -> None:
-    """Refuse indices outside of the range from `least` to `count` - 1."""
+    """Raise ValueError if an index is outside of the range from `least` to `count` - 1."""
     if values.size and not least <= int(values.min()) <= int(values.max()) < count:
         raise ValueError(f"places are from {int(values.min())} to {int(values.max())}, of {count}")
 
 
 class FinishedParts:
-    """Finished parts of a run, each a file of arrays; nothing in them is unpickled.
+    """Finished parts of a run, one NPZ file each; nothing is unpickled.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ class FinishedParts:
             folder.mkdir(exist_ok=True)
 
     def load(self, name: str, check: Callable[[dict[str, Array]], object] | None = None) -> dict[str, Array] | None:
-        """Return a part; None if it is missing or damaged, which `check` may notice by raising an error."""
+        """Return the arrays of a part; None if it is missing or damaged, or if `check` raises an error for it."""
         if self.folder is None or not (path := self.folder / f"{name}.npz").is_file() or path.is_symlink():
             return None
         try:
@@ -204,7 +204,7 @@ class FinishedParts:
                 raise KeyError(CONTENTS)
             if check is not None:
                 check(arrays)
-        except Exception:  # whatever a damaged file does to what reads it; every array has a checksum
+        except Exception:  # a damaged file may raise anything; every array has a checksum
             self.damaged.append(path.name)
             return None
         return arrays
@@ -220,7 +220,7 @@ class FinishedParts:
     def load_or_compute(
         self, name: str, compute: Callable[[Path | None], Mapping[str, Any]], make: Callable[[dict[str, Array]], T]
     ) -> T:
-        """Return `make(part)` of a saved part, or compute and save the part first if it is missing or damaged.
+        """Return `make(arrays)` of a saved part; if it is missing or damaged, compute and save it first.
 
         `compute` gets the folder for its checkpoint, which is removed once the part is saved.
         """
@@ -238,7 +238,7 @@ class FinishedParts:
 
 
 class Stages:
-    """Stages of one computation, a file each. The last two are kept, in case that one is damaged.
+    """Stages of one computation, one file each; the last two are kept in case one is damaged.
 
     Parameters
     ----------
@@ -263,7 +263,7 @@ class Stages:
         return None
 
     def save(self, number: int, arrays: Callable[[], Mapping[str, Any]]) -> None:
-        """Save a stage, unless one was saved just before: writing takes at most a twentieth of the time."""
+        """Save a stage, unless the last one is so recent that writing would take over a twentieth of the time."""
         now = time.monotonic()
         if 0.0 <= now - self.last_saved < max(MIN_SECONDS, MIN_MULTIPLE * self.seconds_to_save):
             return
@@ -299,16 +299,16 @@ class Checkpoint:
 
 @contextmanager
 def open_checkpoint(folder: Any, identity: Mapping[str, Any], seed: int = 0) -> Iterator[Checkpoint]:
-    """Open the checkpoint of a fit, or refuse that of another fit.
+    """Open the checkpoint of a fit; raise ValueError if the folder belongs to another fit.
 
     Parameters
     ----------
     folder : str or path
-        The folder; it is made if it does not exist.
+        The folder; it is created if it does not exist.
     identity : dict
         What must be equal for a fit to resume: `estimator`, `data_hash`, `parameters`.
     seed : int, default=0
-        Seed of the fit, unless it resumes.
+        Seed of a new fit; a fit that resumes uses the stored seed.
     """
     folder = Path(folder)
     check_folder(folder, "checkpoint")
@@ -316,7 +316,7 @@ def open_checkpoint(folder: Any, identity: Mapping[str, Any], seed: int = 0) -> 
     with lock_folder(folder):
         before = read_identity(folder) if (folder / IDENTITY).exists() else {}
         now = {"version": version("randsel"), **identity, "seed": before.get("seed", seed)}
-        # converts numbers of numpy, and tuples, to what reading the file will return
+        # converts numpy numbers and tuples to what reading run.json returns
         now = json.loads(json.dumps(now, default=lambda value: value.item()))
         check_or_write_identity(folder, now, CHECKPOINT_IDENTITY, "checkpoint")
         yield Checkpoint(FinishedParts(folder / "parts"), int(now["seed"]))

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any
 
-#: Longest error message, in characters; names in it may be as long as a line of a file.
+#: Maximum length of an error message, which may quote names as long as a line of a file.
 LONGEST_MESSAGE = 1500
-#: Written for a value that is unknown.
+#: Shown in place of an unknown value.
 DASH = "–"
 #: Zero-width joiners, which some scripts and emoji need; all other invisible characters are escaped.
 JOINERS = "\u200c\u200d"
@@ -58,7 +58,7 @@ def format_fixed(value: float | None, digits: int = 1) -> str:
     """Write a number with `digits` digits after the point; a dash for None and NaN."""
     if value is None or math.isnan(value):
         return DASH
-    # adding zero removes the sign of what was rounded to −0
+    # adding zero turns −0 into 0
     return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
 
 
@@ -78,7 +78,7 @@ def format_power_of_ten(exponent: int) -> str:
 
 
 def format_exact(value: float) -> str:
-    """Write a number such that it reads as the same number again; nothing for NaN."""
+    """Write a number with all its digits, so that reading it returns the same number; nothing for NaN."""
     return "" if math.isnan(value) else repr(float(value))
 
 
@@ -98,9 +98,9 @@ def format_range(counts: Any) -> str:
 
 
 def make_visible(text: str, allowed: str = JOINERS) -> str:
-    """Escape control characters and changes of direction, which could hide a part of a name or act on a terminal.
+    """Escape control and text-direction characters, which could hide part of a name or act on a terminal.
 
-    Characters of `allowed` stay as they are.
+    Characters in `allowed` are not escaped.
     """
     return "".join(c if c.isprintable() or c in allowed else f"\\u{ord(c):04x}" for c in text)
 
@@ -116,17 +116,17 @@ def shorten(text: str, length: int) -> str:
 
 
 def format_label(value: Any) -> str:
-    """Write a class label: floating-point numbers that are whole without a point."""
+    """Write a class label; a whole floating-point number without its decimal point."""
     return f"{value:g}" if isinstance(value, Real) and not isinstance(value, Integral) else str(value)
 
 
 def pluralise(count: int, singular: str, plural: str) -> str:
-    """Return the word that goes with a count."""
+    """Return the singular for a count of one, else the plural."""
     return singular if count == 1 else plural
 
 
 def join_words(words: Sequence[str]) -> str:
-    """Join words by commas, the last by `and`."""
+    """Join words with commas, and the last one with "and"."""
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]
 
 
@@ -134,7 +134,7 @@ def join_words(words: Sequence[str]) -> str:
 
 
 def as_markdown(rows: list[dict[str, str]]) -> str:
-    """Rows as a Markdown table."""
+    """Return rows as a Markdown table."""
     titles = list(rows[0])
     lines = ["| " + " | ".join(titles) + " |", "|---" * len(titles) + "|"]
     cells = [[" ".join(row[title].replace("|", "\\|").split()) for title in titles] for row in rows]
@@ -142,7 +142,7 @@ def as_markdown(rows: list[dict[str, str]]) -> str:
 
 
 def as_csv(rows: list[dict[str, str]]) -> str:
-    """Rows as a CSV table; nothing if there are no rows."""
+    """Return rows as a CSV table; an empty string if there are none."""
     if not rows:
         return ""
     text = io.StringIO()

@@ -1,7 +1,7 @@
-"""Work on a Dask cluster: jobs, columns and rank functions there, and tables in blocks; nothing else imports Dask.
+"""Computation on a Dask cluster: jobs, columns, rank functions and tables in blocks. Only this folder imports Dask.
 
 Implements what other subpackages define: `RemoteTable` of `_numerics.arrays`, `ColumnSource` of `_numerics.columns`,
-`RankFunctionSource` of `_numerics.rank_functions` and `JobRunner` of `_utils.jobs`. Those find it by name when they
+`RankFunctionSource` of `_numerics.rank_functions` and `JobRunner` of `_utils.jobs`. They import this folder when they
 meet an array or a joblib backend of Dask. It may import `_utils` and `_numerics`; Dask is imported when first needed.
 """
 

@@ -1,4 +1,4 @@
-"""Connections to a Dask cluster, errors if it is lost, and the computation of delayed values."""
+"""Connections to a Dask cluster, errors when it is lost, and the computation of delayed values."""
 
 import asyncio
 import logging
@@ -16,13 +16,13 @@ from randsel._utils.optional import optional
 
 #: Seconds to wait for a scheduler to answer, and for a first worker.
 PATIENCE = 10.0
-#: Packages of which all machines need one version, for tasks to be understood and numbers to be the same.
+#: Packages that need the same version on all machines, so that tasks can be unpickled and numbers are the same.
 SAME_VERSIONS = ("randsel", "numpy", "scipy", "scikit-learn", "joblib", "dask", "distributed")
-#: Those that the scheduler needs, which computes nothing.
+#: Packages that need the same version on the scheduler, which computes nothing.
 SAME_ON_SCHEDULER = ("dask", "distributed")
 #: Loggers of Dask that report lost connections.
 LOGGERS = ("", ".client", ".core", ".comm", ".batched", ".utils")
-#: Bytes from which an argument is sent once for all tasks, not with each of them.
+#: Size in bytes from which an argument is sent once for all tasks instead of with each task.
 LARGE_ARGUMENT = 1 << 14
 
 
@@ -34,7 +34,7 @@ class ClusterLostError(ConnectionError):
 def on_cluster(address: str, *, patience: float = PATIENCE) -> Iterator[Any]:
     """Run all jobs of the block on a Dask cluster: bootstraps, row blocks, folds, half-samples, tests, cells.
 
-    Every thread of every worker gets jobs, whatever `n_jobs` says; only what asks for `n_jobs=1` stays here.
+    Every thread of every worker gets jobs, whatever the value of `n_jobs`; only `n_jobs=1` runs in this process.
 
     Parameters
     ----------
@@ -51,8 +51,8 @@ def on_cluster(address: str, *, patience: float = PATIENCE) -> Iterator[Any]:
     Raises
     ------
     ConnectionError
-        If nobody answers, there are no workers, or versions differ; its subclass `ClusterLostError`, if the scheduler
-        or all workers are lost during the block.
+        If no scheduler answers, there are no workers, or versions differ. Its subclass `ClusterLostError` is raised if
+        the scheduler or all workers are lost during the block.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def on_cluster(address: str, *, patience: float = PATIENCE) -> Iterator[Any]:
 
 @contextmanager
 def _silent_loggers() -> Iterator[None]:
-    """Keep Dask from logging lost connections, which end in an error message of ours, or do no harm."""
+    """Keep Dask from logging lost connections, which either raise an error here or do no harm."""
     loggers = [logging.getLogger(f"distributed{name}") for name in LOGGERS]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -104,7 +104,7 @@ def _connect(distributed: Any, address: str, patience: float) -> Any:
 
 
 async def _wait_for_answer(distributed: Any, address: str, patience: float) -> None:
-    """Wait for a scheduler to greet; Dask's client would wait forever for a server that accepts and is silent."""
+    """Wait for a scheduler's first message; Dask's client would wait forever for a server that never sends one."""
     security = distributed.security.Security().get_connection_args("client")
     greeting = distributed.comm.connect(address, timeout=patience, **security)
     await (await asyncio.wait_for(greeting, 2 * patience)).close()
@@ -120,7 +120,7 @@ def _check_workers(client: Any, address: str, patience: float) -> None:
 
 
 def _check_versions(versions: dict[str, Any], address: str) -> None:
-    """Refuse a cluster with other versions: it may not understand the tasks, and numbers may differ."""
+    """Raise ConnectionError if versions differ: tasks might not be unpickled, and numbers might differ."""
     machines: list[tuple[str, Any, tuple[str, ...]]]
     machines = [(f"the scheduler at {address}", versions["scheduler"], SAME_ON_SCHEDULER)]
     machines += [(f"the worker at {name}", worker, SAME_VERSIONS) for name, worker in versions["workers"].items()]
@@ -175,16 +175,16 @@ def delay(function: Callable[..., Any], nout: int | None = None) -> Any:
 
 
 def delay_argument(argument: Any) -> Any:
-    """Return a large argument as a task of its own, which is sent once, and repeated if its worker is lost."""
+    """Return a large argument as a delayed value, which is sent once, and again if its worker is lost."""
     size = getattr(argument, "nbytes", None)
-    # functions are small, and what is delayed already is callable, too
+    # functions are small; delayed values, which are callable too, must not be delayed again
     is_small = argument is None or callable(argument) or isinstance(argument, int | float | np.dtype)
     is_small = is_small or (size is not None and size < LARGE_ARGUMENT)
     return argument if is_small else delay(identity)(argument)
 
 
 def identity(value: Any) -> Any:
-    """Return the value; a task that holds it."""
+    """Return the value, as the task that holds it."""
     return value
 
 

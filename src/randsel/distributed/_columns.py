@@ -88,7 +88,7 @@ class ClusterColumns(ColumnSource):
             raise ValueError(ALL_CONSTANT)
         dtype = X.dtype if scale else np.dtype(np.float64)
         if max_bytes is None:
-            # as much as a worker has of the table, or of pairs of rows, of which there are no more than 2000 at a time
+            # the largest block of the table on a worker, or a matrix of 2000 × 2000 pairs of rows
             max_bytes = max(max(X.chunks[1]) * len(X) * dtype.itemsize, 8 * min(len(X), 2000) ** 2)
         columns = cls(
             blocks=tuple(blocks),
@@ -124,7 +124,7 @@ class ClusterColumns(ColumnSource):
             yield from results
 
     def sum_blocks(self, width: int, function: Callable[..., Any], *shared: Any) -> Any:
-        """Return the sum of what `map_blocks` yields: sums of neighbours are added on the cluster until one is left."""
+        """Return the sum of what `map_blocks` yields, added pairwise on the cluster."""
         sums = self._delay(sum_blocks, self.rows, width, function, *shared)
         while len(sums) > 1:
             pairs = zip(sums[::2], sums[1::2], strict=False)
@@ -142,7 +142,7 @@ class ClusterColumns(ColumnSource):
         source = self.select(chosen)
         if not source.blocks:
             return np.zeros(source.shape, dtype=self.dtype)
-        # a copy, even of a single block, which may be the one that Dask keeps in this process
+        # a copy even of a single block, because Dask may keep the original in this process
         return np.concatenate(self.executor.compute(source._delay(identity, self.rows)), axis=1)
 
     def select(self, chosen: Array) -> "ClusterColumns":
@@ -163,7 +163,7 @@ class ClusterColumns(ColumnSource):
     def map_row_blocks(self, blocks: list[Array], function: Callable[..., Any], *shared: Any) -> list[Any] | None:
         """Return `function(X[rows], rows, *shared)` for blocks of rows, each of which goes to one worker.
 
-        None if such a block would be larger than a block of columns: nothing larger goes to one worker.
+        Return None if such a block would be larger than a block of columns, and too large for one worker.
         """
         largest = max(len(rows) for rows in blocks) * sum(self.widths)
         if self.rows is not None or largest > self.n_rows * max(self.block_widths):
@@ -187,7 +187,7 @@ class ClusterColumns(ColumnSource):
         return replace(self, blocks=blocks, block_widths=block_widths, selected=selected)
 
     def _narrow(self) -> "ClusterColumns":
-        """Drop culled columns from persisted blocks once they are half of them, and join neighbours that are small."""
+        """Drop culled columns from persisted blocks once they are half of all columns, and join small neighbours."""
         if not self.is_persisted or self.rows is not None or 2 * sum(self.widths) > sum(self.block_widths):
             return self
         groups: list[list[Any]] = []

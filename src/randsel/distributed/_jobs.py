@@ -30,7 +30,7 @@ class ClusterJobRunner:
     backend: Any
 
     def run(self, function: Callable[..., Any], tasks: list[tuple[Any, ...]], *, in_order: bool) -> Iterator[Any]:
-        """Yield `function(*task)` of all tasks: in the order of the tasks, or as soon as each is finished."""
+        """Yield `function(*task)` for all tasks, in the order of the tasks or as they finish."""
         client, parent = self.backend.client, process_identity()
         self.backend.effective_n_jobs(None)  # waits for a first worker, or raises an error
         with allow_large_graphs():
@@ -41,7 +41,7 @@ class ClusterJobRunner:
         waiting: dict[int, Any] = {}
         numbers = {future: number for number, future in enumerate(futures)}
         n_yielded = 0
-        # a job that waits for jobs of its own frees its place on the worker
+        # a job that waits for its own jobs frees its thread on the worker
         with self.backend.retrieval_context():
             for future, result in _completed(client, futures):
                 if not in_order:
@@ -104,7 +104,7 @@ _SHARED: dict[int, tuple[Any, Any]] = {}
 
 
 def _share_once(client: Any, argument: Any) -> Any:
-    """Return a future of an argument; a frozen dataclass cannot change and is sent once for all calls."""
+    """Return a future of an argument; a frozen dataclass cannot change, so it is sent once for all calls."""
     if not getattr(getattr(argument, "__dataclass_params__", None), "frozen", False):
         return _send(client, argument)
     future, owner = _SHARED.get(id(argument), (None, None))

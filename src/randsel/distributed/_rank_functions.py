@@ -1,6 +1,6 @@
 """Rank functions of columns that the workers of a Dask cluster hold.
 
-A column is smaller than its functions, so columns travel between workers, and functions are made where they are used.
+A column is smaller than its functions, so workers exchange columns and compute functions where they are used.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +24,7 @@ Columns = tuple[Any, Array]
 
 @dataclass(frozen=True)
 class ClusterRankFunctions(RankFunctionSource):
-    """Rank functions of the columns of a Dask array, made from the columns when they are needed.
+    """Rank functions of the columns of a Dask array, computed when they are needed.
 
     Features are the columns that have functions, in the order of the columns.
 
@@ -81,7 +81,7 @@ class ClusterRankFunctions(RankFunctionSource):
 
     @cached_property
     def ends(self) -> Array:
-        """Number of the first feature after each chunk."""
+        """For each chunk, the index after its last feature."""
         return np.cumsum([len(indices) for indices in self.columns])
 
     def take(self, features: Array) -> RankFunctions:
@@ -111,7 +111,7 @@ class ClusterRankFunctions(RankFunctionSource):
                 yield rows[rows_of_batch], result
 
     def blocks(self, size: int = 0) -> list[range]:  # noqa: ARG002 (the chunks are as they are)
-        """Return the features of every chunk that has any, whatever their number."""
+        """Return the range of features of every chunk that has any; `size` is ignored."""
         return [range(start, stop) for start, stop in pairwise([0, *self.ends.tolist()]) if stop > start]
 
     def map_block_pairs(
@@ -121,7 +121,7 @@ class ClusterRankFunctions(RankFunctionSource):
         *shared: Any,
         n_jobs: int | None = None,  # noqa: ARG002 (the executor decides)
     ) -> Iterator[tuple[Array, Any]]:
-        """Apply a function to pairs of blocks; a block with itself is sent once."""
+        """Apply a function to pairs of blocks; a block paired with itself is sent once."""
         arguments = [delay_argument(argument) for argument in shared]
         features, tasks = [], []
         for first, second in pairs:
@@ -134,11 +134,11 @@ class ClusterRankFunctions(RankFunctionSource):
 
     @cached_property
     def _columns_of_block(self) -> dict[range, Columns]:
-        """Columns of every block; all pairs with the block share one delayed value."""
+        """Columns of every block; all pairs with a block share one delayed value."""
         return {block: self._columns_of(np.asarray(block))[0] for block in self.blocks()}
 
     def _columns_of(self, features: Array) -> list[Columns]:
-        """Return the columns of some features, in ascending order, by chunk; no others leave their worker."""
+        """Return the columns of ascending features by chunk; other columns do not leave their worker."""
         columns = []
         for number, within in enumerate(split_at(features, self.ends)):
             indices = within - (self.ends[number] - len(self.columns[number]))

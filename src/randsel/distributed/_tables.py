@@ -165,12 +165,12 @@ def _list(names: Any) -> str:
 
 @dataclass(frozen=True)
 class DaskTable(RemoteTable):
-    """Adapter of a Dask array, or of another Dask collection, which `check` refuses as a table."""
+    """Adapter of a Dask array; `check` rejects other Dask collections."""
 
     collection: Any
 
     def check(self) -> Any:
-        """Refuse data frames, arrays of unknown size and text; return an array in double or single precision."""
+        """Return the array in double or single precision; raise an error for data frames, unknown sizes and text."""
         X = self.collection
         if not hasattr(X, "chunks"):
             raise TypeError(

@@ -1,4 +1,4 @@
-"""Tests of features, pairs and triples, in the order of the steps.
+"""Tests of single features, pairs and triples.
 
 `_evidence` tests sets of features by their rank functions, `_pair_scan` scans all pairs and triples for the best ones,
 and `_forward_selection` runs all steps and ranks the features. Imports `_utils`, `_numerics` and `targets`.

@@ -28,15 +28,15 @@ from randsel._utils.result_folder import Checkpoint, open_checkpoint
 from randsel._utils.typing import Array
 from randsel.targets import OutcomeKind
 
-#: Bytes of the products in a batch of tests.
+#: Memory of the products in one batch of tests, in bytes.
 BATCH_BYTES = 1 << 25
-#: Bytes of the rank functions in a block of columns, if features are tested alone.
+#: Memory of the rank functions of one block of columns in `main_effects`, in bytes.
 BLOCK_BYTES = 1 << 26
 #: Every set is also tested with this many functions per feature only, because most effects are smooth.
 SMOOTH = 2
 #: A product is left out if projections leave less than this fraction of its mean square.
 MIN_MEAN_SQUARE = 0.05
-#: Functions per feature by default, if there are enough samples, and weight of each relative to the one before.
+#: Default number of functions per feature (fewer for few samples), and weight of each relative to the previous one.
 DEFAULT_FUNCTIONS, DEFAULT_DECAY = 6, 0.9
 
 
@@ -57,22 +57,22 @@ class Design:
     device: str | None = None
 
     def n_functions(self, size: int) -> int:
-        """Return how many functions per feature sets of this size are tested with."""
+        """Return the number of functions per feature in tests of sets of this size."""
         available = len(self.function_weights)
         return available if size < 3 else functions_in_triples(self.freedom, available)
 
     def batch(self, size: int) -> int:
-        """Return how many sets of this size are tested at a time."""
+        """Return the number of sets of this size per batch."""
         return int(max(1, BATCH_BYTES // (8 * len(self.Y) * self.n_functions(size) ** size)))
 
     @property
     def freedom(self) -> int:
-        """Dimensions of a target whose mean is zero in every stratum."""
+        """Degrees of freedom of the target, whose mean is zero in every stratum."""
         return degrees_of_freedom(len(self.Y), self.strata)
 
     @cached_property
     def min_log_p(self) -> float:
-        """Log of one over the number of different targets that permutations within strata make: no p is smaller."""
+        """Smallest possible log p: minus the log of the number of distinct permutations of the target within strata."""
         strata = np.zeros(len(self.Y), dtype=int) if self.strata is None else self.strata
         values = np.unique(self.Y.round(9), axis=0, return_inverse=True)[1].ravel()
         _, sizes = np.unique(strata, return_counts=True)
@@ -86,17 +86,17 @@ class Design:
 
 
 def degrees_of_freedom(m: int, strata: Array | None) -> int:
-    """Return the dimensions of a target of m samples whose mean is zero in every stratum."""
+    """Return the degrees of freedom of a target of m samples whose mean is zero in every stratum."""
     return m - (1 if strata is None else int(strata.max()) + 1)
 
 
 def max_functions(freedom: int) -> int:
-    """Return how many functions per feature a test of pairs may have: at least four dimensions per product."""
+    """Return the largest number of functions that leaves four degrees of freedom per product in a test of pairs."""
     return max(int(np.sqrt(freedom / 4)), 1)
 
 
 def functions_in_triples(freedom: int, n_functions: int) -> int:
-    """Return how many functions per feature a test of triples has, three at most, by the same rule."""
+    """Return the same number for tests of triples, at most three."""
     return int(np.clip((freedom / 4) ** (1 / 3), 1, min(n_functions, 3)))
 
 
@@ -115,7 +115,7 @@ def evidence(functions: RankFunctionSource, design: Design, Y: Array, sets: Arra
     """Test sets of one, two or three features (rows of `sets`), with the effects of smaller sets projected out.
 
     The p-value is the larger of two tails of eq. 19: one for exchangeable residuals, and one for residuals of unequal
-    variance, which a few extreme samples cannot make small. It is never below `design.min_log_p`.
+    variance, which guards against a few extreme samples. It is never below `design.min_log_p`.
     """
     statistic, log_p = np.zeros(len(sets)), np.zeros(len(sets))
     batch = design.batch(sets.shape[1])
@@ -170,7 +170,7 @@ def eigenvalues(matrices: Array) -> Array:
 
 
 def _smooth_and_all(used: int, size: int) -> list[Array]:
-    """Return the indices of the products of smooth functions only, and of all products, if those are more."""
+    """Return the indices of the products of smooth functions only, and of all products if there are more."""
     digits = np.indices((used,) * size).reshape(size, -1)
     everything = np.arange(used**size)
     return [everything] if used <= SMOOTH else [np.flatnonzero((digits < SMOOTH).all(axis=0)), everything]
@@ -297,8 +297,8 @@ def _approximate_batch(functions: RankFunctions, sets: Array, design: Design, Y:
 def residual(functions: RankFunctionSource, design: Design, *sets: Array) -> Array:
     """Return the residual of the target from a ridge regression on the functions of features, pairs and triples.
 
-    The columns have mean square one again; a column that is fitted completely becomes zero. With the penalty of least
-    generalised cross-validation error, a fit on more functions than samples removes only what it can predict.
+    The columns are rescaled to mean square one; a column that is fitted completely becomes zero. The penalty minimises
+    generalised cross-validation, so a fit on more functions than samples removes only what it can predict.
     """
     rows = []
     for members in sets:
@@ -312,11 +312,11 @@ def residual(functions: RankFunctionSource, design: Design, *sets: Array) -> Arr
         return design.Y
     root = np.sqrt(design.sample_weights)
     fit = _ridge_fit(np.concatenate(rows).astype(np.float64) * root, design.Y * root[:, None], design.freedom)
-    left = (design.Y * root[:, None] - fit) / root[:, None]
-    left = centre(left.T, design.sample_weights, design.strata).T
-    spread = np.sqrt(design.sample_weights @ (left * left) / design.sample_weights.sum())
+    remainder = (design.Y * root[:, None] - fit) / root[:, None]
+    remainder = centre(remainder.T, design.sample_weights, design.strata).T
+    spread = np.sqrt(design.sample_weights @ (remainder * remainder) / design.sample_weights.sum())
     # even the smallest penalty leaves a little of a column that is fitted completely
-    return np.asarray(left / np.where(spread > 1e-3, spread, np.inf))
+    return np.asarray(remainder / np.where(spread > 1e-3, spread, np.inf))
 
 
 def _ridge_fit(F: Array, Z: Array, freedom: int) -> Array:

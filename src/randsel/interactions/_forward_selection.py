@@ -20,13 +20,13 @@ from randsel.interactions._evidence import (
 )
 from randsel.interactions._pair_scan import scan_pairs, scan_triples
 
-#: Features whose main effects are removed from the target before the scan, at most.
+#: Maximum number of features whose main effects are removed from the target before the scan.
 MAX_MAIN_EFFECTS = 500
 #: Family-wise level at which main effects are removed and forward steps are taken.
 LEVEL = 0.05
-#: Forward steps at most; sets that they choose from; sets that are tested by `evidence` in each.
+#: Maximum number of forward steps; candidate sets of each size; sets of each size that a step tests by `evidence`.
 MAX_STEPS, POOL, TESTED_PER_STEP = 25, 500, 5
-#: First features of the ranking, all pairs of which are tested, for a plot.
+#: Number of top-ranked features whose pairs are all tested, for a plot.
 TOP = 20
 
 
@@ -110,7 +110,7 @@ def scan_interactions(
     strong = strong[main.log_p[strong] < np.log(LEVEL / n)]
     sets: dict[int, Array] = {}
     tested: dict[int, Evidence] = {}
-    # pairs of features that follow a main effect would echo it, so it is removed first
+    # pairs with a feature of strong main effect would show that effect again, so it is removed first
     Y = residual(functions, design, strong[:, None]) if order >= 2 else design.Y
     if order >= 2 and n >= 2:
         stages = None if checkpoint is None else checkpoint.stages("pairs")
@@ -121,12 +121,12 @@ def scan_interactions(
         significant = sets[2][:MAX_STEPS]
         significant = significant[tested[2].log_p[: len(significant)] < np.log(LEVEL) - log_number_of_sets(n, 2)]
         members = np.union1d(strong, significant.ravel()).astype(int)
-        left = residual(functions, design, members[:, None], significant)
+        pair_residual = residual(functions, design, members[:, None], significant)
         stages = None if checkpoint is None else checkpoint.stages("triples")
-        triples = scan_triples(in_memory, design, left, n_sets, partial(progress, "triples"), stages)
-        sets[3], tested[3] = _sort_by_evidence(functions, design, left, triples)
+        triples = scan_triples(in_memory, design, pair_residual, n_sets, partial(progress, "triples"), stages)
+        sets[3], tested[3] = _sort_by_evidence(functions, design, pair_residual, triples)
     best_sets = _smallest_per_feature(n, {size: result.log_p for size, result in tested.items()}, sets)
-    # eq. 20: the factor `order` pays for looking at sets of every size
+    # eq. 20: Bonferroni factor `order` for testing sets of every size
     log_p = np.minimum(np.minimum(main.log_p, best_sets) + np.log(order), 0.0)
     taken, steps, residual_log_p = _forward_selection(
         functions, design, order, sets, partial(progress, "forward steps")
@@ -148,7 +148,7 @@ def _sort_by_evidence(functions: RankFunctionSource, design: Design, Y: Array, s
 
 
 def _smallest_per_feature(n: int, log_p: dict[int, Array], sets: dict[int, Array]) -> Array:
-    """Return every feature's smallest log p of the sets of two and more with it, corrected for their number."""
+    """Return, per feature, the smallest log p of the larger sets that contain it, corrected for their number."""
     smallest = np.full(n, np.inf)
     for size, members in sets.items():
         if size > 1:
@@ -169,9 +169,9 @@ def _forward_selection(
     sets: dict[int, Array],
     progress: Callable[[int, int], None],
 ) -> tuple[Array, dict[int, Array], Array]:
-    """Take in the strongest feature or set, remove it from the target, and repeat until none is significant.
+    """Select the strongest feature or set, remove its effect from the target, and repeat until none is significant.
 
-    What a strong feature explains is no longer noise for the weak ones. Only sets from the scans are candidates.
+    Removing strong effects makes weak ones easier to detect. Only sets from the scans are candidates.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""The scan of all pairs, and of all triples: statistics by matrix products in tiles, of which only the best are kept.
+"""Scan of all pairs and triples: matrix products compute statistics tile by tile, and only the best sets are kept.
 
 A tile holds the pairs of two blocks of features. The scan ranks pairs by `log_tail_of_moments` of eq. 18, with smooth
 functions only and with all functions; the pairs that it returns are then tested by `evidence`.
@@ -30,15 +30,15 @@ from randsel._utils.result_folder import Stages
 from randsel._utils.typing import Array
 from randsel.interactions._evidence import SMOOTH, Design, eigenvalues
 
-#: Features per block: on the host the products of a tile fit the cache; on a device a tile is large, so that launching
-#: its operations takes little of the time.
+#: Features per block: on the host, the products of a tile fit into the cache; on a device, large tiles keep the
+#: overhead of launching operations small.
 BLOCK, DEVICE_BLOCK = 512, 8192
 
-#: Sums `Σλ, Σλ², Σλ³` of the weights of a statistic under the null hypothesis; statistics of equal moments compare.
+#: Sums `Σλ, Σλ², Σλ³` of the null weights of a statistic; only statistics with equal moments can be compared.
 Moments = tuple[float, float, float]
 #: Moments, features, their best partners, and the statistics of these pairs.
 BestPartners = tuple[Moments, Array, Array, Array]
-#: Best partners in a tile by each statistic; log p and features of its best pairs.
+#: Result of a tile: best partners by each statistic; log p and features of the best pairs.
 TileResult = tuple[list[BestPartners], Array, Array]
 
 
@@ -56,17 +56,17 @@ def scan_pairs(
     Parameters
     ----------
     functions : RankFunctionSource
-        Sorted by kind, which makes tiles few.
+        Rank functions of the features, sorted by kind so that there are few tiles.
     design : Design
         Weights and strata.
     Y : array (samples, columns)
         The target, or its residual.
     n_pairs : int
-        Pairs to return at least, if there are as many.
+        Minimum number of pairs to return, if there are as many.
     factor : array (functions, samples), default=None
-        Functions to multiply all products with: with those of a third feature, this is a scan of triples.
+        Functions to multiply all products with. Those of a third feature make this a scan of triples.
     progress : callable, optional
-        Called with the tiles done and in all, first before any is done.
+        Called with the number of tiles done and in total, also before the first tile.
     stages : Stages, default=None
         Checkpoint to resume from and to write after every row of tiles.
 
@@ -93,7 +93,7 @@ def scan_pairs(
     scan = _Scan(design, e, spectrum, n_pairs, device_values)
     blocks = functions.blocks(scan.block_size)
     n_jobs = design.n_jobs if design.device is None else 1
-    tiles_in_rows = range(len(blocks), 0, -1)  # every row has one tile less than the one before
+    tiles_in_rows = range(len(blocks), 0, -1)  # every row has one tile less than the previous one
     progress(sum(tiles_in_rows[:done]), sum(tiles_in_rows))
     for row in range(done, len(blocks)):
         pairs = [(blocks[row], block) for block in blocks[row:]]
@@ -115,10 +115,10 @@ def scan_triples(
     progress: Callable[[int, int], None] = lambda *_: None,
     stages: Stages | None = None,
 ) -> Array:
-    """Return the best triples by a scan of pairs for every first feature; rows (i, j, k) with i < j < k.
+    """Return the best triples, rows (i, j, k) with i < j < k, by one scan of pairs for every first feature.
 
-    `progress` is called with the first features done and in all. `stages` is the checkpoint to resume from and to
-    write after every first feature.
+    `progress` is called with the number of first features done and in total. `stages` is the checkpoint to resume from
+    and to write after every first feature.
     """
     stored = None if stages is None else stages.load_latest()
     stored = stored or {"kept": np.zeros((0, 3), dtype=int), "kept_p": np.zeros(0), "firsts": np.array(0)}
@@ -146,21 +146,21 @@ def scan_triples(
 
 @dataclass(frozen=True)
 class _Scan:
-    """What the tiles of a scan share."""
+    """Data that all tiles of a scan share."""
 
     design: Design
     #: Shape (columns, samples): weighted residuals of the target, times the factor of a scan of triples.
     e: Array
     #: Eigenvalues of their covariance.
     spectrum: Array
-    #: Pairs that a tile returns at most, by each statistic.
+    #: Maximum number of pairs that a tile returns by each statistic.
     n_pairs: int
     #: Functions on a device, in half precision, which is enough to rank pairs; None for a scan on the host.
     device_values: Any
 
     @property
     def block_size(self) -> int:
-        """Features per block at most."""
+        """Maximum number of features per block."""
         return BLOCK if self.device_values is None else DEVICE_BLOCK
 
 
@@ -169,12 +169,12 @@ class _BestPairs:
 
     def __init__(self, n: int) -> None:
         self.n = n
-        # largest statistic and partner per feature; statistics of different moments do not compare
+        # largest statistic and partner per feature; statistics of different moments cannot be compared
         self.partners: dict[Moments, tuple[Array, Array]] = {}
         self.log_p, self.candidates = np.zeros(0), np.zeros((0, 2), dtype=int)
 
     def add(self, result: TileResult, features: Array) -> None:
-        """Add the result of a tile, whose features have these numbers."""
+        """Add the result of a tile; `features` maps its indices to features."""
         best_partners, log_p, pairs = result
         for moments, local_members, local_partners, statistics in best_partners:
             empty = np.full(self.n, -1.0, dtype=np.float32), np.full(self.n, -1)
@@ -187,12 +187,12 @@ class _BestPairs:
         self.candidates = np.concatenate([self.candidates, features[pairs]])
 
     def trim(self, n_pairs: int) -> None:
-        """Drop all but the best pairs; a pair can be there twice, once by each statistic."""
+        """Drop all but the best pairs: twice as many, because each statistic may contribute the same pair."""
         order = np.argsort(self.log_p, kind="stable")[: 2 * n_pairs]
         self.log_p, self.candidates = self.log_p[order], self.candidates[order]
 
     def max_log_p(self, n_pairs: int) -> float:
-        """Return the largest log p with which a pair can still be among the best."""
+        """Return the log p above which a new pair cannot be among the best."""
         return float(self.log_p.max()) if len(self.log_p) >= 2 * n_pairs else np.inf
 
     def best_partners(self) -> Iterator[BestPartners]:
@@ -242,7 +242,7 @@ class _BestPairs:
 
 
 def _scan_tile(functions: RankFunctions, first: range, second: range, scan: _Scan, max_log_p: float) -> TileResult:
-    """Scan the pairs of two blocks, or of one block with itself; pairs of log p above `max_log_p` are left out."""
+    """Scan the pairs of two blocks, or of one block with itself; leave out pairs with log p above `max_log_p`."""
     kinds = {block: functions.take(slice(block.start, block.stop)).kinds for block in (first, second)}
     if all(len(block) <= scan.block_size and np.ptp(kinds[block]) == 0 for block in kinds):
         return _scan_uniform_tile(functions, first, second, scan, max_log_p)
@@ -298,17 +298,17 @@ def _tile_statistics(
     mean square, as rare levels would inflate it; without ties the mean square is one.
     """
     xp = namespace(left)
-    m, most = left.shape[2], max(left.shape[1], right.shape[1])
+    m, n_functions = left.shape[2], max(left.shape[1], right.shape[1])
     statistic = xp.zeros((left.shape[0], right.shape[0]), dtype=xp.float32, device=device_of(left))
     root = 1.0 / m**0.5
     statistics = []
-    for used, before in ((min(SMOOTH, most), 0), (most, SMOOTH)):
+    for used, n_added in ((min(SMOOTH, n_functions), 0), (n_functions, SMOOTH)):
         for a in range(min(used, left.shape[1])):
-            # divided by √m and m first, or half precision would overflow
+            # divided by √m and m first, because half precision would overflow
             factors = [left[:, a] * (column * root) for column in e]
             squares = None if weights is None else left[:, a] ** 2 * (sample_weights**2 / m)
-            # functions below `before` are in the sum already
-            for b in range(before if a < before else 0, min(used, right.shape[1])):
+            # products of the first `n_added` functions are already in the sum
+            for b in range(n_added if a < n_added else 0, min(used, right.shape[1])):
                 if weights is not None:
                     mean_squares = clip(multiply_by_transpose(squares, right[:, b] ** 2), 1e-6, None)
                     root_mean_squares = xp.sqrt(mean_squares * (1.0 / float(weights[a, b])))
@@ -317,7 +317,7 @@ def _tile_statistics(
                     if weights is not None:
                         inner /= root_mean_squares
                     add_square(statistic, inner)
-        if used > before:
+        if used > n_added:
             statistics.append((used, xp.asarray(statistic, copy=True)))
     return statistics
 
@@ -338,7 +338,7 @@ def _best_along(statistic: Any, axis: int) -> tuple[Array, Array, Array]:
 
 
 def _best_in_tile(statistic: Any, moments: Moments, n_pairs: int, max_log_p: float) -> tuple[Array, Array]:
-    """Return log p and (row, column) of the best pairs of a tile, of which none is above `max_log_p`."""
+    """Return log p and (row, column) of the best pairs of a tile with log p up to `max_log_p`."""
     flat = namespace(statistic).reshape(statistic, (-1,))
     positions, statistics = top_k(flat, n_pairs, _statistic_of_log_p(max_log_p, moments))
     log_p = log_tail_of_moments(statistics.astype(np.float64), *moments)
@@ -348,7 +348,7 @@ def _best_in_tile(statistic: Any, moments: Moments, n_pairs: int, max_log_p: flo
 
 @lru_cache(maxsize=256)
 def _statistic_of_log_p(log_p: float, moments: Moments) -> float:
-    """Return a statistic just below the one that has this log p, by repeated grid search; zero for an infinite one."""
+    """Return a statistic just below the one that has this log p, by repeated grid search; zero if log p is infinite."""
     low, high = 0.0, 1e9
     for _ in range(6 if np.isfinite(log_p) else 0):
         grid = low + (high - low) * np.linspace(0.0, 1.0, 65) ** 2

@@ -1,4 +1,4 @@
-"""Sparse filtering, which learns features, and LPBoost, which combines kernels: the paper's deep representations.
+"""The paper's deep representations: sparse filtering learns features, and LPBoost combines kernels.
 
 Imports `_utils`, `_numerics`, `_sklearn` and `selectors`.
 """

@@ -19,11 +19,11 @@ from randsel._utils.typing import Array
 
 #: Signature of `solve_dual`.
 Solver = Callable[[Array, float], tuple[Array, float, Array]]
-#: Negative eigenvalues up to this fraction of the largest are taken for rounding errors.
+#: Negative eigenvalues up to this fraction of the largest one count as rounding errors.
 INDEFINITE = 1e-6
 #: A learner is dropped when it had no weight in this many linear programs.
 PATIENCE = 8
-#: Steps to try from the best weights to those of the linear program; zero is not among them, or nothing would change.
+#: Step sizes from the best weights to those of the linear program; zero is left out, as it would change nothing.
 STEPS = np.linspace(0.03, 1.0, 98)
 
 
@@ -35,7 +35,7 @@ class Combination:
     coefficients: Array
     #: Per kernel, the sum of the weights of its weak learners; they sum to one.
     kernel_weights: Array
-    #: u with the smallest largest edge.
+    #: The weights u that minimise the largest edge.
     sample_weights: Array
     #: ρ, the soft margin of the primal.
     margin: float
@@ -50,10 +50,10 @@ class Combination:
 def boost(kernels: Array, y: Array, nu: float, tol: float, max_iter: int, solve: Solver | None = None) -> Combination:
     """Combine kernels, a stack of shape (kernels, samples, samples), by column generation, for labels ±1.
 
-    The largest edge at any weights bounds the optimum from above, as β does from below; the best weights are those of
-    the smallest upper bound. New learners are made for weights between the best ones and those of the linear program,
-    where the largest edge is smallest. The weights of the program itself jump from vertex to vertex, and learners made
-    for them would help little. `solve` replaces `solve_dual`.
+    The largest edge at any weights is an upper bound of the optimum, and β is a lower bound; the best weights have the
+    smallest upper bound. New learners are fitted to the weights between the best ones and those of the linear program
+    that minimise the largest edge: the program's weights jump from vertex to vertex, and learners fitted to them would
+    help little. `solve` replaces `solve_dual`.
     """
     solve = solve_dual if solve is None else solve
     m = len(y)
@@ -88,7 +88,7 @@ def boost(kernels: Array, y: Array, nu: float, tol: float, max_iter: int, solve:
 
 @dataclass(frozen=True)
 class _Learners:
-    """Weak learners: margins y∘h, coefficients over the samples, kernels, and last programs in a row without weight."""
+    """Weak learners: margins y∘h, coefficients of the samples, kernel, and number of programs since the last weight."""
 
     margins: Array
     coefficients: Array
@@ -96,7 +96,7 @@ class _Learners:
     unused: Array
 
     def extend(self, y: Array, u: Array, images: Array, edges: Array, beta: float) -> "_Learners":
-        """Add the best learner of every kernel whose edge is above β, and drop those that were long unused.
+        """Add the best learner of every kernel whose edge is above β, and drop those unused for `PATIENCE` programs.
 
         Leaving out a learner without weight does not change the value of a linear program, so β never decreases.
         """
@@ -114,7 +114,7 @@ class _Learners:
 
 
 def _best_step(best: Array, vertex: Array, best_images: Array, vertex_images: Array) -> float:
-    """Return the step from the best weights to the vertex that minimises the largest edge; its square is quadratic."""
+    """Return the step from the best weights to the vertex that minimises the largest squared edge, a quadratic."""
     at_best, at_vertex, mixed = best_images @ best, vertex_images @ vertex, vertex_images @ best
     squared_edges = (
         np.outer(at_best, (1.0 - STEPS) ** 2)
@@ -147,7 +147,7 @@ def solve_dual(learners: Array, cap: float) -> tuple[Array, float, Array]:
 
 
 def stack_kernels(kernels: Any) -> Array:
-    """Return kernels as one array of numbers; those of a list must be of one shape."""
+    """Return kernels as one array; raise ValueError if the kernels of a list differ in shape."""
     if isinstance(kernels, Sequence):
         shapes = [np.shape(kernel) for kernel in kernels]
         other = next((k for k, shape in enumerate(shapes) if shape != shapes[0]), None)

@@ -1,4 +1,4 @@
-"""`LPBoostMKL`, a classifier that combines kernels, and `PathKernels`, which makes a kernel of every culling round."""
+"""`LPBoostMKL`, a classifier that combines kernels, and `PathKernels`, which computes a kernel per culling round."""
 
 import warnings
 from collections.abc import Sequence

@@ -124,12 +124,12 @@ class SparseFiltering(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tra
         with fit_task(self, self.max_iter) as task:
             iterations, done, stop = Steps(task), 0, False
 
-            def value(w: Array) -> tuple[float, Array]:
+            def evaluate(w: Array) -> tuple[float, Array]:
                 if done < self.max_iter:
                     iterations.begin("iteration")
                 return objective(w.reshape(shape), X_on_device)
 
-            def after(intermediate_result: Any) -> None:
+            def after_iteration(intermediate_result: Any) -> None:
                 nonlocal done, stop
                 done += 1
                 if show is not None:
@@ -139,11 +139,11 @@ class SparseFiltering(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Tra
                     raise StopIteration
 
             result = minimize(
-                value,
+                evaluate,
                 start.ravel(),
                 jac=True,
                 method="L-BFGS-B",
-                callback=after,
+                callback=after_iteration,
                 options={"maxiter": self.max_iter, "ftol": self.tol, "gtol": 0.0},
             )
             iterations.end()

@@ -1,4 +1,4 @@
-"""Files to a `Table`: features, target, names, and notes on what was found.
+"""Reads files into a `Table`: features, target, names, and notes about the file.
 
 `read` calls the reader of the format (`formats/`, some readers in a sandbox), puts samples in rows, and gives each
 column its role: ids, target, groups, batch or feature. Imports only `_numerics` and `_utils`.

@@ -1,4 +1,4 @@
-"""`read`: file to `Table`, with notes on what was found."""
+"""`read`, which reads a file into a `Table`, with notes about the file."""
 
 import difflib
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from randsel.tables.formats import FORMATS, GEO, TEXT, ReadOptions, Sheet, open_
 if TYPE_CHECKING:
     from sklearn.impute import SimpleImputer
 
-#: Smaller values are raised to this before logarithms are taken.
+#: Smaller values are raised to this value before logarithms are taken.
 LOWEST = 1e-3
 
 
@@ -75,12 +75,12 @@ class Table:
     notes: tuple[str, ...] = ()
 
     def rows(self, index: Array) -> "Table":
-        """Return the table on some of its rows."""
+        """Return the table restricted to some rows."""
         by_row = {name: getattr(self, name) for name in ("X", "y", "groups", "batch", "ids")}
         return replace(self, **{name: values[index] for name, values in by_row.items() if values is not None})
 
     def fingerprint(self) -> str:
-        """Return a SHA-256 of shape, values (whatever their type), names, target, groups and batch."""
+        """Return a SHA-256 hash of shape, values (independent of their dtype), names, target, groups and batch."""
         shape = repr((self.X.shape, self.names, self.nominal))
         return fingerprint(shape, self.X, self.y, self.groups, self.batch, convention="values")
 
@@ -281,7 +281,7 @@ def _choose_samples(
     y = to_target(cells["target"], rows)
     if classes is not None:
         y, rows = _keep_classes(samples.path, y, rows, classes, notes)
-    known = {r: _complete(samples.path, cells[r], rows, roles[r]) for r in cells if r != "target"}
+    known = {r: _take_complete(samples.path, cells[r], rows, roles[r]) for r in cells if r != "target"}
     if batches is not None:
         if "batch" not in known:
             raise ValueError(
@@ -312,8 +312,8 @@ def _keep_classes(
     return labels[keep], rows[keep]
 
 
-def _complete(path: Path, cells: Any, rows: Array, name: str) -> Array:
-    """Return groups or batches of some rows, none of which may be missing."""
+def _take_complete(path: Path, cells: Any, rows: Array, name: str) -> Array:
+    """Return groups or batches of some rows; raise ValueError if one is missing."""
     gaps = np.flatnonzero(is_missing(cells)[rows])
     if len(gaps):
         raise ValueError(
@@ -329,7 +329,7 @@ def _complete(path: Path, cells: Any, rows: Array, name: str) -> Array:
 def _handle_missing(
     path: Path, X: Array, names: list[str], nominal: list[int], missing: str, notes: list[str]
 ) -> tuple[Array, tuple[str, ...], tuple[int, ...]]:
-    """Apply the rule for missing values, and refuse infinite ones."""
+    """Apply the rule for missing values; raise ValueError for infinite ones."""
     n_infinite, n_missing = np.isinf(X).sum(axis=0), np.isnan(X).sum(axis=0)
     if n_infinite.any():
         raise ValueError(
@@ -364,7 +364,7 @@ def _handle_missing(
 
 
 def _most_affected(counts: Array, names: list[str]) -> str:
-    """Return the columns with the highest counts, and the number of columns and entries in all, in words."""
+    """Describe the columns with the highest counts, with the total number of columns and entries."""
     n_columns = int((counts > 0).sum())
     order = np.argsort(-counts, kind="stable")[: min(3, n_columns)]
     shown = ", ".join(f"{counts[j]} entries of column {names[j]!r}" for j in order.tolist())
@@ -372,7 +372,7 @@ def _most_affected(counts: Array, names: list[str]) -> str:
 
 
 def _take_log2(X: Array, nominal: tuple[int, ...], notes: list[str]) -> Array:
-    """Return logarithms; each depends on one value only, so they may be taken before samples are split into folds."""
+    """Return logarithms; each depends on one value only, so nothing leaks between folds."""
     codes = X[:, list(nominal)].copy()
     n_raised = int((X < LOWEST).sum()) - int((codes < LOWEST).sum())
     X = np.maximum(X, LOWEST)

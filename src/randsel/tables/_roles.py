@@ -11,7 +11,7 @@ import numpy as np
 from randsel._utils.typing import Array
 from randsel.tables.formats import MISSING, Sheet, check_distinct, parse_number
 
-#: Names that a misspelt one is compared with, at most.
+#: Maximum number of names that a misspelt one is compared with.
 _MAX_COMPARED = 100_000
 #: Whole numbers above this are not exact in double precision.
 _LARGEST_EXACT = 2**53
@@ -93,7 +93,7 @@ def _share_ids(labels: Sheet, ids: Sequence[str] | None) -> bool:
 
 
 def _transpose(sheet: Sheet, id_column: str | None) -> Sheet:
-    """Return a sheet that has features in rows with samples in rows."""
+    """Return the transpose of a sheet that has features in rows."""
     # rows that were requested by name become named columns
     rows = [i for i, name in enumerate(sheet.first_column or []) if name not in sheet.named_rows]
     cells = sheet.named_columns.get(id_column or "", sheet.first_column or [])
@@ -113,7 +113,7 @@ def _transpose(sheet: Sheet, id_column: str | None) -> Sheet:
 
 
 def _with_row_names(sheet: Sheet, id_column: str | None, labels: Sheet | None, notes: list[str]) -> Sheet:
-    """Return a sheet that has samples in rows with their names, if a column can be taken for them."""
+    """Add the names of the samples to a sheet that has them in rows, if a column can serve as names."""
     if id_column is not None and id_column in sheet.named_columns:
         return replace(sheet, row_names=sheet.named_columns[id_column])
     name, cells = sheet.columns[0], sheet.first_column or []
@@ -248,7 +248,7 @@ def to_target(cells: Any, rows: Array) -> Array:
 
 
 def check_target(samples: Sheet, y: Array, name: str, groups: Array | None) -> None:
-    """Refuse a target that nothing can be learned from, or that looks like ids or groups."""
+    """Raise ValueError for a target that is too small, constant, or looks like ids or groups."""
     path = samples.path
     if len(y) < 4:
         msg = f"{path} has {len(y)} samples with a target, and at least 4 are needed."
@@ -306,7 +306,7 @@ def select_features(
 
 
 def _check_numbers(samples: Sheet, columns: list[int]) -> None:
-    """Refuse features with text, or with numbers of so many digits that they must be ids."""
+    """Raise ValueError for features with text, or with numbers of so many digits that they must be ids."""
     bad = [j for j in columns if j in samples.bad_columns]
     if bad:
         more = f" So do {len(bad) - 1} other columns hold text." if len(bad) > 1 else ""

@@ -1,4 +1,4 @@
-"""Readers that run in a process of their own: a file that crashes or hangs a compiled library is refused.
+"""Reads files in a separate process, so that a file that crashes or hangs a compiled library is refused.
 
 HDF5, polars and scipy's reader of MATLAB files can crash on files that were tampered with. The process has limits on
 memory and time, and returns a `Sheet`: text as JSON, arrays as NPY; nothing is unpickled.
@@ -17,17 +17,17 @@ from randsel._utils.processes import kill, read_message, start_python, write_mes
 from randsel._utils.typing import Array
 from randsel.tables.formats import FORMATS, ReadOptions, Sheet
 
-#: Limit on computing: 2 s, 1 s per 0.5 MB of the file and 1 s per 0.2 GB of `max_bytes`.
-#: Limit by the clock: twice as long, as a library may also wait for its own threads.
+#: Limit on CPU time: 2 s, plus 1 s per 0.5 MB of the file, plus 1 s per 0.2 GB of `max_bytes`.
+#: Limit on wall-clock time: twice as long, because a library may wait for its own threads.
 SECONDS, BYTES_PER_SECOND, LIMIT_PER_SECOND = 2, 500_000, 200_000_000
-#: Limit on memory: 4 times `max_bytes`, and 512 MiB.
+#: Limit on memory: 4 times `max_bytes`, plus 512 MiB.
 TIMES, MORE_MEMORY = 4, 1 << 29
-#: Few threads, because the system counts memory that threads reserve and never use.
+#: Few threads, because the memory that threads reserve counts even if they never use it.
 THREADS = {"POLARS_MAX_THREADS": "2", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
 
 
 def read_in_sandbox(suffix: str, path: Path, options: ReadOptions) -> Sheet:
-    """Read a file in a process of its own, with the reader of this suffix."""
+    """Read a file in a separate process, with the reader for this suffix."""
     file_format = FORMATS[suffix]
     file_format.import_package()
     if not sys.executable:  # Python is embedded in another program, and cannot be started
@@ -62,7 +62,7 @@ def _explain_end(path: Path, kind: str, status: int) -> str:
 
 
 class _Pipe:
-    """A stream that numpy does not take for a file, whose position it would ask for."""
+    """Wrapper that hides from numpy that a stream is a file: numpy would ask for its position, which a pipe lacks."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self.read, self.write = stream.read, stream.write
@@ -117,7 +117,7 @@ def main() -> None:
 
 
 def _set_limits(path: Path, limit: int) -> None:
-    """Limit the time and memory of this process from here on, where the system can."""
+    """Limit the time and memory of this process from here on, where the system supports it."""
     try:
         import resource  # noqa: PLC0415 (Unix only)
     except ImportError:

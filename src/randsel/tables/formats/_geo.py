@@ -37,7 +37,7 @@ def _add_sample_line(sample_rows: dict[str, list[str]], key: str, cells: list[st
         if not key.startswith("characteristics") or not colon:
             name, value = key, cell
         row = sample_rows.setdefault(name.strip(), [])
-        # if every sample has a name of its own, the rows take the square of the number of samples
+        # if every sample uses another name, memory grows with the square of the number of samples
         check_size(path, 8 * len(sample_rows) * len(cells), limit)
         row.extend([""] * (len(cells) - len(row)))
         row[i] = value.strip()

@@ -45,7 +45,7 @@ class _CheckedReader:
         self.path, self.h5py, self.limit = path, h5py, limit
 
     def item(self, parent: Any, name: str) -> Any:
-        """Return a group or dataset inside the file; links to other places are refused."""
+        """Return a group or dataset inside the file; raise ValueError for a link to another place."""
         for part in filter(None, name.split("/")):
             if not isinstance(parent, self.h5py.Group) or part not in parent:
                 raise ValueError(f"{self.path}: {name!r} is not there; write the file again with anndata.")
@@ -57,7 +57,7 @@ class _CheckedReader:
         return parent
 
     def array(self, parent: Any, name: str) -> Array:
-        """Read a dataset that is stored in the file itself and is within the limit."""
+        """Read a dataset; raise ValueError unless it is stored in the file itself and within the limit."""
         dataset = self.item(parent, name)
         if not isinstance(dataset, self.h5py.Dataset) or dataset.external or dataset.is_virtual or not dataset.ndim:
             raise ValueError(
@@ -145,6 +145,6 @@ def _decode_categories(codes: Array, categories: Any) -> list[str]:
         or not all(-1 <= code < len(categories) for code in codes.tolist())
     ):
         raise IndexError("codes of categories are not those of its categories")
-    # index -1 is the last entry
+    # the code -1 picks the last entry
     names = [*to_text(categories), ""]
     return [names[code] for code in codes.tolist()]

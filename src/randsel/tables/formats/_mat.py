@@ -92,7 +92,7 @@ def _elements(data: Any, byte_order: str, offset: int = 0) -> Iterator[tuple[int
 
 
 def _check_matrix(kind: int, content: bytes, byte_order: str) -> None:
-    """Refuse a matrix whose elements are not flags, shape, name, and then numbers or, in a cell array, matrices."""
+    """Raise DamagedError unless a matrix has flags, shape, name, and then numbers or, in a cell array, matrices."""
     elements = list(_elements(content, byte_order))
     if not elements:
         return
@@ -117,7 +117,7 @@ def _check_matrix(kind: int, content: bytes, byte_order: str) -> None:
 
 
 def _unwrap(values: Array, name: str) -> Array:
-    """Return the strings of a cell array, and variables other than X as vectors, as MATLAB stores only matrices."""
+    """Convert cell arrays to text, and variables other than X to vectors, because MATLAB stores only matrices."""
     if values.dtype == object:
         values = np.array([str(np.squeeze(cell)) for cell in values.ravel()])
     if name == "X":

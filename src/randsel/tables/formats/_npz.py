@@ -13,18 +13,18 @@ ROLES = ("groups", "batch", "relevant")
 FEATURE_NAMES = ("feature_names", "names")
 SAMPLE_IDS = ("sample_ids", "ids")
 KNOWN_ARRAYS = frozenset({"X", "y", *ROLES, *FEATURE_NAMES, *SAMPLE_IDS})
-#: Array names listed in a message.
+#: Maximum number of array names in an error message.
 _MAX_LISTED = 20
 
 
 def read_npz(path: Path, options: ReadOptions) -> Sheet:
-    """Read arrays X (samples in rows) and y, and feature_names, sample_ids, groups, batch, relevant if there."""
+    """Read arrays X (samples in rows) and y, and feature_names, sample_ids, groups, batch, relevant if present."""
     arrays, stored = read_npz_arrays(path, options.limit, {*KNOWN_ARRAYS, *(options.names or ())})
     return arrays_to_sheet(path, arrays, stored, "NPZ", options.limit)
 
 
 def arrays_to_sheet(path: Path, arrays: dict[str, Array], stored: list[str], description: str, limit: int) -> Sheet:
-    """Return a sheet of the array X and of arrays named after their role; `stored` names all arrays of the file."""
+    """Build a sheet from X and the arrays named after their role; `stored` names all arrays of the file."""
     listed = ", ".join(stored[:_MAX_LISTED])
     more = ", …" if len(stored) > _MAX_LISTED else ""
     X = arrays.pop("X", None)
@@ -58,7 +58,7 @@ def arrays_to_sheet(path: Path, arrays: dict[str, Array], stored: list[str], des
 
 
 def _to_vector(path: Path, name: str, values: Array) -> Array:
-    """Drop a second dimension of length 1, and refuse arrays that hold neither numbers nor text."""
+    """Drop a second dimension of length 1; raise ValueError for arrays that are neither numbers nor text."""
     if values.dtype.kind == "S":
         values = np.array(to_text(values.ravel()), dtype=str).reshape(values.shape)
     # `relevant` holds indices of columns

@@ -26,7 +26,7 @@ def read_parquet(path: Path, options: ReadOptions) -> Sheet:
 
 
 def _check_columns(path: Path, frame: Any, limit: int, polars: Any) -> None:
-    """Refuse nested and binary columns, and text that is larger in memory than the limit."""
+    """Raise ValueError for nested and binary columns, and for text larger in memory than the limit."""
     size = 0
     for column in frame:
         dtype = column.dtype
@@ -63,7 +63,7 @@ def _to_sheet(path: Path, frame: Any, columns: list[str], names: frozenset[str],
             elif j not in bad_columns:
                 bad_columns[j] = describe_bad_cell(column.name, f"row {i + 1}", cell)
     first_column = _cells(frame.to_series(0), polars)
-    # the last of several rows with one name, as in text files
+    # of several rows with the same name, the last one counts, as in text files
     row_index = {name: i for i, name in enumerate(first_column) if name in names}
     return Sheet(
         path,

@@ -24,7 +24,7 @@ class Format:
     read: Callable[[Path, ReadOptions], Sheet]
     #: Optional package that the reader needs.
     package: str | None = None
-    #: Whether to read in a process of its own, because damaged files can crash the library that parses them.
+    #: Whether to read in a separate process, because damaged files can crash the library that parses them.
     sandboxed: bool = False
 
     def import_package(self) -> None:

@@ -21,7 +21,7 @@ NAME_BYTES = 200
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What a reader is asked for."""
+    """Options of a reader."""
 
     #: Largest size of the table in memory, and of unpacked text, in bytes.
     limit: int
@@ -52,15 +52,15 @@ class Sheet:
     named_rows: dict[str, list[str]] = field(default_factory=dict)
     #: Index of each column with a cell that is not a number -> message about the first such cell.
     bad_columns: dict[int, str] = field(default_factory=dict)
-    #: The same for the rows of a sheet that was transposed.
+    #: The same for the rows of a transposed sheet.
     bad_rows: dict[int, str] = field(default_factory=dict)
     #: Cells of the first row as text.
     first_cells: list[str] = field(default_factory=list)
-    #: None if the format leaves the orientation open.
+    #: None if the format does not determine the orientation.
     features_in_rows: bool | None = False
     #: Role (target, groups, batch, relevant, ids) -> column that has it unless the user names another.
     roles: dict[str, str] = field(default_factory=dict)
-    #: Sentences about what was found while reading.
+    #: Remarks of the reader, for the user.
     notes: tuple[str, ...] = ()
 
 

@@ -27,14 +27,14 @@ from randsel.tables.formats._sheet import (
     parse_number,
 )
 
-#: Longest line, in characters; a longer one is damaged, or made to fill the memory.
+#: Maximum length of a line, in characters; a longer one is damaged or malicious.
 LONGEST_LINE = 1 << 26
-#: Most lines that a cell in quotes may span.
+#: Maximum number of lines that a cell in quotes may span.
 MOST_LINES = 100_000
 #: Characters that are converted to numbers at a time.
 _BLOCK = 1 << 22
 _SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", " ": "spaces"}
-#: First bytes of a file -> its encoding, or the advice if it is another format.
+#: First bytes of a file -> encoding of its text; first bytes of another format -> advice.
 _BYTE_ORDER_MARKS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"\xef\xbb\xbf": "utf-8-sig"}
 _OTHER_FORMATS = {
     b"PK\x03\x04": "a zip archive or an Excel workbook; export the sheet as CSV",
@@ -175,7 +175,7 @@ def _records(file: io.TextIOWrapper, path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _find_separator(start: list[str]) -> str:
-    """Return tab if the header has one, else the more frequent of semicolon and comma, else space if two rows agree."""
+    """Return tab if the header has one, else the more frequent of semicolon and comma, else space if both rows fit."""
     header = re.sub(r'"[^"]*"', "", start[0])
     if "\t" in header:
         return "\t"
@@ -249,7 +249,7 @@ class CellGrid:
         )
 
     def _with_points(self, cells: list[str]) -> list[str]:
-        """Return cells kept as text with decimal points, as a target may be numbers."""
+        """Replace decimal commas by points in cells kept as text, because they may be a numeric target."""
         if not self.decimal_comma:
             return cells
         return [cell.replace(",", ".") if re.fullmatch(r"[-+]?\d*,\d+", cell) else cell for cell in cells]
@@ -275,7 +275,7 @@ class CellGrid:
     def _split(self, line_numbers: list[int], texts: list[str]) -> Any:
         """Return the cells of all records in one list, or in one Series of polars."""
         if self.separator != " ":
-            # a line with too many separators is refused before millions of cells are made of it
+            # refuse a line with too many separators before it is split into millions of cells
             plain = [(line, text) for line, text in zip(line_numbers, texts, strict=True) if '"' not in text]
             counts = [text.count(self.separator) + 1 for _, text in plain]
             self._check_widths([line for line, _ in plain], counts)
@@ -296,7 +296,7 @@ class CellGrid:
                 )
 
     def _parse_cell(self, cell: str, j: int, line: int) -> float:
-        """Return the number in a cell that the fast conversion refused; NaN, and a message, if there is none."""
+        """Parse a cell that the fast conversion could not; return NaN and store a message if it is not a number."""
         value = parse_number(cell, decimal_comma=self.decimal_comma)
         if value is None:
             if j not in self._bad_columns:
