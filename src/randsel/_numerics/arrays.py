@@ -1,7 +1,7 @@
-"""Array operations for numpy arrays and torch tensors on any device, where the array API is slow or says nothing.
+"""Array operations for numpy arrays and torch tensors on any device, where the array API is slow or lacks an operation.
 
-Masks and column indices stay numpy arrays on the host; values live where the data live. Nothing imports torch: a tensor
-brings its own namespace, and `to_device` imports torch by name.
+Masks and column indices are numpy arrays on the host; values stay on the device of the data. Only `to_device` imports
+torch; the other functions take it from `sys.modules`, because whoever passes a tensor has imported it.
 """
 
 import math
@@ -21,20 +21,19 @@ from scipy.linalg import get_blas_funcs
 from randsel._utils.optional import optional
 from randsel._utils.typing import Array
 
-#: Elements of scratch arrays: on the host as many as stay in cache, on a device at most as many as keep it busy.
+#: Elements per scratch array: on the host few enough to stay in cache; on a GPU the upper limit.
 SCRATCH, DEVICE_SCRATCH = 1 << 18, 1 << 29
 #: Elements above which copies from a device go through pinned memory.
 PINNED_SIZE = 1 << 16
 #: Rows of matrices on a device are padded to a multiple of this many columns.
 ALIGNED = 64
-#: Features from which products on a GPU are coarse: in half or TF32 precision.
+#: Number of features from which matrix products on a GPU are coarse: in half or TF32 precision.
 COARSE_FEATURES = 32768
-#: Rows from which a BLAS call on a matrix of pairs costs less than a pass over it.
+#: Number of rows from which one BLAS call on a matrix of pairs is faster than two passes of numpy over it.
 BLAS_ROWS = 512
 #: Columns from which computing one triangle of a Gram matrix and mirroring it is faster than the whole product.
 SYRK_COLUMNS = 64
-
-
+#: Type of array -> its namespace; `array_namespace` takes longer than a small array operation.
 _NAMESPACES: dict[type, Any] = {}
 
 
@@ -58,13 +57,13 @@ def to_numpy(x: Any) -> Array:
     if not is_torch_array(x):
         return np.asarray(x)
     if x.device.type == "cuda" and x.numel() > PINNED_SIZE:
-        # Pinned memory, which the device writes itself, is far faster.
+        # A GPU copies to pinned memory far faster than to ordinary memory.
         return np.array(sys.modules["torch"].empty(x.shape, dtype=x.dtype, pin_memory=True).copy_(x).numpy())
     return np.asarray(x.detach().cpu().numpy())
 
 
 def as_array_like(values: Any, other: Any, *, precise: bool = True) -> Any:
-    """Return values on the device of `other`, in double precision or, unless `precise`, in that of `other`."""
+    """Return values on the device of `other`, floats in double precision or, unless `precise`, in that of `other`."""
     xp = namespace(other)
     dtype = (xp.float64 if precise else other.dtype) if np.asarray(values).dtype.kind == "f" else None
     return xp.asarray(values, dtype=dtype, device=device(other))
@@ -76,7 +75,7 @@ def device_of(x: Any) -> Any:
 
 
 def as_index(mask: Array, other: Any) -> Any:
-    """Return the indices of a mask (or the indices themselves) on the device of `other`."""
+    """Return the indices where a mask is true, or indices as they are, on the device of `other`."""
     if on_host(other):
         return np.flatnonzero(mask) if mask.dtype.kind == "b" else mask
     moved = namespace(other).asarray(mask, device=device(other))
@@ -93,13 +92,13 @@ def take_columns(X: Any, mask: Any) -> Any:
     index = as_index(mask, X) if on_host(mask) else mask
     count = index.shape[0]
     if X.ndim == 2 and count > ALIGNED:
-        # Matrix products are faster on rows that start at multiples of 64 elements.
+        # Matrix products are faster on rows that start at multiples of 64 elements: pad, and return a view.
         index = namespace(X).concat([index, index[: -count % ALIGNED]])
     return namespace(X).take(X, index, axis=-1)[..., :count]
 
 
 def astype(x: Any, dtype: Any) -> Any:
-    """Return an array in another type, without a copy if it has it."""
+    """Return an array in a type, without a copy if it has that type."""
     return x if x.dtype == dtype else namespace(x).astype(x, dtype)
 
 
@@ -114,7 +113,7 @@ def to_double(x: Any) -> Any:
 
 
 def machine_epsilon(dtype: Any) -> float:
-    """Return the spacing of numbers near one."""
+    """Return the machine epsilon of a floating point type."""
     return float(_finfo(dtype).eps)
 
 
@@ -160,7 +159,7 @@ def dot(a: Any, b: Any) -> Any:
 
 
 def to_floats(*values: Any) -> list[float]:
-    """Return scalars as floats, all in one transfer: a device has to finish its work for each."""
+    """Return scalars as floats, in one transfer: each transfer waits until the device has finished its work."""
     if not is_torch_array(values[0]):
         return [float(value) for value in values]
     numbers: list[float] = sys.modules["torch"].stack(values).tolist()
@@ -168,15 +167,15 @@ def to_floats(*values: Any) -> list[float]:
 
 
 def is_coarse(X: Any, n: int) -> bool:
-    """Whether products of X, a part of n features, are coarse."""
+    """Whether matrix products of X, a block of n features in all, are in half or TF32 precision."""
     return n >= COARSE_FEATURES and not on_host(X) and device(X).type == "cuda" and is_single(X.dtype)
 
 
 @contextmanager
 def coarse_products(X: Any, n: int) -> Iterator[None]:
-    """Let a GPU round factors to 11 bits in products over n features, if these are many: tensor cores compute those.
+    """Allow TF32, which has 11 significant bits and is faster, in matrix products on a GPU if n features are many.
 
-    While many features are left, only the worst quarter is dropped, which does not depend on the last digits.
+    That is accurate enough: while many features are left, a round drops only the worst quarter of them.
     """
     if not is_coarse(X, n):
         yield
@@ -202,7 +201,7 @@ def second_and_fourth_power_sums(x: Any) -> tuple[Any, Any]:
     if on_host(x):
         squares = to_double(x) ** 2
         return squares.sum(axis=0), np.einsum("ij,ij->j", squares, squares)
-    # Devices sum in pieces, so that squares in single precision are precise enough.
+    # A GPU sums in a tree, so single precision is accurate enough.
     squares = x * x
     second = squares.sum(dim=0)
     squares *= squares
@@ -225,7 +224,7 @@ def add_outer_sum(matrix: Any, values: Any) -> None:
         matrix += values[:, None]
         matrix += values[None, :]
         return
-    # As a product of rank two: one pass over the matrix instead of two.
+    # v 1ᵀ + 1 vᵀ as a product of rank two, in one pass. It is symmetric, so BLAS may take rows for columns.
     values = values.astype(matrix.dtype)
     sides = np.stack([values, np.ones_like(values)])
     multiply = get_blas_funcs("gemm", dtype=matrix.dtype)
@@ -235,40 +234,40 @@ def add_outer_sum(matrix: Any, values: Any) -> None:
 def row_sums(matrix: Any) -> Any:
     """Return the sums of the rows of a matrix."""
     if on_host(matrix):
-        return matrix @ np.ones(matrix.shape[1], dtype=matrix.dtype)  # in half the time
+        return matrix @ np.ones(matrix.shape[1], dtype=matrix.dtype)  # twice as fast as `sum`
     return matrix.sum(axis=1)
 
 
 def symmetric_product(terms: Iterable[tuple[float, Any, Any]]) -> Any:
     """Return the sum of `c (a bᵀ + b aᵀ)` over triples (c, a, b), or of `c a aᵀ` where b is None."""
-    whole: Any = None
-    half: Any = None
+    full_sum: Any = None
+    triangle: Any = None
     for factor, a, b in terms:
         if on_host(a) and a.flags.c_contiguous:
-            half = _added_to_half(half, factor, a, b)
+            triangle = _add_triangle(triangle, factor, a, b)  # half the work
             continue
-        part = a @ (a if b is None else b).T
+        product = a @ (a if b is None else b).T
         if factor != 1.0:
-            part *= factor
-        part = part if b is None else part + part.T
-        whole = part if whole is None else whole + part
-    if half is None:
-        return whole
-    total = _mirrored(half.T)
-    return total if whole is None else total + whole
+            product *= factor
+        product = product if b is None else product + product.T
+        full_sum = product if full_sum is None else full_sum + product
+    if triangle is None:
+        return full_sum
+    total = _mirror_upper(triangle.T)
+    return total if full_sum is None else total + full_sum
 
 
-def _added_to_half(half: Any, factor: float, a: Array, b: Array | None) -> Any:
-    """Add one triangle of a term to those of the terms before it."""
-    into: dict[str, Any] = {"trans": 1, "lower": 1}
-    if half is not None:
-        into.update(beta=1.0, c=half, overwrite_c=1)
+def _add_triangle(triangle: Any, factor: float, a: Array, b: Array | None) -> Any:
+    """Add the lower triangle (column-major) of a term of `symmetric_product` to that of earlier terms."""
+    options: dict[str, Any] = {"trans": 1, "lower": 1}
+    if triangle is not None:
+        options.update(beta=1.0, c=triangle, overwrite_c=1)
     if b is None:
-        return get_blas_funcs("syrk", dtype=a.dtype)(factor, a.T, **into)
-    return get_blas_funcs("syr2k", dtype=a.dtype)(factor, a.T, b.T, **into)
+        return get_blas_funcs("syrk", dtype=a.dtype)(factor, a.T, **options)
+    return get_blas_funcs("syr2k", dtype=a.dtype)(factor, a.T, b.T, **options)
 
 
-def _mirrored(upper: Array) -> Array:
+def _mirror_upper(upper: Array) -> Array:
     """Copy the upper triangle of a matrix to the lower one, in place, in strips whose columns stay in cache."""
     m = len(upper)
     for start in range(0, m, 64):
@@ -333,7 +332,7 @@ def top_k(values: Any, count: int, least: float) -> tuple[Array, Array]:
 
 
 def coarse_gram(x: Any, n: int) -> Any:
-    """Return `x xᵀ` of a part of n features, in half precision where products are coarse."""
+    """Return `x xᵀ` for a block of n features in all, in half precision where products are coarse."""
     if not is_coarse(x, n):
         return x @ x.T if x.shape[1] < SYRK_COLUMNS else symmetric_product([(1.0, x, None)])
     rounded = x.half()
@@ -341,55 +340,57 @@ def coarse_gram(x: Any, n: int) -> Any:
 
 
 def prepare_quadratic_forms(matrix: Any, dtype: Any) -> Any:
-    """Prepare a symmetric matrix for `quadratic_forms`."""
+    """Prepare a symmetric matrix A for `quadratic_forms`: on the host its lower triangle, with half the diagonal."""
     if not on_host(matrix):
         return astype(matrix, dtype)
     diagonal = np.diagonal(matrix)
-    # In column-major order, of which only the lower triangle is read; symmetric, so that this copies nothing.
-    half = astype(matrix, dtype).T
+    # BLAS wants column-major order. The transpose has it without a copy, and A is symmetric.
+    triangle = astype(matrix, dtype).T
     if diagonal.any():
-        half = half.copy(order="F")
-        np.fill_diagonal(half, 0.5 * diagonal)
-    return half
+        triangle = triangle.copy(order="F")
+        np.fill_diagonal(triangle, 0.5 * diagonal)
+    return triangle
 
 
-def quadratic_forms(half: Any, x: Any) -> Any:
-    """Return `x_jᵀ A x_j` for all columns of x; on the host by a triangular product, which is half the work."""
+def quadratic_forms(prepared: Any, x: Any) -> Any:
+    """Return `x_jᵀ A x_j` for all columns of x; on the host as `2 xᵀ T x` with the triangle T: half the work."""
     if not on_host(x):
-        return columnwise_dot(half @ x, x)
+        return columnwise_dot(prepared @ x, x)
     multiply = get_blas_funcs("trmm", dtype=x.dtype)
-    return 2 * np.einsum("ji,ji->j", multiply(1.0, half, x.T, side=1, lower=1, trans_a=1), x.T)
+    return 2 * np.einsum("ji,ji->j", multiply(1.0, prepared, x.T, side=1, lower=1, trans_a=1), x.T)
 
 
-def forms_by_column(half: Any, rows: Any, weights: Any, x: Any, n: int) -> tuple[Any, Any, Any]:
-    """Return `x_jᵀ A x_j`, `rows x` and `weights x²` for all columns of x, a part of n features."""
+def forms_by_column(prepared: Any, rows: Any, weights: Any, x: Any, n: int) -> tuple[Any, Any, Any]:
+    """Return `x_jᵀ A x_j`, `rows x` and `weights x²` for a block x of n features in all, with the prepared matrix A."""
     if not is_coarse(x, n):
-        return to_double(quadratic_forms(half, x)), to_double(rows @ x), to_double(weights @ (x * x))
+        return to_double(quadratic_forms(prepared, x)), to_double(rows @ x), to_double(weights @ (x * x))
     m, torch = x.shape[0], sys.modules["torch"]
-    scales = [part.abs().max() for part in (half, rows, weights)]
-    half, rows, weights = ((part / scale).half() for part, scale in zip((half, rows, weights), scales, strict=True))
+    # Half precision ends at 65504, so entries are scaled to at most one.
+    operands = prepared, rows, weights
+    scales = [operand.abs().max() for operand in operands]
+    A, rows, weights = ((operand / scale).half() for operand, scale in zip(operands, scales, strict=True))
     rounded = x.half()
-    wide = multiply_by_transpose(torch.cat([half, rows]), rounded.T)
+    products = multiply_by_transpose(torch.cat([A, rows]), rounded.T)
     rounded *= rounded
-    of_squares = multiply_by_transpose(weights, rounded.T)
-    linear = to_double(wide[m:]) * scales[1]
-    wide[:m] *= x
-    return to_double(wide[:m].sum(dim=0)) * scales[0], linear, to_double(of_squares) * scales[2]
+    square_products = multiply_by_transpose(weights, rounded.T)
+    linear = to_double(products[m:]) * scales[1]
+    products[:m] *= x
+    return to_double(products[:m].sum(dim=0)) * scales[0], linear, to_double(square_products) * scales[2]
 
 
 def stable_argsort(keys: Any, ties: Any, largest: float) -> Any:
-    """Places by whole numbers `keys`, equal ones by `ties`, both up to `top_k` in size, then by place."""
+    """Return the order of whole numbers `keys`, ties by `ties`, then by position; no magnitude exceeds `largest`."""
     if on_host(keys):
         return np.lexsort((ties, keys))
     xp = namespace(keys)
-    if largest**2 < 2**50:
+    if largest**2 < 2**50:  # both in one number, which double precision holds exactly
         return xp.argsort(keys * (2 * largest + 1) + ties, stable=True)
     first = xp.argsort(ties, stable=True)
     return xp.take(first, xp.argsort(xp.take(keys, first), stable=True))
 
 
 def complement(index: Any, n: int) -> Any:
-    """Return the positions below n that are not in an index, ascending."""
+    """Return the integers below n that are not in `index`, ascending."""
     mask = namespace(index).ones(n, dtype=namespace(index).bool, device=device(index))
     mask[index] = False
     return np.flatnonzero(mask) if on_host(mask) else mask.nonzero()[:, 0]
@@ -402,7 +403,7 @@ def scratch_size(x: Any) -> int:
 
 @lru_cache
 def device_scratch_size(name: str) -> int:
-    """Return the number of elements of a scratch array on a device: a dozen take a quarter of its free memory."""
+    """Return the elements of a scratch array on a device: twelve arrays take a quarter of its free memory."""
     torch = sys.modules["torch"]
     if torch.device(name).type != "cuda":
         return SCRATCH
@@ -411,7 +412,7 @@ def device_scratch_size(name: str) -> int:
 
 
 def to_device(X: Any, name: str | None) -> Any:
-    """Return an array on a device of torch, as `check_device` names it; None leaves it where it is."""
+    """Return an array as a tensor on a device that `check_device` returned; None returns the array itself."""
     if name is None:
         return X
     torch = optional("torch", extra="gpu", purpose=f"device={name!r}")
@@ -439,11 +440,11 @@ REMOTE_TABLES = {"dask": "randsel.distributed"}
 
 
 class RemoteTable(ABC):
-    """A table that is not in memory, samples in rows: what estimators need of it."""
+    """Interface of a table that is not in memory, with samples in rows."""
 
     @abstractmethod
     def check(self) -> Any:
-        """Refuse a table that cannot be fitted, by what is known without reading it; return its array of numbers."""
+        """Raise ValueError if its shape or type rule out a fit; return its array of numbers, not read yet."""
 
     @abstractmethod
     def to_numpy(self) -> Any:

@@ -36,25 +36,22 @@ from randsel._utils.typing import Array
 
 #: Columns standardised at a time: a few hundred rows of them stay in cache.
 STRIP = 512
-#: Rows read from a memory map at a time: the system maps far more of a row than is asked for.
+#: Rows read from a memory map before its pages are released: the system reads more of each row than requested.
 MAPPED_ROWS = 16
-#: Powers of unscaled values up to the fourth must neither overflow nor vanish in double precision.
+#: Range of unscaled values whose fourth powers neither overflow nor underflow in double precision.
 UNSCALED_RANGE = (1e-50, 1e50)
 ALL_CONSTANT = "Every column of X is constant, so there is nothing to select; check how the table was read."
 
 
 class ColumnSource(ABC):
-    """Columns of mean zero that are not one array in memory; functions are applied to blocks of them.
-
-    The mathematics works with arrays and with sources alike, through the functions of this file.
-    """
+    """Columns of mean zero that are not one array in memory; functions of this file accept arrays and sources alike."""
 
     max_bytes: int
-    """Memory for columns in this process: a selection that needs less is loaded."""
+    """Bytes for columns in this process; a selection that needs no more is loaded."""
     device: str | None
     """Device that blocks are moved to, as in `to_device`."""
     computes_elsewhere: ClassVar[bool] = False
-    """Whether other processes evaluate functions of blocks; this one then runs one job at a time."""
+    """Whether other processes evaluate the functions; this process then runs one job at a time."""
 
     @property
     @abstractmethod
@@ -71,7 +68,7 @@ class ColumnSource(ABC):
 
     @abstractmethod
     def map_blocks(self, width: int, function: Callable[..., Any], *shared: Any) -> Iterator[Any]:
-        """Yield `function(block, *shared)` for consecutive blocks of about `width` columns at most."""
+        """Yield `function(block, *shared)` for consecutive blocks of at most about `width` columns."""
 
     @abstractmethod
     def sum_blocks(self, width: int, function: Callable[..., Any], *shared: Any) -> Any:
@@ -131,12 +128,12 @@ class MappedColumns(ColumnSource):
         cls, table: Array, weights: Array | None, *, scale: bool, max_bytes: int, device: str | None
     ) -> "MappedColumns":
         """Return the columns that vary; reads the table once to find them."""
-        everything = cls(table, np.arange(table.shape[1]), weights, scale, max_bytes)
-        varies = [standardise_columns(block, weights, scale)[1] for block in everything.raw_blocks(STRIP)]
+        all_columns = cls(table, np.arange(table.shape[1]), weights, scale, max_bytes)
+        varies = [standardise_columns(block, weights, scale)[1] for block in all_columns.raw_blocks(STRIP)]
         columns = np.flatnonzero(np.concatenate(varies))
         if not len(columns):
             raise ValueError(ALL_CONSTANT)
-        return replace(everything, columns=columns, device=device)
+        return replace(all_columns, columns=columns, device=device)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -151,6 +148,7 @@ class MappedColumns(ColumnSource):
 
     def raw_blocks(self, width: int) -> Iterator[Array]:
         """Yield consecutive blocks of at most `width` columns as the table holds them."""
+        # An eighth of the memory: blocks are copied when they are standardised.
         width = max(2, min(width, self.max_bytes // (8 * self.table.shape[0] * self.table.itemsize)))
         for piece in column_slices(len(self.columns), width):
             columns = self.columns[piece]
@@ -203,7 +201,7 @@ def memory_for_columns(max_memory: int | str, m: int, n: int) -> int:
     allowed = parse_bytes(max_memory)
     # Some twenty matrices over pairs of rows, some forty numbers per column, half of them for the path.
     overhead = 160 * min(m, 2000) ** 2 + 320 * n
-    # While columns are culled they are in memory about two and a half times; in single precision, too, beside double.
+    # Culling holds about two and a half copies of the columns, and copies in single precision: 3.4 in all.
     left = int((allowed - overhead) / 3.4)
     if left < 64 * 8 * m:
         raise ValueError(
@@ -228,10 +226,7 @@ def parse_bytes(size: int | str, name: str = "max_memory") -> int:
 
 
 def release_pages(table: Array) -> None:
-    """Return the pages of a memory map to the system; they are read again when needed.
-
-    A map opened copy-on-write is left alone, because its pages may hold changes that the file does not.
-    """
+    """Release the pages of a memory map, unless copy-on-write: those may hold changes that the file does not."""
     base: Any = table
     shared = False
     while base is not None and not isinstance(base, mmap.mmap):
@@ -247,7 +242,7 @@ def release_pages(table: Array) -> None:
 def column_slices(n: int, width: int) -> Iterator[slice]:
     """Cut n columns into slices of `width`; a last single column joins its neighbour.
 
-    NumPy sums the rows of a single column in another order than those of several.
+    NumPy sums a single column in another order than several columns, which would change the rounding.
     """
     start = 0
     while start < n:
@@ -273,12 +268,12 @@ def sum_blocks(X: Any, host_width: int, function: Callable[..., Any], *shared: A
 
 
 def block_width(X: Any, host_width: int) -> int:
-    """Return the columns per block: `host_width` on the host, as many as keep a device busy elsewhere."""
+    """Return the columns per block: `host_width` on the host; on a device, as many as fit in a scratch array."""
     is_source = isinstance(X, ColumnSource)
     if (X.device is None) if is_source else on_host(X):
         return host_width
     available = device_scratch_size(X.device if is_source else str(device_of(X)))
-    # Matrix products are far slower on columns that start at odd addresses.
+    # Matrix products are far slower on blocks that are not aligned.
     return max(host_width, available // (4 * int(X.shape[0])) // ALIGNED * ALIGNED)
 
 
@@ -347,7 +342,7 @@ def find_nonfinite(X: Any, *, allow_nan: bool = False) -> NonFinite | None:
         for start in range(0, len(X), step):
             total += float(X[start : start + step].sum())
             release_pages(X)
-        # A sum is finite only if all values are. Finite values may overflow it, so look closely then.
+        # A finite sum has finite terms only. A sum that is not finite may be an overflow, so all values are checked.
         if np.isfinite(total):
             return None
         X = to_numpy(X)
@@ -375,7 +370,7 @@ def standardise(X: Any, weights: Array | None, scale: bool) -> tuple[Any, Array]
 
 
 def standardise_columns(X: Any, weights: Array | None, scale: bool) -> tuple[Any, Array]:
-    """As `standardise`, for some columns of a table, of which none need vary."""
+    """Return what `standardise` returns, also if no column varies."""
     xp = namespace(X)
     dtype = X.dtype if scale else xp.float64
     Z = xp.empty(X.shape, dtype=dtype, device=device_of(X))
@@ -434,7 +429,7 @@ def _scale_into(out: Any, x: Any, row_weights: Any) -> Any:
 
 def _mean_square(z: Any) -> Any:
     """Return the mean of squares over the rows, in double precision."""
-    if on_host(z):
+    if on_host(z):  # single precision is squared as it is, and summed in double
         return _mean(z * z, None)
     xp = namespace(z)
     return xp.linalg.vector_norm(z, axis=0, dtype=xp.float64) ** 2 / z.shape[0]
@@ -460,20 +455,17 @@ def rescale_extremes(X: Array) -> Array:
 
 
 def canonical_order(Z: Any) -> Array:
-    """Order the columns by their values, not by their position: draws and rounding then follow the values."""
+    """Return an order of the columns by their values, so that results do not depend on the order of the table."""
     return to_numpy(namespace(Z).argsort(column_keys(Z), stable=True))
 
 
 def column_keys(Z: Any) -> Any:
-    """Return a number per column that depends on its values alone.
-
-    Summed row by row, because a matrix product may round a column differently at another position.
-    """
+    """Return a number per column that depends on its values alone: their sum with fixed random factors."""
     xp = namespace(Z)
     keys = xp.zeros(Z.shape[1], dtype=xp.float64, device=device_of(Z))
     for factor, row in zip(generator(0).standard_normal(Z.shape[0]).tolist(), Z, strict=True):
         if on_host(Z):
-            keys += factor * row  # BLAS would round the last columns differently
+            keys += factor * row  # row by row: BLAS rounds a column differently at another position
         else:
             add_scaled(keys, row, factor)
     return keys

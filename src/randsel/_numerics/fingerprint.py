@@ -41,7 +41,7 @@ def _stored_bytes(values: Any) -> Iterator[Any]:
     elif on_host(values) and values.dtype.kind not in "biuf":
         yield repr(values.tolist()).encode()
     else:
-        # blocks of rows of a table in Fortran order would be scattered over all of it
+        # In Fortran order a block of rows would be scattered over the whole table.
         by_column = on_host(values) and values.ndim == 2 and values.flags.f_contiguous and not values.flags.c_contiguous
         yield from _blocks(values.T if by_column else values)
 
@@ -61,7 +61,7 @@ def _value_bytes(item: Any) -> Iterator[bytes]:
         yield b";"
     elif item.ndim == 2:
         for row in item:
-            # one zero and one NaN, of the several that there are
+            # Adding 0.0 turns -0.0 into 0.0; all kinds of NaN become one.
             plain = np.ascontiguousarray(row, dtype="<f8") + 0.0
             plain[np.isnan(plain)] = np.nan
             yield plain.tobytes()

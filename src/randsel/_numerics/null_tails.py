@@ -34,7 +34,7 @@ def log_tail_of_form(q: Array, weights: Array, freedom: float) -> Array:
     log_tail = np.zeros(len(q))
     if varies.any():
         freedom = max(freedom, weights.shape[1] + 1.0)
-        # just below the largest possible value, where the tail would be zero
+        # Just below the largest possible value, where the tail is zero and its log infinite.
         scaled = np.minimum(q[varies] / largest[varies], freedom * (1.0 - 1e-12))
         log_tail[varies] = _saddlepoint(scaled, weights[varies] / largest[varies, None], freedom)
     return log_tail
@@ -56,7 +56,7 @@ def _saddlepoint(q: Array, weights: Array, d: float) -> Array:
         first = terms.sum(axis=1) - n_zero * zero_term
         return first, 2.0 * (np.square(terms).sum(axis=1) + n_zero * np.square(zero_term))
 
-    # K' increases from -∞ to ∞ between its poles; K'(0) is the mean, which is negative in the upper tail
+    # K' increases from -∞ to ∞ between its poles; K'(0) is the mean, which is negative in the upper tail.
     upper_tail = a.sum(axis=1) - n_zero * shift < 0.0
     high = (1.0 - 1e-13) / (2.0 * (1.0 - shift))
     low = -(1.0 - 1e-13) / (2.0 * shift)
@@ -69,13 +69,14 @@ def _saddlepoint(q: Array, weights: Array, d: float) -> Array:
         zeta = np.where((newton > low) & (newton < high), newton, 0.5 * (low + high))
     _, second = derivatives(zeta)
     K = -0.5 * (np.log1p(-2.0 * zeta[:, None] * a).sum(axis=1) + n_zero * np.log1p(2.0 * zeta * shift))
+    # Lugannani and Rice, in the form of Barndorff-Nielsen: P ≈ Φ(-(w + log(v/w)/w)).
     w = np.sign(zeta) * np.sqrt(np.maximum(-2.0 * K, 0.0))
     v = zeta * np.sqrt(second)
     with np.errstate(divide="ignore", invalid="ignore"):
         log_tail = log_ndtr(-(w + np.log(v / w) / w))
-    # the formula is singular at the mean, where moments are accurate
+    # The formula is singular at the mean, where moments are accurate.
     log_tail = np.where(np.abs(w) < 0.1, log_tail_of_moments(q, *cumulants(weights)), log_tail)
-    # with a single weight, z²/d has a beta distribution
+    # With a single weight, z²/d has a beta distribution.
     single = (weights > 1e-10).sum(axis=1) == 1
     log_tail[single] = _log_beta_tail(q[single] / d, (d - 1.0) / 2.0)
     return np.asarray(log_tail)

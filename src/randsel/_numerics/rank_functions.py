@@ -26,9 +26,7 @@ MIN_VARIANCE = 0.05
 MAX_CACHED_TABLES = 4096
 #: Columns to transpose at a time.
 COLUMNS_PER_BLOCK = 256
-
-
-#: What a source applies to rank functions, and what its maps yield.
+#: Function that a source applies to rank functions, and what its maps yield.
 Work = Callable[..., Any]
 Results = Iterator[tuple[Array, Any]]
 #: Two blocks of neighbouring features, or one block twice.
@@ -49,7 +47,7 @@ class RankFunctionSource(ABC):
 
     @abstractmethod
     def take(self, features: Array) -> "RankFunctions":
-        """Return the functions of some features, in memory and in this order."""
+        """Return the functions of some features, in this order, in memory."""
 
     @abstractmethod
     def map_sets(self, work: Work, sets: Array, *shared: Any, batch: int, n_jobs: int | None = None) -> Results:
@@ -82,7 +80,7 @@ class RankFunctions(RankFunctionSource):
     values: Array
     #: Number of functions of each feature; the other rows of `values` are zero.
     counts: Array
-    #: Features without ties. The product of functions of two independent ones has mean square one.
+    #: Mask of features without ties. Products of functions of two independent features without ties have mean square 1.
     untied: Array
 
     def __len__(self) -> int:
@@ -90,7 +88,7 @@ class RankFunctions(RankFunctionSource):
 
     @property
     def kinds(self) -> Array:
-        """One integer per feature, equal for features of as many functions that are both tied or both not."""
+        """One integer per feature: equal for features with equal `counts` and equal `untied`."""
         return np.asarray(2 * self.counts + self.untied)
 
     def take(self, features: Array | slice) -> "RankFunctions":
@@ -149,7 +147,7 @@ def rank_functions(X: Array, n_functions: int, sample_weights: Array, nominal: A
     cosines = _cosines((np.arange(m) + 0.5) / m, n_functions)
     values = np.zeros((n, n_functions, m), dtype=np.float32)
     counts, untied = np.zeros(n, dtype=int), np.zeros(n, dtype=bool)
-    # columns of equal level frequencies, such as SNPs of equal genotype counts, share a table of functions
+    # Columns of equal level frequencies, such as SNPs of equal genotype counts, share a table of functions.
     tables: dict[tuple[bool, bytes], Array] = {}
     for start in range(0, n, COLUMNS_PER_BLOCK):
         block = np.ascontiguousarray(np.asarray(X[:, start : start + COLUMNS_PER_BLOCK]).T)
@@ -181,8 +179,8 @@ def rank_function_source(
 ) -> tuple[RankFunctionSource, Array]:
     """Return a source of the rank functions of the columns that have any, and the indices of these columns.
 
-    Functions in memory are sorted by kind and then by value, so that a result does not depend on the order of the
-    columns. A remote table computes functions where its columns are, in their order.
+    In memory, features are sorted by kind and then by value, so that results do not depend on the order of the columns.
+    A remote table keeps its order.
     """
     if (remote := remote_table(X)) is not None:
         return remote.rank_functions(n_functions, sample_weights, nominal)
@@ -200,7 +198,7 @@ def _cosines(ranks: Array, n_functions: int) -> Array:
 def _codes_of_small_integers(x: Array) -> Array | None:
     """Return a column of small non-negative integers as codes, which need no sorting; None for any other column."""
     low, high = x.min(), x.max()
-    # a column this short may be a permutation of ranks, which has no ties
+    # A shorter column may be a permutation of ranks, without ties.
     if not (low >= 0 and high <= MAX_LEVELS and len(x) > MAX_LEVELS + 1):
         return None
     codes = x.astype(np.intp)
@@ -250,7 +248,7 @@ def _pool_infrequent(mass: Array, n_pools: int) -> Array:
 
 
 def _orthonormalise(raw: Array, mass: Array) -> Array:
-    """Apply Gram–Schmidt to the rows, under the mass of the points; drop rows of which too little is left."""
+    """Apply Gram–Schmidt to the rows, weighted by `mass`; drop rows whose remaining variance is below MIN_VARIANCE."""
     total = mass.sum()
     basis: list[Array] = []
     for row in raw:
@@ -266,7 +264,7 @@ def _orthonormalise(raw: Array, mass: Array) -> Array:
 
 
 def centre(rows: Array, mass: Array, strata: Array | None) -> Array:
-    """Subtract the mean under the mass, within every stratum if there are strata; the last axis is the samples."""
+    """Subtract the mean over the last axis, the samples, weighted by `mass`; within each stratum if there are any."""
     if strata is None:
         return np.asarray(rows - (rows @ mass / mass.sum())[..., None])
     order = np.argsort(strata, kind="stable")

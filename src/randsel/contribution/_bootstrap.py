@@ -13,18 +13,18 @@ from randsel._utils.jobs import generator, ordered_map
 from randsel._utils.typing import Array
 from randsel.contribution._sample import Contribution, Sample
 
-#: Draws that share one generator; fixed, so that the draws do not depend on the number of jobs.
+#: Draws per generator; fixed, so that the draws do not depend on the number of jobs.
 BATCH = 32
 
 
 @dataclass(frozen=True)
 class Draws:
-    """What is random in an estimate, and the jobs to share its work among.
+    """Number and seed of the random draws of an estimate, and the jobs that share its work.
 
     Attributes
     ----------
     n_bootstraps, subsample
-        r and s of Algorithm 1; `exact` takes at most `n_bootstraps` blocks of rows.
+        Draws and fraction of rows in Algorithm 1; `exact` uses at most `n_bootstraps` blocks of rows.
     seed, n_jobs
         Seed of the generators, and number of jobs.
     on_block
@@ -46,15 +46,16 @@ class Draws:
 def bootstrap(sample: Sample, gamma: float, draws: Draws) -> Contribution:
     """Return contributions by Algorithm 1, with the Gaussian kernel.
 
-    It takes r draws over half of the free features and r others over one more, each on a subsample of s rows. `c_j` is
-    the mean alignment of the larger subsets with j in them, less that of the smaller ones without j. A feature that no
-    draw covers gets the value of no evidence, the difference of the two overall means.
+    `n_bootstraps` draws take half of the free features, and as many take one more, each on a subsample of rows. `c_j`
+    is the mean alignment of the larger subsets that contain j, less that of the smaller ones that do not. Where there
+    is no such subset, the mean over all subsets of the size takes its place.
     """
     sample.check_gamma(gamma)
     n_free = int((~sample.fixed).sum())
     small, large = n_free // 2, min(n_free // 2 + 1, n_free)
     with_sum, with_count, with_mean = _mean_over_draws(sample, gamma, large, 1, draws)
     all_sum, all_count, without_mean = _mean_over_draws(sample, gamma, small, 0, draws)
+    # Sums over the draws without a feature: those over all draws less those with it.
     without_sum, without_count = without_mean * draws.n_bootstraps - all_sum, draws.n_bootstraps - all_count
     uncovered = int(((with_count == 0) | (without_count == 0)).sum())
     if uncovered:
@@ -73,7 +74,7 @@ def bootstrap(sample: Sample, gamma: float, draws: Draws) -> Contribution:
 
 def _mean_over_draws(sample: Sample, gamma: float, size: int, kind: int, draws: Draws) -> tuple[Array, Array, float]:
     """Return, per free feature, the sum over draws that contain it and their number; and the mean over all draws."""
-    # Callbacks cannot go to other processes.
+    # Callbacks cannot be sent to other processes.
     shared = sample, gamma, replace(draws, on_block=None), size
     tasks = [(*shared, (kind, batch)) for batch in range(-(-draws.n_bootstraps // BATCH))]
     sums, counts, total, informative = 0.0, 0, 0.0, False
@@ -88,6 +89,7 @@ def _mean_over_draws(sample: Sample, gamma: float, size: int, kind: int, draws: 
 def _batch(
     sample: Sample, gamma: float, draws: Draws, size: int, address: tuple[int, int]
 ) -> tuple[Array, Array, float, bool]:
+    """Return what `_mean_over_draws` adds up, for one batch, and whether any of its kernels varied."""
     columns, rows = draw_subsets(sample, size, address, draws)
     values, informative = alignments(sample, gamma, columns, rows)
     membership = np.zeros((len(values), int((~sample.fixed).sum())))
@@ -96,10 +98,11 @@ def _batch(
 
 
 def draw_subsets(sample: Sample, size: int, address: tuple[int, int], draws: Draws) -> tuple[Array, Array]:
-    """Return (columns, rows) of one batch of draws: `size` of the free features and s rows each.
+    """Return (columns, rows) of one batch of draws: `size` of the free features, and a subsample of the rows.
 
-    Rows are drawn without replacement with probabilities that follow their weights (Efraimidis and Spirakis): those
-    with the smallest exponential variables divided by the weights.
+    `address` is 1 for larger and 0 for smaller subsets, and the number of the batch. Rows are drawn without
+    replacement, with probabilities that follow their weights: by the smallest exponential variables divided by the
+    weights (Efraimidis and Spirakis).
     """
     kind, batch = address
     count = min(BATCH, draws.n_bootstraps - batch * BATCH)
@@ -115,7 +118,7 @@ def draw_subsets(sample: Sample, size: int, address: tuple[int, int], draws: Dra
 
 
 def _smallest(keys: Array, count: int) -> Array:
-    """Return the positions of the `count` smallest keys of each row, in ascending order of position."""
+    """Return the positions of the `count` smallest keys of each row, ascending."""
     if count < keys.shape[1]:
         return np.sort(np.argpartition(keys, count, axis=1)[:, :count], axis=1)
     return np.tile(np.arange(keys.shape[1]), (len(keys), 1))
@@ -124,33 +127,36 @@ def _smallest(keys: Array, count: int) -> Array:
 def alignments(sample: Sample, gamma: float, columns: Array, rows: Array) -> tuple[Array, bool]:
     """Return the alignment of each draw, and whether any kernel varied.
 
-    A draw is a row of `columns`, which count the free features, and a row of `rows`.
+    Draw i uses the free features `columns[i]` and the samples `rows[i]`.
     """
     Y = sample.target.Y if sample.target.weights is None else sample.target.Y / sample.target.weights[:, None]
     xp, s = namespace(Y), rows.shape[1]
     kernels = _grams(sample, columns, rows)
-    norms = xp.asarray(xp.linalg.diagonal(kernels), copy=True)
+    square_lengths = xp.asarray(xp.linalg.diagonal(kernels), copy=True)
+    # -‖x_p - x_q‖², which rounding must not make positive.
     kernels *= 2.0
-    kernels -= norms[:, :, None]
-    kernels -= norms[:, None, :]
+    kernels -= square_lengths[:, :, None]
+    kernels -= square_lengths[:, None, :]
     kernels = clip(kernels, None, 0.0)
-    # κ - 1 is centred instead of κ: the result is the same, and a kernel close to one keeps its digits.
+    # Centring κ - 1 gives the same as centring κ, and keeps the digits of a kernel close to one.
     with np.errstate(over="ignore"):
         kernels *= gamma
     kernels = xp.expm1(kernels)
     diagonal = np.arange(s)
     kernels[:, diagonal, diagonal] = 0.0
     row_sums = kernels.sum(axis=2)
+    # All entries of κ - 1 off the diagonal are -1 if the kernel underflows.
     informative = bool(xp.any(row_sums > 1 - s))
     drawn_Y = Y[rows, :]
     drawn_Y = drawn_Y - xp.mean(drawn_Y, axis=1, keepdims=True)
     aligned = (drawn_Y * (kernels @ drawn_Y)).sum(axis=(1, 2))
     squares = (kernels * kernels).sum(axis=(1, 2))
+    # ‖H K H‖² = Σ K² - 2/s Σ_p r_p² + (Σ_p r_p)²/s², with the row sums r.
     norm_x = squares - (row_sums * row_sums).sum(axis=1) * (2 / s) + (row_sums.sum(axis=1) / s) ** 2
     norm_y = ((xp.matrix_transpose(drawn_Y) @ drawn_Y) ** 2).sum(axis=(1, 2))
     constant = (norm_x <= 1e-13 * squares) | (norm_y <= 0.0)
-    lengths = xp.sqrt(xp.where(constant, 1.0, norm_x * norm_y))
-    return to_numpy(xp.where(constant, 0.0, aligned / lengths)), informative
+    norms = xp.sqrt(xp.where(constant, 1.0, norm_x * norm_y))
+    return to_numpy(xp.where(constant, 0.0, aligned / norms)), informative
 
 
 def _grams(sample: Sample, columns: Array, rows: Array) -> Any:
@@ -162,7 +168,7 @@ def _grams(sample: Sample, columns: Array, rows: Array) -> Any:
         return drawn @ namespace(drawn).matrix_transpose(drawn)
     s = rows.shape[1]
     grams = np.empty((len(rows), s, s))
-    # The same memory for all draws: fresh memory costs more than the work done in it.
+    # All draws use the same memory: allocating it costs more than the work done in it.
     all_columns = np.empty((s, sample.X.shape[1]), dtype=sample.X.dtype)
     drawn = np.empty((s, chosen.shape[1]), dtype=sample.X.dtype)
     drawn_double = drawn if drawn.dtype == np.float64 else np.empty(drawn.shape)

@@ -1,9 +1,9 @@
 """The contribution in closed form: the limit of infinitely many random subsets, for all features in one pass.
 
-Features take one of three routes, chosen by error bounds: their functions to first order, through matrix products; to
-third order; or element by element. Each route returns the forms of its features, an array of five rows: the total, the
-sums over pairs for the main and the interaction score, the norm of the U-centred function, the mean of the contrast.
-Equations are numbered as in docs/mathematics.md.
+Error bounds choose one of three routes for the function `2T` of each feature (eq. 3): its series to first or to third
+order, through matrix products, or element by element. A route returns the "forms" of its features, one column each, in
+five rows: total contribution, sums over pairs for the main and for the interaction score, norm of the U-centred
+function, mean of the contrast T. Equations are numbered as in docs/mathematics.md.
 """
 
 from collections.abc import Callable
@@ -43,13 +43,13 @@ from randsel.contribution._nonlinear import MAX_REACH, CubicSeries, Elements, St
 from randsel.contribution._sample import Contribution, PairSums, Sample
 from randsel.targets import Target
 
-#: Rows above which the closed form is averaged over row blocks of at most this size: pairs grow as m².
+#: Rows above which the closed form is averaged over row blocks of about half this size: pairs grow as m².
 MAX_ROWS = 2000
-#: Largest error, in standard deviations of the null, that each of two series may cause in a score: a worst case.
+#: Largest error of a score, in null standard deviations, that the series of log Q and that of 2T may each cause.
 TOLERANCE = 0.2
-#: Features up to which no series is used: the exact function costs little more.
+#: Number of features up to which all take the element-wise route: it costs little more then.
 FEW = 32
-#: Work (features x pairs) above which the third-order series beats the element-wise route; more on a device.
+#: Work (features × pairs) above which the third-order series beats the element-wise route on the host.
 EXPENSIVE = 1 << 20
 
 
@@ -67,7 +67,7 @@ def exact(sample: Sample, gamma: float, draws: Draws) -> Contribution:
 def row_blocks(target: Target, draws: Draws) -> list[Array]:
     """Return all rows as one block, or a random partition where the pairs of all rows would be too many.
 
-    Rows are dealt to the blocks in the order of the target, so that each block gets its share of every class.
+    Rows are sorted by the target and dealt out in turn, so that classes have equal proportions in all blocks.
     """
     m = len(target.Y)
     if m <= MAX_ROWS:
@@ -89,8 +89,8 @@ def map_row_blocks(
 ) -> list[Any]:
     """Return `function(sample of the rows, gamma)` for blocks of rows.
 
-    A source of columns with workers of its own gets whole row blocks if they are not too large for one worker;
-    otherwise its workers share the columns of one row block after the other.
+    A column source may evaluate whole row blocks on workers of its own. If it returns None, because a row block is too
+    large for one worker, this process handles one block after the other, and the workers share its columns.
     """
     n_jobs = draws.n_jobs
     if isinstance(sample.X, ColumnSource):
@@ -117,12 +117,12 @@ def _call_on_worker(
 
 
 def _closed_form_of_block(sample: Sample, gamma: float) -> Contribution:
-    # Without references to the matrices of the block, which would all stay in memory.
+    # Drop the references to matrices of the block, so that those of all blocks are not in memory together.
     return replace(closed_form(sample, gamma), skewness=None, sums=None)
 
 
 def _average(blocks: list[Contribution]) -> Contribution:
-    """Average the totals; scores of B independent blocks add up to √B times a standard score."""
+    """Average the totals; divide the sum of the scores of B independent blocks by √B, which keeps their variance 1."""
     scale = max(block.log_scale for block in blocks)
 
     def mean_total() -> Any:
@@ -131,7 +131,7 @@ def _average(blocks: list[Contribution]) -> Contribution:
     def combine(name: str) -> Any:
         return sum(getattr(block, name) for block in blocks) / len(blocks) ** 0.5
 
-    # A matrix of rank one has skewness √8, the largest there is; a sum of B independent scores has 1/√B of theirs.
+    # The largest skewness is √8, of a matrix of rank one (eq. 8''); the scaled sum of B scores has 1/√B of it.
     largest = float(np.sqrt(8.0 / len(blocks)))
     return Contribution(mean_total(), scale, combine("main"), combine("interaction"), lambda: (largest, largest))
 
@@ -141,7 +141,7 @@ def _average(blocks: list[Contribution]) -> Contribution:
 
 @dataclass(frozen=True)
 class _Routes:
-    """Which features go which way: element by element, to third order, and the others to first order."""
+    """The route of every feature: element by element, to third order, or otherwise to first order."""
 
     elementwise: Array
     cubic: CubicSeries | None = None
@@ -152,7 +152,7 @@ class _Routes:
         return ~self.elementwise if self.cubic is None else ~self.elementwise & ~self.cubic.features
 
     def log_error(self, bounds: FirstOrderBounds, free: Array) -> float:
-        """Return a bound on the norm of the error of `log Q` through the series of the free features (eq. 10)."""
+        """Return a bound on the norm of the error of `log Q` from the series of the free features (eq. 10, 10'')."""
         error = bounds.log_error(self.first_order & free)
         if self.cubic is not None:
             error += float(take_columns(self.cubic.log_errors, free[self.cubic.features]).sum())
@@ -162,9 +162,9 @@ class _Routes:
 def closed_form(sample: Sample, gamma: float) -> Contribution:
     """Return the contributions of all features from one expected kernel.
 
-    A feature goes beyond first order when the error bound of its own function exceeds TOLERANCE. If the expected kernel
-    could still be off by more than that, so do the features with the largest share in its error bound. Where single
-    precision turns out to be too little, all is computed in double precision.
+    A feature goes beyond first order if the error bound of its own function exceeds TOLERANCE. If the error of the
+    expected kernel could still exceed it, so do the features of the largest reach. Where single precision turns out to
+    be insufficient, everything is computed again in double precision.
     """
     sample.check_gamma(gamma)
     if not sample.resolves(gamma):
@@ -178,19 +178,21 @@ def closed_form(sample: Sample, gamma: float) -> Contribution:
     if n > max(FEW, _expensive(sample) // (4 * m**2)):
         nonlinear, bounds = _nonlinear_features(sample, bounds)
     sums: PairSums | None = None
-    for _ in range(3):
+    for _ in range(3):  # every attempt takes more features beyond first order
         cubic = _third_order(sample, gamma, bounds, nonlinear)
         routes = _Routes(nonlinear if cubic is None else nonlinear & ~cubic.features, cubic)
-        if np.count_nonzero(routes.elementwise) > 0.7 * n:
+        if np.count_nonzero(routes.elementwise) > 0.7 * n:  # series of the others would save too little
             routes = all_elementwise
         result, allowed = _evaluate(sample, gamma, routes, sums)
         sums = result.sums
+        # Norm of the rounding errors of log Q, whose entries have about the size of log max Q.
         rounding = 0.5 * machine_epsilon(precision.pair_dtype) * m * (1.0 - result.log_scale)
         if precision.single_pairs and rounding > 0.5 * allowed:
             return replace(closed_form(sample.in_double(), gamma), sums=sums)
         all_linear = not nonlinear.any() and bounds.largest_log_error <= allowed
         if all_linear or routes.elementwise.all() or routes.log_error(bounds, ~sample.fixed) <= allowed:
             return result
+        # Features of the smallest reach stay, as long as their errors add up to half of what is allowed.
         order = np.argsort(to_numpy(bounds.reach), kind="stable")
         errors = np.where(sample.fixed, 0.0, to_numpy(bounds.log_errors))
         nonlinear[order[np.cumsum(errors[order]) > 0.5 * allowed]] = True
@@ -198,7 +200,7 @@ def closed_form(sample: Sample, gamma: float) -> Contribution:
 
 
 def _nonlinear_features(sample: Sample, bounds: FirstOrderBounds) -> tuple[Array, FirstOrderBounds]:
-    """Return a mask of features whose first-order error exceeds TOLERANCE, and bounds that are as sharp as needed."""
+    """Return a mask of features whose first-order error may exceed TOLERANCE, and the bounds, sharpened if needed."""
     if bounds.all_within(TOLERANCE):
         return np.zeros(sample.X.shape[1], dtype=bool), bounds
     single = sample.precision.single_products
@@ -210,7 +212,7 @@ def _nonlinear_features(sample: Sample, bounds: FirstOrderBounds) -> tuple[Array
 
 
 def _third_order(sample: Sample, gamma: float, bounds: FirstOrderBounds, nonlinear: Array) -> CubicSeries | None:
-    """Return those of the nonlinear features whose third-order series is good enough, if they are worth it."""
+    """Return the third-order series of nonlinear features where it is accurate; None if it would save no time."""
     n_pairs = len(sample.X) ** 2
     count = np.count_nonzero(nonlinear)
     if count > MAX_SHARPENED or count * n_pairs < _expensive(sample):
@@ -227,6 +229,7 @@ def _third_order(sample: Sample, gamma: float, bounds: FirstOrderBounds, nonline
 
 
 def _expensive(sample: Sample) -> int:
+    """Return EXPENSIVE, scaled on a device by its larger scratch memory."""
     return EXPENSIVE * (scratch_size(sample.target.Y) // SCRATCH)
 
 
@@ -236,9 +239,9 @@ def _expensive(sample: Sample) -> int:
 def _evaluate(
     sample: Sample, gamma: float, routes: _Routes, sums: PairSums | None = None
 ) -> tuple[Contribution, float]:
-    """Return contributions, and how large the error of `log Q` may be for the interaction scores to stay in tolerance.
+    """Return contributions, and the largest error of `log Q` that keeps interaction scores within TOLERANCE.
 
-    `sums` are the pair sums if they are known; otherwise they are those of the sample, where a route needs them.
+    `sums` are the pair sums, if known; otherwise those of the sample are computed where a route needs them.
     """
     m, target, elementwise = len(sample.X), sample.target, routes.elementwise
     elements = elements_of(sample, gamma, elementwise) if elementwise.any() else None
@@ -248,7 +251,7 @@ def _evaluate(
     pairing, scale = PairingMatrices.from_log_expected(sample, log_expected)
     allowed = _allowed_log_error(target, pairing, m)
     if neglected > 0.5 * allowed:
-        # What the sketch of Σ d² lacks could matter: compute Σ d² itself.
+        # The error of the sketch of Σ d² could matter: compute Σ d² itself.
         sums = sample.complete_sums()
         log_expected, neglected, sums = _log_expected(sample, gamma, routes, elements, sums)
         pairing, scale = PairingMatrices.from_log_expected(sample, log_expected)
@@ -263,6 +266,7 @@ def _evaluate(
         matrices = pairing.total, target.matrices(pairing.interaction.dtype)[1], pairing.interaction
         forms.append((elementwise, elements.forms(matrices, target.n_pairs)))
     total, main, interaction, u_centred_norm, mean_contrast = _merge(sample, forms)
+    # The null mean of the interaction score is not zero (eq. 8').
     interaction = interaction - pairing.null_mean(u_centred_norm, mean_contrast)
     for i in np.flatnonzero(sample.fixed).tolist():
         total[i] = _total_if_fixed(sample, gamma, i, log_expected)
@@ -275,10 +279,7 @@ def _evaluate(
 
 
 def _allowed_log_error(target: Target, pairing: "PairingMatrices", m: int) -> float:
-    """Return the norm of an error of `log Q` that moves no score by more than TOLERANCE (eq. 11).
-
-    Q is at most 1, so that a small error of log Q bounds that of Q.
-    """
+    """Return the largest norm of an error of `log Q`, and so of Q ≤ 1, that keeps scores within TOLERANCE (eq. 11)."""
     if target.largest <= 0:
         return np.inf
     return largest_turn(TOLERANCE, m) * pairing.interaction_norm / target.largest
@@ -293,19 +294,19 @@ def _log_expected(
 ) -> tuple[Any, float, PairSums | None]:
     """Return `log Q = Σ_free log((1 + z_j)/2) + Σ_fixed log z_j` (eq. 2), by series where features take one.
 
-    With it come a bound on the norm of what a sketch of the second order lacks (eq. 10'), and the pair sums.
+    Also return a bound on the norm of the error of a sketch of the second order (eq. 10'), and the pair sums.
     """
     free, dtype, elementwise, cubic = ~sample.fixed, sample.precision.pair_dtype, routes.elementwise, routes.cubic
     series, neglected, terms = sample.factor.series, 0.0, []
     if sample.fixed.any():
         terms.append(astype(sample.log_fixed_kernel(gamma), dtype))
-    # If all features with a series are of third order, its own products give all orders.
+    # If no free feature is of first order, the products of the third-order series give all orders.
     only_cubic = cubic is not None and not (free & routes.first_order).any()
     if series is not None and (free & ~elementwise).any() and not only_cubic:
         sums = sample.sums if sums is None else sums
         mixed = bool((free & elementwise).any())
-        smooth = _sums_without(sample, sums, free & elementwise, free & ~elementwise) if mixed else sums
-        second_order, neglected = smooth.log_terms(gamma, series)
+        series_sums = _sums_without(sample, sums, free & elementwise, free & ~elementwise) if mixed else sums
+        second_order, neglected = series_sums.log_terms(gamma, series)
         terms.append(second_order)
     if cubic is not None and free[cubic.features].any():
         terms.append(astype(cubic.log_terms(free[cubic.features], all_orders=only_cubic), dtype))
@@ -318,7 +319,7 @@ def _log_expected(
 
 
 def _sums_without(sample: Sample, sums: PairSums, excluded: Array, included: Array) -> PairSums:
-    """Return the sums over the included features: all less the excluded, or afresh where that leaves only rounding."""
+    """Return the sums over the included features: by subtraction, or afresh if that would leave only rounding."""
 
     def sums_over(features: Array) -> PairSums:
         columns = select_columns(sample.columns_in_product_dtype, features)
@@ -329,7 +330,7 @@ def _sums_without(sample: Sample, sums: PairSums, excluded: Array, included: Arr
 
 
 def _merge(sample: Sample, forms: list[tuple[Array, Any]]) -> Any:
-    """Put the forms of the routes in the places of their features."""
+    """Return the forms of all features, from (mask, forms) of every route."""
     if len(forms) == 1:
         return forms[0][1]
     xp, device = sample.xp, sample.precision.device
@@ -344,14 +345,17 @@ def _first_order_forms(sample: Sample, gamma: float, pairing: "PairingMatrices",
     target, dtype = sample.target, sample.precision.product_dtype
     X = sample.columns_in_product_dtype if features.all() else select_columns(sample.columns_in_product_dtype, features)
     xp, m = namespace(target.Y), len(X)
-    half = prepare_quadratic_forms(pairing.interaction, dtype)
+    prepared = prepare_quadratic_forms(pairing.interaction, dtype)
     rows = astype(xp.concat([target.Y, pairing.rho[:, None] * target.Y], axis=1).T, dtype)
-    diagonal = pairing.total_rows + 2 * (pairing.offsets + pairing.rho * target.diagonal)
-    squares = astype(xp.stack([diagonal, target.diagonal - 2 * target.offsets]), dtype)
+    # Coefficients of x_p² in `_first_order_forms_of_block`: for L∘Q, and for U(L).
+    total_weights = pairing.total_rows + 2 * (pairing.offsets + pairing.rho * target.diagonal)
+    square_weights = astype(xp.stack([total_weights, target.diagonal - 2 * target.offsets]), dtype)
     width = (2 if m < BLAS_ROWS else 4) * STRIP
-    blocks = list(map_blocks(X, width, _first_order_forms_of_block, half, rows, squares, dtype, X.shape[1]))
+    shared = prepared, rows, square_weights, dtype, X.shape[1]
+    blocks = list(map_blocks(X, width, _first_order_forms_of_block, *shared))
     total, main, interaction = xp.concat(blocks, axis=1)
     moments = sample.moments
+    # ⟨A, -u⟩ = 2γ xᵀ A x for U-centred A, because u = γ d and U(d) = -2 U(x xᵀ).
     return xp.stack(
         [
             total * (-2 * gamma / target.n_pairs),
@@ -363,35 +367,38 @@ def _first_order_forms(sample: Sample, gamma: float, pairing: "PairingMatrices",
     )
 
 
-def _first_order_forms_of_block(block: Any, half: Any, rows: Any, squares: Any, dtype: Any, n: int) -> Any:
-    """Pair the functions of a block, of n columns in all, with `L∘Q`, `U(L)` and `U(L∘U(Q))`."""
-    form, linear, (diagonal, lost) = forms_by_column(half, rows, squares, astype(block, dtype), n)
-    by_target, by_tilted = linear[: len(linear) // 2, :], linear[len(linear) // 2 :, :]
-    total = diagonal - form - 2 * (by_target * by_tilted).sum(axis=0)
-    return namespace(form).stack([total, (by_target * by_target).sum(axis=0) - lost, form])
+def _first_order_forms_of_block(block: Any, prepared: Any, rows: Any, square_weights: Any, dtype: Any, n: int) -> Any:
+    """Return `½ Σ (L∘Q) d`, `xᵀ U(L) x` and `xᵀ A x` with `A = U(L∘U(Q))` for a block of n columns in all."""
+    form, linear, (total_squares, main_squares) = forms_by_column(
+        prepared, rows, square_weights, astype(block, dtype), n
+    )
+    by_target, by_rho_target = linear[: len(linear) // 2, :], linear[len(linear) // 2 :, :]
+    # ½ Σ M d = Σ_p r_p x_p² - xᵀ M x with the row sums r of M = L∘Q, which is A and a matrix of low rank (after eq. 9).
+    total = total_squares - form - 2 * (by_target * by_rho_target).sum(axis=0)
+    return namespace(form).stack([total, (by_target * by_target).sum(axis=0) - main_squares, form])
 
 
 def _third_order_forms(target: Target, cubic: CubicSeries, pairing: "PairingMatrices") -> Any:
     """Return the forms of features to third order (eq. 9').
 
-    One matrix product is enough: what `L∘Q` and `U(L)` have besides the interaction matrix is of low rank (eq. 9'').
+    One matrix product is enough: `U(L)`, and `L∘Q` less the interaction matrix, are of low rank (eq. 9'').
     """
     m, Y = len(target.Y), target.Y
     interaction = -cubic.pair_with(pairing.interaction)
     main = 2 * (target.offsets @ cubic.row_sums) - cubic.pair_with_outer(Y, Y)
-    tilted = cubic.pair_with_outer(pairing.rho[:, None] * Y, Y)
-    total = interaction - 2 * (pairing.offsets @ cubic.row_sums + tilted)
+    by_rho_target = cubic.pair_with_outer(pairing.rho[:, None] * Y, Y)
+    total = interaction - 2 * (pairing.offsets @ cubic.row_sums + by_rho_target)
     mean_contrast = cubic.sums / (2 * m * (m - 1))
     rows = [total / target.n_pairs, main, interaction, cubic.u_centred_norm, mean_contrast]
     return namespace(main).stack(rows)
 
 
 def _total_if_fixed(sample: Sample, gamma: float, i: int, log_expected: Any) -> Any:
-    """Return the contribution of a fixed feature: with it against without it, other fixed features in (eq. 3')."""
+    """Return the contribution of fixed feature i: with it less without it, all other fixed features in (eq. 3')."""
     xp = namespace(log_expected)
     column = load_columns(sample.X, np.arange(sample.X.shape[1]) == i)
     log_factor = sample.factor.log_factor(gamma * squared_distances(column))
-    without = xp.exp(clip(log_expected - log_factor, None, 700.0))
+    without = xp.exp(clip(log_expected - log_factor, None, 700.0))  # Q/z_i, below the overflow of exp
     return (sample.target.kernel * without * xp.expm1(log_factor) / sample.target.n_pairs).sum()
 
 
@@ -400,7 +407,7 @@ def _total_if_fixed(sample: Sample, gamma: float, i: int, log_expected: Any) -> 
 
 @dataclass(frozen=True)
 class PairingMatrices:
-    """The matrices over pairs of samples that every feature's function is paired with (eq. 3 and 6).
+    """Matrices over pairs of samples that are paired with the function of every feature (eq. 3 and 6).
 
     Off the diagonal `Q = U(Q) + ρ_p + ρ_q` and `L∘U(Q) = interaction + a_p + a_q` (eq. 4), so that `L∘Q` is the
     interaction matrix and a matrix of low rank.
@@ -425,32 +432,33 @@ class PairingMatrices:
     def from_log_expected(cls, sample: Sample, log_expected: Any) -> tuple["PairingMatrices", float]:
         """Return the matrices of `Q / max Q`, and `log max Q`.
 
-        Overwrites `log_expected`, with `log Q` less its maximum where features are fixed.
+        Overwrites `log_expected`; where features are fixed, it then holds `log Q - log max Q`.
         """
         set_diagonal(log_expected, -np.inf)
         peak = log_expected.max()
         log_expected -= peak
         target, xp = sample.target, namespace(log_expected)
-        # Q - 1 is centred instead of Q: the result is the same, and a kernel close to one keeps its digits.
-        # The contributions of fixed features are computed from log Q later.
+        # U(Q - 1) = U(Q), and Q - 1 keeps the digits of a kernel close to one. log Q stays for `_total_if_fixed`.
         expected = xp.expm1(log_expected, out=None if sample.fixed.any() else log_expected)
         u_centred, rho = u_centre_with_offsets(expected, overwrite=True)
         largest_rho = abs(rho).max()
         u_centred *= target.matrices(log_expected.dtype)[0]
         interaction, offsets = u_centre_with_offsets(u_centred, overwrite=True)
         scale, largest_rho, square = to_floats(peak, largest_rho, dot(interaction, interaction))
-        # The product with a constant kernel leaves only rounding.
+        # If Q is constant, U(Q) is zero and only rounding is left.
         rounding = 2e-5 * largest_rho if interaction.dtype == xp.float32 else 1e-12
-        length = square**0.5 if square**0.5 > rounding * target.u_centred_norm else 0.0
-        return cls(target, interaction, length, to_double(rho) + 0.5, to_double(offsets)), scale
+        norm = square**0.5 if square**0.5 > rounding * target.u_centred_norm else 0.0
+        # ρ of Q is that of Q - 1 plus ½.
+        return cls(target, interaction, norm, to_double(rho) + 0.5, to_double(offsets)), scale
 
     @cached_property
     def total(self) -> Any:
         """`L∘Q`, with a zero diagonal."""
         xp, Y = namespace(self.rho), self.target.Y
-        ones, tilted = xp.ones_like(self.rho)[:, None], self.rho[:, None] * Y
-        left = xp.concat([self.offsets[:, None], ones, tilted, Y], axis=1)
-        right = xp.concat([ones, self.offsets[:, None], Y, tilted], axis=1)
+        ones, rho_Y = xp.ones_like(self.rho)[:, None], self.rho[:, None] * Y
+        # L∘Q = A + (a_p + a_q) + L∘(ρ_p + ρ_q) off the diagonal; the brackets in one product of low rank.
+        left = xp.concat([self.offsets[:, None], ones, rho_Y, Y], axis=1)
+        right = xp.concat([ones, self.offsets[:, None], Y, rho_Y], axis=1)
         total = astype(left, self.interaction.dtype) @ astype(right, self.interaction.dtype).T
         total += self.interaction
         set_diagonal(total, 0.0)
@@ -458,7 +466,7 @@ class PairingMatrices:
 
     @cached_property
     def total_rows(self) -> Any:
-        """Row sums of `L∘Q`, without computing it."""
+        """Row sums of `L∘Q`, without computing that matrix: rows of A sum to zero."""
         Y = self.target.Y
         by_target = self.rho * self.target.row_sums_less_diagonals + Y @ (Y.T @ self.rho)
         return (len(self.rho) - 2) * self.offsets + self.offsets.sum() + by_target
@@ -470,19 +478,19 @@ class PairingMatrices:
 
 
 def standard_score(form: Any, matrix_norm: float, feature_norm: Any, m: int) -> Any:
-    """Divide `⟨A, B⟩` by `‖A‖ ‖B‖` and by its standard deviation under the null (eq. 8); 0 where nothing varies."""
+    """Return `⟨A, B⟩ / (‖A‖ ‖B‖)` divided by its null standard deviation (eq. 7, 8); 0 where a norm is zero."""
     return safe_ratio(null_scale(m) * form, matrix_norm * feature_norm)
 
 
 def _skewness(A: Any) -> float:
-    """Return the skewness of `⟨A, B^π⟩` under permutation for B of rank one, the largest there is (eq. 8'')."""
-    length = frobenius_norm(A)
-    # A is symmetric, and a product with its own transpose is half the work.
-    return float(np.sqrt(8.0) * inner_product(A @ A.T, A) / length**3) if length > 0 else 0.0
+    """Return the skewness of `⟨A, B^π⟩` under permutation, for B of rank one, where it is largest (eq. 8'')."""
+    norm = frobenius_norm(A)
+    # A is symmetric, and BLAS computes A Aᵀ with half the work of A A.
+    return float(np.sqrt(8.0) * inner_product(A @ A.T, A) / norm**3) if norm > 0 else 0.0
 
 
 def _skewness_of_target(target: Target) -> float:
-    """`_skewness` of U(L), from the factor of L where that is narrow and U(L) is not a small difference."""
+    """Return `_skewness(U(L))`; from the factor Y of L if it has few columns and the difference keeps its digits."""
     if target.lopsided or 4 * target.Y.shape[1] > len(target.Y):
         return _skewness(target.u_centred)
     return float(np.sqrt(8.0)) * target.u_centred_cube / target.u_centred_norm**3

@@ -1,7 +1,7 @@
 """Error bounds: how far a score can move when a feature's function is replaced by a series.
 
-A score pairs two matrices, so it moves by at most the angle that one of them turns by (eq. 11). What the bounds need to
-know of a column are its moments. Equations are numbered as in docs/mathematics.md.
+A score is a multiple of the cosine between two matrices, so a bound on the angle by which one of them turns bounds its
+error (eq. 11). Bounds are computed from moments of the columns. Equations are numbered as in docs/mathematics.md.
 """
 
 from dataclasses import dataclass, replace
@@ -28,11 +28,11 @@ from randsel._numerics.columns import load_columns, map_blocks
 from randsel._numerics.kernels import Factor, Series, null_scale
 from randsel._utils.typing import Array
 
-#: Columns per block of element-wise work: block and products stay in the second-level cache for a few hundred rows.
+#: Columns per block of element-wise work: a few hundred rows of them stay in the second-level cache.
 STRIP = 512
-#: Features above which the extremes of the columns of an earlier round serve as bounds.
+#: Number of features above which a round uses the extremes of an earlier round, which still bound its columns.
 INHERIT_EXTREMES = 1024
-#: Features up to which the expensive bound (12') is tried where the cheap one (12) does not hold.
+#: Largest number of features for which the expensive bound (12') is computed where the cheap one (12) fails.
 MAX_SHARPENED = 1024
 
 
@@ -44,25 +44,23 @@ class Extremes(NamedTuple):
 
     least_range: float
     largest_range: float
-    largest_norm_ratio: float
-    """Of `‖d‖ / 2‖U(x xᵀ)‖`, where that is finite."""
-    largest_pair_norm: float
-    """Of `‖d‖`."""
+    largest_norm_ratio: float  #: of `‖d‖ / ‖U(d)‖`, where that is finite
+    largest_pair_norm: float  #: of `‖d‖`
 
 
 @dataclass(frozen=True)
 class ColumnMoments:
-    """What the bounds need to know of each column, in double precision.
+    """Moments of the columns, in double precision.
 
     Attributes
     ----------
     values
         One row per moment; the properties name them.
     extremes
-        Bounds for all columns. While features are many, those of the columns of an earlier round.
+        Bounds that hold for all columns; while features are many, those of an earlier round.
     outlying
-        Mask of columns that are little more than one outlier, `40 ‖U(x xᵀ)‖ < ‖d‖`; None if there are none. Single
-        precision loses too much of their other values.
+        Mask of columns dominated by one outlier, `40 ‖U(x xᵀ)‖ < ‖d‖`, for which single precision is not accurate
+        enough; None if there are none.
     """
 
     values: Any
@@ -117,6 +115,7 @@ class ColumnMoments:
 def _moments_of_block(block: Any) -> Any:
     xp, m, (low, high) = namespace(block), len(block), column_ranges(block)
     second, fourth = second_and_fourth_power_sums(block)
+    # ‖U(x xᵀ)‖² from (9), and below ‖d‖ from (12).
     square = second**2 * (1 + 1 / ((m - 1) * (m - 2))) - fourth * (m / (m - 2))
     u_centred_norm = root_above_rounding(square, second**2, m, xp.float64)
     pair_norm = (2 * m * fourth + 6 * second**2) ** 0.5
@@ -136,7 +135,7 @@ def _outlying(values: Any) -> Any:
 
 
 def root_above_rounding(square: Any, scale: Any, m: int, dtype: Any) -> Any:
-    """Return the square root, or zero where the square is only rounding of a sum over m rows as large as `scale`."""
+    """Return the square root; zero where the square is within the rounding error of a sum of m terms up to `scale`."""
     xp = namespace(square)
     return xp.sqrt(xp.where(square > (8 * m * machine_epsilon(dtype)) * scale, square, 0.0))
 
@@ -145,13 +144,11 @@ def root_above_rounding(square: Any, scale: Any, m: int, dtype: Any) -> Any:
 
 
 def score_error(turn: Any, m: int) -> Any:
-    """Return how far a score can move when one of its matrices changes by the fraction `turn` of its norm (eq. 11).
-
-    The angle is then at most arcsin(turn), and the chord between the two directions 2 sin(arcsin(turn)/2).
-    """
+    """Return how far a score can move when one of its matrices changes by the fraction `turn` of its norm (eq. 11)."""
     if isinstance(turn, float):
         turn = np.asarray(turn)
     xp = namespace(turn)
+    # The matrix turns by at most arcsin(turn); the chord between the two directions is 2 sin(arcsin(turn)/2).
     return null_scale(m) * xp.where(turn < 1, 2 * xp.sin(xp.asin(clip(turn, None, 1.0)) / 2), 2.0)
 
 
@@ -161,7 +158,7 @@ def largest_turn(error: float, m: int) -> float:
 
 
 def safe_ratio(above: Any, below: Any) -> Any:
-    """Return the quotient, with zero where the lower number is zero."""
+    """Return `above / below`, and 0 where `below` is zero."""
     return namespace(below).where(below > 0, above, 0.0) / clip(below, 1e-300)
 
 
@@ -213,7 +210,7 @@ class FirstOrderBounds:
         return score_error(turn, self.m)
 
     def all_within(self, tolerance: float) -> bool:
-        """Whether even a column of the largest range and norms would stay within the tolerance, in first order."""
+        """Whether (12) is within the tolerance even for a column of the largest range and the largest norm ratio."""
         if self.moments.outlying is not None:
             return False
         largest_reach = np.asarray([self.gamma * self.moments.extremes.largest_range**2])
@@ -222,28 +219,26 @@ class FirstOrderBounds:
         return bool(score_error(turn, self.m)[0] <= tolerance)
 
     def exceeding(self, tolerance: float, *, single: bool) -> Array:
-        """Return a mask, on the host, of features whose error bound exceeds the tolerance.
-
-        In single precision columns that are little more than an outlier are among them.
-        """
+        """Return a mask, on the host, of features beyond the tolerance and, with `single`, of outlying ones."""
         exceeding = self.score_errors > tolerance
         if single and self.moments.outlying is not None:
             exceeding = exceeding | self.moments.outlying
         return to_numpy(exceeding)
 
     def sharpen(self, X: Any, features: Array) -> "FirstOrderBounds":
-        """Bound the errors of some features by their twelfth moments, which costs more than their range (eq. 12')."""
+        """Return sharper bounds for some features, from moments up to the twelfth instead of the range (eq. 12')."""
         if not 0 < np.count_nonzero(features) <= MAX_SHARPENED:
             return self
-        # In units of the range, whatever the units of the column are.
+        # Columns in units of their range, where γ d becomes reach · d and powers stay in range.
         span, reach = take_columns(self.moments.range, features), take_columns(self.reach, features)
         sums = power_sums(to_double(load_columns(X, features)) / span, 12)
         d2, d4, d6 = (difference_moment(sums, k) for k in (2, 4, 6))
-        curve = clip(d6 - safe_ratio(d4 * d4, d2), 0.0) ** 0.5 / self.series.cubic
-        curve = curve + d6**0.5 * reach**2 / self.series.quintic
+        # Residual of u³ after its regression on u, plus the bound on the fifth order: the numerator of (12').
+        residual = clip(d6 - safe_ratio(d4 * d4, d2), 0.0) ** 0.5 / self.series.cubic
+        residual = residual + d6**0.5 * reach**2 / self.series.quintic
         best_factor = 1.0 - reach**2 * safe_ratio(d4, d2) / self.series.cubic
-        length = 2 * take_columns(self.moments.u_centred_norm, features) / span**2 * clip(best_factor, 1e-3)
-        errors = score_error(reach**2 * safe_ratio(curve, length), self.m)
+        norm = 2 * take_columns(self.moments.u_centred_norm, features) / span**2 * clip(best_factor, 1e-3)
+        errors = score_error(reach**2 * safe_ratio(residual, norm), self.m)
         xp, index = namespace(errors), as_index(features, errors)
         sharpened = xp.asarray(self.score_errors, copy=True)
         sharpened[index] = xp.minimum(sharpened[index], errors)
@@ -251,7 +246,7 @@ class FirstOrderBounds:
 
     @cached_property
     def log_errors(self) -> Any:
-        """Bound on each feature's share in the norm of the error of `log Q` to second order (eq. 10)."""
+        """Each feature's term in the bound on the error of `log Q` to second order (eq. 10)."""
         with np.errstate(over="ignore"):
             return self.reach**3 * self.moments.pair_norm * (self.gamma / self.series.log_fourth)
 
@@ -273,7 +268,7 @@ class FirstOrderBounds:
 
 
 def power_sums(x: Any, highest: int) -> Any:
-    """Return the sums of the powers of every column, from the power zero on; one row each."""
+    """Return the sums over rows of the powers 0, 1, …, `highest` of every column, one row per power."""
     xp = namespace(x)
     power = xp.ones_like(x)
     sums = [power.sum(axis=0)]
@@ -284,7 +279,7 @@ def power_sums(x: Any, highest: int) -> Any:
 
 
 def difference_moment(sums: Any, k: int) -> Any:
-    """Return `Σ_pq d^k` of every column, with `d = (x_p - x_q)²`, from its sums of powers."""
+    """Return `Σ_pq d^k` of every column, with `d = (x_p - x_q)²`, from its power sums (eq. 9'' with v = w = 1)."""
     xp = namespace(sums)
     signs = as_array_like(np.array([(-1.0) ** i * comb(2 * k, i) for i in range(2 * k + 1)]), sums)
     needed = sums[: 2 * k + 1, :]

@@ -1,7 +1,6 @@
-"""Features whose function `2T` is not nearly linear in `u`: by its series to third order, or pair by pair.
+"""Routes for features whose function `2T` is not nearly linear in `u`: third-order series, or element by element.
 
-Sums over pairs of each function times the matrices of the closed form become its forms there. Equations are numbered as
-in docs/mathematics.md.
+Both compute the forms that `_closed_form` describes. Equations are numbered as in docs/mathematics.md.
 """
 
 from collections.abc import Iterator
@@ -44,11 +43,11 @@ from randsel.contribution._error_bounds import (
 )
 from randsel.contribution._sample import Sample
 
-#: Largest `u` of a feature for which the series to third order is tried.
+#: Features with a larger `u` than this for some pair do not try the third-order series.
 MAX_REACH = 1.5
-#: Highest power of a column that its bounds take.
+#: Highest power of a column in its error bounds, which need `Σ d¹⁰`.
 HIGHEST_POWER = 20
-#: Bytes of contrasts kept between the two passes of the element-wise route; beyond, they are computed twice.
+#: Bytes of contrasts that are kept between the two passes of the element-wise route; more are computed twice.
 KEEP_BYTES = 48 << 20
 
 
@@ -57,22 +56,18 @@ KEEP_BYTES = 48 << 20
 
 @dataclass(frozen=True)
 class CubicSeries:
-    """The functions of some features to third order, `2T ≈ a u - b u³` with coefficients for each feature (eq. 9').
-
-    Sums over pairs become sums of powers and matrix products.
+    """Third-order series of some features, `2T ≈ a u - b u³`: sums over pairs become power sums and products (eq. 9').
 
     Attributes
     ----------
     features
         Mask of the features.
-    z
-        Their columns, in units of their range.
-    reach
-        Largest `u` of each.
+    z, reach
+        Their columns in units of the range, and the largest `u` of each.
     series
-        Coefficients of the factor's own series.
+        Coefficients of the series of the factor, from which `a` and `b` follow.
     a, b
-        Coefficients of the functions.
+        Coefficients of each feature.
     row_sums, sums, squares
         Sum of the function over the pairs of every row, over all pairs, and of its square over all pairs.
     error
@@ -98,19 +93,20 @@ class CubicSeries:
 
     @classmethod
     def from_sample(cls, sample: Sample, gamma: float, series: Series, features: Array) -> "CubicSeries":
-        """Expand the functions of the features of a mask."""
+        """Compute the series of the features of a mask, and bounds on its errors."""
         span = take_columns(sample.moments.range, features)
         z, reach = to_double(load_columns(sample.X, features)) / span, gamma * span**2
         sums = power_sums(z, HIGHEST_POWER)
         moments = {k: difference_moment(sums, k) for k in (1, 2, 3, 4, 6, 8, 10)}
-        # Fit u⁵ by u and u³ over the pairs, in the least squares sense.
+        # Fit d⁵ ≈ c₁ d + c₃ d³ over the pairs by least squares; a singular system gives c₁ = c₃ = 0.
         determinant = moments[2] * moments[6] - moments[4] ** 2
         determinant = namespace(z).where(determinant > 1e-9 * moments[2] * moments[6], determinant, np.inf)
-        by_first = (moments[6] ** 2 - moments[8] * moments[4]) / determinant
-        by_third = (moments[2] * moments[8] - moments[4] * moments[6]) / determinant
-        residual = moments[10] * (1 + 1e-9) - by_first * moments[6] - by_third * moments[8]
-        a, b = 1 + reach**4 * by_first / series.quintic, 1 / series.cubic - reach**2 * by_third / series.quintic
+        c1 = (moments[6] ** 2 - moments[8] * moments[4]) / determinant
+        c3 = (moments[2] * moments[8] - moments[4] * moments[6]) / determinant
+        residual = moments[10] * (1 + 1e-9) - c1 * moments[6] - c3 * moments[8]  # sum of squares, safe from rounding
+        a, b = 1 + reach**4 * c1 / series.quintic, 1 / series.cubic - reach**2 * c3 / series.quintic
         first, third = a * reach, b * reach**3
+        # ‖d⁵‖, which also bounds ‖d⁶‖ and ‖d⁷‖, because d ≤ 1 in units of the range.
         norm_of_fifth = moments[10] ** 0.5
         return cls(
             features=features,
@@ -128,7 +124,7 @@ class CubicSeries:
         )
 
     def take(self, chosen: Array) -> "CubicSeries":
-        """Return the functions of some of the features; `chosen` is a mask over them."""
+        """Return the series of some of the features; `chosen` is a mask over them."""
         features = self.features.copy()
         features[features] = chosen
         names = [field.name for field in fields(self) if field.name not in ("features", "series", "dtype")]
@@ -136,7 +132,7 @@ class CubicSeries:
 
     @cached_property
     def u_centred_norm(self) -> Any:
-        """Norm of the U-centred functions."""
+        """Norm of the U-centred functions, from their row sums (eq. 4)."""
         m = self.z.shape[0]
         row_squares = columnwise_dot(self.row_sums, self.row_sums)
         square = self.squares - row_squares * (2 / (m - 2)) + self.sums**2 / ((m - 1) * (m - 2))
@@ -144,13 +140,13 @@ class CubicSeries:
 
     @property
     def score_errors(self) -> Any:
-        """Bound on the error of each feature's scores through its function."""
+        """Bound on the error of each feature's scores from the series of its function (eq. 11, 12'')."""
         return score_error(safe_ratio(self.error, self.u_centred_norm), self.z.shape[0])
 
     def log_terms(self, free: Array, *, all_orders: bool = False) -> Any:
         """Return the fourth order of `log Q`, `-Σ_j u_j⁴ / 192`, over the features of a mask (eq. 10'').
 
-        With `all_orders`, the orders before it too, `Σ_j -u_j/2 + u_j²/8 - u_j⁴/192`: they go into the same products.
+        With `all_orders` also the lower orders, `Σ_j -u_j/2 + u_j²/8 - u_j⁴/192`, in the same products.
         """
         xp = namespace(self.z)
         z, reach = astype(take_columns(self.z, free), self.dtype), take_columns(self.reach, free)
@@ -158,8 +154,8 @@ class CubicSeries:
         squares = z * z
         fourth = squares * squares
         sixth = fourth * squares
-        # (z_p - z_q)⁸ by the binomial theorem: what z, z², z³ and z⁴ of one sample are multiplied with, of the other
-        # sample, and the term of one sample alone.
+        # (z_p - z_q)⁸ by the binomial theorem: powers z, z², z³ and z⁴ of one sample times cofactors of the other, and
+        # a term of either sample alone. Every product is added with its transpose, so 35 is half of C(8, 4).
         cofactors = [sixth * (-8 * fourth_order), fourth * (28 * fourth_order)]
         alone = sixth * fourth_order
         if all_orders:
@@ -180,7 +176,7 @@ class CubicSeries:
         return total
 
     def pair_with(self, matrix: Any) -> Any:
-        """Return the sum over pairs of a symmetric matrix times each of the functions (eq. 9')."""
+        """Return `Σ_pq M_pq f(p, q)` for a symmetric matrix M and each of the functions f (eq. 9')."""
         xp, n = namespace(self.z), self.z.shape[1]
         z = astype(self.z, self.dtype)
         squares = z * z
@@ -188,6 +184,7 @@ class CubicSeries:
         products = astype(matrix, self.dtype) @ xp.concat([z, squares, cubes], axis=1)
         first, second, third = products[:, :n], products[:, n : 2 * n], products[:, 2 * n :]
         rows = to_double(row_sums(matrix))
+        # Σ M d = 2 Σ w z² - 2 zᵀ M z with the row sums w of M; Σ M d³ likewise (eq. 9').
         of_first = 2 * (rows @ to_double(squares) - to_double(columnwise_dot(z, first)))
         of_third = 2 * (rows @ to_double(squares) ** 3) - 12 * to_double(columnwise_dot(squares * cubes, first))
         by_squares, by_cubes = columnwise_dot(squares * squares, second), columnwise_dot(cubes, third)
@@ -195,7 +192,7 @@ class CubicSeries:
         return self.a * self.reach * of_first - self.b * self.reach**3 * of_third
 
     def pair_with_outer(self, left: Any, right: Any) -> Any:
-        """Return the sum over pairs of `left rightᵀ` times each of the functions, from sums of powers (eq. 9'')."""
+        """Return `Σ_pq M_pq f(p, q)` for `M = left rightᵀ` and each of the functions f, from power sums (eq. 9'')."""
         of_left, of_right = (_power_sums_with(side, self.z, 6) for side in (left, right))
 
         def order(k: int) -> Any:
@@ -206,7 +203,7 @@ class CubicSeries:
 
 
 def _power_sums_with(columns: Any, z: Any, highest: int) -> list[Any]:
-    """Return the products of some columns with the powers of z, from the power zero on: one row per column."""
+    """Return the products of some columns with the powers 0, 1, …, `highest` of z: one row per column."""
     power = namespace(z).ones_like(z)
     sums = [columns.T @ power]
     for _ in range(highest):
@@ -227,26 +224,27 @@ def _row_sums_of_differences(z: Any, sums: Any, k: int) -> Any:
 
 
 class Elements:
-    """The contrasts T of some features, pair by pair: rows of the upper triangle in blocks.
+    """The contrasts T of some features for all pairs: the upper triangle, in blocks of rows.
 
     Attributes
     ----------
     row_sums, squares
-        Per feature, the sum of T over the pairs of every row, and of its square over all pairs; from `log_factors` on.
+        Per feature, the sum of T over the pairs of every row, and of T² over all pairs; set by `log_factors`.
     """
 
     def __init__(self, Xt: Any, gamma: float, factor: Factor) -> None:
-        # Squared differences of these are u/2.
+        # Squared differences of these are u/2, the argument of the contrast.
         self._Xt = Xt * float(np.sqrt(gamma / 2))
         self._contrast = factor.contrast
         n, m = Xt.shape
+        # Later rows have fewer columns in the upper triangle, so their blocks have more rows.
         xp, self._starts = namespace(Xt), [0]
         while self._starts[-1] < m:
             start = self._starts[-1]
             self._starts.append(min(m, start + max(1, scratch_size(Xt) // (n * (m - start)))))
         sizes = [n * (stop - start) * (m - start) for start, stop in pairwise(self._starts)]
         self._keep = sum(sizes) * (4 if is_single(Xt.dtype) else 8) <= KEEP_BYTES * (scratch_size(Xt) // SCRATCH)
-        # One piece of memory for all blocks: fresh memory costs more than the work done in it.
+        # All blocks share this memory: allocating it costs more than the work done in it.
         self._memory = xp.empty(sum(sizes) if self._keep else max(sizes), dtype=Xt.dtype, device=device_of(Xt))
         self._n_computed = 0
         self.row_sums = xp.zeros((n, m), dtype=xp.float64, device=device_of(Xt))
@@ -254,7 +252,7 @@ class Elements:
 
     @classmethod
     def from_block(cls, X: Any, gamma: float, factor: Factor, dtype: Any) -> "Elements":
-        """Take all columns of an array."""
+        """Return the contrasts of all columns of an array."""
         return cls(as_contiguous(astype(X.T, dtype)), gamma, factor)
 
     def _blocks(self) -> Iterator[tuple[int, int, Any]]:
@@ -266,7 +264,7 @@ class Elements:
             block = xp.reshape(self._memory[end : end + n * shape[1] * shape[2]], shape)
             if self._keep:
                 end += n * shape[1] * shape[2]
-            if end > self._n_computed or not self._keep:
+            if end > self._n_computed or not self._keep:  # else in memory since the first pass
                 xp.subtract(self._Xt[:, start:stop, None], self._Xt[:, None, start:], out=block)
                 with np.errstate(over="ignore"):
                     block *= block
@@ -275,7 +273,7 @@ class Elements:
             yield start, stop, block
 
     def log_factors(self, free: Array, dtype: Any) -> Any:
-        """Return `Σ_j log((1 + z_j)/2) = -Σ_j log(1 + T_j)` over the free features; computes the sums on the way."""
+        """Return `Σ_j log((1 + z_j)/2) = -Σ_j log(1 + T_j)` over the free features; sets the sums."""
         xp, m = namespace(self._Xt), self._Xt.shape[1]
         logs = xp.empty((m, m), dtype=dtype, device=device_of(self._Xt))
         self.row_sums[:] = 0.0
@@ -289,17 +287,18 @@ class Elements:
                 return logs
             logs[stop:, start:stop] = factors[:, stop - start :].T
             square = block[:, :, : stop - start]
-            # Sums as products, which are far faster along a short axis.
+            # Sums as products with ones, which are far faster along a short axis.
             ones = xp.ones(m - start, dtype=block.dtype, device=device_of(block))
             self.row_sums[:, start:stop] += to_double(block @ ones)
             self.row_sums[:, stop:] += to_double(ones[: stop - start] @ block[:, :, stop - start :])
+            # The square block on the diagonal holds its pairs twice, the other columns hold theirs once.
             flat = xp.reshape(block, (block.shape[0], 1, -1))
             self.squares += 2 * to_double((flat @ xp.matrix_transpose(flat))[:, 0, 0])
             self.squares -= to_double(xp.linalg.vecdot(square, square).sum(axis=1))
         return logs
 
     def least_row_sum(self) -> float:
-        """Return the least sum of a row of T, of all features: m - 1 if no sample is near another."""
+        """Return the least row sum of T over all features: m - 1 if the kernel underflows between all samples."""
         return float(self.row_sums.min())
 
     def forms(self, matrices: tuple[Any, Any, Any], n_pairs: float) -> Any:
@@ -307,24 +306,25 @@ class Elements:
         xp, (n, m) = namespace(self._Xt), self._Xt.shape
         products = xp.zeros((n, 3), dtype=xp.float64, device=device_of(self._Xt))
         for start, stop, block in self._blocks():
-            part = astype(xp.stack([matrix[start:stop, start:] for matrix in matrices]), block.dtype)
+            entries = astype(xp.stack([matrix[start:stop, start:] for matrix in matrices]), block.dtype)
             if stop - start == m:
-                products = to_double(xp.reshape(block, (n, -1)) @ xp.reshape(part, (3, -1)).T)
+                products = to_double(xp.reshape(block, (n, -1)) @ xp.reshape(entries, (3, -1)).T)
                 break
             square = xp.reshape(block[:, :, : stop - start], (n, -1))
-            # Pairs within the rows are in the block twice, the others once.
-            products -= to_double(square @ xp.reshape(part[:, :, : stop - start], (3, -1)).T)
-            products += 2 * to_double(xp.reshape(block, (n, -1)) @ xp.reshape(part, (3, -1)).T)
+            # As in `log_factors`: pairs of the square on the diagonal are there twice, the others once.
+            products -= to_double(square @ xp.reshape(entries[:, :, : stop - start], (3, -1)).T)
+            products += 2 * to_double(xp.reshape(block, (n, -1)) @ xp.reshape(entries, (3, -1)).T)
         total, main, interaction = -2 * products.T
         row_squares = (self.row_sums * self.row_sums).sum(axis=1)
         sums = self.row_sums.sum(axis=1)
+        # ‖U(T)‖² from (4), and twice its root for the function 2T.
         square = self.squares - row_squares * (2 / (m - 2)) + sums**2 / ((m - 1) * (m - 2))
         u_centred_norm = 2 * root_above_rounding(square, self.squares, m, self._Xt.dtype)
         return xp.stack([total / n_pairs, main, interaction, u_centred_norm, sums / (m * (m - 1))])
 
 
 class StreamedElements:
-    """`Elements` of features that are not in memory: one block of them at a time, twice."""
+    """`Elements` of features that are not in memory: every method reads them in blocks of columns."""
 
     def __init__(self, X: ColumnSource, gamma: float, factor: Factor, dtype: Any) -> None:
         self._X, self._settings = X, (gamma, factor, dtype)
@@ -337,7 +337,7 @@ class StreamedElements:
         return astype(logs.log_factors, dtype)
 
     def least_row_sum(self) -> float:
-        """Return the least sum of a row of T, of the free features."""
+        """Return the least row sum of T over the free features."""
         return self._least
 
     def forms(self, matrices: tuple[Any, Any, Any], n_pairs: float) -> Any:
@@ -348,7 +348,7 @@ class StreamedElements:
 
 @dataclass(frozen=True)
 class _LogFactors:
-    """What some features add to log Q, and the least row sum of their T."""
+    """Terms of some features in log Q, and the least row sum of their T."""
 
     log_factors: Any
     least_row_sum: float
@@ -375,7 +375,7 @@ def elements_of(sample: Sample, gamma: float, features: Array) -> Elements | Str
     """Return the contrasts of the features of a mask, in double precision where single would lose too much."""
     X = keep_columns(sample.X, features)
     extremes, xp = sample.moments.extremes, sample.xp
-    # Squared differences times γ must keep their digits, and where T saturates, its variation is small against it.
+    # In single precision u must keep its digits, and T must not saturate, or its variation would be lost.
     keeps_digits = 1e-10 < gamma < 1e10 and extremes.least_range > 1e-3 and extremes.largest_range < 1e6
     keeps_digits &= 1e-2 < gamma * extremes.largest_range**2 <= 4.0
     single = sample.precision.single_products and sample.moments.outlying is None and keeps_digits
@@ -386,7 +386,7 @@ def elements_of(sample: Sample, gamma: float, features: Array) -> Elements | Str
 
 
 def _log_product(block: Any) -> Any:
-    """Return `Σ_j log(1 + T_j)`, by products of as many factors as cannot overflow."""
+    """Return `Σ_j log(1 + T_j)` by logarithms of products, each of so many factors `1 + T ≤ 2` that none overflows."""
     xp = namespace(block)
     longest = 100 if is_single(block.dtype) else 1000
     starts = range(0, block.shape[0], longest)

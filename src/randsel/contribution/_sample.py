@@ -1,7 +1,7 @@
-"""Features and target together: what an estimator of contributions works on, and what it hands on to the next round.
+"""The sample: standardised features and a target, with sums over features that are carried from round to round.
 
-Sums over features of squared differences are additive. They are computed once; when features are dropped, their share
-is subtracted. Equations are numbered as in docs/mathematics.md.
+These sums are additive: when features are dropped, the sums over them are subtracted. Equations are numbered as in
+docs/mathematics.md.
 """
 
 from collections.abc import Callable
@@ -54,18 +54,18 @@ from randsel._utils.typing import Array
 from randsel.contribution._error_bounds import STRIP, ColumnMoments
 from randsel.targets import Target
 
-#: Rows from which products over features are in single precision.
+#: Number of rows from which products over features are in single precision.
 SINGLE_ROWS = 512
-#: Largest error of a score, in standard deviations of its null, through single precision of matrices of pairs.
+#: Largest error of a score, in null standard deviations, from single precision in matrices of pairs.
 MAX_SCORE_ROUNDING = 0.1
-#: Largest error of γ times a distance through single precision.
+#: Largest error of γ times a distance from single precision.
 MAX_EXPONENT_ROUNDING = 1e-3
-#: Features up to which no sums are carried to the next round: its closed form goes element by element.
+#: Number of features up to which no sums are carried on: the next round takes the element-wise route.
 FEW_FEATURES = 64
-#: Features above which distances are read from the pair sums, because the closed form will need these anyway.
+#: Number of features above which distances come from the pair sums, which the closed form needs anyway.
 MANY_FEATURES = 512
-#: Probe vectors of a sketch, and rows and features per row from which Σ d² is sketched. Saves 17 to 27 % of a path over
-#: 1000 x 100 000 on one core, and nothing on a GPU.
+#: Probe vectors of a sketch, and rows and features per row from which Σ d² is sketched: that saves 17 to 27 % of the
+#: time of a path over 1000 × 100 000 on one core, nothing on a GPU.
 PROBES, SKETCH_ROWS, SKETCH_RATIO = 32, 512, 8
 
 
@@ -92,13 +92,11 @@ class Precision:
 
     @classmethod
     def choose(cls, X: Any, target: Target, moments: ColumnMoments) -> "Precision":
-        """Choose single precision where no score can move by more than a tenth of a standard deviation.
+        """Choose single precision where it moves no score by more than MAX_SCORE_ROUNDING.
 
-        Products are in single precision for many samples, if the columns are of ordinary size (unscaled ones need not
-        be) and U-centring leaves more than a small difference of the target's kernel. Matrices of pairs follow, if
-        there is no outlying column and the rounding of log Q is small: a few units in the last place of one, which grow
-        eightfold until sums are computed afresh, against entries that vary by one over the root of the number of
-        features. Whether they do is checked afterwards.
+        Products need many samples, columns of ordinary size and a target that is not lopsided. Matrices of pairs also
+        need columns without outliers, and a `log Q` whose rounding, a few units in the last place after updates, is
+        small against its spread, taken as n^-½; `closed_form` checks the actual spread.
         """
         xp, device, (m, n) = namespace(moments.values), device_of(moments.values), X.shape
         if target.lopsided:
@@ -148,13 +146,13 @@ class Sketch:
         xp, m = namespace(x), x.shape[0]
         square = x * x
         cube = square * x
-        # A column of ones beside the probe vectors makes the same products give the sums over rows.
+        # A last column of 1/m makes the same products give means over the rows.
         vectors = xp.concat([z, xp.ones_like(z[:, :1]) / m], axis=1)
         squares, cubes = square.T @ vectors, cube.T @ vectors
-        second = squares[:, -1]
+        second = squares[:, -1]  # E[x²]
         squares[:, :-1] *= 6.0
         cubes[:, :-1] *= -4.0
-        # R = 6 S Sᵀ - 4 (C Xᵀ + X Cᵀ), with S and C the squares and cubes less their column means.
+        # R z = 6 S Sᵀ z - 4 (C Xᵀ + X Cᵀ) z. As z has mean zero, centring S and C only centres the result, below.
         by_square, by_x = square @ squares, x @ cubes
         applied = by_square[:, :-1] + by_x[:, :-1] + cube @ (x.T @ (z * -4.0))
         second_sum, third_sum = to_double(by_square[:, -1]), to_double(by_x[:, -1])
@@ -168,7 +166,7 @@ class Sketch:
         )
 
     def add(self, other: "Sketch", sign: float = 1.0) -> "Sketch":
-        """Return the sketch of both sets of columns, or with sign -1 that of the difference."""
+        """Return the sketch of the columns of both, or with sign=-1 of those of `self` without `other`."""
         names = [entry.name for entry in fields(self)]
         return Sketch(*(getattr(self, name) + sign * getattr(other, name) for name in names))
 
@@ -176,7 +174,7 @@ class Sketch:
         return self.add(other)
 
     def fit_to_gram(self, products: Any) -> tuple[float, Any, float]:
-        """Approximate `Σ_j d²` by `slope · products_pq + row_p + row_q`; return slope, row, and a bound on the error.
+        """Approximate `Σ_j d²` by `slope · products_pq + row_p + row_q`; return slope, row and a bound on the error.
 
         The cube of a column is nearly a multiple of the column, so most of R is a multiple of the Gram matrix. The
         bound, on the norm of the error, is exceeded with probability 1e-5 at most.
@@ -184,20 +182,20 @@ class Sketch:
         z = probe_vectors(products)
         gram_diagonal = to_double(namespace(products).linalg.diagonal(products))
         gram_probes, z = to_double(products @ z), to_double(z)
-        # Off the diagonal only, which no pair of different rows needs.
+        # Without the diagonals, which belong to no pair of different rows.
         gram_probes -= gram_diagonal[:, None] * z
         probes = self.probes - self.diagonal[:, None] * z
-        shared, whole = to_floats(dot(probes, gram_probes), dot(gram_probes, gram_probes))
-        slope = shared / max(whole, 1e-300)
-        left, left_diagonal = probes - slope * gram_probes, self.diagonal - slope * gram_diagonal
-        measured, along_ones = to_floats(dot(left, left), dot(left_diagonal, left_diagonal))
-        # Probe vectors have mean zero. What the rest does to the constant vector is known: minus its diagonal.
+        overlap, gram_square = to_floats(dot(probes, gram_probes), dot(gram_probes, gram_probes))
+        slope = overlap / max(gram_square, 1e-300)
+        residual, residual_diagonal = probes - slope * gram_probes, self.diagonal - slope * gram_diagonal
+        measured, along_ones = to_floats(dot(residual, residual), dot(residual_diagonal, residual_diagonal))
+        # Twice the norm that the probe vectors measure; they have mean zero, so add the image of the constant vector.
         bound = (4.0 * measured / PROBES + along_ones / len(z)) ** 0.5
         return slope, self.rows - 0.5 * self.constant, bound
 
 
 def probe_vectors(other: Any) -> Any:
-    """Return random vectors of mean zero, always the same ones, in the type and on the device of another array."""
+    """Return fixed random vectors of mean zero, in the type and on the device of another array."""
     if on_host(other):
         return _probe_vectors(other.shape[0]).astype(other.dtype)
     return _probe_vectors_on_device(str(device_of(other)), other.shape[0], other.dtype)
@@ -242,7 +240,7 @@ class PairSums:
 
     @classmethod
     def _from_block(cls, block: Any, n: int, sketch: bool, dtype: Any) -> "PairSums":
-        """Compute the sums over a block, of n columns in all."""
+        """Return the sums over a block of n columns in all."""
         x = astype(block, dtype)
         products = coarse_gram(x, n)
         with coarse_products(x, n):
@@ -272,10 +270,10 @@ class PairSums:
         )
 
     def log_terms(self, gamma: float, series: Series) -> tuple[Any, float]:
-        """Return `Σ_j log((1 + z_j)/2)` to second order, and a bound on the norm of what a sketch lacks (eq. 10)."""
+        """Return `Σ_j log((1 + z_j)/2)` to second order, and a bound on the norm of the error of a sketch (eq. 10')."""
         second_order = gamma * gamma / series.log_second
         slope, rows, bound = (0.0, 0.0, 0.0) if self.sketch is None else self.sketch.fit_to_gram(self.products)
-        # Distances are those of the Gram matrix, and so is most of the second order: one pass for both.
+        # -γ/2 Σ d = γ (x_p·x_q - ½‖x_p‖² - ½‖x_q‖²). A sketch is a multiple of x_p·x_q, too: one pass for both.
         terms = self.products * (gamma + second_order * slope)
         if self.sketch is None:
             add_scaled(terms, self.d2, second_order)
@@ -301,9 +299,7 @@ def _sum_squared_differences_of_block(block: Any, dtype: Any) -> Any:
 
 @dataclass(frozen=True)
 class Sample:
-    """Standardised features and a target, and what earlier rounds of culling hand on.
-
-    Properties depend on the fields alone, whatever was read before.
+    """Standardised features and a target, with sums and casts carried on from earlier rounds of culling.
 
     Attributes
     ----------
@@ -313,15 +309,13 @@ class Sample:
         The outcome.
     fixed
         Mask of features that are in every subset.
-    moments, precision
-        Of the columns, and of the computation.
-    factor
-        Factor of one feature in the kernel.
+    moments, precision, factor
+        Moments of the columns, precision of the computation, and factor of one feature in the kernel.
     carried_sums, n_summed
-        Pair sums over the free features, updated from those of an earlier round, which had `n_summed` features; None
-        and 0 where they are to be computed.
+        Pair sums over the free features, updated from those of an earlier round with `n_summed` features; None and 0
+        if they are not computed yet.
     cast
-        X in the type of the products, if an earlier round has cast it.
+        X in the type of the products, if an earlier round computed it.
     """
 
     X: Any
@@ -342,11 +336,11 @@ class Sample:
         return cls(X, target, fixed, moments, Precision.choose(X, target, moments), factor)
 
     def take_rows(self, rows: Array) -> "Sample":
-        """Return the sample on some of its rows, its columns centred again."""
+        """Return the sample of some of the rows, with columns centred again."""
         return Sample.from_columns(take_centred_rows(self.X, rows), self.target.rows(rows), self.fixed, self.factor)
 
     def in_double(self) -> "Sample":
-        """Return the sample to be computed in double precision, from the start."""
+        """Return the sample with double precision, and without sums and casts of lower precision."""
         precision = replace(self.precision, product_dtype=self.xp.float64, pair_dtype=self.xp.float64)
         return replace(self, precision=precision, carried_sums=None, n_summed=0, cast=None)
 
@@ -373,7 +367,7 @@ class Sample:
         return PairSums.from_columns(self._free, self.precision, sketch=m >= SKETCH_ROWS and n > SKETCH_RATIO * m)
 
     def complete_sums(self) -> PairSums:
-        """Return the pair sums with `Σ_j d²` in place of a sketch of it."""
+        """Return the pair sums with `Σ_j d²` itself instead of a sketch."""
         d2 = sum_blocks(self._free, BLOCK, _sum_squared_differences_of_block, self.precision.product_dtype)
         return PairSums(self.sums.products, astype(d2, self.precision.pair_dtype))
 
@@ -389,7 +383,7 @@ class Sample:
 
     @property
     def has_sums(self) -> bool:
-        """Whether distances are read from the pair sums: those of an earlier round, or sums needed anyway."""
+        """Whether distances are computed from the pair sums: carried on, or needed anyway."""
         return self.carried_sums is not None or self.X.shape[1] > MANY_FEATURES
 
     @cached_property
@@ -397,8 +391,8 @@ class Sample:
         """`Σ d` over all features."""
         dtype = self.precision.pair_dtype
         if not self.has_sums:
-            quick = self.precision.single_pairs and not isinstance(self.X, ColumnSource)
-            products = coarse_gram(self.columns_in_product_dtype, self.X.shape[1]) if quick else gram(self.X)
+            in_single = self.precision.single_pairs and not isinstance(self.X, ColumnSource)
+            products = coarse_gram(self.columns_in_product_dtype, self.X.shape[1]) if in_single else gram(self.X)
             return distances_from_gram(astype(products, dtype))
         products = self.sums.products
         return distances_from_gram(products + astype(self.fixed_products, dtype) if self.fixed.any() else products)
@@ -410,20 +404,20 @@ class Sample:
         return sum_log_factors(self.X, gamma, self.factor)
 
     def log_fixed_kernel(self, gamma: float) -> Any:
-        """Return `log κ` of the fixed features, of which there must be some."""
+        """Return `log κ` of the fixed features; there must be at least one."""
         if self.factor == GAUSSIAN:
             return distances_from_gram(self.fixed_products) * -gamma
         return sum_log_factors(select_columns(self.X, self.fixed), gamma, self.factor)
 
     def resolves(self, gamma: float) -> bool:
-        """Whether single precision, if used, holds the distances at a bandwidth: not if rows lie far from zero."""
+        """Whether the precision of pairs suffices for γ times a distance: single does not if rows lie far from zero."""
         if not self.precision.single_pairs or not self.has_sums:
             return True
         farthest = float(self.xp.linalg.diagonal(self.sums.products).max())
         return gamma * farthest * 8 * machine_epsilon(self.precision.pair_dtype) < MAX_EXPONENT_ROUNDING
 
     def check_gamma(self, gamma: float) -> None:
-        """Refuse a bandwidth that leaves no difference between samples; the opposite shows in the kernel later."""
+        """Raise ValueError if γ is so small that the kernel is one; too large a γ is noticed in the kernel itself."""
         if gamma * self.moments.extremes.largest_range**2 < 1e-30:
             raise ValueError(
                 f"gamma={gamma:g} is so small that the kernel is one between all samples, which leaves nothing to "
@@ -434,9 +428,7 @@ class Sample:
         """Return the sample of the next round.
 
         `surviving` and `dropped` are ascending indices, and `fixed` is a mask over the surviving features. `sums` are
-        the pair sums of this round, if it had any; the sums over the dropped features are subtracted from them. Once
-        seven eighths of the features that they were computed over are gone, the rounding error has grown eightfold
-        relative to what is left, and the next round computes them afresh.
+        the pair sums of this round, if it had any, from which the sums over the dropped features are subtracted.
         """
         values = self.moments.values
         surviving, dropped = (as_index(index, values) if on_host(index) else index for index in (surviving, dropped))
@@ -446,19 +438,20 @@ class Sample:
         remaining = keep_columns(self.X, surviving)
         moments = self.moments.take(surviving)
         precision = Precision.choose(remaining, self.target, moments)
-        after = Sample(remaining, self.target, fixed, moments, precision, self.factor, cast=cast)
+        next_sample = Sample(remaining, self.target, fixed, moments, precision, self.factor, cast=cast)
         n_free = int(np.count_nonzero(~fixed))
         n_summed = self.n_summed or int(np.count_nonzero(~self.fixed))
+        # With an eighth of the summed features left, the relative rounding error is eightfold: compute sums afresh.
         if sums is None or n_free <= FEW_FEATURES or n_free < n_summed / 8:
-            return after
-        if fixed.any() or self.fixed.any():
+            return next_sample
+        if fixed.any() or self.fixed.any():  # newly fixed features leave the sums, too
             no_longer_free = ~self.fixed
             no_longer_free[to_numpy(surviving)[~fixed]] = False
             dropped = as_index(no_longer_free, values)
         if len(dropped):
             sketch = sums.sketch is not None
             sums = sums.subtract_into(PairSums.from_columns(select_columns(X, dropped), self.precision, sketch=sketch))
-        return replace(after, carried_sums=sums.astype(precision.pair_dtype), n_summed=n_summed)
+        return replace(next_sample, carried_sums=sums.astype(precision.pair_dtype), n_summed=n_summed)
 
 
 # ---------------------------------------------------------------- result
@@ -466,16 +459,16 @@ class Sample:
 
 @dataclass(frozen=True)
 class Contribution:
-    """Contributions of all features of a sample, as arrays on the device of the sample.
+    """Contributions of all features of a sample, on its device.
 
     Attributes
     ----------
     relative, log_scale
         `total = relative · exp(log_scale)`; `relative` ranks features even where the kernel itself underflows.
     main, interaction
-        Standard scores of what a feature does alone and together with others (eq. 7); None from the bootstrap.
+        Standard scores of what a feature does alone and together with others (eq. 7); None from `bootstrap`.
     skewness
-        Returns the skewness of main and interaction scores under the null (eq. 8''); None from the bootstrap.
+        Function that returns the null skewness of main and interaction scores (eq. 8''); None from `bootstrap`.
     sums
         The pair sums of the sample, if the estimate needed them; `Sample.drop_features` takes them.
     """

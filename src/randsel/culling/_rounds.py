@@ -7,29 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.arrays import (
-    as_index,
-    astype,
-    clip,
-    complement,
-    namespace,
-    on_host,
-    stable_argsort,
-    to_numpy,
-)
+from randsel._numerics.arrays import as_index, astype, clip, complement, namespace, on_host, stable_argsort, to_numpy
 from randsel._numerics.kernels import bandwidth, null_scale, unbiased_alignment
 from randsel._utils.typing import Array
 from randsel.contribution import Contribution, Draws, PairSums, Sample, map_row_blocks, row_blocks
 from randsel.culling._criteria import Criterion
-from randsel.culling._path import (
-    DROP,
-    MIN_FEATURES,
-    Chance,
-    CullingPath,
-    RecordedRounds,
-    Round,
-    number_to_drop,
-)
+from randsel.culling._path import DROP, MIN_FEATURES, Chance, CullingPath, RecordedRounds, Round, number_to_drop
 
 #: Sample, bandwidth and draws to the contributions of all features.
 Estimator = Callable[[Sample, float, Draws], Contribution]

@@ -23,13 +23,7 @@ from randsel._numerics.arrays import (
     to_device,
     to_numpy,
 )
-from randsel._numerics.columns import (
-    ColumnSource,
-    MappedColumns,
-    canonical_order,
-    memory_for_columns,
-    standardise,
-)
+from randsel._numerics.columns import ColumnSource, MappedColumns, canonical_order, memory_for_columns, standardise
 from randsel._numerics.fingerprint import fingerprint
 from randsel._numerics.kernels import median_factor
 from randsel._numerics.rank_functions import rank_functions
