@@ -296,7 +296,7 @@ def make_black_box(
 
 
 def _balanced_permutation(classes: Array, rng: np.random.Generator) -> Array:
-    """Return a random order of the rows in which the classes take turns, so that every run of rows is balanced."""
+    """Return a random order of the rows in which classes alternate, so that any consecutive rows are balanced."""
     shuffled = rng.permutation(len(classes))
     turn = np.empty(len(classes), dtype=int)
     for c in np.unique(classes):
@@ -306,7 +306,7 @@ def _balanced_permutation(classes: Array, rng: np.random.Generator) -> Array:
 
 
 def _generator(random_state: Any, n_features: int, n_relevant: int) -> np.random.Generator:
-    """Return the random generator, once there are enough features."""
+    """Return the random generator; raise ValueError if there are too few features."""
     if n_features < n_relevant:
         raise ValueError(f"n_features={n_features} must be at least the number of relevant features, {n_relevant}.")
     return generator(seed_of(random_state))

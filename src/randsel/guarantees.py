@@ -54,7 +54,7 @@ def failure_probability(
     n_features: int | None = None,
     share: float = 0.5,
 ) -> float:
-    """Return a bound on the probability that the estimated contributions fail in some round.
+    """Return a bound on the probability of a failure (see `n_features`) in any round.
 
     Parameters
     ----------
@@ -67,9 +67,9 @@ def failure_probability(
     n_influential, n_rounds : int
         Influential features k, rounds T.
     n_features : int, default=None
-        None: a failure is an influential feature whose estimate is not positive. A number of features, of which all
-        that are not influential are irrelevant, with a contribution of at most 0: a failure is an irrelevant feature
-        that is not ranked below all influential ones, so that culling could drop one of those (the paper's theorem).
+        None: a failure is an influential feature whose estimate is not positive. A number: all features that are not
+        influential have a contribution of at most 0, and a failure is such a feature that is not ranked below all
+        influential ones, so that culling could drop an influential feature (the paper's theorem).
     share : float
         Fraction of the margin allotted to the sampling error; the remainder is for the draws.
 
@@ -126,10 +126,10 @@ def bootstraps_needed(
     n_features: int | None = None,
     share: float = 0.5,
 ) -> int:
-    """Return the smallest number of draws of each kind for which their part of the bound is at most `delta / 2`.
+    """Return the smallest number of draws of each kind whose part of the bound is at most `delta / 2`.
 
-    A feature is in a draw of the larger subsets, and not in a draw of the smaller ones, with probability at least ½.
-    The bound accounts for the random number of draws that are informative about it (eq. 15).
+    A draw of the larger subsets contains a feature with probability at least ½, and a draw of the smaller ones lacks it
+    with probability at least ½. The bound accounts for the random number of informative draws (eq. 15).
 
     Examples
     --------

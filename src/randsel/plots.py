@@ -1,4 +1,4 @@
-"""Figures of results, drawn with matplotlib. Functions draw what was computed elsewhere and return a `Figure`."""
+"""Figures of results, drawn with matplotlib. All functions return a `Figure` and compute no new results."""
 
 from typing import Any
 
@@ -12,9 +12,9 @@ from randsel.culling import CullingPath
 GREY, RED = "0.6", "#c1121f"
 #: Features of at most this many distinct values are drawn as discrete.
 FEW_LEVELS = 12
-#: Characters of a name that are drawn.
+#: Maximum number of characters of a name in a figure.
 LONG_NAME = 28
-#: Lines or samples in a panel above which they are drawn as pixels, because vector files would become large.
+#: Above this number, lines or samples are drawn as pixels, because vector files would become large.
 MANY = 500
 #: Colours of classes, with a contrast of at least 3 to a light and to a dark background.
 CLASS_COLOURS = (
@@ -198,7 +198,7 @@ def interaction_heatmap(scan: Any, *, names: Any = None, title: str = "") -> Any
     labels = [_write_name(j, scan, names) for j in scan.top_.tolist()]
     axes = figure.subplots()
     strength = -np.log10(np.maximum(scan.top_pvalues_, 1e-300))
-    # a limit on the colour scale, so that one overwhelming pair does not pale all others
+    # limit the colour scale, so that one very strong pair does not make all others look pale
     image = axes.imshow(strength, cmap="magma_r", vmin=0.0, vmax=min(float(strength.max()), 20.0))
     # names are text, even if they contain dollar signs
     axes.set_xticks(range(len(labels)), labels, rotation=90, parse_math=False)
@@ -450,7 +450,7 @@ def kernel_weights(sizes: Array, weights: Array, *, classes: Any = None, title: 
 
 
 def class_colours(codes: Any) -> Any:
-    """Return the colour of each class; from the eleventh on they repeat."""
+    """Return the colour of each class; after ten classes, colours repeat."""
     return np.array(CLASS_COLOURS)[np.asarray(codes) % len(CLASS_COLOURS)]
 
 
@@ -468,7 +468,7 @@ def _one_panel(size: tuple[float, float]) -> tuple[Any, Any]:
 
 
 def _draw_pair(axes: Any, first: Array, second: Array, y: Array, categories: bool, **style: Any) -> Any:
-    """Scatter samples by two features, and return what a colour bar needs."""
+    """Scatter samples by two features; return the collection, for a colour bar."""
     u, v = (_jitter(np.asarray(values, dtype=float), seed) for seed, values in enumerate((first, second)))
     if categories:
         # in random order: otherwise the class drawn last would hide the others

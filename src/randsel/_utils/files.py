@@ -121,10 +121,7 @@ def readable(path: Path, kind: str, *errors: type[BaseException]) -> Iterator[No
 
 
 def read_npz_arrays(path: Path, limit: int, wanted: set[str] | None = None) -> tuple[dict[str, Array], list[str]]:
-    """Return the arrays of an NPZ file (all, or those in `wanted`), and the names of all its arrays.
-
-    Raise ValueError if the arrays would take more than `limit` bytes.
-    """
+    """Return the arrays of an NPZ file (all, or those in `wanted`), at most `limit` bytes, and the names of all."""
     size = 0
     with warnings.catch_warnings(), readable(path, "NPZ", *_ZIP_ERRORS):
         warnings.simplefilter("ignore")  # files of old versions of Python

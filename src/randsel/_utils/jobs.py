@@ -80,10 +80,7 @@ def ordered_map(
 def as_finished(
     function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], n_jobs: int | None, prefer: str = "threads"
 ) -> Iterator[tuple[int, Any]]:
-    """Yield the index of each task and `function(*task)` as the tasks finish.
-
-    Each task uses one BLAS thread, as in `ordered_map`. `prefer` is passed to joblib.
-    """
+    """Yield (index, `function(*task)`) as tasks finish, with one BLAS thread each; `prefer` is passed to joblib."""
     numbered = [(function, number, *task) for number, task in enumerate(tasks)]
     with one_blas_thread():
         yield from _run(_numbered, numbered, n_jobs, "generator_unordered", prefer)

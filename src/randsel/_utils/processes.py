@@ -35,8 +35,7 @@ class ChildEndedError(RuntimeError):
 def start_python(*arguments: str, variables: dict[str, str], show_errors: bool = True) -> subprocess.Popen[bytes]:
     """Start Python with pipes for standard input and output, as the leader of a process group of its own.
 
-    `variables` are added to the environment. `show_errors` shares the standard error of this process. End the process
-    with `kill`.
+    `variables` are added to the environment, and `show_errors` shares the standard error. End it with `kill`.
     """
     # Pass on the import path, but not the current folder, which may contain files of others.
     path = os.pathsep.join(folder for folder in sys.path if folder)

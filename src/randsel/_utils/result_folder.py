@@ -93,16 +93,8 @@ def check_or_write_identity(
 ) -> None:
     """Write the identity of a run to `run.json`; raise ValueError if the folder holds a different run.
 
-    Parameters
-    ----------
-    out : Path
-        The folder.
-    identity : dict
-        Everything needed to repeat the run.
-    same : tuple of str
-        Entries that must be equal for the parts of an earlier run to be reused.
-    option : str, default="--out"
-        Option that names the folder, for error messages.
+    `identity` is everything needed to repeat the run. The entries named in `same` must be equal for the parts of an
+    earlier run to be reused. `option` names the folder in error messages.
     """
     path = out / IDENTITY
     if path.exists():
@@ -151,13 +143,8 @@ Shapes = Mapping[str, tuple[Any, ...]]
 def check_arrays(arrays: Mapping[str, Array], shapes: Shapes) -> None:
     """Raise ValueError unless arrays have the kinds and lengths with which they were written.
 
-    Parameters
-    ----------
-    arrays : dict of str to array
-        The arrays.
-    shapes : dict of str to tuple
-        Name -> (allowed `dtype.kind` characters, length of every axis). A length is a number, or a word that stands for
-        the same length wherever it occurs.
+    `shapes` maps a name to (allowed `dtype.kind` characters, length of every axis). A length is a number, or a word
+    that stands for the same length wherever it occurs.
     """
     lengths: dict[str, int] = {}
     for name, (kinds, *expected) in shapes.items():
@@ -178,13 +165,7 @@ def check_indices(values: Array, count: int, least: int = 0) -> None:
 
 
 class FinishedParts:
-    """Finished parts of a run, one NPZ file each; nothing is unpickled.
-
-    Parameters
-    ----------
-    folder : Path or None
-        Folder of the files; None saves nothing.
-    """
+    """Finished parts of a run, one NPZ file each in `folder`; None saves nothing. Nothing is unpickled."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder
@@ -238,15 +219,7 @@ class FinishedParts:
 
 
 class Stages:
-    """Stages of one computation, one file each; the last two are kept in case one is damaged.
-
-    Parameters
-    ----------
-    parts : FinishedParts
-        Folder of the files.
-    name : str
-        Name of the computation.
-    """
+    """Stages of the computation `name`, one file each; the last two are kept in case one is damaged."""
 
     def __init__(self, parts: FinishedParts, name: str) -> None:
         self.parts, self.name = parts, name
@@ -279,15 +252,7 @@ class Stages:
 
 
 class Checkpoint:
-    """A folder in which a fit saves its progress.
-
-    Parameters
-    ----------
-    parts : FinishedParts
-        Folder of the stages.
-    seed : int
-        Seed of this fit; when resuming, the stored seed.
-    """
+    """A folder in which a fit saves its progress; `seed` is that of the fit or, when resuming, the stored one."""
 
     def __init__(self, parts: FinishedParts, seed: int) -> None:
         self.parts, self.seed = parts, seed
@@ -301,14 +266,8 @@ class Checkpoint:
 def open_checkpoint(folder: Any, identity: Mapping[str, Any], seed: int = 0) -> Iterator[Checkpoint]:
     """Open the checkpoint of a fit; raise ValueError if the folder belongs to another fit.
 
-    Parameters
-    ----------
-    folder : str or path
-        The folder; it is created if it does not exist.
-    identity : dict
-        What must be equal for a fit to resume: `estimator`, `data_hash`, `parameters`.
-    seed : int, default=0
-        Seed of a new fit; a fit that resumes uses the stored seed.
+    The folder is created if it does not exist. `identity` is what must be equal for a fit to resume: `estimator`,
+    `data_hash` and `parameters`. `seed` is used by a new fit; a fit that resumes uses the stored seed.
     """
     folder = Path(folder)
     check_folder(folder, "checkpoint")

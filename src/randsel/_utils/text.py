@@ -98,10 +98,7 @@ def format_range(counts: Any) -> str:
 
 
 def make_visible(text: str, allowed: str = JOINERS) -> str:
-    """Escape control and text-direction characters, which could hide part of a name or act on a terminal.
-
-    Characters in `allowed` are not escaped.
-    """
+    """Escape control and text-direction characters, which could hide text or act on a terminal, unless `allowed`."""
     return "".join(c if c.isprintable() or c in allowed else f"\\u{ord(c):04x}" for c in text)
 
 
@@ -168,10 +165,7 @@ def shorten_errors() -> Iterator[None]:
 
 
 class ProgressLine:
-    """The progress display of the command line: one line on standard error, if that is a terminal.
-
-    It shows the current step, the percentage done and the time left.
-    """
+    """Progress display on one line of standard error, if that is a terminal: step, percentage done, time left."""
 
     def __init__(self) -> None:
         self.is_shown = sys.stderr.isatty()

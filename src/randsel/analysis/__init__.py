@@ -1,6 +1,6 @@
-"""From a table to an `Analysis`: culling, tests, half-samples, nested cross-validation, and reasons for caution.
+"""Analyses a table: culling, tests, half-samples, nested cross-validation, and cautions; returns an `Analysis`.
 
-Imports from all folders of the method and from `tables`; nothing in it writes for people.
+Imports from all folders of the method and from `tables`. Output for users is written by `report`.
 """
 
 from randsel.analysis._anndata import select_adata

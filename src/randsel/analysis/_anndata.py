@@ -37,7 +37,7 @@ def select_adata(
     groups, batch : str, default=None
         Columns of `adata.obs`: samples of a donor, which belong together; batches, within which tests compare.
     n_jobs : int, default=None
-        Halves and folds to compute at a time.
+        Number of half-samples and folds to compute at a time.
     progress : callable, default=None
         Called with the name of a step, how much of it is done, and how much there is.
     **settings
@@ -118,7 +118,7 @@ def _read_complete_column(adata: Any, name: str, rows: Array) -> Array:
 
 
 def _write_columns(adata: Any, analysis: Analysis) -> None:
-    """Write the columns of the ranking to the variables, in the order of these; numbers last."""
+    """Write the columns of the ranking to `adata.var`, in the order of the variables; columns of numbers come last."""
     features = sorted(analysis.features, key=lambda feature: feature.column)
     for column in sorted((RANK, SELECTED, *VALUE_COLUMNS), key=lambda column: column.type is float):
         values = [getattr(feature, column.field) for feature in features]

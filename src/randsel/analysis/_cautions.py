@@ -1,4 +1,4 @@
-"""Cautions: reasons why a selection from a table may mislead, whatever the method, and limits of one selection."""
+"""Cautions: properties of a table that make any selection misleading, and limits of one selection."""
 
 import re
 from collections import Counter
@@ -16,17 +16,17 @@ from randsel.interactions import LEVEL
 from randsel.tables import Table
 from randsel.targets import KINDS, OutcomeKind
 
-#: A class is called small below this fraction of an equal share of the samples.
+#: Classes are called unequal if the smallest has less than this fraction of the mean class size.
 UNEQUAL = 0.5
-#: Samples that a class should have.
+#: A class with fewer samples gets a caution.
 FEW_SAMPLES = 10
-#: Batch and target are called confounded from this strength of association and up to this p-value.
+#: Batch and target are called confounded if their association is at least this strong, with at most this p-value.
 CONFOUNDED, CONFOUNDED_P = 0.3, 0.01
 #: Rank correlation over all features above which one sample is called a copy of another.
 COPY = 0.99
-#: If the typical sample has a neighbour as close as this (smooth spectra), correlation does not identify copies.
+#: Correlation does not identify copies if the median sample has a neighbour this close, as in smooth spectra.
 ALL_ALIKE = 0.9
-#: With fewer varying features, samples are alike by chance.
+#: With fewer varying features, samples may be similar by chance.
 ENOUGH_FEATURES = 50
 #: Samples are compared on at most this many columns, and in tables of at most this many rows.
 COMPARED_COLUMNS, COMPARED_ROWS = 2000, 5000
@@ -38,7 +38,7 @@ REPETITION = re.compile(
     r"(?:rep|replicate|r|run|tech|t|tp|time|timepoint|v|visit|d|day|w|week|m|month)?[-_. ]?\d{1,2}",
     re.IGNORECASE,
 )
-#: Repetitions of a donor at most; more are the numbers of a plate or a study.
+#: Maximum mean number of repetitions of a donor; more suggest the numbers of a plate or a study.
 MOST_REPETITIONS = 20
 
 
@@ -134,7 +134,7 @@ def _check_confounding(y: Array, batch: Array, kind: OutcomeKind) -> Iterator[st
 
 
 def cramers_v(y: Array, batch: Array) -> float:
-    """Return the association of two codings of the samples by whole numbers: 0 for none, 1 if one tells the other."""
+    """Return the association of two integer codings of the samples: 0 for none, 1 if one determines the other."""
     table = _cross_tabulate(y, batch)
     expected = table.sum(axis=1)[:, None] * table.sum(axis=0) / len(y)
     return float(np.sqrt(((table - expected) ** 2 / expected).sum() / (len(y) * max(min(table.shape) - 1, 1))))
@@ -158,7 +158,7 @@ def _cross_tabulate(y: Array, batch: Array) -> Array:
 
 
 def _check_equal_rows(table: Table) -> Iterator[str]:
-    """Warn of equal rows, unless features are so few and so coarse that chance produces them."""
+    """Warn of equal rows, unless they are likely by chance because features are few and coarse."""
     _, codes, counts = np.unique(_hash_rows(table.X), return_inverse=True, return_counts=True)
     n_copies = len(table.X) - len(counts)
     if not n_copies or _expected_copies(table.X) > 0.01:
@@ -178,7 +178,7 @@ def _check_equal_rows(table: Table) -> Iterator[str]:
 
 
 def _hash_rows(rows: Array) -> Array:
-    """Return a number per row; equal rows have equal numbers."""
+    """Return a hash per row."""
     # adding 0.0 turns −0.0 into 0.0, which differ in bytes only
     return np.array([hash((row + 0.0).tobytes()) for row in rows])
 
@@ -207,7 +207,7 @@ def _check_sample_names(samples: Sequence[str] | None) -> Iterator[str]:
 
 
 def _check_similar_rows(X: Array) -> Iterator[str]:
-    """Warn of samples that are nearly copies of others: repeated measurements, or one array twice."""
+    """Warn of samples that are nearly copies of others, such as repeated measurements."""
     X = X[:, np.ptp(X, axis=0) > 0.0]
     if X.shape[1] < ENOUGH_FEATURES or len(X) > COMPARED_ROWS:
         return
@@ -259,7 +259,7 @@ def check_selection(table: Table, path: CullingPath, tests: FeatureTests, select
     """Warn where culling and tests disagree, and of names that look like formulas."""
     least_q = float(tests.q.min())
     if (table.batch is not None or table.groups is not None) and path.stands_out and least_q > LEVEL:
-        # culling does not look at groups and batches
+        # culling ignores groups and batches
         yield (
             f"Culling stands out, but compared within batches or groups no feature does (smallest q {least_q:.2g}): "
             "what is ranked first may differ between batches only."
@@ -278,7 +278,7 @@ def check_selection(table: Table, path: CullingPath, tests: FeatureTests, select
         )
     formulas = [name for name in table.names if name.startswith(("=", "+", "-", "@"))]
     if formulas:
-        # changing the names would make them other names
+        # names are not changed, because users look for them
         yield (
             f"{len(formulas)} names of features start with =, +, - or @ (the first is {formulas[0]}), which a "
             "spreadsheet takes for formulas. The CSV files keep them as they are: import these columns as text."

@@ -1,7 +1,7 @@
-"""Settings and results of an analysis as frozen dataclasses, and how the columns of its ranking are written.
+"""Settings and results of an analysis as frozen dataclasses, and the columns of its ranking.
 
 To add a column to the ranking, add a field to `Feature` and a line to `VALUE_COLUMNS`, and compute it in
-`_pipeline.py`. CSV file, terminal, report, stored arrays and AnnData follow.
+`_pipeline.py`. CSV file, terminal, report, stored arrays and AnnData then contain it.
 """
 
 import math
@@ -18,13 +18,13 @@ from randsel.culling import CullingPath
 from randsel.tables import Table
 from randsel.targets import KINDS, OutcomeKind
 
-#: Characters of a name on the terminal.
+#: Maximum number of characters of a name on the terminal.
 LONG_NAME = 28
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How a table is analysed."""
+    """Settings of an analysis."""
 
     #: Select at most this many features; None: no limit.
     top: int | None = None
@@ -32,7 +32,7 @@ class Settings:
     fdr: float | None = None
     #: "classification", "regression" or "auto".
     task: str = "auto"
-    #: Whether pairs are tested: "all", "none", or "auto", which is up to `PAIR_BUDGET`.
+    #: Whether to test pairs: "all", "none", or "auto", which tests them up to `PAIR_BUDGET`.
     pairs: str = "auto"
     #: Number of half-samples (rounded up to even) and of folds of the cross-validation; 0 for none.
     halves: int = 50
@@ -114,12 +114,12 @@ class FeatureColumn:
     type: type
     #: Heading in CSV files and on the terminal.
     title: str
-    #: Writes a number on the terminal; and in the report, unless `show_in_report` does.
+    #: Formats a value for the terminal, and for the report if there is no `show_in_report`.
     show: Callable[[Any], str] = str
     show_in_report: Callable[[Any], str] | None = None
-    #: Heading in the report, if not the title.
+    #: Heading in the report; None for the title.
     heading: str | None = None
-    #: Whether the report shows multiples of a common power of ten.
+    #: Whether the report shows values in units of a common power of ten.
     scaled: bool = False
     #: Whether the first click on the heading in the report puts the largest value on top.
     descending: bool = False
@@ -141,7 +141,7 @@ class FeatureColumn:
         return "" if value is None else str(value)
 
     def to_terminal(self, feature: Feature) -> str:
-        """Write the value of a feature for a narrow column; nothing in it can act on a terminal."""
+        """Write the value of a feature for the terminal: short, and without control characters."""
         value = getattr(feature, self.field)
         if self.type is str:
             return text.shorten(text.make_visible(value or text.DASH), LONG_NAME)
@@ -150,7 +150,7 @@ class FeatureColumn:
         return self.show(value)
 
     def to_json(self, feature: Feature) -> Any:
-        """Return the value of a feature as JSON can hold it: None if unknown, names without invisible characters."""
+        """Return the value of a feature for JSON: None if unknown, names with invisible characters escaped."""
         value = getattr(feature, self.field)
         if value is None or (self.type is float and not math.isfinite(value)):
             return None
@@ -166,7 +166,7 @@ class FeatureColumn:
 SELECTED = FeatureColumn("selected", bool, "selected", stored="selected")
 RANK = FeatureColumn("rank", int, "rank", show_in_report=text.format_count)
 NAME = FeatureColumn("name", str, "feature")
-#: All that is known about a feature, in the order of all outputs.
+#: Columns besides name, rank and selection, in the order of all outputs.
 VALUE_COLUMNS = (
     FeatureColumn(
         "contribution",
@@ -212,7 +212,7 @@ class Accuracy:
     selected, everything
         One value per outer fold: of a model on the features selected in the fold, and of one on all features.
     chance
-        What guessing reaches.
+        Score of guessing.
     sizes
         Number of features selected in each fold.
     """

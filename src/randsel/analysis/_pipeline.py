@@ -53,10 +53,10 @@ def analyse(
 ) -> Analysis:
     """Select features from a table, and measure how far to trust the selection.
 
-    Missing values are allowed if the rule of the table for them is "median". `about` becomes the `settings` of the
-    result: what is needed to repeat it. `parts` holds finished steps of an earlier run and stores those of this one.
-    `progress` is called with the name of a step, how much of it is done, and how much there is. `n_jobs` halves and
-    folds are computed at a time; the results do not depend on it.
+    Missing values are allowed if `table.missing` is "median". `about` becomes the `settings` of the result: what is
+    needed to repeat it. `parts` holds finished steps of an earlier run and stores those of this one. `progress` is
+    called with the name of a step, the amount done and the total. `n_jobs` is the number of half-samples and folds
+    computed at a time; results do not depend on it.
     """
     execution = Execution(parts or FinishedParts(), progress or (lambda *_: None), n_jobs)
     kind = find_kind(table.y, settings.task)
@@ -75,7 +75,7 @@ def analyse(
         tests = _test_or_restore(units, kind, settings, execution)
     notes += _describe_tests(units, tests)
     columns = select_features(path, tests, settings, table.X.shape[1])
-    # if nothing is selected, as many as culling would: they differ between halves, which shows that they are noise
+    # if nothing is selected, use the size of the best culling round: selections of noise differ between halves
     n_selected = len(columns) or len(path.rounds[path.best].features)
     stability = measure_stability(table, kind, settings, n_selected, execution, notes)
     accuracy = measure_accuracy(table, kind, settings, execution, notes)
@@ -130,7 +130,7 @@ def _test_or_restore(table: Table, kind: OutcomeKind, settings: Settings, execut
 
 
 def _check_tests(arrays: dict[str, Array], n_features: int) -> dict[str, Array]:
-    """Return the arrays of tests; raise ValueError unless they are those of so many features."""
+    """Return the arrays of tests; raise ValueError unless they belong to `n_features` features."""
     check_arrays(arrays, TESTS_SHAPES)
     check_arrays(arrays, {"p": ("f", n_features)})
     check_indices(arrays["partner"], n_features, least=-1)
@@ -155,7 +155,7 @@ def _describe_tests(table: Table, tests: FeatureTests) -> list[str]:
 def _rank_features(
     table: Table, path: CullingPath, tests: FeatureTests, selected: Array, stability: Stability | None
 ) -> tuple[Feature, ...]:
-    """Return all features: selected ones first, each in the order of culling, those that do not vary last."""
+    """Return all features: the selected, then the others, both in the order of culling, then constant features."""
     n = len(table.names)
     not_selected = path.order[~np.isin(path.order, selected)]
     order = np.concatenate([selected, not_selected, complement(path.order, n)]).astype(int)

@@ -1,4 +1,4 @@
-"""Selection from a table: on all its samples, on half-samples (stability) and on training folds (accuracy)."""
+"""Selection of features on all samples of a table, on half-samples (stability) and on training folds (accuracy)."""
 
 import warnings
 from collections.abc import Callable, Iterator
@@ -22,25 +22,25 @@ from randsel.selectors import InteractionScan, RandSel
 from randsel.tables import Table, imputer
 from randsel.targets import OutcomeKind
 
-#: All pairs are tested by default up to this number of samples × features²: about half a minute on one core.
+#: By default, pairs are tested if samples × features² is at most this: about half a minute on one core.
 PAIR_BUDGET = 3e10
-#: Samples (or groups) that a half needs.
+#: Minimum number of samples, or groups, in a half.
 LEAST_HALF = 4
 #: Fraction of half-samples from which a feature counts as stable.
 THRESHOLD = 0.6
 
-#: Called with the name of a step, how much of it is done, and how much there is.
+#: Called with the name of a step, the amount done and the total.
 Progress = Callable[[str, float, float], None]
 
 
 @dataclass(frozen=True)
 class Execution:
-    """How an analysis runs, which does not change its results."""
+    """Options of a run that do not change its results."""
 
     #: Finished steps of an earlier run, and where to store those of this one.
     parts: FinishedParts
     show: Progress
-    #: Half-samples and folds to compute at a time.
+    #: Number of half-samples and folds to compute at a time.
     n_jobs: int | None
 
 
@@ -57,7 +57,7 @@ def collect_warnings(messages: list[str]) -> Iterator[None]:
 
 
 def impute_medians(table: Table, rows: Array | None = None) -> Table:
-    """Replace missing values by the medians of some rows, or of all."""
+    """Replace missing values by the medians of `rows`, or of all rows."""
     if not np.isnan(table.X).any():
         return table
     if table.missing == "error":
@@ -88,7 +88,7 @@ def average_groups(table: Table) -> Table:
     membership[codes, np.arange(len(codes))] = 1.0
     X = membership @ table.X / membership.sum(axis=1, keepdims=True)
     for j in table.nominal:
-        # codes of categories have no mean: the most frequent one, the smallest of several
+        # codes of categories have no mean: take the most frequent one, the smallest on ties
         X[:, j] = [mode(table.X[codes == k, j]).mode for k in range(len(groups))]
     batch = table.batch
     if batch is not None:
@@ -112,7 +112,7 @@ def cull_table(
         checkpoint=checkpoint,
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # that nothing stands out: the summary says so
+        warnings.simplefilter("ignore", UserWarning)  # the summary says if nothing stands out
         path: CullingPath = selector.fit(table.X, table.y).path_
     return path
 
@@ -125,7 +125,7 @@ def run_tests(
     n_jobs: int | None = None,
     checkpoint: Path | None = None,
 ) -> FeatureTests:
-    """Test all features, and all pairs if the settings ask for them; compare within groups and batches."""
+    """Test all features, and all pairs if the settings say so, within groups and batches."""
     m, n = table.X.shape
     strata = find_strata(table)
     nominal = np.zeros(n, dtype=bool)
@@ -148,9 +148,9 @@ def run_tests(
 
 
 def find_strata(table: Table) -> Array | None:
-    """Return a code of group and batch per sample; tests compare samples of equal codes.
+    """Return the stratum (group and batch) of each sample; tests compare samples within strata.
 
-    None, with a warning, if the target varies within no stratum: tests then compare all samples.
+    Return None, with a warning, if the target is constant within every stratum: tests then compare all samples.
     """
     labels = [np.unique(values, return_inverse=True)[1] for values in (table.groups, table.batch) if values is not None]
     if not labels:
@@ -168,11 +168,11 @@ def find_strata(table: Table) -> Array | None:
 
 
 def select_features(path: CullingPath, tests: FeatureTests | None, settings: Settings, n_features: int) -> Array:
-    """Return the columns that are selected, in the order of culling.
+    """Return the selected columns, in the order of culling.
 
-    With `fdr`, those with at most this q-value; with `top`, at most so many of them, or of all. With neither, the
-    features of the best round of culling, if that stands out from noise, and those that forward steps of the tests
-    selected; if there are none of either, those with a q-value of at most `LEVEL`.
+    `fdr` selects features with at most this q-value; `top` limits their number, or that of all features. With neither,
+    select the features of the best culling round, if it stands out from noise, and those selected by forward steps of
+    the tests; if there are none, those with a q-value of at most `LEVEL`.
     """
     order = path.order
     if settings.fdr is not None:
@@ -194,13 +194,10 @@ def select_features(path: CullingPath, tests: FeatureTests | None, settings: Set
 
 
 def split_halves(y: Array, groups: Array | None, kind: OutcomeKind, seed: int, number: int) -> tuple[Array, Array]:
-    """Return the rows of two random halves that share no sample and no group; both have half of every class.
-
-    A group counts for the class of its first sample.
-    """
+    """Return the rows of two random halves that share no sample or group; each has half of every class."""
     unit = np.arange(len(y)) if groups is None else np.unique(groups, return_inverse=True)[1]
     _, first = np.unique(unit, return_index=True)
-    classes = kind.strata(y[first])
+    classes = kind.strata(y[first])  # a group has the class of its first sample
     rng = generator(seed, 2, number)
     halves: tuple[list[int], list[int]] = [], []
     for k in range(int(classes.max()) + 1):
@@ -214,7 +211,7 @@ def split_halves(y: Array, groups: Array | None, kind: OutcomeKind, seed: int, n
 def measure_stability(
     table: Table, kind: OutcomeKind, settings: Settings, n_selected: int, execution: Execution, notes: list[str]
 ) -> Stability | None:
-    """Select on complementary halves as many features as on all samples; None, with a note, if samples are too few."""
+    """Select `n_selected` features on each of many halves; None, with a note, if there are too few samples."""
     if not settings.halves:
         return None
     halves = split_halves(table.y, table.groups, kind, settings.seed, 0)
@@ -230,7 +227,7 @@ def measure_stability(
         check_indices(arrays["selected"], n_features)
 
     results = _run_tasks(_select_on_half, tasks, "half", "half-samples", check, execution)
-    # counts, so that the rounding of sums does not decide which features are stable
+    # sum counts, not fractions, whose rounding could decide which features are stable
     counts = np.zeros(n_features)
     for result in results:
         counts[result["selected"]] += 1.0
@@ -279,7 +276,7 @@ def _run_tasks(
 def measure_accuracy(
     table: Table, kind: OutcomeKind, settings: Settings, execution: Execution, notes: list[str]
 ) -> Accuracy | None:
-    """Cross-validate the whole selection; None, with a note, if samples are too few."""
+    """Cross-validate the whole selection; None, with a note, if there are too few samples."""
     if not settings.folds:
         return None
     n_folds = _count_folds(table, kind, settings.folds, notes)
@@ -325,7 +322,7 @@ def split_folds(table: Table, kind: OutcomeKind, n_folds: int, seed: int) -> lis
 
 
 def _score_fold(table: Table, kind: OutcomeKind, settings: Settings, train: Array, test: Array) -> dict[str, Any]:
-    """Select on training samples by the rules for all samples, and score models on the test samples."""
+    """Select on the training samples, by the same rules as on all samples, and score models on the test samples."""
     imputed = impute_medians(table, train)
     columns = _select_on_fold(average_groups(imputed.rows(train)), kind, settings)
     varying = np.flatnonzero(np.ptp(imputed.X[train], axis=0) > 0.0)
@@ -350,7 +347,7 @@ def _select_on_fold(table: Table, kind: OutcomeKind, settings: Settings) -> Arra
 
 
 def score_svm(table: Table, kind: OutcomeKind, train: Array, test: Array, columns: Array) -> float:
-    """Return the test score of a Gaussian support vector machine; that of guessing if there are no columns."""
+    """Return the test score of a Gaussian support vector machine; the score of guessing if there are no columns."""
     if not len(columns):
         return kind.chance_score(table.y)
     # class weights, because all classes count the same in balanced accuracy

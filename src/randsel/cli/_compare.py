@@ -1,6 +1,6 @@
 """`randsel compare` and `randsel reproduce`: selectors in nested cross-validation."""
 
-# ruff: noqa: PLC0415 (heavy imports wait until a command needs them, so that help and mistakes are answered at once)
+# ruff: noqa: PLC0415 (slow imports are inside the commands, so that help and usage errors appear at once)
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 
 def _run_options(command: Any) -> Any:
-    """Options of every command that runs cells."""
+    """Add the options of commands that run cells."""
     for option in reversed(
         [
             click.option(
                 "--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Result folder."
             ),
             job_options("Cells to run"),
-            click.option("--timeout", type=click.FloatRange(0, min_open=True), help="Seconds to give a cell."),
-            click.option("--methods", help=f"Comma-separated, of: {', '.join(METHODS)}."),
+            click.option("--timeout", type=click.FloatRange(0, min_open=True), help="Seconds allowed per cell."),
+            click.option("--methods", help=f"Comma-separated methods: {', '.join(METHODS)}."),
         ]
     ):
         command = option(command)
@@ -35,8 +35,8 @@ def _run_options(command: Any) -> Any:
 
 @main.command()
 @table_options
-@click.option("--folds", default=10, show_default=True, type=click.IntRange(2), help="Folds of both loops.")
-@click.option("--reshuffles", default=3, show_default=True, type=click.IntRange(1), help="Repetitions.")
+@click.option("--folds", default=10, show_default=True, type=click.IntRange(2), help="Outer and inner folds.")
+@click.option("--reshuffles", default=3, show_default=True, type=click.IntRange(1), help="Repeats with new folds.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0, 2**31), help="Seed of the folds.")
 @_run_options
 def compare(
@@ -52,11 +52,11 @@ def compare(
 ) -> None:
     """Compare selectors on your own table by nested cross-validation.
 
-    FILE is a table of any format of docs/files.md, the target class labels. Groups are not split between folds, and
-    --missing median takes medians of training samples. The folder gets table.md and table.csv (accuracies),
-    features.csv (what was selected how often), comparison.png, times.csv, and a file per finished cell: run the command
-    again to go on where it was interrupted. --reshuffles 1 takes a third of the time. Without --methods all are
-    compared but the bootstrap, which takes as long as the others together.
+    FILE is a table in any format of docs/files.md; the target must be class labels. Groups are not split between folds,
+    and --missing median takes medians of training samples. The folder gets table.md and table.csv (accuracies),
+    features.csv (how often each feature was selected), comparison.png, times.csv, and a file per finished cell: run the
+    command again to resume after an interruption. --reshuffles 1 takes a third of the time. Without --methods, all are
+    compared except the bootstrap, which takes as long as the others together.
 
     \b
     Examples:
@@ -86,7 +86,7 @@ def compare(
     "--data", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Folder of the NPZ data sets."
 )
 @click.option("--geo", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Series matrix of GSE19491.")
-@click.option("--quick", is_flag=True, help="blackbox only: few labels and settings, to see it work in a minute.")
+@click.option("--quick", is_flag=True, help="blackbox only: few labels and settings, for a trial run of a minute.")
 @_run_options
 def reproduce(
     what: str,
@@ -100,9 +100,9 @@ def reproduce(
 ) -> None:
     """Repeat an experiment of the paper.
 
-    figure1 draws the culling path of a 200-dimensional XOR problem. table1 has synthetic data; table2 real data, from
-    the folder --data, or with --geo the paper's own task (69 latent infections, 133 controls). blackbox compares deep
-    representations, with and without LPBoostMKL, on a stand-in for the Black Box challenge.
+    figure1 draws the culling path of a 200-dimensional XOR problem. table1 uses synthetic data. table2 uses real data
+    from the folder --data or, with --geo, the paper's own task (69 latent infections, 133 controls). blackbox compares
+    deep representations, with and without LPBoostMKL, on a stand-in for the data of the Black Box challenge.
 
     \b
     Examples:
@@ -134,7 +134,7 @@ def reproduce(
     spec = Spec.load(Path(__file__).parents[1] / "experiments" / f"{what}.toml").only(split_names(methods))
     if what == "table2" and geo is not None:
         wanted = {"latent": "LTBI", "control": "control"}
-        # probes with a missing value are left out, as in the paper
+        # probes with missing values are dropped, as in the paper
         series = read(geo, target="illness", classes=wanted, missing="drop-columns")
         spec = replace(spec, data=({"name": "LTBI, GSE19491"},))
         loaded = {"LTBI, GSE19491": series}

@@ -1,6 +1,6 @@
 """`randsel demo` and `randsel completion`."""
 
-# ruff: noqa: PLC0415 (heavy imports wait until a command needs them, so that help and mistakes are answered at once)
+# ruff: noqa: PLC0415 (slow imports are inside the commands, so that help and usage errors appear at once)
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     default="randsel-demo.png",
     show_default=True,
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Where to draw the culling path.",
+    help="File for the figure of the culling path.",
 )
 def demo(samples: int, features: int, seed: int, out: Path) -> None:
-    """Find the two features whose XOR is the label, among many that are noise.
+    """Find the two features whose XOR is the label among many noise features.
 
-    Neither of the two tells anything alone: a filter that looks at one feature at a time cannot see them.
+    Neither of the two is informative alone, so a filter that tests one feature at a time cannot find them.
 
     \b
     Examples:
@@ -60,7 +60,7 @@ def demo(samples: int, features: int, seed: int, out: Path) -> None:
 
 
 def _line(r: "Round", relevant: "Array", names: list[str]) -> str:
-    """Scores of the relevant features of a round against the best of the others."""
+    """Return the scores of the relevant features in a round, and the best score of the others."""
     score = dict(zip(r.features.tolist(), r.scores.tolist(), strict=True))
     true = " ".join(f"{score.pop(j):9.2f}" if j in score else f"{'culled':>9}" for j in relevant.tolist())
     best = max(score, key=lambda j: score[j], default=None)
@@ -73,7 +73,7 @@ def _line(r: "Round", relevant: "Array", names: list[str]) -> str:
 def completion(shell: str) -> None:
     """Print a script that completes commands and options in a shell.
 
-    Put the line of your shell into its start-up file (~/.bashrc, ~/.zshrc, ~/.config/fish/config.fish).
+    Add the line for your shell to its start-up file (~/.bashrc, ~/.zshrc, ~/.config/fish/config.fish).
 
     \b
     Examples:
@@ -81,7 +81,7 @@ def completion(shell: str) -> None:
       eval "$(randsel completion zsh)"
       randsel completion fish | source
     """
-    found = get_completion_class(shell)
-    if found is None:
+    completion_class = get_completion_class(shell)
+    if completion_class is None:
         raise click.ClickException(f"click knows no completion for {shell}; renew it: pip install --upgrade click.")
-    click.echo(found(main, {}, "randsel", "_RANDSEL_COMPLETE").source())
+    click.echo(completion_class(main, {}, "randsel", "_RANDSEL_COMPLETE").source())

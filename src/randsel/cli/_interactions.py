@@ -1,6 +1,6 @@
-"""`randsel interactions`: all features and pairs of a table, tested."""
+"""`randsel interactions`: tests of all features and pairs of a table."""
 
-# ruff: noqa: PLC0415 (heavy imports wait until a command needs them, so that help and mistakes are answered at once)
+# ruff: noqa: PLC0415 (slow imports are inside the commands, so that help and usage errors appear at once)
 import shutil
 import warnings
 from dataclasses import replace
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 @table_options
 @click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Result folder.")
 @click.option("--top", type=click.IntRange(1), help="Select this many features.")
-@click.option("--fdr", type=click.FloatRange(0, 1, min_open=True, max_open=True), help="Largest q-value selected.")
-@click.option("--pairs", type=click.IntRange(1), help="Pairs to write; 1000 if left out, or all if there are fewer.")
-@click.option("--order", default=2, show_default=True, type=click.IntRange(1, 3), help="Largest set of features.")
-@click.option("--jobs", type=int, help="Threads.")
+@click.option("--fdr", type=click.FloatRange(0, 1, min_open=True, max_open=True), help="Largest q-value to select.")
+@click.option("--pairs", type=click.IntRange(1), help="Number of pairs to write; 1000 (or all) by default.")
+@click.option("--order", default=2, show_default=True, type=click.IntRange(1, 3), help="Size of the largest sets.")
+@click.option("--jobs", type=int, help="Number of threads.")
 def interactions(
     file: Path,
     reading: dict[str, Any],
@@ -35,12 +35,12 @@ def interactions(
     order: int,
     jobs: int | None,
 ) -> None:
-    """Test every feature alone and with every other one.
+    """Test every feature alone, and in pairs with every other feature.
 
-    FILE is a table of any format of docs/files.md; the target is compared within groups and batches only, and --missing
+    FILE is a table in any format of docs/files.md. Samples are compared within groups and batches only, and --missing
     median takes medians of all samples. The folder gets features.csv (best first: p- and q-values, partner),
-    pairs.csv, heatmap.png and pairs.png. Without --top and --fdr, features of a q-value of at most 0.05 are selected.
-    If a long scan is interrupted, run the command again to go on.
+    pairs.csv, heatmap.png and pairs.png. Without --top and --fdr, features with a q-value of at most 0.05 are selected.
+    Run the command again to resume after an interruption.
 
     \b
     Examples:
@@ -97,12 +97,12 @@ def interactions(
 
 
 def _draw_figures(scan: Any, table: "Table", out: Path) -> None:
-    """Draw the heat map and the best pairs; values too extreme to draw cost the figures only."""
+    """Draw the heat map and the best pairs; print a message if values are too extreme to draw."""
     from randsel import plots
     from randsel._utils import files
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about glyphs that a font does not have
+        warnings.simplefilter("ignore")  # missing glyphs of a font
         try:
             for name, figure in (
                 ("heatmap.png", plots.interaction_heatmap(scan, names=table.names)),
@@ -114,7 +114,7 @@ def _draw_figures(scan: Any, table: "Table", out: Path) -> None:
 
 
 def features_tested(scan: Any, names: tuple[str, ...]) -> list[dict[str, str]]:
-    """Features of a fitted `InteractionScan`, best first: p- and q-values, and partner."""
+    """Return the features of a fitted `InteractionScan`, best first, with p- and q-values and partner."""
     return [
         {
             "feature": names[j],
@@ -132,7 +132,7 @@ def features_tested(scan: Any, names: tuple[str, ...]) -> list[dict[str, str]]:
 
 
 def pairs_tested(scan: Any, names: tuple[str, ...]) -> list[dict[str, str]]:
-    """Best pairs of a fitted `InteractionScan`, and triples if it looked at them."""
+    """Return the best pairs of a fitted `InteractionScan`, and the best triples if it tested them."""
     rows = []
     for table in (scan.pairs_, getattr(scan, "triples_", scan.pairs_[:0])):
         for row in table:

@@ -1,4 +1,4 @@
-"""The group of commands, how it ends, and options that several commands share."""
+"""The group of commands, its error messages and exit statuses, and options that several commands share."""
 
 # ruff: noqa: PLC0415
 import errno
@@ -21,7 +21,7 @@ from randsel._utils.text import make_printable
 if TYPE_CHECKING:
     from randsel.tables import Table
 
-#: Options on how a table is read.
+#: Names of the options that control how a table is read.
 READING = (
     "target",
     "target_file",
@@ -39,7 +39,7 @@ READING = (
 #: Exit status if nothing stands out, if a cluster was lost, after Ctrl-C and after SIGTERM (128 plus the number of the
 #: signal, as in shells). As usual with click, 1 is an error in a file and 2 an error in the options.
 NOTHING, LOST, INTERRUPTED, TERMINATED = 3, 4, 130, 143
-#: Bytes of a file that take a while to read.
+#: Size in bytes above which reading a file takes so long that it is announced.
 LARGE_FILE = 10_000_000
 #: Commands that resume an interrupted run.
 RESUMING = ("select", "interactions", "compare", "reproduce")
@@ -47,10 +47,10 @@ RESUMING = ("select", "interactions", "compare", "reproduce")
 
 @contextmanager
 def _end_on_sigterm(ctx: click.Context) -> Iterator[None]:
-    """End the process when SIGTERM arrives, which schedulers send, and systems that shut down.
+    """End the process when SIGTERM arrives, which job schedulers and systems that shut down send.
 
-    Nothing is raised: an exception at an arbitrary moment could leave a lock of any library taken. To end at once loses
-    nothing, because result files are written whole or not at all.
+    No exception is raised, because at an arbitrary moment it could leave a lock of any library held. Ending at once
+    loses nothing, because result files are written atomically.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -96,7 +96,7 @@ class Commands(click.Group):
 
 
 def _message(error: Exception) -> str:
-    """Return what is wrong and what to do about it, without a traceback."""
+    """Return an error message with cause and remedy."""
     if isinstance(error, OSError):
         where = error.filename or "the result folder"
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -109,7 +109,7 @@ def _message(error: Exception) -> str:
             "not enough memory; take fewer jobs (--jobs 1), leave out columns, or say how much select may use "
             "(--memory 2GB), and run again: what is finished is kept."
         )
-    if type(error).__name__ == "TerminatedWorkerError":  # of joblib, which would take long to import
+    if type(error).__name__ == "TerminatedWorkerError":  # joblib's class, which is slow to import
         return (
             "a process of --jobs was killed, which the system does when memory runs out; take fewer jobs (--jobs 1), "
             "and run again: what is finished is kept."
@@ -135,16 +135,16 @@ def main(debug: bool) -> None:
 
 
 def table_options(command: Any) -> Any:
-    """Add FILE and the options on how to read it; the command gets `file`, and `reading`, the keywords of `read`."""
+    """Add FILE and the options of reading; the command gets `file` and `reading`, the keyword arguments of `read`."""
     options = [
         click.argument("file", type=click.Path(path_type=Path)),
         click.option("--target", help="Column of the target: class labels, or numbers."),
         click.option("--target-file", type=click.Path(path_type=Path), help="File of sample ids and target."),
-        click.option("--groups", help="Column of groups, such as donors, that belong together."),
+        click.option("--groups", help="Column of groups of samples that belong together, such as donors."),
         click.option("--batch", help="Column of batches, such as sub-studies."),
-        click.option("--categorical", help="Comma-separated columns of names, without order."),
+        click.option("--categorical", help="Comma-separated columns of unordered categories."),
         click.option("--drop-columns", help="Comma-separated columns to leave out."),
-        click.option("--id-column", help="Column of the names of samples."),
+        click.option("--id-column", help="Column of sample names."),
         click.option("--log2", is_flag=True, help="Take logarithms of the features."),
         click.option("--layer", help="Layer of an h5ad file, instead of X."),
         click.option(
@@ -152,14 +152,14 @@ def table_options(command: Any) -> Any:
             default="auto",
             show_default=True,
             type=click.Choice(ORIENTATIONS),
-            help="Which way the table lies.",
+            help="Whether samples or features are in rows.",
         ),
         click.option(
             "--missing",
             default="error",
             show_default=True,
             type=click.Choice([rule for rule in MISSING_RULES if rule != "keep"]),
-            help="What to do about missing values.",
+            help="How to handle missing values.",
         ),
         click.option("--max-bytes", default="4GB", show_default=True, help="Refuse larger tables."),
     ]
@@ -187,7 +187,7 @@ def read_table(file: Path, reading: dict[str, Any]) -> "Table":
 
 
 def say(label: str, sentences: Iterable[str]) -> None:
-    """Print sentences to standard error, each behind a label such as "Note"."""
+    """Print sentences to standard error, each preceded by a label such as "Note"."""
     for sentence in sentences:
         click.echo(f"{label}: {make_printable(sentence)}", err=True)
 
@@ -203,7 +203,7 @@ def job_options(tasks: str) -> Callable[[Any], Any]:
 
     def _add_options(command: Any) -> Any:
         @click.option("--jobs", default=1, show_default=True, type=int, help=f"{tasks} at a time; -1: all cores.")
-        @click.option("--dask", metavar="ADDRESS", help="Run them on a Dask cluster: address of its scheduler.")
+        @click.option("--dask", metavar="ADDRESS", help="Run them on the Dask cluster of this scheduler.")
         @functools.wraps(command)
         def with_jobs(*args: Any, jobs: int, dask: str | None, **arguments: Any) -> Any:
             with _connect_workers(jobs, dask) as n_jobs:
@@ -216,7 +216,7 @@ def job_options(tasks: str) -> Callable[[Any], Any]:
 
 @contextmanager
 def _connect_workers(jobs: int, dask: str | None) -> Iterator[int | None]:
-    """Check the two options; within the block, jobs run on the cluster if one is named."""
+    """Check --jobs and --dask, and run the jobs of the block on the cluster if one is named."""
     if jobs == 0:
         raise click.UsageError("--jobs 0 leaves nobody to work; use 1 or more, or -1 for all cores.")
     if dask is None:

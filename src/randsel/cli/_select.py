@@ -1,6 +1,6 @@
-"""`randsel select` and `randsel report`: one table to a panel, its files and its report."""
+"""`randsel select`, which analyses a table and writes result files, and `randsel report`, which writes the report."""
 
-# ruff: noqa: PLC0415 (heavy imports wait until a command needs them, so that help and mistakes are answered at once)
+# ruff: noqa: PLC0415 (slow imports are inside the commands, so that help and usage errors appear at once)
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,14 @@ from randsel.cli._main import NOTHING, job_options, main, read_table, say, table
 @click.option(
     "--fdr",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    help="Select features of at most this q-value, such as 0.1.",
+    help="Select features with at most this q-value, such as 0.1.",
 )
 @click.option(
     "--task",
     default="auto",
     show_default=True,
     type=click.Choice(["auto", "classification", "regression"]),
-    help="What the target is; auto takes text, and up to 20 whole numbers, for classes.",
+    help="Kind of target; auto takes text, and up to 20 distinct whole numbers, for classes.",
 )
 @click.option(
     "--pairs",
@@ -34,12 +34,12 @@ from randsel.cli._main import NOTHING, job_options, main, read_table, say, table
     help="Test pairs of features; auto: if samples × features² is at most 3e10.",
 )
 @click.option("--halves", default=50, show_default=True, type=click.IntRange(0), help="Half-samples; 0 for none.")
-@click.option("--folds", default=5, show_default=True, type=click.IntRange(0), help="Folds; 0 for none.")
-@click.option("--no-accuracy", is_flag=True, help="Leave out the cross-validation; as --folds 0.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(0, 2**31), help="Of halves and folds.")
+@click.option("--folds", default=5, show_default=True, type=click.IntRange(0), help="Outer folds; 0 for none.")
+@click.option("--no-accuracy", is_flag=True, help="Leave out the cross-validation, like --folds 0.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0, 2**31), help="Seed of halves and folds.")
 @job_options("Halves and folds")
-@click.option("--memory", help="Memory that culling may use beside the table, such as 2GB.")
-@click.option("--device", help="Where to compute, such as cuda.")
+@click.option("--memory", help="Memory that culling may use in addition to the table, such as 2GB.")
+@click.option("--device", help="Device to compute on, such as cuda.")
 @click.pass_context
 def select(
     ctx: click.Context,
@@ -51,15 +51,15 @@ def select(
     no_accuracy: bool,
     **how: Any,
 ) -> None:
-    """Rank and select features, and find out how far to trust them.
+    """Rank and select features, and measure how reliable the selection is.
 
-    FILE is a table of any format of docs/files.md. The folder gets ranking.csv (all features, best first), pairs.csv,
+    FILE is a table in any format of docs/files.md. The folder gets ranking.csv (all features, best first), pairs.csv,
     path.png, report.html to send to a colleague, and run.json, from which the run can be repeated. Run the command
-    again to go on where it was interrupted.
+    again to resume after an interruption.
 
-    Without --top and --fdr, those features are selected that survive culling to its best round, if that stands out
-    from noise, and those that tests take in one by one. --fdr 0.1 selects features of a q-value of at most 0.1
-    instead, --top 20 the first 20, both together at most 20 of such a q-value.
+    Without --top and --fdr, the features of the best culling round are selected, if it stands out from noise, and the
+    features that forward steps of the tests select. --fdr 0.1 selects features with a q-value of at most 0.1 instead,
+    --top 20 selects the first 20, and both together select at most 20 features with such a q-value.
 
     \b
     Exit status:
@@ -82,7 +82,7 @@ def select(
 
     check_folder(out)
     table = read_table(file, reading)
-    # Imported after the table was read, so that its notes appear sooner.
+    # Imported after the table is read, so that its notes appear sooner.
     from randsel.analysis import Settings, analyse
     from randsel.report import (
         MUST_AGREE,
@@ -121,7 +121,7 @@ def select(
 @main.command("report")
 @click.argument("folder", type=click.Path(path_type=Path))
 def rebuild_report(folder: Path) -> None:
-    """Write report.html anew from a folder of randsel select, without computing anything again.
+    """Write report.html again from a folder of randsel select, without repeating the analysis.
 
     \b
     Examples:

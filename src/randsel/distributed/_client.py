@@ -197,7 +197,7 @@ def allow_large_graphs() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Executor:
-    """Computes delayed values, by the client of a cluster or (None) the scheduler that Dask uses in this process.
+    """Computes delayed values by the client of a cluster, or without one by Dask's scheduler in this process.
 
     It is chosen once: after the loss of a client, Dask would continue in this process, which may not hold the table.
     """

@@ -123,7 +123,7 @@ def _send(client: Any, argument: Any) -> Any:
 
 
 class PickledPayload:
-    """An argument that is pickled into one piece of bytes.
+    """An argument that is pickled into a single bytes object.
 
     Dask sends arrays apart from the object that holds them, and they may arrive at unaligned addresses, where numpy
     copies them in nearly every operation.

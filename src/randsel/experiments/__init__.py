@@ -1,7 +1,7 @@
 """Comparisons of selectors by nested cross-validation, and the paper's tables and black-box pipeline.
 
-`_specification` says what to compare, `_cells` evaluates one fold of one method, `_run` runs all cells with files, jobs
-and time limits, `_summary` writes tables. Imports everything except the command line.
+`_specification` defines what to compare, `_cells` evaluates one fold of one method, `_run` runs all cells with files,
+jobs and time limits, and `_summary` writes tables. May import everything except `cli`.
 """
 
 from randsel.experiments._black_box import (

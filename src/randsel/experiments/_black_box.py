@@ -32,7 +32,7 @@ from randsel.experiments._run import is_number, read_cell
 from randsel.learning import LPBoostMKL, PathKernels, SparseFiltering
 from randsel.selectors import RandSel
 
-#: Least fraction of the weight with which a kernel counts as used.
+#: Minimum fraction of the weight with which a kernel counts as used.
 MIN_WEIGHT = 0.01
 
 
@@ -54,7 +54,7 @@ class BlackBoxSettings:
     seeds: int = 5
 
 
-#: Settings of a run of a minute, to try the command.
+#: Settings of a trial run that takes a minute.
 QUICK_BLACK_BOX = BlackBoxSettings(
     n_labelled=90, n_components=64, iterations=(20,), bandwidths=(1.0,), nus=(0.2,), folds=3, seeds=2
 )
@@ -62,15 +62,13 @@ QUICK_BLACK_BOX = BlackBoxSettings(
 
 @dataclass(frozen=True)
 class Split:
-    """Stacks of kernels between training rows, and between test and training rows, with the classes of both.
-
-    `sizes` holds the number of features of every kernel.
-    """
+    """Stacks of kernels between training rows, and between test and training rows, with the classes of both."""
 
     train: Array
     test: Array
     y: Array
     y_test: Array
+    #: Number of features of every kernel.
     sizes: tuple[int, ...] = ()
 
     def with_kernels(self, change: Callable[[Array], Array]) -> "Split":
@@ -80,7 +78,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Learned:
-    """Labelled and held-out rows as learned features, as principal components, and as features with their sign."""
+    """Labelled and held-out rows as learned features, as principal components, and as signed features."""
 
     features: Array
     components: Array
@@ -88,10 +86,10 @@ class Learned:
 
 
 class Trial:
-    """One seed: its data, its folds, and what several methods share, computed when first used.
+    """One seed: its data, its folds, and intermediate results that methods share, computed when first used.
 
-    Every list of splits has one split per inner fold, and last the one that trains on all labelled rows and tests on
-    the held-out rows.
+    A list of splits has one split per inner fold, and a last one that trains on all labelled rows and tests on the
+    held-out rows.
     """
 
     def __init__(self, seed: int, settings: BlackBoxSettings) -> None:
@@ -122,7 +120,7 @@ class Trial:
 
     @cached_property
     def learned(self) -> tuple["Learned", dict[str, Any]]:
-        """Sparse-filtered features, and the settings of the filtering, which suit a support vector machine best."""
+        """Sparse-filtered features and the settings of the filtering, chosen by the accuracy of an SVM."""
         options = list(product(self.settings.whiten, self.settings.iterations))
         tried = [self._learn(*option) for option in options]
         candidates = _svm_candidates(self.settings)
@@ -184,7 +182,7 @@ def _svm_candidates(settings: BlackBoxSettings, kernels: int = 1) -> list[tuple[
 
 
 def _test_best(splits: list[Split], candidates: list[Any], predict: Callable[..., Array]) -> dict[str, Any]:
-    """Choose a candidate on the inner folds, the first on ties, and test it on the held-out rows."""
+    """Choose the best candidate on the inner folds (the first on ties), and test it on the held-out rows."""
     scores = inner_accuracies(splits, candidates, predict)
     chosen = candidates[int(scores.argmax())]
     accuracy = accuracy_score(splits[-1].y_test, predict(splits[-1], *chosen))
@@ -196,7 +194,7 @@ def _classify_raw(trial: Trial) -> dict[str, Any]:
 
 
 def _classify_filtered(trial: Trial) -> dict[str, Any]:
-    """Classify by the learned features, and by their two precursors, to see where accuracy is lost."""
+    """Classify by the learned features, and by components and signed features, to see where accuracy is lost."""
     learned, settings = trial.learned
     before, signed, result = (
         _test_best(trial._splits(features), _svm_candidates(trial.settings), _predict_svm)
@@ -213,7 +211,7 @@ def _classify_selected(trial: Trial) -> dict[str, Any]:
 
 
 def _classify_single_kernel(trial: Trial) -> dict[str, Any]:
-    """Classify by one kernel of one of the stacks, with the bandwidth it has."""
+    """Classify by the best single kernel of all stacks, with the bandwidth of its stack."""
     stacks, settings = trial.stacks, trial.settings
     tried = {
         b: _test_best(splits, [(k, 1.0, c) for k in range(len(splits[0].sizes)) for c in settings.costs], _predict_svm)
@@ -245,7 +243,7 @@ def _classify_mean_kernel(trial: Trial) -> dict[str, Any]:
 
 
 def _classify_boosted(trial: Trial) -> dict[str, Any]:
-    """Classify by the whole pipeline; count and compare the kernels used, test weights and classifier apart."""
+    """Classify by the whole pipeline; also count the kernels used, and test weights and classifier separately."""
     stacks, settings = trial.stacks, trial.settings
     models: dict[tuple[float, float, int], LPBoostMKL] = {}
 
@@ -346,7 +344,7 @@ def run_black_box(
                     show("cells", sum(map(len, results.values())), total)
                     trial = Trial(seed, settings) if trial is None else trial
                     cell = {"method": name, "seed": seed, "settings": asdict(settings)}
-                    # lists instead of tuples, as reading the file returns them
+                    # a JSON round trip turns tuples into lists, as in a result that is read
                     result = json.loads(json.dumps(method(trial)))
                     write_atomically(path, json.dumps({"cell": cell, "result": result}, indent=1))
                 results[name].append(result)
@@ -354,7 +352,7 @@ def run_black_box(
 
 
 def _is_complete(result: dict[str, Any]) -> bool:
-    """Whether the lists that a result has are lists of numbers of one length."""
+    """Return whether all lists of a result hold numbers and have the same length."""
     sizes = result.get("sizes", [])
     rows = [result.get("alone", sizes), *(result.get("weights") or [])]
     return all(isinstance(row, list) and len(row) == len(sizes) and all(map(is_number, row)) for row in [sizes, *rows])
@@ -384,10 +382,10 @@ def accuracies(results: dict[str, list[dict[str, Any]]]) -> list[dict[str, str]]
 
 
 def differences(results: dict[str, list[dict[str, Any]]]) -> list[dict[str, str]]:
-    """Return accuracies that show where learned features lose, and what of LPBoostMKL gains: weights or classifier."""
+    """Return rows that show where learned features lose, and whether LPBoostMKL gains by weights or classifier."""
     boosted, average = results["LPBoostMKL, kernels of the path"], results["SVM, average of the same kernels"]
     single = results["SVM, best single kernel"]
-    # rounds that have lost three quarters of the features
+    # rounds with less than a quarter of the features
     late = np.array(boosted[0]["sizes"]) < boosted[0]["sizes"][0] / 4
     weights = [100 * np.array(r["weights"])[:, late].sum(axis=1).mean() for r in boosted]
 

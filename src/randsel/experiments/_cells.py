@@ -45,7 +45,7 @@ class Cell:
 
 
 def build_cells(spec: Spec, tables: dict[str, Table]) -> tuple[list[Cell], list[str]]:
-    """Return all cells of a specification, and notes on data sets that allow fewer folds than it says."""
+    """Return all cells of a specification, and notes on data sets that allow only fewer folds."""
     cells, notes = [], []
     for entry in spec.data:
         table = tables[entry["name"]]
@@ -146,7 +146,7 @@ def _impute(X: Array, train: Array) -> Array:
 
 
 def _rankings(cell: Cell, X: Array, y: Array, gammas: tuple[float | str, ...]) -> list[Array]:
-    """Return the columns, best first, for each bandwidth; a method without bandwidth ranks once for all."""
+    """Return the columns, best first, for each bandwidth; a method without bandwidth ranks only once."""
     kind, params = METHODS[cell.method][0], dict(cell.params)
     known = kind().get_params()
     if "random_state" in known:

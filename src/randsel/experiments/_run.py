@@ -1,7 +1,7 @@
-"""All cells of a comparison: run those that are not finished, one file each, and read the others.
+"""Runs the cells of a comparison: computes those that are not finished, one file each, and reads the others.
 
 A finished cell is a JSON file named by a hash of everything that determines it; a failed cell leaves no file. Times are
-in separate files (`seconds.csv`, `runs.csv`): the other files do not depend on when or where they were computed.
+in separate files (`seconds.csv`, `runs.csv`), so that the other files are the same for every run.
 """
 
 import csv
@@ -26,7 +26,7 @@ from randsel.experiments._cells import Cell, build_cells, curve_sizes, evaluate
 from randsel.experiments._specification import Spec
 from randsel.tables import Table
 
-#: Numbers of a cell's result.
+#: Entries of a cell's result that must be numbers.
 NUMBERS = ("accuracy", "balanced_accuracy", "n_features")
 
 
@@ -62,9 +62,9 @@ def run_comparison(
         Folder of the results; another run must not be working in it. A folder of other data, folds or seed is refused;
         methods and reshuffles may be added.
     n_jobs : int, default=1
-        Cells at a time. None leaves it to joblib: one, or as many as a Dask cluster has threads (`on_cluster`).
+        Cells to run at a time. None: one, or as many as a Dask cluster has threads (`on_cluster`).
     timeout : float, default=None
-        Seconds after which a cell is given up. Cells then run in child processes, which are killed at the limit.
+        Time limit of a cell in seconds. Cells then run in child processes, which are killed at the limit.
     progress : callable, default=None
         Called with "cells", the number of cells done, and the number of all cells.
 
@@ -89,7 +89,7 @@ def run_comparison(
         show, start = progress or (lambda *_: None), time.monotonic()
         show("cells", len(results), len(cells))
         tasks = [(evaluate, cell, tables[cell.data], timeout) for cell in pending]
-        # With a time limit, threads wait for child processes; other processes in between would compute nothing.
+        # With a time limit, threads are enough, because they only wait for child processes.
         prefer = "processes" if timeout is None else "threads"
         try:
             for number, (result, error) in as_finished(_run_cell, tasks, n_jobs, prefer=prefer):
@@ -97,7 +97,7 @@ def run_comparison(
                 if error:
                     errors[cell.key] = error
                 else:
-                    # Written here and not where it was computed, which may be another machine.
+                    # Written here, because the cell may have been computed on another machine.
                     _write_cell(out, cell, result)
                     results[cell.key] = result
                 show("cells", len(results) + len(errors), len(cells))
@@ -109,7 +109,7 @@ def run_comparison(
 
 
 def _identity(spec: Spec, cells: list[Cell]) -> dict[str, Any]:
-    """Return what all cells of a folder must have in common to be one comparison."""
+    """Return the identity of a comparison: what all cells of a folder must have in common."""
     return {
         "version": version("randsel"),
         "comparison": spec.name,
@@ -127,7 +127,7 @@ def _run_cell(
             return function(cell, table), ""
         result: tuple[dict[str, Any], str] = call_with_limit(timeout, _run_cell, function, cell, table, None)
         return result
-    except Exception as error:  # whatever a method does in one cell, the others continue
+    except Exception as error:  # a method may raise anything; the other cells continue
         return {}, f"{type(error).__name__}: {error}"
 
 
@@ -135,8 +135,8 @@ def _run_cell(
 
 
 def _write_cell(out: Path, cell: Cell, result: dict[str, Any]) -> None:
-    """Write the result of a cell, and its time to a file of its own, because times differ from run to run."""
-    # The time first, so that every finished cell has one; if a cell has two, the later one counts.
+    """Write the result of a cell, and its time to a separate file, because times differ from run to run."""
+    # The time comes first, so that every finished cell has one; of two times, the later one counts.
     with open_for_append(out / "seconds.csv") as file:
         file.write(f"{cell.key},{result.pop('seconds'):.6f}\n")
     content = {"cell": asdict(cell), "result": result}
@@ -146,23 +146,9 @@ def _write_cell(out: Path, cell: Cell, result: dict[str, Any]) -> None:
 def read_cell(
     path: Path, notes: list[str], numbers: Sequence[str], is_complete: Callable[[dict[str, Any]], bool]
 ) -> dict[str, Any] | None:
-    """Return the result in a cell's file, or None if there is no file, or a damaged one, which is noted.
+    """Return the result in a cell's file; None if the file is missing or damaged, which is added to `notes`.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    notes : list of str
-        A note on a damaged file is appended.
-    numbers : sequence of str
-        Entries that must be numbers.
-    is_complete : callable
-        Whether the other entries of a result are as they must be.
-
-    Returns
-    -------
-    dict or None
-        The result.
+    The entries named in `numbers` must be numbers; `is_complete` returns whether the others are valid.
     """
     if not path.is_file():
         return None
@@ -175,12 +161,12 @@ def read_cell(
 
 
 def is_number(value: Any) -> bool:
-    """Whether an entry of a JSON file is a number of plausible size."""
+    """Return whether an entry of a JSON file is a number of plausible size."""
     return type(value) in (int, float) and abs(value) < 1e12
 
 
 def is_complete_result(result: dict[str, Any], sizes: Sequence[int] | None = None) -> bool:
-    """Whether features and curve of a cell's result are as `evaluate` returns them, for these sizes of the curve."""
+    """Return whether the features and the curve (at these sizes) have the form that `evaluate` returns."""
     features, curve = result.get("features"), result.get("curve")
     optional_numbers = all(is_number(result[name]) for name in ("precision", "recall") if name in result)
     if not optional_numbers or not isinstance(features, list) or not isinstance(curve, dict):
@@ -191,7 +177,7 @@ def is_complete_result(result: dict[str, Any], sizes: Sequence[int] | None = Non
 
 
 def _read_seconds(out: Path) -> dict[str, float]:
-    """Return how long the selection of every cell took, as far as that is known."""
+    """Return the time of the selection in every cell whose time is known."""
     path = out / "seconds.csv"
     lines = path.read_text(errors="replace").splitlines() if path.exists() else []
     complete = (re.fullmatch(r"([0-9a-f]{24}),(\d+\.\d{6})", line) for line in lines)
@@ -199,7 +185,7 @@ def _read_seconds(out: Path) -> dict[str, float]:
 
 
 def _log_run(out: Path, spec: Spec, computed: int, n_jobs: int | None, seconds: float) -> None:
-    """Append a line to the folder's `runs.csv`: when, what, on how many cores, how long."""
+    """Append a line to `runs.csv`: end, methods, cells, jobs, cores and minutes of this run."""
     with open_for_append(out / "runs.csv") as file:
         log = csv.writer(file, lineterminator="\n")
         if file.tell() == 0:

@@ -20,7 +20,7 @@ from randsel.tables import LOWEST, Table, read
 from randsel.targets import CLASSES
 
 _CLASSES = (RandSel, BaHSIC, FoHSIC, CorrelationFilter, StabilitySelection, KernelRFE)
-#: Methods by name: class and parameters. `gamma` is set where the class has it.
+#: Name of a method -> (class, parameters). `gamma` is set later if the class has it.
 METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
     name: ({cls.__name__: cls for cls in _CLASSES}[class_name], parameters)
     for name, (class_name, parameters) in choices.METHODS.items()
@@ -42,7 +42,7 @@ class Spec:
 
     @classmethod
     def load(cls, path: Path) -> "Spec":
-        """Read a TOML file; an unknown entry or method is an error that names it."""
+        """Read a TOML file; raise ValueError for an unknown entry or method."""
         entries = _read_toml(path)
         unknown = set(entries) - set(cls.__dataclass_fields__)
         if unknown:
@@ -58,7 +58,7 @@ class Spec:
             return cls(**entries)
 
     def only(self, names: list[str]) -> "Spec":
-        """Restrict to some methods, in the order of the specification; all if none are named."""
+        """Return the specification with some of its methods; with all if none are named."""
         known = [method["name"] for method in self.methods]
         for name in names:
             _check_method(name)
@@ -84,7 +84,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def _check_types(path: Path, entries: dict[str, Any]) -> None:
-    """Refuse a specification with an entry of the wrong type."""
+    """Raise ValueError if an entry has the wrong type."""
     is_valid = {
         "name": isinstance(entries["name"], str),
         "data": _are_named_tables(entries["data"], "params", "reduced"),
@@ -106,7 +106,7 @@ def _check_types(path: Path, entries: dict[str, Any]) -> None:
 
 
 def _are_named_tables(entries: Any, *inner: str) -> bool:
-    """Whether an entry is a list of tables that have a name and, under the `inner` names, tables or nothing."""
+    """Return whether an entry is a list of tables with a name and, optionally, tables under the `inner` names."""
     return isinstance(entries, list) and all(
         isinstance(entry, dict)
         and isinstance(entry.get("name"), str)
@@ -125,7 +125,7 @@ def _check_method(name: str) -> None:
 
 
 def load_table(entry: dict[str, Any], folder: Path) -> Table:
-    """Make or read the data set of a specification: `make` names a function of `datasets`, `file` one in the folder."""
+    """Make or read a data set: `make` names a function of `datasets`, `file` names a file in the folder."""
     not_options = ("name", "log2", "params", "reduced", "note")
     options = {name: value for name, value in entry.items() if name not in not_options}
     maker, file = options.pop("make", None), options.pop("file", None)
@@ -137,7 +137,7 @@ def load_table(entry: dict[str, Any], folder: Path) -> Table:
             table = read(_file_in_folder(folder, file, entry["name"]), **{"missing": "keep", **options})
     except TypeError as error:
         raise ValueError(f"{entry['name']}: the data set cannot be made or read so: {error}.") from error
-    # The logarithm of a value depends on no other value, so taking it before the folds leaks nothing.
+    # The logarithm of a value depends on no other value, so nothing leaks between folds.
     return replace(table, X=np.log2(np.maximum(table.X, LOWEST))) if entry.get("log2") else table
 
 
@@ -150,7 +150,7 @@ def _maker(maker: Any, name: str) -> Callable[..., tuple[Array, Array, Array]]:
 
 
 def _file_in_folder(folder: Path, file: Any, name: str) -> Path:
-    """Return a file of the folder; a specification must not read others."""
+    """Return a path inside the folder; raise ValueError for any other, which a specification must not read."""
     if not isinstance(file, str) or "\0" in file or not (folder / file).resolve().is_relative_to(folder.resolve()):
         raise ValueError(
             f"{name}: {file!r} is no file within the folder of the data; name one (file), or a function (make)."
@@ -163,7 +163,7 @@ def _file_in_folder(folder: Path, file: Any, name: str) -> Path:
 
 @dataclass(frozen=True)
 class Plan:
-    """How one method runs on one data set, and a note on what was reduced compared with the specification."""
+    """Settings of one method on one data set, and a note on what was reduced compared with the specification."""
 
     params: dict[str, Any]
     gammas: tuple[float | str, ...]

@@ -71,7 +71,7 @@ def features_selected(spec: Spec, outcome: Outcome) -> list[dict[str, str]]:
 
 
 def seconds_per_selection(spec: Spec, outcome: Outcome) -> list[dict[str, str]]:
-    """Return the mean time of one selection per data set and method, for a table of its own."""
+    """Return the mean time of one selection per data set and method."""
     rows = []
     for group in _groups(spec, outcome):
         known = [outcome.seconds[key] for key in group.keys if key in outcome.seconds and key in outcome.results]
@@ -91,7 +91,7 @@ def curves(spec: Spec, outcome: Outcome) -> list[dict[str, Any]]:
 
 
 def write_tables(spec: Spec, outcome: Outcome, out: Path, heading: str) -> str:
-    """Write `table.md`, `table.csv`, `features.csv`, which depend on the results alone, and `times.csv`."""
+    """Write `table.md`, `table.csv` and `features.csv`, which contain no times, and `times.csv`; return the text."""
     rows = summarise(spec, outcome)
     lines = [f"# {spec.name}", "", heading, "", as_markdown(rows)]
     lines += ["", *(f"- {entry['name']}: {entry['note']}" for entry in spec.data if "note" in entry)]

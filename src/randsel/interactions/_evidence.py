@@ -228,8 +228,7 @@ def main_effects(
 ) -> Array:
     """Return the p-value of every feature alone, as `InteractionScan(order=1)` computes it, in blocks of columns.
 
-    The functions of all columns at once would take several times the memory of X. `checkpoint` is as in
-    `InteractionScan`.
+    All functions at once would take several times the memory of X. `checkpoint` is as in `InteractionScan`.
     """
     m, n = X.shape
     sample_weights = np.ones(m)

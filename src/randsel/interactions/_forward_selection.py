@@ -171,12 +171,8 @@ def _forward_selection(
 ) -> tuple[Array, dict[int, Array], Array]:
     """Select the strongest feature or set, remove its effect from the target, and repeat until none is significant.
 
-    Removing strong effects makes weak ones easier to detect. Only sets from the scans are candidates.
-
-    Returns
-    -------
-    taken, steps, residual_log_p
-        As in `ScanResult`.
+    Removing strong effects makes weak ones easier to detect. Only sets from the scans are candidates. Return `taken`,
+    `steps` and `residual_log_p` of `ScanResult`.
     """
     n = len(functions)
     pools = {1: np.arange(n)[:, None], **{size: members[:POOL] for size, members in sets.items()}}

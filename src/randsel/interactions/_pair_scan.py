@@ -117,8 +117,7 @@ def scan_triples(
 ) -> Array:
     """Return the best triples, rows (i, j, k) with i < j < k, by one scan of pairs for every first feature.
 
-    `progress` is called with the number of first features done and in total. `stages` is the checkpoint to resume from
-    and to write after every first feature.
+    `progress` gets the number of first features done and in total; `stages` is the checkpoint, saved after each.
     """
     stored = None if stages is None else stages.load_latest()
     stored = stored or {"kept": np.zeros((0, 3), dtype=int), "kept_p": np.zeros(0), "firsts": np.array(0)}

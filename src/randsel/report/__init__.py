@@ -1,6 +1,6 @@
-"""From an `Analysis` to people: sentences, the HTML report, the files of a results folder and the terminal.
+"""Presents an `Analysis`: summary sentences, the HTML report, the files of a results folder and terminal output.
 
-Imports from `analysis`, from what it is made of, and from `plots`; computes nothing new.
+Imports from `analysis`, from the folders that it imports, and from `plots`; computes no new results.
 """
 
 from randsel.report._folder import (

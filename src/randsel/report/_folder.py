@@ -1,4 +1,4 @@
-"""The files of a results folder, written and read again; and the ranking on the terminal."""
+"""Writes and reads the files of a results folder, and formats the ranking for the terminal."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -34,11 +34,11 @@ from randsel.report import _html as report
 from randsel.tables import Table
 from randsel.targets import KINDS
 
-#: Entries of run.json that must be equal for a run to use the stored steps of an earlier one.
+#: Entries of run.json that must be equal for a run to reuse the finished steps of an earlier one.
 MUST_AGREE = ("version", "data_hash", "parameters")
-#: Rows of the ranking that are printed unless the user asks for another number.
+#: Default number of rows of the ranking to print.
 PRINTED_ROWS = 20
-#: Columns with an array of their own in the stored report.
+#: Columns that are stored in a separate array.
 _OWN_ARRAY = tuple(column for column in (*VALUE_COLUMNS, SELECTED) if column not in SCORE_COLUMNS)
 #: Kinds and lengths of the stored arrays of a report, see `check_arrays`.
 REPORT_SHAPES: dict[str, tuple[Any, ...]] = {
@@ -59,7 +59,7 @@ REPORT_SHAPES: dict[str, tuple[Any, ...]] = {
     "chance?": ("f",),
     "stability?": ("f", 3),
 }
-#: Parameters of reading that do not change the table.
+#: Options of reading that do not change the table, and so do not identify a run.
 _NOT_IDENTIFYING = ("max_bytes",)
 
 
@@ -99,13 +99,13 @@ def _write_command(file: Path, options: Mapping[str, Any], settings: Settings, o
     return shlex.join([*words, "--out", str(out)])
 
 
-# ---------------------------------------------------------------- files for people
+# ---------------------------------------------------------------- files for users
 
 
 def write_results(analysis: Analysis, out: Path, parts: FinishedParts) -> list[str]:
-    """Write `ranking.csv`, `pairs.csv`, `path.png` and `report.html`, and store what the report is made of.
+    """Write `ranking.csv`, `pairs.csv`, `path.png` and `report.html`, and store the data of the report.
 
-    Returns sentences about files that could not be written because an optional package is missing.
+    Return messages about files that could not be written because an optional package is missing.
     """
     columns = (NAME, RANK, SELECTED, *VALUE_COLUMNS)
     ranking = [{column.title: column.to_csv(feature) for column in columns} for feature in analysis.features]
@@ -145,7 +145,7 @@ def write_report(analysis: Analysis, file: Path) -> None:
 
 
 def _store_analysis(analysis: Analysis, parts: FinishedParts) -> None:
-    """Store all that the report is made of: of the table, only the columns that are drawn."""
+    """Store the data of the report; of the table, only the columns that are drawn."""
     drawn = {feature.column for feature in analysis.features[: report.DRAWN]}
     for pair in report.pairs_to_draw(analysis):
         drawn |= {pair.first_column, pair.second_column}
@@ -175,15 +175,12 @@ def _store_analysis(analysis: Analysis, parts: FinishedParts) -> None:
 
 
 def _to_array(column: FeatureColumn, features: Sequence[Feature]) -> Array:
-    # no name is stored as an empty one
+    # a missing name is stored as an empty string
     return np.array([getattr(feature, column.field) or column.type() for feature in features], dtype=column.type)
 
 
 def load_analysis(out: Path) -> Analysis:
-    """Read an analysis from a folder of `randsel select`.
-
-    Columns of the table that no figure shows were not stored and are zero.
-    """
+    """Read an analysis from a folder of `randsel select`; columns that no figure shows were not stored and are zero."""
     settings = read_identity(out)
     command = make_visible(str(settings.get("command", "randsel select")))
     parts = FinishedParts(out / "parts") if (out / "parts").is_dir() else FinishedParts()
@@ -205,7 +202,7 @@ def _restore_analysis(arrays: Mapping[str, Array], path: CullingPath, settings: 
         check_indices(arrays[indices], len(names))
     if len(np.unique(arrays["order"])) < len(names) or kind not in KINDS:
         raise ValueError("features are not in an order, or the kind of the target is not known")
-    # column-major, so that memory is used only for the columns that are filled
+    # column-major, so that only the filled columns take memory
     X = np.zeros((len(arrays["y"]), len(names)), order="F")
     X[:, arrays["columns"]] = arrays["values"]
     columns = {column.field: arrays["scores"][:, k].tolist() for k, column in enumerate(SCORE_COLUMNS)}
@@ -248,7 +245,7 @@ def _restore_analysis(arrays: Mapping[str, Array], path: CullingPath, settings: 
 
 
 def has_findings(analysis: Analysis, fdr: float | None) -> bool:
-    """Whether culling stands out from noise or a test is significant; with `fdr`, whether a q-value is at most that."""
+    """Return whether culling stands out or a test is significant; with `fdr`, whether any q-value is at most that."""
     significant = any(feature.q <= (LEVEL if fdr is None else fdr) for feature in analysis.features)
     return significant or (fdr is None and not analysis.nothing_stands_out)
 

@@ -1,7 +1,7 @@
-"""The HTML report: `contents` decides what it says and draws, `render` lays that out as one file.
+"""The HTML report: `contents` collects text, numbers and figures, and `render` lays them out in one file.
 
-`contents` returns strings, numbers, lists and dictionaries only. The file needs no network; names that came with the
-data are text wherever they appear.
+`contents` returns strings, numbers, lists and dictionaries only. The file loads nothing from the network, and names
+from the data are escaped everywhere.
 """
 
 import base64
@@ -24,11 +24,11 @@ from randsel.plots import LOW_TO_HIGH, RED, class_colours, culling_path, feature
 from randsel.plots import accuracy as accuracy_panel
 from randsel.report._sentences import summarise
 
-#: Features in the table, and those drawn; pairs listed, and those drawn. The CSV files have all.
+#: Maximum number of features listed and drawn, and of pairs listed and drawn. The CSV files contain all.
 TABLE, DRAWN, PAIRS, DRAWN_PAIRS = 500, 12, 10, 6
 #: Features labelled in the culling path: more labels would overlap.
 NAMED = 6
-#: Characters of a class label below a strip of samples, and strips at most, for the labels to fit.
+#: Class labels are drawn below strips of samples if they are at most this long and this many.
 SHORT_LABEL, FEW_STRIPS = 10, 3
 #: What to cite; a test compares it with CITATION.cff.
 PAPER = "Athanasakis, Dimitrios; Shawe-Taylor, John; Fernandez-Reyes, Delmiro (2013). Learning Non-Linear Feature Maps."
@@ -42,7 +42,7 @@ THEME = {"#000000": "var(--ink)", "#ffffff": "var(--paper)", "#999999": "var(--f
 
 
 def contents(analysis: Analysis) -> dict[str, Any]:
-    """Return everything that a report says, as one dictionary.
+    """Return everything that the report shows, as one dictionary.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def _common_exponent(values: Sequence[float]) -> int:
 
 
 def _strip_labels(analysis: Analysis) -> tuple[str, ...]:
-    """Return the class labels if they fit below strips of samples, else nothing: strips are then numbered."""
+    """Return the class labels if they fit below strips of samples; otherwise nothing, and strips are numbered."""
     labels = tuple(c["name"] for c in _describe_target(analysis)) if analysis.outcome.has_classes else ()
     fits = len(labels) <= FEW_STRIPS and all(len(label) <= SHORT_LABEL for label in labels)
     return labels if fits else ()
@@ -264,7 +264,7 @@ def _describe_stability(stability: Stability) -> dict[str, Any]:
 
 
 def _flatten_settings(settings: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return names and values of nested settings as text, without the command, which has a section of its own."""
+    """Return names and values of nested settings as text, without the command, which the report shows elsewhere."""
     rows = []
     for name, value in settings.items():
         if isinstance(value, Mapping):
@@ -287,12 +287,12 @@ def _describe_run(settings: Mapping[str, Any]) -> dict[str, str | None]:
 
 
 def _draw_svg(draw: Any, *arguments: Any, about: str, **options: Any) -> str:
-    """Draw an SVG element for the page: text stays text in the font of the page, colours are those of the theme."""
+    """Return a figure as an SVG element with text in the font of the page and colours of its theme."""
     matplotlib = optional("matplotlib", extra="report", purpose="Drawing a report")
     style = {"font.size": 8.0, "axes.linewidth": 0.6, "svg.fonttype": "none", "svg.hashsalt": "randsel"}
     file = io.StringIO()
     with matplotlib.rc_context(style), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about glyphs that the font does not have: browsers use another font
+        warnings.simplefilter("ignore")  # missing glyphs of a font: browsers use another one
         draw(*arguments, **options).savefig(file, format="svg", transparent=True, dpi=160, metadata={"Date": None})
     return _embed_svg(file.getvalue(), about)
 
@@ -322,7 +322,7 @@ def _embed_svg(svg: str, about: str) -> str:
 
 
 def _rewrite_attribute(name: str, value: str, prefix: str, used_ids: set[str]) -> str:
-    """Return the value of an attribute for the page; nothing if it is not needed."""
+    """Return the value of an attribute for the page; an empty string if it is not needed."""
     if name == "id":
         return f"{prefix}-{value}" if value in used_ids else ""
     if name in ("href", "clip-path") and not value.startswith("data:"):
@@ -338,7 +338,7 @@ def _rewrite_attribute(name: str, value: str, prefix: str, used_ids: set[str]) -
 
 
 def _move_style_to_parent(parent: ElementTree.Element) -> None:
-    """Write the style of a group of equal dots once, at the group: a smaller file."""
+    """Move the common style of a group of dots to the group, which makes the file smaller."""
     styles = {child.attrib.get("style") for child in parent}
     if len(parent) > 2 and len(styles) == 1 and all(child.tag == "use" for child in parent) and None not in styles:
         parent.set("style", "; ".join(filter(None, [parent.attrib.get("style"), *map(str, styles)])))
@@ -360,7 +360,7 @@ def render(content: Mapping[str, Any]) -> str:
     Returns
     -------
     str
-        HTML that loads nothing from elsewhere.
+        HTML that loads nothing from the network.
 
     Examples
     --------
@@ -381,7 +381,7 @@ def render(content: Mapping[str, Any]) -> str:
 
 
 def _hash_script(script: str) -> str:
-    """Return the hash by which the page allows its own script and no other."""
+    """Return the hash that lets the content security policy allow only the script of the page."""
     return "sha256-" + base64.b64encode(hashlib.sha256(str(script).encode()).digest()).decode()
 
 

@@ -1,4 +1,4 @@
-"""The results of an analysis in words: the summary that the report starts with and the terminal prints."""
+"""Summary of an analysis in sentences, for the top of the report and for the terminal."""
 
 import numpy as np
 
@@ -8,9 +8,9 @@ from randsel.interactions import LEVEL
 
 #: A selected feature with a q-value above this is called doubtful.
 DOUBTFUL = 0.5
-#: Characters of a name within a sentence.
+#: Maximum number of characters of a name in a sentence.
 LONG_NAME = 50
-#: Classes that are counted by name.
+#: Maximum number of classes that are named with their counts.
 NAMED_CLASSES = 5
 
 
@@ -49,7 +49,7 @@ def _describe_selection(analysis: Analysis) -> str:
 
 
 def _describe_tests(analysis: Analysis) -> list[str]:
-    """Say how many features and pairs are significant by the tests, which do not depend on culling."""
+    """Describe how many features and pairs are significant by the tests, which do not depend on culling."""
     n_features = sum(feature.q <= LEVEL for feature in analysis.features)
     n_pairs = sum(pair.corrected_p <= LEVEL for pair in analysis.pairs)
     phrases = []
@@ -61,7 +61,7 @@ def _describe_tests(analysis: Analysis) -> list[str]:
 
 
 def _describe_doubts(analysis: Analysis) -> list[str]:
-    """Say if only all features together stand out from noise, or if no test finds most of the selected features."""
+    """Warn if the best round does not stand out from noise, or if most selected features are not significant."""
     best = analysis.path.rounds[analysis.path.best]
     sentences = []
     if not analysis.nothing_stands_out and best.alignment - best.chance <= 3.0 * analysis.path.null_sd:
@@ -95,7 +95,7 @@ def _describe_samples(analysis: Analysis) -> str:
 
 
 def _describe_interactions(analysis: Analysis) -> list[str]:
-    """Say which features act together."""
+    """Describe interactions between features."""
     sentences = []
     scored = [f for f in analysis.features if f.selected and np.isfinite(f.main) and np.isfinite(f.interaction)]
     n_interacting = sum(feature.interaction > feature.main for feature in scored)
