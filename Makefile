@@ -1,4 +1,4 @@
-# Everything happens in .venv; nothing is installed elsewhere. The lock pins what is installed.
+# Everything is installed in .venv, with the versions pinned in the lock files.
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
@@ -6,115 +6,115 @@ CORE_TESTS := tests/selectors/test_randsel.py tests/contracts/test_estimator_che
 
 .PHONY: help demo test test-slow lint types check check-versions kill nightly fuzz bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-scaling bench-reading bench-mkl bench-select formats gallery screenshots docs dist check-dist lock clean bench-dask bench-scale
 
-help:  ## what can be made
+help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
-demo: .venv/user  ## find two features whose XOR is the label among 200, and draw how
+demo: .venv/user  ## find the two features among 200 whose XOR is the label, and draw the culling path
 	$(BIN)/randsel demo
 
-# processes that share the tests; tests that share an expensive fixture stay together
+# tests run in several processes; tests that share an expensive fixture stay in one
 PYTEST := $(BIN)/python -m pytest --numprocesses $(or $(JOBS),2) --dist loadgroup
 
-test: .venv/dev  ## the test suite with coverage, without the slow tests; JOBS=4 for more processes
+test: .venv/dev  ## run the tests, except slow ones, with coverage; JOBS=4 uses four processes
 	$(PYTEST) -m "not slow" --cov --cov-report=term:skip-covered
 
-test-slow: .venv/dev  ## the slow tests: interrupted and killed runs, hostile files, simulations
+test-slow: .venv/dev  ## run the slow tests: interrupted and killed runs, malicious files, simulations
 	$(PYTEST) -m slow -o faulthandler_timeout=400
 
-lint: .venv/dev  ## style
+lint: .venv/dev  ## check style and formatting
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: .venv/dev  ## static types
+types: .venv/dev  ## check static types
 	$(BIN)/mypy
 
-check: lint types test test-slow  ## all that must pass
+check: lint types test test-slow  ## run all checks that must pass
 
-# older versions of scikit-learn parametrise their checks in a way that pytest will drop
-check-versions: build/sklearn-1.7.2/ready build/sklearn-1.8.0/ready  ## the core tests with older versions of scikit-learn; ten minutes
+# older versions of scikit-learn parametrise their checks in a way that pytest has deprecated
+check-versions: build/sklearn-1.7.2/ready build/sklearn-1.8.0/ready  ## run the core tests with older versions of scikit-learn; ten minutes
 	for version in 1.7.2 1.8.0; do \
 		build/sklearn-$$version/bin/python -m pytest -q -p no:cacheprovider \
 			-W ignore::pytest.PytestRemovedIn10Warning $(CORE_TESTS) || exit 1; \
 	done
 
-kill: .venv/dev  ## kill -9 at 20 random moments of three long jobs; the outputs are those of undisturbed runs; a quarter of an hour
+kill: .venv/dev  ## kill three long jobs at 20 random moments each, and compare their outputs with undisturbed runs; 15 minutes
 	$(BIN)/python benchmarks/scale/killed.py --out docs/results/killed.md
 
-nightly: .venv/dev kill  ## kill, ten times as many generated tables as make test, half an hour; then fuzz, two hours
+nightly: .venv/dev kill  ## run kill, test ten times as many generated tables as make test (half an hour), then run fuzz (two hours)
 	RANDSEL_CASES=2000 $(BIN)/python -m pytest -q tests/contracts/test_properties.py
 	$(MAKE) fuzz
 
 FUZZ_SECONDS ?= 600
 FUZZ_READERS ?=
-fuzz: build/fuzz/ready  ## the readers on files made to break them; FUZZ_SECONDS each (600), FUZZ_READERS="npz mat" for some, resumable
+fuzz: build/fuzz/ready  ## fuzz the file readers; FUZZ_SECONDS each (600), FUZZ_READERS="npz mat" for some, resumable
 	build/fuzz/bin/python tests/robustness/fuzz_readers.py --seconds $(FUZZ_SECONDS) --out build/fuzz-corpus $(FUZZ_READERS)
 
-bench: .venv/dev build/peers/ready  ## speed and memory against yardsticks of the same run, a minute; then bench-peers
+bench: .venv/dev build/peers/ready  ## measure speed and memory relative to reference operations (a minute), then run bench-peers
 	$(BIN)/python benchmarks/speed/speed.py --out docs/results/speed.md
 	$(BIN)/python benchmarks/peers/peers.py --out docs/results/peers.md
 
-bench-peers: .venv/dev build/peers/ready  ## beside other people's selection, one core; ten minutes a fit at most, resumable
+bench-peers: .venv/dev build/peers/ready  ## compare with other packages on one core; at most ten minutes per fit, resumable
 	$(BIN)/python benchmarks/peers/peers.py --out docs/results/peers.md
 
-bench-plink: .venv/dev  ## pairs of SNPs beside PLINK (Debian package plink1.9); minutes
+bench-plink: .venv/dev  ## compare the scan of SNP pairs with PLINK (Debian package plink1.9); minutes
 	$(BIN)/python benchmarks/peers/plink.py --out docs/results/plink.md
 
-bench-growth: .venv/dev  ## time and memory as samples and features grow; a quarter of an hour, resumable
+bench-growth: .venv/dev  ## measure how time and memory grow with samples and features; 15 minutes, resumable
 	$(BIN)/python benchmarks/scale/growth.py --out docs/results
 
-bench-large: .venv/dev  ## 100 000 features, a table larger than the memory allowed, 100 000 samples; ten minutes
+bench-large: .venv/dev  ## fit 100 000 features, a table larger than the memory limit, and 100 000 samples; ten minutes
 	$(BIN)/python benchmarks/scale/large.py --out docs/results/large.md
 
-bench-scale: .venv/dev  ## what a fit on a cluster costs, from constants measured on one core; five minutes, resumable
+bench-scale: .venv/dev  ## estimate the cost of a fit on a cluster from constants measured on one core; five minutes, resumable
 	$(BIN)/python benchmarks/scale/scale.py --out docs/results/scale.md
 
-bench-gpu: .venv/dev  ## path, pairs and bootstrap on a CUDA device; three minutes
+bench-gpu: .venv/dev  ## measure culling path, pairs and bootstrap on a CUDA device; three minutes
 	$(BIN)/python benchmarks/speed/gpu.py --out docs/results/gpu.md
 
-bench-dask: .venv/dev  ## jobs on a Dask cluster of this machine beside joblib's processes, one to four workers; five minutes
+bench-dask: .venv/dev  ## compare a local Dask cluster of one to four workers with joblib's processes; five minutes
 	$(BIN)/python benchmarks/scale/cluster.py --out docs/results/dask.md
 
-bench-check: .venv/dev  ## fails if a ratio of benchmarks/speed/ratios.json has become 30 % worse; a minute
+bench-check: .venv/dev  ## fail if a speed ratio is 30 % worse than in benchmarks/speed/ratios.json; a minute
 	$(BIN)/python benchmarks/speed/check.py
 
-bench-recovery: .venv/dev  ## how often relevant features come first, over seeds; half an hour, for the bootstrap
+bench-recovery: .venv/dev  ## measure how often relevant features are ranked first, over seeds; half an hour
 	$(BIN)/python benchmarks/quality/recovery.py --out docs/results/recovery.md
 
-readme: .venv/dev  ## put the picture and the summary of docs/results/recovery.md into the README
+readme: .venv/dev  ## update the figure, and the tables of README.md and docs/comparison.md
 	$(BIN)/randsel demo --out docs/results/figure1.png
 	$(BIN)/python tools/readme_summary.py
 
-bench-auto: .venv/dev  ## how many features "auto" chooses, on problems with an answer and on noise; a minute
+bench-auto: .venv/dev  ## measure how many features "auto" selects, with known relevant features and on noise; a minute
 	$(BIN)/python benchmarks/quality/auto.py --out docs/results/auto.md
 
-bench-centring: .venv/dev  ## what centring the expected kernel by rows and columns gains; half a minute
+bench-centring: .venv/dev  ## measure the gain of centring the expected kernel by rows and columns; half a minute
 	$(BIN)/python benchmarks/quality/centring.py
 
-bench-interactions: .venv/dev  ## recall, errors and speed of InteractionScan; most of an hour on two cores, resumable
+bench-interactions: .venv/dev  ## measure recall, errors and speed of InteractionScan; most of an hour on two cores, resumable
 	$(BIN)/python benchmarks/quality/interactions.py
 
-bench-rules: .venv/dev  ## rules for culling, another kernel, and the scan compared; ten minutes on two cores
+bench-rules: .venv/dev  ## compare culling rules, another kernel and the scan; ten minutes on two cores
 	$(BIN)/python benchmarks/quality/rules.py --out docs/results/rules.md
 
-bench-scaling: .venv/dev  ## linear Weston with and without scaled columns; a minute
+bench-scaling: .venv/dev  ## compare scaled and unscaled columns on the linear Weston problem; a minute
 	$(BIN)/python benchmarks/quality/scaling.py --out docs/results/scaling.md
 
-bench-reading: .venv/dev  ## time and memory of reading a CSV of 50 000 columns, beside pandas and numpy; a minute
+bench-reading: .venv/dev  ## compare reading a CSV file of 50 000 columns with pandas and numpy; a minute
 	$(BIN)/python benchmarks/speed/reading.py --out docs/results/reading.md
 
-bench-mkl: .venv/dev build/mkl/ready  ## time, memory and accuracy of LPBoostMKL, beside MKLpy; ten minutes, resumable
+bench-mkl: .venv/dev build/mkl/ready  ## compare LPBoostMKL with MKLpy: time, memory, accuracy; ten minutes, resumable
 	$(BIN)/python benchmarks/peers/mkl.py --out docs/results/mkl.md
 
-bench-select: .venv/dev  ## time and memory of randsel select from a CSV of 50 000 columns to the report; three minutes
+bench-select: .venv/dev  ## measure randsel select on a CSV file of 50 000 columns; three minutes
 	$(BIN)/python benchmarks/speed/selecting.py --whole --out docs/results/select.md
 
-formats: .venv/dev  ## the colon cancer data as CSV, Parquet and h5ad, selected from and compared; a minute
+formats: .venv/dev  ## compare selections from the colon cancer data as CSV, Parquet and h5ad; a minute
 	$(BIN)/python benchmarks/quality/formats.py
 
 gallery: .venv/dev  ## run the examples and write their pages; two minutes
 	$(BIN)/python tools/gallery.py
 
-screenshots: .venv/dev  ## a report of simulated data, photographed (Debian package chromium); a minute
+screenshots: .venv/dev  ## take screenshots of a report of simulated data (Debian package chromium); a minute
 	$(BIN)/python tools/screenshots.py
 
 docs: .venv/dev build/docs/ready  ## run doctests and gallery, build the site into build/site-docs; three minutes
@@ -124,15 +124,15 @@ docs: .venv/dev build/docs/ready  ## run doctests and gallery, build the site in
 	build/docs/bin/python -m sphinx -W --keep-going -q -b html docs build/site-docs
 	$(BIN)/python tools/site.py build/site-docs
 
-dist: build/docs/ready  ## wheel and source distribution, into dist
+dist: build/docs/ready  ## build the wheel and the source distribution into dist
 	rm -rf dist
 	build/docs/bin/python -m build --no-isolation --outdir dist > build/dist.log 2>&1 || { cat build/dist.log; exit 1; }
 	@ls dist
 
-check-dist: dist  ## both install into fresh environments and run the demo; some tests run from the source distribution
+check-dist: dist  ## install both into fresh environments, run the demo and some tests
 	$(PYTHON) tools/check_dist.py dist
 
-lock:  ## pin the dependencies of development and of the documentation anew
+lock:  ## update the pinned dependencies of development and documentation
 	$(PYTHON) -m venv .venv/lock
 	.venv/lock/bin/python -m pip --quiet install pip-tools
 	.venv/lock/bin/pip-compile --quiet --upgrade --extra dev --strip-extras --allow-unsafe --no-header \
@@ -143,7 +143,7 @@ lock:  ## pin the dependencies of development and of the documentation anew
 		--constraint requirements-dev.lock --output-file requirements-docs.lock pyproject.toml
 	rm -rf .venv/lock
 
-clean:  ## remove the environment and what tools left
+clean:  ## remove the environment, caches, build and dist
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build dist
 
 .venv/bin/python:

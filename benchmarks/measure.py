@@ -1,4 +1,4 @@
-"""Measuring in processes of their own, on one core: what peers.py, mkl.py, plink.py, growth.py and check.py share."""
+"""Measure time and memory in separate processes on one core, for peers.py, mkl.py, plink.py, growth.py and check.py."""
 
 import ctypes
 import faulthandler

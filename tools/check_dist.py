@@ -1,4 +1,4 @@
-"""Check the wheel and the source distribution: what is inside, and that each installs afresh and runs.
+"""Check the contents of the wheel and the source distribution, and that each installs in a new environment and runs.
 
 python tools/check_dist.py dist
 """

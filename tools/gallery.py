@@ -1,7 +1,7 @@
-"""Run the scripts in examples/ and write a page for each: its question, its code, what it printed, what it drew.
+"""Run the scripts in examples/ and write a page for each, with its question, code, output and figures.
 
 python tools/gallery.py [NAME ...]
-python tools/gallery.py --check    fails if a script prints something else than its page says; writes nothing
+python tools/gallery.py --check    fail if the output of a script differs from its page; write nothing
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""Put the tables of a finished `randsel reproduce` or `randsel compare` into docs/results, with how they were made.
+"""Copy the tables of a finished `randsel reproduce` or `randsel compare` to docs/results, with command and times.
 
 python tools/publish.py FOLDER NAME --command "randsel reproduce table1 --out FOLDER --jobs 2"
 """

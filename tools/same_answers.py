@@ -1,19 +1,18 @@
-"""Save the answers of many fits, and see later whether they are still the same to the bit.
+"""Save the answers of many fits, and check later that they are still the same to the bit.
 
 For changes that must not change any number, such as moving code from file to file::
 
     python tools/same_answers.py save FOLDER      # before the change
     python tools/same_answers.py compare FOLDER   # after it
 
-`--only TEXT` runs the cases whose name has this text in it, `--quick` a few cases of every kind, in some seconds.
+`--only TEXT` runs the cases whose name contains the text, `--quick` a few cases of every kind, in some seconds.
 `list` prints the names. Both runs must happen on the same machine with the same packages: other versions of numpy or
 BLAS, and other processors, round differently.
 
 A case is one fit, or one run of the command line. Its outputs are arrays in a file of its own, NAME.npz. `compare` runs
-it again and looks at type, shape and bytes of every array; one NaN is as good as another. It prints what differs and
-ends with status 1 if anything does. A case that raises an error is kept as the type of the error and its message. What
-is written for people (messages of errors, warnings, standard error of commands) is compared too, but a difference there
-is only mentioned.
+it again and compares type, shape and bytes of every array; all NaN count as equal. It prints all differences and ends
+with status 1 if there are any. A case that raises an error is stored as the type and message of the error. Messages of
+errors, warnings and standard error of commands are compared too, but a difference there is only mentioned.
 
 Estimators: all public attributes that end with an underscore, and of a path of culling the arrays of every round.
 
@@ -21,7 +20,7 @@ Commands: standard output, exit status, and every file that they write (pictures
 `seconds.csv`, `times.csv` and `runs.csv` of `randsel compare`, which hold times and dates, and no other file. Commands
 run in a folder of their own with relative paths, so that no path of this machine gets into `run.json` or `report.html`.
 
-Only names are used that users have: what `randsel` itself offers, `randsel.tables.read`, and `python -m randsel`.
+Only public names are used: those of `randsel`, `randsel.tables.read`, and `python -m randsel`.
 """
 # Packages that few cases need are imported by these; variables of the environment are set before numpy is imported.
 # ruff: noqa: PLC0415

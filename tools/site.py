@@ -1,4 +1,4 @@
-"""Check a built documentation site: nothing is loaded from elsewhere, every page is there, every link leads somewhere.
+"""Check a built documentation site: nothing is loaded from other sites, no page is missing, no link is broken.
 
 python tools/site.py build/site-docs
 """

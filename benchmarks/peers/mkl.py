@@ -1,10 +1,10 @@
-"""Combining kernels: time and memory of LPBoostMKL on 30 kernels of 1000 samples, and accuracy beside MKLpy's methods.
+"""Time and memory of LPBoostMKL on 30 kernels of 1000 samples, and its accuracy compared with the methods of MKLpy.
 
 python benchmarks/peers/mkl.py [--seeds 5] [--jobs 2] [--limit 600] [--again] [--only size|peers]
                          [--python build/mkl/bin/python] [--out docs/results/mkl.md]
 
-Every fit has a process of its own. Finished ones are kept in build/mkl-results; a crash is a result too, and is tried
-again with --again.
+Every fit runs in a separate process. Results are kept in build/mkl-results, also of crashed fits, which --again
+repeats.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""The ways of combining kernels that mkl.py compares, and one of them on one file of kernels in this process.
+"""Run one of the methods that mkl.py compares on one file of kernels, in this process.
 
 python benchmarks/peers/mkl_methods.py METHOD KERNELS.npz JOBS LIMIT
 
-A setting is chosen by three folds of the training samples, where there are several; what is timed is the fit that
-follows. Imports of a method are inside it, as in peer_methods.py.
+If a method has several settings, one is chosen by three folds of the training samples; only the fit that follows is
+timed. Imports are inside the methods, as in peer_methods.py.
 """
 # ruff: noqa: PLC0415
 

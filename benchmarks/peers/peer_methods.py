@@ -1,9 +1,9 @@
-"""The methods that peers.py compares, and one fit of one of them in this process.
+"""Run one fit of one of the methods that peers.py compares, in this process.
 
 python benchmarks/peers/peer_methods.py METHOD DATA.npz K SEED LIMIT
 
-Imports of a method are inside it: the environment of the peers has no randsel, ours has no peers, and what a method
-imports is no part of what it takes.
+Imports are inside the methods, because randsel and the other packages are installed in different environments, and
+because importing does not count as time or memory of a fit.
 """
 # ruff: noqa: PLC0415
 

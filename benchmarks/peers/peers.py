@@ -1,10 +1,10 @@
-"""Other people's feature selection on the same data as ours: recall, time and memory, on one core.
+"""Compare randsel with other packages for feature selection on the same data: recall, time and memory, on one core.
 
 python benchmarks/peers/peers.py [--only METHOD,...] [--problems PROBLEM,...] [--seeds 1] [--limit 600] [--again]
                            [--python build/peers/bin/python] [--out docs/results/peers.md]
 
-Every fit has a process of its own. Finished ones are kept in build/peers-results and not run again; a time-out or a
-crash is a result too, and is tried again with --again, or with more time or memory.
+Every fit runs in a separate process. Results are kept in build/peers-results and not computed again. A time-out or a
+crash is a result too; it is repeated with --again, or with more time or memory.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""All pairs of SNPs: PLINK's BOOST beside `InteractionScan`, same data, same core.
+"""Compare PLINK's BOOST with `InteractionScan` on all pairs of SNPs, on the same data and the same core.
 
 python benchmarks/peers/plink.py [--samples 1600] [--snps 5000] [--program plink1.9] [--out docs/results/plink.md]
 """

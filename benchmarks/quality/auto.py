@@ -1,4 +1,4 @@
-"""What n_features_to_select="auto" chooses: problems with an answer, and pure noise.
+"""Count the features that n_features_to_select="auto" selects, with known relevant features and on pure noise.
 
 python benchmarks/quality/auto.py [--seeds 20] [--out docs/results/auto.md]
 """

@@ -1,4 +1,4 @@
-"""What centring the expected kernel by rows and columns gains over centring it by its mean.
+"""Compare centring the expected kernel by rows and columns with centring it by its mean.
 
 python benchmarks/quality/centring.py [--seeds 20]
 """

@@ -2,7 +2,7 @@
 
 python benchmarks/quality/formats.py [--out build/formats]
 
-Needs the folder of benchmark data beside the checkout (../shared/data), and the packages of the extra `files`.
+Needs the benchmark data in ../shared/data and the packages of the extra `files`.
 """
 
 import argparse

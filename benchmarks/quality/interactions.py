@@ -1,8 +1,8 @@
-"""What `InteractionScan` finds, with what error, how fast: everything that docs/interactions.md says.
+"""Measure recall, error rates and speed of `InteractionScan`: all numbers of docs/interactions.md.
 
 python benchmarks/quality/interactions.py [--jobs 2] [--data FOLDER] [--targets CSV] [--out docs/results]
 
-Finished parts are kept in build/interactions and not computed again; remove the folder to start anew.
+Finished parts are kept in build/interactions and not computed again; remove the folder to start over.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""How often the relevant features come first: the closed form, the paper's total, and the bootstrap, over seeds.
+"""Count how often the relevant features are ranked first, by closed form, total contribution and bootstrap, over seeds.
 
 python benchmarks/quality/recovery.py [--seeds 20] [--bootstrap-seeds 20] [--out docs/results/recovery.md]
 """

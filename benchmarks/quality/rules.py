@@ -1,4 +1,4 @@
-"""By what should rounds cull? The main and interaction scores combined in several ways, and the scan, over problems.
+"""Compare culling rules: combinations of main and interaction scores, and the scan, on several problems.
 
 python benchmarks/quality/rules.py [--seeds 10] [--jobs 2] [--out docs/results/rules.md]
 """

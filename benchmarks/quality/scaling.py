@@ -1,4 +1,4 @@
-"""Why recall on linear Weston differs from the paper's: columns scaled or not, noise of variance or deviation 20.
+"""Show why recall on linear Weston differs from the paper: columns scaled or not, noise of variance or deviation 20.
 
 python benchmarks/quality/scaling.py [--seeds 10] [--out docs/results/scaling.md]
 """

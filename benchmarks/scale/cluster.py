@@ -1,4 +1,4 @@
-"""What a Dask cluster of one machine costs beside joblib's own processes, and how jobs scale with its workers.
+"""Compare a Dask cluster on one machine with joblib's own processes, and measure how jobs scale with its workers.
 
 python benchmarks/scale/cluster.py [--out docs/results/dask.md] [--repeats 3] [--features 20000]
 """

@@ -1,8 +1,8 @@
-"""How time and memory of `RandSel(2)` grow with features and with samples, on one core.
+"""Measure how time and memory of `RandSel(2)` grow with features and with samples, on one core.
 
 python benchmarks/scale/growth.py [--largest 1e6] [--limit 1800] [--again] [--out docs/results]
 
-Every point has a process of its own. Finished ones are kept in build/growth and not run again.
+Every point runs in a separate process. Finished points are kept in build/growth and not computed again.
 """
 
 import argparse

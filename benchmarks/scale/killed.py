@@ -1,11 +1,11 @@
-"""Long jobs, killed at random moments and restarted each time: their final outputs are those of an undisturbed run.
+"""Kill long jobs at random moments, restart them, and compare their final outputs with those of undisturbed runs.
 
 python benchmarks/scale/killed.py [--out docs/results/killed.md] [--kills 20] [--seed 0] [--jobs select compare fit]
 
-A job is a process group, and all of it is killed. Every fourth moment, at random, is one of the start, while packages
-and the table are read; the others count from the time at which the job takes its folder, and are drawn so that all
-together reach about the end of the job if what is under way is lost each time. Then the job is left alone, and all of
-its files are compared, byte by byte.
+All processes of a job are killed at once. A quarter of the moments, chosen at random, lie in the start of the job,
+while packages and the table are read. The others count from the moment at which the job locks its folder, and are drawn
+so that together they reach about the end of the job, even if each kill loses the step in progress. Then the job runs to
+its end, and all of its files are compared byte by byte.
 """
 
 import argparse

@@ -1,8 +1,8 @@
-"""Large tables on one core: 100 000 features in memory, a table four times the memory allowed, 100 000 samples.
+"""Fit large tables on one core: 100 000 features in memory, a table of four times the memory limit, 100 000 samples.
 
 python benchmarks/scale/large.py [--out docs/results/large.md] [--only wide,mapped,long] [--limit 1800]
 
-Every case has a process of its own, whose memory is the highest resident set during the fit less that before it.
+Every case runs in a separate process; its memory is the peak resident set during the fit minus that before it.
 """
 
 import argparse

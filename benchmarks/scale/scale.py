@@ -1,4 +1,4 @@
-"""What a fit on a cluster costs: every constant measured at small scale on one core, a check, a plan for 10⁶ × 10⁶.
+"""Estimate the cost of a fit on a cluster: measure constants on one core, check the model, plan a 10⁶ × 10⁶ table.
 
 python benchmarks/scale/scale.py [--out docs/results/scale.md] [--again] [--kept]
 

@@ -1,4 +1,4 @@
-"""What a fit on a cluster costs, term by term, from constants that scale.py measures on one core."""
+"""Cost model of a fit on a cluster, term by term, with constants that scale.py measures on one core."""
 
 from dataclasses import dataclass, replace
 from math import ceil, inf, log2

@@ -1,4 +1,4 @@
-"""What scale.py measured, and what follows from it, as a page of tables."""
+"""Write the measurements and estimates of scale.py as a page of tables."""
 
 import re
 from dataclasses import replace

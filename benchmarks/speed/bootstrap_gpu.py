@@ -1,9 +1,9 @@
-"""The bootstrap rows of a table on a GPU: the draws of Algorithm 1 are made as ever, their kernels evaluated there.
+"""Compute the bootstrap rows of a table on a GPU: Algorithm 1 draws as usual, and the GPU evaluates the kernels.
 
 python benchmarks/speed/bootstrap_gpu.py table1|table2 OUT [--data FOLDER] [--jobs 12] [--device cuda] [--limit SECONDS]
 
-Double precision and the same draws: contributions agree with those of `estimator="bootstrap"` to rounding, which is
-checked and printed first. OUT gets the cells' files, named as `randsel reproduce` names them, and runs.csv.
+With double precision and the same draws, contributions agree with those of `estimator="bootstrap"` up to rounding,
+which is checked and printed first. OUT gets the cells' files, named as `randsel reproduce` names them, and runs.csv.
 """
 
 import argparse

@@ -1,9 +1,10 @@
-"""Compare ratios of time against yardsticks with those written in benchmarks/speed/ratios.json.
+"""Compare times relative to reference operations with the ratios stored in benchmarks/speed/ratios.json.
 
 python benchmarks/speed/check.py [--update] [--repeats 5]
 
-Ratios are of times in the same run, so that they hold on other machines, more or less; smaller is better. The smallest
-of several counts. Exits with 1 if one is more than 30 % above what is written; --update writes those measured now.
+Both times of a ratio come from the same run, so that ratios are similar on other machines; smaller is better. The
+smallest of several repeats counts. The exit status is 1 if a ratio is more than 30 % above the stored one; --update
+stores the measured ratios.
 """
 
 import argparse

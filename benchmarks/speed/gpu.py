@@ -1,8 +1,8 @@
-"""What a GPU does: the path over a million features, all pairs of many, the bootstrap; against its bare products.
+"""Measure culling path, scan of pairs and bootstrap on a GPU, compared with the time of its matrix products alone.
 
 SCIPY_ARRAY_API=1 python benchmarks/speed/gpu.py [--out docs/results/gpu.md] [--only path,scan,...] [--profile]
 
-Times are medians of five warm runs between synchronised clocks; data are on the device unless said.
+Times are medians of five warm runs between synchronisations; data are on the device unless stated.
 """
 
 import argparse

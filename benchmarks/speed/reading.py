@@ -1,9 +1,9 @@
-"""Time and memory of reading a wide CSV file on one core, beside pandas and numpy; and of selecting from one.
+"""Compare time and memory of reading a wide CSV file on one core with pandas and numpy; measure a selection from one.
 
 python benchmarks/speed/reading.py [--out docs/results/reading.md] [--samples 200] [--features 50000]
 
-Every reader has a process of its own. Memory is the highest resident set during the call less that before it; the last
-row is the highest resident set of the whole process that reads a table of 300 samples and runs `RandSel` on it.
+Every reader runs in a separate process. Memory is the peak resident set during the call minus that before it; in the
+last row, it is the peak of the whole process that reads a table of 300 samples and runs `RandSel` on it.
 """
 
 import argparse

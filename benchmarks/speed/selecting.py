@@ -1,8 +1,8 @@
-"""`randsel select` from a wide CSV file to the report, on one core: seconds to the first words and to the end, memory.
+"""Measure `randsel select` on a wide CSV file, on one core: time to the first output and to the end, and memory.
 
 python benchmarks/speed/selecting.py [--out docs/results/select.md] [--samples 300] [--features 50000] [--whole]
 
-Every run is a process of its own, and its memory the highest resident set of that process.
+Every run is a separate process; its memory is the peak resident set of that process.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Speed and memory as ratios against named yardsticks measured in the same run, on one core.
+"""Measure speed and memory relative to named reference operations of the same run, on one core.
 
 python benchmarks/speed/speed.py [--out docs/results/speed.md]
 """

@@ -89,7 +89,7 @@ def _read_exactly(stream: IO[bytes], size: int) -> bytes:
 def call_with_limit(seconds: float, function: Callable[..., Any], *arguments: Any) -> Any:
     """Return `function(*arguments)`, computed with one BLAS thread in a child process that is killed at the limit.
 
-    The child process is kept for the next call, and ended if none comes within `IDLE_SECONDS`.
+    The child process is kept for the next call, and ended if there is none within `IDLE_SECONDS`.
 
     Parameters
     ----------

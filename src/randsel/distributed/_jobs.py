@@ -1,6 +1,6 @@
 """Jobs on a Dask cluster: the runner for joblib's Dask backend.
 
-An argument that several tasks share goes to the cluster once, as a task of its own that returns it; the scheduler
+An argument that several tasks share goes to the cluster once, as a separate task that returns it; the scheduler
 repeats that task if the worker that held the result is lost.
 """
 
@@ -23,8 +23,8 @@ NEVER_SHARED = (bool, int, float, complex, str, bytes, type(None), type, type(la
 class ClusterJobRunner:
     """Runs tasks on the cluster that joblib's Dask backend is connected to.
 
-    Tasks go to Dask without joblib, which would run them here on a cluster of one thread, scatter arguments that are
-    then lost with the worker that holds them, and wait forever if the scheduler is lost.
+    Tasks bypass joblib: it would run them in this process if the cluster has a single thread, scatter arguments that
+    are lost with the worker that holds them, and wait forever if the scheduler is lost.
     """
 
     backend: Any

@@ -192,6 +192,6 @@ def _log_run(out: Path, spec: Spec, computed: int, n_jobs: int | None, seconds: 
             log.writerow(["finished", "methods", "cells", "jobs", "cores", "minutes"])
         methods = "; ".join(method["name"] for method in spec.methods)
         now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
-        # On a cluster, there are as many jobs as it has cores.
+        # A cluster runs one job per core.
         jobs, cores = [joblib.effective_n_jobs()] * 2 if n_jobs is None else [n_jobs, joblib.cpu_count()]
         log.writerow([now, methods, computed, jobs, cores, f"{seconds / 60:.1f}"])

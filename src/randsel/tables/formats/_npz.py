@@ -8,7 +8,7 @@ from randsel._utils.files import is_text, read_npz_arrays
 from randsel._utils.typing import Array
 from randsel.tables.formats._sheet import ReadOptions, Sheet, check_shape, to_float_matrix, to_text
 
-#: Arrays whose names say what they are, here and in MATLAB files.
+#: Names of arrays with a fixed meaning, here and in MATLAB files.
 ROLES = ("groups", "batch", "relevant")
 FEATURE_NAMES = ("feature_names", "names")
 SAMPLE_IDS = ("sample_ids", "ids")

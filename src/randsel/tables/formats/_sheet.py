@@ -40,7 +40,7 @@ class Sheet:
     values: Array
     #: Names of the columns.
     columns: list[str]
-    #: The format, in words.
+    #: Description of the format, for the notes.
     description: str
     #: Names of the rows, if the format stores them.
     row_names: list[str] | None = None
