@@ -1,4 +1,4 @@
-"""What scikit-learn expects of an estimator: validation, the base class of selectors, progress callbacks.
+"""Adapters to scikit-learn: validation of data, the base class of selectors, and progress callbacks.
 
 Imports `_utils`, `_numerics` and `targets`; the only folder that uses private names of scikit-learn.
 """

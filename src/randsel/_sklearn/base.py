@@ -1,8 +1,8 @@
-"""What estimators owe to scikit-learn: a base class for selectors, ranks of features, and tasks for progress callbacks.
+"""The base class of selectors, ranks of features, and tasks that report progress to callbacks.
 
-From version 1.9 on, users of scikit-learn may set callbacks on an estimator. That interface is experimental, and only
-this file knows it. Before 1.9 estimators have no `set_callbacks`, and tasks do nothing. A task that fails is not
-reported as finished; the decorator of every `fit` closes the callbacks in any case.
+Since version 1.9, scikit-learn lets users set callbacks on an estimator. That interface is experimental; only this file
+uses it. Before 1.9, tasks do nothing. A task that fails is not reported as finished; the decorator of `fit` closes the
+callbacks in any case.
 """
 
 import warnings
@@ -25,7 +25,7 @@ try:
 except ImportError:
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Stands in for the mixin of scikit-learn 1.9."""
+        """Replace the mixin of scikit-learn 1.9 by an empty class."""
 
 
 __all__ = ["CallbackSupportMixin", "Selector", "Steps", "Task", "fit_task", "rank_columns"]
@@ -57,7 +57,7 @@ class Selector(CallbackSupportMixin, SelectorMixin, BaseEstimator):
         return check_remote_table(self, table, reset=False)[:, self.get_support(indices=True)]
 
     def __sklearn_is_fitted__(self) -> bool:
-        # an interrupted fit leaves attributes of the data behind, but no selection
+        # An interrupted fit has set `n_features_in_`, but no selection.
         return hasattr(self, "support_")
 
     def __sklearn_tags__(self) -> Any:
@@ -114,15 +114,15 @@ class Task:
     def end(self, attributes: dict[str, Any] | Callable[[], dict[str, Any]] | None = None) -> bool:
         """Report the end of the task, and return whether a callback asks to stop.
 
-        `attributes` make a copy of the estimator one that is fitted up to here, for callbacks that want it: a
-        dictionary, or a function that returns one. An empty dictionary means that the estimator is fitted itself.
+        Callbacks may ask for an estimator that is fitted up to here: a copy with `attributes`, which is a dictionary or
+        a function that returns one. If it is empty, the estimator itself is fitted.
         """
         if self.context is None:
             return False
         return bool(self.context.call_on_fit_task_end(estimator=self.estimator, reconstruction_attributes=attributes))
 
     def subtask(self, name: str, n_subtasks: int = 0, *, number: int | None = None, in_order: bool = True) -> "Task":
-        """Return a part of this task, with at most `n_subtasks` parts of its own; parallel subtasks need numbers."""
+        """Return a subtask, which has at most `n_subtasks` itself; subtasks that run in parallel need numbers."""
         if self.context is None:
             return self
         context = self.context.subcontext(name, task_id=number, max_subtasks=n_subtasks, sequential_subtasks=in_order)
@@ -145,14 +145,14 @@ class Task:
         return ordered_map(_call_within, calls, n_jobs)
 
     def delegate_to(self, estimator: Any) -> AbstractContextManager[None]:
-        """Return a context in which the fit of another estimator is this task; its subtasks may be reported too."""
+        """Return a context in which the fit of another estimator is reported as this task."""
         if self.context is None:
             return nullcontext()
         context: AbstractContextManager[None] = self.context.propagate_callback_context(estimator)
         return context
 
     def picklable_stand_in(self) -> "Task":
-        """Return a task without callbacks, for other machines, from which none can be called."""
+        """Return a task without callbacks, for other machines, which cannot call them."""
         return Task(None, None)
 
     @property
@@ -175,7 +175,7 @@ class Fit(Task):
 
 
 def fit_task(estimator: Any, n_subtasks: int, *, in_order: bool = True) -> Fit:
-    """Return the task of a whole fit, with at most `n_subtasks` parts, which run one after the other or in parallel.
+    """Return the task of a whole fit, with at most `n_subtasks` subtasks, which run in order or in parallel.
 
     Enter it after the data are checked, and set the attributes of the estimator within it.
     """
@@ -186,7 +186,7 @@ def fit_task(estimator: Any, n_subtasks: int, *, in_order: bool = True) -> Fit:
 
 
 class Steps:
-    """Subtasks one after the other, each with blocks, whose beginnings and ends are reported from different places."""
+    """Consecutive subtasks of a task, each divided into blocks, for code that cannot use `with`."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -215,7 +215,7 @@ class Steps:
             self.block = self.step.subtask(self.block_name).__enter__()
 
     def end(self, attributes: Any = None) -> bool:
-        """End the open step, with a block that was not needed; return whether a callback asks to stop."""
+        """End the open step and its open block, if any; return whether a callback asks to stop."""
         if self.block is not None:
             self.block.end()
             self.block = None

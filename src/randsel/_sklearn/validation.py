@@ -41,9 +41,9 @@ __all__ = [
 def check_data(
     estimator: Any, X: Any, y: Any, sample_weight: Any, target: str
 ) -> tuple[Array, Array, OutcomeKind, Array | None]:
-    """Return X, y, the kind of y, and the weights (the largest is 1).
+    """Check the data of a fit; return X, y, the kind of y, and the weights, of which the largest is 1.
 
-    Tensors may stay on their device. A remote table stays where it is, and its values are checked when they are read.
+    Tensors may stay on their device. A remote table is not read; its values are checked when they are.
     """
     _refuse_masked_values_and_dates(X, "X")
     _refuse_masked_values_and_dates(y, "y")
@@ -94,7 +94,7 @@ def _to_memory(values: Any) -> Any:
 def _check_array(estimator: Any, X: Any) -> Any:
     dtypes = [X.double().dtype, X.float().dtype] if _stays_on_device(X) else [np.float64, np.float32]
     try:
-        # with max_memory X is read in blocks, and must not be copied
+        # With `max_memory`, X is read in blocks and must not be copied.
         order = "C" if getattr(estimator, "max_memory", None) is None else None
         return validate_data(estimator, X=X, accept_sparse=False, dtype=dtypes, order=order, ensure_all_finite=False)
     except ValueError as error:
@@ -105,9 +105,9 @@ def _check_array(estimator: Any, X: Any) -> Any:
 
 
 def check_remote_table(estimator: Any, table: RemoteTable, *, reset: bool) -> Any:
-    """Check a table that is not in memory by its shape and type, and let scikit-learn record its number of features."""
+    """Check the shape and type of a table that is not in memory, let scikit-learn record them, and return its array."""
     X = table.check()
-    # an array of the same shape that takes no memory
+    # An array of the same shape that takes no memory.
     validate_data(estimator, X=np.broadcast_to(np.float64(0.0), X.shape), reset=reset, ensure_all_finite=False)
     return X
 
@@ -138,12 +138,12 @@ def _is_tensor(values: Any) -> bool:
 
 
 def tensor_to_numpy(X: Any) -> Any:
-    """Return a tensor as a numpy array, and anything else as it is: models of scikit-learn are fitted on the host."""
+    """Return a tensor as a numpy array, for models of scikit-learn, and anything else as it is."""
     return to_numpy(X) if _is_tensor(X) else X
 
 
 def _stays_on_device(X: Any) -> bool:
-    """Return whether X is a tensor to compute with where it is, which scikit-learn's configuration decides."""
+    """Whether X is a tensor that stays on its device, which scikit-learn's configuration decides."""
     if not _is_tensor(X):
         return False
     if get_config()["array_api_dispatch"]:
@@ -157,7 +157,7 @@ def _stays_on_device(X: Any) -> bool:
 
 
 def drop_unweighted_rows(X: Array, y: Array, weights: Array | None) -> tuple[Array, Array, Array | None]:
-    """Drop the samples of weight zero; the weights are None if all others are equal."""
+    """Return X, y and weights without samples of weight zero; the weights are None if the others are equal."""
     if weights is None:
         return X, y, None
     rows = weights > 0.0
@@ -167,7 +167,7 @@ def drop_unweighted_rows(X: Array, y: Array, weights: Array | None) -> tuple[Arr
 
 
 def categories_to_codes(X: Any) -> tuple[Any, list[int]]:
-    """Replace the categories of a data frame by their codes; also return the indices of these columns."""
+    """Return a data frame with categories replaced by codes, and the indices of the categorical columns."""
     dtypes = [str(dtype) for dtype in X.dtypes] if hasattr(X, "iloc") and hasattr(X, "columns") else []
     categorical = [j for j, dtype in enumerate(dtypes) if dtype == "category"]
     if categorical:
@@ -184,7 +184,7 @@ def categories_to_codes(X: Any) -> tuple[Any, list[int]]:
 
 
 def nominal_columns(categorical: Any, from_frame: list[int], n: int, names: Array | None) -> Array:
-    """Return a mask of the nominal columns: those of a data frame, or those that a mask, indices or names mean."""
+    """Return a mask of the nominal columns: categorical columns of a data frame, or those that `categorical` lists."""
     nominal = np.zeros(n, dtype=bool)
     if categorical is None:
         return nominal
@@ -210,7 +210,7 @@ def nominal_columns(categorical: Any, from_frame: list[int], n: int, names: Arra
 
 
 def check_strata(y: Array, weights: Array | None, **labels: Any) -> Array | None:
-    """Return the number of each sample's stratum, a combination of labels; y must vary within at least one of them."""
+    """Return the number of each sample's stratum, a combination of labels; y must vary within at least one stratum."""
     labels = {name: values for name, values in labels.items() if values is not None}
     if not labels:
         return None
@@ -242,7 +242,7 @@ def check_strata(y: Array, weights: Array | None, **labels: Any) -> Array | None
 
 
 def _refuse_masked_values_and_dates(values: Any, name: str) -> None:
-    """Raise ValueError for masked values and dates, which numpy would convert to numbers."""
+    """Raise ValueError for masked values and dates, which numpy would turn into numbers."""
     if np.ma.is_masked(values):
         raise ValueError(
             f"{name} is a masked array with masked values, which would count as numbers; fill or drop them first."

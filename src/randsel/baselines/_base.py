@@ -1,4 +1,4 @@
-"""What the methods share: the contract of the estimators, backward elimination, and sums over kernels."""
+"""Shared code of the methods: the base class, backward elimination, and sums over kernels."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from randsel._sklearn.validation import (
 from randsel._utils.typing import Array
 from randsel.targets import KINDS, OutcomeKind
 
-#: Elements per scratch array, so that it stays in cache.
+#: Elements per scratch array, few enough to stay in cache.
 SCRATCH = 1 << 16
 
 #: Constraints of parameters that several methods have.
@@ -59,11 +59,11 @@ class Ranked:
 
 
 class Baseline(Selector):
-    """Validates the data, lets the subclass rank the columns that vary, and sets the attributes."""
+    """Base class: validates the data, lets the subclass rank the columns that vary, and sets the attributes."""
 
     n_features_to_select: int | float | None
     target: str
-    _in_order = True
+    _in_order = True  # whether subtasks of `_rank` run one after the other
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> "Baseline":
@@ -101,9 +101,9 @@ class Baseline(Selector):
 
     def _set_attributes(self, ranked: Ranked, columns: Array, n_features: int) -> None:
         for name, values in ranked.values.items():
-            of_all_columns = np.zeros(n_features)
-            of_all_columns[columns] = values
-            setattr(self, name, of_all_columns)
+            by_column = np.zeros(n_features)
+            by_column[columns] = values
+            setattr(self, name, by_column)
         self.order_, self.ranking_ = rank_columns(columns[ranked.order], n_features, ranked.n_to_select)
         self.support_ = self.ranking_ == 1
         self.n_features_ = int(self.support_.sum())
@@ -113,7 +113,7 @@ class Baseline(Selector):
 
 
 def fraction_of(fraction: float | None, n: int) -> int:
-    """Return how many of n columns a round removes or adds: this fraction, at least one."""
+    """Return the number of columns, of n, that a round removes or adds: this fraction, but at least one."""
     return max(1, int((fraction or 0.0) * n))
 
 
@@ -128,8 +128,8 @@ def count_rounds(n: int, drop: float | None) -> int:
 def eliminate(n: int, drop: float | None, worth: Callable[[Array], Array]) -> tuple[Array, Array]:
     """Drop the columns of least worth round by round, until none is left.
 
-    `worth` gets the columns of a round and returns a number for each. Returns the columns, best first, and the worth of
-    every column in the round that dropped it.
+    `worth` returns a number for each of the columns that it gets. Returns all columns, best first, and the worth of
+    each in the round that dropped it.
     """
     remaining, values = np.arange(n), np.zeros(n)
     dropped: list[Array] = []
@@ -148,7 +148,7 @@ def checked_bandwidth(gamma: float | str, distances: Array) -> float:
     """Return the bandwidth; raise ValueError if it makes every entry of the kernel underflow."""
     value = bandwidth(gamma, distances)
     closest = float(distances[np.triu_indices(len(distances), 1)].min())
-    if value * closest > 745.0:
+    if value * closest > 745.0:  # exp(-746) is zero in double precision
         raise ValueError(UNDERFLOW.format(value))
     return value
 
@@ -159,7 +159,7 @@ def kernel_sums(X: Array, distances: Array, sign: float, gamma: float, weights: 
     Squared distances add up over features, so no column needs a Gram matrix of its own.
     """
     p, q = np.triu_indices(len(X), 1)
-    base, w = distances[p, q], 2.0 * weights[p, q]
+    base, w = distances[p, q], 2.0 * weights[p, q]  # every pair counts twice
     columns = np.ascontiguousarray(X.T)
     sums = np.empty(len(columns))
     step = max(1, SCRATCH // max(1, len(p)))

@@ -13,9 +13,9 @@ from randsel.targets import OutcomeKind, Target
 class CorrelationFilter(Baseline):
     """Rank features by their absolute correlation with the target, one by one.
 
-    Classes: the correlation ratio η, the root of the share of a feature's variance that lies between the classes. It
-    orders features as the F of an analysis of variance does, and for two classes it is the absolute correlation with
-    ±1. Several outputs: the largest absolute correlation with any of them.
+    For classes, this is the correlation ratio η: the root of the fraction of a feature's variance that lies between the
+    classes. It ranks features like the F statistic; for two classes it is the absolute correlation with ±1. For several
+    outputs, it is the largest absolute correlation with any of them.
 
     Parameters
     ----------
@@ -48,6 +48,7 @@ class CorrelationFilter(Baseline):
             scores = np.abs(Target.encode(y, kind).Y.T @ Z / len(Z)).max(axis=0)
         else:
             classes, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
+            # Columns have mean 0 and variance 1, so η² = Σ_c n_c mean_c² / m.
             sums = np.eye(len(classes))[codes].T @ Z
             scores = np.sqrt((sums * sums / counts[:, None]).sum(axis=0) / len(Z))
         return Ranked(np.argsort(-scores, kind="stable"), n_to_select, {"scores_": scores})

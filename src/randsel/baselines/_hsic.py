@@ -44,25 +44,24 @@ class BaHSIC(Baseline):
     Parameters
     ----------
     n_features_to_select : int, float in (0, 1] or None, default=None
-        How many features, which share of them; None is half.
+        Number or fraction of the features to select. None: half of them.
     drop : float in (0, 1) or None, default=0.1
-        Fraction of the features left to remove per round, at least one: those without which HSIC is highest. None
-        removes one at a time.
+        Fraction of the remaining features to remove per round, at least one: those whose removal leaves the highest
+        HSIC. None removes one at a time.
     gamma : float or str, default="median"
         Bandwidth, `exp(-gamma ‖x - x'‖²)`: "median" is one over the median squared distance over the features left,
         in each round; "0.5*median" a multiple of it; a number is used as it is.
     target : {"auto", "classification", "regression"}, default="auto"
-        Meaning of y. "auto" takes text, and whole numbers of at most 20 values, for classes.
+        Kind of y. "auto" treats text, and integers with at most 20 distinct values, as classes.
     scale : bool, default=True
-        Bring all columns to standard deviation one.
+        Scale all columns to standard deviation one.
 
     Attributes
     ----------
     support_, ranking_, order_, n_features_
         As in `RandSel`: rank 1 is selected, 2 was removed last; constant columns share the last rank.
     hsic_ : ndarray of float
-        HSIC of the other features left, in the round in which the feature was removed; 0 for the last, which leaves
-        nothing.
+        HSIC of the other remaining features in the round that removed the feature; 0 for the last feature.
 
     Examples
     --------
@@ -106,26 +105,26 @@ class BaHSIC(Baseline):
 class FoHSIC(Baseline):
     """Forward selection by the unbiased HSIC of a Gaussian kernel with the target (Song et al. 2012).
 
-    Stops when enough features are selected; the others are ranked by the HSIC each reaches beside the selected ones.
+    Stops when enough features are selected; the others are ranked by their HSIC together with the selected ones.
 
     Parameters
     ----------
     n_features_to_select, target, scale
         As in `BaHSIC`.
     add : float in (0, 1) or None, default=0.1
-        Fraction of the features not yet selected to add per round, at least one and no more than are still wanted. If
-        few of many are wanted, one round adds them all, each by itself; None adds one at a time.
+        Fraction of the candidates to add per round, at least one and no more than are still missing. If few of many
+        are to be selected, the first round adds all of them, each for its own HSIC. None adds one at a time.
     gamma : float or str, default="median"
-        As in `BaHSIC`, with the median, in each round, of the squared distance over the selected features and one
-        more, taken as the mean over the others: one bandwidth for all that compete.
+        As in `BaHSIC`. In each round, the median is that of the squared distances over the selected features plus
+        their mean over the candidates, so that all candidates have the same bandwidth.
 
     Attributes
     ----------
     support_, ranking_, order_, n_features_
         As in `RandSel`; constant columns share the last rank.
     hsic_ : ndarray of float
-        HSIC of the feature and those selected in earlier rounds, in the round in which it was added; beside all
-        selected ones, if it was not.
+        HSIC of the feature together with those selected in earlier rounds, in the round that added it; for features
+        that were not selected, together with all selected ones.
 
     Examples
     --------

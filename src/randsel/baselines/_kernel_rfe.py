@@ -28,9 +28,9 @@ from randsel.targets import OutcomeKind, Target
 class KernelRFE(Baseline):
     """Recursive elimination with a support vector machine (Guyon et al. 2002), Gaussian or linear.
 
-    A feature's worth is `W² - W²₍₋ⱼ₎`: how much `W² = Σ α_p α_q K(x_p, x_q)` falls when the feature leaves the kernel
-    and the (signed) α stay, which for a linear kernel is the square of its weight. With more than two classes W² is
-    the sum over the one-vs-one machines of scikit-learn's `SVC`, with several outputs over one `SVR` each.
+    A feature's worth is `W² - W²₍₋ⱼ₎`: the decrease of `W² = Σ α_p α_q K(x_p, x_q)` when the feature is removed from
+    the kernel and the signed α are kept. For a linear kernel, that is the square of its weight. With more than two
+    classes, W² is the sum over the one-vs-one machines of `SVC`; with several outputs, over one `SVR` per output.
 
     Parameters
     ----------
@@ -41,19 +41,19 @@ class KernelRFE(Baseline):
     kernel : {"gaussian", "linear"}, default="gaussian"
         Kernel of the machines.
     drop : float in (0, 1) or None, default=0.1
-        Fraction of the features left to remove per round, at least one; None removes one at a time.
+        Fraction of the remaining features to remove per round, at least one. None removes one at a time.
     gamma : float or str, default="median"
         As in `BaHSIC`; the linear kernel has none.
     absolute : bool, default=False
-        Rank by `|W² - W²₍₋ⱼ₎|`, as some later work does. Guyon et al. remove the smallest difference, sign and all: in
-        a Gaussian kernel that of a noise feature may be far below zero, which the absolute value takes for worth.
+        Rank by `|W² - W²₍₋ⱼ₎|`, as some later work does, instead of the signed difference of Guyon et al. In a Gaussian
+        kernel the difference of a noise feature may be far below zero, and its absolute value large.
 
     Attributes
     ----------
     support_, ranking_, order_, n_features_
         As in `RandSel`: rank 1 is selected, 2 was removed last; constant columns share the last rank.
     changes_ : ndarray of float
-        The feature's worth in the round in which it was removed.
+        Worth of the feature in the round that removed it.
 
     Examples
     --------
@@ -133,6 +133,6 @@ def _dual_coefficients(kernel: Array, y: Array, kind: OutcomeKind, C: float) -> 
     classifier = SVC(kernel="precomputed", C=C).fit(kernel, codes)
     dual = np.zeros((len(classes) - 1, len(codes)))
     dual[:, classifier.support_] = classifier.dual_coef_
-    # libsvm stores machine "a against b" in row b-1 of the samples of a, and in row a of those of b
+    # libsvm stores the machine of classes a < b in row b-1 for the samples of a, and in row a for those of b.
     pairs = combinations(range(len(classes)), 2)
     return np.array([np.where(codes == a, dual[b - 1], np.where(codes == b, dual[a], 0.0)) for a, b in pairs])

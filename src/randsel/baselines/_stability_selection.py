@@ -1,4 +1,4 @@
-"""StabilitySelection: features that a randomised lasso selects on many random halves of the samples."""
+"""StabilitySelection: selection of features by a randomised lasso on many random halves of the samples."""
 
 import warnings
 from collections.abc import Callable
@@ -19,33 +19,33 @@ from randsel.targets import OutcomeKind, Target
 
 
 class StabilitySelection(Baseline):
-    """Features that a randomised lasso selects on many random halves of the samples (Meinshausen and Bühlmann 2010).
+    """Select features that a randomised lasso selects on many random halves (Meinshausen and Bühlmann 2010).
 
-    On each half every feature's penalty is divided by a factor drawn from [`weakness`, 1]. A feature's probability is
-    the largest, over the penalties tried, of the share of halves on which its coefficient is not zero.
+    On each half, every feature's penalty is divided by a random factor from [`weakness`, 1]. The selection probability
+    of a feature is the fraction of halves where its coefficient is not zero, at the penalty where that is largest.
 
     Parameters
     ----------
     n_features_to_select : int, float in (0, 1] or None, default=None
-        How many features, which share of them, by probability and then by its mean over the penalties; None selects
-        those of probability `threshold` or more, or with a warning the best one if there are none.
+        Number or fraction of the features to select, by probability and then by its mean over the penalties. None:
+        those of probability `threshold` or more; if there are none, the best one, with a warning.
     n_subsamples : int, default=100
-        Random halves.
+        Number of random halves.
     complementary : bool, default=False
         Draw the halves in pairs that share no sample (Shah and Samworth 2013); `n_subsamples` is rounded up to even.
     threshold : float in (0.5, 1], default=0.6
-        Probability from which a feature counts as stable.
+        Least probability of a stable feature.
     weakness : float in (0, 1], default=0.5
-        Lowest factor; 1 is the plain lasso.
+        Smallest factor; 1 is the plain lasso.
     loss : {"lasso", "logistic"}, default="lasso"
-        The lasso on numbers, and on ±1 for classes, which is fast; or for classes the logistic loss with an l1
-        penalty. More than two classes are each taken against the rest, several outputs one by one; a feature counts
-        as selected if it is for any of them.
+        "lasso": squared loss, for classes on ±1, which is fast. "logistic": logistic loss with an l1 penalty, for
+        classes only. With more than two classes (one against the rest) or several outputs, a feature counts as
+        selected if it is for any of them.
     n_lambdas, lambda_min : int, default=20, and float in (0, 1), default=0.25
-        Penalties tried, from the one that leaves no feature on all samples down to this fraction of it: the same on
-        every half. Lower penalties let more features in, and weaken the bound.
+        Number of penalties, from the least that selects no feature on all samples down to this fraction of it; the
+        same on every half. Lower penalties select more features and weaken the bound.
     n_jobs : int, default=None
-        Jobs over the halves (joblib). The answer does not depend on it.
+        Number of jobs (joblib) over the halves. The result does not depend on it.
     random_state : int, RandomState or None, default=None
         Seed of the halves and factors.
     target, scale
@@ -58,10 +58,10 @@ class StabilitySelection(Baseline):
     probabilities_ : ndarray of float
         Selection probability of each feature.
     expected_false_bound_ : float
-        `q² / ((2 threshold - 1) n)`, q the mean number of the n features that vary selected at any penalty: a bound on
-        the expected number of irrelevant features of probability `threshold` or more, if the method does no worse
-        than guessing and irrelevant features are exchangeable. For complementary pairs the same bound holds without
-        that assumption, with features of below-average probability in place of irrelevant ones.
+        `q² / ((2 threshold - 1) n)`, where q is the mean number of features selected at any penalty, of the n that
+        vary. It bounds the expected number of irrelevant features of probability `threshold` or more, if the method is
+        no worse than guessing and irrelevant features are exchangeable. For complementary pairs, it holds without that
+        assumption for features of below-average probability instead of irrelevant ones.
 
     Examples
     --------
@@ -135,12 +135,13 @@ class StabilitySelection(Baseline):
         return Ranked(order, n_to_select, {"probabilities_": probabilities})
 
     def _select_on_halves(self, Z: Array, y: Array, kind: OutcomeKind, task: Task) -> list[Array]:
-        """Return for every half an array of bool: which features are selected at which penalties."""
+        """Return a mask (features, penalties) of the selected features for every half."""
         if self.loss == "logistic" and not kind.has_classes:
             raise ValueError("loss='logistic' needs classes, but y holds numbers; use loss='lasso'.")
         Y = Target.encode(y, kind).Y
         if self.loss == "logistic":
             Y = (Y > 0.0).astype(np.float64)
+        # The least penalty at which the lasso selects no feature on all samples.
         largest = np.abs(Z.T @ (Y - Y.mean(axis=0))).max(axis=0) / len(Z)
         penalties = np.geomspace(1.0, self.lambda_min, self.n_lambdas)[:, None] * largest
         path = _lasso_path if self.loss == "lasso" else _logistic_path
@@ -153,18 +154,18 @@ class StabilitySelection(Baseline):
         return self.n_subsamples + (self.n_subsamples % 2 if self.complementary else 0)
 
 
-#: X, one column of Y and the penalties to coefficients, one row per feature and one column per penalty.
+#: Function of X, one column of Y and the penalties that returns coefficients (features, penalties).
 CoefficientPath = Callable[[Array, Array, Array], Array]
 
 
 def _select_on_half(
     Z: Array, Y: Array, penalties: Array, path: CoefficientPath, weakness: float, paired: bool, seed: int, number: int
 ) -> Array:
-    """Return which features have a coefficient at which penalties, for any column of Y, on one random half."""
+    """Return a mask (features, penalties) of the features selected for any column of Y on one random half."""
     half = len(Z) // 2
     rows = generator(seed, 0, number // 2 if paired else number).permutation(len(Z))
     rows = rows[half : 2 * half] if paired and number % 2 else rows[:half]
-    # dividing the penalty of a column by a factor is the same as multiplying the column by it
+    # Dividing the penalty of a column by a factor is the same as multiplying the column by it.
     X = Z[rows] * generator(seed, 1, number).uniform(weakness, 1.0, Z.shape[1])
     selected = np.zeros((Z.shape[1], len(penalties)), dtype=bool)
     for target, path_penalties in zip(Y[rows].T, penalties.T, strict=True):
@@ -178,9 +179,9 @@ def _lasso_path(X: Array, y: Array, penalties: Array) -> Array:
 
 
 def _logistic_path(X: Array, y: Array, penalties: Array) -> Array:
-    # the l1 penalty has another name from scikit-learn 1.8 on
+    # scikit-learn 1.8 renamed the parameter of the l1 penalty.
     l1 = {"l1_ratio": 1.0} if parse_version(sklearn.__version__) >= parse_version("1.8") else {"penalty": "l1"}
-    # liblinear penalises the intercept; the scaling makes that small
+    # liblinear penalises the intercept; this scaling makes the effect small.
     model = LogisticRegression(solver="liblinear", intercept_scaling=10.0, random_state=0, **l1)
     fits = [model.set_params(C=1.0 / (penalty * len(y))).fit(X, y).coef_[0].copy() for penalty in penalties]
     return np.column_stack(fits)

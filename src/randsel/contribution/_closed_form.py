@@ -89,8 +89,8 @@ def map_row_blocks(
 ) -> list[Any]:
     """Return `function(sample of the rows, gamma)` for blocks of rows.
 
-    A column source may evaluate whole row blocks on workers of its own. If it returns None, because a row block is too
-    large for one worker, this process handles one block after the other, and the workers share its columns.
+    A column source may evaluate whole row blocks on workers of its own. Otherwise the blocks are jobs of this process;
+    one after the other, if the workers of the source share the columns of a block.
     """
     n_jobs = draws.n_jobs
     if isinstance(sample.X, ColumnSource):
@@ -174,7 +174,7 @@ def closed_form(sample: Sample, gamma: float) -> Contribution:
     if series is None:
         return _evaluate(sample, gamma, all_elementwise)[0]
     bounds = FirstOrderBounds.from_moments(sample.moments, m, gamma, sample.factor, series)
-    nonlinear = all_elementwise.elementwise.copy()
+    nonlinear = all_elementwise.elementwise.copy()  # stays so if there is little work in all
     if n > max(FEW, _expensive(sample) // (4 * m**2)):
         nonlinear, bounds = _nonlinear_features(sample, bounds)
     sums: PairSums | None = None

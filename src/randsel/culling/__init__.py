@@ -1,4 +1,4 @@
-"""Culling: criteria, rounds, the path that they make, and its storage in files.
+"""Culling: the criteria that rank features, the rounds, the resulting path, and its storage in files.
 
 Imports `_utils`, `_numerics`, `targets` and `contribution`.
 """

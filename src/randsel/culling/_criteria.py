@@ -1,4 +1,4 @@
-"""What a round of culling ranks features by: one `Criterion` per rule, listed in `CRITERIA`."""
+"""Criteria by which a round of culling ranks features: one `Criterion` per rule, listed in `CRITERIA`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,21 +9,21 @@ from randsel.contribution import Contribution, Sample
 
 
 def keep_target(sample: Sample, gamma: float) -> Sample:  # noqa: ARG001 (the signature of `Criterion.weigh_target`)
-    """Return the sample as it is: contributions to the alignment with the target itself."""
+    """Return the sample as it is: contributions are to the alignment with the target itself."""
     return sample
 
 
 @dataclass(frozen=True)
 class Criterion:
-    """A culling rule: which weights the target gets in a round, and how contributions become scores.
+    """A culling rule: how contributions become scores, and how a round may replace the target.
 
     Attributes
     ----------
     scores
-        Contributions to (scores, tie breakers), one of each per feature; larger is better.
+        Function of the contributions that returns (scores, tie breakers), one of each per feature; larger is better.
     weigh_target
-        Sample and bandwidth of a round to the sample whose contributions are estimated. It may replace the target by a
-        weighted one, for example by the residuals of a model of the other features.
+        Function of the sample and bandwidth of a round that returns the sample whose contributions are estimated. It
+        may replace the target by a weighted one, for example by the residuals of a model of the other features.
     needs_exact
         Whether `scores` reads the main and interaction scores, which only the exact estimator computes.
     """

@@ -1,4 +1,4 @@
-"""The result of culling: the rounds, and what follows from them."""
+"""The culling path: the rounds, and the ranking, p-values and best round that follow from them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,12 +22,12 @@ ARRAYS = ("features", *PER_FEATURE, "dropped", "fixed")
 
 @dataclass(frozen=True)
 class Chance:
-    """Alignment that the best of independent noise features reach (docs/mathematics.md, eq. 13).
+    """Alignments that the best of independent noise features reach (docs/mathematics.md, eq. 13).
 
     Attributes
     ----------
     spectrum
-        Eigenvalues of the target kernel, scaled to norm one: they give the null distribution of a feature's main score.
+        Eigenvalues of the target kernel, scaled to norm one; they determine the null distribution of main scores.
     n
         Number of features to choose from.
     null_sd
@@ -54,10 +54,11 @@ class Chance:
         repeats = max(1, min(20, 20000 // self.n))
         sums = np.zeros(self.n)
         for _ in range(repeats):
+            # Null main scores: weighted sums of χ² variables, standardised.
             squares = rng.chisquare(self.n_blocks, (self.n, len(self.spectrum)))
             scores = (squares - self.n_blocks) @ self.spectrum / np.sqrt(2 * self.n_blocks)
             sums += np.cumsum(np.sort(scores)[::-1]) / repeats
-        signal = sums * self.null_sd
+        signal = sums * self.null_sd  # a of (13)
         chance: Array = signal / np.sqrt(np.arange(1, self.n + 1) + signal**2)
         return chance
 
@@ -83,7 +84,8 @@ class Round:
     gamma, alignment
         Bandwidth of the round, and unbiased alignment of the kernel on all features of the round.
     size, by_chance
-        Number of columns of the kernel, and the alignments that noise reaches.
+        Number of features of the round as culling saw them (rank functions, with `kernel="rank"`), and the alignments
+        that noise reaches.
 
     During culling on a device, the arrays stay there; those of `CullingPath.rounds` are numpy arrays.
 
@@ -110,7 +112,7 @@ class Round:
 
     @property
     def chance(self) -> float:
-        """Alignment that culling independent noise to as many features would reach."""
+        """Alignment that culling of independent noise would reach with this number of features."""
         return float(self.by_chance.alignments[self.size - 1])
 
     def to_host(self) -> "Round":
@@ -131,7 +133,7 @@ class Round:
 
 
 class RecordedRounds:
-    """Rounds as culling recorded them; `on_host` copies their arrays from the device at the first call."""
+    """Rounds as culling recorded them; the first call of `on_host` copies their arrays from the device."""
 
     def __init__(self, rounds: Sequence[Round]) -> None:
         self.rounds = tuple(rounds)
@@ -168,7 +170,7 @@ class CullingPath:
     columns: Array | None = None
     """Column of X of every recorded feature; None if these are the columns themselves."""
     merged_pvalues: tuple[Array, Array] | None = None
-    """P-values of features that several functions stand for; None if scores alone give the p-values."""
+    """P-values from `merge_functions`; None if they follow from the scores."""
 
     @cached_property
     def rounds(self) -> tuple[Round, ...]:
@@ -179,7 +181,7 @@ class CullingPath:
 
     @property
     def order(self) -> Array:
-        """All features that entered, best first: fixed ones, other survivors by score, the dropped, last first."""
+        """All features of the first round, best first: fixed, other survivors by score, dropped ones last first."""
         return self.recorded_order if self.columns is None else np.asarray(self.columns[self.recorded_order])
 
     @cached_property
@@ -206,9 +208,9 @@ class CullingPath:
 
     @property
     def stands_out(self) -> bool:
-        """Whether the best round aligns better than culled noise would, or all features together better than chance.
+        """Whether the best round aligns better than culled noise would, or the first round better than zero.
 
-        Better by three standard deviations of an unrelated target. The second comparison involves no selection.
+        Both by three null standard deviations. Nothing was selected before the first round, so zero is its null mean.
         """
         best, first = self.best_round, self.recorded.rounds[0]
         return max(best.alignment - best.chance, first.alignment) > 3.0 * self.null_sd
@@ -220,7 +222,7 @@ class CullingPath:
         return np.sort(fixed if self.columns is None else self.columns[fixed])
 
     def last_values(self, name: str, n_features: int) -> Array:
-        """Return per column the value of a field of `Round` at the last round that the column entered (0 if none)."""
+        """Return per column the value of a field of `Round` in the last round that the column entered; 0 if none."""
         rounds = self.recorded.on_host()
         entered = rounds[0].features
         last = np.zeros(int(entered.max()) + 1)
@@ -235,20 +237,21 @@ class CullingPath:
         return replace(self, columns=columns)
 
     def merge_functions(self, owner: Array, min_features: int) -> "CullingPath":
-        """Return the path of features from a path of functions, `owner[i]` being the feature of function `i`.
+        """Return the path of features from a path of rank functions, where function `i` belongs to feature `owner[i]`.
 
-        A feature is as good as the best of its functions, and is dropped with the last of them. Its p-value is the
-        least of its functions' p-values, times their number (Bonferroni).
+        A feature has the best scores of its functions, and is dropped with the last of them. Its p-value is the least
+        p-value of its functions, times their number (Bonferroni).
         """
         rounds: list[Round] = []
-        for r, following in zip(self.rounds, [*(later.features for later in self.rounds[1:]), None], strict=True):
+        for r, next_features in zip(self.rounds, [*(later.features for later in self.rounds[1:]), None], strict=True):
             features = np.unique(owner[r.features])
-            is_last = following is None or len(np.unique(owner[following])) < min(min_features, len(features))
-            dropped = np.array([], dtype=int) if is_last else np.setdiff1d(features, owner[following])
+            is_last = next_features is None or len(np.unique(owner[next_features])) < min(min_features, len(features))
+            dropped = np.array([], dtype=int) if is_last else np.setdiff1d(features, owner[next_features])
             if is_last or len(dropped):
                 rounds.append(_merge_round(r, owner, features, dropped, rounds))
             if is_last:
                 break
+        # The position of a feature is that of its first function.
         order = owner[self.order]
         order = order[np.sort(np.unique(order, return_index=True)[1])]
         pvalues = None
@@ -281,7 +284,7 @@ class CullingPath:
 
 
 def _merge_round(r: Round, owner: Array, features: Array, dropped: Array, earlier: list[Round]) -> Round:
-    """Return a round of features, which drops `dropped`, from a round of functions."""
+    """Return a round of `features` that drops `dropped`, from a round of functions."""
     index = np.searchsorted(features, owner[r.features])
 
     def best(values: Array) -> Array:
@@ -289,7 +292,7 @@ def _merge_round(r: Round, owner: Array, features: Array, dropped: Array, earlie
         np.maximum.at(maxima, index, values)
         return maxima
 
-    # a feature is dropped where its last function is: count from the end
+    # A feature is dropped with its last function: keep the last occurrence of each.
     last_first = owner[r.dropped][::-1]
     last_first = last_first[np.sort(np.unique(last_first, return_index=True)[1])]
     already_fixed = np.concatenate([np.array([], dtype=int), *(past.fixed for past in earlier)])

@@ -1,4 +1,4 @@
-"""Rounds of culling: estimate contributions, drop the lowest scores, until few features remain (Algorithm 1)."""
+"""Rounds of culling (Algorithm 1): estimate contributions and drop the lowest scores, until few features remain."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,13 +14,13 @@ from randsel.contribution import Contribution, Draws, PairSums, Sample, map_row_
 from randsel.culling._criteria import Criterion
 from randsel.culling._path import DROP, MIN_FEATURES, Chance, CullingPath, RecordedRounds, Round, number_to_drop
 
-#: Sample, bandwidth and draws to the contributions of all features.
+#: Function of sample, bandwidth and draws that returns the contributions of all features.
 Estimator = Callable[[Sample, float, Draws], Contribution]
 
 
 @dataclass(frozen=True)
 class Rules:
-    """How rounds cull and fix; the parameters of the same names of `RandSel`."""
+    """How rounds drop and fix features: the parameters of `RandSel` of the same names."""
 
     drop: float = DROP
     min_features: int = MIN_FEATURES
@@ -31,14 +31,14 @@ class Rules:
 
 @dataclass(frozen=True)
 class CullingState:
-    """What the next round starts from.
+    """State from which the next round starts.
 
     Attributes
     ----------
     sample
         The features left and the target, with sums over the features.
     columns
-        Number of each feature left among all features of the first round.
+        Index of each feature left among the features of the first round.
     chance
         Alignments that noise reaches.
     streak
@@ -46,9 +46,9 @@ class CullingState:
     rounds
         The rounds so far.
     fixed_scores
-        Number of every fixed feature -> its score in the round that fixed it.
+        Index of every fixed feature -> its score in the round that fixed it.
     skewness
-        Of the first round, as in `CullingPath`.
+        Skewness of the null scores of the first round, as in `CullingPath`.
     """
 
     sample: Sample
@@ -76,23 +76,23 @@ class CullingState:
             is_new = np.isin(np.arange(len(self.columns)), newly_fixed)
             fixed = (self.sample.fixed | is_new)[to_numpy(surviving)]
         sample = self.sample.drop_features(surviving, namespace(dropped).sort(dropped), fixed, sums)
-        # without fixing all streaks are zero, and `surviving` need not leave the device
+        # Without fixing, all streaks are zero, and `surviving` stays on the device.
         streak = self.streak[to_numpy(surviving)] if self.streak.any() else self.streak[: len(surviving)]
         return replace(self, sample=sample, columns=self.columns[surviving], streak=streak)
 
 
 @dataclass(frozen=True)
 class FinishedRound:
-    """What observers of culling get after every round.
+    """Argument of the observers, which culling calls after every round.
 
     Attributes
     ----------
     round
         The round.
     path
-        Builds the path as if this round were the last.
+        Function that builds the path as if this round were the last.
     next_state
-        What the next round starts from; None after the last round.
+        State from which the next round starts; None after the last round.
     """
 
     round: Round
@@ -100,7 +100,7 @@ class FinishedRound:
     next_state: CullingState | None
 
 
-#: Is called after every round; returns True to end culling with this round.
+#: Function that is called after every round, and returns True to end culling with it.
 Observer = Callable[[FinishedRound], bool | None]
 
 
@@ -112,14 +112,14 @@ def cull(
     draws: Draws,
     observers: Sequence[Observer] = (),
 ) -> CullingPath:
-    """Cull until `min_features` are left, until every feature left is fixed, or until an observer asks to stop."""
+    """Cull until `min_features` are left, all features left are fixed, or an observer asks to stop; return the path."""
     while True:
         sample, round_draws = state.sample, replace(draws, seed=draws.seed + len(state.rounds))
         gamma, alignment = _bandwidth_and_alignment(sample, rules.gamma, round_draws)
         contributions = estimator(criterion.weigh_target(sample, gamma), gamma, round_draws)
         scores, ties = criterion.scores(contributions)
         ascending = _argsort_scores(scores, ties, sample)
-        dropped = _lowest(ascending, sample.fixed, rules)
+        dropped = _positions_to_drop(ascending, sample.fixed, rules)
         surviving = complement(dropped, len(ascending))
         streak, newly_fixed = _find_newly_fixed(state.streak, ascending, sample.fixed, surviving, rules)
         finished = _record_round(state, contributions, scores, dropped, newly_fixed, gamma, alignment)
@@ -133,9 +133,9 @@ def cull(
         path = partial(_build_path, state.rounds, ascending, state.fixed_scores, state.chance.null_sd, state.skewness)
         sums = contributions.sums
         if sums is None and sample.has_sums and len(row_blocks(sample.target, round_draws)) == 1:
-            sums = sample.sums  # from which the distances were read
+            sums = sample.sums  # computed for the distances
         next_state = state.drop(dropped, surviving, newly_fixed, sums) if len(dropped) else None
-        del contributions, sums  # matrices over pairs, which the next round must not keep in memory
+        del contributions, sums  # release the matrices over pairs before the next round
         wants_stop = [observe(FinishedRound(finished, path, next_state)) for observe in observers]
         if any(wants_stop) or next_state is None:
             return path()
@@ -154,7 +154,7 @@ def _record_round(
     """Return the round; `dropped` and `newly_fixed` are positions among the features of the round."""
 
     def stored(values: Any) -> Any:
-        # on a device in the precision of the features, because memory is scarce there
+        # On a device in the precision of the features, to save memory.
         if values is None:
             return np.full(len(state.columns), np.nan)
         return values if on_host(values) else astype(values, state.sample.X.dtype)
@@ -205,7 +205,7 @@ def _build_path(
 def _argsort_scores(scores: Any, ties: Any, sample: Sample) -> Any:
     """Return the positions of the features by ascending score, ties by `ties`, then by position.
 
-    Scores are rounded to the digits that the precision holds, so that equal features tie whatever the order of a sum.
+    Scores are rounded to the digits that the precision holds, so that equal features tie however sums were rounded.
     """
     xp, digits = namespace(scores), 1e4 if sample.precision.single_products else 1e9
     both = xp.stack([scores, ties])
@@ -214,8 +214,8 @@ def _argsort_scores(scores: Any, ties: Any, sample: Sample) -> Any:
     return stable_argsort(rounded[0], rounded[1], digits)
 
 
-def _lowest(ascending: Any, fixed: Array, rules: Rules) -> Any:
-    """Return the positions to drop, worst first: ⌊drop·n⌋ but at least one, none fixed, down to `min_features`."""
+def _positions_to_drop(ascending: Any, fixed: Array, rules: Rules) -> Any:
+    """Return the positions of the features to drop, worst first: `number_to_drop` of them, none of them fixed."""
     candidates = ascending
     if fixed.any():
         positions = to_numpy(ascending)
@@ -236,6 +236,7 @@ def _find_newly_fixed(streak: Array, ascending: Any, fixed: Array, surviving: An
 
 
 def _bandwidth_and_alignment(sample: Sample, gamma: float | str, draws: Draws) -> tuple[float, float]:
+    """Return the bandwidth, with row blocks that of the first, and the mean alignment of all row blocks."""
     blocks = row_blocks(sample.target, draws)
     if len(blocks) == 1:
         value = _bandwidth(sample, gamma)
@@ -253,9 +254,9 @@ def _bandwidth(sample: Sample, gamma: float | str) -> float:
 
 
 def _alignment(sample: Sample, gamma: float) -> float:
-    if sample.target.u_centred_norm == 0.0:  # what is left of it is rounding
+    if sample.target.u_centred_norm == 0.0:  # U(L) is only rounding
         return 0.0
-    # weights are in the target alone: weighting both sides would align the weights with themselves
+    # Only the target is weighted: weighting both kernels would align the weights with themselves.
     kernel = sample.log_kernel(gamma)
     namespace(kernel).exp(kernel, out=kernel)
     return unbiased_alignment(

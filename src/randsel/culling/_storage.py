@@ -14,9 +14,9 @@ from randsel.contribution import ColumnMoments, Extremes, PairSums, Precision, S
 from randsel.culling._path import ARRAYS, PER_FEATURE, Chance, CullingPath, RecordedRounds, Round
 from randsel.culling._rounds import CullingState
 
-#: Upper limit on n_features × n_classes in the simulation of alignments by chance: no path of ours is larger.
+#: Largest n_features × n_classes for which alignments by chance are simulated; only damaged files exceed it.
 MAX_SIMULATED = 200_000_000
-#: Kinds and lengths of the arrays of `path_to_arrays`, see `check_arrays`.
+#: Types and lengths of the arrays of `path_to_arrays`, as `check_arrays` expects them.
 STORED_SHAPES = {
     "features": ("iu", "features of rounds"),
     **dict.fromkeys(PER_FEATURE, ("f", "features of rounds")),
@@ -61,7 +61,7 @@ def restore_path(arrays: Mapping[str, Array], n_features: int) -> CullingPath:
         check_indices(arrays[f"n_{name}"], n_features + 1)
         if int(arrays[f"n_{name}"].sum()) != len(arrays[name]):
             raise ValueError(f"the lengths in 'n_{name}' do not add up to the length of {name!r}")
-    # alignments by chance are simulated for all sizes up to n, and looked up by the size of a round
+    # Alignments by chance are simulated for all sizes up to n, and looked up by the size of a round.
     n, null_sd, n_blocks = arrays["chance"].tolist()
     if not (
         len(np.unique(arrays["order"])) == len(arrays["order"])
@@ -125,9 +125,9 @@ def state_to_arrays(state: CullingState) -> dict[str, Any]:
 
 
 def restore_state(arrays: Mapping[str, Array], start: CullingState) -> CullingState:
-    """Return the state that `state_to_arrays` stored, from the state that culling started with."""
+    """Return the state that `state_to_arrays` stored; `start` is the state before the first round."""
     columns = as_index(arrays["columns"], start.sample.target.Y)
-    # the path concatenates what was dropped in all rounds, on the device
+    # The path concatenates `dropped` of all rounds on the device.
     rounds = (replace(r, dropped=as_index(r.dropped, columns)) for r in _unstack_rounds(arrays, start.chance))
     return replace(
         start,
@@ -141,7 +141,7 @@ def restore_state(arrays: Mapping[str, Array], start: CullingState) -> CullingSt
 
 
 def _sample_to_arrays(sample: Sample) -> dict[str, Array]:
-    """Return what `Sample.drop_features` hands on, except the columns: summing it again would round differently."""
+    """Return what `Sample.drop_features` carries on, except the columns: computing it again would round differently."""
     arrays: dict[str, Any] = {
         "sample_fixed": sample.fixed,
         "sample_moments": sample.moments.values,
@@ -157,7 +157,7 @@ def _sample_to_arrays(sample: Sample) -> dict[str, Array]:
 
 
 def _restore_sample(arrays: Mapping[str, Array], first: Sample) -> Sample:
-    """Return the sample of the stored columns of that of the first round, with what `_sample_to_arrays` stored."""
+    """Return the sample that `_sample_to_arrays` stored, with its columns taken from the first round."""
 
     def on_device(name: str) -> Any:
         return first.xp.asarray(arrays[name], device=first.precision.device) if name in arrays else None

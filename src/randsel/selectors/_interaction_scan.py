@@ -1,4 +1,4 @@
-"""`InteractionScan`, the estimator of `randsel.interactions`."""
+"""`InteractionScan`: validates the data, tests features and pairs, and sets the results as attributes."""
 
 import sys
 import warnings
@@ -44,7 +44,7 @@ from randsel.interactions import (
 )
 from randsel.targets import KINDS
 
-#: Pairs that are reported by default.
+#: Number of pairs that are reported by default.
 DEFAULT_PAIRS = 1000
 #: Step of the scan -> name of its subtasks.
 SUBTASKS = {"pairs": "tile", "triples": "first feature", "forward steps": "forward step"}
@@ -308,18 +308,18 @@ class InteractionScan(Selector):
             show(done, total)
 
     def _set_attributes(self, result: ScanResult, columns: Array, n_features: int) -> None:
-        def of_all_columns(values: Array, missing: float) -> Array:
+        def for_all_columns(values: Array, missing: float) -> Array:
             full = np.full(n_features, missing, dtype=values.dtype)
             full[columns] = values
             return full
 
-        self.pvalues_ = of_all_columns(np.exp(result.log_p), 1.0)
-        self.left_pvalues_ = of_all_columns(np.exp(np.minimum(result.residual_log_p, 0.0)), 1.0)
+        self.pvalues_ = for_all_columns(np.exp(result.log_p), 1.0)
+        self.left_pvalues_ = for_all_columns(np.exp(np.minimum(result.residual_log_p, 0.0)), 1.0)
         self.qvalues_ = np.asarray(false_discovery_control(self.pvalues_))
-        self.main_pvalues_ = of_all_columns(np.exp(np.minimum(result.main.log_p, 0.0)), 1.0)
+        self.main_pvalues_ = for_all_columns(np.exp(np.minimum(result.main.log_p, 0.0)), 1.0)
         partner, log_p = result.partners()
-        self.partner_ = of_all_columns(np.where(partner >= 0, columns[partner], -1), -1)
-        self.partner_pvalues_ = of_all_columns(np.exp(log_p), 1.0)
+        self.partner_ = for_all_columns(np.where(partner >= 0, columns[partner], -1), -1)
+        self.partner_pvalues_ = for_all_columns(np.exp(log_p), 1.0)
         self.taken_ = columns[result.taken]
         self.top_ = columns[result.order[: len(result.top_log_p)]]
         self.top_pvalues_ = np.exp(np.minimum(result.top_log_p, 0.0))
@@ -329,7 +329,7 @@ class InteractionScan(Selector):
             self.triples_ = result.table(3, self.n_pairs or DEFAULT_PAIRS, columns)
 
     def _select(self, order: Array, n_features: int, n_selected: int | None) -> None:
-        """Select the first features of the order, those of a q-value of at most alpha, or those with both."""
+        """Select the first `n_selected` features, those with q-values of at most alpha, or those that fulfil both."""
         alpha = LEVEL if self.alpha is None and n_selected is None else self.alpha
         first = order if n_selected is None else order[:n_selected]
         selected = first if alpha is None else first[self.qvalues_[first] <= alpha]

@@ -58,7 +58,7 @@ from randsel.culling import (
 )
 from randsel.targets import KINDS, OutcomeKind, Target
 
-#: Number of functions of its ranks that replace a column with kernel="rank".
+#: With kernel="rank", number of functions of its ranks that replace a column.
 RANK_FUNCTIONS = 4
 #: Number of entries of X below which BLAS threads cost more time than they save.
 SMALL = 1 << 21
@@ -113,20 +113,20 @@ class RandSel(Selector):
         first matters, and only above 2000 samples: the closed form is then averaged over disjoint random blocks of
         about 1000 rows, at most `n_bootstraps` of them.
     fix_top, fix_after : float in (0, 1) and int, default=None
-        A feature among this top fraction for this many consecutive rounds is kept for good and enters every subset.
+        A feature in this top fraction for this many consecutive rounds is never dropped, and enters every subset.
     target : {"auto", "classification", "regression"}, default="auto"
-        Meaning of y. "auto" takes text, and whole numbers of at most 20 values, for classes.
+        Kind of y. "auto" treats text, and integers with at most 20 distinct values, as classes.
     scale : bool, default=True
-        Bring all columns to standard deviation one. Without it a column of large values dominates the distances.
+        Scale all columns to standard deviation one. Otherwise columns of large values dominate the distances.
     max_memory : int or str, default=None
         Bytes ("2GB", "500MB") that the computation may use in addition to X. A larger table is read in blocks of
         columns, in every round until the features left fit: pass X as a memory map of float32 or float64 (other types,
         and rows of weight zero, need a copy first). None: no limit.
     device : str or None, default=None
-        Where to compute: "cpu", "cuda", "cuda:1". None: where X is. Tensors of a device need scikit-learn's
-        `set_config(array_api_dispatch=True)`.
+        Device of the computation: "cpu", "cuda", "cuda:1". None: the device of X. Tensors on a device need
+        scikit-learn's `set_config(array_api_dispatch=True)`.
     n_jobs : int, default=None
-        Jobs over bootstraps or row blocks (joblib). The answer does not depend on it.
+        Number of jobs (joblib) over bootstraps or row blocks. The result does not depend on it.
     random_state : int, RandomState or None, default=None
         Seed of the bootstraps and row blocks. The exact estimator on up to 2000 samples is not random.
     checkpoint : str, path or None, default=None
@@ -135,7 +135,7 @@ class RandSel(Selector):
         parameters is refused; `n_features_to_select`, `n_jobs` and `verbose` may change.
     verbose : int or callable, default=0
         1 writes a line per round to standard error; a function is called with each finished `Round` (with
-        `kernel="rank"` when all are finished).
+        `kernel="rank"`, after the last round).
 
     Attributes
     ----------
@@ -264,7 +264,7 @@ class RandSel(Selector):
         checkpoint = self._open_checkpoint(X, y, weights, kind, seed)
         Z, columns = self._features(X, weights)
         del X  # validation may have made a copy
-        sample = Sample.from_columns(Z, Target.encode(y, kind, weights).beside(_array_beside(Z)))
+        sample = Sample.from_columns(Z, Target.encode(y, kind, weights).beside(_array_on_device_of(Z)))
         del Z
         with self._observe(sample, columns, n_to_select, checkpoint, seed) as (state, draws, observers):
             path = cull(state, criterion, ESTIMATORS[self.estimator], rules, draws, observers)
@@ -313,18 +313,15 @@ class RandSel(Selector):
         return pvalues
 
     def _features(self, X: Any, weights: Array | None) -> tuple[Any, Array]:
-        """Return the features that the kernel is taken of, and the column of X of each.
-
-        Features are the columns that vary, or functions of their ranks.
-        """
+        """Return the features of the kernel, columns that vary or functions of their ranks, and the column of each."""
         Z, columns = self._standardised(X, weights)
         return _rank_columns(Z, columns, weights) if self.kernel == "rank" else (Z, columns)
 
     def _standardised(self, X: Any, weights: Array | None) -> tuple[Any, Array]:
-        """Standardise the columns that vary, where they are: in memory, in a memory map, on a device or on a cluster.
+        """Return the columns that vary, standardised, and their indices; on a device or a cluster if X is there.
 
-        In memory they are sorted by content, so that the order of the columns of X does not change the rounding. Coarse
-        products, and blocks that are read, round by more than the order matters.
+        In memory, they are sorted by their values, so that results do not depend on the order of the columns of X.
+        With coarse products, or a table read in blocks, rounding has larger effects than the order.
         """
         max_bytes = None if self.max_memory is None else memory_for_columns(self.max_memory, *X.shape)
         if (remote := remote_table(X)) is not None:
@@ -353,7 +350,7 @@ class RandSel(Selector):
     def _open_checkpoint(
         self, X: Any, y: Array, weights: Array | None, kind: OutcomeKind, seed: int
     ) -> AbstractContextManager[Checkpoint | None]:
-        """Return the context of the checkpoint of this fit; without a folder, one that gives None."""
+        """Return a context that opens the checkpoint of this fit, or yields None without a folder."""
         if self.checkpoint is None:
             return nullcontext()
         parameters = {name: getattr(self, name) for name in PATH_PARAMETERS}
@@ -392,7 +389,7 @@ class RandSel(Selector):
                 state = state if arrays is None else restore_state(arrays, state)
                 observers.append(partial(_save_state, stages))
             yield state, draws, observers
-            # rounds of functions of ranks become rounds of features when the path is complete
+            # Rounds of rank functions become rounds of features only when the path is complete.
             if show is not None and self.kernel == "rank":
                 for r in self.path_.rounds:
                     show(r)
@@ -400,10 +397,7 @@ class RandSel(Selector):
     def _report_round(
         self, steps: Steps, n_blocks: int, columns: Array, n_to_select: int | None, finished: FinishedRound
     ) -> bool:
-        """Tell callbacks that a round has ended, and that the next one begins; return whether one asks to stop.
-
-        Callbacks that want one get an estimator that is fitted with the path so far.
-        """
+        """Report the end of a round, with the results so far; return whether a callback asks to stop."""
         stop = steps.end(lambda: self._results(self._name_features(finished.path(), columns), n_to_select))
         if finished.next_state is not None and not stop:
             steps.begin("round", n_blocks)
@@ -436,7 +430,7 @@ class RandSel(Selector):
         return Rules(self.drop, self.min_features, self.fix_top, self.fix_after, self.gamma)
 
     def _criterion(self) -> str:
-        """Return the name of the criterion, which "auto" leaves to the estimator."""
+        """Return the name of the criterion; "auto" depends on the estimator."""
         if self.criterion == "auto":
             return "calibrated" if self.estimator == "exact" else "total"
         if CRITERIA[self.criterion].needs_exact and self.estimator != "exact":
@@ -458,8 +452,8 @@ def _save_state(stages: Stages, finished: FinishedRound) -> None:
         stages.save(len(finished.next_state.rounds), partial(state_to_arrays, finished.next_state))
 
 
-def _array_beside(Z: Any) -> Any:
-    """Return an array that is where computations on the columns take place."""
+def _array_on_device_of(Z: Any) -> Any:
+    """Return an array on the device on which blocks of columns are computed with: Z itself, or an empty one."""
     return to_device(np.zeros(0), Z.device) if isinstance(Z, ColumnSource) else Z
 
 
@@ -475,7 +469,7 @@ def _warn_that_nothing_stands_out(path: CullingPath) -> None:
 
 
 def _rank_columns(Z: Array, columns: Array, weights: Array | None) -> tuple[Array, Array]:
-    """Return functions of the ranks of every column as columns, and the column of X that each belongs to."""
+    """Return rank functions of all columns, as columns, and for each of them its column of X."""
     sample_weights = np.ones(len(Z)) if weights is None else weights * (len(Z) / weights.sum())
     functions = rank_functions(to_numpy(Z), RANK_FUNCTIONS, sample_weights, np.zeros(Z.shape[1], dtype=bool))
     if not functions.counts.any():

@@ -1,4 +1,4 @@
-"""`RandSelCV`: bandwidth and number of features by cross-validation of a model."""
+"""`RandSelCV`: chooses bandwidth and number of features by cross-validation of a model."""
 
 import sys
 import warnings
@@ -29,24 +29,24 @@ from randsel.targets import OutcomeKind
 class RandSelCV(Selector):
     """Choose the bandwidth and the number of features by cross-validation of a model, then select with `RandSel`.
 
-    For every fold and bandwidth a path is culled on the training samples; the model is fitted on the features of every
-    size of the path and scored on the held-out samples. The best mean score wins; on ties, the fewest features.
+    For every fold and bandwidth, a path is culled on the training samples. For every size on the path, the model is
+    fitted on the best features and scored on the held-out samples. The best mean score wins; on ties, fewer features.
 
     Parameters
     ----------
     estimator : scikit-learn estimator, default=None
-        The model whose score decides. None: a Gaussian support vector machine with C = 1 on standardised features.
+        The model that is scored. None: a Gaussian support vector machine with C = 1 on standardised features.
     selector : RandSel, default=None
         The selector, whose `gamma` and `n_features_to_select` are chosen here. None: `RandSel()`.
     cv : int, splitter or iterable, default=10
-        Folds. An integer means stratified folds for classes, group-wise folds if `fit` gets `groups`; it is reduced,
-        with a warning, where a class has fewer members.
+        Folds. An integer means stratified folds for classes, and keeps groups together if `fit` gets `groups`; it is
+        reduced, with a warning, if a class has fewer members.
     gammas : sequence of float or str, default=("0.25*median", "median", "4*median")
         Bandwidths to try, as in `RandSel`.
     scoring : str or callable, default=None
-        Score of the model; None is the model's own (accuracy, or R²).
+        Score of the model. None: the model's own score (accuracy, or R²).
     n_jobs : int, default=None
-        Jobs over folds and bandwidths (joblib).
+        Number of jobs (joblib) over folds and bandwidths.
     verbose : int, default=0
         1 writes the chosen bandwidth and number of features to standard error.
 
@@ -57,12 +57,12 @@ class RandSelCV(Selector):
     gamma_ : float or str
         The chosen bandwidth.
     best_score_ : float
-        Mean score of the choice over the folds. It was chosen for being the best: nest the whole estimator in an
-        outer cross-validation for an honest estimate.
+        Mean score of the choice over the folds. It is the best of several and so too optimistic: for an honest
+        estimate, cross-validate the whole estimator.
     cv_results_ : dict of lists
         "gamma", "n_features", "mean_score", "std_score", one entry per candidate.
     selector_ : RandSel
-        The selector fitted on all samples; its attributes (`support_`, `ranking_`, `path_`, …) are here too.
+        The selector fitted on all samples; this estimator has its attributes `support_`, `ranking_`, `path_`, ….
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -170,7 +170,7 @@ class RandSelCV(Selector):
         return self
 
     def _choose(self, gammas: list[float | str], sizes: list[int], scores: Array) -> None:
-        """Choose the best mean score; on ties the fewest features, then the first bandwidth."""
+        """Set the results; choose the best mean score, on ties the fewest features, then the first bandwidth."""
         means, spreads = scores.mean(axis=1), scores.std(axis=1)
         grid = [(g, k) for g in range(len(gammas)) for k in range(len(sizes))]
         self.cv_results_ = {
@@ -179,7 +179,7 @@ class RandSelCV(Selector):
             "mean_score": [float(means[g, k]) for g, k in grid],
             "std_score": [float(spreads[g, k]) for g, k in grid],
         }
-        # means of the same scores in another order may differ in the last digit
+        # Means of equal scores may differ in the last digit.
         tied = [(g, k) for g, k in grid if means[g, k] >= means.max() - 1e-12]
         g, k = min(tied, key=lambda t: (sizes[t[1]], t[0]))
         self.gamma_, self.n_features_, self.best_score_ = gammas[g], sizes[k], float(means[g, k])
@@ -285,7 +285,7 @@ def _score_fold(
 
 
 def _weights_for(model: Any, weights: Array | None) -> dict[str, Array]:
-    """Return the keyword by which the model, or the last step of a pipeline, takes weights; {} if it takes none."""
+    """Return the weights as a keyword of `fit` of the model or of the last step of a pipeline; {} if it takes none."""
     if weights is None:
         return {}
     name, last = model.steps[-1] if isinstance(model, Pipeline) else ("", model)

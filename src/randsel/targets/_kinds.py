@@ -21,13 +21,13 @@ from randsel._numerics.kernels import bandwidth, squared_distances
 from randsel._numerics.rank_functions import centre
 from randsel._utils.typing import Array
 
-#: Whole numbers with more distinct values than this are taken for measurements, not for class codes.
+#: Whole numbers with more distinct values than this are treated as measurements, not as class codes.
 MAX_CLASS_CODES = 20
 
 
 @dataclass(frozen=True)
 class OutcomeKind(ABC):
-    """What y holds; `KINDS` lists the instances by name.
+    """The kind of y; `KINDS` maps names to the instances.
 
     Attributes
     ----------
@@ -49,18 +49,15 @@ class OutcomeKind(ABC):
 
     @abstractmethod
     def kernel_factor(self, y: Array, weights: Array) -> Array:
-        """Return Y, the columns whose products `Y Yᵀ` are the kernel of y, centred under weights that sum to one."""
+        """Return the factor Y of the kernel `Y Yᵀ` of y, centred under weights that sum to one."""
 
     @abstractmethod
     def contrasts(self, y: Array, weights: Array, strata: Array | None) -> Array:
-        """Return columns that tests compare features with: mean zero in every stratum, variance one under the weights.
-
-        Columns that do not vary are left out.
-        """
+        """Return columns that vary, to test features against: mean zero in every stratum, variance one."""
 
     @abstractmethod
     def strata(self, y: Array) -> Array:
-        """Return a number per sample; folds and half-samples hold an equal share of the samples of each number."""
+        """Return the stratum number of each sample; folds and half-samples hold equal fractions of every stratum."""
 
     @abstractmethod
     def splitter(self, *, grouped: bool) -> Any:
@@ -79,7 +76,7 @@ class OutcomeKind(ABC):
         """Return a Gaussian support vector machine with C = 1, not fitted."""
 
     def units_per_stratum(self, y: Array, groups: Array | None) -> Array:
-        """Count the groups, or samples, of every stratum; the least is the largest possible number of folds."""
+        """Return the number of groups, or samples, per stratum; the least is the largest possible number of folds."""
         strata, units = self.strata(y), np.arange(len(y)) if groups is None else groups
         return np.array([len(np.unique(units[strata == stratum])) for stratum in range(int(strata.max()) + 1)])
 
@@ -91,10 +88,8 @@ class OutcomeKind(ABC):
     def predict_held_out(
         self, X: Array, y: Array, train: Array, test: Array, columns: Array, gamma: float | str, **options: Any
     ) -> Array:
-        """Fit the support vector machine to some columns of the training rows and return predictions of the test rows.
-
-        Columns are standardised by the training rows. `options` are parameters of the machine.
-        """
+        """Return predictions of the test rows by `svm(**options)`, fitted to some columns of the training rows."""
+        # Nothing of the test rows is used: neither for scaling nor for the bandwidth.
         scaler = StandardScaler().fit(X[np.ix_(train, columns)])
         Z = scaler.transform(X[np.ix_(train, columns)])
         model = self.svm(gamma=bandwidth(gamma, squared_distances(Z)), **options)
@@ -147,7 +142,7 @@ class Classes(OutcomeKind):
     def score(self, y: Array, predicted: Array) -> float:
         """Return the balanced accuracy."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # y may lack a class that was predicted
+            warnings.simplefilter("ignore", UserWarning)  # predictions may name a class that y lacks
             return float(balanced_accuracy_score(y, predicted))
 
     def svm(self, **options: Any) -> SVC:
@@ -177,8 +172,7 @@ class Numbers(OutcomeKind):
     def contrasts(self, y: Array, weights: Array, strata: Array | None) -> Array:
         """Return columns standardised within strata."""
         Y = _columns(y)
-        # Subtracting a value of the stratum makes a constant exactly zero, and keeps the digits of a small spread
-        # around a large mean.
+        # Less a value of the stratum, a constant is exactly zero, and a small spread around a large mean keeps digits.
         first = 0 if strata is None else np.unique(strata, return_index=True)[1][strata]
         Y = centre((Y - Y[first]).T, weights, strata).T
         spread = np.sqrt(weights @ (Y * Y) / weights.sum())
@@ -205,7 +199,7 @@ class Numbers(OutcomeKind):
         return SVR(C=1.0, **options)
 
     def _fit_predict(self, model: Any, Z: Array, y: Array, held_out: Array) -> Array:
-        # The loss of the machine has a scale: its tube is 0.1 wide.
+        # SVR ignores errors below 0.1, so y is standardised.
         mean, spread = y.mean(), y.std() or 1.0
         return np.asarray(model.fit(Z, (y - mean) / spread).predict(held_out) * spread + mean)
 
@@ -215,7 +209,7 @@ KINDS: dict[str, OutcomeKind] = {kind.name: kind for kind in (CLASSES, NUMBERS)}
 
 
 def _columns(y: Array) -> Array:
-    """Return numbers as columns of magnitude one, by powers of two, which round nothing; constant columns are zero."""
+    """Return y as columns of magnitude at most one, scaled exactly by powers of two; constant columns become zero."""
     Y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
     Y = np.where(Y.max(axis=0) > Y.min(axis=0), Y, 0.0)
     return np.asarray(np.ldexp(Y, -np.frexp(np.abs(Y).max(axis=0))[1]))
@@ -235,8 +229,8 @@ def find_kind(y: Array, target: str) -> OutcomeKind:
     if not numeric:
         return CLASSES
     with np.errstate(invalid="ignore"):
-        whole = y.ndim == 1 and type_of_target(y, input_name="y") in ("binary", "multiclass")
-    return CLASSES if whole and len(np.unique(y)) <= MAX_CLASS_CODES else NUMBERS
+        is_integral = y.ndim == 1 and type_of_target(y, input_name="y") in ("binary", "multiclass")
+    return CLASSES if is_integral and len(np.unique(y)) <= MAX_CLASS_CODES else NUMBERS
 
 
 def check_outcome(y: Any) -> Array:

@@ -1,4 +1,4 @@
-"""The outcome as the factor of its centred kernel."""
+"""The target: the outcome y, encoded as the factor of its centred kernel."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,7 +23,7 @@ from randsel.targets._kinds import OutcomeKind
 
 @dataclass(frozen=True)
 class Target:
-    """A target as the factor of its centred kernel: `L = Y Yᵀ`, weights included.
+    """Factor Y of the centred kernel `L = Y Yᵀ` of the outcome, weights included.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class Target:
 
     @classmethod
     def encode(cls, y: Array, kind: OutcomeKind, weights: Array | None = None) -> "Target":
-        """Return the target of checked y; the kind says how its values become columns."""
+        """Return the target of y, which is checked already; `kind` encodes it."""
         fractions = np.full(len(y), 1.0 / len(y)) if weights is None else weights / weights.sum()
         Y = kind.kernel_factor(y, fractions)
         if weights is None:
@@ -47,7 +47,7 @@ class Target:
         return cls(Y * weights[:, None], weights)
 
     def beside(self, X: Any) -> "Target":
-        """Return the target where X is."""
+        """Return the target on the device of X."""
         weights = None if self.weights is None else as_array_like(self.weights, X)
         return replace(self, Y=as_array_like(self.Y, X), weights=weights)
 
@@ -85,7 +85,7 @@ class Target:
         return {}
 
     def matrices(self, dtype: Any) -> tuple[Any, Any]:
-        """`L` and its U-centred part in a precision, kept."""
+        """Return `L` and `U(L)` in a precision; cached."""
         if dtype not in self._cast:
             self._cast[dtype] = astype(self.kernel, dtype), astype(self.u_centred, dtype)
         return self._cast[dtype]
@@ -93,38 +93,36 @@ class Target:
     @cached_property
     def u_centred_norm(self) -> float:
         """`‖U(L)‖_F`, zero where only rounding is left, as with a class of one member."""
-        length = frobenius_norm(self.u_centred)
-        return length if length > 1e-10 * frobenius_norm(self.kernel) else 0.0
+        norm = frobenius_norm(self.u_centred)
+        return norm if norm > 1e-10 * frobenius_norm(self.kernel) else 0.0
 
     @cached_property
     def u_centred_cube(self) -> float:
-        """`tr U(L)³`, from the factor of L: off the diagonal U(L) is `Y Yᵀ - ρ 1ᵀ - 1 ρᵀ`, a matrix of low rank."""
+        """`tr U(L)³`. Off the diagonal U(L) is `M = Y Yᵀ - ρ 1ᵀ - 1 ρᵀ`, a matrix of low rank."""
         xp, rho = namespace(self.Y), self.offsets[:, None]
         ones = xp.ones_like(rho)
         left, right = xp.concat([self.Y, rho, ones], axis=1), xp.concat([self.Y, -ones, -rho], axis=1)
         core = right.T @ left
-        product_diagonal, of_square = rowwise_dot(left, right), rowwise_dot(left @ core, right)
-        whole = inner_product(core @ core, core.T)
-        return (
-            whole
-            - 3 * inner_product(product_diagonal, of_square)
-            + 2 * inner_product(product_diagonal**2, product_diagonal)
-        )
+        diagonal, square_diagonal = rowwise_dot(left, right), rowwise_dot(left @ core, right)
+        cube = inner_product(core @ core, core.T)
+        # With D the diagonal of M: tr (M - D)³ = tr M³ - 3 tr M² D + 3 tr M D² - tr D³, and tr M D² = tr D³.
+        return cube - 3 * inner_product(diagonal, square_diagonal) + 2 * inner_product(diagonal**2, diagonal)
 
     @cached_property
     def lopsided(self) -> bool:
         """Whether little of `L` is left when U-centred, as with a class of one member or one extreme number."""
-        m, diagonal, whole = len(self.Y), self.diagonal, frobenius_norm(self.Y.T @ self.Y) ** 2
+        m, diagonal, square = len(self.Y), self.diagonal, frobenius_norm(self.Y.T @ self.Y) ** 2
         rows = self.row_sums_less_diagonals + diagonal
-        left = whole - inner_product(diagonal, diagonal) - 2 / (m - 2) * inner_product(rows, rows)
-        return left + float(rows.sum()) ** 2 / ((m - 1) * (m - 2)) < 1e-6 * whole
+        # ‖U(L)‖² from ‖L‖² and the row sums off the diagonal (eq. 4), without computing L.
+        u_centred_square = square - inner_product(diagonal, diagonal) - 2 / (m - 2) * inner_product(rows, rows)
+        return u_centred_square + float(rows.sum()) ** 2 / ((m - 1) * (m - 2)) < 1e-6 * square
 
     @cached_property
     def largest(self) -> float:
         """`max |L_pq|` over different samples."""
-        off = namespace(self.Y).abs(self.kernel)
-        set_diagonal(off, 0.0)
-        return float(off.max())
+        magnitudes = namespace(self.Y).abs(self.kernel)
+        set_diagonal(magnitudes, 0.0)
+        return float(magnitudes.max())
 
     @cached_property
     def n_pairs(self) -> float:
@@ -135,10 +133,10 @@ class Target:
 
     @cached_property
     def strata(self) -> Array:
-        """A number per sample by which blocks of rows are made alike: one per class, or growing with the output."""
+        """A number per sample, one per class or increasing with the output, by which row blocks are balanced."""
         strata: Array = to_numpy(self.Y) @ np.arange(1.0, self.Y.shape[1] + 1)
         return strata if self.weights is None else strata / to_numpy(self.weights)
 
     def rows(self, index: Array) -> "Target":
-        """Return the target on some of the rows, still centred by the mean of all."""
+        """Return the target of some of the rows, centred by the mean of all rows."""
         return replace(self, Y=self.Y[index], weights=None if self.weights is None else self.weights[index])
