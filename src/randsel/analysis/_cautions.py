@@ -62,8 +62,8 @@ def cautions(table: Table, kind: str | OutcomeKind, *, samples: Sequence[str] | 
     Examples
     --------
     >>> import numpy as np
-    >>> from randsel.analysis._cautions import cautions
-    >>> from randsel.tables._read import Table
+    >>> from randsel.analysis import cautions
+    >>> from randsel.tables import Table
     >>> X = np.random.default_rng(0).standard_normal((40, 5))
     >>> y = np.array(["case"] * 4 + ["control"] * 36)
     >>> for sentence in cautions(Table(X, y, tuple("abcde")), "classification"):

@@ -23,6 +23,7 @@ from randsel.interactions import LEVEL
 from randsel.plots import LOW_TO_HIGH, RED, class_colours, culling_path, feature_panel, pair_panel
 from randsel.plots import accuracy as accuracy_panel
 from randsel.report._sentences import summarise
+from randsel.targets import KINDS
 
 #: Maximum number of features listed and drawn, and of pairs listed and drawn. The CSV files contain all.
 TABLE, DRAWN, PAIRS, DRAWN_PAIRS = 500, 12, 10, 6
@@ -57,9 +58,8 @@ def contents(analysis: Analysis) -> dict[str, Any]:
     Examples
     --------
     >>> from randsel import datasets, report
-    >>> from randsel.analysis._model import Settings
-    >>> from randsel.analysis._pipeline import analyse
-    >>> from randsel.tables._read import Table
+    >>> from randsel.analysis import Settings, analyse
+    >>> from randsel.tables import Table
     >>> X, y, relevant = datasets.make_xor(200, 20, random_state=0)
     >>> analysis = analyse(Table(X, y, tuple(f"g{j}" for j in range(20))), Settings(halves=0, folds=0))
     >>> content = report.contents(analysis)
@@ -375,7 +375,11 @@ def render(content: Mapping[str, Any]) -> str:
     environment.filters |= {"count": text.format_count, "power": text.format_power_of_ten, "digest": _hash_script}
     template = environment.from_string(Path(__file__).with_name("report.html.j2").read_text(encoding="utf-8"))
     page: str = template.render(
-        **content, columns=(RANK, NAME, *VALUE_COLUMNS), data=_without_figures(content), ramp=LOW_TO_HIGH
+        **content,
+        has_classes=KINDS[content["kind"]].has_classes,
+        columns=(RANK, NAME, *VALUE_COLUMNS),
+        data=_without_figures(content),
+        ramp=LOW_TO_HIGH,
     )
     return page
 

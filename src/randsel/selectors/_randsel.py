@@ -325,7 +325,7 @@ class RandSel(Selector):
         """
         max_bytes = None if self.max_memory is None else memory_for_columns(self.max_memory, *X.shape)
         if (remote := remote_table(X)) is not None:
-            if self.kernel == "rank" or self.estimator == "bootstrap" or self.device not in (None, "cpu"):
+            if self.kernel == "rank" or self.estimator != "exact" or self.device not in (None, "cpu"):
                 raise ValueError(
                     "A Dask array needs kernel='gaussian', estimator='exact' and no device; for other choices pass an "
                     "array in memory, such as X.compute()."
@@ -335,7 +335,7 @@ class RandSel(Selector):
         if self.device == "cpu":
             X = to_numpy(X)
         if max_bytes is not None and on_host(X) and X.size * (X.itemsize if self.scale else 8) > max_bytes:
-            if self.kernel == "rank" or self.estimator == "bootstrap":
+            if self.kernel == "rank" or self.estimator != "exact":
                 raise ValueError(
                     "max_memory is too small for X, and only kernel='gaussian', estimator='exact' read it in blocks."
                 )
