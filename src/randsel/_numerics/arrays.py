@@ -322,7 +322,7 @@ def top_k(values: Any, count: int, least: float) -> tuple[Array, Array]:
         if len(positions) > count:
             positions = positions[np.argpartition(-values[positions], count - 1)[:count]]
         return positions, values[positions]
-    if least > 0.0:
+    if least > 0.0:  # few entries are left, among which the search is fast
         positions = (values >= least).nonzero()[:, 0]
         values = values[positions]
         top, order = values.topk(min(count, len(values)), sorted=False)

@@ -143,7 +143,7 @@ class MappedColumns(ColumnSource):
     @property
     def dtype(self) -> Any:
         """Type of the blocks, on their device."""
-        dtype = self.table.dtype if self.scale else np.float64
+        dtype = self.table.dtype if self.scale else np.float64  # as in `standardise_columns`
         return to_device(np.zeros(0, dtype=dtype), self.device).dtype
 
     def raw_blocks(self, width: int) -> Iterator[Array]:
@@ -152,7 +152,7 @@ class MappedColumns(ColumnSource):
         width = max(2, min(width, self.max_bytes // (8 * self.table.shape[0] * self.table.itemsize)))
         for piece in column_slices(len(self.columns), width):
             columns = self.columns[piece]
-            low, high = int(columns[0]), int(columns[-1]) + 1
+            low, high = int(columns[0]), int(columns[-1]) + 1  # a view, from which columns are picked
             block = np.empty((len(self.table), len(columns)), dtype=self.table.dtype)
             for start in range(0, len(block), MAPPED_ROWS):
                 rows = slice(start, start + MAPPED_ROWS)
@@ -212,7 +212,7 @@ def memory_for_columns(max_memory: int | str, m: int, n: int) -> int:
 
 
 def parse_bytes(size: int | str, name: str = "max_memory") -> int:
-    """Return the number of bytes that 2000000000, "2GB", "1.5 GiB" or "500MB" stands for."""
+    """Return a size such as 2000000000, "2GB", "1.5 GiB" or "500MB" in bytes."""
     if not isinstance(size, str):
         return int(size)
     match = re.fullmatch(r"\s*([0-9.]+)\s*([kKMGT]?)(i?)[bB]?\s*", size)
@@ -423,7 +423,7 @@ def _scale_into(out: Any, x: Any, row_weights: Any) -> Any:
     varies &= variance > 0.0
     deviation = xp.sqrt(xp.where(varies, variance, xp.ones_like(variance)))
     z /= astype(deviation, z.dtype)
-    xp.subtract(z, xp.mean(z, axis=0), out=out)
+    xp.subtract(z, xp.mean(z, axis=0), out=out)  # scaling has rounded, so centre again
     return varies
 
 

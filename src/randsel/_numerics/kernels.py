@@ -79,7 +79,7 @@ class Factor:
     series: Series | None = None
 
     def least_slope(self, u: Any) -> Any:
-        """Return `2T/u`, the least slope of `2T` between 0 and u, which lies between 0 and 1."""
+        """Return `2T/u`, in [0, 1]: between 0 and u, `2T` is at least this times its argument (eq. 12)."""
         xp = namespace(u)
         u = clip(u, None, 1e6)
         small = u < 1e-4  # there 2T/u would divide rounding errors
@@ -249,7 +249,7 @@ def median_factor(gamma: str) -> float:
 
 
 def bandwidth(gamma: float | str, distances: Array, weights: Array | None = None) -> float:
-    """Return the number that `gamma` stands for: itself, or a multiple of one over the median distance."""
+    """Return gamma as a number: "median" is one over the median squared distance, "0.5*median" half of that."""
     if isinstance(gamma, str):
         return median_factor(gamma) * median_gamma(distances, weights)
     return float(gamma)

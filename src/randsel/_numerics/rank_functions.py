@@ -26,7 +26,7 @@ MIN_VARIANCE = 0.05
 MAX_CACHED_TABLES = 4096
 #: Columns to transpose at a time.
 COLUMNS_PER_BLOCK = 256
-#: Function that a source applies to rank functions, and what its maps yield.
+#: Function that a source applies to rank functions, and the results that its maps yield.
 Work = Callable[..., Any]
 Results = Iterator[tuple[Array, Any]]
 #: Two blocks of neighbouring features, or one block twice.

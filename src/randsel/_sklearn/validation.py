@@ -41,7 +41,7 @@ __all__ = [
 def check_data(
     estimator: Any, X: Any, y: Any, sample_weight: Any, target: str
 ) -> tuple[Array, Array, OutcomeKind, Array | None]:
-    """Check the data of a fit; return X, y, the kind of y, and the weights, of which the largest is 1.
+    """Check the data of a fit; return X, y, the kind of y, and the weights, scaled to a maximum of 1.
 
     Tensors may stay on their device. A remote table is not read; its values are checked when they are.
     """

@@ -103,6 +103,7 @@ class Precision:
             return cls(device, xp.float64, xp.float64)
         ordinary = moments.extremes.least_range > 1e-3 and moments.extremes.largest_range < 250.0
         product_dtype = xp.float32 if m >= SINGLE_ROWS and ordinary else X.dtype
+        # The error of a score if the entries of log Q are off by 4 ε and spread by n^-½ (eq. 11).
         rounding = null_scale(m) * 4 * machine_epsilon(xp.float32) * n**0.5
         single = is_single(product_dtype) and rounding < MAX_SCORE_ROUNDING and moments.outlying is None
         return cls(device, product_dtype, xp.float32 if single else xp.float64)
@@ -158,6 +159,7 @@ class Sketch:
         second_sum, third_sum = to_double(by_square[:, -1]), to_double(by_x[:, -1])
         fourth_sum = to_double((square * square).sum(axis=1))
         constant = 6.0 * to_double(second * second).sum()
+        # d = 0 for p = q, so that R_pp = constant - 2 r_p.
         return cls(
             rows=fourth_sum + 6.0 * second_sum - 4.0 * third_sum,
             constant=constant,
@@ -261,7 +263,7 @@ class PairSums:
         )
 
     def subtract_into(self, other: "PairSums") -> "PairSums":
-        """Return the difference in the memory of `other`, which is overwritten: fresh memory costs more."""
+        """Return `self - other` in the memory of `other`, which is overwritten: allocating memory costs more."""
         subtract = namespace(self.products).subtract
         return PairSums(
             subtract(self.products, other.products, out=other.products),
@@ -394,7 +396,7 @@ class Sample:
             in_single = self.precision.single_pairs and not isinstance(self.X, ColumnSource)
             products = coarse_gram(self.columns_in_product_dtype, self.X.shape[1]) if in_single else gram(self.X)
             return distances_from_gram(astype(products, dtype))
-        products = self.sums.products
+        products = self.sums.products  # of the free features only
         return distances_from_gram(products + astype(self.fixed_products, dtype) if self.fixed.any() else products)
 
     def log_kernel(self, gamma: float) -> Any:
@@ -433,7 +435,7 @@ class Sample:
         values = self.moments.values
         surviving, dropped = (as_index(index, values) if on_host(index) else index for index in (surviving, dropped))
         X, cast = self.columns_in_product_dtype, None
-        if X is not self.X:
+        if X is not self.X:  # a cast was made: the next round need not repeat it
             cast = keep_columns(X, surviving)
         remaining = keep_columns(self.X, surviving)
         moments = self.moments.take(surviving)

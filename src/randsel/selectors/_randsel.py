@@ -150,8 +150,8 @@ class RandSel(Selector):
     main_scores_, interaction_scores_ : ndarray of float
         Standard scores of what the feature does alone and together with others, in that round (NaN with "bootstrap").
     main_pvalues_, interaction_pvalues_ : ndarray of float
-        P-values of the two scores in the first round, where every feature is tested alike; not corrected for multiple
-        testing. Scores of later rounds belong to features that survived, and have no p-value (NaN with "bootstrap").
+        P-values of the two scores in the first round, before any selection; not corrected for multiple testing (NaN
+        with "bootstrap").
     path_ : CullingPath
         The rounds: features, contributions, scores, dropped, fixed, gamma, alignment.
     fixed_ : ndarray of int

@@ -116,7 +116,7 @@ class RandSelCV(Selector):
         sample_weight : array of shape (n_samples,), default=None
             Passed to the selector, and to the model if it takes weights.
         groups : array of shape (n_samples,), default=None
-            Samples of one group (a donor, say) stay in one fold.
+            Samples of one group, such as a donor, stay in one fold.
 
         Returns
         -------
