@@ -197,6 +197,7 @@ def test_correlation_filter_is_pearson_and_the_f_of_anova(data):
 # ---------------------------------------------------------------- stability selection
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"loss": "logistic"}, {"complementary": True, "n_subsamples": 49}])
 def test_stability_selection_finds_a_linear_problem_and_bounds_its_errors(options):
     X, y, relevant = datasets.make_weston_linear(300, 60, random_state=0)

@@ -149,6 +149,7 @@ def test_parts_hold_no_objects_and_objects_are_not_unpickled(finished, tmp_path)
 # ---------------------------------------------------------------- the same table in three formats
 
 
+@pytest.mark.slow
 def test_csv_parquet_and_h5ad_of_a_table_give_one_ranking(finished, tmp_path):
     polars, anndata, pandas = (pytest.importorskip(name) for name in ("polars", "anndata", "pandas"))
     # pandas 3 has text that anndata writes only if allowed to
@@ -190,6 +191,7 @@ def until(path, process):
         time.sleep(0.005)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_an_interrupted_run_resumes_with_identical_results(tmp_path, number):
     file = write(tmp_path / "table.csv", *numbers(120, 40))
@@ -398,7 +400,7 @@ def test_an_internal_error_is_one_sentence_that_names_debug(tmp_path, monkeypatc
         msg = "list index out of range"
         raise IndexError(msg)
 
-    monkeypatch.setattr(selection, "analyse", broken)
+    monkeypatch.setattr("randsel.analysis.analyse", broken)
     result = invoke("select", file, "--target", "status", "--out", tmp_path / "out")
     refused(result, "IndexError: list index out of range. This should not happen: --debug shows where it did.")
 

@@ -135,6 +135,7 @@ def test_number_of_jobs(method, n_jobs, baseline):
     check(method(*problem(*SIZES.get(method, ())), **how), baseline(method), "n_jobs")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["threading", "loky", "dask"])
 @pytest.mark.parametrize("method", [row_blocks, bootstrap, chosen_by_folds, scan, analysis])
 def test_backend(method, backend, baseline, request):

@@ -473,6 +473,7 @@ def interrupt(process):
     return process.returncode, output, errors
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
 @pytest.mark.parametrize("name", LONG)
 def test_ctrl_c_ends_a_long_fit(name):
@@ -498,6 +499,7 @@ def table(tmp_path):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_ctrl_c_ends_a_comparison_which_then_resumes(table, tmp_path, jobs):

@@ -91,6 +91,7 @@ def fit(selector, problem, X=None, **others):
     return assume(False)
 
 
+@pytest.mark.slow
 @cases("selector")
 @given(problem=problems(), seed=st.integers(0, 1000), gamma=st.sampled_from(["median", "0.1*median", 0.01]))
 def test_the_selector_on_any_table(problem, seed, gamma):
@@ -121,6 +122,7 @@ def test_the_selector_on_any_table(problem, seed, gamma):
         assert sorted(map(tuple, chosen.T)) == sorted(map(tuple, chosen_again.T))
 
 
+@pytest.mark.slow
 @cases("scan")
 @given(problem=problems(most_rows=30), seed=st.integers(0, 1000))
 def test_the_scan_on_any_table(problem, seed):
@@ -133,6 +135,7 @@ def test_the_scan_on_any_table(problem, seed):
     np.testing.assert_allclose(again.pvalues_, scan.pvalues_[order], rtol=1e-5, atol=1e-12)
 
 
+@pytest.mark.slow
 @cases("cross-validation")
 @given(problem=problems())
 def test_cross_validation_on_any_table(problem):

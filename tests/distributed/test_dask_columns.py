@@ -263,6 +263,7 @@ def same_scan(found, expected):
 PIECES = {"columns": (160, 25), "unequal": (160, (1, 60, 59)), "one": (160, 120), "rows": (50, 120), "both": (70, 50)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunks", PIECES.values(), ids=PIECES)
 def test_pairs_do_not_depend_on_blocks(mixed, chunks):
     X, y = mixed
@@ -271,6 +272,7 @@ def test_pairs_do_not_depend_on_blocks(mixed, chunks):
     same_scan(InteractionScan(categorical_features=[61]).fit(da.from_array(X, chunks=chunks), y), expected)
 
 
+@pytest.mark.slow
 def test_pairs_with_weights_strata_numbers_and_no_pairs(mixed, rng):
     X, y = mixed
     D = da.from_array(X, chunks=(160, 40))
@@ -387,6 +389,7 @@ def test_nothing_larger_than_a_block_and_a_matrix_of_pairs_travels(client, wide)
     assert 0 < max(sizes) <= block + 2.2 * pairs
 
 
+@pytest.mark.slow
 def test_workers_killed_in_the_middle_change_nothing(wide):
     X, y, expected = wide
     with cluster(4) as here, distributed.Client(here.address) as client, dask.config.set(scheduler=client):
@@ -403,6 +406,7 @@ def test_workers_killed_in_the_middle_change_nothing(wide):
     assert list(found.order_) == list(expected.order_)
 
 
+@pytest.mark.slow
 def test_a_lost_scheduler_raises_a_clear_error(wide):
     X, y, _ = wide
     with cluster(2) as here, distributed.Client(here.address) as client, dask.config.set(scheduler=client):
@@ -414,6 +418,7 @@ def test_a_lost_scheduler_raises_a_clear_error(wide):
             RandSel(10, verbose=killing).fit(da.from_array(X, chunks=(500, 1000)), y)
 
 
+@pytest.mark.slow
 def test_a_fit_resumes_after_a_lost_scheduler(wide, tmp_path, monkeypatch):
     monkeypatch.setattr("randsel._utils.result_folder.MIN_SECONDS", 0.0)
     monkeypatch.setattr("randsel._utils.result_folder.MIN_MULTIPLE", 0.0)

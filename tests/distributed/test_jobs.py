@@ -240,6 +240,7 @@ def test_jobs_and_data_of_workers_that_were_killed_are_not_lost(short_lived, tmp
     assert len(short_lived.worker_pids) == 3
 
 
+@pytest.mark.slow
 def test_a_worker_killed_within_a_fit_changes_nothing(short_lived, alone):
     alive = [k for k, worker in enumerate(short_lived.workers) if worker.poll() is None]
 
@@ -271,6 +272,7 @@ def without_times(results):
     return {key: {k: v for k, v in result.items() if k != "seconds"} for key, result in results.items()}
 
 
+@pytest.mark.slow
 def test_cells_are_the_same_and_written_by_the_run(on_workers, tmp_path, monkeypatch):
     here = _run.run_comparison(SPEC, {"xor": TABLE}, tmp_path / "here")
     # workers have another current folder, as on another machine
@@ -284,6 +286,7 @@ def test_cells_are_the_same_and_written_by_the_run(on_workers, tmp_path, monkeyp
         assert json.loads(path.read_text())["cell"] == json.loads((tmp_path / "here" / path.name).read_text())["cell"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", slow_cells.NEVER_ENDING)
 def test_a_cell_over_its_limit_is_killed_on_a_worker(function, workers, on_workers, tmp_path, monkeypatch):
     monkeypatch.setattr(_run, "evaluate", function)
@@ -295,7 +298,7 @@ def test_a_cell_over_its_limit_is_killed_on_a_worker(function, workers, on_worke
 
 @pytest.mark.slow
 def test_processes_for_time_limits_end_when_a_worker_has_no_more_cells(workers, on_workers, tmp_path):
-    assert not _run.run(SPEC, {"xor": TABLE}, tmp_path, n_jobs=None, timeout=60).errors
+    assert not _run.run_comparison(SPEC, {"xor": TABLE}, tmp_path, n_jobs=None, timeout=60).errors
     wait_until(lambda: not any(descendants(worker.pid, "serve_calls") for worker in workers.workers))
 
 
@@ -451,6 +454,7 @@ def test_without_dask_the_extra_is_named(monkeypatch):
 # ---------------------------------------------------------------- a scheduler that is lost
 
 
+@pytest.mark.slow
 def test_a_lost_scheduler_ends_the_command_which_can_be_resumed(short_lived, selected, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file = written(tmp_path)

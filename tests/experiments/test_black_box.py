@@ -33,6 +33,7 @@ def results(folder):
     return run_black_box(TINY, folder)
 
 
+@pytest.mark.slow
 def test_every_method_tells_held_out_rows_better_than_chance(results):
     assert list(results) == list(METHODS)
     for found in results.values():
@@ -76,6 +77,7 @@ def test_finished_cells_are_read_and_damaged_ones_computed_again(results, folder
     assert calls[-1] == ("cells", 11, 12)
 
 
+@pytest.mark.slow
 def test_held_out_labels_change_no_choice(results, tmp_path, monkeypatch):
     """With their labels shuffled, held-out rows are told at chance, and all that was chosen stays as it was."""
 
@@ -102,6 +104,7 @@ def test_features_are_learned_without_held_out_rows(monkeypatch):
     np.testing.assert_array_equal(Trial(0, TINY).learned[0].features[:54], features[:54])
 
 
+@pytest.mark.slow
 def test_the_average_is_that_of_the_kernels(results):
     trial = Trial(0, TINY)
     split = trial.stacks[1.0][-1]

@@ -20,6 +20,7 @@ from randsel.experiments import _run
 SPEC = small_spec(reshuffles=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "n_jobs"), [*((function, 1) for function in slow_cells.NEVER_ENDING), (slow_cells.start_a_child, 2)]
 )
@@ -33,6 +34,7 @@ def test_a_cell_over_its_limit_is_killed_and_the_others_are_finished(function, n
     assert not descendants() - before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_a_limit_that_is_not_reached_changes_nothing(n_jobs, tmp_path, monkeypatch, capfd):
     unlimited = _run.run_comparison(SPEC, tables_of(SPEC), tmp_path / "unlimited")
@@ -45,6 +47,7 @@ def test_a_limit_that_is_not_reached_changes_nothing(n_jobs, tmp_path, monkeypat
     assert capfd.readouterr().out == ""
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_by_itself_fails_its_cell_only(tmp_path, monkeypatch):
     monkeypatch.setattr(_run, "evaluate", slow_cells.end_the_process)
     outcome = _run.run_comparison(SPEC, tables_of(SPEC), tmp_path, timeout=PATIENCE)

@@ -44,6 +44,7 @@ def test_every_cell_once_and_a_table_at_the_end(run, tmp_path):
     assert rows["randSel"]["accuracy, %"].startswith(f"{100 * np.mean([r['accuracy'] for r in found]):.1f}")
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_and_ends_in_the_same_tables(tmp_path):
     code = (
         "import sys; sys.path.insert(0, 'tests/support')\n"
@@ -74,6 +75,7 @@ def test_jobs_do_not_change_the_tables(run, tmp_path):
     assert summary.summarise(spec, one) == summary.summarise(spec, two)
 
 
+@pytest.mark.slow
 def test_a_damaged_cell_is_done_again(run, tmp_path):
     spec = small_spec()
     first = run(spec)
@@ -85,6 +87,7 @@ def test_a_damaged_cell_is_done_again(run, tmp_path):
     assert json.loads(path.read_text())["result"]
 
 
+@pytest.mark.slow
 def test_a_failed_cell_is_reported_marked_and_tried_again(run, monkeypatch, tmp_path):
     spec = small_spec()
     evaluate = _run.evaluate
@@ -140,6 +143,7 @@ def test_what_is_reduced_is_done_and_said_beside_the_result(tmp_path):
         _specification.plan(spec, {"name": "xor", "reduced": {"randSel": {"droop": 0.5}}}, spec.methods[0])
 
 
+@pytest.mark.slow
 def test_what_the_paper_says_holds_at_reduced_size(tmp_path):
     """Who solves which problem: precision and recall of the relevant features over three folds."""
     spec = small_spec(
@@ -222,6 +226,7 @@ def test_reproduce(tmp_path):
     assert "needs the folder of the data sets" in invoke("reproduce", "table2", "--out", tmp_path / "t").output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "message"), [(errno.ENOSPC, "no room left to write"), (errno.EROFS, "may not be written or read")]
 )

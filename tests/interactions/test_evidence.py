@@ -107,6 +107,7 @@ def test_evidence_for_a_pair_equals_the_reference(rng, target):
         assert found.log_p[k] == pytest.approx(min(min(least) + np.log(2), 0.0), rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["continuous", "discrete", "correlated", "skewed target"])
 def test_p_values_under_permutation(rng, kind):
     """Among 400 permutations 20 are expected below 0.05; more than 32 have probability 0.004 if p is uniform."""

@@ -45,6 +45,7 @@ def test_a_table_read_in_blocks_gives_the_same_path(table, limit_memory, dtype, 
         np.testing.assert_allclose(a, b, atol=tolerance * np.abs(b).max())
 
 
+@pytest.mark.slow
 def test_reading_in_blocks_with_weights_and_with_row_blocks(table, limit_memory, rng, monkeypatch):
     X, y, _ = datasets.make_xor(300, 400, random_state=2)
     weights = rng.random(300)

@@ -40,6 +40,7 @@ def test_rows_at_equal_distances_use_double_precision(rng):
     np.testing.assert_allclose(found.interaction, in_double(sample).interaction, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_rows_far_from_zero_use_double_precision(rng):
     X = rng.normal(size=(600, 700))
     X[:60] += 1e5

@@ -175,6 +175,7 @@ def test_long_names_are_cut_in_sentences_only(plain, quick):
     assert content["features"]["rows"][0]["name"] == name
 
 
+@pytest.mark.slow
 def test_accuracy_and_stability_in_words(plain, quick):
     accuracy = Accuracy("balanced accuracy", np.array([0.8, 0.9]), np.array([0.7, 0.7]), 0.5, np.array([3, 12]))
     stability = Stability(100, 0.6, 0.25, np.r_[np.ones(3), np.zeros(37)])
@@ -243,6 +244,7 @@ def test_a_long_table_is_cut_with_a_note(plain, quick):
     assert "ranking.csv" in html
 
 
+@pytest.mark.slow
 def test_the_file_stays_small_with_many_samples_and_features(plain):
     X, y, _ = datasets.make_xor(3000, 700, random_state=0)
     path = RandSel(2).fit(X[:60], y[:60]).path_
@@ -311,6 +313,7 @@ def test_names_are_text_wherever_they_appear(hostile_contents):
     assert json.loads(inline) == report._without_figures(hostile_contents)
 
 
+@pytest.mark.slow
 def test_the_page_needs_nothing_from_elsewhere(plain_html):
     html = plain_html
     assert not re.search(r"https?:|@import|url\((?!#)", html)

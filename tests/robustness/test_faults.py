@@ -107,6 +107,7 @@ def mount(tmp_path):
 # ---------------------------------------------------------------- killed
 
 
+@pytest.mark.slow
 def test_a_job_killed_at_random_moments_ends_as_if_it_had_not_been(tmp_path):
     """What `make kill` does with long jobs and 20 moments."""
     killed = runpy.run_path(str(DOCS.parent / "benchmarks" / "scale" / "killed.py"))
@@ -122,6 +123,7 @@ def test_a_job_killed_at_random_moments_ends_as_if_it_had_not_been(tmp_path):
 # ---------------------------------------------------------------- the disk
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_full_disk_is_said_and_the_run_goes_on_when_there_is_room(command, table, undisturbed, mount):
     folder, change = mount
@@ -160,6 +162,7 @@ def test_a_read_only_folder_is_said_before_anything_is_computed(command, table, 
     assert not list(folder.iterdir())
 
 
+@pytest.mark.slow
 def test_a_folder_that_becomes_read_only_is_said_and_the_run_goes_on(table, undisturbed, mount, monkeypatch):
     folder, change = mount
     change("size=20m")
@@ -210,6 +213,7 @@ def until(process, pattern, out, count=1):
 FINISHED = {"select": "parts/half-*.npz", "compare": "*[0-9a-f].json"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_second_run_on_a_folder_is_refused_and_the_first_goes_on(command, table, undisturbed, tmp_path):
     out = tmp_path / "out"
@@ -244,6 +248,7 @@ class Backwards:
     time = perf_counter = monotonic
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_clock_that_is_set_back_changes_nothing(command, table, undisturbed, tmp_path, monkeypatch):
     shown = []
@@ -274,6 +279,7 @@ def group_is_gone(process):
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "jobs"), [("select", "1"), ("select", "2"), ("compare", "2")])
 def test_sigterm_ends_a_run_with_a_sentence_and_it_goes_on(command, jobs, table, undisturbed, tmp_path):
     out = tmp_path / "out"
@@ -306,6 +312,7 @@ def workers_of(process):
     return found
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_for_its_memory_is_said_and_the_run_goes_on(table, undisturbed, tmp_path):
     out = tmp_path / "out"
     process = start("compare", table, out, "--jobs", "2")
@@ -325,6 +332,7 @@ def test_a_worker_that_is_killed_for_its_memory_is_said_and_the_run_goes_on(tabl
     assert results_of("compare", out) == undisturbed["compare"]
 
 
+@pytest.mark.slow
 def test_workers_end_soon_after_a_killed_run(table, undisturbed, tmp_path):
     out = tmp_path / "out"
     process = start("compare", table, out, "--jobs", "2")
@@ -347,6 +355,7 @@ def whole_cells(out):
     return {path.name for path in cells}
 
 
+@pytest.mark.slow
 def test_a_cell_without_enough_memory_fails_alone(table, undisturbed, tmp_path, monkeypatch):
     real = _run.evaluate
 
@@ -383,6 +392,7 @@ cli.main(sys.argv[1:])
 """
 
 
+@pytest.mark.slow
 def test_too_little_memory_for_a_half_is_said_and_the_run_goes_on(table, undisturbed, tmp_path):
     out = tmp_path / "out"
     command = [sys.executable, "-c", LITTLE_MEMORY, *words("select", table, out, "--jobs", "2")]

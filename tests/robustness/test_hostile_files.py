@@ -47,6 +47,7 @@ def refused(path, *words, **options):
 # ---------------------------------------------------------------- readers of the fuzzer, without the fuzzer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READERS)
 def test_seeds_are_read_or_refused_in_a_sentence(name):
     assert {fault(READERS[name], seed) for seed in READERS[name].seeds()} == {None}
@@ -414,6 +415,7 @@ def test_h5ad_that_reaches_for_other_files(tmp_path):
         refused(write_h5ad(path, change), words, target="y")
 
 
+@pytest.mark.slow
 def test_h5ad_with_absurd_shapes_and_kinds(tmp_path):
     path = tmp_path / "table.h5ad"
 
@@ -484,6 +486,7 @@ except ValueError as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not say how large a process is")
 @pytest.mark.parametrize("name", ["deflated.npz", "header.npz", "commas.csv", "text.csv.gz", "samples.txt"])
 def test_what_is_refused_takes_little_memory(tmp_path, name):

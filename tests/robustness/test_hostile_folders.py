@@ -60,6 +60,7 @@ def refused(result, *words):
 # ---------------------------------------------------------------- links
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["run.json", ".lock", "report.html", "ranking.csv", "parts/path.npz", "parts/new.npz"])
 def test_a_link_in_a_result_folder_is_refused_and_what_it_leads_to_stays_as_it_is(table, out, tmp_path, name):
     precious = tmp_path / "precious"
@@ -196,6 +197,7 @@ def keys(path):
         return found.files
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_report_of_tampered_parts_is_refused(out, monkeypatch, wrong):
     monkeypatch.setattr("randsel.report._html._draw_svg", lambda *_, **__: "<svg/>")
@@ -213,6 +215,7 @@ def test_a_report_of_tampered_parts_is_refused(out, monkeypatch, wrong):
     assert invoke("report", out).exit_code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["path", "tests", "half-000", "fold-000"])
 def test_tampered_parts_are_computed_again_and_that_is_said(table, out, name):
     path, ranking = out / "parts" / f"{name}.npz", (out / "ranking.csv").read_bytes()

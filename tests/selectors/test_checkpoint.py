@@ -239,6 +239,7 @@ def test_a_selection_resumes_within_its_culling_and_its_tests(after, pairs, tmp_
         assert culling[-1] == sum(path_sizes(60))
 
 
+@pytest.mark.slow
 def test_the_command_interactions_resumes(tmp_path, cut, counted, monkeypatch):
     monkeypatch.setattr(pair_scan, "BLOCK", 8)
     X, y, _ = datasets.make_xor(60, 40, random_state=0)

@@ -36,6 +36,7 @@ def test_xor_pair_is_selected_and_reported(xor):
     assert scan.n_functions_ == 6
 
 
+@pytest.mark.slow
 def test_result_is_invariant_to_column_order_monotone_transforms_and_jobs(xor):
     X, y = xor
     X = X.copy()

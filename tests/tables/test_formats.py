@@ -240,6 +240,7 @@ def test_mat_files_on_which_scipy_would_crash(tmp_path, X, at, byte, message):
 # ---------------------------------------------------------------- h5ad
 
 
+@pytest.mark.slow
 def test_h5ad_layers_and_columns(tmp_path, X):
     path = write(tmp_path, X, "csr.h5ad")
     table = tables.read(path, target="status", layer="twice", groups="note")
