@@ -228,6 +228,7 @@ def test_a_package_that_is_not_there_is_a_sentence(run, tmp_path, monkeypatch):
     )
 
 
+@pytest.mark.slow
 def test_black_box_writes_tables_and_a_picture(run, tmp_path, monkeypatch):
     sizes = {"n_labelled": 45, "n_held_out": 45, "n_components": 12, "iterations": (3,), "folds": 2, "seeds": 1}
     monkeypatch.setattr(experiments, "QUICK_BLACK_BOX", replace(experiments.QUICK_BLACK_BOX, **sizes))

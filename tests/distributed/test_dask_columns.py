@@ -358,6 +358,7 @@ def client(workers):
         yield client
 
 
+@pytest.mark.slow
 def test_the_full_path_on_four_workers_equals_the_local_one(client, wide):
     X, y, expected = wide
     assert len(client.scheduler_info(n_workers=-1)["workers"]) == 4
@@ -371,6 +372,7 @@ def test_pairs_on_four_workers_equal_the_local_ones(client, mixed):
     same_scan(InteractionScan().fit(da.from_array(X, chunks=(160, 25)), y), InteractionScan().fit(X, y))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Sending large graph")  # by this test, to have the table on the cluster
 def test_nothing_larger_than_a_block_and_a_matrix_of_pairs_travels(client, wide):
     X, y, _ = wide

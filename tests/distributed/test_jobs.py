@@ -232,6 +232,7 @@ def test_worker_processes_end_with_the_process_that_started_them(tmp_path, monke
     wait_until(lambda: all(is_gone(worker) for worker in workers))
 
 
+@pytest.mark.slow
 def test_jobs_and_data_of_workers_that_were_killed_are_not_lost(short_lived, tmp_path):
     shared = Frozen(0.5)
     with on_cluster(short_lived.address):
@@ -339,6 +340,7 @@ def selected(tmp_path_factory):
     return contents(folder / "out")
 
 
+@pytest.mark.slow
 def test_select_writes_the_same_files_byte_by_byte(workers, selected, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = invoke("select", written(tmp_path), *SHORT, "--dask", workers.address)
@@ -347,6 +349,7 @@ def test_select_writes_the_same_files_byte_by_byte(workers, selected, tmp_path, 
     assert contents(tmp_path / "out") == selected
 
 
+@pytest.mark.slow
 def test_compare_writes_the_same_table_byte_by_byte(workers, tmp_path, monkeypatch):
     how = ["--target", "status", "--folds", "2", "--reshuffles", "1", "--methods", "randSel, RFE", "--out", "out"]
     found = []
@@ -480,6 +483,7 @@ def test_a_lost_scheduler_ends_the_command_which_can_be_resumed(short_lived, sel
     assert contents(tmp_path / "out") == selected
 
 
+@pytest.mark.slow
 def test_cells_are_completed_after_a_lost_scheduler(short_lived, tmp_path):
     if short_lived.scheduler.poll() is not None:
         short_lived.start_scheduler()

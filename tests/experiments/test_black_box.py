@@ -92,6 +92,7 @@ def test_held_out_labels_change_no_choice(results, tmp_path, monkeypatch):
         assert found[0]["accuracy"] < 0.3
 
 
+@pytest.mark.slow
 def test_features_are_learned_without_held_out_rows(monkeypatch):
     trial = Trial(0, TINY)
     features = trial.learned[0].features

@@ -128,6 +128,7 @@ def test_p_values_under_permutation(rng, kind):
     assert 1 <= mains <= 32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("m", "size"), [(120, 3), (120, 2), (100, 10), (20, 20), (8, 8), (6, 6)])
 def test_p_values_under_permutation_within_strata_and_of_few_samples(rng, m, size):
     """Main effects and pairs of noise: at most 9 % of 600 below 0.05, where chance alone has 5 % ± 0.9 %."""
@@ -214,6 +215,7 @@ def test_residual_of_more_functions_than_samples_keeps_noise(rng):
     assert np.corrcoef(left[:, 0], design.Y[:, 0])[0, 1] > 0.5
 
 
+@pytest.mark.slow
 def test_pairs_of_correlated_features_do_not_echo_main_effects(rng):
     """The target depends on one feature, which others follow: none of their pairs is reported."""
     echoes = 0

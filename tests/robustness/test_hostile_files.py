@@ -172,6 +172,7 @@ BREAKING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", BREAKING)
 def test_a_file_that_ends_the_process_that_reads_it_is_refused(kind, tmp_path):
     path = tmp_path / f"table.{kind}"
@@ -352,6 +353,7 @@ def write_mat(path, content, *, packed=False):
     return path
 
 
+@pytest.mark.slow
 def test_mat_with_absurd_shapes_and_bombs(tmp_path):
     path = tmp_path / "table.mat"
     numbers = element(9, bytes(8))
@@ -385,6 +387,7 @@ def replaced(name, value):
     return change
 
 
+@pytest.mark.slow
 def test_h5ad_that_reaches_for_other_files(tmp_path):
     secret, path = tmp_path / "secret", tmp_path / "table.h5ad"
     secret.write_bytes(b"secret" * 20)

@@ -172,6 +172,7 @@ def same_scans(one, other):
     return all(np.asarray(getattr(one, name)).tobytes() == np.asarray(getattr(other, name)).tobytes() for name in names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [2, 3])
 @pytest.mark.parametrize("after", [1, 3, 8])
 def test_a_scan_resumes_with_the_same_result(order, after, tmp_path, cut, counted, monkeypatch):
@@ -208,6 +209,7 @@ def test_tests_of_single_features_resume(tmp_path, cut, counted, monkeypatch):
 # ---------------------------------------------------------------- a selection
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [4, 16])
 @pytest.mark.parametrize("pairs", ["all", "none"])
 def test_a_selection_resumes_within_its_culling_and_its_tests(after, pairs, tmp_path, cut, counted, monkeypatch):

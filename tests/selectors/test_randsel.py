@@ -100,6 +100,7 @@ def test_ranking_follows_the_columns_wherever_they_are_moved(xor, rng, options):
     assert np.array_equal(here.contributions_[order], there.contributions_)
 
 
+@pytest.mark.slow
 def test_ranking_does_not_depend_on_the_number_of_jobs(xor, monkeypatch):
     X, y, _ = xor
     options = {"estimator": "bootstrap", "n_bootstraps": 200, "random_state": 3}
@@ -136,6 +137,7 @@ def test_row_order_does_not_matter(xor, rng, fitted):
     np.testing.assert_allclose(moved.main_scores_, fitted.main_scores_, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_bootstrap_and_total(xor):
     X, y, relevant = xor
     bootstrap = RandSel(2, estimator="bootstrap", n_bootstraps=1500, random_state=0).fit(X, y)

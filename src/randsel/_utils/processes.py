@@ -112,11 +112,18 @@ def call_with_limit(seconds: float, function: Callable[..., Any], *arguments: An
     ChildEndedError
         If the child process ends by itself, for lack of memory for instance.
     """
-    child = _idle_child() or _Child()
+    call = pickle.dumps((seconds, function, arguments))
+    child = _idle_child()
     try:
-        result = child.call(seconds, function, arguments)
+        # an idle process may have been killed at any moment: a fresh one takes its place
+        if child is None or not child.starts(call):
+            child = _Child()
+            if not child.starts(call):
+                raise child.ended()
+        result = child.result(seconds)
     except BaseException:
-        child.end()
+        if child is not None:
+            child.end()
         raise
     _keep_for_next_call(child)
     return result
@@ -134,14 +141,21 @@ class _Child:
         receive = (self.process.stdout, self.answers.put, lambda: self.answers.put(None))
         threading.Thread(target=_receive_messages, args=receive, daemon=True).start()
 
-    def call(self, seconds: float, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-        """Return the result of a call; the child process cannot be used again after an error."""
+    def starts(self, call: bytes) -> bool:
+        """Send a call, and return whether the process started it; a process that has ended is cleared away."""
         assert self.process.stdin is not None
         try:
-            write_message(self.process.stdin, pickle.dumps((seconds, function, arguments)))
-        except OSError:
-            raise self._ended() from None
-        self._next_answer(START_SECONDS, "a process for the time limit did not start within {:g} s")
+            write_message(self.process.stdin, call)
+            self._next_answer(START_SECONDS, "a process for the time limit did not start within {:g} s")
+        except (OSError, ChildEndedError) as error:
+            if isinstance(error, TimeoutError):
+                raise
+            self.end()
+            return False
+        return True
+
+    def result(self, seconds: float) -> Any:
+        """Return the result of the call that was started; the process cannot be used again after an error."""
         return pickle.loads(self._next_answer(seconds, "gave up after {:g} s"))
 
     def _next_answer(self, seconds: float, message: str) -> bytes:
@@ -150,10 +164,11 @@ class _Child:
         except Empty:
             raise TimeoutError(message.format(seconds)) from None
         if answer is None:
-            raise self._ended()
+            raise self.ended()
         return answer
 
-    def _ended(self) -> ChildEndedError:
+    def ended(self) -> ChildEndedError:
+        """Return the error of a process that ended by itself."""
         return ChildEndedError(f"its process ended with status {self.process.wait()}; was there too little memory?")
 
     def end(self) -> None:
