@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 CORE_TESTS := tests/selectors/test_randsel.py tests/contracts/test_estimator_checks.py tests/selectors/test_interaction_scan.py tests/contracts/test_progress.py
 
-.PHONY: help demo test test-slow lint types check check-versions kill nightly fuzz bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-scaling bench-reading bench-mkl bench-select formats gallery screenshots docs dist check-dist lock clean bench-dask bench-scale
+.PHONY: help demo test test-slow lint types check check-versions kill nightly fuzz bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-sketch bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-scaling bench-reading bench-mkl bench-select formats gallery screenshots docs dist check-dist lock clean bench-dask bench-scale
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -73,6 +73,9 @@ bench-gpu: .venv/dev  ## measure culling path, pairs and bootstrap on a CUDA dev
 
 bench-dask: .venv/dev  ## compare a local Dask cluster of one to four workers with joblib's processes; five minutes
 	$(BIN)/python benchmarks/scale/cluster.py --out docs/results/dask.md
+
+bench-sketch: .venv/dev  ## what sketching the second-order term gains on one core; three minutes
+	$(BIN)/python benchmarks/speed/sketch.py
 
 bench-check: .venv/dev  ## fail if a speed ratio is 30 % worse than in benchmarks/speed/ratios.json; a minute
 	$(BIN)/python benchmarks/speed/check.py

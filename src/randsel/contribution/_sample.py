@@ -64,8 +64,8 @@ MAX_EXPONENT_ROUNDING = 1e-3
 FEW_FEATURES = 64
 #: Number of features above which distances come from the pair sums, which the closed form needs anyway.
 MANY_FEATURES = 512
-#: Probe vectors of a sketch, and rows and features per row from which Σ d² is sketched: that saves 17 to 27 % of the
-#: time of a path over 1000 × 100 000 on one core, nothing on a GPU.
+#: Probe vectors of a sketch, and rows and features per row from which Σ d² is sketched: faster on one core for wide
+#: tables, not on a GPU (`make bench-sketch` prints by how much).
 PROBES, SKETCH_ROWS, SKETCH_RATIO = 32, 512, 8
 
 
