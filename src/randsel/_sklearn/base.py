@@ -1,24 +1,35 @@
-"""The base class of selectors, ranks of features, and tasks that report progress to callbacks.
+"""The contract with scikit-learn: checks of the data of a fit, the base class of selectors, progress callbacks.
 
-Since version 1.9, scikit-learn lets users set callbacks on an estimator. That interface is experimental; only this file
-uses it. Before 1.9, tasks do nothing. A task that fails is not reported as finished; the decorator of `fit` closes the
-callbacks in any case.
+The only file that imports private names of scikit-learn. Error messages name the cause and the remedy.
 """
 
+import difflib
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn import get_config
 from sklearn.base import BaseEstimator
+from sklearn.base import _fit_context as fit_context
 from sklearn.feature_selection import SelectorMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils._param_validation import HasMethods, Interval, RealNotInt, StrOptions
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
 
-from randsel._numerics.arrays import complement, remote_table
-from randsel._sklearn.validation import check_remote_table
+from randsel._numerics.arrays import RemoteTable, complement, remote_table, to_numpy
+from randsel._numerics.columns import find_nonfinite
 from randsel._utils.jobs import ordered_map
 from randsel._utils.typing import Array
+from randsel.targets import CLASSES, OutcomeKind, check_outcome, find_kind
 
 try:
     from sklearn.callback import CallbackSupportMixin
@@ -28,7 +39,267 @@ except ImportError:
         """Replace the mixin of scikit-learn 1.9 by an empty class."""
 
 
-__all__ = ["CallbackSupportMixin", "Selector", "Steps", "Task", "fit_task", "rank_columns"]
+#: Names of scikit-learn that other files import from here.
+__all__ = ["CallbackSupportMixin", "HasMethods", "Interval", "RealNotInt", "StrOptions", "fit_context"]
+
+# ---------------------------------------------------------------- checks of data and parameters
+
+
+def check_data(
+    estimator: Any, X: Any, y: Any, sample_weight: Any, target: str
+) -> tuple[Array, Array, OutcomeKind, Array | None]:
+    """Check the data of a fit; return X, y, the kind of y, and the weights, scaled to a maximum of 1.
+
+    Tensors may stay on their device. A remote table is not read; its values are checked when they are.
+    """
+    _refuse_masked_values_and_dates(X, "X")
+    _refuse_masked_values_and_dates(y, "y")
+    on_device, remote = _stays_on_device(X), remote_table(X)
+    y, sample_weight = _to_memory(y), _to_memory(sample_weight)
+    if remote is None:
+        X = _check_array(estimator, X.detach() if on_device else X)
+    else:
+        X = check_remote_table(estimator, remote, reset=True)
+    if y is None:
+        raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None.")
+    y = check_outcome(y)
+    rows = np.zeros((len(X), 1)) if on_device or remote is not None else X
+    check_consistent_length(rows, y)
+    if remote is None:
+        _check_finite(X, getattr(estimator, "feature_names_in_", None))
+    kind = find_kind(y, target)
+    weights = None if sample_weight is None else _check_weights(sample_weight, rows)
+    weighted_y = y if weights is None else y[weights > 0.0]
+    if len(weighted_y) < 4:
+        raise ValueError(
+            f"n_samples={len(weighted_y)} of weight above zero, but at least 4 are needed: contributions are means "
+            "over pairs."
+        )
+    kind.check(weighted_y)
+    return X, y, kind, weights
+
+
+def _check_weights(sample_weight: Any, rows: Array) -> Array:
+    weights: Array = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
+    weights = weights / max(weights.max(), np.finfo(np.float64).tiny)
+    effective = weights.sum() ** 2 / max(weights @ weights, np.finfo(np.float64).tiny)
+    if np.count_nonzero(weights) >= 4 and effective < 2.0:
+        raise ValueError(
+            f"sample_weight leaves effectively {effective:.3g} samples, one counts for almost all; check it."
+        )
+    return weights
+
+
+def _to_memory(values: Any) -> Any:
+    """Return a tensor, or an array that is not in memory, as a numpy array, and anything else as it is."""
+    remote = remote_table(values)
+    if remote is not None:
+        return remote.to_numpy()
+    return to_numpy(values) if _is_tensor(values) else values
+
+
+def _check_array(estimator: Any, X: Any) -> Any:
+    dtypes = [X.double().dtype, X.float().dtype] if _stays_on_device(X) else [np.float64, np.float32]
+    try:
+        # With `max_memory`, X is read in blocks and must not be copied.
+        order = "C" if getattr(estimator, "max_memory", None) is None else None
+        return validate_data(estimator, X=X, accept_sparse=False, dtype=dtypes, order=order, ensure_all_finite=False)
+    except ValueError as error:
+        column = _text_column(X) if "convert string" in str(error) else None
+        if column is None:
+            raise
+        raise ValueError(f"{error}: column {column} of X holds text; encode it as numbers or drop it first.") from error
+
+
+def check_remote_table(estimator: Any, table: RemoteTable, *, reset: bool) -> Any:
+    """Check the shape and type of a table that is not in memory, let scikit-learn record them, and return its array."""
+    X = table.check()
+    # An array of the same shape that takes no memory.
+    validate_data(estimator, X=np.broadcast_to(np.float64(0.0), X.shape), reset=reset, ensure_all_finite=False)
+    return X
+
+
+def check_table(estimator: Any, X: Any, *, reset: bool) -> Array:
+    """Check X without y, and return it in double precision."""
+    _refuse_masked_values_and_dates(X, "X")
+    X = validate_data(estimator, X=X, reset=reset, dtype=np.float64, ensure_all_finite=False)
+    _check_finite(X, getattr(estimator, "feature_names_in_", None))
+    return np.asarray(X)
+
+
+def check_classes(estimator: Any, y: Any, m: int | None = None) -> tuple[Array, Array]:
+    """Return the classes, at least two, and the index of each sample's class."""
+    if y is None:
+        raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None.")
+    y = check_outcome(column_or_1d(y, warn=True))
+    if m is not None:
+        check_consistent_length(np.empty(m), y)
+    check_classification_targets(y)
+    CLASSES.check(y)
+    classes, codes = np.unique(y, return_inverse=True)
+    return classes, codes
+
+
+def _is_tensor(values: Any) -> bool:
+    return type(values).__module__.split(".")[0] == "torch"
+
+
+def tensor_to_numpy(X: Any) -> Any:
+    """Return a tensor as a numpy array, for models of scikit-learn, and anything else as it is."""
+    return to_numpy(X) if _is_tensor(X) else X
+
+
+def _stays_on_device(X: Any) -> bool:
+    """Whether X is a tensor that stays on its device, which scikit-learn's configuration decides."""
+    if not _is_tensor(X):
+        return False
+    if get_config()["array_api_dispatch"]:
+        return True
+    if X.device.type != "cpu":
+        raise ValueError(
+            f"X is a tensor on {X.device}; call sklearn.set_config(array_api_dispatch=True) to compute there (scipy "
+            "needs SCIPY_ARRAY_API=1 in the environment for that), or pass X.cpu()."
+        )
+    return False
+
+
+def drop_unweighted_rows(X: Array, y: Array, weights: Array | None) -> tuple[Array, Array, Array | None]:
+    """Return X, y and weights without samples of weight zero; the weights are None if the others are equal."""
+    if weights is None:
+        return X, y, None
+    rows = weights > 0.0
+    if not rows.all():
+        X, y, weights = X[rows], y[rows], weights[rows]
+    return X, y, None if np.all(weights == weights[0]) else weights
+
+
+def categories_to_codes(X: Any) -> tuple[Any, list[int]]:
+    """Return a data frame with categories replaced by codes, and the indices of the categorical columns."""
+    dtypes = [str(dtype) for dtype in X.dtypes] if hasattr(X, "iloc") and hasattr(X, "columns") else []
+    categorical = [j for j, dtype in enumerate(dtypes) if dtype == "category"]
+    if categorical:
+        X = X.copy()
+    for j in categorical:
+        codes = X.iloc[:, j].cat.codes
+        if (codes < 0).any():
+            name, missing = str(X.columns[j]), int((codes < 0).sum())
+            raise ValueError(
+                f"Input X contains NaN in column {name!r} ({missing} values); impute them or drop it first."
+            )
+        X.isetitem(j, codes.astype(np.float64))
+    return X, categorical
+
+
+def nominal_columns(categorical: Any, from_frame: list[int], n: int, names: Array | None) -> Array:
+    """Return a mask of the nominal columns: categorical columns of a data frame, or those that `categorical` lists."""
+    nominal = np.zeros(n, dtype=bool)
+    if categorical is None:
+        return nominal
+    if isinstance(categorical, str):
+        nominal[from_frame] = True
+        return nominal
+    entries, known = np.asarray(categorical), [] if names is None else [str(name) for name in names]
+    if entries.dtype.kind == "b":
+        if entries.shape != (n,):
+            raise ValueError(f"categorical_features is a mask of shape {entries.shape}, but X has n_features={n}.")
+        return entries.copy()
+    for name in entries.ravel().tolist():
+        if isinstance(name, str) and name not in known:
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+            hint = f", did you mean {near[0]!r}?" if near else "; X has no column names."
+            raise ValueError(f"categorical_features names {name!r}, which X does not have{hint}")
+        if not isinstance(name, str) and not (isinstance(name, int) and -n <= name < n):
+            raise ValueError(
+                f"categorical_features holds {name!r}, but X has n_features={n}; give names, indices or a mask."
+            )
+        nominal[known.index(name) if isinstance(name, str) else name] = True
+    return nominal
+
+
+def check_strata(y: Array, weights: Array | None, **labels: Any) -> Array | None:
+    """Return the number of each sample's stratum, a combination of labels; y must vary within at least one stratum."""
+    labels = {name: values for name, values in labels.items() if values is not None}
+    if not labels:
+        return None
+    strata = np.zeros(len(y), dtype=int)
+    for name, values in labels.items():
+        array = np.asarray(values)
+        if array.shape != (len(y),):
+            raise ValueError(
+                f"{name} has shape {array.shape}, but there are n_samples={len(y)}; give one label per sample."
+            )
+        codes = np.unique(array.astype(str), return_inverse=True)[1]
+        strata = np.unique(strata * (codes.max() + 1) + codes, return_inverse=True)[1]
+    rows = np.ones(len(y), dtype=bool) if weights is None else weights > 0.0
+    label_names = " and ".join(labels)
+    constant = [s for s in np.unique(strata[rows]) if len(np.unique(y[rows & (strata == s)], axis=0)) == 1]
+    if len(constant) == len(np.unique(strata[rows])):
+        raise ValueError(
+            f"y is constant within every stratum of {label_names}, so that no comparison within strata is possible; "
+            f"leave {label_names} out, or average the samples of each stratum first."
+        )
+    if constant:
+        warnings.warn(
+            f"y is constant within {len(constant)} of {len(np.unique(strata[rows]))} strata of {label_names}; their "
+            "samples tell nothing.",
+            UserWarning,
+            stacklevel=4,
+        )
+    return strata
+
+
+def _refuse_masked_values_and_dates(values: Any, name: str) -> None:
+    """Raise ValueError for masked values and dates, which numpy would turn into numbers."""
+    if np.ma.is_masked(values):
+        raise ValueError(
+            f"{name} is a masked array with masked values, which would count as numbers; fill or drop them first."
+        )
+    dtypes = getattr(values, "dtypes", None)
+    dtypes = [getattr(values, "dtype", None)] if dtypes is None or not hasattr(dtypes, "__iter__") else list(dtypes)
+    columns = list(getattr(values, "columns", range(len(dtypes))))
+    dates = [column for column, dtype in zip(columns, dtypes, strict=False) if _is_date(dtype)]
+    if dates:
+        raise ValueError(
+            f"Unknown label type: {name} holds dates, in column {dates[0]!r}; turn them into numbers or drop them."
+        )
+
+
+def _is_date(dtype: Any) -> bool:
+    return getattr(dtype, "kind", "") in ("M", "m") or str(dtype).lower().startswith(("datetime", "date", "duration"))
+
+
+def _text_column(X: Any) -> str | None:
+    """Return the name, or the index, of the first column that does not convert to numbers."""
+    names = getattr(X, "columns", None)
+    values = np.asarray(X, dtype=object)
+    for j in range(values.shape[1] if values.ndim == 2 else 0):
+        try:
+            values[:, j].astype(np.float64)
+        except (ValueError, TypeError):
+            return str(j) if names is None else repr(str(names[j]))
+    return None
+
+
+def _check_finite(X: Any, names: Array | None) -> None:
+    nonfinite = find_nonfinite(X)
+    if nonfinite is not None:
+        raise ValueError(nonfinite.message(names))
+
+
+def check_number_to_select(count_or_fraction: int | float | str, n_features: int) -> int | None:
+    """Return the number of features to select, None for "auto"."""
+    if isinstance(count_or_fraction, str):
+        return None
+    if isinstance(count_or_fraction, (int, np.integer)):
+        if count_or_fraction > n_features:
+            raise ValueError(
+                f"n_features_to_select={count_or_fraction} but X has n_features={n_features}; ask for at most these."
+            )
+        return int(count_or_fraction)
+    return max(1, int(n_features * count_or_fraction + 1e-9))
+
+
+# ---------------------------------------------------------------- base class of selectors
 
 
 class Selector(CallbackSupportMixin, SelectorMixin, BaseEstimator):
@@ -93,14 +364,18 @@ def rank_columns(order: Array, n_columns: int, n_to_select: int) -> tuple[Array,
 
 
 # ---------------------------------------------------------------- progress callbacks
+# Since version 1.9, scikit-learn lets users set callbacks on an estimator. That interface is experimental. Before 1.9,
+# tasks do nothing. A task that fails is not reported as finished; the decorator of `fit` closes the callbacks in any
+# case.
 
 
+@dataclass
 class Task:
     """A part of a fit; `with task:` reports its beginning and its end to the callbacks of the estimator."""
 
-    def __init__(self, estimator: Any, context: Any) -> None:
-        self.estimator = estimator
-        self.context = context
+    estimator: Any
+    context: Any
+    is_whole_fit: bool = False
 
     def __enter__(self) -> "Task":
         if self.context is not None:
@@ -109,7 +384,7 @@ class Task:
 
     def __exit__(self, error: Any, *_: object) -> None:
         if error is None:
-            self.end()
+            self.end({} if self.is_whole_fit else None)
 
     def end(self, attributes: dict[str, Any] | Callable[[], dict[str, Any]] | None = None) -> bool:
         """Report the end of the task, and return whether a callback asks to stop.
@@ -128,21 +403,21 @@ class Task:
         context = self.context.subcontext(name, task_id=number, max_subtasks=n_subtasks, sequential_subtasks=in_order)
         return Task(self.estimator, context)
 
+    def run(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call the function as this task."""
+        with self:
+            return function(*args)
+
     def wrap(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function with every call reported as a subtask."""
-
-        def call(*args: Any) -> Any:
-            with self.subtask(name):
-                return function(*args)
-
-        return call
+        return lambda *args: self.subtask(name).run(function, *args)
 
     def map(
         self, name: str, function: Callable[..., Any], entries: Sequence[tuple[Any, ...]], n_jobs: int | None
     ) -> list[Any]:
         """Return `ordered_map` of the function with every call reported as a subtask."""
         calls = [(self.subtask(name, number=number), function, *entry) for number, entry in enumerate(entries)]
-        return ordered_map(_call_within, calls, n_jobs)
+        return ordered_map(Task.run, calls, n_jobs)
 
     def delegate_to(self, estimator: Any) -> AbstractContextManager[None]:
         """Return a context in which the fit of another estimator is reported as this task."""
@@ -161,28 +436,15 @@ class Task:
         return bool(getattr(self.estimator, "_skl_callbacks", None))
 
 
-def _call_within(task: Task, function: Callable[..., Any], *args: Any) -> Any:
-    with task:
-        return function(*args)
-
-
-class Fit(Task):
-    """The task of a whole fit; at its end the estimator is fitted."""
-
-    def __exit__(self, error: Any, *_: object) -> None:
-        if error is None:
-            self.end({})
-
-
-def fit_task(estimator: Any, n_subtasks: int, *, in_order: bool = True) -> Fit:
+def fit_task(estimator: Any, n_subtasks: int, *, in_order: bool = True) -> Task:
     """Return the task of a whole fit, with at most `n_subtasks` subtasks, which run in order or in parallel.
 
     Enter it after the data are checked, and set the attributes of the estimator within it.
     """
-    if not hasattr(estimator, "set_callbacks"):
-        return Fit(estimator, None)
-    context = estimator._init_callback_context(max_subtasks=n_subtasks, sequential_subtasks=in_order)
-    return Fit(estimator, context)
+    context = None
+    if hasattr(estimator, "set_callbacks"):
+        context = estimator._init_callback_context(max_subtasks=n_subtasks, sequential_subtasks=in_order)
+    return Task(estimator, context, is_whole_fit=True)
 
 
 class Steps:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import false_discovery_control, mode
 
-from randsel._sklearn.validation import check_strata
+from randsel._sklearn.base import check_strata
 from randsel._utils.jobs import as_finished, generator
 from randsel._utils.result_folder import FinishedParts, check_arrays, check_indices
 from randsel._utils.text import format_label

@@ -10,14 +10,17 @@ import numpy as np
 
 from randsel._numerics.columns import canonical_order, standardise
 from randsel._numerics.kernels import UNDERFLOW, bandwidth
-from randsel._sklearn.base import Selector, Task, fit_task, rank_columns
-from randsel._sklearn.validation import (
+from randsel._sklearn.base import (
     Interval,
     RealNotInt,
+    Selector,
     StrOptions,
+    Task,
     check_data,
     check_number_to_select,
     fit_context,
+    fit_task,
+    rank_columns,
 )
 from randsel._utils.typing import Array
 from randsel.targets import KINDS, OutcomeKind

@@ -8,8 +8,7 @@ import numpy as np
 from sklearn.svm import SVC, SVR
 
 from randsel._numerics.kernels import squared_distances
-from randsel._sklearn.base import Task
-from randsel._sklearn.validation import Interval, StrOptions
+from randsel._sklearn.base import Interval, StrOptions, Task
 from randsel._utils.typing import Array
 from randsel.baselines._base import (
     COMMON,

@@ -10,8 +10,7 @@ import sklearn
 from sklearn.linear_model import LogisticRegression, lasso_path
 from sklearn.utils.fixes import parse_version
 
-from randsel._sklearn.base import Task
-from randsel._sklearn.validation import Interval, StrOptions
+from randsel._sklearn.base import Interval, StrOptions, Task
 from randsel._utils.jobs import generator, seed_of
 from randsel._utils.typing import Array
 from randsel.baselines._base import COMMON, Baseline, Ranked

@@ -16,8 +16,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from randsel._numerics.columns import ALL_CONSTANT
 from randsel._numerics.kernels import bandwidth, gaussian_kernel, squared_distances
-from randsel._sklearn.base import CallbackSupportMixin, Task, fit_task
-from randsel._sklearn.validation import Interval, StrOptions, check_classes, check_table, fit_context
+from randsel._sklearn.base import (
+    CallbackSupportMixin,
+    Interval,
+    StrOptions,
+    Task,
+    check_classes,
+    check_table,
+    fit_context,
+    fit_task,
+)
 from randsel._utils.jobs import ordered_map
 from randsel._utils.typing import Array
 from randsel.learning._lpboost import Combination, boost, check_kernels, solve_dual, stack_kernels

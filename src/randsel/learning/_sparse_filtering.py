@@ -19,8 +19,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from randsel._numerics.arrays import as_array_like, check_device, namespace, to_device, to_numpy
-from randsel._sklearn.base import CallbackSupportMixin, Steps, fit_task
-from randsel._sklearn.validation import Interval, check_table, fit_context
+from randsel._sklearn.base import CallbackSupportMixin, Interval, Steps, check_table, fit_context, fit_task
 from randsel._utils.typing import Array
 
 #: ε, which makes the soft absolute value differentiable at zero.

@@ -16,10 +16,11 @@ from scipy.stats import false_discovery_control
 from randsel._numerics.arrays import check_device, remote_table, to_numpy
 from randsel._numerics.fingerprint import fingerprint
 from randsel._numerics.rank_functions import rank_function_source
-from randsel._sklearn.base import Selector, Steps, fit_task, rank_columns
-from randsel._sklearn.validation import (
+from randsel._sklearn.base import (
     Interval,
     RealNotInt,
+    Selector,
+    Steps,
     StrOptions,
     categories_to_codes,
     check_data,
@@ -27,7 +28,9 @@ from randsel._sklearn.validation import (
     check_strata,
     drop_unweighted_rows,
     fit_context,
+    fit_task,
     nominal_columns,
+    rank_columns,
 )
 from randsel._utils.result_folder import Checkpoint, open_checkpoint
 from randsel._utils.typing import Array

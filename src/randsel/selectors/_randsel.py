@@ -27,15 +27,18 @@ from randsel._numerics.columns import ColumnSource, MappedColumns, canonical_ord
 from randsel._numerics.fingerprint import fingerprint
 from randsel._numerics.kernels import median_factor
 from randsel._numerics.rank_functions import rank_functions
-from randsel._sklearn.base import Selector, Steps, fit_task, rank_columns
-from randsel._sklearn.validation import (
+from randsel._sklearn.base import (
     Interval,
     RealNotInt,
+    Selector,
+    Steps,
     StrOptions,
     check_data,
     check_number_to_select,
     drop_unweighted_rows,
     fit_context,
+    fit_task,
+    rank_columns,
 )
 from randsel._utils.jobs import one_blas_thread, seed_of
 from randsel._utils.result_folder import Checkpoint, Stages, open_checkpoint

@@ -17,8 +17,16 @@ from sklearn.utils.validation import has_fit_parameter
 
 from randsel._numerics.columns import rescale_extremes
 from randsel._numerics.kernels import median_factor
-from randsel._sklearn.base import Selector, Task, fit_task
-from randsel._sklearn.validation import HasMethods, check_data, drop_unweighted_rows, fit_context, tensor_to_numpy
+from randsel._sklearn.base import (
+    HasMethods,
+    Selector,
+    Task,
+    check_data,
+    drop_unweighted_rows,
+    fit_context,
+    fit_task,
+    tensor_to_numpy,
+)
 from randsel._utils.jobs import ordered_map, seed_of
 from randsel._utils.typing import Array
 from randsel.culling import path_sizes
