@@ -99,7 +99,8 @@ def literal_fohsic(Z, L, wanted, add):
         gamma = literal_gamma(literal_distances(Z[:, chosen]) + mean)
         for j in left:
             values[j] = literal_hsic(np.exp(-gamma * literal_distances(Z[:, [*chosen, j]])), L)
-        count = min(max(1, int(add * len(left))), wanted - len(chosen)) if len(chosen) < wanted else len(left)
+        missing = wanted - len(chosen)
+        count = min(max(1, int(add * len(left))), max(1, missing // 4)) if missing > 0 else len(left)
         best = sorted(left, key=lambda j: -values[j])[:count]
         chosen += best
         left = [j for j in left if j not in best]
@@ -148,7 +149,7 @@ def test_bahsic_is_brute_force(data, kind, drop):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("wanted", "add"), [(1, None), (4, None), (6, 0.4), (3, 0.4)])
+@pytest.mark.parametrize(("wanted", "add"), [(1, None), (4, None), (6, 0.4), (3, 0.4), (5, 0.9)])
 def test_fohsic_is_brute_force(data, kind, wanted, add):
     X, y = data[0], data[1][kind]
     Y = literal_labels(y)
@@ -281,7 +282,7 @@ def test_weston_problems(seed):
     for selector in (BaHSIC(5), FoHSIC(5), CorrelationFilter(5), again(STABLE, 5, n_subsamples=50)):
         assert selector.fit(X, y).support_[relevant].all()
     X, y, relevant = datasets.make_weston_nonlinear(300, 50, random_state=seed)
-    for selector in (BaHSIC(2), KernelRFE(2)):
+    for selector in (BaHSIC(2), FoHSIC(2), FoHSIC(2, add=None), KernelRFE(2)):
         assert selector.fit(X, y).support_[relevant].all()
     for selector in (CorrelationFilter(2), again(STABLE, 2)):
         assert not selector.fit(X, y).support_[relevant].all()

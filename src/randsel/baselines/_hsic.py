@@ -21,6 +21,9 @@ from randsel.baselines._base import (
 )
 from randsel.targets import OutcomeKind, Target
 
+#: Largest fraction of the missing features that a round of forward selection adds.
+MAX_ADDED = 0.25
+
 
 def _hsic_weights(y: Array, kind: OutcomeKind) -> Array:
     """Return `U(L) / (m(m-3))`, whose inner product with a kernel is its unbiased HSIC with the target.
@@ -112,8 +115,8 @@ class FoHSIC(Baseline):
     n_features_to_select, target, scale
         As in `BaHSIC`.
     add : float in (0, 1) or None, default=0.1
-        Fraction of the candidates to add per round, at least one and no more than are still missing. If few of many
-        are to be selected, the first round adds all of them, each for its own HSIC. None adds one at a time.
+        Fraction of the candidates to add per round, at least one, and at most a quarter of the features that are still
+        missing: a round that added all of them would rank each for its own HSIC. None adds one at a time.
     gamma : float or str, default="median"
         As in `BaHSIC`. In each round, the median is that of the squared distances over the selected features plus
         their mean over the candidates, so that all candidates have the same bandwidth.
@@ -177,4 +180,4 @@ class FoHSIC(Baseline):
 def _number_to_add(n_selected: int, n_candidates: int, n_to_select: int, add: float | None) -> int:
     """Return how many columns a round of forward selection adds: all candidates once enough are selected."""
     missing = n_to_select - n_selected
-    return min(fraction_of(add, n_candidates), missing) if missing > 0 else n_candidates
+    return min(fraction_of(add, n_candidates), fraction_of(MAX_ADDED, missing)) if missing > 0 else n_candidates
