@@ -15,7 +15,7 @@ from joblib import Parallel, delayed
 from sklearn import config_context
 
 from randsel import InteractionScan, RandSel, __version__, datasets
-from randsel._numerics.null_tails import log_tail_of_score
+from randsel._numerics.rank_functions import log_tail_of_score
 from randsel.culling._criteria import CRITERIA, Criterion
 
 PROBLEMS = {

@@ -4,8 +4,13 @@ import numpy as np
 import pytest
 import reference
 
-from randsel._numerics.null_tails import cumulants, log_tail_of_form, log_tail_of_moments
-from randsel._numerics.rank_functions import RankFunctions, rank_functions
+from randsel._numerics.rank_functions import (
+    RankFunctions,
+    cumulants,
+    log_tail_of_form,
+    log_tail_of_moments,
+    rank_functions,
+)
 from randsel.interactions import _pair_scan as pair_scan
 from randsel.interactions._evidence import Design, evidence, log_number_of_sets, residual
 from randsel.interactions._forward_selection import scan_interactions

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta, chi2, norm
 
-from randsel._numerics.null_tails import cumulants, log_tail_of_form, log_tail_of_moments, log_tail_of_score
+from randsel._numerics.rank_functions import cumulants, log_tail_of_form, log_tail_of_moments, log_tail_of_score
 
 
 @pytest.mark.parametrize(("k", "d"), [(1, 50), (3, 50), (16, 200), (36, 150)])

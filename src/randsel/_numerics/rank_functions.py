@@ -1,4 +1,4 @@
-"""Rank functions: a few orthonormal functions of the ranks of every column.
+"""Rank functions: a few orthonormal functions of the ranks of every column; tails of null distributions of tests.
 
 Main effects and interactions are tested with them. A column without ties gets `h_a(r) = √2 cos(aπr)` of its ranks r
 (eq. 16), which makes the tests invariant to monotone transforms and robust to outliers. Tied and discrete columns get
@@ -6,12 +6,13 @@ the same cosines of their midranks, made orthonormal under the frequencies of th
 most L-1 functions. Nominal columns have no order; their functions span the indicators of the levels.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from scipy.special import betaln, gammaln, log_ndtr
+from scipy.stats import beta, chi2
 
 from randsel._numerics.arrays import remote_table
 from randsel._numerics.columns import column_keys
@@ -26,14 +27,16 @@ MIN_VARIANCE = 0.05
 MAX_CACHED_TABLES = 4096
 #: Columns to transpose at a time.
 COLUMNS_PER_BLOCK = 256
+#: Newton steps of the search for the saddlepoint; a step that leaves the bracket is replaced by bisection.
+NEWTON_STEPS = 40
 #: Function that a source applies to rank functions, and the results that its maps yield.
 Work = Callable[..., Any]
 Results = Iterator[tuple[Array, Any]]
-#: Two blocks of neighbouring features, or one block twice.
-BlockPair = tuple[range, range]
+#: Pairs of blocks of neighbouring features, or of one block twice.
+BlockPairs = Sequence[tuple[range, range]]
 
 
-class RankFunctionSource(ABC):
+class RankFunctionSource(Protocol):
     """Rank functions of the features of a table, wherever its columns are held.
 
     The scan of interactions needs nothing else of a table. `RankFunctions` holds the functions in memory; a source
@@ -41,15 +44,12 @@ class RankFunctionSource(ABC):
     pass `shared` to every call. `n_jobs` is for sources that have no workers of their own.
     """
 
-    @abstractmethod
     def __len__(self) -> int:
         """Return the number of features."""
 
-    @abstractmethod
     def take(self, features: Array) -> "RankFunctions":
         """Return the functions of some features, in this order, in memory."""
 
-    @abstractmethod
     def map_sets(self, work: Work, sets: Array, *shared: Any, batch: int, n_jobs: int | None = None) -> Results:
         """Apply `work(functions, members, *shared)` to at most `batch` sets of features (rows of `sets`) at a time.
 
@@ -57,14 +57,10 @@ class RankFunctionSource(ABC):
         `sets` in a call and its result.
         """
 
-    @abstractmethod
     def blocks(self, size: int) -> list[range]:
         """Cut the features into blocks of neighbours, of at most `size` where the source is free to choose."""
 
-    @abstractmethod
-    def map_block_pairs(
-        self, work: Work, pairs: Sequence[BlockPair], *shared: Any, n_jobs: int | None = None
-    ) -> Results:
+    def map_block_pairs(self, work: Work, pairs: BlockPairs, *shared: Any, n_jobs: int | None = None) -> Results:
         """Apply `work(functions, first, second, *shared)` to pairs of `blocks`.
 
         `first` and `second` are the blocks as ranges of `functions`, a `RankFunctions`. Yields the number of every
@@ -114,9 +110,7 @@ class RankFunctions(RankFunctionSource):
                 blocks += [range(int(piece[0]), int(piece[-1]) + 1) for piece in pieces]
         return blocks
 
-    def map_block_pairs(
-        self, work: Work, pairs: Sequence[BlockPair], *shared: Any, n_jobs: int | None = None
-    ) -> Results:
+    def map_block_pairs(self, work: Work, pairs: BlockPairs, *shared: Any, n_jobs: int | None = None) -> Results:
         """Apply work to pairs of blocks; see `RankFunctionSource`."""
         features = np.arange(len(self))
         for result in ordered_map(work, [(self, *pair, *shared) for pair in pairs], n_jobs):
@@ -124,23 +118,9 @@ class RankFunctions(RankFunctionSource):
 
 
 def rank_functions(X: Array, n_functions: int, sample_weights: Array, nominal: Array) -> RankFunctions:
-    """Compute the rank functions of the columns of X (eq. 16).
+    """Compute at most `n_functions` rank functions of every column of X (eq. 16).
 
-    Parameters
-    ----------
-    X : array (samples, columns)
-        No missing values.
-    n_functions : int
-        Functions per column at most.
-    sample_weights : array (samples,)
-        Weights of the samples, of mean one.
-    nominal : array of bool (columns,)
-        Columns whose values are names of levels.
-
-    Returns
-    -------
-    RankFunctions
-        In the order of the columns.
+    X has no missing values, `sample_weights` have mean one, and the values of `nominal` columns are names of levels.
     """
     m, n = X.shape
     unweighted = bool(np.all(sample_weights == 1.0))
@@ -209,32 +189,25 @@ def _functions_of_levels(mass: Array, m: int, n_functions: int, *, nominal: bool
     """Return the functions (rows) of the levels (columns) of a column of m samples, given the weight of each level."""
     if nominal:
         pools = _pool_infrequent(mass, n_functions + 1)
-    elif len(mass) <= MAX_LEVELS:
-        pools = _pool_rare_neighbours(mass, min_mass=float(np.clip(m / 50, 3, 10)))
-    else:
-        pools = np.arange(len(mass))
-    mass = np.bincount(pools, weights=mass)
-    if nominal:
+        mass = np.bincount(pools, weights=mass)
         raw = np.eye(len(mass))[np.argsort(-mass.round(9), kind="stable")[: n_functions + 1]]
     else:
-        midranks = (np.cumsum(mass) - mass / 2) / mass.sum()
-        raw = _cosines(midranks, n_functions)
+        is_discrete, min_mass = len(mass) <= MAX_LEVELS, float(np.clip(m / 50, 3, 10))
+        pools = _pool_rare_neighbours(mass, min_mass) if is_discrete else np.arange(len(mass))
+        mass = np.bincount(pools, weights=mass)
+        raw = _cosines((np.cumsum(mass) - mass / 2) / mass.sum(), n_functions)  # of the midranks
     return _orthonormalise(raw, mass)[:n_functions, pools]
 
 
 def _pool_rare_neighbours(mass: Array, min_mass: float) -> Array:
     """Merge the rarest level with its rarer neighbour until none is rare; return the pool number of each level."""
-    groups = [[level] for level in range(len(mass))]
-    group_mass = [float(value) for value in mass]
-    while len(groups) > 1 and min(group_mass) < min_mass:
-        k = int(np.argmin(group_mass))
-        neighbour = k + 1 if k == 0 or (k + 1 < len(groups) and group_mass[k + 1] < group_mass[k - 1]) else k - 1
-        low, high = min(k, neighbour), max(k, neighbour)
-        groups[low : high + 1] = [groups[low] + groups[high]]
-        group_mass[low : high + 1] = [group_mass[low] + group_mass[high]]
-    pools = np.empty(len(mass), dtype=int)
-    for number, group in enumerate(groups):
-        pools[group] = number
+    pools, pool_mass = np.arange(len(mass)), mass.tolist()
+    while len(pool_mass) > 1 and min(pool_mass) < min_mass:
+        k = int(np.argmin(pool_mass))
+        with_next = k == 0 or (k + 1 < len(pool_mass) and pool_mass[k + 1] < pool_mass[k - 1])
+        low = k if with_next else k - 1
+        pools[pools > low] -= 1
+        pool_mass[low : low + 2] = [pool_mass[low] + pool_mass[low + 1]]
     return pools
 
 
@@ -272,3 +245,106 @@ def centre(rows: Array, mass: Array, strata: Array | None) -> Array:
     sums = np.add.reduceat((rows * mass)[..., order], starts, axis=-1)
     means = sums / np.add.reduceat(mass[order], starts)
     return np.asarray(rows - means[..., strata])
+
+
+# ---------------------------------------------------------------- tails of null distributions
+# All functions return the log of an upper tail, which stays finite where the tail itself underflows.
+
+
+def log_tail_of_form(q: Array, weights: Array, freedom: float) -> Array:
+    """Return `log P(Σ_k λ_k z_k² > q)` for z uniform on the sphere `Σ_l z_l² = d` in d dimensions (eq. 19).
+
+    This is the null distribution of a quadratic form in a target of fixed length. For d → ∞ the `z_k²` are independent
+    χ² variables of one degree of freedom. The saddlepoint approximation is off by a few per cent of the tail, where an
+    approximation by moments is off by orders of magnitude. `weights` has the λ ≥ 0 of a form in each row, and `freedom`
+    is d. The tail of a form whose weights are all zero is 1.
+    """
+    largest = weights.max(axis=1)
+    varies = (largest > 0.0) & (q > 0.0)
+    log_tail = np.zeros(len(q))
+    if varies.any():
+        freedom = max(freedom, weights.shape[1] + 1.0)
+        # Just below the largest possible value, where the tail is zero and its log infinite.
+        scaled = np.minimum(q[varies] / largest[varies], freedom * (1.0 - 1e-12))
+        log_tail[varies] = _saddlepoint(scaled, weights[varies] / largest[varies, None], freedom)
+    return log_tail
+
+
+def _saddlepoint(q: Array, weights: Array, d: float) -> Array:
+    """Return the log tail of `log_tail_of_form` by the formula of Lugannani and Rice; the largest weight is 1.
+
+    The tail is `P(Σ_l a_l g_l² > 0)` for `a_l = λ_l - q/d` and independent normal g (eq. 19; Kuonen 1999). The
+    cumulant generating function of the sum is `K(ζ) = -½ Σ_l log(1 - 2ζ a_l)`; d - k of the λ_l are zero.
+    """
+    shift = q / d
+    n_zero = d - weights.shape[1]
+    a = weights - shift[:, None]
+
+    def derivatives(zeta: Array) -> tuple[Array, Array]:
+        """Return K' and K''."""
+        terms, zero_term = a / (1.0 - 2.0 * zeta[:, None] * a), shift / (1.0 + 2.0 * zeta * shift)
+        first = terms.sum(axis=1) - n_zero * zero_term
+        return first, 2.0 * (np.square(terms).sum(axis=1) + n_zero * np.square(zero_term))
+
+    # K' increases from -∞ to ∞ between its poles; K'(0) is the mean, which is negative in the upper tail.
+    upper_tail = a.sum(axis=1) - n_zero * shift < 0.0
+    high = (1.0 - 1e-13) / (2.0 * (1.0 - shift))
+    low = -(1.0 - 1e-13) / (2.0 * shift)
+    low, high = np.where(upper_tail, 0.0, low), np.where(upper_tail, high, 0.0)
+    zeta = np.where(upper_tail, high * np.maximum(1.0 - 1.0 / np.maximum(q, 1.5), 0.1), 0.5 * low)
+    for _ in range(NEWTON_STEPS):
+        first, second = derivatives(zeta)
+        low, high = np.where(first < 0.0, zeta, low), np.where(first < 0.0, high, zeta)
+        newton = zeta - first / second
+        zeta = np.where((newton > low) & (newton < high), newton, 0.5 * (low + high))
+    second = derivatives(zeta)[1]
+    K = -0.5 * (np.log1p(-2.0 * zeta[:, None] * a).sum(axis=1) + n_zero * np.log1p(2.0 * zeta * shift))
+    # Lugannani and Rice, in the form of Barndorff-Nielsen: P ≈ Φ(-(w + log(v/w)/w)).
+    w = np.sign(zeta) * np.sqrt(np.maximum(-2.0 * K, 0.0))
+    v = zeta * np.sqrt(second)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_tail = log_ndtr(-(w + np.log(v / w) / w))
+    # The formula is singular at the mean, where moments are accurate.
+    log_tail = np.where(np.abs(w) < 0.1, log_tail_of_moments(q, *cumulants(weights)), log_tail)
+    # With a single weight, z²/d has a beta distribution.
+    single = (weights > 1e-10).sum(axis=1) == 1
+    log_tail[single] = _log_beta_tail(q[single] / d, (d - 1.0) / 2.0)
+    return np.asarray(log_tail)
+
+
+def cumulants(weights: Array) -> tuple[Array, Array, Array]:
+    """Return `Σλ, Σλ², Σλ³` over the last axis: the cumulants of `Σ λ_k z_k²` are these times 1, 2 and 8."""
+    return weights.sum(axis=-1), np.square(weights).sum(axis=-1), (weights**3).sum(axis=-1)
+
+
+def log_tail_of_moments(q: Array, first: Array | float, second: Array | float, third: Array | float) -> Array:
+    """Return the log tail at q of the Pearson type III distribution with the moments of `Σ λ_k z_k²`.
+
+    Its mean is Σλ (`first`), its variance 2Σλ² (`second`) and its third cumulant 8Σλ³ (`third`), as of independent
+    χ² variables z². It is a χ² distribution of (Σλ²)³/(Σλ³)² degrees of freedom, shifted and scaled.
+    """
+    first, second, third = np.asarray(first), np.asarray(second), np.asarray(third)
+    return _log_pearson_tail((q - first) / np.sqrt(2.0 * second), np.asarray(second**3 / third**2))
+
+
+def log_tail_of_score(score: Array, skewness: Array | float) -> Array:
+    """Return the log tail of a standard score of this skewness: Pearson type III, or normal without skewness."""
+    skewness = np.maximum(np.broadcast_to(skewness, np.shape(score)), 1e-4)
+    pearson = _log_pearson_tail(score, np.asarray(8.0 / skewness**2))
+    return np.asarray(np.where(skewness <= 1e-3, log_ndtr(-score), pearson))
+
+
+def _log_pearson_tail(score: Array, df: Array) -> Array:
+    """Return the log tail of a standardised χ² variable; its leading terms where that underflows."""
+    x = np.maximum(df + score * np.sqrt(2.0 * df), 0.0)
+    log_tail = np.asarray(chi2.logsf(x, df))
+    a, half = df / 2.0, np.maximum(x, 1e-300) / 2.0
+    leading_terms = (a - 1.0) * np.log(half) - half - gammaln(a) - np.log1p(-np.minimum((a - 1.0) / half, 0.9))
+    return np.where(np.isfinite(log_tail), log_tail, leading_terms)
+
+
+def _log_beta_tail(x: Array, b: float) -> Array:
+    """Return the log tail of the beta distribution with parameters ½ and b; its leading term where that underflows."""
+    log_tail = np.asarray(beta.logsf(x, 0.5, b))
+    leading_term = b * np.log1p(-x) - 0.5 * np.log(x) - np.log(b) - betaln(0.5, b)
+    return np.where(np.isfinite(log_tail), log_tail, leading_term)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from randsel._numerics.arrays import on_host, to_numpy
-from randsel._numerics.null_tails import log_tail_of_score
+from randsel._numerics.rank_functions import log_tail_of_score
 from randsel._utils.jobs import generator
 from randsel._utils.optional import optional
 from randsel._utils.typing import Array

@@ -22,8 +22,15 @@ from scipy.special import gammaln
 
 from randsel._numerics.columns import column_slices
 from randsel._numerics.fingerprint import fingerprint
-from randsel._numerics.null_tails import cumulants, log_tail_of_form, log_tail_of_moments
-from randsel._numerics.rank_functions import RankFunctions, RankFunctionSource, centre, rank_functions
+from randsel._numerics.rank_functions import (
+    RankFunctions,
+    RankFunctionSource,
+    centre,
+    cumulants,
+    log_tail_of_form,
+    log_tail_of_moments,
+    rank_functions,
+)
 from randsel._utils.result_folder import Checkpoint, open_checkpoint
 from randsel._utils.typing import Array
 from randsel.targets import OutcomeKind

@@ -24,8 +24,7 @@ from randsel._numerics.arrays import (
     to_numpy,
     top_k,
 )
-from randsel._numerics.null_tails import cumulants, log_tail_of_moments
-from randsel._numerics.rank_functions import RankFunctions, RankFunctionSource
+from randsel._numerics.rank_functions import RankFunctions, RankFunctionSource, cumulants, log_tail_of_moments
 from randsel._utils.result_folder import Stages
 from randsel._utils.typing import Array
 from randsel.interactions._evidence import SMOOTH, Design, eigenvalues
