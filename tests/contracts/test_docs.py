@@ -21,8 +21,7 @@ from randsel.analysis._model import NAME, RANK, SELECTED, VALUE_COLUMNS
 from randsel.cli import _main as cli
 from randsel.tables import _read as tables
 from randsel.tables import _sandbox
-from randsel.tables.formats._sheet import MISSING, NAME_BYTES
-from randsel.tables.formats._text import LONGEST_LINE, MOST_LINES
+from randsel.tables.formats._text import LONGEST_LINE, MISSING, MOST_LINES, NAME_BYTES
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

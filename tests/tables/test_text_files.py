@@ -10,7 +10,7 @@ from table_files import has_note, package_not_installed
 
 from randsel.tables import _read as tables
 from randsel.tables.formats import _text
-from randsel.tables.formats._sheet import ReadOptions
+from randsel.tables.formats._text import ReadOptions
 
 
 def test_tabs_gzip_mark_and_numbers_as_target(file, engine):

@@ -4,8 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from randsel._utils.files import check_size
-from randsel.tables.formats._sheet import ReadOptions, Sheet, check_distinct
-from randsel.tables.formats._text import CellGrid, open_records, split_record
+from randsel.tables.formats._text import CellGrid, ReadOptions, Sheet, check_distinct, open_records, split_record
 
 
 def read_geo(path: Path, options: ReadOptions) -> Sheet:

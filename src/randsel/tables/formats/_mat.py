@@ -12,7 +12,7 @@ import numpy as np
 from randsel._utils.files import bytes_in, check_size, readable
 from randsel._utils.typing import Array
 from randsel.tables.formats._npz import KNOWN_ARRAYS, arrays_to_sheet
-from randsel.tables.formats._sheet import ReadOptions, Sheet
+from randsel.tables.formats._text import ReadOptions, Sheet
 
 #: Classes of variables that can be read, as `whosmat` names them.
 _READABLE_CLASSES = (

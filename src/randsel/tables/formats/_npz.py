@@ -6,7 +6,7 @@ import numpy as np
 
 from randsel._utils.files import is_text, read_npz_arrays
 from randsel._utils.typing import Array
-from randsel.tables.formats._sheet import ReadOptions, Sheet, check_shape, to_float_matrix, to_text
+from randsel.tables.formats._text import ReadOptions, Sheet, check_shape, to_float_matrix, to_text
 
 #: Names of arrays with a fixed meaning, here and in MATLAB files.
 ROLES = ("groups", "batch", "relevant")

@@ -7,7 +7,7 @@ import numpy as np
 
 from randsel._utils.files import check_size, readable
 from randsel._utils.optional import optional
-from randsel.tables.formats._sheet import ReadOptions, Sheet, check_shape, describe_bad_cell, parse_number
+from randsel.tables.formats._text import ReadOptions, Sheet, check_shape, describe_bad_cell, parse_number
 
 
 def read_parquet(path: Path, options: ReadOptions) -> Sheet:

@@ -11,8 +11,7 @@ from randsel.tables.formats._mat import read_mat
 from randsel.tables.formats._npz import read_npz
 from randsel.tables.formats._parquet import read_parquet
 from randsel.tables.formats._plink import read_plink
-from randsel.tables.formats._sheet import ReadOptions, Sheet
-from randsel.tables.formats._text import read_text
+from randsel.tables.formats._text import ReadOptions, Sheet, read_text
 
 
 @dataclass(frozen=True)

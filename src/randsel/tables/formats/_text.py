@@ -1,4 +1,7 @@
-"""Text files: encoding, separator, decimal commas; parsed block by block, so the text is never in memory as a whole."""
+"""`Sheet`, which every reader returns, what readers share, and the reader of text files.
+
+Text is parsed block by block, so it is never in memory as a whole.
+"""
 
 import csv
 import gzip
@@ -6,27 +9,25 @@ import io
 import re
 import zlib
 from array import array
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from randsel._utils.files import check_size
+from randsel._utils.files import check_size, readable
 from randsel._utils.optional import optional
 from randsel._utils.typing import Array
-from randsel.tables.formats._sheet import (
-    TRUTH_VALUES,
-    ReadOptions,
-    Sheet,
-    check_distinct,
-    check_shape,
-    describe_bad_cell,
-    parse_number,
-)
 
+#: Cells that stand for a missing value.
+MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "#N/A", "?"})
+_TRUTH_VALUES = {"true": 1.0, "false": 0.0}
+#: Memory that the name of a row or column takes while a file is read, in bytes.
+NAME_BYTES = 200
 #: Maximum length of a line, in characters; a longer one is damaged or malicious.
 LONGEST_LINE = 1 << 26
 #: Maximum number of lines that a cell in quotes may span.
@@ -34,6 +35,8 @@ MOST_LINES = 100_000
 #: Characters that are converted to numbers at a time.
 _BLOCK = 1 << 22
 _SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", " ": "spaces"}
+#: A number with a decimal comma between semicolons.
+_DECIMAL_COMMA = re.compile(r"(^|;)[ \t]*-?\d*,\d+[ \t]*(;|$)", re.MULTILINE)
 #: First bytes of a file -> encoding of its text; first bytes of another format -> advice.
 _BYTE_ORDER_MARKS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"\xef\xbb\xbf": "utf-8-sig"}
 _OTHER_FORMATS = {
@@ -43,6 +46,90 @@ _OTHER_FORMATS = {
     b"MATLAB": "a MATLAB file; name it .mat",
     b"\xd0\xcf\x11\xe0": "an old Excel workbook; export the sheet as CSV",
 }
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """Options of a reader."""
+
+    limit: int  # largest size of the table in memory, and of unpacked text, in bytes
+    names: frozenset[str] | None = frozenset()  # columns and rows wanted as text; None: all columns (text files only)
+    layer: str | None = None  # of an h5ad file; None is X
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Contents of a file, before rows and columns are known to be samples, features or target."""
+
+    path: Path
+    values: Array  # rows × columns of numbers; NaN where a cell is missing or not a number
+    columns: list[str]  # names
+    description: str  # of the format, for the notes
+    row_names: list[str] | None = None  # if the format stores them
+    first_column: list[str] | None = None  # as text, if its cells may be names of rows
+    named_columns: dict[str, Any] = field(default_factory=dict)  # requested by name, or stored apart from `values`
+    named_rows: dict[str, list[str]] = field(default_factory=dict)  # requested by name
+    bad_columns: dict[int, str] = field(default_factory=dict)  # index -> message about the first cell with text
+    bad_rows: dict[int, str] = field(default_factory=dict)  # the same for the rows of a transposed sheet
+    first_cells: list[str] = field(default_factory=list)  # first row as text
+    features_in_rows: bool | None = False  # None if the format does not determine the orientation
+    roles: dict[str, str] = field(default_factory=dict)  # target, groups, ... -> column, unless the user names another
+    notes: tuple[str, ...] = ()  # remarks of the reader, for the user
+
+
+def parse_number(cell: str, *, decimal_comma: bool = False) -> float | None:
+    """Return the number in a cell, NaN if the cell is missing, None if it is anything else."""
+    text = cell.strip()
+    if text in MISSING:
+        return float("nan")
+    if text.lower() in _TRUTH_VALUES:
+        return _TRUTH_VALUES[text.lower()]
+    if decimal_comma:
+        text = "?" if "." in text else text.replace(",", ".")
+    try:
+        # float() would read 1_000 as a thousand
+        return float(text.replace("_", "?"))
+    except ValueError:
+        return None
+
+
+def describe_bad_cell(column: str, position: str, cell: str) -> str:
+    """Return the error message about a cell that is not a number, with a remedy that fits its text."""
+    shown = cell if len(cell) < 40 else f"{cell[:36]}..."
+    remedy = "leave the column out (--drop-columns), or say that it holds names (--categorical)"
+    if re.fullmatch(r"\d{4}-\d\d?-\d\d?([T ].*)?|\d\d?[./]\d\d?[./](\d\d){1,2}( .*)?", cell):
+        remedy = "it looks like a date: turn dates into numbers, such as days since the first, or use --drop-columns"
+    elif re.fullmatch(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?|[-+]?\d{1,3}(\.\d{3})+,\d+", cell):
+        remedy = "write it without thousands separators and with a decimal point"
+    elif re.fullmatch(r"[-+]?\d*,\d+", cell):
+        remedy = "it looks like a decimal comma: write points, or separate the columns by semicolons"
+    elif re.fullmatch(r"[-+]?\d*\.\d+", cell):
+        remedy = "other cells have decimal commas: write all of them alike"
+    return f"column {column!r} holds {shown!r} in {position}, not a number; {remedy}."
+
+
+def check_distinct(names: list[str], path: Path, things: str) -> None:
+    """Raise ValueError if two of the `things` (such as "columns") have the same name."""
+    repeated = [name for name, times in Counter(names).items() if times > 1]
+    if repeated:
+        more = f", and so are {len(repeated) - 1} other names" if len(repeated) > 1 else ""
+        raise ValueError(f"{path} has several {things} called {repeated[0]!r}{more}; give each a name of its own.")
+
+
+def check_shape(path: Path, shape: tuple[int, ...], limit: int, itemsize: int = 8) -> None:
+    """Raise ValueError if a table of this shape, including the names of rows and columns, is larger than the limit."""
+    rows, columns = shape
+    check_size(path, rows * columns * itemsize + (rows + columns) * NAME_BYTES, limit)
+
+
+def to_float_matrix(values: Array) -> Array:
+    """Return values in C order as float64, or as float32 if they are float32."""
+    return np.ascontiguousarray(values, dtype=np.float32 if values.dtype == np.float32 else np.float64)
+
+
+def to_text(values: Iterable[Any]) -> list[str]:
+    """Return entries as text; bytes that are not UTF-8 are shown with backslashes."""
+    return [value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value) for value in values]
 
 
 def read_text(path: Path, options: ReadOptions) -> Sheet:
@@ -79,25 +166,22 @@ def read_text(path: Path, options: ReadOptions) -> Sheet:
 def open_records(path: Path, limit: int, notes: list[str]) -> Iterator[Iterator[tuple[int, str]]]:
     """Open a text file as pairs of line number and record; a damaged file raises ValueError."""
     try:
-        with path.open("rb") as file:
-            gzipped = file.read(2) == b"\x1f\x8b"
-        if not gzipped and path.suffix == ".gz":
-            raise ValueError(
-                f"{path} is named .gz but is not compressed, it may be cut off or damaged; rename it if it is text."
-            )
-        encoding = _find_encoding(path, gzipped, limit)
-        if not encoding.startswith("utf-8"):
-            known = {"cp1252": "Windows-1252, as it is not valid UTF-8"}
-            notes.append(f"The text was read as {known.get(encoding, encoding.upper())}.")
-        with _open_text(path, gzipped, encoding, limit) as text:
-            yield _records(text, path)
+        with readable(path, "a table", csv.Error, EOFError, gzip.BadGzipFile, zlib.error):
+            with path.open("rb") as file:
+                is_gzipped = file.read(2) == b"\x1f\x8b"
+            if not is_gzipped and path.suffix == ".gz":
+                raise ValueError(
+                    f"{path} is named .gz but is not compressed, it may be cut off or damaged; rename it if it is text."
+                )
+            open_bytes = gzip.open if is_gzipped else Path.open
+            encoding = _find_encoding(path, open_bytes, limit)
+            if not encoding.startswith("utf-8"):
+                known = {"cp1252": "Windows-1252, as it is not valid UTF-8"}
+                notes.append(f"The text was read as {known.get(encoding, encoding.upper())}.")
+            with _open_text(path, open_bytes, encoding, limit) as text:
+                yield _records(text, path)
     except UnicodeDecodeError:
-        msg = f"{path} is not text in UTF-8, nor in Windows-1252; save it as CSV UTF-8."
-    except (csv.Error, EOFError, gzip.BadGzipFile, zlib.error) as error:
-        msg = f"{path} cannot be read as a table, it may be cut off or damaged: {error}."
-    else:
-        return
-    raise ValueError(msg)
+        raise ValueError(f"{path} is not text in UTF-8, nor in Windows-1252; save it as CSV UTF-8.") from None
 
 
 class _LimitedFile(io.RawIOBase):
@@ -121,18 +205,14 @@ class _LimitedFile(io.RawIOBase):
         super().close()
 
 
-def _open_bytes(path: Path, gzipped: bool) -> Any:
-    return gzip.open(path, "rb") if gzipped else path.open("rb")
-
-
-def _open_text(path: Path, gzipped: bool, encoding: str, limit: int) -> io.TextIOWrapper:
-    limited = _LimitedFile(_open_bytes(path, gzipped), path, limit)
+def _open_text(path: Path, open_bytes: Callable[..., Any], encoding: str, limit: int) -> io.TextIOWrapper:
+    limited = _LimitedFile(open_bytes(path, "rb"), path, limit)
     return io.TextIOWrapper(io.BufferedReader(limited, 1 << 20), encoding=encoding)
 
 
-def _find_encoding(path: Path, gzipped: bool, limit: int) -> str:
+def _find_encoding(path: Path, open_bytes: Callable[..., Any], limit: int) -> str:
     """Return the encoding of the byte order mark; without one UTF-8 if the whole text is valid, else Windows-1252."""
-    with _open_bytes(path, gzipped) as file:
+    with open_bytes(path, "rb") as file:
         head: bytes = file.read(1 << 16)
     for mark, encoding in _BYTE_ORDER_MARKS.items():
         if head.startswith(mark):
@@ -142,7 +222,7 @@ def _find_encoding(path: Path, gzipped: bool, limit: int) -> str:
         other = other or "binary, or text in UTF-16 without a mark; save it as CSV UTF-8"
         raise ValueError(f"{path} is not a text file: it is {other}.")
     try:
-        with _open_text(path, gzipped, "utf-8", limit) as text:
+        with _open_text(path, open_bytes, "utf-8", limit) as text:
             while text.read(_BLOCK):
                 pass
     except UnicodeDecodeError:
@@ -213,12 +293,16 @@ class CellGrid:
             self._polars = None
 
     def fill(self, records: Iterable[tuple[int, str]]) -> None:
-        """Parse all records."""
-        for count, (line_numbers, texts) in enumerate(_blocks(records)):
-            if count == 0 and self.separator == ";":
-                pattern = re.compile(r"(^|;)[ \t]*-?\d*,\d+[ \t]*(;|$)", re.MULTILINE)
-                self.decimal_comma = any(map(pattern.search, texts))
-            self._add_block(line_numbers, texts)
+        """Parse all records, about `_BLOCK` characters at a time."""
+        block, size = list[tuple[int, str]](), 0
+        for record in records:
+            block.append(record)
+            size += len(record[1])
+            if size > _BLOCK:
+                self._add_block(block)
+                block, size = [], 0
+        if block:
+            self._add_block(block)
 
     def to_sheet(self, description: str, notes: Iterable[str], first_cells: Iterable[str] = ()) -> Sheet:
         """Return what was parsed; the first column both as numbers and as text."""
@@ -254,7 +338,11 @@ class CellGrid:
             return cells
         return [cell.replace(",", ".") if re.fullmatch(r"[-+]?\d*,\d+", cell) else cell for cell in cells]
 
-    def _add_block(self, line_numbers: list[int], texts: list[str]) -> None:
+    def _add_block(self, records: list[tuple[int, str]]) -> None:
+        line_numbers, texts = [line for line, _ in records], [text for _, text in records]
+        if not self._line_numbers and self.separator == ";":
+            self.decimal_comma = any(map(_DECIMAL_COMMA.search, texts))
+        self._line_numbers.extend(line_numbers)
         width = len(self.header)
         cells = self._split(line_numbers, texts)
         for j, column in self._text_columns.items():
@@ -266,9 +354,17 @@ class CellGrid:
         values, unparsed = self._to_floats(cells)
         for position in unparsed:
             i, j = divmod(position, width)
-            if j not in self._text_columns and i not in named_rows:
-                values[position] = self._parse_cell(cells[position], j, line_numbers[i])
-        self._line_numbers.extend(line_numbers)
+            if j in self._text_columns:
+                continue
+            cell = cells[position].strip()
+            value = parse_number(cell, decimal_comma=self.decimal_comma)
+            values[position] = np.nan if value is None else value
+            if i in named_rows:  # a target, say, which may be text
+                continue
+            if value is None and j not in self._bad_columns:
+                self._bad_columns[j] = describe_bad_cell(self.header[j], f"line {line_numbers[i]}", cell)
+            elif cell.lower() in _TRUTH_VALUES:
+                self.truth_columns.setdefault(j, [line_numbers[i], 0])[1] += 1
         self._numbers.frombytes(values.tobytes())
         check_size(self.path, 8 * len(self._numbers), self.limit)
 
@@ -276,18 +372,18 @@ class CellGrid:
         """Return the cells of all records in one list, or in one Series of polars."""
         if self.separator != " ":
             # refuse a line with too many separators before it is split into millions of cells
-            plain = [(line, text) for line, text in zip(line_numbers, texts, strict=True) if '"' not in text]
-            counts = [text.count(self.separator) + 1 for _, text in plain]
-            self._check_widths([line for line, _ in plain], counts)
-            if self._polars is not None and len(plain) == len(texts):
+            lines = zip(line_numbers, texts, strict=True)
+            widths = {line: text.count(self.separator) + 1 for line, text in lines if '"' not in text}
+            self._check_widths(widths)
+            if self._polars is not None and len(widths) == len(texts):
                 return self._polars.Series(texts).str.split(self.separator).explode()
         rows = [split_record(text, self.separator) for text in texts]
-        self._check_widths(line_numbers, [len(cells) for cells in rows])
+        self._check_widths(dict(zip(line_numbers, map(len, rows), strict=True)))
         cells = list(chain.from_iterable(rows))
         return cells if self._polars is None else self._polars.Series(cells, dtype=self._polars.String)
 
-    def _check_widths(self, line_numbers: list[int], widths: list[int]) -> None:
-        for line, width in zip(line_numbers, widths, strict=True):
+    def _check_widths(self, widths: dict[int, int]) -> None:
+        for line, width in widths.items():
             if width != len(self.header):
                 raise ValueError(
                     f"{self.path} cannot be read as a table: the header has {len(self.header)} columns, and line "
@@ -295,57 +391,21 @@ class CellGrid:
                     "quotes."
                 )
 
-    def _parse_cell(self, cell: str, j: int, line: int) -> float:
-        """Parse a cell that the fast conversion could not; return NaN and store a message if it is not a number."""
-        value = parse_number(cell, decimal_comma=self.decimal_comma)
-        if value is None:
-            if j not in self._bad_columns:
-                self._bad_columns[j] = describe_bad_cell(self.header[j], f"line {line}", cell.strip())
-            return float("nan")
-        if cell.strip().lower() in TRUTH_VALUES:
-            self.truth_columns.setdefault(j, [line, 0])[1] += 1
-        return value
-
     def _to_floats(self, cells: Any) -> tuple[Array, list[int]]:
-        """Return numbers, and the positions of cells that need `_parse_cell`."""
-        if self._polars is None:
-            return self._to_floats_without_polars(cells)
-        if self.decimal_comma:
-            cells = cells.str.replace(".", "?", literal=True).str.replace(",", ".", literal=True)
-        numbers = cells.cast(self._polars.Float64, strict=False)
-        return numbers.fill_null(float("nan")).to_numpy().copy(), numbers.is_null().arg_true().to_list()
-
-    def _to_floats_without_polars(self, all_cells: list[str]) -> tuple[Array, list[int]]:
-        width, unparsed = len(self.header), list[int]()
-        values = np.full(len(all_cells), np.nan)
-        for start in range(0, len(all_cells), width):
-            cells = all_cells[start : start + width]
-            for j in self._text_columns:
-                cells[j] = "nan"
+        """Return numbers, and the positions of cells that need `parse_number`."""
+        if self._polars is not None:
+            if self.decimal_comma:
+                cells = cells.str.replace(".", "?", literal=True).str.replace(",", ".", literal=True)
+            numbers = cells.cast(self._polars.Float64, strict=False)
+            return numbers.fill_null(float("nan")).to_numpy().copy(), numbers.is_null().arg_true().to_list()
+        values, unparsed, width = np.full(len(cells), np.nan), list[int](), len(self.header)
+        for start in range(0, len(cells), width):
+            row = ["nan" if j in self._text_columns else cells[start + j] for j in range(width)]
             try:
                 # a whole row at once, unless float() would accept what `parse_number` does not
-                if self.decimal_comma or any("_" in cell for cell in cells):
+                if self.decimal_comma or any("_" in cell for cell in row):
                     raise ValueError
-                values[start : start + width] = list(map(float, cells))
+                values[start : start + width] = list(map(float, row))
             except ValueError:
-                for j, cell in enumerate(cells):
-                    value = None if self.decimal_comma else parse_number(cell)
-                    if value is None or cell.strip().lower() in TRUTH_VALUES:
-                        unparsed.append(start + j)
-                    else:
-                        values[start + j] = value
+                unparsed.extend(range(start, start + width))
         return values, unparsed
-
-
-def _blocks(records: Iterable[tuple[int, str]]) -> Iterator[tuple[list[int], list[str]]]:
-    """Yield line numbers and texts of records, about `_BLOCK` characters at a time."""
-    line_numbers, texts, size = list[int](), list[str](), 0
-    for line, text in records:
-        line_numbers.append(line)
-        texts.append(text)
-        size += len(text)
-        if size > _BLOCK:
-            yield line_numbers, texts
-            line_numbers, texts, size = [], [], 0
-    if texts:
-        yield line_numbers, texts
