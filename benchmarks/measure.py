@@ -1,5 +1,6 @@
 """Measure time and memory in separate processes on one core, for peers.py, mkl.py, plink.py, growth.py and check.py."""
 
+import ast
 import ctypes
 import faulthandler
 import hashlib
@@ -99,12 +100,39 @@ def most_memory():
     return int(0.8 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 
-def source_digest():
-    """Names the package's code, whose version does not change with every edit."""
+def source_digest(folders=("",)):
+    """Short name of the package's code without comments and docstrings; the version does not change with every edit.
+
+    `folders` limits it to some subpackages.
+    """
     digest = hashlib.sha256()
-    for path in sorted(SOURCE.glob("*.py")):
-        digest.update(path.read_bytes())
+    for folder in folders:
+        for path in sorted((SOURCE / folder).rglob("*.py")):
+            tree = ast.parse(path.read_text())
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+                    node.value = ast.Constant(None)
+            digest.update(f"{path.relative_to(SOURCE)}\n{ast.unparse(tree)}\n".encode())
     return digest.hexdigest()[:12]
+
+
+def commit():
+    """Commit of the working tree, with a plus sign if files have changed since; "unknown" without git."""
+    try:
+        git = [
+            subprocess.run(["git", *arguments], cwd=SOURCE, capture_output=True, text=True, check=True).stdout.strip()
+            for arguments in (("rev-parse", "--short=12", "HEAD"), ("status", "--porcelain", "--", ".."))
+        ]
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return git[0] + "+" * bool(git[1])
+
+
+def processor():
+    """Name of the processor and number of cores of this machine."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{names[0] if names else 'unknown processor'}, {os.cpu_count()} cores"
 
 
 def key_of(what):
