@@ -74,9 +74,18 @@ def test_the_path_does_not_depend_on_blocks(xor, chunks, dtype):
     same_path(RandSel(10).fit(da.from_array(X, chunks=chunks), y), RandSel(10).fit(X, y), dtype)
 
 
+@pytest.mark.usefixtures("little_memory")
+def test_normal_scores_of_blocks_of_rows(xor, rng):
+    X, y = xor
+    weights = rng.integers(0, 3, len(y)).astype(float)
+    expected = RandSel(10, scale="normal").fit(X, y, weights)
+    same_path(RandSel(10, scale="normal").fit(da.from_array(X, chunks=(40, 900)), y, weights), expected)
+
+
 OPTIONS = {
     "fixing": {"fix_top": 0.1, "fix_after": 2},
     "not scaled": {"scale": False},
+    "normal scores": {"scale": "normal"},
     "total": {"criterion": "total"},
     "all features element by element": {"gamma": 1.0},
     "some": {"gamma": "8*median"},

@@ -27,7 +27,7 @@ def table(tmp_path):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("options", [{}, {"fix_top": 0.1, "fix_after": 2}, {"scale": False}])
+@pytest.mark.parametrize("options", [{}, {"fix_top": 0.1, "fix_after": 2}, {"scale": False}, {"scale": "normal"}])
 def test_a_table_read_in_blocks_gives_the_same_path(table, limit_memory, dtype, options):
     X, y, _ = datasets.make_xor(150, 900, random_state=1)
     X = X.astype(dtype)

@@ -61,7 +61,9 @@ def test_tensors_give_the_same_path(dispatch, name, dtype):
     close(found.main_pvalues_, expected.main_pvalues_, 10 * TOLERANCE[dtype])
 
 
-@pytest.mark.parametrize("options", [{"fix_top": 0.2, "fix_after": 2}, {"kernel": "rank"}, {"scale": False}])
+@pytest.mark.parametrize(
+    "options", [{"fix_top": 0.2, "fix_after": 2}, {"kernel": "rank"}, {"scale": False}, {"scale": "normal"}]
+)
 def test_options_on_tensors(dispatch, options):
     X, y = PROBLEMS["xor"]()
     expected, found = RandSel(2, **options).fit(X, y), RandSel(2, **options).fit(torch.asarray(X), y)

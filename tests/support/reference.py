@@ -4,6 +4,7 @@ import itertools
 from math import comb
 
 import numpy as np
+from scipy.stats import norm, rankdata
 
 
 def kernel(X, gamma):
@@ -166,6 +167,30 @@ def midrank_cosines(x, n_functions):
         for a in range(n_functions):
             result[a, p] = np.sqrt(2) * np.cos((a + 1) * np.pi * (below + equal / 2) / m)
     return result
+
+
+def normal_scores(X):
+    """Φ⁻¹((rank - ½)/m) with midranks, column by column, to mean zero and standard deviation one."""
+    scores = np.zeros(X.shape)
+    for j, x in enumerate(X.T):
+        quantiles = norm.ppf((rankdata(x) - 0.5) / len(x))
+        scores[:, j] = (quantiles - quantiles.mean()) / quantiles.std()
+    return scores
+
+
+def weighted_normal_scores(X, weights):
+    """Φ⁻¹ of the weight of smaller values and half that of equal ones; mean zero, weighted standard deviation one."""
+    m, n = X.shape
+    scores = np.zeros((m, n))
+    for j in range(n):
+        for p in range(m):
+            below = sum(weights[q] for q in range(m) if X[q, j] < X[p, j])
+            equal = sum(weights[q] for q in range(m) if X[q, j] == X[p, j])
+            scores[p, j] = norm.ppf((below + equal / 2) / sum(weights))
+        mean = np.average(scores[:, j], weights=weights)
+        deviation = np.sqrt(np.average((scores[:, j] - mean) ** 2, weights=weights))
+        scores[:, j] = (scores[:, j] - scores[:, j].mean()) / deviation
+    return scores
 
 
 def pair_statistic(f, g, Y, omega):

@@ -455,7 +455,9 @@ class RemoteTable(ABC):
         """Return hashes of all columns, in order and in any number of pieces."""
 
     @abstractmethod
-    def standardised_columns(self, weights: Array | None, *, scale: bool, max_bytes: int | None) -> tuple[Any, Array]:
+    def standardised_columns(
+        self, weights: Array | None, *, scale: bool | str, max_bytes: int | None
+    ) -> tuple[Any, Array]:
         """Return the columns that vary, standardised, as a `ColumnSource`, and their indices."""
 
     @abstractmethod

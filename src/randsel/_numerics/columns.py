@@ -31,6 +31,7 @@ from randsel._numerics.arrays import (
     to_floats,
     to_numpy,
 )
+from randsel._numerics.normal_scores import normal_scores_into
 from randsel._utils.jobs import generator
 from randsel._utils.typing import Array
 
@@ -118,14 +119,14 @@ class MappedColumns(ColumnSource):
     table: Array
     columns: Array
     weights: Array | None
-    scale: bool
+    scale: bool | str
     max_bytes: int
     device: str | None = None
     rows: Array | None = None
 
     @classmethod
     def from_table(
-        cls, table: Array, weights: Array | None, *, scale: bool, max_bytes: int, device: str | None
+        cls, table: Array, weights: Array | None, *, scale: bool | str, max_bytes: int, device: str | None
     ) -> "MappedColumns":
         """Return the columns that vary; reads the table once to find them."""
         all_columns = cls(table, np.arange(table.shape[1]), weights, scale, max_bytes)
@@ -358,10 +359,11 @@ def find_nonfinite(X: Any, *, allow_nan: bool = False) -> NonFinite | None:
 # ---------------------------------------------------------------- standardising
 
 
-def standardise(X: Any, weights: Array | None, scale: bool) -> tuple[Any, Array]:
-    """Return the columns that vary, with mean zero and, if `scale`, standard deviation one, and a mask of them.
+def standardise(X: Any, weights: Array | None, scale: bool | str) -> tuple[Any, Array]:
+    """Return the columns that vary, with mean zero and, unless `scale` is False, standard deviation one, and a mask.
 
-    Standard deviations are weighted. Raises ValueError if no column varies.
+    With `scale="normal"` they are normal scores. Standard deviations are weighted. Raises ValueError if no column
+    varies.
     """
     Z, varies = standardise_columns(X, weights, scale)
     if not varies.any():
@@ -369,7 +371,7 @@ def standardise(X: Any, weights: Array | None, scale: bool) -> tuple[Any, Array]
     return Z, varies
 
 
-def standardise_columns(X: Any, weights: Array | None, scale: bool) -> tuple[Any, Array]:
+def standardise_columns(X: Any, weights: Array | None, scale: bool | str) -> tuple[Any, Array]:
     """Return what `standardise` returns, also if no column varies."""
     xp = namespace(X)
     dtype = X.dtype if scale else xp.float64
@@ -378,7 +380,10 @@ def standardise_columns(X: Any, weights: Array | None, scale: bool) -> tuple[Any
     row_weights = None if weights is None else as_array_like(weights / weights.sum(), X)
     for piece in column_slices(X.shape[1], block_width(X, STRIP)):
         x, out = X[:, piece], Z[:, piece]
-        varies[piece] = to_numpy(_scale_into(out, x, row_weights) if scale else _centre_into(out, x))
+        if scale == "normal":
+            varies[piece] = to_numpy(normal_scores_into(out, x, row_weights))
+        else:
+            varies[piece] = to_numpy(_scale_into(out, x, row_weights) if scale else _centre_into(out, x))
     return (Z if varies.all() else take_columns(Z, varies)), varies
 
 

@@ -70,7 +70,7 @@ class ClusterColumns(ColumnSource):
 
     @classmethod
     def from_array(
-        cls, X: Any, weights: Array | None, *, scale: bool, max_bytes: int | None
+        cls, X: Any, weights: Array | None, *, scale: bool | str, max_bytes: int | None
     ) -> tuple["ClusterColumns", Array]:
         """Return the columns of a Dask array that vary, standardised, and their indices."""
         X, executor = rechunk_by_columns(X), Executor.for_array(X)
@@ -234,7 +234,7 @@ def split_at(indices: Array, ends: Array) -> list[Array]:
 
 
 def _standardise_block(
-    block: Array, weights: Array | None, scale: bool
+    block: Array, weights: Array | None, scale: bool | str
 ) -> tuple[Array, tuple[Array, NonFinite | None]]:
     """Standardise a block, and return which columns vary and which are not finite."""
     nonfinite = find_nonfinite(block)

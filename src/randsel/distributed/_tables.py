@@ -192,7 +192,7 @@ class DaskTable(RemoteTable):
         return Executor.for_array(self.collection).compute([delay(_hash_columns)(block) for block in blocks])
 
     def standardised_columns(
-        self, weights: Array | None, *, scale: bool, max_bytes: int | None
+        self, weights: Array | None, *, scale: bool | str, max_bytes: int | None
     ) -> tuple[ClusterColumns, Array]:
         """Return the columns that vary, standardised, and their indices."""
         return ClusterColumns.from_array(self.collection, weights, scale=scale, max_bytes=max_bytes)

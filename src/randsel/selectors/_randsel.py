@@ -119,8 +119,11 @@ class RandSel(Selector):
         A feature in this top fraction for this many consecutive rounds is never dropped, and enters every subset.
     target : {"auto", "classification", "regression"}, default="auto"
         Kind of y. "auto" treats text, and integers with at most 20 distinct values, as classes.
-    scale : bool, default=True
-        Scale all columns to standard deviation one. Otherwise columns of large values dominate the distances.
+    scale : bool or "normal", default=True
+        True: z-scores, columns of standard deviation one. "normal": normal scores, the normal quantiles of the ranks
+        (midranks for ties), also of standard deviation one; increasing transforms of columns, such as the logarithm,
+        then change nothing, and outliers little. False: columns are centred only, and those of large values dominate
+        the distances.
     max_memory : int or str, default=None
         Bytes ("2GB", "500MB") that the computation may use in addition to X. A larger table is read in blocks of
         columns, in every round until the features left fit: pass X as a memory map of float32 or float64 (other types,
@@ -189,7 +192,7 @@ class RandSel(Selector):
         "fix_top": [Interval(Real, 0, 1, closed="neither"), None],
         "fix_after": [Interval(Integral, 1, None, closed="left"), None],
         "target": [StrOptions({"auto", *KINDS})],
-        "scale": ["boolean"],
+        "scale": ["boolean", StrOptions({"normal"})],
         "max_memory": [Interval(Integral, 1, None, closed="left"), str, None],
         "device": [str, None],
         "n_jobs": [Integral, None],
@@ -213,7 +216,7 @@ class RandSel(Selector):
         fix_top: float | None = None,
         fix_after: int | None = None,
         target: str = "auto",
-        scale: bool = True,
+        scale: bool | str = True,
         max_memory: int | str | None = None,
         device: str | None = None,
         n_jobs: int | None = None,

@@ -1,0 +1,140 @@
+"""Normal scores: each value becomes the normal quantile of its rank, `Φ⁻¹((rank - ½)/m)`, with midranks for ties.
+
+Scores have mean zero and standard deviation one, as z-scores have. They depend on the order of the values only, so an
+increasing transform of a column changes none of their bits. The same columns in another type have the same scores.
+"""
+
+import sys
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from randsel._numerics.arrays import SCRATCH, as_array_like, astype, clip, namespace, on_host, rowwise_dot
+from randsel._utils.typing import Array
+
+#: Distance of weighted ranks from 0 and 1, where the quantile is infinite.
+MIN_RANK = 2.0**-52
+
+
+def normal_scores_into(out: Any, x: Any, row_weights: Any) -> Any:
+    """Write the normal scores of the columns of x into `out` and return which columns vary.
+
+    With weights, of sum one, the rank of a value is the weight of smaller values and half the weight of equal values,
+    and the weighted standard deviation is one. For equal weights that is (rank - ½)/m.
+    """
+    if not on_host(x):
+        return _write_scores(out, x, row_weights)
+    m, n = x.shape
+    width = max(1, SCRATCH // m)  # the columns of a block stay in cache while they are sorted
+    pieces = [slice(start, start + width) for start in range(0, n, width)]
+    return np.concatenate([_write_scores(out[:, piece], x[:, piece], row_weights) for piece in pieces])
+
+
+def _write_scores(out: Any, x: Any, row_weights: Any) -> Any:
+    """Do what `normal_scores_into` does, for a block of columns."""
+    rows = x.T.astype(np.float64, order="C") if on_host(x) else x.T.contiguous()
+    order, tied, values = _sort_rows(rows, weighted=row_weights is not None)
+    varies, tied_scores = namespace(x).ones_like(rows[:, 0], dtype=bool), None
+    if tied.shape[0]:
+        varies[tied] = values[:, 0] < values[:, -1]
+        sorted_weights = None if row_weights is None else row_weights[order]
+        tied_scores = astype(_scores_of_sorted_rows(values, sorted_weights), out.dtype)
+    # All columns without ties have the same scores, each in its own order.
+    untied_scores = astype(as_array_like(_untied_scores(rows.shape[1]), x), out.dtype)
+    out[:] = _scatter_rows(order, untied_scores, tied, tied_scores).T
+    return varies
+
+
+def _sort_rows(rows: Any, *, weighted: bool) -> tuple[Any, Any, Any]:
+    """Return the order of every row, the indices of the rows with ties, and the sorted values of these rows.
+
+    If weighted, all rows count as tied, and equal values keep their order, which sums of their weights depend on.
+    """
+    if not on_host(rows):
+        values, order = rows.sort(dim=1, stable=weighted)
+        has_ties = (values[:, 1:] == values[:, :-1]).any(dim=1)
+        tied = (has_ties | weighted).nonzero()[:, 0]
+        return order, tied, values[tied]
+    # NumPy sorts numbers three times as fast as it finds their order. So the lowest bits of each number are replaced by
+    # its position. They are beyond the digits of single precision, and rarely tell numbers of a column apart.
+    m = rows.shape[1]
+    position_bits = np.int64((1 << (m - 1).bit_length()) - 1)
+    order = rows.view(np.int64) & ~position_bits
+    order |= np.arange(m)
+    order.view(np.float64).sort(axis=1)
+    differences = (order[:, 1:] ^ order[:, :-1]).view(np.uint64)
+    has_ties = (differences <= np.uint64(position_bits)).any(axis=1)
+    order &= position_bits
+    tied = np.flatnonzero(has_ties | weighted)
+    values = np.take(rows, order[tied] + tied[:, None] * m)
+    out_of_order = (values[:, 1:] < values[:, :-1]).any(axis=1)
+    for k in np.flatnonzero(out_of_order | (weighted & has_ties[tied])):
+        order[tied[k]] = np.argsort(rows[tied[k]], kind="stable")
+        values[k] = rows[tied[k], order[tied[k]]]
+    return order, tied, values
+
+
+def _scatter_rows(order: Any, untied_scores: Any, tied: Any, tied_scores: Any) -> Any:
+    """Return scores at the positions that they belong to: `untied_scores`, but `tied_scores` in the tied rows."""
+    if on_host(order):
+        scores = np.empty(order.shape, dtype=untied_scores.dtype)
+        sorted_rows = [untied_scores] * len(order)
+        for row, row_scores in zip(tied, () if tied_scores is None else tied_scores, strict=True):
+            sorted_rows[row] = row_scores
+        for positions, row, row_scores in zip(order, scores, sorted_rows, strict=True):
+            row[positions] = row_scores
+        return scores
+    sorted_scores = untied_scores.expand(order.shape)
+    if tied_scores is not None:
+        sorted_scores = sorted_scores.clone()
+        sorted_scores[tied] = tied_scores
+    return sorted_scores.new_empty(order.shape).scatter_(1, order, sorted_scores)
+
+
+@lru_cache(maxsize=8)
+def _midrank_quantiles(m: int) -> Array:
+    """Return `Φ⁻¹(k/(2m))` for k = 1 … 2m - 1, which are the scores of all midranks; exactly antisymmetric."""
+    lower = ndtri(np.arange(1, m) / (2 * m))
+    return np.concatenate([lower, [0.0], -lower[::-1]])
+
+
+@lru_cache(maxsize=8)
+def _untied_scores(m: int) -> Array:
+    """Return the scores of a column without ties, ascending."""
+    scores = _midrank_quantiles(m)[::2]
+    return np.asarray(scores / np.sqrt(np.mean(scores**2))) if m > 1 else scores
+
+
+def _scores_of_sorted_rows(values: Any, sorted_weights: Any) -> Any:
+    """Return the scores of sorted rows, in double precision; those of constant rows have no meaning."""
+    xp = namespace(values)
+    n, m = values.shape
+    begins = xp.ones_like(values, dtype=xp.bool)
+    begins[:, 1:] = values[:, 1:] != values[:, :-1]
+    # Runs of equal values, from `first` to before `stop` in the rows laid end to end.
+    first = xp.nonzero(xp.reshape(begins, (-1,)))[0]
+    stop = xp.concat([first[1:], xp.full_like(first[:1], n * m)])
+    if sorted_weights is None:
+        # Positions from 0 have the mean (first + stop - 1)/2, so (midrank - ½)/m = (first + stop)/(2m) in each row.
+        quantiles = as_array_like(_midrank_quantiles(m), values)[first + stop - 1 - 2 * m * (first // m)]
+    else:
+        cumulated = xp.reshape(sorted_weights.cumsum(axis=1), (-1,))
+        below = xp.where(first % m == 0, 0.0, cumulated[first - 1])
+        quantiles = _normal_quantiles(clip((below + cumulated[stop - 1]) / 2, MIN_RANK, 1.0 - MIN_RANK))
+    repeat = np.repeat if on_host(values) else sys.modules["torch"].repeat_interleave
+    scores = xp.reshape(repeat(quantiles, stop - first), (n, m))
+    scores -= scores.mean(axis=1)[:, None]
+    if sorted_weights is None:
+        deviation = xp.sqrt(rowwise_dot(scores, scores) / m)
+    else:
+        centred = scores - rowwise_dot(sorted_weights, scores)[:, None]
+        deviation = xp.sqrt(rowwise_dot(sorted_weights * centred, centred))
+    scores /= xp.where(deviation > 0.0, deviation, 1.0)[:, None]
+    return scores
+
+
+def _normal_quantiles(probabilities: Any) -> Any:
+    """Return `Φ⁻¹` of an array."""
+    return ndtri(probabilities) if on_host(probabilities) else sys.modules["torch"].special.ndtri(probabilities)
