@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from randsel import datasets, guarantees, plots
     from randsel.analysis import select_adata
-    from randsel.baselines import BaHSIC, CorrelationFilter, FoHSIC, KernelRFE, StabilitySelection
+    from randsel.baselines import (
+        BaHSIC,
+        CorrelationFilter,
+        FoHSIC,
+        ForestImportance,
+        FTest,
+        KernelRFE,
+        StabilitySelection,
+    )
     from randsel.distributed import read_blocks
     from randsel.learning import LPBoostMKL, PathKernels, SparseFiltering
     from randsel.selectors import InteractionScan, RandSel, RandSelCV
@@ -17,7 +25,9 @@ if TYPE_CHECKING:
 __all__ = [
     "BaHSIC",
     "CorrelationFilter",
+    "FTest",
     "FoHSIC",
+    "ForestImportance",
     "InteractionScan",
     "KernelRFE",
     "LPBoostMKL",
@@ -40,7 +50,9 @@ __version__ = "0.1.0"
 _SUBPACKAGES = {
     "BaHSIC": "baselines",
     "CorrelationFilter": "baselines",
+    "FTest": "baselines",
     "FoHSIC": "baselines",
+    "ForestImportance": "baselines",
     "InteractionScan": "selectors",
     "KernelRFE": "baselines",
     "LPBoostMKL": "learning",

@@ -1,4 +1,4 @@
-"""The five baselines against literal twins, scikit-learn, and what the paper says of them."""
+"""The baselines against literal twins, scikit-learn, and what the paper says of them."""
 
 import ast
 from pathlib import Path
@@ -6,18 +6,30 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.feature_selection import RFE, f_classif
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.feature_selection import RFE, f_classif, f_regression
 from sklearn.svm import SVC, SVR
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from randsel import BaHSIC, CorrelationFilter, FoHSIC, KernelRFE, StabilitySelection, datasets
+from randsel import (
+    BaHSIC,
+    CorrelationFilter,
+    FoHSIC,
+    ForestImportance,
+    FTest,
+    KernelRFE,
+    StabilitySelection,
+    datasets,
+)
 from randsel._numerics.columns import canonical_order
 from randsel._sklearn.base import Task
 from randsel.baselines import _stability_selection as stability
-from randsel.targets._kinds import CLASSES
+from randsel.targets import Target
+from randsel.targets._kinds import CLASSES, NUMBERS
 
 STABLE = StabilitySelection(n_subsamples=10, random_state=0)
-ALL = [BaHSIC(), FoHSIC(), KernelRFE(), CorrelationFilter(), STABLE]
+FOREST = ForestImportance(n_estimators=20, random_state=0)
+ALL = [BaHSIC(), FoHSIC(), KernelRFE(), CorrelationFilter(), STABLE, FTest(), FOREST]
 every = pytest.mark.parametrize("selector", ALL, ids=lambda selector: type(selector).__name__)
 unstable = pytest.mark.filterwarnings("ignore:No feature reaches the probability")
 
@@ -195,6 +207,49 @@ def test_correlation_filter_is_pearson_and_the_f_of_anova(data):
     np.testing.assert_allclose(CorrelationFilter().fit(X, y["outputs"]).scores_, np.max(each, axis=0), rtol=1e-12)
 
 
+@pytest.mark.parametrize("kind", ["binary", "multi-class"])
+def test_linear_kernel_rfe_by_a_quarter_is_a_loop_over_machines_of_scikit_learn(rng, kind):
+    X = rng.normal(size=(80, 30))
+    y = targets(rng, X)[kind]
+    left, order = list(range(30)), []
+    while left:
+        weights = SVC(kernel="linear").fit(standardised(X)[:, left], y).coef_
+        worst = [left[i] for i in np.argsort((weights**2).sum(axis=0))[: max(1, len(left) // 4)]]
+        order += worst
+        left = [j for j in left if j not in worst]
+    assert list(KernelRFE(1, kernel="linear", drop=0.25).fit(X, y).order_) == order[::-1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_f_test_is_that_of_scikit_learn_and_ranks_like_the_correlation(data, kind):
+    X, y = data[0], data[1][kind]
+    columns = y.reshape(len(y), -1).T
+    theirs = [f_classif(X, y)[0]] if "b" in kind or "class" in kind else [f_regression(X, c)[0] for c in columns]
+    fitted = FTest(2).fit(X, y)
+    np.testing.assert_allclose(fitted.scores_, np.max(theirs, axis=0), rtol=1e-9)
+    np.testing.assert_array_equal(fitted.ranking_, CorrelationFilter(2).fit(X, y).ranking_)
+
+
+def test_a_feature_that_is_the_class_has_the_largest_f(rng):
+    X, y = rng.normal(size=(30, 5)), np.arange(30) % 3
+    X[:, 3] = 0.1 * y
+    assert FTest(1).fit(X, y).support_[3]
+    assert FTest(1, target="regression").fit(X, y).support_[3]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_forest_is_that_of_scikit_learn(data, kind):
+    X, y = data[0], data[1][kind]
+    forest, target, order = RandomForestClassifier, y, canonical_order(standardised(X))
+    if y.dtype.kind == "f":
+        # rounded in the same way, because nodes of two samples split equally well on many features
+        forest, target = RandomForestRegressor, np.squeeze(Target.encode(y, NUMBERS).Y)
+    theirs = forest(20, random_state=0).fit(standardised(X)[:, order], target)
+    ours = again(FOREST, 2).fit(X, y)
+    np.testing.assert_allclose(ours.importances_[order], theirs.feature_importances_, rtol=1e-6)
+    np.testing.assert_array_equal(ours.importances_, again(FOREST, 2, n_jobs=2).fit(X, y).importances_)
+
+
 # ---------------------------------------------------------------- stability selection
 
 
@@ -272,15 +327,17 @@ def test_xor_is_solved_by_bahsic_and_by_none_that_looks_at_one_feature_at_a_time
     X, y, relevant = datasets.make_xor(300, n, random_state=seed)
     assert BaHSIC(2).fit(X, y).support_[relevant].all()
     assert KernelRFE(2).fit(X, y).support_[relevant].all()
-    for selector in (FoHSIC(2), FoHSIC(2, add=None), CorrelationFilter(2), again(STABLE, 2)):
+    for selector in (FoHSIC(2), FoHSIC(2, add=None), CorrelationFilter(2), FTest(2), again(STABLE, 2)):
         assert not selector.fit(X, y).support_[relevant].all()
 
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_weston_problems(seed):
     X, y, relevant = datasets.make_weston_linear(300, 50, random_state=seed)
-    for selector in (BaHSIC(5), FoHSIC(5), CorrelationFilter(5), again(STABLE, 5, n_subsamples=50)):
+    for selector in (BaHSIC(5), FoHSIC(5), FTest(5), CorrelationFilter(5), again(STABLE, 5, n_subsamples=50)):
         assert selector.fit(X, y).support_[relevant].all()
+    for selector in (KernelRFE(5, kernel="linear", drop=0.25), again(FOREST, 5)):
+        assert selector.fit(X, y).support_[relevant].sum() >= 4
     X, y, relevant = datasets.make_weston_nonlinear(300, 50, random_state=seed)
     for selector in (BaHSIC(2), FoHSIC(2), FoHSIC(2, add=None), KernelRFE(2)):
         assert selector.fit(X, y).support_[relevant].all()

@@ -1,12 +1,13 @@
-"""The five methods that the paper compares randSel with, as selectors with the same interface.
+"""The five methods that the paper compares randSel with, an F test and a random forest, as selectors.
 
 A comparison must not share the errors of what it compares. This folder therefore uses the checks of data, targets,
 distances and centring, but imports neither contribution nor culling nor selectors.
 """
 
-from randsel.baselines._correlation import CorrelationFilter
+from randsel.baselines._forest import ForestImportance
 from randsel.baselines._hsic import BaHSIC, FoHSIC
 from randsel.baselines._kernel_rfe import KernelRFE
 from randsel.baselines._stability_selection import StabilitySelection
+from randsel.baselines._univariate import CorrelationFilter, FTest
 
-__all__ = ["BaHSIC", "CorrelationFilter", "FoHSIC", "KernelRFE", "StabilitySelection"]
+__all__ = ["BaHSIC", "CorrelationFilter", "FTest", "FoHSIC", "ForestImportance", "KernelRFE", "StabilitySelection"]
