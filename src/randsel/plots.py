@@ -123,12 +123,13 @@ def _draw_contributions(axes: Any, path: CullingPath, highlight: Array, names: A
 
 
 def comparison(rows: list[dict[str, Any]], *, title: str = "") -> Any:
-    """Draw the accuracy of methods against the number of features, with its spread over folds.
+    """Draw the score of methods against the number of features, with its spread over folds.
 
     Parameters
     ----------
     rows : list of dict
-        One per data set and method, with the keys "data", "method", "sizes", "mean" and "spread".
+        One per data set and method, with the keys "data", "method", "sizes", "mean" and "spread", and
+        "measure" if the score is not the accuracy.
     title : str
         Title of the figure.
 
@@ -149,7 +150,7 @@ def comparison(rows: list[dict[str, Any]], *, title: str = "") -> Any:
     methods = list(dict.fromkeys(row["method"] for row in rows))
     figure = _new_figure(10, 1 + 3 * len(data_sets))
     colormaps = optional("matplotlib", extra="plot", purpose="Drawing").colormaps
-    colours = dict(zip(methods, colormaps["tab10"].colors, strict=False))
+    colours = dict(zip(methods, colormaps["tab10" if len(methods) <= 10 else "tab20"].colors, strict=False))
     panels = figure.subplots(len(data_sets), 1, squeeze=False)[:, 0]
     for axes, name in zip(panels, data_sets, strict=True):
         curves = [row for row in rows if row["data"] == name]
@@ -157,7 +158,8 @@ def comparison(rows: list[dict[str, Any]], *, title: str = "") -> Any:
             low, high = np.subtract(row["mean"], row["spread"]), np.add(row["mean"], row["spread"])
             axes.plot(row["sizes"], row["mean"], color=colours[row["method"]], label=row["method"], marker=".")
             axes.fill_between(row["sizes"], low, high, color=colours[row["method"]], alpha=0.12, linewidth=0)
-        axes.set(xscale="log", xlabel="features", ylabel="validation accuracy", title=name)
+        measure = curves[0].get("measure", "accuracy")
+        axes.set(xscale="log", xlabel="features", ylabel=f"validation {measure}", title=name)
         sizes = sorted({size for row in curves for size in row["sizes"]})
         ticks = sizes[:: max(1, len(sizes) // 8)]
         axes.set_xticks(ticks, [str(size) for size in ticks])

@@ -1,6 +1,7 @@
 import csv
 import gzip
 import inspect
+import json
 import re
 import shlex
 import subprocess
@@ -13,6 +14,7 @@ from click.testing import CliRunner
 
 from randsel import __version__, experiments, plots
 from randsel._utils import optional as _optional
+from randsel._utils.choices import DEFAULT_METHODS, METHODS
 from randsel.cli._main import main
 from randsel.tables import _read as tables
 
@@ -263,13 +265,24 @@ def test_pairs_of_a_selection_are_not_overwritten(run, tmp_path):
     assert "holds a run of randsel select" in result.output
 
 
-def test_a_comparison_of_numbers_is_refused(run, tmp_path):
+def test_a_comparison_of_numbers(run, tmp_path):
     rng = np.random.default_rng(0)
     rows = [",".join(map(str, row)) for row in rng.normal(size=(40, 4)).tolist()]
     (tmp_path / "x.csv").write_text("\n".join(["a,b,c,dose", *rows]))
-    result = run("compare", str(tmp_path / "x.csv"), "--target", "dose", "--out", str(tmp_path / "out"))
-    assert result.exit_code == 1
-    assert "the comparison needs classes, and the target has 40 different numbers" in result.output
+    options = [str(tmp_path / "x.csv"), "--target", "dose", "--methods", "SVM-RFE, F-test", "--folds", "3"]
+    result = run("compare", *options, "--out", str(tmp_path / "out"), "--reshuffles", "1")
+    assert result.exit_code == 0, result.output
+    assert "| data | method | R² | features | cells |" in result.output
+    assert "R² is that of the test samples of a cell" in result.output
+    assert (tmp_path / "out" / "comparison.png").exists()
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["parameters"]["task"] == "regression"
+    refused = run("compare", *options, "--out", str(tmp_path / "classes"), "--task", "classification")
+    assert refused.exit_code == 1
+    assert "the target has 40 different numbers, which are not classes" in refused.output
+
+
+def test_methods_that_are_compared_by_default():
+    assert set(METHODS) - set(DEFAULT_METHODS) == {"randSel (bootstrap)", "F-test"}
 
 
 def test_a_large_file_is_announced(run, tmp_path, monkeypatch):

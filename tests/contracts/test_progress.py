@@ -24,6 +24,8 @@ from randsel import (
     BaHSIC,
     CorrelationFilter,
     FoHSIC,
+    ForestImportance,
+    FTest,
     InteractionScan,
     KernelRFE,
     LPBoostMKL,
@@ -61,10 +63,13 @@ ESTIMATORS = {
     "FoHSIC": FoHSIC(3),
     "KernelRFE": KernelRFE(3),
     "CorrelationFilter": CorrelationFilter(3),
+    "FTest": FTest(3),
+    "ForestImportance": ForestImportance(3, n_estimators=5, random_state=0),
     "SparseFiltering": SparseFiltering(4, max_iter=6, random_state=0),
     "LPBoostMKL": LPBoostMKL(max_iter=5, probability=True, n_jobs=2),
     "PathKernels": PathKernels(max_kernels=3),
 }
+WITHOUT_PARTS = ("CorrelationFilter", "FTest", "ForestImportance")
 
 
 @pytest.fixture(scope="module")
@@ -284,7 +289,7 @@ def test_iterations_of_sparse_filtering(data):
 
 @with_callbacks
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
-@pytest.mark.parametrize("name", [name for name in ESTIMATORS if name != "CorrelationFilter"])
+@pytest.mark.parametrize("name", [name for name in ESTIMATORS if name not in WITHOUT_PARTS])
 def test_callbacks_are_torn_down_whatever_happens(data, name, error):
     class Fails(Recorder):
         def on_fit_task_end(self, estimator, context):

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from comparisons import small_spec, tables_of
 
+from randsel import KernelRFE
+from randsel._utils.choices import METHODS
 from randsel.experiments import _cells, _run
 from randsel.tables._read import Table
-from randsel.targets._kinds import CLASSES, Classes
+from randsel.targets._kinds import CLASSES, NUMBERS, Classes
 
 
 def grouped_table(rng):
@@ -93,7 +95,7 @@ def test_groups_stay_together_and_small_classes_reduce_the_folds(rng):
     X, y = rng.normal(size=(24, 5)), np.repeat([0, 1], 12)
     groups = np.arange(24) // 3
     table = Table(X, y, tuple("abcde"), groups)
-    assert _cells.number_of_folds(table, 10) == 4
+    assert _cells.number_of_folds(table, CLASSES, 10) == 4
     for train, test in CLASSES.splits(y, groups, 4, 0):
         assert not set(groups[train]) & set(groups[test])
     cells, notes = _cells.build_cells(small_spec(data=({"name": "xor"},), folds=10), {"xor": table})
@@ -103,6 +105,67 @@ def test_groups_stay_together_and_small_classes_reduce_the_folds(rng):
         few = Table(X[: 12 + members], y[: 12 + members], tuple("abcde"))
         with pytest.raises(ValueError, match="class 1 is left with 1 samples; nested folds need three"):
             _cells.build_cells(small_spec(), {"xor": few})
+
+
+def numeric_table(rng, n=40):
+    X = rng.normal(size=(n, 6))
+    return Table(X, 10.0 * X[:, 0] + rng.normal(size=n), tuple("abcdef"), relevant=np.array([0]))
+
+
+def test_a_cell_of_numbers_by_hand(rng):
+    table = numeric_table(rng)
+    spec = small_spec(data=({"name": "xor"},), methods=({"name": "F-test"},))
+    cell = _cells.build_cells(spec, {"xor": table})[0][0]
+    result = _cells.evaluate(cell, table)
+    train, test = NUMBERS.splits(table.y, None, 3, 0)[0]
+    columns = np.array(["abcdef".index(name) for name in result["features"]])
+    assert 0 in columns
+    predicted = NUMBERS.predict_held_out(table.X, table.y, train, test, columns, result["gamma"])
+    residuals = np.sum((table.y[test] - predicted) ** 2)
+    assert result["r2"] == pytest.approx(1 - residuals / np.sum((table.y[test] - table.y[test].mean()) ** 2))
+    assert "accuracy" not in result
+    assert result["recall"] == 1.0
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_takes_numbers(rng, method):
+    table = numeric_table(rng)
+    params = {"n_bootstraps": 200} if "bootstrap" in method else {}
+    spec = small_spec(data=({"name": "xor"},), methods=({"name": method, "params": params},))
+    cell = _cells.build_cells(spec, {"xor": table})[0][0]
+    assert cell.params["target"] == "regression"
+    assert _cells.evaluate(cell, table)["r2"] > 0.5
+
+
+def test_a_method_without_bandwidth_ranks_once(rng, monkeypatch):
+    table = grouped_table(rng)
+    fits, fit = [], KernelRFE.fit
+    monkeypatch.setattr(KernelRFE, "fit", lambda self, X, y: fits.append(self.kernel) or fit(self, X, y))
+    gammas = ("0.25*median", "median")
+    spec = small_spec(data=({"name": "xor"},), methods=({"name": "SVM-RFE"}, {"name": "RFE"}), gammas=gammas)
+    for cell in _cells.build_cells(spec, {"xor": table})[0][::6]:
+        _cells.evaluate(cell, table)
+    assert fits == ["linear"] * 4 + ["gaussian"] * 7
+
+
+def test_folds_of_numbers_have_two_samples_to_test(rng):
+    table = numeric_table(rng, 11)
+    assert _cells.number_of_folds(table, NUMBERS, 10) == 5
+    cells, notes = _cells.build_cells(small_spec(data=({"name": "xor"},), folds=10), {"xor": table})
+    assert notes == ["xor: 5 folds instead of 10, so that each has two to test."]
+    assert all(len(test) >= 2 for _, test in NUMBERS.splits(table.y, None, 5, 0))
+    assert np.isfinite(_cells.evaluate(cells[0], table)["r2"])
+    donors = replace(table, groups=np.arange(11) // 3)
+    with pytest.raises(ValueError, match="a fold is left with 2 groups; nested folds of numbers need eight"):
+        _cells.build_cells(small_spec(), {"xor": donors})
+
+
+def test_numbers_are_refused_as_classes_and_the_task_is_no_parameter(rng):
+    with pytest.raises(ValueError, match="40 different numbers, which are not classes; use the task regression"):
+        _cells.build_cells(small_spec(task="classification"), {"xor": numeric_table(rng)})
+    spec = small_spec(methods=({"name": "RFE", "params": {"target": "regression"}},))
+    with pytest.raises(ValueError, match="set the kind of target by `task`, not by a parameter of RFE"):
+        _cells.build_cells(spec, tables_of(spec))
 
 
 def test_medians_are_those_of_training_samples(tmp_path):

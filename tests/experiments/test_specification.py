@@ -28,6 +28,9 @@ def test_specifications_that_cannot_be_run(tmp_path):
     path.write_text('name = "x"\nfold = 3\n')
     with pytest.raises(ValueError, match="unknown entry 'fold'"):
         Spec.load(path)
+    path.write_text('name = "x"\ntask = "clustering"\ndata = []\nmethods = []\n')
+    with pytest.raises(ValueError, match="'task' is not as it must be: 'clustering'"):
+        Spec.load(path)
 
 
 @pytest.mark.parametrize("name", ["table1", "table2"])

@@ -376,7 +376,9 @@ _CELL |= {"curve": {"2": 0.8, "3": 0.9}, "precision": 1.0, "recall": 0.5}
 def _read_cell(data: bytes, folder: Path) -> object:
     (folder / "cell.json").write_bytes(data)
     notes: list[str] = []
-    found = _run.read_cell(folder / "cell.json", notes, _run.NUMBERS, _run.is_complete_result)
+    found = _run.read_cell(
+        folder / "cell.json", notes, (*_cells.SCORES["classification"], "n_features"), _run.is_complete_result
+    )
     if found is None:
         return notes
     spec = _specification.Spec("all", ({"name": "d"},), ({"name": "RFE"},))

@@ -14,7 +14,7 @@ from randsel._utils import result_folder as run_folder
 from randsel._utils.files import write_atomically
 from randsel._utils.result_folder import FinishedParts
 from randsel.cli._main import main
-from randsel.experiments import _run
+from randsel.experiments import _cells, _run
 from randsel.experiments._specification import Spec, load_table
 from randsel.report import _folder as results
 
@@ -263,10 +263,10 @@ CELL = {
     ],
 )
 def test_a_tampered_cell_is_computed_again(tmp_path, change):
-    path, notes = tmp_path / "cell.json", []
+    path, notes, numbers = tmp_path / "cell.json", [], (*_cells.SCORES["classification"], "n_features")
 
     def read():
-        return _run.read_cell(path, notes, _run.NUMBERS, lambda cell: _run.is_complete_result(cell, [2]))
+        return _run.read_cell(path, notes, numbers, lambda cell: _run.is_complete_result(cell, [2]))
 
     path.write_text(json.dumps({"result": CELL}))
     assert read() == CELL

@@ -16,4 +16,10 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "Corr. Coeff.": ("CorrelationFilter", {}),
     "Stab. Sel.": ("StabilitySelection", {}),
     "RFE": ("KernelRFE", {}),
+    "SVM-RFE": ("KernelRFE", {"kernel": "linear", "drop": 0.25}),
+    "F-test": ("FTest", {}),
+    "Forest": ("ForestImportance", {}),
 }
+#: Methods to compare if none is named: not the bootstrap, which takes as long as the others together, and not the
+#: F-test, which ranks like the correlation.
+DEFAULT_METHODS = tuple(name for name in METHODS if name not in ("randSel (bootstrap)", "F-test"))

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from randsel._utils.choices import METHODS
+from randsel._utils.choices import DEFAULT_METHODS, METHODS
 from randsel._utils.text import ProgressLine, as_csv, as_markdown, make_printable
 from randsel.cli._demo import demo
-from randsel.cli._main import job_options, main, read_table, split_names, table_options
+from randsel.cli._main import job_options, main, read_table, split_names, table_options, task_option
 
 if TYPE_CHECKING:
     from randsel.experiments import Spec
@@ -35,6 +35,7 @@ def _run_options(command: Any) -> Any:
 
 @main.command()
 @table_options
+@task_option
 @click.option("--folds", default=10, show_default=True, type=click.IntRange(2), help="Outer and inner folds.")
 @click.option("--reshuffles", default=3, show_default=True, type=click.IntRange(1), help="Repeats with new folds.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0, 2**31), help="Seed of the folds.")
@@ -42,6 +43,7 @@ def _run_options(command: Any) -> Any:
 def compare(
     file: Path,
     reading: dict[str, Any],
+    task: str,
     folds: int,
     reshuffles: int,
     seed: int,
@@ -52,11 +54,13 @@ def compare(
 ) -> None:
     """Compare selectors on your own table by nested cross-validation.
 
-    FILE is a table in any format of docs/files.md; the target must be class labels. Groups are not split between folds,
-    and --missing median takes medians of training samples. The folder gets table.md and table.csv (accuracies),
+    FILE is a table in any format of docs/files.md. A support vector machine is tested on the selected features: by its
+    accuracy for classes, by R² in every fold for numbers, which all methods take. Groups are not split between folds,
+    and --missing median takes medians of training samples. The folder gets table.md and table.csv (scores),
     features.csv (how often each feature was selected), comparison.png, times.csv, and a file per finished cell: run the
     command again to resume after an interruption. --reshuffles 1 takes a third of the time. Without --methods, all are
-    compared except the bootstrap, which takes as long as the others together.
+    compared except the bootstrap, which takes as long as the others together, and the F-test, which ranks like the
+    correlation coefficient.
 
     \b
     Examples:
@@ -68,7 +72,7 @@ def compare(
     from randsel.experiments import Spec
 
     check_folder(out)
-    names = split_names(methods) or [m for m in METHODS if "bootstrap" not in m]
+    names = split_names(methods) or DEFAULT_METHODS
     spec = Spec(
         name=file.stem,
         data=({"name": file.stem},),
@@ -76,6 +80,7 @@ def compare(
         folds=folds,
         reshuffles=reshuffles,
         seed=seed,
+        task=task,
     )
     _run(spec, {file.stem: read_table(file, reading)}, out, jobs, timeout)
 
@@ -197,6 +202,8 @@ def _run(spec: "Spec", loaded: dict[str, "Table"], out: Path, jobs: int | None, 
         line.end()
     times = "once" if spec.reshuffles == 1 else f"{spec.reshuffles} times"
     heading = f"Nested {spec.folds}-fold cross-validation, {times}; mean ± sd over the cells."
+    if any("r2" in result for result in outcome.results.values()):
+        heading += " R² is that of the test samples of a cell."
     click.echo(make_printable(write_tables(spec, outcome, out, heading)))
     if not outcome.results:
         raise click.ClickException("every cell failed; see the reasons above.")

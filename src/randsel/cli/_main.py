@@ -198,6 +198,15 @@ class _ClusterLost(click.ClickException):
     exit_code = LOST
 
 
+task_option = click.option(
+    "--task",
+    default="auto",
+    show_default=True,
+    type=click.Choice(["auto", "classification", "regression"]),
+    help="Kind of target; auto takes text, and up to 20 distinct whole numbers, for classes.",
+)
+
+
 def job_options(tasks: str) -> Callable[[Any], Any]:
     """Add --jobs and --dask; the command gets `jobs`, which is None on a cluster."""
 

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from randsel._utils.text import ProgressLine
-from randsel.cli._main import NOTHING, job_options, main, read_table, say, table_options
+from randsel.cli._main import NOTHING, job_options, main, read_table, say, table_options, task_option
 
 
 @main.command()
@@ -19,13 +19,7 @@ from randsel.cli._main import NOTHING, job_options, main, read_table, say, table
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     help="Select features with at most this q-value, such as 0.1.",
 )
-@click.option(
-    "--task",
-    default="auto",
-    show_default=True,
-    type=click.Choice(["auto", "classification", "regression"]),
-    help="Kind of target; auto takes text, and up to 20 distinct whole numbers, for classes.",
-)
+@task_option
 @click.option(
     "--pairs",
     default="auto",

@@ -1,18 +1,20 @@
 """One cell of nested cross-validation: an outer fold of one reshuffle of a data set, with one method.
 
-The inner loop chooses the bandwidth and the number of features by the validation accuracy of a Gaussian support vector
-machine with C = 1, fewer features on ties. The outer fold tests them.
+The inner loop chooses the bandwidth and the number of features by the validation score of a Gaussian support vector
+machine with C = 1, fewer features on ties. The outer fold tests them. Scores are accuracies for classes, and R² for
+numbers, within each fold.
 """
 
 import hashlib
 import json
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import accuracy_score, balanced_accuracy_score
+from sklearn.metrics import accuracy_score, balanced_accuracy_score, r2_score
 
 from randsel._numerics.columns import find_nonfinite
 from randsel._numerics.fingerprint import fingerprint
@@ -20,7 +22,13 @@ from randsel._utils.typing import Array
 from randsel.culling import path_sizes
 from randsel.experiments._specification import METHODS, Spec, plan
 from randsel.tables import Table, imputer
-from randsel.targets import CLASSES
+from randsel.targets import KINDS, OutcomeKind, find_kind
+
+#: Kind of outcome -> scores of a cell: name and function of y and predictions. The first one chooses in the inner loop.
+SCORES: dict[str, dict[str, Callable[[Array, Array], float]]] = {
+    "classification": {"accuracy": accuracy_score, "balanced_accuracy": balanced_accuracy_score},
+    "regression": {"r2": r2_score},
+}
 
 
 @dataclass(frozen=True)
@@ -50,17 +58,19 @@ def build_cells(spec: Spec, tables: dict[str, Table]) -> tuple[list[Cell], list[
     for entry in spec.data:
         table = tables[entry["name"]]
         _check_finite(table, entry["name"])
-        n_splits = number_of_folds(table, spec.folds)
+        kind = find_kind(table.y, spec.task)
+        n_splits = number_of_folds(table, kind, spec.folds)
         # Raises an error if the training samples of an outer fold are too few for inner folds.
-        number_of_folds(table.rows(CLASSES.splits(table.y, table.groups, n_splits, spec.seed)[0][0]), spec.folds)
+        number_of_folds(table.rows(kind.splits(table.y, table.groups, n_splits, spec.seed)[0][0]), kind, spec.folds)
         if n_splits < spec.folds:
-            notes.append(f"{entry['name']}: {n_splits} folds instead of {spec.folds}, the size of the smallest class.")
+            limit = "the size of the smallest class" if kind.has_classes else "so that each has two to test"
+            notes.append(f"{entry['name']}: {n_splits} folds instead of {spec.folds}, {limit}.")
         data_hash = hash_table(table)
         for method in spec.methods:
             settings = plan(spec, entry, method)
-            label = (entry["name"], method["name"])
+            label, params = (entry["name"], method["name"]), {**settings.params, "target": kind.name}
             cells += [
-                Cell(*label, settings.params, settings.gammas, spec.folds, reshuffle, fold, spec.seed, data_hash)
+                Cell(*label, params, settings.gammas, spec.folds, reshuffle, fold, spec.seed, data_hash)
                 for reshuffle in range(settings.reshuffles)
                 for fold in range(n_splits)
             ]
@@ -73,41 +83,50 @@ def hash_table(table: Table) -> str:
     return fingerprint(table.X, table.y, table.groups, table.relevant, names, convention="cells")[:24]
 
 
-def number_of_folds(table: Table, wanted: int) -> int:
-    """Return the wanted number of folds, or fewer if the smallest class has fewer samples or groups; at least two."""
-    classes = np.unique(table.y)
-    members: list[int] = CLASSES.units_per_stratum(table.y, table.groups).tolist()
-    if min(members) < 2 and table.y.dtype.kind == "f" and len(classes) > len(table.y) / 4:
+def number_of_folds(table: Table, kind: OutcomeKind, wanted: int) -> int:
+    """Return the wanted number of folds, or fewer if the smallest class, or half of all samples, is smaller.
+
+    Numbers need two samples to test in every fold: R² of one is not defined. With groups, groups count.
+    """
+    members = kind.units_per_stratum(table.y, table.groups)
+    units = "samples" if table.groups is None else "groups"
+    if not kind.has_classes:
+        if members[0] < 4:
+            raise ValueError(f"a fold is left with {members[0]} {units}; nested folds of numbers need eight.")
+        return min(wanted, int(members[0]) // 2)
+    if members.min() < 2:
+        classes = np.unique(table.y)
+        if table.y.dtype.kind == "f" and len(classes) > len(table.y) / 4:
+            raise ValueError(
+                f"the target has {len(classes)} different numbers, which are not classes; use the task regression, or "
+                "name another column."
+            )
         raise ValueError(
-            f"the comparison needs classes, and the target has {len(classes)} different numbers; name another column."
+            f"class {classes[members.argmin()]} is left with {members.min()} {units}; nested folds need three."
         )
-    if min(members) < 2:
-        units = "samples" if table.groups is None else "groups"
-        raise ValueError(
-            f"class {classes[int(np.argmin(members))]} is left with {min(members)} {units}; nested folds need three."
-        )
-    return max(2, min(wanted, *members))
+    return min(wanted, int(members.min()))
 
 
 def curve_sizes(table: Table) -> list[int]:
-    """Return the numbers of features at which a cell of this data set measures accuracy."""
+    """Return the numbers of features at which a cell of this data set is scored."""
     return path_sizes(table.X.shape[1])
 
 
 def evaluate(cell: Cell, table: Table) -> dict[str, Any]:
-    """Return the result of a cell: accuracy, selected features, and how they were chosen."""
-    seed = cell.seed + 1000 * cell.reshuffle
-    train, test = CLASSES.splits(table.y, table.groups, number_of_folds(table, cell.folds), seed)[cell.fold]
+    """Return the result of a cell: scores, selected features, and how they were chosen."""
+    kind, seed = KINDS[cell.params["target"]], cell.seed + 1000 * cell.reshuffle
+    score = next(iter(SCORES[kind.name].values()))
+    train, test = kind.splits(table.y, table.groups, number_of_folds(table, kind, cell.folds), seed)[cell.fold]
     training = table.rows(train)
     sizes = curve_sizes(table)
     scores = np.zeros((len(cell.gammas), len(sizes)))
-    inner = CLASSES.splits(training.y, training.groups, number_of_folds(training, cell.folds), seed + 1)
+    inner = kind.splits(training.y, training.groups, number_of_folds(training, kind, cell.folds), seed + 1)
     for fit, held in inner:
         X = _impute(training.X, fit)
         for g, order in enumerate(_rankings(cell, X[fit], training.y[fit], cell.gammas)):
             for k, size in enumerate(sizes):
-                predicted = CLASSES.predict_held_out(X, training.y, fit, held, order[:size], cell.gammas[g])
-                scores[g, k] += accuracy_score(training.y[held], predicted) / len(inner)
+                predicted = kind.predict_held_out(X, training.y, fit, held, order[:size], cell.gammas[g])
+                scores[g, k] += score(training.y[held], predicted) / len(inner)
     # The best score; on ties (up to rounding) the fewest features, then the first bandwidth.
     g, k = min(np.argwhere(scores >= scores.max() - 1e-12).tolist(), key=lambda index: (sizes[index[1]], index[0]))
     X = _impute(table.X, train)
@@ -115,10 +134,9 @@ def evaluate(cell: Cell, table: Table) -> dict[str, Any]:
     (order,) = _rankings(cell, X[train], training.y, cell.gammas[g : g + 1])
     seconds = time.perf_counter() - start
     selected = order[: sizes[k]]
-    predicted = CLASSES.predict_held_out(X, table.y, train, test, selected, cell.gammas[g])
+    predicted = kind.predict_held_out(X, table.y, train, test, selected, cell.gammas[g])
     return {
-        "accuracy": accuracy_score(table.y[test], predicted),
-        "balanced_accuracy": balanced_accuracy_score(table.y[test], predicted),
+        **{name: function(table.y[test], predicted) for name, function in SCORES[kind.name].items()},
         "n_features": len(selected),
         **_precision_and_recall(selected, table.relevant),
         "gamma": cell.gammas[g],
@@ -147,13 +165,13 @@ def _impute(X: Array, train: Array) -> Array:
 
 def _rankings(cell: Cell, X: Array, y: Array, gammas: tuple[float | str, ...]) -> list[Array]:
     """Return the columns, best first, for each bandwidth; a method without bandwidth ranks only once."""
-    kind, params = METHODS[cell.method][0], dict(cell.params)
-    known = kind().get_params()
+    selector, params = METHODS[cell.method][0], dict(cell.params)
+    known = selector().get_params()
     if "random_state" in known:
         params["random_state"] = cell.seed
-    if "gamma" not in known:
-        return [kind(**params).fit(X, y).order_] * len(gammas)
-    return [kind(**params, gamma=gamma).fit(X, y).order_ for gamma in gammas]
+    if "gamma" not in known or params.get("kernel") == "linear":
+        return [selector(**params).fit(X, y).order_] * len(gammas)
+    return [selector(**params, gamma=gamma).fit(X, y).order_ for gamma in gammas]
 
 
 def _precision_and_recall(selected: Array, relevant: Array | None) -> dict[str, float]:

@@ -22,12 +22,10 @@ from randsel._utils.files import open_for_append, read_json, write_atomically
 from randsel._utils.jobs import as_finished
 from randsel._utils.processes import call_with_limit, end_idle_children
 from randsel._utils.result_folder import check_folder, check_or_write_identity, lock_folder
-from randsel.experiments._cells import Cell, build_cells, curve_sizes, evaluate
+from randsel.experiments._cells import SCORES, Cell, build_cells, curve_sizes, evaluate
 from randsel.experiments._specification import Spec
 from randsel.tables import Table
-
-#: Entries of a cell's result that must be numbers.
-NUMBERS = ("accuracy", "balanced_accuracy", "n_features")
+from randsel.targets import CLASSES
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,8 @@ def run_comparison(
         results: dict[str, dict[str, Any]] = {}
         for cell in cells:
             is_complete = partial(is_complete_result, sizes=curve_sizes(tables[cell.data]))
-            result = read_cell(out / f"{cell.key}.json", notes, NUMBERS, is_complete)
+            numbers = (*SCORES[cell.params["target"]], "n_features")
+            result = read_cell(out / f"{cell.key}.json", notes, numbers, is_complete)
             if result is not None:
                 results[cell.key] = result
         pending = [cell for cell in cells if cell.key not in results]
@@ -110,11 +109,13 @@ def run_comparison(
 
 def _identity(spec: Spec, cells: list[Cell]) -> dict[str, Any]:
     """Return the identity of a comparison: what all cells of a folder must have in common."""
+    kinds = {cell.params["target"] for cell in cells}
+    task = {} if kinds == {CLASSES.name} else {"task": ", ".join(sorted(kinds))}
     return {
         "version": version("randsel"),
         "comparison": spec.name,
         "data_hash": {cell.data: cell.fingerprint for cell in cells},
-        "parameters": {"folds": spec.folds, "seed": spec.seed},
+        "parameters": {"folds": spec.folds, "seed": spec.seed, **task},
     }
 
 

@@ -9,21 +9,18 @@ from typing import Any
 
 import numpy as np
 
+import randsel
 from randsel import datasets
 from randsel._utils import choices
 from randsel._utils.files import LARGEST_JSON
 from randsel._utils.text import shorten_errors
 from randsel._utils.typing import Array
-from randsel.baselines import BaHSIC, CorrelationFilter, FoHSIC, KernelRFE, StabilitySelection
-from randsel.selectors import RandSel
 from randsel.tables import LOWEST, Table, read
-from randsel.targets import CLASSES
+from randsel.targets import KINDS
 
-_CLASSES = (RandSel, BaHSIC, FoHSIC, CorrelationFilter, StabilitySelection, KernelRFE)
 #: Name of a method -> (class, parameters). `gamma` is set later if the class has it.
 METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
-    name: ({cls.__name__: cls for cls in _CLASSES}[class_name], parameters)
-    for name, (class_name, parameters) in choices.METHODS.items()
+    name: (getattr(randsel, class_name), parameters) for name, (class_name, parameters) in choices.METHODS.items()
 }
 
 
@@ -38,6 +35,8 @@ class Spec:
     folds: int = 10
     reshuffles: int = 3
     seed: int = 0
+    #: Kind of all targets: "auto", "classification" or "regression".
+    task: str = "auto"
     paper: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @classmethod
@@ -91,6 +90,7 @@ def _check_types(path: Path, entries: dict[str, Any]) -> None:
         "methods": _are_named_tables(entries["methods"], "params"),
         "gammas": isinstance(entries.get("gammas", []), list)
         and all(type(gamma) in (int, float, str) for gamma in entries.get("gammas", [])),
+        "task": entries.get("task", "auto") in ("auto", *KINDS),
         "paper": isinstance(entries.get("paper", {}), dict)
         and all(isinstance(row, dict) for row in entries.get("paper", {}).values()),
         **{
@@ -178,8 +178,10 @@ def plan(spec: Spec, entry: dict[str, Any], method: dict[str, Any]) -> Plan:
     for this data set: for every method, or, in a table with a method's name, for that method.
     """
     name = method["name"]
-    defaults = {"n_features_to_select": 1, "target": CLASSES.name, **METHODS[name][1]}
+    defaults = {"n_features_to_select": 1, **METHODS[name][1]}
     full = {**defaults, **method.get("params", {}), **entry.get("params", {}).get(name, {})}
+    if "target" in full:
+        raise ValueError(f"{entry['name']}: set the kind of target by `task`, not by a parameter of {name}.")
     full.update(reshuffles=spec.reshuffles, gammas=tuple(spec.gammas))
     reductions = entry.get("reduced", {})
     reduced = {key: value for key, value in reductions.items() if key not in METHODS} | reductions.get(name, {})

@@ -1,4 +1,4 @@
-"""Tables of a comparison: accuracies, how often each feature was selected, and times."""
+"""Tables of a comparison: scores, how often each feature was selected, and times."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -14,12 +14,14 @@ from randsel._utils.text import DASH, as_csv, as_markdown
 from randsel.experiments._run import Outcome
 from randsel.experiments._specification import Spec, plan
 
+#: Entry of a result -> title of its column, factor, and digits after the point.
 COLUMNS = {
-    "accuracy": ("accuracy, %", 100.0),
-    "balanced_accuracy": ("balanced, %", 100.0),
-    "n_features": ("features", 1.0),
-    "precision": ("precision, %", 100.0),
-    "recall": ("recall, %", 100.0),
+    "accuracy": ("accuracy, %", 100.0, 1),
+    "balanced_accuracy": ("balanced, %", 100.0, 1),
+    "r2": ("R²", 1.0, 3),
+    "n_features": ("features", 1.0, 1),
+    "precision": ("precision, %", 100.0, 1),
+    "recall": ("recall, %", 100.0, 1),
 }
 
 
@@ -46,9 +48,9 @@ def summarise(spec: Spec, outcome: Outcome) -> list[dict[str, str]]:
     rows = []
     for group in _groups(spec, outcome):
         row = dict(group.label)
-        for column, (title, factor) in COLUMNS.items():
+        for column, (title, factor, digits) in COLUMNS.items():
             values = [factor * result[column] for result in group.results if column in result]
-            row[title] = f"{np.mean(values):.1f} ± {np.std(values):.1f}" if values else DASH
+            row[title] = f"{np.mean(values):.{digits}f} ± {np.std(values):.{digits}f}" if values else DASH
         n_failed = len(group.keys) - len(group.results)
         row["cells"] = f"{len(group.results)}" + (f" ({n_failed} failed)" if n_failed else "")
         row["reduced"] = plan(spec, group.entry, group.method).reduced or DASH
@@ -80,13 +82,15 @@ def seconds_per_selection(spec: Spec, outcome: Outcome) -> list[dict[str, str]]:
 
 
 def curves(spec: Spec, outcome: Outcome) -> list[dict[str, Any]]:
-    """Return the validation accuracy at every number of features per data set and method, over the cells."""
+    """Return the validation score at every number of features per data set and method, over the cells."""
     rows = []
     for group in _groups(spec, outcome):
         if group.results:
             sizes = sorted(map(int, group.results[0]["curve"]))
             values = np.array([[result["curve"][str(size)] for size in sizes] for result in group.results])
-            rows.append({**group.label, "sizes": sizes, "mean": values.mean(axis=0), "spread": values.std(axis=0)})
+            measure = "R²" if "r2" in group.results[0] else "accuracy"
+            mean, spread = values.mean(axis=0), values.std(axis=0)
+            rows.append({**group.label, "measure": measure, "sizes": sizes, "mean": mean, "spread": spread})
     return rows
 
 
