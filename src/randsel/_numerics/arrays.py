@@ -7,12 +7,11 @@ torch; the other functions take it from `sys.modules`, because whoever passes a 
 import math
 import re
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib import import_module
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from array_api_compat import array_namespace, device, is_torch_array
@@ -33,8 +32,12 @@ COARSE_FEATURES = 32768
 BLAS_ROWS = 512
 #: Columns from which computing one triangle of a Gram matrix and mirroring it is faster than the whole product.
 SYRK_COLUMNS = 64
+#: Mask of the entries below the diagonal, as large as the strips in which a triangle is mirrored.
+BELOW_DIAGONAL = np.tri(64, k=-1, dtype=bool)
 #: Type of array -> its namespace; `array_namespace` takes longer than a small array operation.
 _NAMESPACES: dict[type, Any] = {}
+#: Function that returns the device of an array; other files need the word `device` for other things.
+device_of = device
 
 
 def namespace(x: Any) -> Any:
@@ -52,9 +55,7 @@ def on_host(x: Any) -> bool:
 
 def to_numpy(x: Any) -> Array:
     """Return an array as a numpy array; copies only from a device."""
-    if on_host(x):
-        return np.asarray(x)
-    if not is_torch_array(x):
+    if on_host(x) or not is_torch_array(x):
         return np.asarray(x)
     if x.device.type == "cuda" and x.numel() > PINNED_SIZE:
         # A GPU copies to pinned memory far faster than to ordinary memory.
@@ -67,11 +68,6 @@ def as_array_like(values: Any, other: Any, *, precise: bool = True) -> Any:
     xp = namespace(other)
     dtype = (xp.float64 if precise else other.dtype) if np.asarray(values).dtype.kind == "f" else None
     return xp.asarray(values, dtype=dtype, device=device(other))
-
-
-def device_of(x: Any) -> Any:
-    """Return the device of an array."""
-    return device(x)
 
 
 def as_index(mask: Array, other: Any) -> Any:
@@ -188,12 +184,9 @@ def coarse_products(X: Any, n: int) -> Iterator[None]:
         settings.allow_tf32 = before
 
 
-def column_ranges(x: Any) -> tuple[Any, Any]:
+def column_ranges(x: Any) -> Any:
     """Return the least and the largest value of every column."""
-    if on_host(x):
-        return x.min(axis=0), x.max(axis=0)
-    low, high = x.aminmax(dim=0)
-    return low, high
+    return (x.min(axis=0), x.max(axis=0)) if on_host(x) else x.aminmax(dim=0)
 
 
 def second_and_fourth_power_sums(x: Any) -> tuple[Any, Any]:
@@ -240,8 +233,7 @@ def row_sums(matrix: Any) -> Any:
 
 def symmetric_product(terms: Iterable[tuple[float, Any, Any]]) -> Any:
     """Return the sum of `c (a bᵀ + b aᵀ)` over triples (c, a, b), or of `c a aᵀ` where b is None."""
-    full_sum: Any = None
-    triangle: Any = None
+    full_sum, triangle = None, None
     for factor, a, b in terms:
         if on_host(a) and a.flags.c_contiguous:
             triangle = _add_triangle(triangle, factor, a, b)  # half the work
@@ -269,18 +261,12 @@ def _add_triangle(triangle: Any, factor: float, a: Array, b: Array | None) -> An
 
 def _mirror_upper(upper: Array) -> Array:
     """Copy the upper triangle of a matrix to the lower one, in place, in strips whose columns stay in cache."""
-    m = len(upper)
-    for start in range(0, m, 64):
-        stop = min(start + 64, m)
+    for start in range(0, len(upper), len(BELOW_DIAGONAL)):
+        stop = start + len(BELOW_DIAGONAL)
         upper[stop:, start:stop] = upper[start:stop, stop:].T
         square = upper[start:stop, start:stop]
-        np.copyto(square, square.T.copy(), where=_below_diagonal(stop - start))
+        square[:] = np.where(BELOW_DIAGONAL[: len(square), : len(square)], square.T, square)
     return upper
-
-
-@lru_cache
-def _below_diagonal(m: int) -> Array:
-    return np.tri(m, k=-1, dtype=bool)
 
 
 def columnwise_dot(a: Any, b: Any) -> Any:
@@ -439,28 +425,23 @@ def check_device(name: str | None, X: Any) -> str | None:
 REMOTE_TABLES = {"dask": "randsel.distributed"}
 
 
-class RemoteTable(ABC):
+class RemoteTable(Protocol):
     """Interface of a table that is not in memory, with samples in rows."""
 
-    @abstractmethod
     def check(self) -> Any:
         """Raise ValueError if its shape or type rule out a fit; return its array of numbers, not read yet."""
 
-    @abstractmethod
     def to_numpy(self) -> Any:
         """Read the table into memory."""
 
-    @abstractmethod
     def hash_blocks(self) -> list[bytes]:
         """Return hashes of all columns, in order and in any number of pieces."""
 
-    @abstractmethod
     def standardised_columns(
         self, weights: Array | None, *, scale: bool | str, max_bytes: int | None
     ) -> tuple[Any, Array]:
         """Return the columns that vary, standardised, as a `ColumnSource`, and their indices."""
 
-    @abstractmethod
     def rank_functions(self, n_functions: int, weights: Array, nominal: Array) -> tuple[Any, Array]:
         """Return a `RankFunctionSource` of the columns that have rank functions, and the indices of these columns."""
 

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import neg
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,20 +64,11 @@ class Factor:
 
     The closed form needs z only through the contrast `T = (1 - z)/(1 + z)`: a feature's factor in Q is
     `(1 + z)/2 = 1/(1 + T)` (eq. 2), and its contribution pairs `L∘Q` with `2T` (eq. 3).
-
-    Attributes
-    ----------
-    contrast
-        `v -> T` with `v = u/2`, in place.
-    log_factor
-        `u -> log z`.
-    series
-        Coefficients of the first-order and third-order routes; None: all features take the element-wise route.
     """
 
-    contrast: Callable[[Any], Any]
-    log_factor: Callable[[Any], Any]
-    series: Series | None = None
+    contrast: Callable[[Any], Any]  # `v -> T` with `v = u/2`, in place
+    log_factor: Callable[[Any], Any]  # `u -> log z`
+    series: Series | None = None  # for first-order and third-order routes; None: all features go element by element
 
     def least_slope(self, u: Any) -> Any:
         """Return `2T/u`, in [0, 1]: between 0 and u, `2T` is at least this times its argument (eq. 12)."""
@@ -92,12 +84,8 @@ def _tanh(v: Any) -> Any:
     return namespace(v).tanh(v, out=v)
 
 
-def _negative(u: Any) -> Any:
-    return -u
-
-
 #: `z = exp(-u)`, for which `T = tanh(u/2)`.
-GAUSSIAN = Factor(_tanh, _negative, Series(12, 120, 17 / 20160, 8, 192, 2880))
+GAUSSIAN = Factor(_tanh, neg, Series(12, 120, 17 / 20160, 8, 192, 2880))
 
 
 def sum_log_factors(X: Any, gamma: float, factor: Factor) -> Any:
@@ -142,10 +130,8 @@ def _clip_negatives(distances: Any) -> Any:
 def gaussian_kernel(X: Array, gamma: float, *, columns: Array | None = None, Z: Array | None = None) -> Array:
     """Return `κ_S(p, q) = exp(-γ Σ_{j∈S} (x_pj - z_qj)²)` with S = `columns` (all of them by default)."""
     if columns is not None:
-        X = X[:, columns]
-        Z = None if Z is None else Z[:, columns]
-    kernel: Array = np.exp(-gamma * squared_distances(X, Z))
-    return kernel
+        X, Z = X[:, columns], None if Z is None else Z[:, columns]
+    return np.asarray(np.exp(-gamma * squared_distances(X, Z)))
 
 
 def gram(X: Any) -> Any:
@@ -167,10 +153,8 @@ def median_gamma(distances: Any, weights: Any = None) -> float:
 
     With `weights` w the pair (p, q) counts w_p w_q times.
     """
-    if weights is None:
-        median = _median_of_pairs(distances)
-    else:
-        median = _weighted_median(to_numpy(distances), to_numpy(weights))
+    weighted = weights is not None
+    median = _weighted_median(*map(to_numpy, (distances, weights))) if weighted else _median_of_pairs(distances)
     return 1.0 / median if median > 0.0 else 1.0
 
 
@@ -213,7 +197,8 @@ def _mean_of_neighbours(values: Any, rank: int) -> float:
 
 def _weighted_median(distances: Array, weights: Array) -> float:
     """Return the median off the diagonal where the pair (p, q) counts w_p w_q times; of positive ones if it is zero."""
-    values, counts = (_above_diagonal(matrix) for matrix in (distances, np.outer(weights, weights)))
+    pairs = np.triu_indices(len(weights), 1)
+    values, counts = distances[pairs], weights[pairs[0]] * weights[pairs[1]]
     median = 0.0
     while values.size and median <= 0.0:
         order = np.argsort(values, kind="stable")
@@ -224,11 +209,6 @@ def _weighted_median(distances: Array, weights: Array) -> float:
         positive = values > 0.0
         values, counts = values[positive], counts[positive]
     return median
-
-
-def _above_diagonal(matrix: Array) -> Array:
-    """Return the entries above the diagonal, row by row."""
-    return np.concatenate([row[i:] for i, row in enumerate(matrix, 1)])
 
 
 _MULTIPLE = re.compile(r"(?:(?P<factor>[0-9.eE+-]+)\s*\*\s*)?median")
@@ -261,9 +241,7 @@ def bandwidth(gamma: float | str, distances: Array, weights: Array | None = None
 def centre_kernel(kernel: Array) -> Array:
     """Return `H K H` with `H = I - 11ᵀ/m`."""
     rows = kernel.mean(axis=1)
-    columns = kernel.mean(axis=0)
-    centred: Array = kernel - rows[:, None] - columns[None, :] + rows.mean()
-    return centred
+    return np.asarray(kernel - rows[:, None] - kernel.mean(axis=0) + rows.mean())
 
 
 def u_centre_with_offsets(kernel: Any, *, overwrite: bool = False) -> tuple[Any, Any]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import combinations
 from os import PathLike
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
@@ -51,17 +52,12 @@ DEFAULT_FUNCTIONS, DEFAULT_DECAY = 6, 0.9
 class Design:
     """The target, and how features are tested against it."""
 
-    #: `ω_a`, weight of the a-th function of a feature.
-    function_weights: Array
-    #: Shape (samples, columns): weighted mean zero in every stratum, mean square one.
-    Y: Array
-    #: Weights of the samples, of mean one.
-    sample_weights: Array
-    #: Stratum of each sample, or None. Under the null hypothesis the target is exchangeable within strata.
-    strata: Array | None
+    function_weights: Array  # `ω_a`, weight of the a-th function of a feature
+    Y: Array  # shape (samples, columns): weighted mean zero in every stratum, mean square one
+    sample_weights: Array  # of mean one
+    strata: Array | None  # of each sample; under the null hypothesis the target is exchangeable within strata
     n_jobs: int | None = None
-    #: Device of the scan of pairs, as in `to_device`; None for the host.
-    device: str | None = None
+    device: str | None = None  # of the scan of pairs, as in `to_device`; None for the host
 
     def n_functions(self, size: int) -> int:
         """Return the number of functions per feature in tests of sets of this size."""
@@ -110,8 +106,7 @@ def functions_in_triples(freedom: int, n_functions: int) -> int:
 # ---------------------------------------------------------------- the p-value that is reported
 
 
-@dataclass(frozen=True)
-class Evidence:
+class Evidence(NamedTuple):
     """Statistics and log p-values of some sets of features."""
 
     statistic: Array
@@ -124,15 +119,13 @@ def evidence(functions: RankFunctionSource, design: Design, Y: Array, sets: Arra
     The p-value is the larger of two tails of eq. 19: one for exchangeable residuals, and one for residuals of unequal
     variance, which guards against a few extreme samples. It is never below `design.min_log_p`.
     """
-    statistic, log_p = np.zeros(len(sets)), np.zeros(len(sets))
-    batch = design.batch(sets.shape[1])
+    results, batch = np.zeros((2, len(sets))), design.batch(sets.shape[1])
     for rows, result in functions.map_sets(_test_batch, sets, design, Y, batch=batch, n_jobs=design.n_jobs):
-        statistic[rows], log_p[rows] = result
-    return Evidence(statistic, log_p)
+        results[:, rows] = result
+    return Evidence(*results)
 
 
 def _test_batch(functions: RankFunctions, sets: Array, design: Design, Y: Array) -> tuple[Array, Array]:
-    """Return the statistics and the log p-values of some sets."""
     size = sets.shape[1]
     used = max(min(design.n_functions(size), int(functions.counts[sets].max(initial=1))), 1)
     products, weights = products_of(functions, sets, design.function_weights[:used])
@@ -163,9 +156,7 @@ def _test_batch(functions: RankFunctions, sets: Array, design: Design, Y: Array)
         even = (eigenvalues(exchangeable[block])[:, :, None] * spectrum).reshape(len(sets), -1)
         uneven = np.concatenate([eigenvalues(matrix[block]) for matrix in heteroscedastic], axis=1)
         statistic = squares[:, subset].sum(axis=1) * scale
-        log_p.append(
-            np.maximum(log_tail_of_form(statistic, even, freedom), log_tail_of_form(statistic, uneven, freedom))
-        )
+        log_p.append(np.maximum(*(log_tail_of_form(statistic, weights, freedom) for weights in (even, uneven))))
     # Bonferroni for two tests, unless the features have smooth functions only
     n_tests = np.where(functions.counts[sets].max(axis=1) > SMOOTH, len(log_p), 1)
     return squares.sum(axis=1) / total, np.clip(np.min(log_p, axis=0) + np.log(n_tests), design.min_log_p, 0.0)
@@ -273,8 +264,7 @@ def approximate_log_p(functions: RankFunctionSource, design: Design, Y: Array, s
     The products are divided by their root mean square and nothing is projected out of them. The tail is that of
     `log_tail_of_moments` for independent samples.
     """
-    log_p = np.zeros(len(sets))
-    batch = design.batch(sets.shape[1])
+    log_p, batch = np.zeros(len(sets)), design.batch(sets.shape[1])
     for rows, result in functions.map_sets(_approximate_batch, sets, design, Y, batch=batch, n_jobs=1):
         log_p[rows] = result
     return log_p

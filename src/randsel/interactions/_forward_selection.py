@@ -34,24 +34,17 @@ TOP = 20
 class ScanResult:
     """Evidence for every feature alone and for the best sets of features, and a ranking of the features."""
 
-    #: Evidence for each feature alone.
-    main: Evidence
-    #: By the size of the sets: the best sets, and the evidence for them, the smallest p-value first.
-    sets: dict[int, Array]
-    evidence: dict[int, Evidence]
-    #: By the size of the sets: forward step that selected a set, 0 if none did.
-    steps: dict[int, Array]
-    #: Per feature: smallest log p of its main effect and its best sets, corrected for their number (eq. 20).
-    log_p: Array
-    #: Per feature: sum of the approximate log p of main effect and best set, in the residual of the forward selection.
-    #: It ranks features and is not a test.
+    main: Evidence  # for each feature alone
+    sets: dict[int, Array]  # by size: the best sets, the smallest p-value first
+    evidence: dict[int, Evidence]  # by size: the evidence for these sets
+    steps: dict[int, Array]  # by size: forward step that selected a set, 0 if none did
+    log_p: Array  # per feature: smallest of its main effect and its best sets, corrected for their number (eq. 20)
+    # Per feature: sum of the approximate log p of main effect and best set, in the residual of the forward selection.
+    # It ranks features and is not a test.
     residual_log_p: Array
-    #: Features in the order in which forward steps selected them.
-    taken: Array
-    #: Features, best first: those in `taken`, then by the smaller of `log_p` and `residual_log_p`.
-    order: Array
-    #: Log p of the pairs among the first `TOP` features of `order`; of their main effects on the diagonal.
-    top_log_p: Array
+    taken: Array  # features in the order in which forward steps selected them
+    order: Array  # features, best first: those in `taken`, then by the smaller of `log_p` and `residual_log_p`
+    top_log_p: Array  # of the pairs among the first `TOP` features of `order`; of main effects on the diagonal
 
     def partners(self) -> tuple[Array, Array]:
         """Return every feature's partner in its best pair, -1 if it is in none, and the log p of that pair."""
@@ -85,23 +78,11 @@ def scan_interactions(
     progress: Callable[[str, int, int], None] = lambda *_: None,
     checkpoint: Checkpoint | None = None,
 ) -> ScanResult:
-    """Test all features and all sets of up to `order` features, and rank the features.
+    """Test all features and all sets of up to `order` features (1, 2 or 3), and rank the features.
 
-    Parameters
-    ----------
-    functions : RankFunctionSource
-        Rank functions of the features; in memory if `order` is 3.
-    design : Design
-        Target and settings of the tests.
-    n_sets : int
-        Pairs, and triples, that the scans return.
-    order : {1, 2, 3}, default=2
-        Size of the largest sets.
-    progress : callable, optional
-        Called with the step ("features", "pairs", "triples" or "forward steps"), how many tiles of pairs, first
-        features of triples or forward steps are done, and how many there are at most.
-    checkpoint : Checkpoint, default=None
-        Checkpoint of the scans.
+    The functions must be in memory if `order` is 3. Each scan returns `n_sets` pairs or triples. `progress` gets the
+    step ("features", "pairs", "triples" or "forward steps"), how many tiles of pairs, first features of triples or
+    forward steps are done, and how many there are at most.
     """
     n = len(functions)
     progress("features", 0, 0)
@@ -128,9 +109,8 @@ def scan_interactions(
     best_sets = _smallest_per_feature(n, {size: result.log_p for size, result in tested.items()}, sets)
     # eq. 20: Bonferroni factor `order` for testing sets of every size
     log_p = np.minimum(np.minimum(main.log_p, best_sets) + np.log(order), 0.0)
-    taken, steps, residual_log_p = _forward_selection(
-        functions, design, order, sets, partial(progress, "forward steps")
-    )
+    report = partial(progress, "forward steps")
+    taken, steps, residual_log_p = _forward_selection(functions, design, order, sets, report)
     ranking = np.argsort(np.minimum(log_p, residual_log_p), kind="stable")
     ranking = np.concatenate([taken, ranking[~np.isin(ranking, taken)]])
     top = ranking[:TOP]

@@ -27,7 +27,7 @@ from randsel._numerics.arrays import (
 from randsel._numerics.rank_functions import RankFunctions, RankFunctionSource, cumulants, log_tail_of_moments
 from randsel._utils.result_folder import Stages
 from randsel._utils.typing import Array
-from randsel.interactions._evidence import SMOOTH, Design, eigenvalues
+from randsel.interactions._evidence import SMOOTH, Design
 
 #: Features per block: on the host, the products of a tile fit into the cache; on a device, large tiles keep the
 #: overhead of launching operations small.
@@ -52,40 +52,23 @@ def scan_pairs(
 ) -> tuple[Array, Array]:
     """Compute the statistics of all pairs (eq. 18); return the best pairs, and every feature's best partner.
 
-    Parameters
-    ----------
-    functions : RankFunctionSource
-        Rank functions of the features, sorted by kind so that there are few tiles.
-    design : Design
-        Weights and strata.
-    Y : array (samples, columns)
-        The target, or its residual.
-    n_pairs : int
-        Minimum number of pairs to return, if there are as many.
-    factor : array (functions, samples), default=None
-        Functions to multiply all products with. Those of a third feature make this a scan of triples.
-    progress : callable, optional
-        Called with the number of tiles done and in total, also before the first tile.
-    stages : Stages, default=None
-        Checkpoint to resume from and to write after every row of tiles.
-
-    Returns
-    -------
-    pairs, log_p
-        Rows (i, j) with i < j, and their approximate log p-values, the smallest first. The best `n_pairs` by either
-        statistic are among them.
+    Returns rows (i, j) with i < j and their approximate log p-values, the smallest first; the best `n_pairs` by either
+    statistic are among them. Y is the target or its residual. All products are multiplied with `factor` (functions,
+    samples); the functions of a third feature make this a scan of triples. `progress` gets the number of tiles done and
+    in total, also before the first tile; `stages` is the checkpoint, saved after every row of tiles. If features are
+    sorted by kind, there are few tiles.
     """
-    e = (Y * design.sample_weights[:, None]).T
+    e, spectrum = (Y * design.sample_weights[:, None]).T, design.target_spectrum(Y)
     if factor is not None:
         e = (factor[:, None, :] * e).reshape(-1, e.shape[1])
-    e = e[np.square(e).sum(axis=1) > 0.0].astype(np.float32)
-    spectrum = eigenvalues((Y * design.sample_weights[:, None]).T @ Y / len(Y))
-    if factor is not None:
         spectrum = np.outer(np.square(factor).mean(axis=1), spectrum).ravel()
+    e = e[np.square(e).sum(axis=1) > 0.0].astype(np.float32)
     if not len(e):
         return np.zeros((0, 2), dtype=int), np.zeros(0)
     stored = None if stages is None else stages.load_latest()
-    done, best = (0, _BestPairs(len(functions))) if stored is None else _BestPairs.from_arrays(stored)
+    done, best = 0, _BestPairs(len(functions), n_pairs)
+    if stored is not None:
+        done = best.restore(stored)
     device_values = None
     if design.device is not None:
         device_values = to_half_on_gpu(to_device(cast(RankFunctions, functions).values, design.device))
@@ -96,10 +79,8 @@ def scan_pairs(
     progress(sum(tiles_in_rows[:done]), sum(tiles_in_rows))
     for row in range(done, len(blocks)):
         pairs = [(blocks[row], block) for block in blocks[row:]]
-        limit = best.max_log_p(n_pairs)
-        for features, result in functions.map_block_pairs(_scan_tile, pairs, scan, limit, n_jobs=n_jobs):
+        for features, result in functions.map_block_pairs(_scan_tile, pairs, scan, best.max_log_p, n_jobs=n_jobs):
             best.add(result, features)
-        best.trim(n_pairs)
         if stages is not None:
             stages.save(row + 1, partial(best.to_arrays, row + 1))
         progress(sum(tiles_in_rows[: row + 1]), sum(tiles_in_rows))
@@ -147,14 +128,10 @@ class _Scan:
     """Data that all tiles of a scan share."""
 
     design: Design
-    #: Shape (columns, samples): weighted residuals of the target, times the factor of a scan of triples.
-    e: Array
-    #: Eigenvalues of their covariance.
-    spectrum: Array
-    #: Maximum number of pairs that a tile returns by each statistic.
-    n_pairs: int
-    #: Functions on a device, in half precision, which is enough to rank pairs; None for a scan on the host.
-    device_values: Any
+    e: Array  # shape (columns, samples): weighted residuals of the target, times the factor of a scan of triples
+    spectrum: Array  # eigenvalues of their covariance
+    n_pairs: int  # that a tile returns at most by each statistic
+    device_values: Any  # functions on a device, in half precision, which is enough to rank pairs; None on the host
 
     @property
     def block_size(self) -> int:
@@ -165,8 +142,8 @@ class _Scan:
 class _BestPairs:
     """The best pairs of n features so far, and every feature's best partner by each statistic."""
 
-    def __init__(self, n: int) -> None:
-        self.n = n
+    def __init__(self, n: int, n_pairs: int) -> None:
+        self.n, self.n_candidates = n, 2 * n_pairs  # each statistic may contribute the same pair
         # largest statistic and partner per feature; statistics of different moments cannot be compared
         self.partners: dict[Moments, tuple[Array, Array]] = {}
         self.log_p, self.candidates = np.zeros(0), np.zeros((0, 2), dtype=int)
@@ -181,17 +158,14 @@ class _BestPairs:
             better = statistics > best_statistic[members]
             best_statistic[members[better]] = statistics[better]
             best_partner[members[better]] = partners[better]
-        self.log_p = np.concatenate([self.log_p, log_p])
-        self.candidates = np.concatenate([self.candidates, features[pairs]])
+        log_p = np.concatenate([self.log_p, log_p])
+        order = np.argsort(log_p, kind="stable")[: self.n_candidates]
+        self.log_p, self.candidates = log_p[order], np.concatenate([self.candidates, features[pairs]])[order]
 
-    def trim(self, n_pairs: int) -> None:
-        """Drop all but the best pairs: twice as many, because each statistic may contribute the same pair."""
-        order = np.argsort(self.log_p, kind="stable")[: 2 * n_pairs]
-        self.log_p, self.candidates = self.log_p[order], self.candidates[order]
-
-    def max_log_p(self, n_pairs: int) -> float:
-        """Return the log p above which a new pair cannot be among the best."""
-        return float(self.log_p.max()) if len(self.log_p) >= 2 * n_pairs else np.inf
+    @property
+    def max_log_p(self) -> float:
+        """Log p above which a new pair cannot be among the best."""
+        return float(self.log_p[-1]) if len(self.log_p) == self.n_candidates else np.inf
 
     def best_partners(self) -> Iterator[BestPartners]:
         """Yield the best partners in the form in which a tile returns them."""
@@ -217,23 +191,15 @@ class _BestPairs:
     def to_arrays(self, rows: int) -> dict[str, Any]:
         """Return the state after some rows of tiles as arrays, for a checkpoint."""
         statistics, partners = zip(*self.partners.values(), strict=True)
-        return {
-            "rows": rows,
-            "pool_p": self.log_p,
-            "pool": self.candidates,
-            "moments": list(self.partners),
-            "largest": statistics,
-            "partner": partners,
-        }
+        by_statistic = {"moments": list(self.partners), "largest": statistics, "partner": partners}
+        return {"rows": rows, "pool_p": self.log_p, "pool": self.candidates, **by_statistic}
 
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Array]) -> tuple[int, "_BestPairs"]:
-        """Return the number of rows done and the state that `to_arrays` wrote."""
-        best = cls(arrays["largest"].shape[1])
+    def restore(self, arrays: Mapping[str, Array]) -> int:
+        """Restore the state that `to_arrays` returned, and return the number of rows done."""
         moments = [(first, second, third) for first, second, third in arrays["moments"].tolist()]
-        best.partners = dict(zip(moments, zip(arrays["largest"], arrays["partner"], strict=True), strict=True))
-        best.log_p, best.candidates = arrays["pool_p"], arrays["pool"]
-        return int(arrays["rows"]), best
+        self.partners = dict(zip(moments, zip(arrays["largest"], arrays["partner"], strict=True), strict=True))
+        self.log_p, self.candidates = arrays["pool_p"], arrays["pool"]
+        return int(arrays["rows"])
 
 
 # ---------------------------------------------------------------- tiles
@@ -245,18 +211,15 @@ def _scan_tile(functions: RankFunctions, first: range, second: range, scan: _Sca
     if all(len(block) <= scan.block_size and np.ptp(kinds[block]) == 0 for block in kinds):
         return _scan_uniform_tile(functions, first, second, scan, max_log_p)
     # blocks that are large or of mixed kinds: sort both by kind, and cut them into smaller tiles
+    best = _BestPairs(len(functions), scan.n_pairs)
     order = np.concatenate([block.start + np.argsort(kinds[block], kind="stable") for block in kinds])
     functions, cut = functions.take(order), len(first)
     blocks = functions.take(slice(None, cut)).blocks(BLOCK)
     others = [range(cut + block.start, cut + block.stop) for block in functions.take(slice(cut, None)).blocks(BLOCK)]
     pairs = [(rows, columns) for rows in blocks for columns in others] or combinations_with_replacement(blocks, 2)
-    best = _BestPairs(len(order))
     for rows, columns in pairs:
-        limit = min(max_log_p, best.max_log_p(scan.n_pairs))
-        best.add(_scan_uniform_tile(functions, rows, columns, scan, limit), np.arange(len(order)))
-        best.trim(scan.n_pairs)
-    partners = [(moments, order[i], order[j], statistics) for moments, i, j, statistics in best.best_partners()]
-    return partners, best.log_p, np.sort(order[best.candidates], axis=1)
+        best.add(_scan_uniform_tile(functions, rows, columns, scan, min(max_log_p, best.max_log_p)), order)
+    return list(best.best_partners()), best.log_p, np.sort(best.candidates, axis=1)
 
 
 def _scan_uniform_tile(
