@@ -11,7 +11,7 @@ from sklearn.svm import SVC
 from randsel import InteractionScan, RandSel, datasets
 from randsel._numerics.kernels import bandwidth, squared_distances
 from randsel._utils.result_folder import FinishedParts
-from randsel.analysis import _selection
+from randsel.analysis import _pipeline
 from randsel.analysis._model import Settings
 from randsel.analysis._pipeline import analyse
 from randsel.culling._storage import path_to_arrays, restore_path
@@ -91,7 +91,7 @@ def test_main_effects_in_blocks_are_those_of_the_scan(rng, monkeypatch):
 
 
 def test_pairs_above_the_budget_are_not_tested_and_a_note_says_so(monkeypatch, tmp_path):
-    monkeypatch.setattr(_selection, "PAIR_BUDGET", 1e5)
+    monkeypatch.setattr(_pipeline, "PAIR_BUDGET", 1e5)
     few = analyse(xor(), Settings(halves=0, folds=0))
     assert not few.pairs
     assert any("Pairs of features were not tested" in note for note in few.notes)
@@ -139,7 +139,7 @@ def test_halves_share_no_sample_and_no_group_and_have_every_class(grouped):
     groups = np.arange(44) // 2 if grouped else None
     seen = set()
     for number in range(5):
-        one, other = _selection.split_halves(y, groups, CLASSES, 3, number)
+        one, other = _pipeline.split_halves(y, groups, CLASSES, 3, number)
         assert not set(one) & set(other)
         assert abs(len(one) - len(other)) <= 2
         if grouped:
@@ -155,7 +155,7 @@ def test_frequencies_and_bound_are_those_of_the_halves():
     stability = analyse(data, Settings(halves=6, folds=0, top=3, seed=5)).stability
     counts = np.zeros(20)
     for number in range(3):
-        for rows in _selection.split_halves(data.y, None, CLASSES, 5, number):
+        for rows in _pipeline.split_halves(data.y, None, CLASSES, 5, number):
             counts[RandSel(3).fit(data.X[rows], data.y[rows]).support_] += 1
     np.testing.assert_allclose(stability.frequencies, counts / 6)
     assert stability.expected_false == pytest.approx(3**2 / ((2 * stability.threshold - 1) * 20))
@@ -183,7 +183,7 @@ def test_too_few_samples_for_halves_are_noted(rng):
 def test_accuracy_equals_that_of_selection_and_svm_on_training_samples():
     data = xor(120, 20)
     accuracy = analyse(data, Settings(halves=0, folds=3, top=2, seed=1)).accuracy
-    splits = _selection.split_folds(data, CLASSES, 3, 1)
+    splits = _pipeline.split_folds(data, CLASSES, 3, 1)
     expected = []
     for train, test in splits:
         columns = RandSel(2).fit(data.X[train], data.y[train]).get_support(indices=True)
@@ -201,8 +201,8 @@ def test_selection_outside_the_folds_would_look_better(rng):
     data = table(rng.standard_normal((60, 500)), rng.permutation(60) % 2)
     accuracy = analyse(data, Settings(halves=0, folds=5, top=5)).accuracy
     best = RandSel(5).fit(data.X, data.y).get_support(indices=True)
-    folds = _selection.split_folds(data, CLASSES, 5, 0)
-    outside = [_selection.score_svm(data, CLASSES, train, test, best) for train, test in folds]
+    folds = _pipeline.split_folds(data, CLASSES, 5, 0)
+    outside = [_pipeline.score_svm(data, CLASSES, train, test, best) for train, test in folds]
     assert abs(accuracy.selected.mean() - 0.5) < 0.15
     assert np.mean(outside) > 0.7
 
@@ -251,7 +251,7 @@ def test_samples_are_averaged_if_the_target_is_constant_within_donors(rng):
 
 def test_folds_keep_groups_together(rng):
     data = donors(rng)
-    for train, test in _selection.split_folds(data, CLASSES, 3, 0):
+    for train, test in _pipeline.split_folds(data, CLASSES, 3, 0):
         assert not set(data.groups[train]) & set(data.groups[test])
 
 
@@ -259,14 +259,14 @@ def test_means_of_groups_and_levels_of_categories():
     X = np.array([[1.0, 2.0], [3.0, 2.0], [5.0, 1.0], [0.0, 4.0], [1.0, 4.0], [1.0, 0.0], [2.0, 0.0], [7.0, 5.0]])
     groups = np.array(["a", "a", "a", "b", "b", "c", "c", "d"])
     y = np.array([1, 1, 1, 0, 0, 1, 1, 0])
-    averaged = _selection.average_groups(table(X, y, groups=groups, nominal=(1,), batch=np.array(list("uuuvvuuv"))))
+    averaged = _pipeline.average_groups(table(X, y, groups=groups, nominal=(1,), batch=np.array(list("uuuvvuuv"))))
     np.testing.assert_allclose(averaged.X, [[3.0, 2.0], [0.5, 4.0], [1.5, 0.0], [7.0, 5.0]])
     assert averaged.y.tolist() == [1, 0, 1, 0]
     assert averaged.batch.tolist() == ["u", "v", "u", "v"]
     varies = table(X, np.arange(8) % 2, groups=groups)
-    assert _selection.average_groups(varies) is varies
+    assert _pipeline.average_groups(varies) is varies
     with pytest.raises(ValueError, match="fewer than 4 groups tell nothing"):
-        _selection.average_groups(table(X, (groups == "a").astype(int), groups=np.where(groups == "a", "a", "b")))
+        _pipeline.average_groups(table(X, (groups == "a").astype(int), groups=np.where(groups == "a", "a", "b")))
 
 
 def test_tests_compare_within_batches():
@@ -295,7 +295,7 @@ def test_medians_are_those_of_training_samples(monkeypatch):
     X = data.X.copy()
     X[::7, 3] = np.nan
     data = replace(data, X=X, missing="median")
-    fitted, real = [], _selection.imputer
+    fitted, real = [], _pipeline.imputer
 
     def spy():
         step = real()
@@ -303,7 +303,7 @@ def test_medians_are_those_of_training_samples(monkeypatch):
         step.fit = lambda values: (fitted.append(len(values)), original(values))[1]
         return step
 
-    monkeypatch.setattr(_selection, "imputer", spy)
+    monkeypatch.setattr(_pipeline, "imputer", spy)
     analysis = analyse(data, Settings(halves=2, folds=2))
     assert sorted(fitted) == [39, 39, 40, 40, 80]  # halves of equal classes, folds, all
     assert any("take the medians of all samples" in note for note in analysis.notes)

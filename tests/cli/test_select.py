@@ -17,8 +17,8 @@ from randsel._utils import optional as _optional
 from randsel._utils import result_folder as run_folder
 from randsel._utils.result_folder import FinishedParts
 from randsel._utils.text import ProgressLine
+from randsel.analysis import _pipeline
 from randsel.analysis import _pipeline as selection
-from randsel.analysis import _selection
 from randsel.analysis._model import Settings
 from randsel.cli import _main as cli
 from randsel.cli._main import main
@@ -457,7 +457,7 @@ def test_help_names_exit_codes_and_imports_nothing_slow():
 
 def test_choices_of_the_command_line_are_those_of_the_code():
     text = " ".join(invoke("select", "--help").output.split())
-    assert f"at most {_selection.PAIR_BUDGET:.0e}".replace("e+", "e") in text
+    assert f"at most {_pipeline.PAIR_BUDGET:.0e}".replace("e+", "e") in text
     defaults = Settings()
     given = {p.name: p.default for p in main.commands["select"].params}
     for name in ("halves", "folds", "seed", "task", "pairs"):

@@ -16,7 +16,7 @@ from randsel import InteractionScan, RandSel, RandSelCV
 from randsel._utils import files
 from randsel._utils import result_folder as run_folder
 from randsel._utils.text import LONGEST_MESSAGE
-from randsel.analysis import _selection
+from randsel.analysis import _pipeline
 from randsel.analysis._model import NAME, RANK, SELECTED, VALUE_COLUMNS
 from randsel.cli import _main as cli
 from randsel.tables import _read as tables
@@ -258,10 +258,10 @@ def test_the_page_on_selecting_names_options_codes_and_tests_that_exist():
     assert set(re.findall(r"(--[a-z][a-z-]*)", page)) <= known
     codes = re.findall(r"^\| (\d+) \|", page.split("## Exit status")[1], re.MULTILINE)
     assert codes == ["0", "1", "2", str(cli.NOTHING), str(cli.LOST), str(cli.INTERRUPTED), str(cli.TERMINATED)]
-    assert _selection.PAIR_BUDGET == 3e10
+    assert _pipeline.PAIR_BUDGET == 3e10
     assert "3·10¹⁰" in page
-    assert f"{_selection.THRESHOLD:.0%}".replace("%", " %") in page
-    assert f"(2·{_selection.THRESHOLD} − 1)" in page
+    assert f"{_pipeline.THRESHOLD:.0%}".replace("%", " %") in page
+    assert f"(2·{_pipeline.THRESHOLD} − 1)" in page
     columns = re.search(r"`ranking.csv` \|(.*)", page).group(1)
     assert re.findall("`([a-z_]+)`", columns) == [column.title for column in (NAME, RANK, SELECTED, *VALUE_COLUMNS)]
 

@@ -127,8 +127,6 @@ class Page(HTMLParser):
 def test_every_field_of_a_feature_is_a_column():
     columns = [column.field for column in (NAME, RANK, SELECTED, *VALUE_COLUMNS)]
     assert sorted([*columns, "column"]) == sorted(field.name for field in fields(Feature))
-    stored = [column.stored for column in VALUE_COLUMNS if column.type is not float]
-    assert len(set(stored) - {"scores"}) == len(stored)
 
 
 # ---------------------------------------------------------------- contents

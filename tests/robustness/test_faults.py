@@ -376,8 +376,8 @@ LITTLE_MEMORY = """
 import resource, sys
 import numpy as np
 from randsel import cli
-from randsel.analysis import _selection
-real = _selection._select_on_half
+from randsel.analysis import _pipeline
+real = _pipeline._select_on_half
 
 def hungry(*task):
     if task[-1] == 5:
@@ -387,7 +387,7 @@ def hungry(*task):
         np.ones(2**30)
     return real(*task)
 
-_selection._select_on_half = hungry
+_pipeline._select_on_half = hungry
 cli.main(sys.argv[1:])
 """
 

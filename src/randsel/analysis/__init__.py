@@ -14,10 +14,10 @@ from randsel.analysis._model import (
     Accuracy,
     Analysis,
     Feature,
-    FeatureColumn,
     Pair,
     Settings,
     Stability,
+    list_features,
 )
 from randsel.analysis._pipeline import analyse
 
@@ -30,11 +30,11 @@ __all__ = [
     "Accuracy",
     "Analysis",
     "Feature",
-    "FeatureColumn",
     "Pair",
     "Settings",
     "Stability",
     "analyse",
     "cautions",
+    "list_features",
     "select_adata",
 ]

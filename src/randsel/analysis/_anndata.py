@@ -1,6 +1,6 @@
 """Selection from an AnnData object. Only its attributes are used, so that anndata need not be installed."""
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
 
@@ -8,8 +8,7 @@ import numpy as np
 
 from randsel._utils.typing import Array
 from randsel.analysis._model import RANK, SELECTED, VALUE_COLUMNS, Analysis, Settings
-from randsel.analysis._pipeline import analyse
-from randsel.analysis._selection import Progress
+from randsel.analysis._pipeline import Progress, analyse
 from randsel.tables import Table
 
 
@@ -58,20 +57,15 @@ def select_adata(
     """
     how = Settings(**settings)
     table = _build_table(adata, label, layer, groups, batch)
-    about = {"version": version("randsel"), "seed": how.seed}
-    analysis = analyse(table, how, about=about, progress=progress, n_jobs=n_jobs)
-    _write_columns(adata, analysis)
-    parameters = {"label": label, "layer": layer, "groups": groups, "batch": batch, **asdict(how)}
-    adata.uns["randsel"] = {
+    about = {
         "version": version("randsel"),
-        # None cannot be written to h5ad
-        "settings": {name: value for name, value in parameters.items() if value is not None},
+        "seed": how.seed,
         "data_hash": table.fingerprint(),
-        "nothing_stands_out": bool(analysis.nothing_stands_out),
-        "warnings": list(analysis.warnings),
-        "notes": list(analysis.notes),
+        "parameters": {"label": label, "layer": layer, "groups": groups, "batch": batch, **asdict(how)},
     }
-    return replace(analysis, settings={**about, "data_hash": table.fingerprint(), "parameters": parameters})
+    analysis = analyse(table, how, about=about, progress=progress, n_jobs=n_jobs)
+    _write_results(adata, analysis)
+    return analysis
 
 
 def _build_table(adata: Any, label: str, layer: str | None, groups: str | None, batch: str | None) -> Table:
@@ -90,8 +84,8 @@ def _build_table(adata: Any, label: str, layer: str | None, groups: str | None, 
         X[~missing] if missing.any() else X,
         y[~missing],
         names,
-        None if groups is None else _read_complete_column(adata, groups, ~missing),
-        None if batch is None else _read_complete_column(adata, batch, ~missing),
+        _read_complete_column(adata, groups, ~missing),
+        _read_complete_column(adata, batch, ~missing),
         ids=np.array(list(map(str, adata.obs_names)))[~missing],
         notes=(f"{int(missing.sum())} observations have no {label!r} and are left out.",) if missing.any() else (),
     )
@@ -108,7 +102,9 @@ def _read_column(adata: Any, name: str) -> tuple[Array, Array]:
     return np.asarray(column) if numeric else np.array(list(map(str, column))), missing
 
 
-def _read_complete_column(adata: Any, name: str, rows: Array) -> Array:
+def _read_complete_column(adata: Any, name: str | None, rows: Array) -> Array | None:
+    if name is None:
+        return None
     values, missing = _read_column(adata, name)
     if missing[rows].any():
         raise ValueError(
@@ -117,10 +113,19 @@ def _read_complete_column(adata: Any, name: str, rows: Array) -> Array:
     return values[rows]
 
 
-def _write_columns(adata: Any, analysis: Analysis) -> None:
-    """Write the columns of the ranking to `adata.var`, in the order of the variables; columns of numbers come last."""
+def _write_results(adata: Any, analysis: Analysis) -> None:
+    """Write the columns of the ranking to `adata.var`, columns of numbers last, and the settings to `adata.uns`."""
     features = sorted(analysis.features, key=lambda feature: feature.column)
     for column in sorted((RANK, SELECTED, *VALUE_COLUMNS), key=lambda column: column.type is float):
         values = [getattr(feature, column.field) for feature in features]
         texts = np.array([value or "" for value in values], dtype=object) if column.is_text else None
         adata.var[f"randsel_{column.field}"] = np.asarray(values) if texts is None else texts
+    adata.uns["randsel"] = {
+        "version": analysis.settings["version"],
+        # None cannot be written to h5ad
+        "settings": {name: value for name, value in analysis.settings["parameters"].items() if value is not None},
+        "data_hash": analysis.settings["data_hash"],
+        "nothing_stands_out": bool(analysis.nothing_stands_out),
+        "warnings": list(analysis.warnings),
+        "notes": list(analysis.notes),
+    }

@@ -1,11 +1,11 @@
 """Settings and results of an analysis as frozen dataclasses, and the columns of its ranking.
 
-To add a column to the ranking, add a field to `Feature` and a line to `VALUE_COLUMNS`, and compute it in
+To add a number to the ranking, add a field to `Feature` and a line to `VALUE_COLUMNS`, and compute it in
 `_pipeline.py`. CSV file, terminal, report, stored arrays and AnnData then contain it.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -26,22 +26,15 @@ LONG_NAME = 28
 class Settings:
     """Settings of an analysis."""
 
-    #: Select at most this many features; None: no limit.
-    top: int | None = None
-    #: Select features with at most this q-value; None: see `select_features`.
-    fdr: float | None = None
-    #: "classification", "regression" or "auto".
-    task: str = "auto"
-    #: Whether to test pairs: "all", "none", or "auto", which tests them up to `PAIR_BUDGET`.
-    pairs: str = "auto"
-    #: Number of half-samples (rounded up to even) and of folds of the cross-validation; 0 for none.
-    halves: int = 50
-    folds: int = 5
-    #: Seed of halves and folds.
-    seed: int = 0
-    #: `max_memory` and `device` of `RandSel`.
-    memory: str | None = None
-    device: str | None = None
+    top: int | None = None  # select at most this many features
+    fdr: float | None = None  # select features with at most this q-value; None: see `select_features`
+    task: str = "auto"  # "classification", "regression" or "auto"
+    pairs: str = "auto"  # whether to test pairs: "all", "none", or "auto", which tests them up to `PAIR_BUDGET`
+    halves: int = 50  # number of half-samples, rounded up to even; 0 for none
+    folds: int = 5  # number of folds of the cross-validation; 0 for none
+    seed: int = 0  # of halves and folds
+    memory: str | None = None  # `max_memory` of `RandSel`
+    device: str | None = None  # `device` of `RandSel`
 
     def __post_init__(self) -> None:
         if self.top is not None and self.top < 1:
@@ -61,12 +54,9 @@ class FeatureTests:
 
     p: Array
     q: Array
-    #: Column of the partner of each feature, -1 if there is none.
-    partner: Array
-    #: Columns selected by forward steps.
-    taken: Array
-    #: As `InteractionScan.pairs_`; None if pairs were not tested.
-    pairs: Array | None
+    partner: Array  # column of the partner of each feature, -1 if there is none
+    taken: Array  # columns selected by forward steps
+    pairs: Array | None  # as `InteractionScan.pairs_`; None if pairs were not tested
 
 
 @dataclass(frozen=True)
@@ -75,10 +65,8 @@ class Feature:
 
     Attributes
     ----------
-    name, column
-        Its name and its column in the table.
-    rank
-        1 is the best.
+    name, column, rank
+        Its name, its column in the table, and its rank; 1 is the best.
     contribution, main, interaction
         The contribution, and the standard scores of the effect of the feature alone and together with others, in the
         last round before it was culled.
@@ -110,21 +98,12 @@ class FeatureColumn:
     """How one field of `Feature` is written and stored."""
 
     field: str
-    #: float (NaN: unknown), str (None: none), int or bool.
-    type: type
-    #: Heading in CSV files and on the terminal.
-    title: str
-    #: Formats a value for the terminal, and for the report if there is no `show_in_report`.
-    show: Callable[[Any], str] = str
-    show_in_report: Callable[[Any], str] | None = None
-    #: Heading in the report; None for the title.
-    heading: str | None = None
-    #: Whether the report shows values in units of a common power of ten.
-    scaled: bool = False
-    #: Whether the first click on the heading in the report puts the largest value on top.
-    descending: bool = False
-    #: Array of the results folder that holds the column; numbers share the matrix "scores".
-    stored: str = "scores"
+    type: type  # float (NaN: unknown), str (None: none), int or bool
+    title: str  # heading in CSV files and on the terminal
+    show: Callable[[Any], str] = str  # formats a value for the terminal and the report
+    heading: str | None = None  # in the report; None for the title
+    scaled: bool = False  # whether the report shows values in units of a common power of ten
+    descending: bool = False  # whether the first click on the heading in the report puts the largest value on top
 
     @property
     def is_text(self) -> bool:
@@ -134,58 +113,54 @@ class FeatureColumn:
     def to_csv(self, feature: Feature) -> str:
         """Write the value of a feature in full."""
         value = getattr(feature, self.field)
-        if self.type is float:
-            return text.format_exact(value)
         if self.type is bool:
             return "yes" if value else "no"
-        return "" if value is None else str(value)
+        return text.format_exact(value) if self.type is float else str(value or "")
 
     def to_terminal(self, feature: Feature) -> str:
         """Write the value of a feature for the terminal: short, and without control characters."""
         value = getattr(feature, self.field)
-        if self.type is str:
-            return text.shorten(text.make_visible(value or text.DASH), LONG_NAME)
         if self.type is bool:
             return "*" if value else ""
-        return self.show(value)
+        return text.shorten(text.make_visible(value or text.DASH), LONG_NAME) if self.is_text else self.show(value)
 
     def to_json(self, feature: Feature) -> Any:
         """Return the value of a feature for JSON: None if unknown, names with invisible characters escaped."""
         value = getattr(feature, self.field)
         if value is None or (self.type is float and not math.isfinite(value)):
             return None
-        return text.make_visible(value) if self.type is str else self.type(value)
+        return text.make_visible(value) if self.is_text else self.type(value)
 
     def to_html(self, value: float | None, exponent: int) -> str:
         """Write a number of `to_json` for the report, in units of 10^exponent if the column is scaled."""
-        if self.scaled and value is not None:
-            value *= 10.0**-exponent
-        return (self.show_in_report or self.show)(value)
+        return self.show(value) if not self.scaled or value is None else text.format_fixed(value * 10.0**-exponent, 2)
 
 
-SELECTED = FeatureColumn("selected", bool, "selected", stored="selected")
-RANK = FeatureColumn("rank", int, "rank", show_in_report=text.format_count)
+SELECTED = FeatureColumn("selected", bool, "selected")
+RANK = FeatureColumn("rank", int, "rank")
 NAME = FeatureColumn("name", str, "feature")
 #: Columns besides name, rank and selection, in the order of all outputs.
 VALUE_COLUMNS = (
     FeatureColumn(
-        "contribution",
-        float,
-        "contribution",
-        partial(text.format_number, digits=2),
-        show_in_report=partial(text.format_fixed, digits=2),
-        scaled=True,
-        descending=True,
+        "contribution", float, "contribution", partial(text.format_number, digits=2), scaled=True, descending=True
     ),
     FeatureColumn("main", float, "main", text.format_fixed, heading="alone", descending=True),
     FeatureColumn("interaction", float, "interaction", text.format_fixed, heading="together", descending=True),
-    FeatureColumn("partner", str, "partner", stored="partners"),
+    FeatureColumn("partner", str, "partner"),
     FeatureColumn("p", float, "p", text.format_p_value),
     FeatureColumn("q", float, "q", text.format_p_value),
     FeatureColumn("stability", float, "stability", text.format_percent, descending=True),
 )
 #: Columns of numbers, which are stored as one matrix.
 SCORE_COLUMNS = tuple(column for column in VALUE_COLUMNS if column.type is float)
+
+
+def list_features(names: Sequence[str], order: Iterable[int], fields: Mapping[str, Any]) -> tuple[Feature, ...]:
+    """Return the features of a ranking; `order` (columns) and the other `fields` have one entry per rank."""
+    return tuple(
+        Feature(name=names[j], column=j, rank=k + 1, **{field: values[k] for field, values in fields.items()})
+        for k, j in enumerate(order)
+    )
 
 
 @dataclass(frozen=True)

@@ -1,45 +1,54 @@
-"""Analysis of one table: culling, tests, half-samples and nested cross-validation, each stored when it is finished."""
+"""Analysis of one table: selection on all samples, on half-samples (stability) and on training folds (accuracy).
+
+Culling, tests, every half-sample and every fold are stored when they are finished.
+"""
 
 import warnings
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import false_discovery_control, mode
 
 from randsel._numerics.arrays import complement
+from randsel._sklearn.base import check_strata
+from randsel._utils.jobs import as_finished, generator
 from randsel._utils.result_folder import FinishedParts, check_arrays, check_indices
+from randsel._utils.text import format_label
 from randsel._utils.typing import Array
 from randsel.analysis._cautions import cautions, check_selection
-from randsel.analysis._model import Analysis, Feature, FeatureTests, Pair, Settings, Stability
-from randsel.analysis._selection import (
-    Execution,
-    Progress,
-    average_groups,
-    collect_warnings,
-    cull_table,
-    impute_medians,
-    measure_accuracy,
-    measure_stability,
-    run_tests,
-    select_features,
-)
+from randsel.analysis._model import Accuracy, Analysis, Feature, FeatureTests, Pair, Settings, Stability, list_features
 from randsel.culling import CullingPath, Round, path_sizes, path_to_arrays, restore_path
-from randsel.tables import Table
+from randsel.interactions import LEVEL, main_effects
+from randsel.selectors import InteractionScan, RandSel
+from randsel.tables import Table, imputer
 from randsel.targets import OutcomeKind, find_kind
 
-#: Stored fields of a pair.
+#: By default, pairs are tested if samples × features² is at most this: about half a minute on one core.
+PAIR_BUDGET = 3e10
+#: Minimum number of samples, or groups, in a half.
+LEAST_HALF = 4
+#: Fraction of half-samples from which a feature counts as stable.
+THRESHOLD = 0.6
+#: Stored results of a fold, see `check_arrays`.
+FOLD_SHAPES = {"selected": ("f",), "everything": ("f",), "size": ("iu",)}
+#: Called with the name of a step, the amount done and the total.
+Progress = Callable[[str, float, float], None]
+#: Stored fields of `FeatureTests` and of its pairs.
+TEST_FIELDS = ("p", "q", "partner", "taken")
 PAIR_FIELDS = ("i", "j", "statistic", "p", "p_corrected", "step")
-#: Kinds and lengths of the stored arrays of tests, see `check_arrays`.
-TESTS_SHAPES = {
-    "p": ("f", "features"),
-    "q": ("f", "features"),
-    "partner": ("iu", "features"),
-    "taken": ("iu", "taken"),
-    **{f"pairs_{name}?": ("iu" if name in ("i", "j", "step") else "f", "pairs") for name in PAIR_FIELDS},
-    "remarks": ("U", "remarks"),
-}
+
+
+@dataclass(frozen=True)
+class Execution:
+    """Options of a run that do not change its results."""
+
+    parts: FinishedParts  # finished steps of an earlier run, and where to store those of this one
+    show: Progress
+    n_jobs: int | None  # number of half-samples and folds to compute at a time
 
 
 def analyse(
@@ -60,7 +69,7 @@ def analyse(
     """
     execution = Execution(parts or FinishedParts(), progress or (lambda *_: None), n_jobs)
     kind = find_kind(table.y, settings.task)
-    notes, messages = list(table.notes), list[str]()
+    notes = list(table.notes)
     if np.isnan(table.X).any():
         notes.append("Ranking and tests take the medians of all samples; half-samples and folds those of their own.")
     imputed = impute_medians(table)
@@ -71,8 +80,7 @@ def analyse(
             "groups for ranking, tests and half-samples; the accuracy is that of samples, their groups never split."
         )
     path = _cull_or_restore(units, kind, settings, execution)
-    with collect_warnings(messages):
-        tests = _test_or_restore(units, kind, settings, execution)
+    tests, messages = _test_or_restore(units, kind, settings, execution)
     notes += _describe_tests(units, tests)
     columns = select_features(path, tests, settings, table.X.shape[1])
     # if nothing is selected, use the size of the best culling round: selections of noise differ between halves
@@ -80,12 +88,13 @@ def analyse(
     stability = measure_stability(table, kind, settings, n_selected, execution, notes)
     accuracy = measure_accuracy(table, kind, settings, execution, notes)
     samples = None if table.ids is None else table.ids.tolist()
+    pairs = [] if tests.pairs is None else tests.pairs.tolist()
     return Analysis(
         table=replace(imputed, notes=()),
         path=path,
         kind=kind.name,
         features=_rank_features(table, path, tests, columns, stability),
-        pairs=_list_pairs(table, tests),
+        pairs=tuple(Pair(table.names[i], table.names[j], i, j, *scores) for i, j, *scores, _ in pairs),
         accuracy=accuracy,
         stability=stability,
         nothing_stands_out=not path.stands_out,
@@ -109,78 +118,336 @@ def _cull_or_restore(table: Table, kind: OutcomeKind, settings: Settings, execut
     return execution.parts.load_or_compute("path", compute, lambda arrays: restore_path(arrays, n_features))
 
 
-def _test_or_restore(table: Table, kind: OutcomeKind, settings: Settings, execution: Execution) -> FeatureTests:
+def _test_or_restore(
+    table: Table, kind: OutcomeKind, settings: Settings, execution: Execution
+) -> tuple[FeatureTests, list[str]]:
+    """Return the tests, and the text of warnings that they raised."""
+
     def compute(checkpoint: Path | None) -> dict[str, Any]:
-        messages: list[str] = []
-        with collect_warnings(messages):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
             tests = run_tests(table, kind, settings, execution.show, execution.n_jobs, checkpoint)
-        arrays = {"p": tests.p, "q": tests.q, "partner": tests.partner, "taken": tests.taken}
         pairs = {} if tests.pairs is None else {f"pairs_{name}": tests.pairs[name] for name in PAIR_FIELDS}
-        return {**arrays, **pairs, "remarks": np.array(messages, dtype=str)}
+        remarks = np.array([str(warning.message) for warning in caught], dtype=str)
+        return {name: getattr(tests, name) for name in TEST_FIELDS} | pairs | {"remarks": remarks}
 
     arrays = execution.parts.load_or_compute("tests", compute, lambda arrays: _check_tests(arrays, len(table.names)))
-    for message in arrays["remarks"].tolist():
-        warnings.warn(message, UserWarning, stacklevel=2)
     pairs = None
     if "pairs_i" in arrays:
-        pairs = np.zeros(len(arrays["pairs_i"]), dtype=[(name, arrays[f"pairs_{name}"].dtype) for name in PAIR_FIELDS])
-        for name in PAIR_FIELDS:
-            pairs[name] = arrays[f"pairs_{name}"]
-    return FeatureTests(arrays["p"], arrays["q"], arrays["partner"], arrays["taken"], pairs)
+        columns = {name: arrays[f"pairs_{name}"] for name in PAIR_FIELDS}
+        pairs = np.rec.fromarrays(list(columns.values()), dtype=[(name, c.dtype) for name, c in columns.items()])
+    return FeatureTests(**{name: arrays[name] for name in TEST_FIELDS}, pairs=pairs), arrays["remarks"].tolist()
 
 
 def _check_tests(arrays: dict[str, Array], n_features: int) -> dict[str, Array]:
     """Return the arrays of tests; raise ValueError unless they belong to `n_features` features."""
-    check_arrays(arrays, TESTS_SHAPES)
-    check_arrays(arrays, {"p": ("f", n_features)})
+    shapes = {"p": ("f", n_features), "q": ("f", n_features), "partner": ("iu", n_features), "taken": ("iu", "taken")}
+    pairs = {f"pairs_{name}?": ("iu" if name in ("i", "j", "step") else "f", "pairs") for name in PAIR_FIELDS}
+    check_arrays(arrays, {**shapes, **pairs, "remarks": ("U", "remarks")})
     check_indices(arrays["partner"], n_features, least=-1)
     for name in ("taken", "pairs_i", "pairs_j"):
         check_indices(arrays.get(name, arrays["taken"]), n_features)
     return arrays
 
 
-def _describe_tests(table: Table, tests: FeatureTests) -> list[str]:
-    sentences = []
+def _describe_tests(table: Table, tests: FeatureTests) -> Iterator[str]:
     if tests.pairs is None:
-        sentences.append(
-            f"Pairs of features were not tested: p and q are of the {len(table.names)} features alone. --pairs all "
-            "tests them."
-        )
+        alone = f"p and q are of the {len(table.names)} features alone"
+        yield f"Pairs of features were not tested: {alone}. --pairs all tests them."
     strata = {"groups": table.groups, "batches": table.batch}
     if names := [name for name, values in strata.items() if values is not None]:
-        sentences.append(f"p, q and pairs compare within {' and '.join(names)}; contributions and accuracy do not.")
-    return sentences
+        yield f"p, q and pairs compare within {' and '.join(names)}; contributions and accuracy do not."
 
 
 def _rank_features(
     table: Table, path: CullingPath, tests: FeatureTests, selected: Array, stability: Stability | None
 ) -> tuple[Feature, ...]:
     """Return all features: the selected, then the others, both in the order of culling, then constant features."""
-    n = len(table.names)
+    n, names = len(table.names), table.names
     not_selected = path.order[~np.isin(path.order, selected)]
     order = np.concatenate([selected, not_selected, complement(path.order, n)]).astype(int)
-    values = {name: path.last_values(name, n) for name in ("contributions", "main", "interaction")}
-    frequencies = np.full(n, np.nan) if stability is None else stability.frequencies
-    return tuple(
-        Feature(
-            name=table.names[j],
-            column=j,
-            rank=rank,
-            contribution=float(values["contributions"][j]),
-            main=float(values["main"][j]),
-            interaction=float(values["interaction"][j]),
-            partner=table.names[tests.partner[j]] if tests.partner[j] >= 0 else None,
-            p=float(tests.p[j]),
-            q=float(tests.q[j]),
-            stability=float(frequencies[j]),
-            selected=rank <= len(selected),
+    fields = {
+        "contribution": path.last_values("contributions", n),
+        "main": path.last_values("main", n),
+        "interaction": path.last_values("interaction", n),
+        "partner": np.array([names[j] if j >= 0 else None for j in tests.partner], dtype=object),
+        "p": tests.p,
+        "q": tests.q,
+        "stability": np.full(n, np.nan) if stability is None else stability.frequencies,
+        "selected": np.isin(np.arange(n), selected),
+    }
+    return list_features(names, order.tolist(), {name: values[order].tolist() for name, values in fields.items()})
+
+
+# ---------------------------------------------------------------- preparation of a table
+
+
+def impute_medians(table: Table, rows: Array | None = None) -> Table:
+    """Replace missing values by the medians of `rows`, or of all rows."""
+    if not np.isnan(table.X).any():
+        return table
+    if table.missing == "error":
+        raise ValueError(
+            "X has missing values; read the table with missing='median' or 'drop-columns', or impute them first."
         )
-        for rank, j in enumerate(order.tolist(), 1)
-    )
+    return replace(table, X=imputer().fit(table.X if rows is None else table.X[rows]).transform(table.X))
 
 
-def _list_pairs(table: Table, tests: FeatureTests) -> tuple[Pair, ...]:
-    rows = [] if tests.pairs is None else tests.pairs.tolist()
-    return tuple(
-        Pair(table.names[i], table.names[j], i, j, statistic, p, corrected) for i, j, statistic, p, corrected, _ in rows
-    )
+def average_groups(table: Table) -> Table:
+    """Return one row per group, the mean of its samples, if the target is the same within each group."""
+    # samples of one donor are not independent evidence on what differs between donors
+    if table.groups is None:
+        return table
+    groups, first, codes = np.unique(table.groups, return_index=True, return_inverse=True)
+    if len(groups) == len(table.y) or not np.array_equal(table.y[first][codes], table.y):
+        return table
+    if len(groups) < LEAST_HALF:
+        raise ValueError(
+            f"the target is the same within each of the {len(groups)} groups, and fewer than {LEAST_HALF} groups tell "
+            "nothing about it; leave --groups out only if samples of a group are independent."
+        )
+    membership = np.zeros((len(groups), len(table.y)), dtype=table.X.dtype)
+    membership[codes, np.arange(len(codes))] = 1.0
+    X = membership @ table.X / membership.sum(axis=1, keepdims=True)
+    for j in table.nominal:
+        # codes of categories have no mean: take the most frequent one, the smallest on ties
+        X[:, j] = [mode(table.X[codes == k, j]).mode for k in range(len(groups))]
+    batch = table.batch
+    if batch is not None:
+        batch = batch[first] if np.array_equal(batch[first][codes], batch) else None
+    return replace(table, X=X, y=table.y[first], groups=None, batch=batch, ids=None)
+
+
+# ---------------------------------------------------------------- selection on all rows of a table
+
+
+def cull_table(
+    table: Table, kind: OutcomeKind, settings: Settings, on_round: Any = 0, checkpoint: Path | None = None
+) -> CullingPath:
+    """Return the culling path of all rows of a table."""
+    options: dict[str, Any] = {"max_memory": settings.memory, "random_state": settings.seed}
+    selector = RandSel(target=kind.name, device=settings.device, verbose=on_round, checkpoint=checkpoint, **options)
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # the summary says if nothing stands out
+        path: CullingPath = selector.fit(table.X, table.y).path_
+    return path
+
+
+def run_tests(
+    table: Table,
+    kind: OutcomeKind,
+    settings: Settings,
+    show: Progress,
+    n_jobs: int | None = None,
+    checkpoint: Path | None = None,
+) -> FeatureTests:
+    """Test all features, and all pairs if the settings say so, within groups and batches."""
+    m, n = table.X.shape
+    strata = find_strata(table)
+    nominal = np.zeros(n, dtype=bool)
+    nominal[list(table.nominal)] = True
+    if settings.pairs == "none" or (settings.pairs == "auto" and m * n**2 > PAIR_BUDGET) or n == 1:
+        how: dict[str, Any] = {"nominal": nominal, "n_jobs": n_jobs, "checkpoint": checkpoint}
+        codes = None if strata is None else check_strata(table.y, None, batch=strata)
+        p = main_effects(table.X, table.y, kind, strata=codes, **how)
+        partner = np.full(n, -1)
+        return FeatureTests(p, np.asarray(false_discovery_control(p)), partner, partner[:0], None)
+    scan = InteractionScan(
+        target=kind.name,
+        categorical_features=nominal,
+        device=settings.device,
+        n_jobs=n_jobs,
+        checkpoint=checkpoint,
+        verbose=lambda done, total: show("testing pairs", done, total),
+    ).fit(table.X, table.y, batch=strata)
+    return FeatureTests(scan.pvalues_, scan.qvalues_, scan.partner_, scan.taken_, scan.pairs_)
+
+
+def find_strata(table: Table) -> Array | None:
+    """Return the stratum (group and batch) of each sample; tests compare samples within strata.
+
+    Return None, with a warning, if the target is constant within every stratum: tests then compare all samples.
+    """
+    labels = [np.unique(values, return_inverse=True)[1] for values in (table.groups, table.batch) if values is not None]
+    if not labels:
+        return None
+    strata = np.unique(np.stack(labels), axis=1, return_inverse=True)[1].ravel()
+    if all(len(np.unique(table.y[strata == k])) == 1 for k in np.unique(strata)):
+        warnings.warn(
+            "The target is the same within every batch, so that no comparison within batches is possible: p and q "
+            "compare samples across batches, and cannot tell an effect of the target from one of the batch.",
+            UserWarning,
+            stacklevel=2,
+        )
+        return None
+    return np.asarray(strata)
+
+
+def select_features(path: CullingPath, tests: FeatureTests | None, settings: Settings, n_features: int) -> Array:
+    """Return the selected columns, in the order of culling.
+
+    `fdr` selects features with at most this q-value; `top` limits their number, or that of all features. With neither,
+    select the features of the best culling round, if it stands out from noise, and those selected by forward steps of
+    the tests; if there are none, those with a q-value of at most `LEVEL`.
+    """
+    order = path.order
+    if settings.fdr is not None:
+        if tests is None:
+            raise ValueError("a selection by q-value needs tests.")
+        order = order[tests.q[order] <= settings.fdr]
+    elif settings.top is None:
+        mask = np.zeros(n_features, dtype=bool)
+        if path.stands_out:
+            mask[order[: len(path.rounds[path.best].features)]] = True
+        if tests is not None:
+            mask[tests.taken] = True
+            mask |= (tests.q <= LEVEL) & (not mask.any())
+        order = order[mask[order]]
+    return order[: settings.top]
+
+
+# ---------------------------------------------------------------- half-samples
+
+
+def split_halves(y: Array, groups: Array | None, kind: OutcomeKind, seed: int, number: int) -> tuple[Array, Array]:
+    """Return the rows of two random halves that share no sample or group; each has half of every class."""
+    unit = np.arange(len(y)) if groups is None else np.unique(groups, return_inverse=True)[1]
+    _, first = np.unique(unit, return_index=True)
+    classes = kind.strata(y[first])  # a group has the class of its first sample
+    rng = generator(seed, 2, number)
+    members = [rng.permutation(np.flatnonzero(classes == k)) for k in range(int(classes.max()) + 1)]
+    one = np.concatenate([units[: len(units) // 2] for units in members])
+    other = np.concatenate([units[len(units) // 2 : len(units) // 2 * 2] for units in members])
+    return np.flatnonzero(np.isin(unit, one)), np.flatnonzero(np.isin(unit, other))
+
+
+def measure_stability(
+    table: Table, kind: OutcomeKind, settings: Settings, n_selected: int, execution: Execution, notes: list[str]
+) -> Stability | None:
+    """Select `n_selected` features on each of many halves; None, with a note, if there are too few samples."""
+    if not settings.halves:
+        return None
+    halves = split_halves(table.y, table.groups, kind, settings.seed, 0)
+    smallest = min(len(average_groups(table.rows(rows)).y) for rows in halves)
+    if smallest < LEAST_HALF:
+        notes.append(f"No half-samples: a half would have {smallest} samples, fewer than {LEAST_HALF}.")
+        return None
+    n_features, n_halves = table.X.shape[1], settings.halves + settings.halves % 2
+    tasks = [(table, kind, settings, n_selected, number) for number in range(n_halves)]
+
+    def check(arrays: dict[str, Array]) -> None:
+        check_arrays(arrays, {"selected": ("iu", "selected")})
+        check_indices(arrays["selected"], n_features)
+
+    results = _run_tasks(_select_on_half, tasks, "half", "half-samples", check, execution)
+    # sum counts, not fractions, whose rounding could decide which features are stable
+    counts = np.zeros(n_features)
+    for result in results:
+        counts[result["selected"]] += 1.0
+    # Meinshausen and Bühlmann (2010): E[false] ≤ q² / ((2π − 1) p), with q the mean number of selected features
+    mean_size = float(np.mean([len(result["selected"]) for result in results]))
+    n_varying = max(int((np.ptp(table.X, axis=0) != 0.0).sum()), 1)
+    bound = mean_size**2 / ((2 * THRESHOLD - 1) * n_varying)
+    return Stability(n_halves, THRESHOLD, bound if bound < n_varying else None, counts / n_halves)
+
+
+def _select_on_half(
+    table: Table, kind: OutcomeKind, settings: Settings, n_selected: int, number: int
+) -> dict[str, Any]:
+    rows = split_halves(table.y, table.groups, kind, settings.seed, number // 2)[number % 2]
+    try:
+        half = average_groups(impute_medians(table.rows(rows)))
+        return {"selected": cull_table(half, kind, settings).order[:n_selected]}
+    except ValueError:  # no feature varies on this half
+        return {"selected": np.zeros(0, dtype=int)}
+
+
+def _run_tasks(
+    function: Callable[..., dict[str, Any]],
+    tasks: list[tuple[Any, ...]],
+    name: str,
+    step: str,
+    check: Callable[[dict[str, Array]], None],
+    execution: Execution,
+) -> list[dict[str, Array]]:
+    """Return the results of all tasks; compute and store those that are not stored yet."""
+    files = [f"{name}-{number:03d}" for number in range(len(tasks))]
+    results = {file: arrays for file in files if (arrays := execution.parts.load(file, check)) is not None}
+    execution.show(step, len(results), len(tasks))
+    pending = [number for number, file in enumerate(files) if file not in results]
+    for k, result in as_finished(function, [tasks[number] for number in pending], execution.n_jobs):
+        file = files[pending[k]]
+        execution.parts.save(file, result)
+        results[file] = {key: np.asarray(value) for key, value in result.items()}
+        execution.show(step, len(results), len(tasks))
+    return [results[file] for file in files]
+
+
+# ---------------------------------------------------------------- nested cross-validation
+
+
+def measure_accuracy(
+    table: Table, kind: OutcomeKind, settings: Settings, execution: Execution, notes: list[str]
+) -> Accuracy | None:
+    """Cross-validate the whole selection; None, with a note, if there are too few samples.
+
+    There are fewer folds than wanted if the smallest class has fewer samples or groups.
+    """
+    if not settings.folds:
+        return None
+    members = kind.units_per_stratum(table.y, table.groups)
+    size = int(members.min())
+    limit = f"the number of {'samples' if table.groups is None else 'groups'}"
+    if kind.has_classes:
+        limit += f" of class {format_label(np.unique(table.y)[int(np.argmin(members))])}"
+    if size < 2:
+        reason = "and every fold needs some to test and some to learn from"
+        notes.append(f"No cross-validation: {limit} is {size}, {reason}.")
+        return None
+    if size < settings.folds:
+        notes.append(f"{size} folds instead of {settings.folds}, {limit}.")
+    folds = split_folds(table, kind, min(size, settings.folds), settings.seed)
+    tasks = [(table, kind, settings, train, test) for train, test in folds]
+    results = _run_tasks(_score_fold, tasks, "fold", "folds", partial(check_arrays, shapes=FOLD_SHAPES), execution)
+    selected, everything, sizes = (np.array([result[name].item() for result in results]) for name in FOLD_SHAPES)
+    return Accuracy(kind.score_name, selected, everything, kind.chance_score(table.y), sizes)
+
+
+def split_folds(table: Table, kind: OutcomeKind, n_folds: int, seed: int) -> list[tuple[Array, Array]]:
+    """Return training and test rows of each fold; groups are not split."""
+    folds = kind.splits(table.y, table.groups, n_folds, seed)
+    # groups may leave a fold without samples, or a training set with a single class
+    return [(train, test) for train, test in folds if len(test) and len(np.unique(table.y[train])) > 1]
+
+
+def _score_fold(table: Table, kind: OutcomeKind, settings: Settings, train: Array, test: Array) -> dict[str, Any]:
+    """Select on the training samples, by the same rules as on all samples, and score models on the test samples."""
+    imputed = impute_medians(table, train)
+    columns = _select_on_fold(average_groups(imputed.rows(train)), kind, settings)
+    varying = np.flatnonzero(np.ptp(imputed.X[train], axis=0) > 0.0)
+    return {
+        "selected": score_svm(imputed, kind, train, test, columns),
+        "everything": score_svm(imputed, kind, train, test, varying),
+        "size": len(columns),
+    }
+
+
+def _select_on_fold(table: Table, kind: OutcomeKind, settings: Settings) -> Array:
+    try:
+        path = cull_table(table, kind, settings)
+    except ValueError:  # no feature varies
+        return np.zeros(0, dtype=int)
+    tests = None
+    if settings.fdr is not None or settings.top is None:  # otherwise the selection does not depend on tests
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
+            tests = run_tests(table, kind, settings, lambda *_: None)
+    return select_features(path, tests, settings, table.X.shape[1])
+
+
+def score_svm(table: Table, kind: OutcomeKind, train: Array, test: Array, columns: Array) -> float:
+    """Return the test score of a Gaussian support vector machine; the score of guessing if there are no columns."""
+    if not len(columns):
+        return kind.chance_score(table.y)
+    # class weights, because all classes count the same in balanced accuracy
+    options = {"class_weight": "balanced"} if kind.has_classes else {}
+    predicted = kind.predict_held_out(table.X, table.y, train, test, columns, "median", **options)
+    return kind.score(table.y[test], predicted)

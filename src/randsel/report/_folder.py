@@ -1,9 +1,11 @@
 """Writes and reads the files of a results folder, and formats the ranking for the terminal."""
 
+import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +23,10 @@ from randsel.analysis import (
     VALUE_COLUMNS,
     Accuracy,
     Analysis,
-    Feature,
-    FeatureColumn,
     Pair,
     Settings,
     Stability,
+    list_features,
 )
 from randsel.culling import CullingPath, restore_path
 from randsel.interactions import LEVEL
@@ -38,14 +39,13 @@ from randsel.targets import KINDS
 MUST_AGREE = ("version", "data_hash", "parameters")
 #: Default number of rows of the ranking to print.
 PRINTED_ROWS = 20
-#: Columns that are stored in a separate array.
-_OWN_ARRAY = tuple(column for column in (*VALUE_COLUMNS, SELECTED) if column not in SCORE_COLUMNS)
 #: Kinds and lengths of the stored arrays of a report, see `check_arrays`.
 REPORT_SHAPES: dict[str, tuple[Any, ...]] = {
     "names": ("U", "features"),
     "order": ("iu", "features"),
     "scores": ("f", "features", len(SCORE_COLUMNS)),
-    **{column.stored: ("U" if column.is_text else "b", "features") for column in _OWN_ARRAY},
+    "partners": ("U", "features"),
+    "selected": ("b", "features"),
     "y": ("biufU", "samples"),
     "columns": ("iu", "drawn"),
     "values": ("biuf", "samples", "drawn"),
@@ -59,8 +59,6 @@ REPORT_SHAPES: dict[str, tuple[Any, ...]] = {
     "chance?": ("f",),
     "stability?": ("f", 3),
 }
-#: Options of reading that do not change the table, and so do not identify a run.
-_NOT_IDENTIFYING = ("max_bytes",)
 
 
 # ---------------------------------------------------------------- how to repeat a run
@@ -68,8 +66,10 @@ _NOT_IDENTIFYING = ("max_bytes",)
 
 def describe_run(file: Path, table: Table, reading: Mapping[str, Any], settings: Settings, out: Path) -> dict[str, Any]:
     """Return what is needed to repeat a run: version, command, seed, hash of the data, parameters."""
-    options = {name: _to_json(value) for name, value in reading.items() if value not in (None, (), False)}
-    parameters = {name: value for name, value in options.items() if name not in _NOT_IDENTIFYING}
+    options = {name: value for name, value in reading.items() if value not in (None, (), False)}
+    options = json.loads(json.dumps(options, default=str))  # tuples become lists, paths text
+    # the limit on the size of the file does not change the table, and so does not identify a run
+    parameters = {name: value for name, value in options.items() if name != "max_bytes"}
     parameters |= {name: value for name, value in asdict(settings).items() if value is not None and name != "seed"}
     return {
         "version": version("randsel"),
@@ -82,10 +82,6 @@ def describe_run(file: Path, table: Table, reading: Mapping[str, Any], settings:
         "parameters": {**parameters, "seed": settings.seed},
         "packages": {name: version(name) for name in ("numpy", "scipy", "scikit-learn")},
     }
-
-
-def _to_json(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
 
 
 def _write_command(file: Path, options: Mapping[str, Any], settings: Settings, out: Path) -> str:
@@ -146,11 +142,10 @@ def write_report(analysis: Analysis, file: Path) -> None:
 
 def _store_analysis(analysis: Analysis, parts: FinishedParts) -> None:
     """Store the data of the report; of the table, only the columns that are drawn."""
-    drawn = {feature.column for feature in analysis.features[: report.DRAWN]}
-    for pair in report.pairs_to_draw(analysis):
-        drawn |= {pair.first_column, pair.second_column}
-    columns = np.array(sorted(drawn))
     features, pairs = analysis.features, analysis.pairs
+    drawn = [feature.column for feature in features[: report.DRAWN]]
+    drawn_pairs = [(pair.first_column, pair.second_column) for pair in report.pairs_to_draw(analysis)]
+    columns = np.unique([*drawn, *chain(*drawn_pairs)])
     arrays: dict[str, Any] = {
         "columns": columns,
         "values": analysis.table.X[:, columns],
@@ -158,7 +153,8 @@ def _store_analysis(analysis: Analysis, parts: FinishedParts) -> None:
         "names": np.array(analysis.table.names, dtype=str),
         "order": [feature.column for feature in features],
         "scores": [[getattr(feature, column.field) for column in SCORE_COLUMNS] for feature in features],
-        **{column.stored: _to_array(column, features) for column in _OWN_ARRAY},
+        "partners": np.array([feature.partner or "" for feature in features], dtype=str),
+        "selected": np.array([feature.selected for feature in features]),
         "pair_columns": np.array([[p.first_column, p.second_column] for p in pairs], dtype=int).reshape(-1, 2),
         "pair_scores": np.array([[p.statistic, p.p, p.corrected_p] for p in pairs]).reshape(-1, 3),
         "nothing_stands_out": analysis.nothing_stands_out,
@@ -172,11 +168,6 @@ def _store_analysis(analysis: Analysis, parts: FinishedParts) -> None:
         bound = np.nan if stability.expected_false is None else stability.expected_false
         arrays["stability"] = [stability.n_halves, stability.threshold, bound]
     parts.save("report", arrays)
-
-
-def _to_array(column: FeatureColumn, features: Sequence[Feature]) -> Array:
-    # a missing name is stored as an empty string
-    return np.array([getattr(feature, column.field) or column.type() for feature in features], dtype=column.type)
 
 
 def load_analysis(out: Path) -> Analysis:
@@ -205,14 +196,10 @@ def _restore_analysis(arrays: Mapping[str, Array], path: CullingPath, settings: 
     # column-major, so that only the filled columns take memory
     X = np.zeros((len(arrays["y"]), len(names)), order="F")
     X[:, arrays["columns"]] = arrays["values"]
-    columns = {column.field: arrays["scores"][:, k].tolist() for k, column in enumerate(SCORE_COLUMNS)}
-    for column in _OWN_ARRAY:
-        values = arrays[column.stored].tolist()
-        columns[column.field] = [value or None for value in values] if column.is_text else values
-    features = tuple(
-        Feature(name=names[j], column=j, rank=k + 1, **{field: values[k] for field, values in columns.items()})
-        for k, j in enumerate(arrays["order"].tolist())
-    )
+    fields = {column.field: arrays["scores"][:, k].tolist() for k, column in enumerate(SCORE_COLUMNS)}
+    # a missing name is stored as an empty string
+    fields["partner"] = [partner or None for partner in arrays["partners"].tolist()]
+    fields["selected"] = arrays["selected"].tolist()
     pairs = tuple(
         Pair(names[i], names[j], i, j, *scores)
         for (i, j), scores in zip(arrays["pair_columns"].tolist(), arrays["pair_scores"].tolist(), strict=True)
@@ -224,13 +211,13 @@ def _restore_analysis(arrays: Mapping[str, Array], path: CullingPath, settings: 
     if "stability" in arrays:
         n_halves, threshold, bound = arrays["stability"].tolist()
         frequencies = np.zeros(len(names))
-        frequencies[arrays["order"]] = columns["stability"]
+        frequencies[arrays["order"]] = fields["stability"]
         stability = Stability(int(n_halves), threshold, None if np.isnan(bound) else bound, frequencies)
     return Analysis(
         table=Table(X, arrays["y"], names),
         path=path,
         kind=kind,
-        features=features,
+        features=list_features(names, arrays["order"].tolist(), fields),
         pairs=pairs,
         accuracy=accuracy,
         stability=stability,

@@ -94,12 +94,9 @@ def contents(analysis: Analysis) -> dict[str, Any]:
 
 
 def _list_facts(analysis: Analysis) -> list[dict[str, str]]:
-    n_samples, n_features = analysis.table.X.shape
-    facts = {
-        "samples": text.format_count(n_samples),
-        "features": text.format_count(n_features),
-        "selected": text.format_count(sum(feature.selected for feature in analysis.features)),
-    }
+    n_selected = sum(feature.selected for feature in analysis.features)
+    counts = dict(zip(("samples", "features", "selected"), (*analysis.table.X.shape, n_selected), strict=True))
+    facts = {name: text.format_count(count) for name, count in counts.items()}
     if analysis.accuracy is not None:
         facts[analysis.accuracy.measure] = text.format_mean_and_sd(analysis.accuracy.selected)
     return [{"name": name, "value": value} for name, value in facts.items()]
@@ -110,41 +107,29 @@ def _describe_target(analysis: Analysis) -> Any:
     y = analysis.table.y
     if not analysis.outcome.has_classes:
         return {"low": float(np.min(y)), "middle": float(np.median(y)), "high": float(np.max(y))}
+    classes, counts = np.unique(y, return_counts=True)
+    names = [text.make_visible(text.format_label(label)) for label in classes]
     return [
-        {
-            "name": text.make_visible(text.format_label(label)),
-            "count": int(count),
-            "colour": str(class_colours(code)),
-            "place": code + 1,
-        }
-        for code, (label, count) in enumerate(zip(*np.unique(y, return_counts=True), strict=True))
+        {"name": name, "count": int(count), "colour": str(class_colours(code)), "place": code + 1}
+        for code, (name, count) in enumerate(zip(names, counts, strict=True))
     ]
 
 
 def _describe_features(analysis: Analysis) -> dict[str, Any]:
     listed, labels = analysis.features[:TABLE], _strip_labels(analysis)
     columns = (SELECTED, RANK, NAME, *VALUE_COLUMNS)
+    options: dict[str, Any] = {"categories": analysis.outcome.has_classes, "labels": labels, "size": (2.3, 1.8)}
+    drawn = []
+    for feature in analysis.features[:DRAWN]:
+        name, values = text.make_visible(feature.name), analysis.table.X[:, feature.column]
+        figure = _draw_svg(feature_panel, values, analysis.table.y, about=f"{name} by target", **options)
+        drawn.append({"name": name, "selected": bool(feature.selected), "figure": figure})
     return {
         "total": len(analysis.features),
         "exponent": _common_exponent([feature.contribution for feature in listed]),
         "rows": [{column.field: column.to_json(feature) for column in columns} for feature in listed],
         "numbered": not labels,
-        "drawn": [
-            {
-                "name": text.make_visible(feature.name),
-                "selected": bool(feature.selected),
-                "figure": _draw_svg(
-                    feature_panel,
-                    analysis.table.X[:, feature.column],
-                    analysis.table.y,
-                    categories=analysis.outcome.has_classes,
-                    labels=labels,
-                    size=(2.3, 1.8),
-                    about=f"{text.make_visible(feature.name)} by target",
-                ),
-            }
-            for feature in analysis.features[:DRAWN]
-        ],
+        "drawn": drawn,
     }
 
 
@@ -180,18 +165,17 @@ def pairs_to_draw(analysis: Analysis) -> Sequence[Pair]:
 
 
 def _draw_pair(analysis: Analysis, pair: Pair) -> dict[str, Any]:
-    row, table = _describe_pair(pair), analysis.table
-    figure = _draw_svg(
-        pair_panel,
-        table.X[:, pair.first_column],
-        table.X[:, pair.second_column],
-        table.y,
-        labels=(row["first"], row["second"]),
-        categories=analysis.outcome.has_classes,
-        size=(3.0, 2.7),
-        about=f"{row['first']} and {row['second']}, coloured by target",
-    )
-    return {**row, "figure": figure}
+    row, X = _describe_pair(pair), analysis.table.X
+    names = row["first"], row["second"]
+    about = f"{names[0]} and {names[1]}, coloured by target"
+    options: dict[str, Any] = {
+        "labels": names,
+        "categories": analysis.outcome.has_classes,
+        "size": (3.0, 2.7),
+        "about": about,
+    }
+    values = X[:, pair.first_column], X[:, pair.second_column]
+    return {**row, "figure": _draw_svg(pair_panel, *values, analysis.table.y, **options)}
 
 
 def columns_to_highlight(analysis: Analysis) -> list[int]:
@@ -202,19 +186,16 @@ def columns_to_highlight(analysis: Analysis) -> list[int]:
 
 def _describe_path(analysis: Analysis) -> dict[str, Any]:
     names, highlighted = [text.make_visible(name) for name in analysis.table.names], columns_to_highlight(analysis)
-    figures = {
-        width: _draw_svg(
-            culling_path,
-            analysis.path,
-            highlight=np.array(highlighted[:NAMED], dtype=int),
-            names=[text.shorten(name, longest) for name in names],
-            label="selected" if len(highlighted) <= NAMED else f"the first {NAMED} selected",
-            size=size,
-            about="Contribution of every feature, round by round, and alignment of the features left",
-            title=None,
-        )
-        for width, size, longest in (("wide", (6.4, 4.6), 20), ("narrow", (3.7, 4.2), 9))
+    options: dict[str, Any] = {
+        "highlight": np.array(highlighted[:NAMED], dtype=int),
+        "label": "selected" if len(highlighted) <= NAMED else f"the first {NAMED} selected",
+        "about": "Contribution of every feature, round by round, and alignment of the features left",
+        "title": None,
     }
+    figures = {}
+    for width, size, longest in (("wide", (6.4, 4.6), 20), ("narrow", (3.7, 4.2), 9)):
+        shortened = [text.shorten(name, longest) for name in names]
+        figures[width] = _draw_svg(culling_path, analysis.path, names=shortened, size=size, **options)
     best = analysis.path.rounds[analysis.path.best]
     return {
         "rounds": len(analysis.path.rounds),
@@ -226,18 +207,11 @@ def _describe_path(analysis: Analysis) -> dict[str, Any]:
 
 
 def _describe_accuracy(accuracy: Accuracy) -> dict[str, Any]:
-    figures = {
-        width: _draw_svg(
-            accuracy_panel,
-            {"selected": accuracy.selected, "all features": accuracy.everything},
-            chance=accuracy.chance,
-            measure=accuracy.measure,
-            highlight="selected",
-            size=size,
-            about=f"{accuracy.measure} in every fold",
-        )
-        for width, size in (("wide", (6.4, 1.5)), ("narrow", (3.7, 1.6)))
-    }
+    values = {"selected": accuracy.selected, "all features": accuracy.everything}
+    options: dict[str, Any] = {"chance": accuracy.chance, "measure": accuracy.measure, "highlight": "selected"}
+    options["about"] = f"{accuracy.measure} in every fold"
+    sizes = {"wide": (6.4, 1.5), "narrow": (3.7, 1.6)}
+    figures = {width: _draw_svg(accuracy_panel, values, size=size, **options) for width, size in sizes.items()}
     return {
         "measure": accuracy.measure,
         "selected": [float(value) for value in accuracy.selected],
@@ -270,9 +244,8 @@ def _flatten_settings(settings: Mapping[str, Any]) -> list[dict[str, str]]:
         if isinstance(value, Mapping):
             rows += _flatten_settings(value)
         elif name != "command":
-            rows.append(
-                {"name": text.make_visible(str(name).replace("_", " ")), "value": text.make_visible(str(value))}
-            )
+            label = str(name).replace("_", " ")
+            rows.append({"name": text.make_visible(label), "value": text.make_visible(str(value))})
     return rows
 
 

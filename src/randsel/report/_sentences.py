@@ -1,5 +1,7 @@
 """Summary of an analysis in sentences, for the top of the report and for the terminal."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from randsel._utils import text
@@ -16,21 +18,26 @@ NAMED_CLASSES = 5
 
 def summarise(analysis: Analysis) -> list[str]:
     """Return the results as sentences, the most important first."""
-    return [
+    sentences = [
         _describe_selection(analysis),
         *_describe_doubts(analysis),
         _describe_samples(analysis),
         *_describe_interactions(analysis),
-        *([] if analysis.stability is None else [_describe_stability(analysis, analysis.stability)]),
-        *([] if analysis.accuracy is None else [_describe_accuracy(analysis.accuracy)]),
-        *_describe_warnings(analysis),
     ]
+    if analysis.stability is not None:
+        sentences.append(_describe_stability(analysis, analysis.stability))
+    if analysis.accuracy is not None:
+        sentences.append(_describe_accuracy(analysis.accuracy))
+    if analysis.warnings:
+        number = _write_count(len(analysis.warnings), "warning bears", "warnings bear")
+        sentences.append(f"{number} on how far to trust this.")
+    return sentences
 
 
 def _describe_selection(analysis: Analysis) -> str:
     total = text.format_count(len(analysis.features))
     selected = [feature for feature in analysis.features if feature.selected]
-    if analysis.nothing_stands_out and (significant := _describe_tests(analysis)):
+    if analysis.nothing_stands_out and (significant := list(_describe_tests(analysis))):
         return (
             "The selection by culling does not stand out from what noise would reach, but tests of the "
             f"{total} features and their pairs do find something: {text.join_words(significant)}."
@@ -48,36 +55,30 @@ def _describe_selection(analysis: Analysis) -> str:
     return f"Of {total} features, {text.format_count(len(selected))} were selected; the first are {names}."
 
 
-def _describe_tests(analysis: Analysis) -> list[str]:
+def _describe_tests(analysis: Analysis) -> Iterator[str]:
     """Describe how many features and pairs are significant by the tests, which do not depend on culling."""
-    n_features = sum(feature.q <= LEVEL for feature in analysis.features)
-    n_pairs = sum(pair.corrected_p <= LEVEL for pair in analysis.pairs)
-    phrases = []
-    if n_features:
-        phrases.append(f"{_write_count(n_features, 'feature', 'features')} of a q-value of at most {LEVEL:g}")
-    if n_pairs:
-        phrases.append(f"{_write_count(n_pairs, 'pair', 'pairs')} of a corrected p of at most {LEVEL:g}")
-    return phrases
+    if n_features := sum(feature.q <= LEVEL for feature in analysis.features):
+        yield f"{_write_count(n_features, 'feature', 'features')} of a q-value of at most {LEVEL:g}"
+    if n_pairs := sum(pair.corrected_p <= LEVEL for pair in analysis.pairs):
+        yield f"{_write_count(n_pairs, 'pair', 'pairs')} of a corrected p of at most {LEVEL:g}"
 
 
-def _describe_doubts(analysis: Analysis) -> list[str]:
+def _describe_doubts(analysis: Analysis) -> Iterator[str]:
     """Warn if the best round does not stand out from noise, or if most selected features are not significant."""
     best = analysis.path.rounds[analysis.path.best]
-    sentences = []
     if not analysis.nothing_stands_out and best.alignment - best.chance <= 3.0 * analysis.path.null_sd:
-        sentences.append(
+        yield (
             "That some features tell about the target is surer than which: the best round of culling agrees with it no "
             "better than culled noise would."
         )
     selected = [feature for feature in analysis.features if feature.selected]
     n_doubtful = sum(feature.q > DOUBTFUL for feature in selected)
     if 2 * n_doubtful >= len(selected) > 1:
-        sentences.append(
+        yield (
             f"{n_doubtful} of the {len(selected)} selected have a q-value above {DOUBTFUL:g}: no test finds them, "
             "alone or in a pair. Culling ends at two features at least, and may keep noise beside what is strong; "
             "--fdr 0.1 selects by the tests."
         )
-    return sentences
 
 
 def _describe_samples(analysis: Analysis) -> str:
@@ -94,27 +95,24 @@ def _describe_samples(analysis: Analysis) -> str:
     return f"The table has {samples}: {text.join_words(phrases)}."
 
 
-def _describe_interactions(analysis: Analysis) -> list[str]:
-    """Describe interactions between features."""
-    sentences = []
+def _describe_interactions(analysis: Analysis) -> Iterator[str]:
     scored = [f for f in analysis.features if f.selected and np.isfinite(f.main) and np.isfinite(f.interaction)]
     n_interacting = sum(feature.interaction > feature.main for feature in scored)
     if n_interacting and not analysis.nothing_stands_out:
         some = n_interacting < len(scored)
         subject = f"{text.format_count(n_interacting)} of the {text.format_count(len(scored))} selected"
         verb = "acts" if some and n_interacting == 1 else "act"
-        sentences.append(f"{subject if some else 'The selected ones'} {verb} more together with others than alone.")
+        yield f"{subject if some else 'The selected ones'} {verb} more together with others than alone."
     if analysis.pairs:
         best = analysis.pairs[0]
         p = text.format_p_value(best.corrected_p)
         n_significant = sum(pair.corrected_p <= LEVEL for pair in analysis.pairs)
         if not n_significant:
-            sentences.append(f"No pair of features stands out after correction for their number (best p {p}).")
+            yield f"No pair of features stands out after correction for their number (best p {p})."
         else:
             others = f", the first of {text.format_count(n_significant)} below {LEVEL:g}" if n_significant > 1 else ""
             first, second = _write_name(best.first), _write_name(best.second)
-            sentences.append(f"The strongest pair is {first} with {second} (corrected p {p}){others}.")
-    return sentences
+            yield f"The strongest pair is {first} with {second} (corrected p {p}){others}."
 
 
 def _describe_stability(analysis: Analysis, stability: Stability) -> str:
@@ -144,12 +142,6 @@ def _describe_accuracy(accuracy: Accuracy) -> str:
         f"cross-validation ({n_folds} folds), where chance is {accuracy.chance:.2f} and a model on all features "
         f"reaches {everything}.{verdict}"
     )
-
-
-def _describe_warnings(analysis: Analysis) -> list[str]:
-    if not analysis.warnings:
-        return []
-    return [f"{_write_count(len(analysis.warnings), 'warning bears', 'warnings bear')} on how far to trust this."]
 
 
 def _write_name(name: str) -> str:
