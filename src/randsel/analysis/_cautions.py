@@ -16,18 +16,14 @@ from randsel.interactions import LEVEL
 from randsel.tables import Table
 from randsel.targets import KINDS, OutcomeKind
 
-#: Classes are called unequal if the smallest has less than this fraction of the mean class size.
-UNEQUAL = 0.5
-#: A class with fewer samples gets a caution.
-FEW_SAMPLES = 10
+UNEQUAL = 0.5  # classes are called unequal if the smallest has less than this fraction of the mean class size
+FEW_SAMPLES = 10  # a class with fewer samples gets a caution
 #: Batch and target are called confounded if their association is at least this strong, with at most this p-value.
 CONFOUNDED, CONFOUNDED_P = 0.3, 0.01
-#: Rank correlation over all features above which one sample is called a copy of another.
-COPY = 0.99
+COPY = 0.99  # rank correlation over all features above which one sample is called a copy of another
 #: Correlation does not identify copies if the median sample has a neighbour this close, as in smooth spectra.
 ALL_ALIKE = 0.9
-#: With fewer varying features, samples may be similar by chance.
-ENOUGH_FEATURES = 50
+ENOUGH_FEATURES = 50  # with fewer varying features, samples may be similar by chance
 #: Samples are compared on at most this many columns, and in tables of at most this many rows.
 COMPARED_COLUMNS, COMPARED_ROWS = 2000, 5000
 #: Features of at most this many distinct values are not checked for ties: genotypes have most samples at one value.
@@ -38,8 +34,7 @@ REPETITION = re.compile(
     r"(?:rep|replicate|r|run|tech|t|tp|time|timepoint|v|visit|d|day|w|week|m|month)?[-_. ]?\d{1,2}",
     re.IGNORECASE,
 )
-#: Maximum mean number of repetitions of a donor; more suggest the numbers of a plate or a study.
-MOST_REPETITIONS = 20
+MOST_REPETITIONS = 20  # maximum mean number of repetitions of a donor; more suggest the numbers of a plate or a study
 
 
 def cautions(table: Table, kind: str | OutcomeKind, *, samples: Sequence[str] | None = None) -> tuple[str, ...]:
@@ -83,9 +78,6 @@ def cautions(table: Table, kind: str | OutcomeKind, *, samples: Sequence[str] | 
         sentences += [] if copies or repeated else _check_similar_rows(table.X)
     sentences += _check_columns(table.X)
     return tuple(sentences)
-
-
-# ---------------------------------------------------------------- target and batch
 
 
 def _check_class_sizes(y: Array) -> Iterator[str]:
@@ -152,9 +144,6 @@ def _cross_tabulate(y: Array, batch: Array) -> Array:
     table = np.zeros((int(y.max()) + 1, int(batch.max()) + 1))
     np.add.at(table, (y, batch), 1.0)
     return table
-
-
-# ---------------------------------------------------------------- samples that are not independent
 
 
 def _check_equal_rows(table: Table) -> Iterator[str]:
@@ -229,9 +218,6 @@ def _check_similar_rows(X: Array) -> Iterator[str]:
     )
 
 
-# ---------------------------------------------------------------- columns
-
-
 def _check_columns(X: Array) -> Iterator[str]:
     varies = np.ptp(X, axis=0) > 0.0
     n_constant = int((~varies).sum())
@@ -250,9 +236,6 @@ def _check_columns(X: Array) -> Iterator[str]:
             f"({100 * (X == 0.0).mean():.0f} % of all values are zero). Few samples then decide about a feature; leave "
             "out those that hardly vary."
         )
-
-
-# ---------------------------------------------------------------- limits of one selection
 
 
 def check_selection(table: Table, path: CullingPath, tests: FeatureTests, selected: Array) -> Iterator[str]:

@@ -18,8 +18,7 @@ from randsel.culling import CullingPath
 from randsel.tables import Table
 from randsel.targets import KINDS, OutcomeKind
 
-#: Maximum number of characters of a name on the terminal.
-LONG_NAME = 28
+LONG_NAME = 28  # maximum number of characters of a name on the terminal
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ Culling, tests, every half-sample and every fold are stored when they are finish
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,26 +29,22 @@ from randsel.targets import OutcomeKind, find_kind
 
 #: By default, pairs are tested if samples × features² is at most this: about half a minute on one core.
 PAIR_BUDGET = 3e10
-#: Minimum number of samples, or groups, in a half.
-LEAST_HALF = 4
-#: Fraction of half-samples from which a feature counts as stable.
-THRESHOLD = 0.6
+LEAST_HALF = 4  # minimum number of samples, or groups, in a half
+THRESHOLD = 0.6  # fraction of half-samples from which a feature counts as stable
 #: Stored results of a fold, see `check_arrays`.
 FOLD_SHAPES = {"selected": ("f",), "everything": ("f",), "size": ("iu",)}
-#: Called with the name of a step, the amount done and the total.
-Progress = Callable[[str, float, float], None]
-#: Stored fields of `FeatureTests` and of its pairs.
-TEST_FIELDS = ("p", "q", "partner", "taken")
-PAIR_FIELDS = ("i", "j", "statistic", "p", "p_corrected", "step")
+Progress = Callable[[str, float, float], None]  # called with the name of a step, the amount done and the total
+TEST_FIELDS = ("p", "q", "partner", "taken")  # stored fields of `FeatureTests`
+PAIR_FIELDS = ("i", "j", "statistic", "p", "p_corrected", "step")  # and of its pairs
 
 
 @dataclass(frozen=True)
 class Execution:
     """Options of a run that do not change its results."""
 
-    parts: FinishedParts  # finished steps of an earlier run, and where to store those of this one
-    show: Progress
-    n_jobs: int | None  # number of half-samples and folds to compute at a time
+    parts: FinishedParts = field(default_factory=FinishedParts)  # finished steps, of an earlier run and this one
+    show: Progress = lambda *_: None
+    n_jobs: int | None = None  # number of half-samples and folds to compute at a time
 
 
 def analyse(
@@ -126,7 +122,7 @@ def _test_or_restore(
     def compute(checkpoint: Path | None) -> dict[str, Any]:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
-            tests = run_tests(table, kind, settings, execution.show, execution.n_jobs, checkpoint)
+            tests = run_tests(table, kind, settings, execution, checkpoint)
         pairs = {} if tests.pairs is None else {f"pairs_{name}": tests.pairs[name] for name in PAIR_FIELDS}
         remarks = np.array([str(warning.message) for warning in caught], dtype=str)
         return {name: getattr(tests, name) for name in TEST_FIELDS} | pairs | {"remarks": remarks}
@@ -233,32 +229,21 @@ def cull_table(
 
 
 def run_tests(
-    table: Table,
-    kind: OutcomeKind,
-    settings: Settings,
-    show: Progress,
-    n_jobs: int | None = None,
-    checkpoint: Path | None = None,
+    table: Table, kind: OutcomeKind, settings: Settings, execution: Execution, checkpoint: Path | None = None
 ) -> FeatureTests:
     """Test all features, and all pairs if the settings say so, within groups and batches."""
     m, n = table.X.shape
     strata = find_strata(table)
     nominal = np.zeros(n, dtype=bool)
     nominal[list(table.nominal)] = True
+    how: dict[str, Any] = {"n_jobs": execution.n_jobs, "checkpoint": checkpoint}
     if settings.pairs == "none" or (settings.pairs == "auto" and m * n**2 > PAIR_BUDGET) or n == 1:
-        how: dict[str, Any] = {"nominal": nominal, "n_jobs": n_jobs, "checkpoint": checkpoint}
         codes = None if strata is None else check_strata(table.y, None, batch=strata)
-        p = main_effects(table.X, table.y, kind, strata=codes, **how)
+        p = main_effects(table.X, table.y, kind, nominal=nominal, strata=codes, **how)
         partner = np.full(n, -1)
         return FeatureTests(p, np.asarray(false_discovery_control(p)), partner, partner[:0], None)
-    scan = InteractionScan(
-        target=kind.name,
-        categorical_features=nominal,
-        device=settings.device,
-        n_jobs=n_jobs,
-        checkpoint=checkpoint,
-        verbose=lambda done, total: show("testing pairs", done, total),
-    ).fit(table.X, table.y, batch=strata)
+    how |= {"device": settings.device, "verbose": partial(execution.show, "testing pairs")}
+    scan = InteractionScan(target=kind.name, categorical_features=nominal, **how).fit(table.X, table.y, batch=strata)
     return FeatureTests(scan.pvalues_, scan.qvalues_, scan.partner_, scan.taken_, scan.pairs_)
 
 
@@ -439,7 +424,7 @@ def _select_on_fold(table: Table, kind: OutcomeKind, settings: Settings) -> Arra
     tests = None
     if settings.fdr is not None or settings.top is None:  # otherwise the selection does not depend on tests
         with warnings.catch_warnings(action="ignore", category=UserWarning):
-            tests = run_tests(table, kind, settings, lambda *_: None)
+            tests = run_tests(table, kind, settings, Execution())
     return select_features(path, tests, settings, table.X.shape[1])
 
 

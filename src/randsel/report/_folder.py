@@ -37,8 +37,7 @@ from randsel.targets import KINDS
 
 #: Entries of run.json that must be equal for a run to reuse the finished steps of an earlier one.
 MUST_AGREE = ("version", "data_hash", "parameters")
-#: Default number of rows of the ranking to print.
-PRINTED_ROWS = 20
+PRINTED_ROWS = 20  # default number of rows of the ranking to print
 #: Kinds and lengths of the stored arrays of a report, see `check_arrays`.
 REPORT_SHAPES: dict[str, tuple[Any, ...]] = {
     "names": ("U", "features"),
@@ -59,9 +58,6 @@ REPORT_SHAPES: dict[str, tuple[Any, ...]] = {
     "chance?": ("f",),
     "stability?": ("f", 3),
 }
-
-
-# ---------------------------------------------------------------- how to repeat a run
 
 
 def describe_run(file: Path, table: Table, reading: Mapping[str, Any], settings: Settings, out: Path) -> dict[str, Any]:
@@ -93,9 +89,6 @@ def _write_command(file: Path, options: Mapping[str, Any], settings: Settings, o
             option = f"--{name.replace('_', '-')}"
             words += [option] if value is True else [option, ",".join(value) if isinstance(value, list) else str(value)]
     return shlex.join([*words, "--out", str(out)])
-
-
-# ---------------------------------------------------------------- files for users
 
 
 def write_results(analysis: Analysis, out: Path, parts: FinishedParts) -> list[str]:
@@ -135,9 +128,6 @@ def _write_path_figure(analysis: Analysis, file: Path) -> None:
 def write_report(analysis: Analysis, file: Path) -> None:
     """Write the report."""
     write_atomically(file, report.render(report.contents(analysis)))
-
-
-# ---------------------------------------------------------------- stored for the report, and read again
 
 
 def _store_analysis(analysis: Analysis, parts: FinishedParts) -> None:
@@ -226,9 +216,6 @@ def _restore_analysis(arrays: Mapping[str, Array], path: CullingPath, settings: 
         settings=settings,
         notes=tuple(arrays["notes"].tolist()),
     )
-
-
-# ---------------------------------------------------------------- on the terminal
 
 
 def has_findings(analysis: Analysis, fdr: float | None) -> bool:

@@ -27,8 +27,7 @@ from randsel.targets import KINDS
 
 #: Maximum number of features listed and drawn, and of pairs listed and drawn. The CSV files contain all.
 TABLE, DRAWN, PAIRS, DRAWN_PAIRS = 500, 12, 10, 6
-#: Features labelled in the culling path: more labels would overlap.
-NAMED = 6
+NAMED = 6  # features labelled in the culling path: more labels would overlap
 #: Class labels are drawn below strips of samples if they are at most this long and this many.
 SHORT_LABEL, FEW_STRIPS = 10, 3
 #: What to cite; a test compares it with CITATION.cff.
@@ -168,14 +167,9 @@ def _draw_pair(analysis: Analysis, pair: Pair) -> dict[str, Any]:
     row, X = _describe_pair(pair), analysis.table.X
     names = row["first"], row["second"]
     about = f"{names[0]} and {names[1]}, coloured by target"
-    options: dict[str, Any] = {
-        "labels": names,
-        "categories": analysis.outcome.has_classes,
-        "size": (3.0, 2.7),
-        "about": about,
-    }
-    values = X[:, pair.first_column], X[:, pair.second_column]
-    return {**row, "figure": _draw_svg(pair_panel, *values, analysis.table.y, **options)}
+    options: dict[str, Any] = {"labels": names, "categories": analysis.outcome.has_classes, "size": (3.0, 2.7)}
+    values = X[:, pair.first_column], X[:, pair.second_column], analysis.table.y
+    return {**row, "figure": _draw_svg(pair_panel, *values, about=about, **options)}
 
 
 def columns_to_highlight(analysis: Analysis) -> list[int]:

@@ -8,12 +8,9 @@ from randsel._utils import text
 from randsel.analysis import Accuracy, Analysis, Stability
 from randsel.interactions import LEVEL
 
-#: A selected feature with a q-value above this is called doubtful.
-DOUBTFUL = 0.5
-#: Maximum number of characters of a name in a sentence.
-LONG_NAME = 50
-#: Maximum number of classes that are named with their counts.
-NAMED_CLASSES = 5
+DOUBTFUL = 0.5  # a selected feature with a q-value above this is called doubtful
+LONG_NAME = 50  # maximum number of characters of a name in a sentence
+NAMED_CLASSES = 5  # maximum number of classes that are named with their counts
 
 
 def summarise(analysis: Analysis) -> list[str]:
