@@ -2,6 +2,7 @@ import pickle
 
 import numpy as np
 import pytest
+import reference
 from scipy.optimize import linprog, minimize
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
@@ -165,6 +166,17 @@ def test_path_kernels_use_features_and_bandwidth_of_the_rounds(xor):
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
     for kernel, r in zip(stack, rounds, strict=True):
         np.testing.assert_allclose(kernel, rbf_kernel(Z[:5][:, r.features], Z[:, r.features], gamma=r.gamma))
+
+
+def test_path_kernels_scale_new_samples_as_the_selector_scales_columns(xor):
+    X, y, _ = xor
+    fitted = PathKernels(RandSel(2, scale="normal")).fit(X, y)
+    Z, stack = reference.normal_scores(X), fitted.transform(X[:5])
+    for kernel, r in zip(stack, fitted.selector_.path_.rounds, strict=True):
+        np.testing.assert_allclose(kernel, rbf_kernel(Z[:5][:, r.features], Z[:, r.features], gamma=r.gamma))
+    # The features have no ties, and an increasing transform of training and new samples changes nothing.
+    transformed = PathKernels(RandSel(2, scale="normal")).fit(np.exp(X), y)
+    np.testing.assert_array_equal(transformed.transform(np.exp(X[:5])), stack)
 
 
 def test_warning_without_convergence(xor, kernels):

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import reference
 import sklearn
+from scipy.stats import norm
 
 from randsel import RandSel, datasets
 from randsel._numerics.columns import MappedColumns, standardise
-from randsel._numerics.normal_scores import normal_scores_into
+from randsel._numerics.normal_scores import NormalScorer, normal_scores_into
 
 
 @pytest.fixture
@@ -124,6 +125,25 @@ def test_one_column_is_written_in_place():
     out = np.full((4, 1), np.nan)
     assert normal_scores_into(out, np.array([[3.0], [1.0], [3.0], [2.0]]), None).tolist() == [True]
     assert out[0] == out[2] > out[3] > out[1]
+
+
+def test_new_rows_get_scores_by_the_training_rows(table, rng):
+    scorer = NormalScorer.from_samples(table)
+    expected = scores_of(table)
+    np.testing.assert_allclose(scorer.apply(table), expected, atol=1e-12)
+    assert np.array_equal(scorer.apply(table[:5]), scorer.apply(table)[:5])
+    # Beyond the extremes: the score of the extreme. Between neighbours: the quantile of the rank between theirs.
+    np.testing.assert_allclose(scorer.apply(table.min(axis=0)[None] - 1)[0], expected.min(axis=0), atol=1e-12)
+    np.testing.assert_allclose(scorer.apply(table.max(axis=0)[None] + 1)[0], expected.max(axis=0), atol=1e-12)
+    x = np.sort(table[:, 0])
+    spread = norm.ppf((np.arange(57) + 0.5) / 57).std()
+    between = scorer.apply(np.tile((x[1:] + x[:-1])[:, None] / 2, 40))[:, 0]
+    np.testing.assert_allclose(between, norm.ppf(np.arange(1, 57) / 57) / spread, atol=1e-12)
+
+
+def test_new_rows_of_constant_columns_are_neutral():
+    scorer = NormalScorer.from_samples(np.full((6, 1), 3.0))
+    assert np.array_equal(scorer.apply(np.array([[1.0], [3.0], [9.0]])), np.zeros((3, 1)))
 
 
 # ---------------------------------------------------------------- selections

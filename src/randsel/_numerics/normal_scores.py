@@ -5,6 +5,7 @@ increasing transform of a column changes none of their bits. The same columns in
 """
 
 import sys
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -138,3 +139,44 @@ def _scores_of_sorted_rows(values: Any, sorted_weights: Any) -> Any:
 def _normal_quantiles(probabilities: Any) -> Any:
     """Return `Φ⁻¹` of an array."""
     return ndtri(probabilities) if on_host(probabilities) else sys.modules["torch"].special.ndtri(probabilities)
+
+
+# ---------------------------------------------------------------- new rows
+
+
+@dataclass(frozen=True)
+class NormalScorer:
+    """Normal scores by the distribution of the training rows.
+
+    The rank of a value between two training values is midway between theirs. Beyond the extremes of the training rows,
+    it is the rank of the extreme. Training rows get the scores that `normal_scores_into` writes.
+
+    Attributes
+    ----------
+    sorted_columns
+        The training values of each column (rows), ascending.
+    mean, deviation
+        Mean and standard deviation of the quantiles of each training column; constant columns have deviation one.
+    """
+
+    sorted_columns: Array
+    mean: Array
+    deviation: Array
+
+    @classmethod
+    def from_samples(cls, X: Array) -> "NormalScorer":
+        """Return the scorer of training rows."""
+        sorted_columns = np.sort(X.T, axis=1)
+        quantiles = cls(sorted_columns, np.zeros(X.shape[1]), np.ones(X.shape[1])).apply(X)
+        deviation = quantiles.std(axis=0)
+        return cls(sorted_columns, quantiles.mean(axis=0), np.where(np.ptp(X, axis=0) > 0, deviation, 1.0))
+
+    def apply(self, X: Array) -> Array:
+        """Return the scores of rows."""
+        scores = np.empty(X.shape)
+        quantiles = _midrank_quantiles(self.sorted_columns.shape[1])
+        for j, column in enumerate(self.sorted_columns):
+            x = np.clip(X[:, j], column[0], column[-1])
+            doubled_ranks = np.searchsorted(column, x, side="left") + np.searchsorted(column, x, side="right")
+            scores[:, j] = quantiles[doubled_ranks - 1]
+        return np.asarray((scores - self.mean) / self.deviation)

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from randsel._numerics.columns import ALL_CONSTANT
 from randsel._numerics.kernels import bandwidth, gaussian_kernel, squared_distances
+from randsel._numerics.normal_scores import NormalScorer
 from randsel._sklearn.base import (
     CallbackSupportMixin,
     Interval,
@@ -316,6 +317,7 @@ class PathKernels(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     """Select features, and compute a Gaussian kernel from the features of every culling round.
 
     The selector is part of this transformer, because a step of a pipeline cannot see the attributes of another step.
+    Columns are scaled as the selector scales them, and new samples by the training samples.
 
     Parameters
     ----------
@@ -378,7 +380,10 @@ class PathKernels(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             n_kernels = min(self.max_kernels, len(rounds))
             used = np.unique(np.linspace(0, len(rounds) - 1, n_kernels).round().astype(int))
             self.kernels_ = [(rounds[r].features, rounds[r].gamma) for r in used]
-            self._standardiser = _Standardiser.from_samples(X, scale=self.selector_.scale)
+            if self.selector_.scale == "normal":
+                self._standardiser: _Standardiser | NormalScorer = NormalScorer.from_samples(X)
+            else:
+                self._standardiser = _Standardiser.from_samples(X, scale=self.selector_.scale)
             self._train = self._standardiser.apply(X)
         return self
 
