@@ -4,8 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from randsel._utils.optional import optional
-from randsel._utils.text import shorten
+from randsel._utils.text import optional, shorten
 from randsel._utils.typing import Array
 from randsel.culling import CullingPath
 

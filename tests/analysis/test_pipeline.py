@@ -10,7 +10,7 @@ from sklearn.svm import SVC
 
 from randsel import InteractionScan, RandSel, datasets
 from randsel._numerics.kernels import bandwidth, squared_distances
-from randsel._utils.result_folder import FinishedParts
+from randsel._utils.files import FinishedParts
 from randsel.analysis import _pipeline
 from randsel.analysis._model import Settings
 from randsel.analysis._pipeline import analyse

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from randsel._utils import files
 from randsel._utils import optional as _optional
-from randsel._utils import result_folder as run_folder
-from randsel._utils.result_folder import FinishedParts
+from randsel._utils.files import FinishedParts
 from randsel._utils.text import ProgressLine
 from randsel.analysis import _pipeline
 from randsel.analysis import _pipeline as selection
@@ -220,7 +220,7 @@ def test_an_interrupted_run_resumes_with_identical_results(tmp_path, number):
 
 def test_two_runs_do_not_share_a_folder(tmp_path):
     file = write(tmp_path / "table.csv", *numbers())
-    with run_folder.lock_folder(tmp_path):
+    with files.lock_folder(tmp_path):
         result = invoke("select", file, "--target", "status", "--out", tmp_path)
     assert result.exit_code == 1
     assert "another run is working in" in result.output

@@ -14,7 +14,6 @@ import pytest
 import randsel
 from randsel import InteractionScan, RandSel, RandSelCV
 from randsel._utils import files
-from randsel._utils import result_folder as run_folder
 from randsel._utils.text import LONGEST_MESSAGE
 from randsel.analysis import _pipeline
 from randsel.analysis._model import NAME, RANK, SELECTED, VALUE_COLUMNS
@@ -298,7 +297,7 @@ def test_bounds_are_those_of_the_page():
         "SECONDS": f"{_sandbox.SECONDS} s, 1 s for every {_sandbox.BYTES_PER_SECOND // 1000} kB of the file, and "
         f"1 s for every {_sandbox.LIMIT_PER_SECOND // 10**6} MB of `--max-bytes`; twice that by the clock",
         "LARGEST_JSON": f"{files.LARGEST_JSON >> 20} MiB",
-        "LARGEST_PART": f"{run_folder.LARGEST_PART >> 30} GiB",
+        "LARGEST_PART": f"{files.LARGEST_PART >> 30} GiB",
     }
     assert len(rows) == len(values)
     for row, (name, value) in zip(rows, values.items(), strict=True):

@@ -295,8 +295,8 @@ def test_pairs_with_weights_strata_numbers_and_no_pairs(mixed, rng):
 
 
 def test_a_scan_in_blocks_resumes_from_a_checkpoint(mixed, tmp_path, monkeypatch):
-    monkeypatch.setattr("randsel._utils.result_folder.MIN_SECONDS", 0.0)
-    monkeypatch.setattr("randsel._utils.result_folder.MIN_MULTIPLE", 0.0)
+    monkeypatch.setattr("randsel._utils.files.MIN_SECONDS", 0.0)
+    monkeypatch.setattr("randsel._utils.files.MIN_MULTIPLE", 0.0)
     X, y = mixed
     D = da.from_array(X, chunks=(160, 30))
     rows = []
@@ -431,8 +431,8 @@ def test_a_lost_scheduler_raises_a_clear_error(wide):
 
 @pytest.mark.slow
 def test_a_fit_resumes_after_a_lost_scheduler(wide, tmp_path, monkeypatch):
-    monkeypatch.setattr("randsel._utils.result_folder.MIN_SECONDS", 0.0)
-    monkeypatch.setattr("randsel._utils.result_folder.MIN_MULTIPLE", 0.0)
+    monkeypatch.setattr("randsel._utils.files.MIN_SECONDS", 0.0)
+    monkeypatch.setattr("randsel._utils.files.MIN_MULTIPLE", 0.0)
     X, y, expected = wide
     D = da.from_array(X, chunks=(500, 2500))
     with cluster(2) as here, distributed.Client(here.address) as client, dask.config.set(scheduler=client):

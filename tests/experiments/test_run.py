@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from comparisons import small_spec, tables_of
 
 from randsel import datasets
-from randsel._utils.result_folder import lock_folder
+from randsel._utils.files import lock_folder
 from randsel.cli._main import main
 from randsel.experiments import _run, _specification
 from randsel.experiments import _summary as summary

@@ -55,7 +55,7 @@ with _instrumented():
 
     import h5py
 
-    from randsel._utils import result_folder as run_folder
+    from randsel._utils import files
     from randsel.culling._storage import restore_path
     from randsel.experiments import _cells, _run, _specification
     from randsel.experiments import _summary as summary
@@ -328,7 +328,7 @@ def _parts() -> dict[str, dict[str, np.ndarray]]:
         "stability": np.array([50.0, 0.6, np.nan]),
     }
     parts = {"path": path, "report": found}
-    return {name: {**kept, run_folder.CONTENTS: np.array(list(kept))} for name, kept in parts.items()}
+    return {name: {**kept, files.CONTENTS: np.array(list(kept))} for name, kept in parts.items()}
 
 
 _IDENTITY = {"version": "0.1.0", "command": "randsel select a.csv", "data": "a.csv", "data_hash": "0", "parameters": {}}
@@ -361,7 +361,7 @@ def _read_folder(data: bytes, folder: Path) -> object:
             content = packed.getvalue()
         (folder / "parts" / f"{name}.npz").write_bytes(content)
     if not mode:
-        run_folder.check_or_write_identity(folder, run_folder.read_identity(folder), ())
+        files.check_or_write_identity(folder, files.read_identity(folder), ())
     analysis = results.load_analysis(folder)
     results.has_findings(analysis, None)
     # pictures take a second each, and are no part of what is read

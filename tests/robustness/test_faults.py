@@ -17,9 +17,8 @@ from click.testing import CliRunner
 from process_tree import wait_until
 
 from randsel import RandSel, datasets
-from randsel._utils import result_folder as run_folder
-from randsel._utils import text
-from randsel._utils.result_folder import FinishedParts
+from randsel._utils import files, text
+from randsel._utils.files import FinishedParts
 from randsel.analysis import _pipeline as selection
 from randsel.cli._main import main
 from randsel.experiments import _cells, _run
@@ -141,8 +140,8 @@ def test_a_full_disk_is_said_and_the_run_goes_on_when_there_is_room(command, tab
 
 def test_a_full_disk_ends_a_fit_that_goes_on_when_there_is_room(mount, monkeypatch):
     folder, change = mount
-    monkeypatch.setattr(run_folder, "MIN_SECONDS", 0.0)
-    monkeypatch.setattr(run_folder, "MIN_MULTIPLE", 0.0)
+    monkeypatch.setattr(files, "MIN_SECONDS", 0.0)
+    monkeypatch.setattr(files, "MIN_MULTIPLE", 0.0)
     X, y, _ = datasets.make_xor(60, 300, random_state=0)
     with pytest.raises(OSError, match="No space left on device") as error:
         RandSel(2, checkpoint=folder / "kept").fit(X, y)
@@ -190,7 +189,7 @@ def test_what_a_killed_run_was_writing_is_removed(table, tmp_path):
     mine = tmp_path / "out" / "mine.partial"
     for path in (*left, mine):
         path.write_text("half")
-    with run_folder.lock_folder(tmp_path / "out"):
+    with files.lock_folder(tmp_path / "out"):
         assert not any(path.exists() for path in left)
         assert mine.exists()
 
@@ -252,7 +251,7 @@ class Backwards:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_clock_that_is_set_back_changes_nothing(command, table, undisturbed, tmp_path, monkeypatch):
     shown = []
-    for module in (run_folder, text, _run, _cells):
+    for module in (files, text, _run, _cells):
         monkeypatch.setattr(module, "time", Backwards())
     monkeypatch.setattr(text.ProgressLine, "_write", lambda _, line: shown.append(line))
     monkeypatch.setattr(text, "sys", Terminal)

@@ -10,9 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from randsel._utils import files
-from randsel._utils import result_folder as run_folder
-from randsel._utils.files import write_atomically
-from randsel._utils.result_folder import FinishedParts
+from randsel._utils.files import FinishedParts, write_atomically
 from randsel.cli._main import main
 from randsel.experiments import _cells, _run
 from randsel.experiments._specification import Spec, load_table
@@ -230,7 +228,7 @@ def test_tampered_parts_are_computed_again_and_that_is_said(table, out, name):
 def test_a_part_that_would_fill_the_memory_counts_as_damaged(tmp_path, monkeypatch):
     parts = FinishedParts(tmp_path)
     parts.save("path", {"order": np.zeros(10_000)})
-    monkeypatch.setattr(run_folder, "LARGEST_PART", 1000)
+    monkeypatch.setattr(files, "LARGEST_PART", 1000)
     assert parts.load("path") is None
     assert parts.damaged == ["path.npz"]
 

@@ -11,8 +11,8 @@ from sklearn.base import clone
 
 from randsel import InteractionScan, RandSel, datasets
 from randsel._numerics.fingerprint import fingerprint
-from randsel._utils import result_folder as run_folder
-from randsel._utils.result_folder import FinishedParts, Stages
+from randsel._utils import files as run_folder
+from randsel._utils.files import FinishedParts, Stages
 from randsel.analysis._model import Settings
 from randsel.analysis._pipeline import analyse
 from randsel.cli._main import main

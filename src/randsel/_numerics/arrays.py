@@ -17,7 +17,7 @@ import numpy as np
 from array_api_compat import array_namespace, device, is_torch_array
 from scipy.linalg import get_blas_funcs
 
-from randsel._utils.optional import optional
+from randsel._utils.text import optional
 from randsel._utils.typing import Array
 
 #: Elements per scratch array: on the host few enough to stay in cache; on a GPU the upper limit.

@@ -1,22 +1,27 @@
-"""Write files atomically, and read NPZ and JSON files that may be damaged or malicious.
+"""Files: atomic writing, reading of NPZ and JSON files that may be damaged or malicious, and result folders.
 
-The size that a file claims is checked before memory is allocated for it, and nothing is unpickled.
+The size that a file claims is checked before memory is allocated for it, and nothing is unpickled. A result folder has
+a lock, the identity of a run, its finished parts, and checkpoints of a fit.
 """
 
 import errno
 import io
 import json
 import os
+import re
+import shutil
 import stat
 import struct
+import time
 import tokenize
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import numpy as np
 
@@ -32,6 +37,16 @@ _ZIP_ERRORS = (
     *(zipfile.BadZipFile, EOFError, OSError, SyntaxError, NotImplementedError, RuntimeError, UnicodeError),
     *(struct.error, zlib.error),
 )
+#: File that identifies the data and settings of the run in a folder.
+IDENTITY = "run.json"
+#: Array that lists the names of all other arrays of a part, so that a missing one is noticed.
+CONTENTS = "contents"
+#: Maximum size of the arrays of a part, in bytes.
+LARGEST_PART = 1 << 33
+#: Minimum time between two stages of a checkpoint: in seconds, and as a multiple of the time to write the last one.
+MIN_SECONDS, MIN_MULTIPLE = 5.0, 20.0
+#: Entries of run.json that must be equal for a fit to resume.
+CHECKPOINT_IDENTITY = ("version", "estimator", "data_hash", "parameters")
 
 
 # ---------------------------------------------------------------- write
@@ -173,3 +188,254 @@ def is_text(values: Array) -> bool:
         return True
     codes = np.ascontiguousarray(values.ravel()).view(np.dtype("u4").newbyteorder(values.dtype.byteorder))
     return int(codes.max()) <= _MAX_CODE_POINT
+
+
+# ---------------------------------------------------------------- one run at a time
+
+
+def check_folder(out: Path, option: str = "--out") -> None:
+    """Raise an error if results cannot be written to a folder, before anything is computed."""
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"{out} is a file; give a folder for the results ({option}).")
+    existing = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, "not writable", str(existing))
+    if out.is_dir():
+        check_links(out)
+        _check_owner(out)
+
+
+def check_links(out: Path) -> None:
+    """Raise ValueError if a folder contains symbolic links, which may point anywhere; it may be a link itself."""
+    for folder in (out, out / "parts"):
+        # a link called parts is found among the entries of `out`
+        for path in folder.iterdir() if folder.is_dir() and (folder == out or not folder.is_symlink()) else ():
+            if path.is_symlink():
+                raise ValueError(describe_link(path))
+
+
+def _check_owner(out: Path) -> None:
+    """Raise ValueError if the results in a folder belong to another user; the folder itself may."""
+    for path in (out / IDENTITY, out / "parts", out / ".lock"):
+        if hasattr(os, "geteuid") and path.exists() and path.lstat().st_uid != os.geteuid():
+            raise ValueError(
+                f"{path} belongs to another user, so this is the folder of their run; give another folder (--out)."
+            )
+
+
+@contextmanager
+def lock_folder(out: Path) -> Iterator[None]:
+    """Hold the lock of a folder; the operating system releases it however the process ends."""
+    # Imported here, as it takes a tenth of a second and a fit without checkpoint needs no lock.
+    from filelock import FileLock, Timeout  # noqa: PLC0415
+
+    check_links(out)
+    lock = FileLock(out / ".lock", blocking=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise ValueError(f"another run is working in {out}; wait for it, or give another folder.") from None
+    try:
+        # remove files of runs that were killed while writing
+        for partial in (*out.glob("*.partial"), *out.glob("parts/**/*.partial")):
+            if re.search(r"\.\d+\.partial$", partial.name):
+                partial.unlink(missing_ok=True)
+        yield
+    finally:
+        lock.release()
+
+
+# ---------------------------------------------------------------- identity of a run
+
+
+def check_or_write_identity(
+    out: Path, identity: Mapping[str, Any], same: tuple[str, ...], option: str = "--out"
+) -> None:
+    """Write the identity of a run to `run.json`; raise ValueError if the folder holds a different run.
+
+    `identity` is everything needed to repeat the run. The entries named in `same` must be equal for the parts of an
+    earlier run to be reused. `option` names the folder in error messages.
+    """
+    path = out / IDENTITY
+    if path.exists():
+        before = read_identity(out)
+        for name in same:
+            if before.get(name) != identity[name]:
+                difference = _describe_difference(name, before.get(name), identity[name])
+                raise ValueError(f"{out} holds a run {difference}; give another folder ({option}), or remove this one.")
+    elif (out / "parts").exists():
+        raise ValueError(
+            f"{out} holds parts of a run but no {IDENTITY}; give another folder ({option}), or remove this one."
+        )
+    write_atomically(path, json.dumps(identity, indent=1) + "\n")
+
+
+def read_identity(out: Path) -> dict[str, Any]:
+    """Return the identity of the run in a folder."""
+    path = out / IDENTITY
+    if out.is_dir():
+        check_links(out)
+    if not path.is_file():
+        raise ValueError(f"{out} has no {IDENTITY}, so it is no folder of randsel select; check the name.")
+    identity = read_json(path)
+    if not isinstance(identity, dict):
+        raise ValueError(f"{path} is damaged; give another folder, or remove this one and run again.")
+    return identity
+
+
+def _describe_difference(name: str, before: Any, now: Any) -> str:
+    """Describe how an earlier run differs from this one."""
+    if name in ("data_hash", "data"):
+        return "on other data"
+    if isinstance(before, dict) and isinstance(now, dict):
+        key = next(key for key in {**now, **before} if before.get(key) != now.get(key))
+        return f"with other settings ({key.replace('_', ' ')}: {str(before.get(key))[:80]}, now {now.get(key)})"
+    return f"with another {name.replace('_', ' ')} ({str(before)[:80]}, now {now})"
+
+
+# ---------------------------------------------------------------- finished parts of a run
+
+T = TypeVar("T")
+#: Kinds and lengths of the arrays of a part, see `check_arrays`; a name that ends in a question mark is optional.
+Shapes = Mapping[str, tuple[Any, ...]]
+
+
+def check_arrays(arrays: Mapping[str, Array], shapes: Shapes) -> None:
+    """Raise ValueError unless arrays have the kinds and lengths with which they were written.
+
+    `shapes` maps a name to (allowed `dtype.kind` characters, length of every axis). A length is a number, or a word
+    that stands for the same length wherever it occurs.
+    """
+    lengths: dict[str, int] = {}
+    for name, (kinds, *expected) in shapes.items():
+        values = arrays.get(name.removesuffix("?"))
+        if values is None and name.endswith("?"):
+            continue
+        if values is None or values.dtype.kind not in kinds or values.ndim != len(expected) or not is_text(values):
+            raise ValueError(f"{name.removesuffix('?')!r} is not what was written")
+        for length, wanted in zip(values.shape, expected, strict=True):
+            if length != (lengths.setdefault(wanted, length) if isinstance(wanted, str) else wanted):
+                raise ValueError(f"{name.removesuffix('?')!r} has a length of {length} where others have another")
+
+
+def check_indices(values: Array, count: int, least: int = 0) -> None:
+    """Raise ValueError if an index is outside of the range from `least` to `count` - 1."""
+    if values.size and not least <= int(values.min()) <= int(values.max()) < count:
+        raise ValueError(f"places are from {int(values.min())} to {int(values.max())}, of {count}")
+
+
+class FinishedParts:
+    """Finished parts of a run, one NPZ file each in `folder`; None saves nothing. Nothing is unpickled."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder
+        self.damaged: list[str] = []
+        if folder is not None:
+            if folder.is_symlink():
+                raise ValueError(describe_link(folder))
+            folder.mkdir(exist_ok=True)
+
+    def load(self, name: str, check: Callable[[dict[str, Array]], object] | None = None) -> dict[str, Array] | None:
+        """Return the arrays of a part; None if it is missing or damaged, or if `check` raises an error for it."""
+        if self.folder is None or not (path := self.folder / f"{name}.npz").is_file() or path.is_symlink():
+            return None
+        try:
+            arrays, _ = read_npz_arrays(path, LARGEST_PART)
+            if set(arrays.pop(CONTENTS).tolist()) != set(arrays):
+                raise KeyError(CONTENTS)
+            if check is not None:
+                check(arrays)
+        except Exception:  # a damaged file may raise anything; every array has a checksum
+            self.damaged.append(path.name)
+            return None
+        return arrays
+
+    def save(self, name: str, arrays: Mapping[str, Any], *, compressed: bool = True) -> None:
+        """Save a part."""
+        if self.folder is not None:
+            plain: dict[str, Any] = {key: np.asarray(value) for key, value in arrays.items()}
+            plain[CONTENTS] = np.array(list(arrays), dtype=str)
+            with open_atomically(self.folder / f"{name}.npz") as file:
+                (np.savez_compressed if compressed else np.savez)(file, **plain)
+
+    def load_or_compute(
+        self, name: str, compute: Callable[[Path | None], Mapping[str, Any]], make: Callable[[dict[str, Array]], T]
+    ) -> T:
+        """Return `make(arrays)` of a saved part; if it is missing or damaged, compute and save it first.
+
+        `compute` gets the folder for its checkpoint, which is removed once the part is saved.
+        """
+        arrays = self.load(name, make)
+        checkpoint = None if self.folder is None else self.folder / f"{name}-so-far"
+        if arrays is None:
+            arrays = {key: np.asarray(value) for key, value in compute(checkpoint).items()}
+            self.save(name, arrays)
+        if checkpoint is not None:
+            shutil.rmtree(checkpoint, ignore_errors=True)
+        return make(arrays)
+
+
+# ---------------------------------------------------------------- checkpoints of a fit
+
+
+class Stages:
+    """Stages of the computation `name`, one file each; the last two are kept in case one is damaged."""
+
+    def __init__(self, parts: FinishedParts, name: str) -> None:
+        self.parts, self.name = parts, name
+        self.last_saved, self.seconds_to_save = time.monotonic(), 0.0
+
+    def load_latest(self) -> dict[str, Array] | None:
+        """Return the latest stage that is not damaged; None if there is none."""
+        for path in reversed(self._files()):
+            arrays = self.parts.load(path.stem)
+            if arrays is not None:
+                return arrays
+            warnings.warn(f"{path} is damaged; what came after the stage before is done again.", stacklevel=5)
+            path.unlink()
+        return None
+
+    def save(self, number: int, arrays: Callable[[], Mapping[str, Any]]) -> None:
+        """Save a stage, unless the last one is so recent that writing would take over a twentieth of the time."""
+        now = time.monotonic()
+        if 0.0 <= now - self.last_saved < max(MIN_SECONDS, MIN_MULTIPLE * self.seconds_to_save):
+            return
+        self.parts.save(f"{self.name}-{number:06d}", arrays(), compressed=False)  # numbers do not compress
+        self.last_saved = time.monotonic()
+        self.seconds_to_save = self.last_saved - now
+        for path in self._files()[:-2]:
+            path.unlink()
+
+    def _files(self) -> list[Path]:
+        assert self.parts.folder is not None
+        return sorted(self.parts.folder.glob(f"{self.name}-*.npz"))
+
+
+class Checkpoint:
+    """A folder in which a fit saves its progress; `seed` is that of the fit or, when resuming, the stored one."""
+
+    def __init__(self, parts: FinishedParts, seed: int) -> None:
+        self.parts, self.seed = parts, seed
+
+    def stages(self, name: str) -> Stages:
+        """Return the stages of one computation of the fit."""
+        return Stages(self.parts, name)
+
+
+@contextmanager
+def open_checkpoint(folder: Any, identity: Mapping[str, Any], seed: int = 0) -> Iterator[Checkpoint]:
+    """Open the checkpoint of a fit; raise ValueError if the folder belongs to another fit.
+
+    The folder is created if it does not exist. `identity` is what must be equal for a fit to resume: `estimator`,
+    `data_hash` and `parameters`. `seed` is used by a new fit; a fit that resumes uses the stored seed.
+    """
+    folder = Path(folder)
+    check_folder(folder, "checkpoint")
+    folder.mkdir(parents=True, exist_ok=True)
+    with lock_folder(folder):
+        before = read_identity(folder) if (folder / IDENTITY).exists() else {}
+        now = {"version": version("randsel"), **identity, "seed": before.get("seed", seed)}
+        # converts numpy numbers and tuples to what reading run.json returns
+        now = json.loads(json.dumps(now, default=lambda value: value.item()))
+        check_or_write_identity(folder, now, CHECKPOINT_IDENTITY, "checkpoint")
+        yield Checkpoint(FinishedParts(folder / "parts"), int(now["seed"]))

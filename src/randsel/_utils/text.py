@@ -1,4 +1,4 @@
-"""Numbers, names and tables as text for people: reports, terminal output, CSV and Markdown.
+"""Text for people: numbers, names, tables, progress, and what to install for an optional package.
 
 Imports nothing that is slow to load, as the command line needs it to answer at once.
 """
@@ -10,7 +10,9 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from numbers import Integral, Real
+from types import ModuleType
 from typing import Any
 
 #: Maximum length of an error message, which may quote names as long as a line of a file.
@@ -194,3 +196,14 @@ class ProgressLine:
 
 def _format_duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+
+
+def optional(module: str, *, extra: str, purpose: str) -> ModuleType:
+    """Import `module`, or raise ImportError that names its purpose and the extra that installs it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        package = module.split(".", maxsplit=1)[0]
+        raise ImportError(
+            f"{purpose} needs {package}, which is not installed: pip install {package} (part of the extra '{extra}')."
+        ) from error

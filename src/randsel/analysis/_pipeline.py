@@ -15,8 +15,8 @@ from scipy.stats import false_discovery_control, mode
 
 from randsel._numerics.arrays import complement
 from randsel._sklearn.base import check_strata
+from randsel._utils.files import FinishedParts, check_arrays, check_indices
 from randsel._utils.jobs import as_finished, generator
-from randsel._utils.result_folder import FinishedParts, check_arrays, check_indices
 from randsel._utils.text import format_label
 from randsel._utils.typing import Array
 from randsel.analysis._cautions import cautions, check_selection

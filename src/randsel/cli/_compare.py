@@ -68,7 +68,7 @@ def compare(
       randsel compare expression.csv --target status --out results --dask tcp://10.0.0.1:8786
       randsel compare counts.h5ad --target diagnosis --log2 --reshuffles 1 --methods "randSel, RFE" --out quick
     """
-    from randsel._utils.result_folder import check_folder
+    from randsel._utils.files import check_folder
     from randsel.experiments import Spec
 
     check_folder(out)
@@ -127,7 +127,7 @@ def reproduce(
             )
         _black_box(quick, out)
         return
-    from randsel._utils.result_folder import check_folder
+    from randsel._utils.files import check_folder
     from randsel.experiments import Spec, load_table
     from randsel.tables import read
 

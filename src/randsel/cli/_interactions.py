@@ -52,14 +52,13 @@ def interactions(
 
     from randsel import InteractionScan
     from randsel._utils import files
-    from randsel._utils import result_folder as run_folder
     from randsel.tables import imputer
 
-    if (out / run_folder.IDENTITY).exists():
+    if (out / files.IDENTITY).exists():
         raise click.ClickException(
             f"{out} holds a run of randsel select or compare, whose files would be lost; give another folder (--out)."
         )
-    run_folder.check_folder(out)
+    files.check_folder(out)
     table = read_table(file, reading)
     if np.isnan(table.X).any():
         click.echo("Note: there are no folds here, so medians are those of all samples.", err=True)

@@ -72,7 +72,7 @@ def select(
       randsel select expression.csv --target status --out results --dask tcp://10.0.0.1:8786
       randsel select cells.h5ad --target cell_type --batch plate --no-accuracy --halves 20 --out quick
     """
-    from randsel._utils.result_folder import FinishedParts, check_folder, check_or_write_identity, lock_folder
+    from randsel._utils.files import FinishedParts, check_folder, check_or_write_identity, lock_folder
 
     check_folder(out)
     table = read_table(file, reading)
@@ -121,7 +121,7 @@ def rebuild_report(folder: Path) -> None:
     Examples:
       randsel report results
     """
-    from randsel._utils.result_folder import check_folder
+    from randsel._utils.files import check_folder
     from randsel.report import load_analysis, write_report
 
     analysis = load_analysis(folder)

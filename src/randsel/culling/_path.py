@@ -10,7 +10,7 @@ import numpy as np
 from randsel._numerics.arrays import on_host, to_numpy
 from randsel._numerics.rank_functions import log_tail_of_score
 from randsel._utils.jobs import generator
-from randsel._utils.optional import optional
+from randsel._utils.text import optional
 from randsel._utils.typing import Array
 
 #: Defaults of `RandSel`: fraction of the features culled per round, and number of features at which the path ends.

@@ -8,7 +8,7 @@ import numpy as np
 
 from randsel._numerics.arrays import as_index, to_numpy
 from randsel._numerics.columns import keep_columns
-from randsel._utils.result_folder import check_arrays, check_indices
+from randsel._utils.files import check_arrays, check_indices
 from randsel._utils.typing import Array
 from randsel.contribution import ColumnMoments, Extremes, PairSums, Precision, Sample, Sketch
 from randsel.culling._path import ARRAYS, PER_FEATURE, Chance, CullingPath, RecordedRounds, Round

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from joblib import parallel_config
 
-from randsel._utils.optional import optional
+from randsel._utils.text import optional
 
 #: Seconds to wait for a scheduler to answer, and for a first worker.
 PATIENCE = 10.0

@@ -12,7 +12,7 @@ from typing import Any
 from joblib import parallel_config
 
 from randsel._utils.jobs import process_identity, run_single_threaded
-from randsel._utils.optional import optional
+from randsel._utils.text import optional
 from randsel.distributed._client import allow_large_graphs, explain_lost_cluster, identity
 
 #: Types of arguments that are too small to be sent once for several tasks.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from randsel._numerics.arrays import RemoteTable
-from randsel._utils.optional import optional
+from randsel._utils.text import optional
 from randsel._utils.typing import Array
 from randsel.distributed._client import Executor, delay
 from randsel.distributed._columns import ClusterColumns, rechunk_by_columns

@@ -24,8 +24,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from randsel._numerics.kernels import alignment, bandwidth, gaussian_kernel, squared_distances
-from randsel._utils.files import write_atomically
-from randsel._utils.result_folder import check_folder, check_or_write_identity, lock_folder
+from randsel._utils.files import check_folder, check_or_write_identity, lock_folder, write_atomically
 from randsel._utils.typing import Array
 from randsel.datasets import make_black_box
 from randsel.experiments._run import is_number, read_cell

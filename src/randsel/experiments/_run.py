@@ -18,10 +18,16 @@ from typing import Any
 
 import joblib
 
-from randsel._utils.files import open_for_append, read_json, write_atomically
+from randsel._utils.files import (
+    check_folder,
+    check_or_write_identity,
+    lock_folder,
+    open_for_append,
+    read_json,
+    write_atomically,
+)
 from randsel._utils.jobs import as_finished
 from randsel._utils.processes import call_with_limit, end_idle_children
-from randsel._utils.result_folder import check_folder, check_or_write_identity, lock_folder
 from randsel.experiments._cells import SCORES, Cell, build_cells, curve_sizes, evaluate
 from randsel.experiments._specification import Spec
 from randsel.tables import Table

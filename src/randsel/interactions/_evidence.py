@@ -32,7 +32,7 @@ from randsel._numerics.rank_functions import (
     log_tail_of_moments,
     rank_functions,
 )
-from randsel._utils.result_folder import Checkpoint, open_checkpoint
+from randsel._utils.files import Checkpoint, open_checkpoint
 from randsel._utils.typing import Array
 from randsel.targets import OutcomeKind
 

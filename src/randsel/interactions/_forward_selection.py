@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from randsel._numerics.rank_functions import RankFunctions, RankFunctionSource
-from randsel._utils.result_folder import Checkpoint
+from randsel._utils.files import Checkpoint
 from randsel._utils.typing import Array
 from randsel.interactions._evidence import (
     Design,

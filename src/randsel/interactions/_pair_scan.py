@@ -25,7 +25,7 @@ from randsel._numerics.arrays import (
     top_k,
 )
 from randsel._numerics.rank_functions import RankFunctions, RankFunctionSource, cumulants, log_tail_of_moments
-from randsel._utils.result_folder import Stages
+from randsel._utils.files import Stages
 from randsel._utils.typing import Array
 from randsel.interactions._evidence import SMOOTH, Design
 

@@ -11,8 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from randsel._utils.files import write_atomically, write_figure
-from randsel._utils.result_folder import FinishedParts, check_arrays, check_indices, read_identity
+from randsel._utils.files import (
+    FinishedParts,
+    check_arrays,
+    check_indices,
+    read_identity,
+    write_atomically,
+    write_figure,
+)
 from randsel._utils.text import as_csv, format_exact, make_visible
 from randsel._utils.typing import Array
 from randsel.analysis import (

@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from randsel._utils import text
-from randsel._utils.optional import optional
+from randsel._utils.text import optional
 from randsel.analysis import NAME, RANK, SELECTED, VALUE_COLUMNS, Accuracy, Analysis, Pair, Stability
 from randsel.interactions import LEVEL
 from randsel.plots import LOW_TO_HIGH, RED, class_colours, culling_path, feature_panel, pair_panel

@@ -32,7 +32,7 @@ from randsel._sklearn.base import (
     nominal_columns,
     rank_columns,
 )
-from randsel._utils.result_folder import Checkpoint, open_checkpoint
+from randsel._utils.files import Checkpoint, open_checkpoint
 from randsel._utils.typing import Array
 from randsel.interactions import (
     DEFAULT_DECAY,

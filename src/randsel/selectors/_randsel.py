@@ -40,8 +40,8 @@ from randsel._sklearn.base import (
     fit_task,
     rank_columns,
 )
+from randsel._utils.files import Checkpoint, Stages, open_checkpoint
 from randsel._utils.jobs import one_blas_thread, seed_of
-from randsel._utils.result_folder import Checkpoint, Stages, open_checkpoint
 from randsel._utils.typing import Array
 from randsel.contribution import Draws, Sample, bootstrap, exact, row_blocks
 from randsel.culling import (

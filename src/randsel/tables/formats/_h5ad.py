@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from randsel._utils.files import bytes_in, check_size, readable
-from randsel._utils.optional import optional
+from randsel._utils.text import optional
 from randsel._utils.typing import Array
 from randsel.tables.formats._text import ReadOptions, Sheet, to_float_matrix, to_text
 

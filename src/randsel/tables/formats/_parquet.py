@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from randsel._utils.files import check_size, readable
-from randsel._utils.optional import optional
+from randsel._utils.text import optional
 from randsel.tables.formats._text import ReadOptions, Sheet, check_shape, describe_bad_cell, parse_number
 
 

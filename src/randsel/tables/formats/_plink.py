@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from randsel._utils.files import bytes_in, check_size
-from randsel._utils.optional import optional
+from randsel._utils.text import optional
 from randsel.tables.formats._text import NAME_BYTES, ReadOptions, Sheet, open_records
 
 #: First bytes of a .bed file whose genotypes are stored variant by variant.

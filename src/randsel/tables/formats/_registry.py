@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from randsel._utils.optional import optional
+from randsel._utils.text import optional
 from randsel.tables.formats._geo import read_geo
 from randsel.tables.formats._h5ad import read_h5ad
 from randsel.tables.formats._mat import read_mat

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from randsel._utils.files import check_size, readable
-from randsel._utils.optional import optional
+from randsel._utils.text import optional
 from randsel._utils.typing import Array
 
 #: Cells that stand for a missing value.
