@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from randsel import InteractionScan, RandSel, datasets, plots
-from randsel._utils import optional as _optional
+from randsel._utils import text as _text
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def test_names_of_a_selector_and_a_mask_of_highlights():
 
 def test_a_missing_package_is_named_with_its_extra():
     with pytest.raises(ImportError, match=r"Drawing needs no_such_package.*pip install no_such_package"):
-        _optional.optional("no_such_package.part", extra="plot", purpose="Drawing")
+        _text.optional("no_such_package.part", extra="plot", purpose="Drawing")
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from randsel import __version__, experiments, plots
-from randsel._utils import optional as _optional
+from randsel._utils import text as _text
 from randsel._utils.choices import DEFAULT_METHODS, METHODS
 from randsel.cli._main import main
 from randsel.tables import _read as tables
@@ -220,7 +220,7 @@ def test_a_package_that_is_not_there_is_a_sentence(run, tmp_path, monkeypatch):
     def gone(module):
         raise ImportError(module)
 
-    monkeypatch.setattr(_optional, "import_module", gone)
+    monkeypatch.setattr(_text, "import_module", gone)
     (tmp_path / "x.h5ad").write_bytes(b"")
     result = run("interactions", str(tmp_path / "x.h5ad"), "--target", "y", "--out", str(tmp_path / "out"))
     assert result.exit_code == 1

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from randsel._utils import files
-from randsel._utils import optional as _optional
+from randsel._utils import text as _text
 from randsel._utils.files import FinishedParts
 from randsel._utils.text import ProgressLine
 from randsel.analysis import _pipeline
@@ -334,7 +334,7 @@ def test_unknown_formats_missing_files_and_packages(tmp_path, monkeypatch):
     def gone(module):
         raise ImportError(module)
 
-    monkeypatch.setattr(_optional, "import_module", gone)
+    monkeypatch.setattr(_text, "import_module", gone)
     (tmp_path / "x.h5ad").write_bytes(b"")
     refused(
         invoke("select", tmp_path / "x.h5ad", "--target", "y", "--out", tmp_path / "out"),
@@ -427,14 +427,14 @@ def test_names_are_kept_in_files_and_harmless_on_a_terminal(tmp_path):
     ("package", "lost"), [("jinja2", {"report.html"}), ("matplotlib", {"report.html", "path.png"})]
 )
 def test_a_missing_package_costs_only_its_file(tmp_path, monkeypatch, package, lost):
-    real = _optional.import_module
+    real = _text.import_module
 
     def without(module):
         if module.split(".")[0] == package:
             raise ImportError(module)
         return real(module)
 
-    monkeypatch.setattr(_optional, "import_module", without)
+    monkeypatch.setattr(_text, "import_module", without)
     file = write(tmp_path / "table.csv", *numbers(200, 12))
     options = ["--target", "status", "--halves", 0, "--folds", 0, "--out", tmp_path / "out"]
     result = invoke("select", file, *options)

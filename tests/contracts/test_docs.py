@@ -226,7 +226,7 @@ def test_tests_named_in_the_mathematics_exist():
 
 def test_messages_of_the_page_on_files_are_those_of_the_code():
     page = (ROOT / "docs" / "files.md").read_text()
-    readers = [SOURCE / "_utils" / "optional.py", SOURCE / "_utils" / "files.py", *(SOURCE / "tables").rglob("*.py")]
+    readers = [SOURCE / "_utils" / "text.py", SOURCE / "_utils" / "files.py", *(SOURCE / "tables").rglob("*.py")]
     code = "".join(join_strings(path) for path in readers)
     cells = [line.split("|")[2] for line in page.split("## Messages")[1].splitlines() if line.startswith("| ")]
     quoted = [words for cell in cells for words in re.findall("`([^`]+)`", cell)]

@@ -11,7 +11,7 @@ import pytest
 from scipy import sparse
 from scipy.io import savemat
 
-from randsel._utils import optional as _optional
+from randsel._utils import text as _text
 from randsel.tables import _read as tables
 
 NAMES = ["g1", "g2", "g3"]
@@ -427,6 +427,6 @@ def test_a_package_that_is_not_installed_is_named(tmp_path, X, name, monkeypatch
     def gone(module):
         raise ImportError(module)
 
-    monkeypatch.setattr(_optional, "import_module", gone)
+    monkeypatch.setattr(_text, "import_module", gone)
     with pytest.raises(ImportError, match=r"Reading .* needs .* pip install .* \(part of the extra 'files'\)"):
         tables.read(path, target="status")
