@@ -1,9 +1,9 @@
 """Compare feature rankings on real tables by the accuracy of models on the features; decides RandSel's default.
 
-python benchmarks/quality/real.py [--data FOLDER] [--cells FOLDER] [--only open|aside] [--sets NAME,...]
-                                  [--methods NAME,...] [--variant JSON] [--repetitions 5] [--jobs 2] [--seconds S]
-                                  [--limit 60] [--again] [--no-recovery] [--commit NAME] [--source DIGEST]
-                                  [--page-only] [--out docs/results/real.md]
+python benchmarks/quality/real.py [--data FOLDER] [--cells FOLDER] [--only open|aside|recovery]
+                                  [--sets NAME,...] [--methods NAME,...] [--variant JSON] [--repetitions 5] [--jobs 2]
+                                  [--seconds S] [--limit 60] [--again] [--no-recovery] [--commit NAME]
+                                  [--source DIGEST] [--page-only] [--out docs/results/real.md]
 
 A cell is one fit of a method on one training fold. Finished cells are appended to a file in the folder of cells, and
 not computed again unless the method's code or settings, or the evaluation, have changed.
@@ -31,7 +31,7 @@ import numpy as np
 import scipy
 import sklearn
 from pool import run_tasks, time_limit
-from real_methods import CLASSES, NUMBERS, default_name, methods_by_name
+from real_methods import CLASSES, NUMBERS, RANDSEL, default_name, methods_by_name
 from real_page import write_page
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
@@ -68,6 +68,7 @@ ASIDE = (
     "wheat_yield",
 )
 HALVES = {"open": OPEN, "aside": ASIDE}
+SELECTIONS = {**HALVES, "recovery": ()}
 #: Sets whose values are concentrations or intensities, which are compared on a logarithmic scale.
 LOG2 = {"tb_gambia_ord", "tb_weiner2012", "somascan_sex", "colon", "tox_171"}
 #: Problems whose relevant features are known: simulated here, or a file of the data folder (None).
@@ -214,7 +215,10 @@ class Cells:
 
     def __init__(self, folder, methods, source=None):
         self.folder, self.methods = folder, methods
-        self.sources = {name: source if source and method.ours else method.source for name, method in methods.items()}
+        self.sources = {
+            name: source if source and method.subpackages == RANDSEL else method.source
+            for name, method in methods.items()
+        }
         self.by_task, self.runs, self.other_sources = {}, [], {}
         for path in sorted(folder.glob("*.jsonl")):
             self._read(path)
@@ -233,7 +237,11 @@ class Cells:
             task = tuple(record[name] for name in ("set", "method", "repetition", "fold"))
             if self._identity(task[1]) == [record[name] for name in ("settings", "source", "protocol")]:
                 self._add(task, {**record, "run": run})
-            elif task[1] in self.methods and self.methods[task[1]].ours and record["protocol"] == protocol():
+            elif (
+                task[1] in self.methods
+                and self.methods[task[1]].subpackages == RANDSEL
+                and record["protocol"] == protocol()
+            ):
                 self.other_sources[record["source"]] = run.get("commit")
 
     def _identity(self, method):
@@ -344,7 +352,7 @@ def parse_options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="folder of the .npz files")
     parser.add_argument("--cells", type=Path, default=ROOT / "build" / "bench-real", help="folder of finished cells")
-    parser.add_argument("--only", choices=HALVES, help="only one half of the sets")
+    parser.add_argument("--only", choices=SELECTIONS, help="one half of the sets, or the recovery problems")
     parser.add_argument("--sets", help="only these, separated by commas; without the recovery problems")
     parser.add_argument("--methods", help="only these, separated by commas, as 'linear-svm-rfe'")
     parser.add_argument("--variant", action="append", default=[], help=VARIANT_HELP)
@@ -355,7 +363,9 @@ def parse_options():
     parser.add_argument("--limit", type=float, default=60.0, help="seconds that a fit may take")
     parser.add_argument("--again", action="store_true", help="run again what failed or took too long")
     parser.add_argument("--commit", help="name of the commit, where git is not available")
-    parser.add_argument("--source", help="with --page-only, show our cells of this source instead of the present one")
+    parser.add_argument(
+        "--source", help="with --page-only, show the cells of RandSel of this source instead of the present one"
+    )
     parser.add_argument("--page-only", action="store_true", help="compute nothing")
     parser.add_argument("--out", type=Path, help="also write the page to this Markdown file")
     options = parser.parse_args()
@@ -366,7 +376,7 @@ def parse_options():
 
 def main():
     options = parse_options()
-    set_names = chosen(options.sets, HALVES.get(options.only, OPEN + ASIDE), "set")
+    set_names = chosen(options.sets, SELECTIONS.get(options.only, OPEN + ASIDE), "set")
     methods = methods_by_name([json.loads(text) for text in options.variant])
     by_slug = {slug(name): name for name in methods}
     methods = {by_slug[name]: methods[by_slug[name]] for name in chosen(options.methods, by_slug, "method")}
@@ -378,9 +388,9 @@ def main():
         if absent:
             sys.exit(f"{options.data} does not hold {', '.join(absent)}; name the folder of the data with --data.")
         run(tasks, cells, methods, options)
-    elif cells.other_sources and not any(methods[task[1]].ours for task in cells.by_task):
+    elif cells.other_sources and not any(methods[task[1]].subpackages == RANDSEL for task in cells.by_task):
         known = ", ".join(f"{source} (commit {commit})" for source, commit in cells.other_sources.items())
-        print(f"The cells of our methods are of other sources: {known}; show one with --source.", file=sys.stderr)
+        print(f"The cells of RandSel are of other sources: {known}; show one with --source.", file=sys.stderr)
     finished = [cells.by_task[task] for task in tasks if task in cells.by_task]
     text = write_page(finished, cells.runs, methods, HALVES, default_name())
     print(text)

@@ -22,8 +22,10 @@ from randsel.culling import CRITERIA
 CLASSES, NUMBERS = "classification", "regression"
 #: Length of the rankings that are evaluated; mRMR and HSIC Lasso rank the columns after these by relevance only.
 LONGEST = 100
-#: Subpackages that a ranking depends on: other edits leave finished cells valid.
-SUBPACKAGES = ("_utils", "_numerics", "targets", "contribution", "culling", "_sklearn", "selectors", "baselines")
+#: Subpackages that rankings by the package depend on: other edits leave finished cells valid.
+SHARED = ("_utils", "_numerics", "_sklearn", "targets")
+RANDSEL = (*SHARED, "contribution", "culling", "selectors")
+BASELINES = (*SHARED, "baselines")
 #: Entries of the kernel matrices of HSIC Lasso, eight bytes each, above which it is not run.
 MOST_KERNEL_ENTRIES = 250_000_000
 
@@ -38,27 +40,24 @@ class Method:
         Function (X, y, groups, kind, seed) -> (columns, best first; number of features that it selects, or None).
     settings
         Text for the page: how it was run.
-    ours
-        Whether the ranking is computed by randsel, so that another source is another method.
+    subpackages
+        Subpackages of randsel that compute the ranking: another source is another method. None for other methods.
     has_order
         Whether the first 10 or 100 of its columns mean anything.
     """
 
     rank: Callable
     settings: str
-    ours: bool = False
+    subpackages: tuple = ()
     has_order: bool = True
 
     @property
     def source(self):
         """Short name of the code that the ranking depends on: the package's, or that of the function."""
-        return randsel_digest() if self.ours else measure.key_of(inspect.getsource(self.rank))
+        return package_digest(self.subpackages) if self.subpackages else measure.key_of(inspect.getsource(self.rank))
 
 
-@cache
-def randsel_digest():
-    """Short name of the source that rankings by randsel depend on."""
-    return measure.source_digest(SUBPACKAGES)
+package_digest = cache(measure.source_digest)
 
 
 def best_first(scores):
@@ -115,17 +114,21 @@ def accepts(parameters):
     return True
 
 
+#: Values of `RandSel(scale=...)` that are compared.
+SCALINGS = {True: "z-scores", "normal": "normal scores"}
+
+
 def randsel_methods(variants):
     """Every criterion with every scaling that this version of RandSel accepts, the rank kernel, and the variants."""
     settings = {"RandSel rank kernel": {"kernel": "rank"}}
     for criterion in CRITERIA:
-        for scale, label in ((True, "z-scores"), ("normal", "normal scores")):
+        for scale, label in SCALINGS.items():
             parameters = {"criterion": criterion, "scale": scale}
             if accepts(parameters):
                 settings[f"RandSel {criterion}, {label}"] = parameters
     settings |= {f"RandSel {as_code(parameters)}": parameters for parameters in variants}
     return {
-        name: Method(partial(by_randsel, parameters=parameters), f"`RandSel({as_code(parameters)})`", True)
+        name: Method(partial(by_randsel, parameters=parameters), f"`RandSel({as_code(parameters)})`", RANDSEL)
         for name, parameters in settings.items()
     }
 
@@ -139,7 +142,7 @@ def default_name():
     """Name of the method that `RandSel()` is, in this version."""
     selector = RandSel()
     criterion = selector._criterion() if selector.criterion == "auto" else selector.criterion
-    return f"RandSel {criterion}, {'normal scores' if selector.scale == 'normal' else 'z-scores'}"
+    return f"RandSel {criterion}, {SCALINGS.get(selector.scale, selector.scale)}"
 
 
 # ---------------------------------------------------------------- other methods
@@ -246,9 +249,11 @@ def methods_by_name(variants=()):
             by_svm_rfe, '`SVC(kernel="linear", C=1)` or SVR; a quarter of the features left dropped per round'
         ),
         "random forest": Method(by_forest, '500 trees, `max_features="sqrt"`, impurity importance'),
-        "kernel RFE": Method(by_kernel_rfe, "`KernelRFE(drop=0.25)`", True),
+        "kernel RFE": Method(by_kernel_rfe, "`KernelRFE(drop=0.25)`", BASELINES),
         "HSIC Lasso": Method(
-            by_hsic_lasso, "non-negative lasso path on all pairs of samples, kernels as in pyHSICLasso with `B=0`"
+            by_hsic_lasso,
+            "non-negative lasso path on all pairs of samples, kernels as in pyHSICLasso with `B=0`; "
+            "if the path ends early, then by HSIC",
         ),
-        "stability selection": Method(by_stability_selection, "`StabilitySelection()`, 100 halves", True),
+        "stability selection": Method(by_stability_selection, "`StabilitySelection()`, 100 halves", BASELINES),
     }

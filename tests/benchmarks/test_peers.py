@@ -61,3 +61,19 @@ def test_genotypes_survive_the_way_through_a_bed_file(tmp_path):
     )
     subprocess.run([sys.executable, "-c", code], check=True)
     assert (tmp_path / "snps.bed").stat().st_size == 3 + 7 * 4
+
+
+def test_the_digest_of_the_source_follows_code_in_subfolders_but_not_comments(measure, monkeypatch, tmp_path):
+    monkeypatch.setattr(measure, "SOURCE", tmp_path)
+    for folder in ("culling", "report"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "_file.py").write_text("x = 1\n")
+    everything, culling = measure.source_digest(), measure.source_digest(("culling",))
+    (tmp_path / "culling" / "_file.py").write_text('"""Docstring."""\n# comment\nx = 1\n')
+    (tmp_path / "report" / "_file.py").write_text("x = 2\n")
+    assert measure.source_digest() != everything
+    documented = measure.source_digest(("culling",))
+    (tmp_path / "culling" / "_file.py").write_text('"""Another."""\nx = 1\n')
+    assert measure.source_digest(("culling",)) == documented
+    (tmp_path / "culling" / "_file.py").write_text('"""Another."""\nx = 2\n')
+    assert measure.source_digest(("culling",)) not in (documented, culling)
