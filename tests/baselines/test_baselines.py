@@ -244,7 +244,7 @@ def test_forest_is_that_of_scikit_learn(data, kind):
     if y.dtype.kind == "f":
         # rounded in the same way, because nodes of two samples split equally well on many features
         forest, target = RandomForestRegressor, np.squeeze(Target.encode(y, NUMBERS).Y)
-    theirs = forest(20, random_state=0).fit(standardised(X)[:, order], target)
+    theirs = forest(20, max_features="sqrt", random_state=0).fit(standardised(X)[:, order], target)
     ours = again(FOREST, 2).fit(X, y)
     np.testing.assert_allclose(ours.importances_[order], theirs.feature_importances_, rtol=1e-6)
     np.testing.assert_array_equal(ours.importances_, again(FOREST, 2, n_jobs=2).fit(X, y).importances_)

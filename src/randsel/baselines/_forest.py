@@ -15,6 +15,9 @@ from randsel.targets import OutcomeKind, Target
 class ForestImportance(Baseline):
     """Rank features by their impurity-based importance in a random forest of scikit-learn (Breiman 2001).
 
+    Every split chooses among √n of the n features, for numbers too: scikit-learn's default for these, all features,
+    takes about √n times as long.
+
     Parameters
     ----------
     n_features_to_select, target
@@ -67,6 +70,6 @@ class ForestImportance(Baseline):
         forest = RandomForestClassifier if kind.has_classes else RandomForestRegressor
         Y = y if kind.has_classes else Target.encode(y, kind).Y
         target = Y[:, 0] if Y.shape[1:] == (1,) else Y
-        model = forest(self.n_estimators, n_jobs=self.n_jobs, random_state=self.random_state).fit(Z, target)
-        importances = model.feature_importances_
+        model = forest(self.n_estimators, max_features="sqrt", n_jobs=self.n_jobs, random_state=self.random_state)
+        importances = model.fit(Z, target).feature_importances_
         return Ranked(np.argsort(-importances, kind="stable"), n_to_select, {"importances_": importances})
