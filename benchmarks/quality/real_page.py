@@ -280,18 +280,20 @@ def recovery_table(cells):
     return as_markdown(rows)
 
 
-def failure_table(cells):
-    """Methods that were left out on a set, with the reason."""
-    reasons = {}
+def failure_table(cells, scores):
+    """Sets on which a method was stopped: how many repetitions it had finished before, and why."""
+    rows = {}
     for cell in cells:
         if "error" in cell:
+            finished = scores.values.get((cell["set"], cell["method"], "10", "both"), [])
             timed_out = cell["error"] == "timed out"
-            reasons[cell["method"], cell["set"]] = f"more than {cell['limit']:g} s" if timed_out else cell["error"]
-    return (
-        as_markdown([{"method": m, "set": s, "reason": reason} for (m, s), reason in reasons.items()])
-        if reasons
-        else "None."
-    )
+            rows[cell["method"], cell["set"]] = {
+                "method": cell["method"],
+                "set": cell["set"],
+                "finished repetitions": str(len(finished)),
+                "reason": f"a fit of more than {cell['limit']:g} s" if timed_out else cell["error"],
+            }
+    return as_markdown(list(rows.values())) if rows else "None."
 
 
 # ---------------------------------------------------------------- page
@@ -335,7 +337,7 @@ def write_page(cells, runs, methods, halves, default):
     lines += ["## Each set, mean of the four sizes"]
     lines += [set_table(scores, names) for title, names in (groups | numeric).items() if title != "all"]
     lines += ["## Recovery of known relevant features", RECOVERY_NOTE, recovery_table(cells)]
-    lines += ["## Left out", failure_table(cells), "## Settings"]
+    lines += ["## Left out", failure_table(cells, scores), "## Settings"]
     lines += [as_markdown([{"method": name, "as it was run": method.settings} for name, method in methods.items()])]
     return "\n\n".join(lines) + "\n"
 
