@@ -1,6 +1,8 @@
 """`randsel compare` and `randsel reproduce`: selectors in nested cross-validation."""
 
 # ruff: noqa: PLC0415 (slow imports are inside the commands, so that help and usage errors appear at once)
+import functools
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,20 +19,17 @@ if TYPE_CHECKING:
     from randsel.tables import Table
 
 
+_RUN_OPTIONS = (
+    click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Result folder."),
+    job_options("Cells to run"),
+    click.option("--timeout", type=click.FloatRange(0, min_open=True), help="Seconds allowed per cell."),
+    click.option("--methods", help=f"Comma-separated methods: {', '.join(METHODS)}."),
+)
+
+
 def _run_options(command: Any) -> Any:
     """Add the options of commands that run cells."""
-    for option in reversed(
-        [
-            click.option(
-                "--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Result folder."
-            ),
-            job_options("Cells to run"),
-            click.option("--timeout", type=click.FloatRange(0, min_open=True), help="Seconds allowed per cell."),
-            click.option("--methods", help=f"Comma-separated methods: {', '.join(METHODS)}."),
-        ]
-    ):
-        command = option(command)
-    return command
+    return functools.reduce(lambda decorated, option: option(decorated), reversed(_RUN_OPTIONS), command)
 
 
 @main.command()
@@ -43,14 +42,11 @@ def _run_options(command: Any) -> Any:
 def compare(
     file: Path,
     reading: dict[str, Any],
-    task: str,
-    folds: int,
-    reshuffles: int,
-    seed: int,
+    methods: str | None,
     out: Path,
     jobs: int | None,
     timeout: float | None,
-    methods: str | None,
+    **protocol: Any,
 ) -> None:
     """Compare selectors on your own table by nested cross-validation.
 
@@ -73,15 +69,7 @@ def compare(
 
     check_folder(out)
     names = split_names(methods) or DEFAULT_METHODS
-    spec = Spec(
-        name=file.stem,
-        data=({"name": file.stem},),
-        methods=tuple({"name": name} for name in names),
-        folds=folds,
-        reshuffles=reshuffles,
-        seed=seed,
-        task=task,
-    )
+    spec = Spec(file.stem, ({"name": file.stem},), tuple({"name": name} for name in names), **protocol)
     _run(spec, {file.stem: read_table(file, reading)}, out, jobs, timeout)
 
 
@@ -94,14 +82,7 @@ def compare(
 @click.option("--quick", is_flag=True, help="blackbox only: few labels and settings, for a trial run of a minute.")
 @_run_options
 def reproduce(
-    what: str,
-    data: Path | None,
-    geo: Path | None,
-    quick: bool,
-    out: Path,
-    jobs: int | None,
-    timeout: float | None,
-    methods: str | None,
+    what: str, data: Path | None, geo: Path | None, quick: bool, out: Path, methods: str | None, **how: Any
 ) -> None:
     """Repeat an experiment of the paper.
 
@@ -121,7 +102,7 @@ def reproduce(
     if quick and what != "blackbox":
         raise click.UsageError("--quick is for blackbox.")
     if what == "blackbox":
-        if methods or timeout or jobs != 1:
+        if methods or how["timeout"] or how["jobs"] != 1:
             raise click.UsageError(
                 "--methods, --timeout, --jobs, --dask are for table1 and table2; blackbox runs all it has on one core."
             )
@@ -147,49 +128,45 @@ def reproduce(
         raise click.UsageError("table2 needs the folder of the data sets (--data), or a GEO series matrix (--geo).")
     else:
         loaded = {entry["name"]: load_table(entry, data or Path()) for entry in spec.data}
-    _run(spec, loaded, out, jobs, timeout)
+    _run(spec, loaded, out, **how)
 
 
 def _black_box(quick: bool, out: Path) -> None:
-    from randsel import plots
+    from randsel import experiments, plots
     from randsel._utils import files
-    from randsel.experiments import (
-        QUICK_BLACK_BOX,
-        BlackBoxSettings,
-        accuracies,
-        differences,
-        run_black_box,
-        weights_along_path,
-    )
 
-    settings = QUICK_BLACK_BOX if quick else BlackBoxSettings()
+    settings = experiments.QUICK_BLACK_BOX if quick else experiments.BlackBoxSettings()
     line = ProgressLine()
     try:
-        results = run_black_box(settings, out, progress=line)
+        results = experiments.run_black_box(settings, out, progress=line)
     finally:
         line.end()
-    rows, why = accuracies(results), differences(results)
+    rows, why = experiments.accuracies(results), experiments.differences(results)
     heading = (
         f"{settings.n_labelled} labelled rows, {settings.n_held_out} held out, the others without label; "
         f"{settings.seeds} seeds, mean ± sd. All choices by {settings.folds}-fold cross-validation on labelled rows."
     )
-    text = "\n".join(["# blackbox", "", heading, "", as_markdown(rows), "", "## Why", "", as_markdown(why), ""])
+    text = f"# blackbox\n\n{heading}\n\n{as_markdown(rows)}\n\n## Why\n\n{as_markdown(why)}\n"
     files.write_atomically(out / "table.md", text)
     files.write_atomically(out / "table.csv", as_csv(rows))
     files.write_atomically(out / "why.csv", as_csv(why))
     click.echo(text)
-    sizes, weights = weights_along_path(results)
+    draw = functools.partial(plots.kernel_weights, classes=range(1, 10), title="LPBoostMKL on the stand-in")
+    _write_picture(out / "weights.png", draw, *experiments.weights_along_path(results))
+
+
+def _write_picture(path: Path, draw: Callable[..., Any], *values: Any) -> None:
+    """Write a picture; without matplotlib, print that there is none."""
+    from randsel._utils.files import write_figure
+
     try:
-        figure = plots.kernel_weights(sizes, weights, classes=range(1, 10), title="LPBoostMKL on the stand-in")
+        write_figure(path, draw(*values), 120)
     except ImportError as error:
         click.echo(f"No picture: {error}", err=True)
-        return
-    files.write_figure(out / "weights.png", figure, 120)
 
 
 def _run(spec: "Spec", loaded: dict[str, "Table"], out: Path, jobs: int | None, timeout: float | None) -> None:
     from randsel import plots
-    from randsel._utils import files
     from randsel.experiments import curves, run_comparison, write_tables
 
     line = ProgressLine()
@@ -207,12 +184,7 @@ def _run(spec: "Spec", loaded: dict[str, "Table"], out: Path, jobs: int | None, 
     click.echo(make_printable(write_tables(spec, outcome, out, heading)))
     if not outcome.results:
         raise click.ClickException("every cell failed; see the reasons above.")
-    try:
-        figure = plots.comparison(curves(spec, outcome), title=spec.name)
-    except ImportError as error:
-        click.echo(f"No picture: {error}", err=True)
-    else:
-        files.write_figure(out / "comparison.png", figure, 120)
+    _write_picture(out / "comparison.png", functools.partial(plots.comparison, title=spec.name), curves(spec, outcome))
     if outcome.errors:
         raise click.ClickException(
             f"{len(outcome.errors)} of {len(outcome.cells)} cells failed; run the command again to retry them."

@@ -7,13 +7,13 @@ cross-validation on the labelled rows; held-out rows are predicted once, at the 
 import hashlib
 import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib.metadata import version
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.decomposition import PCA
@@ -27,10 +27,14 @@ from randsel._numerics.kernels import alignment, bandwidth, gaussian_kernel, squ
 from randsel._utils.files import check_folder, check_or_write_identity, lock_folder, write_atomically
 from randsel._utils.typing import Array
 from randsel.datasets import make_black_box
-from randsel.experiments._run import is_number, read_cell
+from randsel.experiments._run import Progress, is_number, read_cell
 from randsel.learning import LPBoostMKL, PathKernels, SparseFiltering
 from randsel.selectors import RandSel
 
+#: Results by method, in the order of seeds.
+Results = dict[str, list[dict[str, Any]]]
+#: Function of a split and the settings of a candidate that returns the classes of the test rows.
+Predictor = Callable[..., Array]
 #: Minimum fraction of the weight with which a kernel counts as used.
 MIN_WEIGHT = 0.01
 
@@ -61,22 +65,26 @@ QUICK_BLACK_BOX = BlackBoxSettings(
 
 @dataclass(frozen=True)
 class Split:
-    """Stacks of kernels between training rows, and between test and training rows, with the classes of both."""
+    """Stacks of kernels between training rows, and between test and training rows, with the classes of both.
+
+    `sizes` has the number of features of every kernel.
+    """
 
     train: Array
     test: Array
     y: Array
     y_test: Array
-    #: Number of features of every kernel.
-    sizes: tuple[int, ...] = ()
+    sizes: tuple[int, ...]
 
-    def with_kernels(self, change: Callable[[Array], Array]) -> "Split":
-        """Return the split with `change` applied to both stacks."""
-        return replace(self, train=change(self.train), test=change(self.test))
+    def combined(self, weights: Array | None = None) -> "Split":
+        """Return the split with one kernel, the weighted sum of all; without weights their mean."""
+        if weights is None:
+            return replace(self, train=self.train.mean(axis=0)[None], test=self.test.mean(axis=0)[None])
+        train, test = (np.tensordot(weights, kernels, 1)[None] for kernels in (self.train, self.test))
+        return replace(self, train=train, test=test)
 
 
-@dataclass(frozen=True)
-class Learned:
+class Learned(NamedTuple):
     """Labelled and held-out rows as learned features, as principal components, and as signed features."""
 
     features: Array
@@ -99,35 +107,29 @@ class Trial:
         rows = np.arange(len(y) + settings.n_held_out)
         self.train_and_test = [*folds.split(y, y), (rows[: len(y)], rows[len(y) :])]
         self.classes = np.concatenate([y, np.asarray(self.data.held_out_y)])
+        self.svm_candidates = list(product([0], settings.bandwidths, settings.costs))
 
-    def _split(self, features: Array, number: int) -> Split:
-        """Return a split with one Gaussian kernel of all standardised columns, with the median bandwidth."""
-        train, test = self.train_and_test[number]
-        scaler = StandardScaler().fit(features[train])
-        Z, Z_test = scaler.transform(features[train]), scaler.transform(features[test])
-        gamma = bandwidth("median", squared_distances(Z))
-        kernels = (gaussian_kernel(Z, gamma)[None], gaussian_kernel(Z_test, gamma, Z=Z)[None])
-        return Split(*kernels, self.classes[train], self.classes[test], (features.shape[1],))
-
-    @cached_property
-    def raw(self) -> list[Split]:
-        """Splits of the raw input."""
-        return self._splits(np.vstack([self.data.X, self.data.held_out]))
-
-    def _splits(self, features: Array) -> list[Split]:
-        return [self._split(features, number) for number in range(len(self.train_and_test))]
+    def splits(self, features: Array) -> list[Split]:
+        """Return splits with one Gaussian kernel of all standardised columns, with the median bandwidth."""
+        splits = []
+        for train, test in self.train_and_test:
+            scaler = StandardScaler().fit(features[train])
+            Z, Z_test = scaler.transform(features[train]), scaler.transform(features[test])
+            gamma = bandwidth("median", squared_distances(Z))
+            kernels = (gaussian_kernel(Z, gamma)[None], gaussian_kernel(Z_test, gamma, Z=Z)[None])
+            splits.append(Split(*kernels, self.classes[train], self.classes[test], (features.shape[1],)))
+        return splits
 
     @cached_property
-    def learned(self) -> tuple["Learned", dict[str, Any]]:
+    def learned(self) -> tuple[Learned, dict[str, Any]]:
         """Sparse-filtered features and the settings of the filtering, chosen by the accuracy of an SVM."""
         options = list(product(self.settings.whiten, self.settings.iterations))
         tried = [self._learn(*option) for option in options]
-        candidates = _svm_candidates(self.settings)
-        scores = [inner_accuracies(self._splits(data.features), candidates, _predict_svm).max() for data in tried]
+        scores = [_inner_accuracies(self.splits(data.features), self.svm_candidates).max() for data in tried]
         best = int(np.argmax(scores))
-        return tried[best], {"whiten": options[best][0], "iterations": options[best][1]}
+        return tried[best], dict(zip(("whiten", "iterations"), options[best], strict=True))
 
-    def _learn(self, whiten: bool, iterations: int) -> "Learned":
+    def _learn(self, whiten: bool, iterations: int) -> Learned:
         """Reduce the rows to principal components, which removes redundant columns, then filter these."""
         data, settings = self.data, self.settings
         training = np.vstack([data.X, data.unlabelled])
@@ -145,29 +147,18 @@ class Trial:
     @cached_property
     def stacks(self) -> dict[float, list[Split]]:
         """Splits with one kernel per round of the path, for every bandwidth of the selector."""
-        return {
-            b: [self._stack(b, number) for number in range(len(self.train_and_test))] for b in self.settings.bandwidths
-        }
-
-    def _stack(self, multiple: float, number: int) -> Split:
-        train, test = self.train_and_test[number]
+        stacks: dict[float, list[Split]] = {multiple: [] for multiple in self.settings.bandwidths}
         features = self.learned[0].features
-        path = PathKernels(RandSel(2, gamma=f"{multiple}*median"), max_kernels=self.settings.max_kernels)
-        path.fit(features[train], self.classes[train])
-        kernels = path.transform(features[train]), path.transform(features[test])
-        return Split(*kernels, self.classes[train], self.classes[test], tuple(len(c) for c, _ in path.kernels_))
+        for multiple, (train, test) in product(stacks, self.train_and_test):
+            path = PathKernels(RandSel(2, gamma=f"{multiple}*median"), max_kernels=self.settings.max_kernels)
+            path.fit(features[train], self.classes[train])
+            kernels = path.transform(features[train]), path.transform(features[test])
+            sizes = tuple(len(columns) for columns, _ in path.kernels_)
+            stacks[multiple].append(Split(*kernels, self.classes[train], self.classes[test], sizes))
+        return stacks
 
 
 # ---------------------------------------------------------------- methods
-
-
-def inner_accuracies(splits: list[Split], candidates: list[Any], predict: Callable[..., Array]) -> Array:
-    """Return the mean accuracy over the inner folds of every candidate, a tuple of arguments of `predict`."""
-
-    def accuracy(split: Split, candidate: Any) -> float:
-        return float(accuracy_score(split.y_test, predict(split, *candidate)))
-
-    return np.array([np.mean([accuracy(split, candidate) for split in splits[:-1]]) for candidate in candidates])
 
 
 def _predict_svm(split: Split, kernel: int, power: float, cost: float) -> Array:
@@ -176,116 +167,103 @@ def _predict_svm(split: Split, kernel: int, power: float, cost: float) -> Array:
     return np.asarray(model.predict(split.test[kernel] ** power))
 
 
-def _svm_candidates(settings: BlackBoxSettings, kernels: int = 1) -> list[tuple[int, float, float]]:
-    return list(product(range(kernels), settings.bandwidths, settings.costs))
+def _inner_accuracies(splits: list[Split], candidates: list[Any], predict: Predictor = _predict_svm) -> Array:
+    """Return the mean accuracy over the inner folds of every candidate, a tuple of arguments of `predict`."""
+    return np.array(
+        [np.mean([accuracy_score(s.y_test, predict(s, *candidate)) for s in splits[:-1]]) for candidate in candidates]
+    )
 
 
-def _test_best(splits: list[Split], candidates: list[Any], predict: Callable[..., Array]) -> dict[str, Any]:
+def _test_best(splits: list[Split], candidates: list[Any], predict: Predictor = _predict_svm) -> dict[str, Any]:
     """Choose the best candidate on the inner folds (the first on ties), and test it on the held-out rows."""
-    scores = inner_accuracies(splits, candidates, predict)
+    scores = _inner_accuracies(splits, candidates, predict)
     chosen = candidates[int(scores.argmax())]
     accuracy = accuracy_score(splits[-1].y_test, predict(splits[-1], *chosen))
     return {"accuracy": float(accuracy), "inner": float(scores.max()), "chosen": list(chosen)}
 
 
+def _test_best_stack(trial: Trial, test: Callable[[float, list[Split]], dict[str, Any]]) -> dict[str, Any]:
+    """Return the result of `test` on the stack that is best on the inner folds, and its bandwidth."""
+    results = [{**test(multiple, splits), "bandwidth": multiple} for multiple, splits in trial.stacks.items()]
+    return max(results, key=lambda result: result["inner"])
+
+
 def _classify_raw(trial: Trial) -> dict[str, Any]:
-    return _test_best(trial.raw, _svm_candidates(trial.settings), _predict_svm)
+    return _test_best(trial.splits(np.vstack([trial.data.X, trial.data.held_out])), trial.svm_candidates)
 
 
 def _classify_filtered(trial: Trial) -> dict[str, Any]:
     """Classify by the learned features, and by components and signed features, to see where accuracy is lost."""
     learned, settings = trial.learned
-    before, signed, result = (
-        _test_best(trial._splits(features), _svm_candidates(trial.settings), _predict_svm)
-        for features in (learned.components, learned.signed, learned.features)
-    )
+    result, before, signed = (_test_best(trial.splits(features), trial.svm_candidates) for features in learned)
     return {**result, **settings, "before": before["accuracy"], "signed": signed["accuracy"]}
 
 
 def _classify_selected(trial: Trial) -> dict[str, Any]:
     """Classify by the features of one round, with a bandwidth chosen for the classifier."""
-    splits = trial.stacks[1.0]
-    result = _test_best(splits, _svm_candidates(trial.settings, len(splits[0].sizes)), _predict_svm)
-    return {**result, "n_features": splits[0].sizes[result["chosen"][0]]}
+    splits, settings = trial.stacks[1.0], trial.settings
+    sizes = splits[0].sizes
+    result = _test_best(splits, list(product(range(len(sizes)), settings.bandwidths, settings.costs)))
+    return {**result, "n_features": sizes[result["chosen"][0]]}
 
 
 def _classify_single_kernel(trial: Trial) -> dict[str, Any]:
     """Classify by the best single kernel of all stacks, with the bandwidth of its stack."""
-    stacks, settings = trial.stacks, trial.settings
-    tried = {
-        b: _test_best(splits, [(k, 1.0, c) for k in range(len(splits[0].sizes)) for c in settings.costs], _predict_svm)
-        for b, splits in stacks.items()
-    }
-    best = _best_bandwidth(tried)
-    sizes, cost = stacks[best][0].sizes, tried[best]["chosen"][2]
-    alone = inner_accuracies(stacks[best], [(k, 1.0, cost) for k in range(len(sizes))], _predict_svm)
-    chosen = sizes[tried[best]["chosen"][0]]
-    return {**tried[best], "bandwidth": best, "n_features": chosen, "sizes": sizes, "alone": alone.tolist()}
 
+    def candidates(splits: list[Split], costs: Sequence[float]) -> list[Any]:
+        return list(product(range(len(splits[0].sizes)), [1.0], costs))
 
-def _best_bandwidth(tried: dict[float, dict[str, Any]]) -> float:
-    return max(tried, key=lambda bandwidth: tried[bandwidth]["inner"])
-
-
-def _mean_kernel(kernels: Array) -> Array:
-    return np.asarray(kernels.mean(axis=0)[None])
+    result = _test_best_stack(trial, lambda _, splits: _test_best(splits, candidates(splits, trial.settings.costs)))
+    splits = trial.stacks[result["bandwidth"]]
+    kernel, _, cost = result["chosen"]
+    alone = _inner_accuracies(splits, candidates(splits, [cost]))
+    sizes = splits[0].sizes
+    return {**result, "n_features": sizes[kernel], "sizes": sizes, "alone": alone.tolist()}
 
 
 def _classify_mean_kernel(trial: Trial) -> dict[str, Any]:
-    candidates = [(0, 1.0, c) for c in trial.settings.costs]
-    tried = {
-        b: _test_best([s.with_kernels(_mean_kernel) for s in splits], candidates, _predict_svm)
-        for b, splits in trial.stacks.items()
-    }
-    best = _best_bandwidth(tried)
-    return {**tried[best], "bandwidth": best}
+    candidates = list(product([0], [1.0], trial.settings.costs))
+    return _test_best_stack(trial, lambda _, splits: _test_best([split.combined() for split in splits], candidates))
 
 
 def _classify_boosted(trial: Trial) -> dict[str, Any]:
     """Classify by the whole pipeline; also count the kernels used, and test weights and classifier separately."""
-    stacks, settings = trial.stacks, trial.settings
+    settings = trial.settings
     models: dict[tuple[float, float, int], LPBoostMKL] = {}
 
     def predict(split: Split, multiple: float, nu: float) -> Array:
-        key = multiple, nu, next(number for number, other in enumerate(stacks[multiple]) if other is split)
+        key = multiple, nu, id(split)
         if key not in models:
             models[key] = _fit_mkl(split, nu)
         return np.asarray(models[key].predict(split.test))
 
-    tried = {b: _test_best(splits, [(b, nu) for nu in settings.nus], predict) for b, splits in stacks.items()}
-    best = _best_bandwidth(tried)
-    nu, splits = tried[best]["chosen"][1], stacks[best]
-    fitted = [models[best, nu, number] for number in range(len(splits))]
+    result = _test_best_stack(trial, lambda b, splits: _test_best(splits, [(b, nu) for nu in settings.nus], predict))
+    multiple, nu = result["chosen"]
+    splits = trial.stacks[multiple]
+    fitted = [models[multiple, nu, id(split)] for split in splits]
     weights = fitted[-1].kernel_weights_
-
-    def mixed(model: LPBoostMKL) -> Callable[[Array], Array]:
-        return lambda K: np.tensordot(model.kernel_weights_.mean(axis=0), K, 1)[None]
-
-    weighted = [split.with_kernels(mixed(model)) for split, model in zip(splits, fitted, strict=True)]
-    averaged = [split.with_kernels(_mean_kernel) for split in splits]
+    weighted = [s.combined(model.kernel_weights_.mean(axis=0)) for s, model in zip(splits, fitted, strict=True)]
+    averaged = [split.combined() for split in splits]
     alike = np.array([[alignment(K, L) for K in splits[-1].train] for L in splits[-1].train])
+    boosted_mean = _test_best(averaged, [(nu,) for nu in settings.nus], lambda s, nu: _fit_mkl(s, nu).predict(s.test))
     return {
-        **tried[best],
-        "bandwidth": best,
+        **result,
         "nu": nu,
         "sizes": splits[-1].sizes,
         "weights": weights.tolist(),
         "used": float((weights >= MIN_WEIGHT).sum(axis=1).mean()),
         "neighbours": float(np.diagonal(alike, 1).mean()),
         "ends": float(alike[0, -1]),
-        "svm": _test_best(weighted, [(0, 1.0, c) for c in settings.costs], _predict_svm)["accuracy"],
-        "boosted_mean": _test_best(averaged, [(n,) for n in settings.nus], lambda s, n: _fit_mkl(s, n).predict(s.test))[
-            "accuracy"
-        ],
+        "svm": _test_best(weighted, list(product([0], [1.0], settings.costs)))["accuracy"],
+        "boosted_mean": boosted_mean["accuracy"],
     }
 
 
 def _fit_mkl(split: Split, nu: float) -> LPBoostMKL:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model = LPBoostMKL("precomputed", nu=nu, tol=3e-3, max_iter=100)
-        model.fit(split.train, split.y)
-    return model
+        model: LPBoostMKL = LPBoostMKL("precomputed", nu=nu, tol=3e-3, max_iter=100).fit(split.train, split.y)
+        return model
 
 
 METHODS: dict[str, Callable[[Trial], dict[str, Any]]] = {
@@ -296,11 +274,8 @@ METHODS: dict[str, Callable[[Trial], dict[str, Any]]] = {
     "SVM, average of the same kernels": _classify_mean_kernel,
     "SVM, best single kernel": _classify_single_kernel,
 }
-
-
-#: Entries of results that are numbers: of every method, and of some methods in addition.
-NUMBERS = ("accuracy", "inner")
-_NUMBERS = {
+#: Entries of results that are numbers, of some methods in addition to accuracies.
+NUMBERS = {
     "SVM, sparse-filtered features": ("before", "signed"),
     "LPBoostMKL, kernels of the path": ("svm", "boosted_mean", "used", "neighbours", "ends"),
 }
@@ -309,28 +284,14 @@ _NUMBERS = {
 # ---------------------------------------------------------------- all cells
 
 
-def run_black_box(
-    settings: BlackBoxSettings, out: Path, *, progress: Callable[[str, float, float], None] | None = None
-) -> dict[str, list[dict[str, Any]]]:
+def run_black_box(settings: BlackBoxSettings, out: Path, *, progress: Progress | None = None) -> Results:
     """Run the cells that have no file in `out` yet, and return the results of all, by method, in the order of seeds.
 
-    Parameters
-    ----------
-    settings : BlackBoxSettings
-        What to run.
-    out : Path
-        Folder of the results; another run must not be working in it.
-    progress : callable, default=None
-        Called with "cells", the number of cells done, and the number of all cells.
-
-    Returns
-    -------
-    dict of str to list of dict
-        Accuracy on the held-out rows, and the settings that were chosen.
+    `progress` is called with "cells", the number of cells done, and the number of all cells.
     """
     check_folder(out)
     out.mkdir(parents=True, exist_ok=True)
-    results: dict[str, list[dict[str, Any]]] = {name: [] for name in METHODS}
+    results: Results = {name: [] for name in METHODS}
     total, show = settings.seeds * len(METHODS), progress or (lambda *_: None)
     with lock_folder(out):
         check_or_write_identity(out, {"comparison": "blackbox"}, ("comparison",))
@@ -338,10 +299,10 @@ def run_black_box(
             trial: Trial | None = None
             for name, method in METHODS.items():
                 path = out / f"{_cell_key(name, seed, settings)}.json"
-                result = read_cell(path, [], (*NUMBERS, *_NUMBERS.get(name, ())), _is_complete)
+                result = read_cell(path, [], ("accuracy", "inner", *NUMBERS.get(name, ())), _is_complete)
                 if result is None:
                     show("cells", sum(map(len, results.values())), total)
-                    trial = Trial(seed, settings) if trial is None else trial
+                    trial = trial or Trial(seed, settings)
                     cell = {"method": name, "seed": seed, "settings": asdict(settings)}
                     # a JSON round trip turns tuples into lists, as in a result that is read
                     result = json.loads(json.dumps(method(trial)))
@@ -353,8 +314,8 @@ def run_black_box(
 def _is_complete(result: dict[str, Any]) -> bool:
     """Return whether all lists of a result hold numbers and have the same length."""
     sizes = result.get("sizes", [])
-    rows = [result.get("alone", sizes), *(result.get("weights") or [])]
-    return all(isinstance(row, list) and len(row) == len(sizes) and all(map(is_number, row)) for row in [sizes, *rows])
+    rows = [sizes, result.get("alone", sizes), *(result.get("weights") or [])]
+    return all(isinstance(row, list) and len(row) == len(sizes) and all(map(is_number, row)) for row in rows)
 
 
 def _cell_key(method: str, seed: int, settings: BlackBoxSettings) -> str:
@@ -363,61 +324,57 @@ def _cell_key(method: str, seed: int, settings: BlackBoxSettings) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
-def accuracies(results: dict[str, list[dict[str, Any]]]) -> list[dict[str, str]]:
+def accuracies(results: Results) -> list[dict[str, str]]:
     """Return one row per method: mean ± standard deviation over the seeds, every seed, and inner accuracy."""
-    rows = []
-    for name, cells in results.items():
-        values = 100.0 * np.array([cell["accuracy"] for cell in cells])
-        inner = 100.0 * np.array([cell["inner"] for cell in cells])
-        rows.append(
-            {
-                "method": name,
-                "held-out accuracy, %": _format_spread(values),
-                "of each seed": ", ".join(f"{value:.1f}" for value in values),
-                "of the inner folds, %": _format_spread(inner),
-            }
-        )
-    return rows
-
-
-def differences(results: dict[str, list[dict[str, Any]]]) -> list[dict[str, str]]:
-    """Return rows that show where learned features lose, and whether LPBoostMKL gains by weights or classifier."""
-    boosted, average = results["LPBoostMKL, kernels of the path"], results["SVM, average of the same kernels"]
-    single = results["SVM, best single kernel"]
-    # rounds with less than a quarter of the features
-    late = np.array(boosted[0]["sizes"]) < boosted[0]["sizes"][0] / 4
-    weights = [100 * np.array(r["weights"])[:, late].sum(axis=1).mean() for r in boosted]
-
-    def row(quantity: str, values: Any, form: str = ".1f") -> dict[str, str]:
-        return {"what": quantity, "mean ± sd over seeds": _format_spread(np.array(values), form)}
-
-    filtered = results["SVM, sparse-filtered features"]
     return [
-        row("SVM on principal components, what sparse filtering sees, %", [100 * r["before"] for r in filtered]),
-        row("SVM on responses of the filters with their sign, %", [100 * r["signed"] for r in filtered]),
-        row("SVM on sparse-filtered features, which have none, %", [100 * r["accuracy"] for r in filtered]),
-        row("accuracy of LPBoostMKL: its weights, its classifier, %", [100 * r["accuracy"] for r in boosted]),
-        row("its weights (mean over classes), SVM, %", [100 * r["svm"] for r in boosted]),
-        row("equal weights, its classifier, %", [100 * r["boosted_mean"] for r in boosted]),
-        row("equal weights, SVM, %", [100 * r["accuracy"] for r in average]),
-        row("weight of rounds with less than a quarter of the features, %", weights),
-        row("SVM on the first kernel alone, inner folds, %", [100 * r["alone"][0] for r in single]),
-        row(
-            "SVM on one of these late kernels, inner folds, mean, %",
-            [100 * np.array(r["alone"])[late].mean() for r in single],
-        ),
-        row("kernels in the stack", [len(r["sizes"]) for r in boosted]),
-        row(f"kernels of at least {MIN_WEIGHT:.0%} of the weight, mean over classes", [r["used"] for r in boosted]),
-        row("centred alignment of neighbouring kernels", [r["neighbours"] for r in boosted], ".3f"),
-        row("centred alignment of the first and the last", [r["ends"] for r in boosted], ".3f"),
+        {
+            "method": name,
+            "held-out accuracy, %": _format_spread([100 * cell["accuracy"] for cell in cells]),
+            "of each seed": ", ".join(f"{100 * cell['accuracy']:.1f}" for cell in cells),
+            "of the inner folds, %": _format_spread([100 * cell["inner"] for cell in cells]),
+        }
+        for name, cells in results.items()
     ]
 
 
-def weights_along_path(results: dict[str, list[dict[str, Any]]]) -> tuple[Array, Array]:
+def differences(results: Results) -> list[dict[str, str]]:
+    """Return rows that show where learned features lose, and whether LPBoostMKL gains by weights or classifier."""
+    _, filtered, _, boosted, average, single = (results[name] for name in METHODS)
+    # rounds with less than a quarter of the features
+    late = np.array(boosted[0]["sizes"]) < boosted[0]["sizes"][0] / 4
+    late_weights = [100 * np.array(r["weights"])[:, late].sum(axis=1).mean() for r in boosted]
+    late_alone = [100 * np.array(r["alone"])[late].mean() for r in single]
+
+    def percent(cells: list[dict[str, Any]], entry: str) -> list[float]:
+        return [100 * cell[entry] for cell in cells]
+
+    rows = {
+        "SVM on principal components, what sparse filtering sees, %": percent(filtered, "before"),
+        "SVM on responses of the filters with their sign, %": percent(filtered, "signed"),
+        "SVM on sparse-filtered features, which have none, %": percent(filtered, "accuracy"),
+        "accuracy of LPBoostMKL: its weights, its classifier, %": percent(boosted, "accuracy"),
+        "its weights (mean over classes), SVM, %": percent(boosted, "svm"),
+        "equal weights, its classifier, %": percent(boosted, "boosted_mean"),
+        "equal weights, SVM, %": percent(average, "accuracy"),
+        "weight of rounds with less than a quarter of the features, %": late_weights,
+        "SVM on the first kernel alone, inner folds, %": [100 * r["alone"][0] for r in single],
+        "SVM on one of these late kernels, inner folds, mean, %": late_alone,
+        "kernels in the stack": [len(r["sizes"]) for r in boosted],
+        f"kernels of at least {MIN_WEIGHT:.0%} of the weight, mean over classes": [r["used"] for r in boosted],
+        "centred alignment of neighbouring kernels": [r["neighbours"] for r in boosted],
+        "centred alignment of the first and the last": [r["ends"] for r in boosted],
+    }
+    return [
+        {"what": what, "mean ± sd over seeds": _format_spread(values, 3 if what.startswith("centred") else 1)}
+        for what, values in rows.items()
+    ]
+
+
+def weights_along_path(results: Results) -> tuple[Array, Array]:
     """Return the number of features of every kernel, and the weights, of shape (seeds, classes, kernels)."""
     boosted = results["LPBoostMKL, kernels of the path"]
     return np.array(boosted[0]["sizes"]), np.array([cell["weights"] for cell in boosted])
 
 
-def _format_spread(values: Array, form: str = ".1f") -> str:
-    return f"{values.mean():{form}} ± {values.std():{form}}"
+def _format_spread(values: list[float], digits: int = 1) -> str:
+    return f"{np.mean(values):.{digits}f} ± {np.std(values):.{digits}f}"

@@ -107,18 +107,13 @@ def number_of_folds(table: Table, kind: OutcomeKind, wanted: int) -> int:
     return min(wanted, int(members.min()))
 
 
-def curve_sizes(table: Table) -> list[int]:
-    """Return the numbers of features at which a cell of this data set is scored."""
-    return path_sizes(table.X.shape[1])
-
-
 def evaluate(cell: Cell, table: Table) -> dict[str, Any]:
     """Return the result of a cell: scores, selected features, and how they were chosen."""
     kind, seed = KINDS[cell.params["target"]], cell.seed + 1000 * cell.reshuffle
     score = next(iter(SCORES[kind.name].values()))
     train, test = kind.splits(table.y, table.groups, number_of_folds(table, kind, cell.folds), seed)[cell.fold]
     training = table.rows(train)
-    sizes = curve_sizes(table)
+    sizes = path_sizes(table.X.shape[1])
     scores = np.zeros((len(cell.gammas), len(sizes)))
     inner = kind.splits(training.y, training.groups, number_of_folds(training, kind, cell.folds), seed + 1)
     for fit, held in inner:

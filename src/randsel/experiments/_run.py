@@ -28,10 +28,14 @@ from randsel._utils.files import (
 )
 from randsel._utils.jobs import as_finished
 from randsel._utils.processes import call_with_limit, end_idle_children
-from randsel.experiments._cells import SCORES, Cell, build_cells, curve_sizes, evaluate
+from randsel.culling import path_sizes
+from randsel.experiments._cells import SCORES, Cell, build_cells, evaluate
 from randsel.experiments._specification import Spec
 from randsel.tables import Table
 from randsel.targets import CLASSES
+
+#: Function that is called with "cells", the number of cells done, and the number of all cells.
+Progress = Callable[[str, float, float], None]
 
 
 @dataclass(frozen=True)
@@ -52,30 +56,13 @@ def run_comparison(
     *,
     n_jobs: int | None = 1,
     timeout: float | None = None,
-    progress: Callable[[str, float, float], None] | None = None,
+    progress: Progress | None = None,
 ) -> Outcome:
-    """Run the cells that have no file in `out` yet; the others are read.
+    """Run the cells that have no file in `out` yet, `n_jobs` at a time; the others are read.
 
-    Parameters
-    ----------
-    spec : Spec
-        What to compare.
-    tables : dict of str to Table
-        The data sets by name.
-    out : Path
-        Folder of the results; another run must not be working in it. A folder of other data, folds or seed is refused;
-        methods and reshuffles may be added.
-    n_jobs : int, default=1
-        Cells to run at a time. None: one, or as many as a Dask cluster has threads (`on_cluster`).
-    timeout : float, default=None
-        Time limit of a cell in seconds. Cells then run in child processes, which are killed at the limit.
-    progress : callable, default=None
-        Called with "cells", the number of cells done, and the number of all cells.
-
-    Returns
-    -------
-    Outcome
-        Results, errors, times, and notes on what was reduced or computed again.
+    A folder of other data, folds or seed is refused; methods and reshuffles may be added. `n_jobs=None` runs one cell
+    at a time, or as many as a Dask cluster has threads (`on_cluster`). With a `timeout` in seconds, cells run in child
+    processes, which are killed at the limit.
     """
     check_folder(out)
     out.mkdir(parents=True, exist_ok=True)
@@ -84,10 +71,9 @@ def run_comparison(
         check_or_write_identity(out, _identity(spec, cells), ("version", "data_hash", "parameters"))
         results: dict[str, dict[str, Any]] = {}
         for cell in cells:
-            is_complete = partial(is_complete_result, sizes=curve_sizes(tables[cell.data]))
+            is_complete = partial(is_complete_result, sizes=path_sizes(tables[cell.data].X.shape[1]))
             numbers = (*SCORES[cell.params["target"]], "n_features")
-            result = read_cell(out / f"{cell.key}.json", notes, numbers, is_complete)
-            if result is not None:
+            if (result := read_cell(out / f"{cell.key}.json", notes, numbers, is_complete)) is not None:
                 results[cell.key] = result
         pending = [cell for cell in cells if cell.key not in results]
         errors: dict[str, str] = {}
