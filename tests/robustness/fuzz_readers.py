@@ -63,7 +63,7 @@ with _instrumented():
     from randsel.report import _html as report
     from randsel.report._sentences import summarise
     from randsel.tables import _read as tables
-    from randsel.tables.formats._registry import FORMATS
+    from randsel.tables.formats import FORMATS
 
 #: Limit on a table in bytes, so small that a correct reader stays below a gigabyte.
 LIMIT = 20_000_000

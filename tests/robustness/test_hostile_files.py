@@ -199,7 +199,7 @@ def test_a_crash_or_hang_of_the_library_is_reported(tmp_path, monkeypatch, harm,
     (tmp_path / "h5py.py").write_text("")
     body = "\n    ".join(["import os, resource, signal, time", *harm.splitlines()])
     (tmp_path / "sitecustomize.py").write_text(
-        f"from randsel.tables.formats._registry import FORMATS, Format\ndef read(path, options):\n    {body}\n"
+        f"from randsel.tables.formats import FORMATS, Format\ndef read(path, options):\n    {body}\n"
         "FORMATS['.h5ad'] = Format('h5ad', read, 'h5py', sandboxed=True)\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -22,7 +22,7 @@ from randsel.tables._roles import (
     to_target,
 )
 from randsel.tables._sandbox import read_in_sandbox
-from randsel.tables.formats import FORMATS, GEO, TEXT, ReadOptions, Sheet, open_records, read_text
+from randsel.tables.formats import FORMATS, ReadOptions, Sheet, read_text
 
 if TYPE_CHECKING:
     from sklearn.impute import SimpleImputer
@@ -245,15 +245,11 @@ def _read_sheet(path: Path, options: ReadOptions) -> Sheet:
     file_format = FORMATS.get(suffix)
     if options.layer is not None and suffix != ".h5ad":
         raise ValueError(f"{path}: layers are parts of h5ad files; leave --layer out.")
-    if file_format is None or (is_gzipped and file_format is not TEXT):
+    if file_format is None or (is_gzipped and file_format.name != "text"):
         msg = f"{path} is of no known format; the name must end in one of {', '.join(FORMATS)} (text also in .gz)."
         if suffix in (".xls", ".xlsx", ".ods"):
             msg += " Export the sheet of a workbook as CSV."
         raise ValueError(msg)
-    if file_format is TEXT:
-        with open_records(path, options.limit, []) as records:
-            is_geo = next(records, (0, ""))[1].startswith("!")
-        return (GEO if is_geo else TEXT).read(path, options)
     return read_in_sandbox(suffix, path, options) if file_format.sandboxed else file_format.read(path, options)
 
 

@@ -1,25 +1,44 @@
-"""One reader per file format, listed in a registry; each returns a `Sheet`. Imports only `_utils`."""
+"""One reader per file format; each returns a `Sheet`. Imports only `_utils`.
 
-from randsel.tables.formats._registry import FORMATS, GEO, TEXT
-from randsel.tables.formats._text import (
-    MISSING,
-    ReadOptions,
-    Sheet,
-    check_distinct,
-    open_records,
-    parse_number,
-    read_text,
-)
+A new format needs a file in this folder and an entry in `FORMATS`.
+"""
 
-__all__ = [
-    "FORMATS",
-    "GEO",
-    "MISSING",
-    "TEXT",
-    "ReadOptions",
-    "Sheet",
-    "check_distinct",
-    "open_records",
-    "parse_number",
-    "read_text",
-]
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from randsel._utils.text import optional
+from randsel.tables.formats._h5ad import read_h5ad
+from randsel.tables.formats._mat import read_mat
+from randsel.tables.formats._npz import read_npz
+from randsel.tables.formats._parquet import read_parquet
+from randsel.tables.formats._plink import read_plink
+from randsel.tables.formats._text import MISSING, ReadOptions, Sheet, check_distinct, parse_number, read_text
+
+__all__ = ["FORMATS", "MISSING", "Format", "ReadOptions", "Sheet", "check_distinct", "parse_number", "read_text"]
+
+
+@dataclass(frozen=True)
+class Format:
+    """How files of one format are read."""
+
+    name: str  # in messages
+    read: Callable[[Path, ReadOptions], Sheet]
+    package: str | None = None  # optional package that the reader needs
+    sandboxed: bool = False  # read in a separate process, because damaged files can crash the library that parses them
+
+    def import_package(self) -> None:
+        """Import the package that the reader needs, or raise ImportError with the extra that installs it."""
+        if self.package is not None:
+            optional(self.package, extra="files", purpose=f"Reading {self.name}")
+
+
+#: Suffix -> format. Only text may also be gzipped.
+FORMATS = {
+    **dict.fromkeys((".csv", ".tsv", ".txt", ".tab"), Format("text", read_text)),
+    ".parquet": Format("Parquet", read_parquet, "polars", sandboxed=True),
+    ".npz": Format("NPZ", read_npz),
+    ".mat": Format("MAT", read_mat, sandboxed=True),
+    ".h5ad": Format("h5ad", read_h5ad, "h5py", sandboxed=True),
+    ".bed": Format("PLINK", read_plink),
+}

@@ -1,4 +1,4 @@
-"""`Sheet`, which every reader returns, what readers share, and the reader of text files.
+"""`Sheet`, which every reader returns, what readers share, and the reader of text, plain or of GEO.
 
 Text is parsed block by block, so it is never in memory as a whole.
 """
@@ -12,7 +12,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -133,12 +133,14 @@ def to_text(values: Iterable[Any]) -> list[str]:
 
 
 def read_text(path: Path, options: ReadOptions) -> Sheet:
-    """Read a table with a header from a text file, plain or gzipped."""
+    """Read a table with a header, or a GEO series matrix, from a text file that may be gzipped."""
     notes: list[str] = []
     with open_records(path, options.limit, notes) as records:
         start = list(islice(records, 2))
         if not start:
             raise ValueError(f"{path} is empty: it has no line with anything in it.")
+        if start[0][1].startswith("!") and options.names is not None:
+            return _read_geo(path, options.limit, chain(start, records), notes)
         separator = _find_separator([text for _, text in start])
         check_shape(path, (1, start[0][1].count(separator) + 1), options.limit)
         header = [name.strip() for name in split_record(start[0][1], separator)]
@@ -157,6 +159,37 @@ def read_text(path: Path, options: ReadOptions) -> Sheet:
     if grid.truth_columns:
         notes.append(f"{len(grid.truth_columns)} columns hold True and False, read as 1 and 0.")
     return grid.to_sheet(f"text, {len(header)} columns separated by {_SEPARATORS[separator]}", notes, first_cells)
+
+
+def _read_geo(path: Path, limit: int, records: Iterator[tuple[int, str]], notes: list[str]) -> Sheet:
+    """Read a series matrix: probes in rows, below lines about the samples, which become named rows."""
+    sample_rows: dict[str, list[str]] = {}
+    for _, text in records:
+        key, *cells = split_record(text, "\t")
+        if key.startswith("!Sample_"):
+            _add_sample_line(sample_rows, key.removeprefix("!Sample_"), cells, path, limit)
+        elif key == "ID_REF":
+            break
+    else:
+        raise ValueError(f"{path} is not a GEO series matrix: it has no table that starts with ID_REF.")
+    check_distinct([key, *cells], path, "columns")
+    grid = CellGrid(path, [key, *cells], "\t", frozenset(), limit)
+    grid.fill(record for record in records if not record[1].startswith("!"))
+    named_rows = {name: ["", *values] for name, values in sample_rows.items() if len(values) == len(cells)}
+    return replace(grid.to_sheet("GEO series matrix", notes), named_rows=named_rows, features_in_rows=True)
+
+
+def _add_sample_line(sample_rows: dict[str, list[str]], key: str, cells: list[str], path: Path, limit: int) -> None:
+    """Store cells under the key of their line; characteristics (`illness: latent`) under the name in the cell."""
+    for i, cell in enumerate(cells):
+        name, colon, value = cell.partition(":")
+        if not key.startswith("characteristics") or not colon:
+            name, value = key, cell
+        row = sample_rows.setdefault(name.strip(), [])
+        # if every sample uses another name, memory grows with the square of the number of samples
+        check_size(path, 8 * len(sample_rows) * len(cells), limit)
+        row.extend([""] * (len(cells) - len(row)))
+        row[i] = value.strip()
 
 
 # ---------------------------------------------------------------- lines
