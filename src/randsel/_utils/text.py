@@ -129,6 +129,11 @@ def join_words(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]
 
 
+def list_first(names: Sequence[str], most: int) -> str:
+    """Join the first `most` names with commas, and add an ellipsis if there are more."""
+    return ", ".join(names[:most]) + (", …" if len(names) > most else "")
+
+
 # ---------------------------------------------------------------- tables
 
 

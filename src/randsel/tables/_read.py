@@ -11,7 +11,7 @@ import numpy as np
 from randsel._numerics.columns import column_slices, parse_bytes
 from randsel._numerics.fingerprint import fingerprint
 from randsel._utils.choices import MISSING_RULES, ORIENTATIONS
-from randsel._utils.text import shorten_errors
+from randsel._utils.text import list_first, shorten_errors
 from randsel._utils.typing import Array
 from randsel.tables._roles import (
     assign_roles,
@@ -176,11 +176,14 @@ def read(
     'small.csv: text, 3 columns separated by commas.'
     """
     path = _check_exists(Path(path))
-    _check_choice("orientation", orientation, ORIENTATIONS)
-    _check_choice("missing", missing, MISSING_RULES)
+    for name, value, choices in (("orientation", orientation, ORIENTATIONS), ("missing", missing, MISSING_RULES)):
+        if value not in choices:
+            raise ValueError(f"{name}={value!r} is none of {', '.join(map(repr, choices))}.")
     requested = {"target": target, "groups": groups, "batch": batch}
     names = [n for n in (*requested.values(), id_column, *categorical, *drop_columns) if n is not None]
-    _check_one_purpose(path, names)
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise ValueError(f"{path}: column {repeated!r} is named twice, for two purposes; name it once.")
     limit = parse_bytes(max_bytes, "max_bytes")
     sheet = _read_sheet(path, ReadOptions(limit, frozenset(names), layer))
     labels = None
@@ -192,7 +195,13 @@ def read(
     samples = put_samples_in_rows(sheet, orientation, target, id_column, labels, notes)
     del sheet  # frees its numbers if they were transposed
     roles, cells = assign_roles(samples, requested, id_column, labels, notes)
-    y, rows, known = _choose_samples(samples, roles, cells, drop_columns, classes, batches, notes)
+    y, rows = _choose_samples(samples, cells["target"], drop_columns, classes, notes)
+    known = {role: _take_complete(path, cells[role], rows, name) for role, name in roles.items() if role != "target"}
+    if batches is not None:
+        if "batch" not in known:
+            raise ValueError(f"{path} has no array 'batch', so its batches cannot be chosen; name a column (batch=).")
+        keep = np.isin(known["batch"], list(batches))
+        y, rows, known = y[keep], rows[keep], {role: values[keep] for role, values in known.items()}
     check_target(samples, y, roles["target"], known.get("groups"))
     other_roles = {name for name in (*roles.values(), *samples.roles.values(), id_column) if name is not None}
     selected = select_features(samples, other_roles, categorical, drop_columns, rows)
@@ -201,18 +210,12 @@ def read(
         X = _take_log2(X, nominal, notes)
     used = {*other_roles, *feature_names, *samples.columns}
     unused = [name for name in samples.named_columns if name not in used]
-    _note_contents(X, nominal, y, roles["target"], unused, notes)
+    _note_contents(X, len(nominal), y, roles["target"], unused, notes)
+    relevant = samples.named_columns.get("relevant") if "relevant" in samples.roles else None
+    ids = None if samples.row_names is None else np.array(samples.row_names, dtype=str)[rows]
+    rule = missing if missing in ("median", "keep") else "error"
     return Table(
-        X,
-        y,
-        feature_names,
-        groups=known.get("groups"),
-        batch=known.get("batch"),
-        relevant=samples.named_columns.get("relevant") if "relevant" in samples.roles else None,
-        nominal=nominal,
-        ids=None if samples.row_names is None else np.array(samples.row_names, dtype=str)[rows],
-        missing=missing if missing in ("median", "keep") else "error",
-        notes=tuple(notes),
+        X, y, feature_names, relevant=relevant, nominal=nominal, ids=ids, missing=rule, notes=tuple(notes), **known
     )
 
 
@@ -225,17 +228,6 @@ def _check_exists(path: Path) -> Path:
         hint = f"did you mean {similar[0]!r}?" if similar else "check the name and the folder."
         raise ValueError(f"{path} does not exist; {hint}")
     return path
-
-
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ValueError(f"{name}={value!r} is none of {', '.join(map(repr, choices))}.")
-
-
-def _check_one_purpose(path: Path, names: list[str]) -> None:
-    repeated = next((name for name in names if names.count(name) > 1), None)
-    if repeated is not None:
-        raise ValueError(f"{path}: column {repeated!r} is named twice, for two purposes; name it once.")
 
 
 def _read_sheet(path: Path, options: ReadOptions) -> Sheet:
@@ -257,16 +249,13 @@ def _read_sheet(path: Path, options: ReadOptions) -> Sheet:
 
 
 def _choose_samples(
-    samples: Sheet,
-    roles: dict[str, str],
-    cells: dict[str, Any],
-    dropped: Sequence[str],
-    classes: Sequence[Any] | dict[str, str] | None,
-    batches: Sequence[Any] | None,
-    notes: list[str],
-) -> tuple[Array, Array, dict[str, Array]]:
-    """Return target, row indices, and groups and batch if known, of the samples to analyse."""
-    without_target = is_missing(cells["target"])
+    samples: Sheet, cells: Any, dropped: Sequence[str], classes: Sequence[Any] | dict[str, str] | None, notes: list[str]
+) -> tuple[Array, Array]:
+    """Return target and row indices of the samples to analyse; `cells` is the column of the target.
+
+    The classes are labels, or a dict from text in the target to label.
+    """
+    without_target = is_missing(cells)
     if without_target.any():
         notes.append(f"{int(without_target.sum())} samples have no target and are left out.")
     is_dropped = np.isin(np.array(samples.row_names), list(dropped)) if samples.features_in_rows else False
@@ -274,25 +263,10 @@ def _choose_samples(
     bad = next((i for i in rows.tolist() if i in samples.bad_rows), None)
     if bad is not None:
         raise ValueError(f"{samples.path}: {samples.bad_rows[bad]}")
-    y = to_target(cells["target"], rows)
-    if classes is not None:
-        y, rows = _keep_classes(samples.path, y, rows, classes, notes)
-    known = {r: _take_complete(samples.path, cells[r], rows, roles[r]) for r in cells if r != "target"}
-    if batches is not None:
-        if "batch" not in known:
-            raise ValueError(
-                f"{samples.path} has no array 'batch', so its batches cannot be chosen; name a column (batch=)."
-            )
-        keep = np.isin(known["batch"], list(batches))
-        y, rows, known = y[keep], rows[keep], {role: values[keep] for role, values in known.items()}
-    return y, rows, known
-
-
-def _keep_classes(
-    path: Path, y: Array, rows: Array, classes: Sequence[Any] | dict[str, str], notes: list[str]
-) -> tuple[Array, Array]:
-    """Keep the samples of some classes, which are labels or a dict from text in the target to label."""
-    labels, wanted = y, list(classes)
+    y = labels = to_target(cells, rows)
+    if classes is None:
+        return y, rows
+    wanted = list(classes)
     if isinstance(classes, dict):
         patterns = [(pattern.lower(), label) for pattern, label in classes.items()]
         texts = [str(text).lower() for text in y.tolist()]
@@ -300,9 +274,8 @@ def _keep_classes(
         labels, wanted = np.array(matches, dtype=str), sorted(set(classes.values()))
     keep = np.isin(labels, wanted)
     if len(np.unique(labels[keep])) < 2:
-        raise ValueError(
-            f"{path}: fewer than two of the classes {wanted} were found; samples say {np.unique(y)[:8].tolist()}."
-        )
+        problem = f"fewer than two of the classes {wanted} were found"
+        raise ValueError(f"{samples.path}: {problem}; samples say {np.unique(y)[:8].tolist()}.")
     if not keep.all():
         notes.append(f"{int((~keep).sum())} samples of other classes are left out.")
     return labels[keep], rows[keep]
@@ -328,9 +301,8 @@ def _handle_missing(
     """Apply the rule for missing values; raise ValueError for infinite ones."""
     n_infinite, n_missing = np.isinf(X).sum(axis=0), np.isnan(X).sum(axis=0)
     if n_infinite.any():
-        raise ValueError(
-            f"{path}: {_most_affected(n_infinite, names)} infinite; replace them by numbers, or use --drop-columns."
-        )
+        problem = f"{_most_affected(n_infinite, names)} infinite; replace them by numbers"
+        raise ValueError(f"{path}: {problem}, or use --drop-columns.")
     is_empty = n_missing == len(X)
     if missing == "error" and n_missing.any():
         empty = f" {int(is_empty.sum())} of them have no value at all." if is_empty.any() else ""
@@ -378,9 +350,7 @@ def _take_log2(X: Array, nominal: tuple[int, ...], notes: list[str]) -> Array:
     return X
 
 
-def _note_contents(
-    X: Array, nominal: tuple[int, ...], y: Array, target: str, unused: list[str], notes: list[str]
-) -> None:
+def _note_contents(X: Array, n_nominal: int, y: Array, target: str, unused: list[str], notes: list[str]) -> None:
     """Describe the features, the target and the columns without a role."""
     n_whole = n_constant = 0
     for columns in column_slices(X.shape[1], max(64, 4_000_000 // len(X))):
@@ -388,16 +358,14 @@ def _note_contents(
         n_whole += int((is_nan | (block == np.floor(block))).all(axis=0).sum())
         n_constant += int((is_nan | (block == np.fmax.reduce(block, axis=0, initial=-np.inf))).all(axis=0).sum())
     notes.append(
-        f"{len(X)} samples, {X.shape[1]} features: {len(nominal)} categorical, {n_whole} of whole numbers only, "
+        f"{len(X)} samples, {X.shape[1]} features: {n_nominal} categorical, {n_whole} of whole numbers only, "
         f"{n_constant} constant; {X.dtype.name}."
     )
-    levels = np.unique(y)
+    levels, counts = np.unique(y, return_counts=True)
     if y.dtype.kind == "U":
-        shown = ", ".join(f"{level} ({int((y == level).sum())})" for level in levels[:5].tolist())
-        more = ", …" if len(levels) > 5 else ""
-        notes.append(f"The target {target!r} is text of {len(levels)} levels: {shown}{more}.")
+        shown = [f"{level} ({count})" for level, count in zip(levels.tolist(), counts.tolist(), strict=True)]
+        notes.append(f"The target {target!r} is text of {len(levels)} levels: {list_first(shown, 5)}.")
     else:
         notes.append(f"The target {target!r} is numbers, {len(levels)} different ones.")
     if unused:
-        more = ", …" if len(unused) > 8 else ""
-        notes.append(f"Columns that are no features and were not asked for: {', '.join(unused[:8])}{more}.")
+        notes.append(f"Columns that are no features and were not asked for: {list_first(unused, 8)}.")

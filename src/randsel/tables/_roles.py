@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from randsel._utils.text import list_first
 from randsel._utils.typing import Array
 from randsel.tables.formats import MISSING, Sheet, check_distinct, parse_number
 
@@ -17,13 +18,10 @@ _MAX_COMPARED = 100_000
 _LARGEST_EXACT = 2**53
 
 
-def unknown_column(name: str, known: Sequence[str], path: Path, *, hint_orientation: bool = False) -> str:
+def _unknown_column(name: str, known: Sequence[str], path: Path) -> str:
     """Return the error message about a column that does not exist, with similar names."""
-    similar = map(repr, difflib.get_close_matches(name, known[:_MAX_COMPARED], n=3, cutoff=0.5))
-    hint = " or ".join(similar)
-    hint = f"did you mean {hint}?" if hint else f"its first columns are {list(known[:5])}."
-    if hint_orientation:
-        hint += " If samples are in columns, give the target in a file of its own (--target-file)."
+    similar = " or ".join(map(repr, difflib.get_close_matches(name, known[:_MAX_COMPARED], n=3, cutoff=0.5)))
+    hint = f"did you mean {similar}?" if similar else f"its first columns are {list(known[:5])}."
     return f"{path} has no column {name!r}; {hint}"
 
 
@@ -36,9 +34,10 @@ def put_samples_in_rows(
     """Return the sheet with samples in rows, and with their names if it has any; `labels` is the target file."""
     known = [*sheet.columns, *sheet.named_columns, *(labels.columns if labels is not None else ())]
     if id_column is not None and id_column not in known:
-        raise ValueError(unknown_column(id_column, known, sheet.path))
+        raise ValueError(_unknown_column(id_column, known, sheet.path))
+    features_in_rows, reason = orientation == "features-in-rows", "as asked for"
     if sheet.features_in_rows is not None:
-        if orientation != "auto" and (orientation == "features-in-rows") != sheet.features_in_rows:
+        if orientation != "auto" and features_in_rows != sheet.features_in_rows:
             raise ValueError(f"{sheet.path}: this format has a fixed orientation; leave --orientation out.")
         if sheet.features_in_rows:
             notes.append("Features are in rows, as always in this format.")
@@ -48,12 +47,8 @@ def put_samples_in_rows(
         return sheet if ids is None else replace(sheet, row_names=[str(name) for name in ids])
     if orientation == "auto":
         features_in_rows, reason = _find_orientation(sheet, target, id_column, labels)
-    else:
-        features_in_rows, reason = orientation == "features-in-rows", "as asked for"
     notes.append(f"{'Features' if features_in_rows else 'Samples'} are in rows: {reason}.")
-    if features_in_rows:
-        return _transpose(sheet, id_column)
-    return _with_row_names(sheet, id_column, labels, notes)
+    return _transpose(sheet, id_column) if features_in_rows else _with_row_names(sheet, id_column, labels, notes)
 
 
 def _find_orientation(
@@ -66,8 +61,9 @@ def _find_orientation(
         if is_column and is_row:
             raise ValueError(f"{sheet.path} has both a column and a row called {target!r}. {remedy}")
         if not is_column and not is_row:
-            known = [*sheet.columns, *(sheet.first_column or [])]
-            raise ValueError(unknown_column(str(target), known, sheet.path, hint_orientation=True))
+            message = _unknown_column(str(target), [*sheet.columns, *(sheet.first_column or [])], sheet.path)
+            remedy = "If samples are in columns, give the target in a file of its own (--target-file)."
+            raise ValueError(f"{message} {remedy}")
         return is_row, f"the target {target!r} is a {'row' if is_row else 'column'}"
     header, row_ids = sheet.columns[1:], sheet.named_columns.get(id_column or "", sheet.first_column)
     if len(labels.columns) == 1:
@@ -100,15 +96,12 @@ def _transpose(sheet: Sheet, id_column: str | None) -> Sheet:
     names = [cells[i] for i in rows]
     check_distinct(names, sheet.path, "features")
     samples = [j for j, name in enumerate(sheet.columns) if j > 0 and name != id_column]
+    values = np.ascontiguousarray(sheet.values[np.ix_(rows, samples)].T)
+    ids = [sheet.columns[j] for j in samples]
+    named = {name: [cells[j] for j in samples] for name, cells in sheet.named_rows.items()}
+    bad = {i: sheet.bad_columns[j] for i, j in enumerate(samples) if j in sheet.bad_columns}
     return Sheet(
-        sheet.path,
-        np.ascontiguousarray(sheet.values[np.ix_(rows, samples)].T),
-        names,
-        sheet.description,
-        row_names=[sheet.columns[j] for j in samples],
-        named_columns={name: [cells[j] for j in samples] for name, cells in sheet.named_rows.items()},
-        bad_rows={i: sheet.bad_columns[j] for i, j in enumerate(samples) if j in sheet.bad_columns},
-        features_in_rows=True,
+        sheet.path, values, names, sheet.description, ids, named_columns=named, bad_rows=bad, features_in_rows=True
     )
 
 
@@ -117,15 +110,12 @@ def _with_row_names(sheet: Sheet, id_column: str | None, labels: Sheet | None, n
     if id_column is not None and id_column in sheet.named_columns:
         return replace(sheet, row_names=sheet.named_columns[id_column])
     name, cells = sheet.columns[0], sheet.first_column or []
-    is_unnamed = name == ""
-    is_requested = name in sheet.named_columns
     is_unique_text = 0 in sheet.bad_columns and len(set(cells)) == len(cells)
     has_labels = labels is not None and len(labels.columns) > 1 and _share_ids(labels, cells)
-    if is_unnamed or (not is_requested and (is_unique_text or has_labels)):
-        shown = "which has no name" if is_unnamed else repr(name)
-        notes.append(f"The first column, {shown}, is taken for the names of samples.")
-        return replace(sheet, row_names=cells, roles={"ids": name})
-    return sheet
+    if name and (name in sheet.named_columns or not (is_unique_text or has_labels)):
+        return sheet
+    notes.append(f"The first column, {repr(name) if name else 'which has no name'}, is taken for the names of samples.")
+    return replace(sheet, row_names=cells, roles={"ids": name})
 
 
 # ---------------------------------------------------------------- target, groups and batch
@@ -150,49 +140,37 @@ def assign_roles(
 
 def _match_labels(samples: Sheet, labels: Sheet, id_column: str | None, notes: list[str]) -> dict[str, list[str]]:
     """Return the columns of the target file in the order of the samples; "" where a sample is not in the file."""
+    path, file, columns, ids = samples.path, labels.path, labels.named_columns, samples.row_names
     n_entries, n_samples = len(labels.values), len(samples.values)
     if len(labels.columns) == 1:
         if n_entries != n_samples:
             raise ValueError(
-                f"{labels.path} has one column, so no ids, and {n_entries} entries for {n_samples} samples; add a "
-                "column of ids to match them."
+                f"{file} has one column, so no ids, and {n_entries} entries for {n_samples} samples; add a column of "
+                "ids to match them."
             )
-        notes.append(f"{labels.path.name} has no ids: its {n_entries} entries are taken in the order of the samples.")
-        return labels.named_columns
-    ids = samples.row_names
+        notes.append(f"{file.name} has no ids: its {n_entries} entries are taken in the order of the samples.")
+        return columns
     if ids is None:
-        raise ValueError(
-            f"{samples.path} has no ids of samples to match with {labels.path}; name their column (--id-column)."
-        )
-    known, columns = set(ids), labels.named_columns
-    if id_column in columns:
-        matching = str(id_column)
-    else:  # the column with most of the ids, the first of several
+        raise ValueError(f"{path} has no ids of samples to match with {file}; name their column (--id-column).")
+    known, matching = set(ids), id_column
+    if matching not in columns:  # the column with most of the ids, the first of several
         matching = max(columns, key=lambda name: len(known.intersection(columns[name])))
     label_ids = columns[matching]
-    check_distinct(ids, samples.path, "samples")
-    check_distinct(label_ids, labels.path, f"ids in column {matching!r}")
+    check_distinct(ids, path, "samples")
+    check_distinct(label_ids, file, f"ids in column {matching!r}")
     position = {sample: i for i, sample in enumerate(label_ids)}
     if not position.keys() & known:
-        raise ValueError(
-            f"{samples.path} and {labels.path} share no ids of samples; the first are {ids[:3]} and {label_ids[:3]}."
-        )
-    notes.append(f"Targets are matched by column {matching!r} of {labels.path.name}.")
-    without_label = [name for name in ids if name not in position]
-    _note_unmatched(without_label, f"samples have no entry in {labels.path.name}, left out", notes)
-    without_sample = [name for name in label_ids if name not in known]
-    _note_unmatched(without_sample, f"entries of {labels.path.name} have no sample in {samples.path.name}", notes)
-    return {
-        name: [cells[position[sample]] if sample in position else "" for sample in ids]
-        for name, cells in columns.items()
-        if name != matching
-    }
-
-
-def _note_unmatched(ids: list[str], problem: str, notes: list[str]) -> None:
-    if ids:
-        more = ", …" if len(ids) > 3 else ""
-        notes.append(f"{len(ids)} {problem}: {', '.join(ids[:3])}{more}.")
+        raise ValueError(f"{path} and {file} share no ids of samples; the first are {ids[:3]} and {label_ids[:3]}.")
+    notes.append(f"Targets are matched by column {matching!r} of {file.name}.")
+    for problem, unmatched in {
+        f"samples have no entry in {file.name}, left out": [name for name in ids if name not in position],
+        f"entries of {file.name} have no sample in {path.name}": [name for name in label_ids if name not in known],
+    }.items():
+        if unmatched:
+            notes.append(f"{len(unmatched)} {problem}: {list_first(unmatched, 3)}.")
+    others = {name: [*cells, ""] for name, cells in columns.items() if name != matching}
+    # the last entry, "", stands for samples that are not in the file
+    return {name: [cells[position.get(sample, -1)] for sample in ids] for name, cells in others.items()}
 
 
 def _find_target(
@@ -205,11 +183,10 @@ def _find_target(
     name = free[0] if target is None else target
     if name in samples.columns or name in samples.named_columns:
         other = f"in {path}" if name in labels else f"there is a target file without it, {path}"
-        raise ValueError(
-            f"the target {name!r} is in {samples.path} and {other}; leave the file out, or drop or rename the column."
-        )
+        remedy = "leave the file out, or drop or rename the column"
+        raise ValueError(f"the target {name!r} is in {samples.path} and {other}; {remedy}.")
     if name not in labels:
-        raise ValueError(unknown_column(name, list(labels), path))
+        raise ValueError(_unknown_column(name, list(labels), path))
     return name
 
 
@@ -221,10 +198,9 @@ def _get_column(samples: Sheet, labels: dict[str, list[str]], name: str) -> Any:
     if name in labels:
         return labels[name]
     if not in_table:
-        raise ValueError(unknown_column(name, [*samples.columns, *samples.named_columns, *labels], samples.path))
-    if name in samples.named_columns:
-        return samples.named_columns[name]
-    return samples.values[:, samples.columns.index(name)]
+        raise ValueError(_unknown_column(name, [*samples.columns, *samples.named_columns, *labels], samples.path))
+    cells = samples.named_columns.get(name)
+    return samples.values[:, samples.columns.index(name)] if cells is None else cells
 
 
 def is_missing(cells: Any) -> Array:
@@ -256,22 +232,20 @@ def check_target(samples: Sheet, y: Array, name: str, groups: Array | None) -> N
             msg += " If features are in rows, say so: --orientation features-in-rows."
         raise ValueError(msg)
     levels, codes = np.unique(y, return_inverse=True)
+    target = f"{path}: the target {name!r}"
     if len(levels) == 1:
-        raise ValueError(
-            f"{path}: the target {name!r} is {levels[0]} in all {len(y)} samples, so nothing can be told apart."
-        )
+        raise ValueError(f"{target} is {levels[0]} in all {len(y)} samples, so nothing can be told apart.")
     if y.dtype.kind == "U" and len(levels) > len(y) / 2:
         raise ValueError(
-            f"{path}: the target {name!r} is text of {len(levels)} levels in {len(y)} samples, such as "
-            f"{str(levels[0])!r}; is it a column of ids (--id-column)? Name a column of classes or of numbers."
+            f"{target} is text of {len(levels)} levels in {len(y)} samples, such as {str(levels[0])!r}; is it a column "
+            "of ids (--id-column)? Name a column of classes or of numbers."
         )
     if groups is not None:
         group_names, group_codes = np.unique(groups, return_inverse=True)
         n_pairs = len(set(zip(codes.tolist(), group_codes.tolist(), strict=True)))
         if len(group_names) == len(levels) == n_pairs:
-            raise ValueError(
-                f"{path}: the groups are the classes of the target {name!r}; name the column of donors or sites."
-            )
+            remedy = "name the column of donors or sites"
+            raise ValueError(f"{path}: the groups are the classes of the target {name!r}; {remedy}.")
 
 
 # ---------------------------------------------------------------- features
@@ -285,7 +259,7 @@ def select_features(
     for name in (*categorical, *dropped):
         is_dropped_sample = name in dropped and samples.features_in_rows and name in (samples.row_names or ())
         if name not in known and not is_dropped_sample:
-            raise ValueError(unknown_column(name, list(known), samples.path))
+            raise ValueError(_unknown_column(name, list(known), samples.path))
     excluded = other_roles | set(dropped)
     indices = [j for j, name in enumerate(samples.columns) if name not in excluded]
     if not samples.features_in_rows:

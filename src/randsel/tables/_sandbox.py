@@ -9,6 +9,7 @@ import signal
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, Any, cast
 
 import numpy as np
@@ -50,22 +51,13 @@ def read_in_sandbox(suffix: str, path: Path, options: ReadOptions) -> Sheet:
 
 def _explain_end(path: Path, kind: str, status: int) -> str:
     """Return the error message about a process that ended without an answer."""
-    limits = [getattr(signal, name, None) for name in ("SIGXCPU", "SIGALRM", "SIGKILL")]  # Windows has none of them
-    if -status in limits:
+    reason = f"its library broke down (status {status}), or needed more memory than --max-bytes allows"
+    if -status in [getattr(signal, name, None) for name in ("SIGXCPU", "SIGALRM", "SIGKILL")]:  # not on Windows
         reason = "it took more time than a file of its size should"
-    else:
-        reason = f"its library broke down (status {status}), or needed more memory than --max-bytes allows"
     return f"{path} cannot be read as {kind}: {reason}; it may be damaged. Write it again, or as CSV or NPZ."
 
 
 # ---------------------------------------------------------------- answers
-
-
-class _Pipe:
-    """Wrapper that hides from numpy that a stream is a file: numpy would ask for its position, which a pipe lacks."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self.read, self.write = stream.read, stream.write
 
 
 def _send(answer: Sheet | str, stream: IO[bytes]) -> None:
@@ -79,7 +71,8 @@ def _send(answer: Sheet | str, stream: IO[bytes]) -> None:
         head = {**vars(answer), "path": str(answer.path), "values": None, "named_columns": texts}
     write_message(stream, json.dumps(head).encode())
     for values in arrays:
-        np.lib.format.write_array(_Pipe(stream), values, allow_pickle=False)
+        # numpy would ask a file for its position, which a pipe lacks, so it gets the method only
+        np.lib.format.write_array(SimpleNamespace(write=stream.write), values, allow_pickle=False)
     stream.flush()
 
 
@@ -90,7 +83,7 @@ def _receive(stream: IO[bytes]) -> Sheet | str:
         return head
     for fields, name in ((head, "values"), *((head["named_columns"], name) for name in head["named_columns"])):
         if fields[name] is None:
-            fields[name] = np.lib.format.read_array(_Pipe(stream), allow_pickle=False)
+            fields[name] = np.lib.format.read_array(SimpleNamespace(read=stream.read), allow_pickle=False)
     # keys are text in JSON
     bad_columns = {int(j): message for j, message in head["bad_columns"].items()}
     return Sheet(**{**head, "path": Path(head["path"]), "bad_columns": bad_columns, "notes": tuple(head["notes"])})

@@ -16,26 +16,22 @@ _HDF5_ERRORS = (OSError, KeyError, RuntimeError, TypeError, IndexError, Attribut
 def read_h5ad(path: Path, options: ReadOptions) -> Sheet:
     """Read X or a layer of an AnnData file, samples in rows, and the columns of obs."""
     h5py, layer = optional("h5py", extra="files", purpose="Reading h5ad"), options.layer
+    location = "X" if layer is None else f"layers/{layer}"
     with readable(path, "h5ad", *_HDF5_ERRORS), h5py.File(path, "r") as file:
         reader = _CheckedReader(path, h5py, options.limit)
-        for name in ("obs", "var", *(["X"] if layer is None else [])):
+        for name in ("obs", "var", "X") if layer is None else ("obs", "var"):
             if name not in file:
                 raise ValueError(f"{path} is not AnnData: it has no {name!r}, but {', '.join(file)}.")
-        location = "X"
-        if layer is not None:
-            layers = list(reader.item(file, "layers")) if "layers" in file else []
-            if layer not in layers:
-                raise ValueError(f"{path} has no layer {layer!r}; it has {', '.join(map(repr, layers)) or 'none'}.")
-            location = f"layers/{layer}"
-        sample_ids, sample_columns = reader.frame(file, "obs")
+        layers = list(reader.item(file, "layers")) if layer is not None and "layers" in file else []
+        if layer is not None and layer not in layers:
+            raise ValueError(f"{path} has no layer {layer!r}; it has {', '.join(map(repr, layers)) or 'none'}.")
+        ids, sample_columns = reader.frame(file, "obs")
         names, _ = reader.frame(file, "var", index_only=True)
         values, storage = reader.matrix(file, location)
-    if values.shape != (len(sample_ids), len(names)):
-        raise ValueError(
-            f"{path}: {location} is {values.shape[0]}×{values.shape[1]}, but obs has {len(sample_ids)} rows and var "
-            f"{len(names)}."
-        )
-    return Sheet(path, values, names, f"h5ad, {storage} {location}", row_names=sample_ids, named_columns=sample_columns)
+    n, p = values.shape
+    if (n, p) != (len(ids), len(names)):
+        raise ValueError(f"{path}: {location} is {n}×{p}, but obs has {len(ids)} rows and var {len(names)}.")
+    return Sheet(path, values, names, f"h5ad, {storage} {location}", row_names=ids, named_columns=sample_columns)
 
 
 class _CheckedReader:
@@ -44,15 +40,17 @@ class _CheckedReader:
     def __init__(self, path: Path, h5py: Any, limit: int) -> None:
         self.path, self.h5py, self.limit = path, h5py, limit
 
+    def error(self, problem: str, remedy: str = "write the file again with anndata") -> ValueError:
+        """Return the error about an item of the file."""
+        return ValueError(f"{self.path}: {problem}; {remedy}.")
+
     def item(self, parent: Any, name: str) -> Any:
         """Return a group or dataset inside the file; raise ValueError for a link to another place."""
         for part in filter(None, name.split("/")):
             if not isinstance(parent, self.h5py.Group) or part not in parent:
-                raise ValueError(f"{self.path}: {name!r} is not there; write the file again with anndata.")
+                raise self.error(f"{name!r} is not there")
             if not isinstance(parent.get(part, getlink=True), self.h5py.HardLink):
-                raise ValueError(
-                    f"{self.path}: {name!r} is not inside the file, but a link; write the file again with anndata."
-                )
+                raise self.error(f"{name!r} is not inside the file, but a link")
             parent = parent[part]
         return parent
 
@@ -60,28 +58,22 @@ class _CheckedReader:
         """Read a dataset; raise ValueError unless it is stored in the file itself and within the limit."""
         dataset = self.item(parent, name)
         if not isinstance(dataset, self.h5py.Dataset) or dataset.external or dataset.is_virtual or not dataset.ndim:
-            raise ValueError(
-                f"{self.path}: {name!r} is not an array inside the file; write the file again with anndata."
-            )
+            raise self.error(f"{name!r} is not an array inside the file")
         check_size(self.path, bytes_in(dataset.shape, max(dataset.dtype.itemsize, 8)), self.limit)
         values: Array = dataset[()]
         return values
 
     def frame(self, file: Any, name: str, *, index_only: bool = False) -> tuple[list[str], dict[str, Any]]:
         """Read the index and the columns of obs or var."""
-        group = self.item(file, name)
+        group, path = self.item(file, name), self.path
         if not isinstance(group, self.h5py.Group):
-            raise ValueError(
-                f"{self.path} was written by anndata before 0.7; read and write it again with a newer one."
-            )
+            raise ValueError(f"{path} was written by anndata before 0.7; read and write it again with a newer one.")
         index = to_text(self.column(group, str(group.attrs.get("_index", "_index"))))
         names = [] if index_only else [str(column) for column in group.attrs.get("column-order", [])]
         columns = {column: self.column(group, column) for column in dict.fromkeys(names) if column in group}
-        for column, cells in columns.items():
+        for key, cells in columns.items():
             if len(cells) != len(index):
-                raise ValueError(
-                    f"{self.path}: column {column!r} of {name} has {len(cells)} entries for {len(index)} rows."
-                )
+                raise ValueError(f"{path}: column {key!r} of {name} has {len(cells)} entries for {len(index)} rows.")
         return index, columns
 
     def column(self, group: Any, name: str) -> Any:
@@ -90,7 +82,7 @@ class _CheckedReader:
         if not isinstance(item, self.h5py.Group):
             values = self.array(group, name)
             if values.ndim != 1 or values.dtype.kind not in "biufOSU":
-                raise ValueError(f"{self.path}: {name!r} is not a column of numbers or text; write it as such.")
+                raise self.error(f"{name!r} is not a column of numbers or text", "write it as such")
             # anndata 0.7 stores categories in a group of their own, and refers to it in an attribute
             if item.attrs.get("categories") is not None:
                 return _decode_categories(values, self.column(self.item(group, "__categories"), name))
@@ -100,37 +92,29 @@ class _CheckedReader:
         if "values" in item and "mask" in item:
             values, mask = self.array(item, "values"), self.array(item, "mask")
             return ["" if missing else value for value, missing in zip(to_text(values), mask, strict=True)]
-        raise ValueError(
-            f"{self.path}: column {name!r} is of a kind that cannot be read; write it as text, numbers or categories."
-        )
+        problem = f"column {name!r} is of a kind that cannot be read"
+        raise self.error(problem, "write it as text, numbers or categories")
 
     def matrix(self, file: Any, location: str) -> tuple[Array, str]:
         """Read a matrix as a dense array; also return how it was stored."""
-        item = self.item(file, location)
+        item, path = self.item(file, location), self.path
         if isinstance(item, self.h5py.Dataset):
-            values = self.array(file, location)
-            if values.ndim != 2 or values.dtype.kind not in "biuf":
-                raise ValueError(
-                    f"{self.path}: {location} is not a matrix of numbers, but a {values.ndim}-d {values.dtype} array."
-                )
-            return to_float_matrix(values), "dense"
+            X = self.array(file, location)
+            if X.ndim != 2 or X.dtype.kind not in "biuf":
+                raise ValueError(f"{path}: {location} is not a matrix of numbers, but a {X.ndim}-d {X.dtype} array.")
+            return to_float_matrix(X), "dense"
         encoding = item.attrs.get("encoding-type", item.attrs.get("h5sparse_format"))
         encoding = encoding.decode() if isinstance(encoding, bytes) else str(encoding)
         shape = tuple(int(length) for length in item.attrs.get("shape", item.attrs.get("h5sparse_shape", ())))
         if encoding[:3] not in ("csr", "csc") or len(shape) != 2:
-            raise ValueError(
-                f"{self.path}: {location} is of type {encoding!r}; dense, csr and csc matrices can be read."
-            )
-        verb = f"is sparse; as a dense {shape[0]}×{shape[1]} matrix it takes"
-        check_size(self.path, bytes_in(shape), self.limit, verb)
+            raise self.error(f"{location} is of type {encoding!r}", "dense, csr and csc matrices can be read")
+        check_size(path, bytes_in(shape), self.limit, f"is sparse; as a dense {shape[0]}×{shape[1]} matrix it takes")
         arrays = {name: self.array(item, name) for name in _SPARSE_KINDS}
         if any(values.ndim != 1 or values.dtype.kind not in _SPARSE_KINDS[name] for name, values in arrays.items()):
-            raise ValueError(
-                f"{self.path}: the parts of {location} are not vectors of numbers; write the file again with anndata."
-            )
+            raise self.error(f"the parts of {location} are not vectors of numbers")
         from scipy import sparse  # noqa: PLC0415 (needed for sparse matrices only)
 
-        with readable(self.path, "a sparse matrix", ValueError):
+        with readable(path, "a sparse matrix", ValueError):
             matrix_type = sparse.csr_matrix if encoding.startswith("csr") else sparse.csc_matrix
             matrix = matrix_type(tuple(arrays.values()), shape=shape)
             matrix.check_format(full_check=True)
@@ -139,11 +123,8 @@ class _CheckedReader:
 
 def _decode_categories(codes: Array, categories: Any) -> list[str]:
     """Return the category of each code, "" for the code -1 of a missing value."""
-    if (
-        codes.ndim != 1
-        or codes.dtype.kind not in "iu"
-        or not all(-1 <= code < len(categories) for code in codes.tolist())
-    ):
+    is_integer = codes.ndim == 1 and codes.dtype.kind in "iu"
+    if not is_integer or not all(-1 <= code < len(categories) for code in codes.tolist()):
         raise IndexError("codes of categories are not those of its categories")
     # the code -1 picks the last entry
     names = [*to_text(categories), ""]

@@ -25,14 +25,9 @@ _NUMERIC_ELEMENTS = {1, 2, 3, 4, 5, 6, 7, 9, 12, 13, 16, 17, 18}
 _CELL_CLASS, _STRUCT_CLASSES, _SPARSE_CLASS, _LAST_NUMERIC_CLASS = 1, (2, 3), 5, 15
 
 
-class DamagedError(Exception):
-    """The tags of a MATLAB file contradict its format."""
-
-
 def read_mat(path: Path, options: ReadOptions) -> Sheet:
     """Read variables X (samples in rows) and y or Y, and others named as in NPZ files."""
     from scipy.io import loadmat, whosmat  # noqa: PLC0415 (needed for this format only)
-    from scipy.sparse import issparse  # noqa: PLC0415
 
     with path.open("rb") as file:
         head = file.read(520)
@@ -40,24 +35,17 @@ def read_mat(path: Path, options: ReadOptions) -> Sheet:
         raise ValueError(f"{path} is empty.")
     if b"MATLAB 7.3" in head[:128] or b"\x89HDF" in head:
         raise ValueError(f"{path} is a MATLAB 7.3 file; save it again in MATLAB with save(..., '-v7').")
-    with readable(path, "a MATLAB file", struct.error, DamagedError, zlib.error, RecursionError):
+    with readable(path, "a MATLAB file", struct.error, zlib.error, RecursionError):
         _check_tags(path, options.limit)
     # scipy has no exception of its own for damaged files: the first wrong byte may raise anything
     with readable(path, "a MATLAB file", Exception):
         shapes = {name: shape for name, shape, kind in whosmat(str(path)) if kind in _READABLE_CLASSES}
-    wanted = [name for name in shapes if name in KNOWN_ARRAYS or name == "Y" or name in (options.names or ())]
+    wanted = [name for name in shapes if name in {*KNOWN_ARRAYS, "Y", *(options.names or ())}]
     for name in wanted:
         check_size(path, bytes_in(shapes[name]), options.limit)
     with readable(path, "a MATLAB file", Exception):
         stored = loadmat(str(path), variable_names=wanted)
-    arrays = {}
-    for name, values in stored.items():
-        if name not in wanted:
-            continue
-        if issparse(values):
-            with readable(path, "a sparse matrix", ValueError):
-                values.tocsc().check_format(full_check=True)
-        arrays[name] = values.toarray() if issparse(values) else _unwrap(values, name)
+    arrays = {name: _unwrap(path, name, values) for name, values in stored.items() if name in wanted}
     if "Y" in arrays and "y" not in arrays:
         arrays["y"] = arrays.pop("Y")
     return arrays_to_sheet(path, arrays, list(shapes), "a MATLAB file", options.limit)
@@ -86,20 +74,20 @@ def _elements(data: Any, byte_order: str, offset: int = 0) -> Iterator[tuple[int
             # up to four bytes are stored in the tag itself
             kind, size, start = kind & 0xFFFF, small_size, offset + 4
         if start + size > len(data) or (small_size and size > 4):
-            raise DamagedError(f"an element of {size} bytes goes beyond its end")
+            raise struct.error(f"an element of {size} bytes goes beyond its end")
         yield kind, data[start : start + size]
         offset = start + 4 if small_size else start + size + (0 if kind == _COMPRESSED_ELEMENT else -size % 8)
 
 
 def _check_matrix(kind: int, content: bytes, byte_order: str) -> None:
-    """Raise DamagedError unless a matrix has flags, shape, name, and then numbers or, in a cell array, matrices."""
+    """Raise struct.error unless a matrix has flags, shape, name, and then numbers or, in a cell array, matrices."""
     elements = list(_elements(content, byte_order))
     if not elements:
         return
     kinds = [element_kind for element_kind, _ in elements]
     starts_well = len(kinds) > 2 and kinds[0] == 6 and kinds[1] in (5, 6) and kinds[2] in (1, 2, 16)
     if kind != _MATRIX_ELEMENT or not starts_well or len(elements[0][1]) != 8:
-        raise DamagedError(f"an element of type {kind} has parts of types {kinds[:3]}")
+        raise struct.error(f"an element of type {kind} has parts of types {kinds[:3]}")
     flags = struct.unpack_from(f"{byte_order}I", elements[0][1])[0]
     array_class, is_complex = flags & 0xFF, bool(flags & 0x0800)
     shape = struct.unpack(f"{byte_order}{len(elements[1][1]) // 4}i", elements[1][1])
@@ -108,18 +96,21 @@ def _check_matrix(kind: int, content: bytes, byte_order: str) -> None:
     # a cell array has an element per cell, a sparse matrix has rows, columns and values, others have values
     n_expected = {_CELL_CLASS: bytes_in(shape, 1), _SPARSE_CLASS: 3 + is_complex}.get(array_class, 1 + is_complex)
     if array_class not in _STRUCT_CLASSES and len(elements) - 3 < n_expected:
-        raise DamagedError(f"a matrix has {len(elements) - 3} parts instead of {n_expected}")
+        raise struct.error(f"a matrix has {len(elements) - 3} parts instead of {n_expected}")
     for inner_kind, inner_content in elements[3:]:
         if array_class in (_CELL_CLASS, *_STRUCT_CLASSES) and inner_kind == _MATRIX_ELEMENT:
             _check_matrix(inner_kind, inner_content, byte_order)
         elif inner_kind not in _NUMERIC_ELEMENTS:
-            raise DamagedError(f"there are numbers of type {inner_kind}")
+            raise struct.error(f"there are numbers of type {inner_kind}")
 
 
-def _unwrap(values: Array, name: str) -> Array:
-    """Convert cell arrays to text, and variables other than X to vectors, because MATLAB stores only matrices."""
-    if values.dtype == object:
-        values = np.array([str(np.squeeze(cell)) for cell in values.ravel()])
+def _unwrap(path: Path, name: str, values: Any) -> Array:
+    """Return a dense array, of text if it was a cell array, and a vector (MATLAB has only matrices) unless it is X."""
+    if hasattr(values, "tocsc"):
+        with readable(path, "a sparse matrix", ValueError):
+            values.tocsc().check_format(full_check=True)
+        values = values.toarray()
+    dense: Array = np.array([str(np.squeeze(cell)) for cell in values.ravel()]) if values.dtype == object else values
     if name == "X":
-        return values
-    return np.char.strip(values.ravel()) if values.dtype.kind == "U" else values.ravel()
+        return dense
+    return np.char.strip(dense.ravel()) if dense.dtype.kind == "U" else dense.ravel()

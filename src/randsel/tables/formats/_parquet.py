@@ -29,11 +29,10 @@ def _check_columns(path: Path, frame: Any, limit: int, polars: Any) -> None:
     """Raise ValueError for nested and binary columns, and for text larger in memory than the limit."""
     size = 0
     for column in frame:
-        dtype = column.dtype
+        name, dtype = column.name, column.dtype
         if dtype.is_nested() or dtype in (polars.Object, polars.Binary):
-            raise ValueError(
-                f"{path}: column {column.name!r} is of type {dtype}; numbers, text, dates and categories can be read."
-            )
+            kinds = "numbers, text, dates and categories"
+            raise ValueError(f"{path}: column {name!r} is of type {dtype}; {kinds} can be read.")
         if not dtype.is_numeric():
             # the file may store a long text once for millions of rows
             size += int(column.cast(polars.String).str.len_bytes().cast(polars.Int64).sum() or 0) + len(column) * 8
@@ -41,10 +40,8 @@ def _check_columns(path: Path, frame: Any, limit: int, polars: Any) -> None:
 
 
 def _to_sheet(path: Path, frame: Any, columns: list[str], names: frozenset[str], polars: Any) -> Sheet:
-    is_single = [
-        column.dtype == polars.Float32 for column in frame if column.dtype.is_numeric() and column.name not in names
-    ]
-    dtype = np.float32 if is_single and all(is_single) else np.float64
+    dtypes = {column.dtype for column in frame if column.dtype.is_numeric() and column.name not in names}
+    dtype = np.float32 if dtypes == {polars.Float32} else np.float64
     values = np.full((len(frame), len(columns)), np.nan, dtype=dtype)
     named_columns: dict[str, Any] = {}
     bad_columns: dict[int, str] = {}

@@ -33,27 +33,18 @@ def read_plink(path: Path, options: ReadOptions) -> Sheet:
         # 0, 1 and 2 are exact in single precision
         values = genotypes.read(dtype="float32", order="C")
     notes = ["Genotypes are counts of the first allele of the .bim file."]
-    columns = [row[1] for row in variants]
-    if len(set(columns)) < len(columns):
-        columns = [":".join((row[0], row[3], row[4], row[5])) for row in variants]
+    names = [row[1] for row in variants]
+    if len(set(names)) < len(names):
+        names = [":".join((row[0], row[3], row[4], row[5])) for row in variants]
         notes.append("Names of variants are not unique, so they are called chromosome:position:alleles.")
     families, individuals, _, _, sexes, phenotypes = (list(cells) for cells in zip(*samples, strict=True))
-    unique = len(set(individuals)) == len(individuals)
-    return Sheet(
-        path,
-        values,
-        columns,
-        "PLINK",
-        row_names=individuals if unique else [f"{row[0]}:{row[1]}" for row in samples],
-        named_columns={
-            "fid": families,
-            "iid": individuals,
-            "sex": sexes,
-            "phenotype": _without_missing_codes(phenotypes),
-        },
-        roles={"target": "phenotype"},
-        notes=tuple(notes),
-    )
+    ids = individuals if len(set(individuals)) == len(individuals) else [f"{row[0]}:{row[1]}" for row in samples]
+    # -9 is missing, and so is 0 if phenotypes are case (2) and control (1)
+    missing_codes = {"-9", "0"} if set(phenotypes) <= {"-9", "0", "1", "2"} else {"-9"}
+    phenotypes = ["" if cell in missing_codes else cell for cell in phenotypes]
+    columns = {"fid": families, "iid": individuals, "sex": sexes, "phenotype": phenotypes}
+    roles = {"target": "phenotype"}
+    return Sheet(path, values, names, "PLINK", row_names=ids, named_columns=columns, roles=roles, notes=tuple(notes))
 
 
 def _read_six_columns(path: Path, limit: int) -> list[list[str]]:
@@ -67,9 +58,3 @@ def _read_six_columns(path: Path, limit: int) -> list[list[str]]:
     if wrong is not None or not rows:
         raise ValueError(f"{path} must have six columns in every line, and line {wrong or 1} has not.")
     return list(rows.values())
-
-
-def _without_missing_codes(phenotypes: list[str]) -> list[str]:
-    """Return phenotypes with "" for missing: -9, and also 0 if they are case (2) and control (1)."""
-    codes = {"-9", "0"} if set(phenotypes) <= {"-9", "0", "1", "2"} else {"-9"}
-    return ["" if cell in codes else cell for cell in phenotypes]

@@ -3,6 +3,7 @@
 Text is parsed block by block, so it is never in memory as a whole.
 """
 
+import codecs
 import csv
 import gzip
 import io
@@ -211,56 +212,34 @@ def open_records(path: Path, limit: int, notes: list[str]) -> Iterator[Iterator[
             if not encoding.startswith("utf-8"):
                 known = {"cp1252": "Windows-1252, as it is not valid UTF-8"}
                 notes.append(f"The text was read as {known.get(encoding, encoding.upper())}.")
-            with _open_text(path, open_bytes, encoding, limit) as text:
+            with io.TextIOWrapper(open_bytes(path, "rb"), encoding) as text:
                 yield _records(text, path)
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not text in UTF-8, nor in Windows-1252; save it as CSV UTF-8.") from None
 
 
-class _LimitedFile(io.RawIOBase):
-    """A file that raises ValueError after `limit` bytes, so that a small archive cannot fill the memory."""
-
-    def __init__(self, file: Any, path: Path, limit: int) -> None:
-        super().__init__()
-        self._file, self._path, self._limit, self._n_read = file, path, limit, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        count: int = self._file.readinto(buffer)
-        self._n_read += count
-        check_size(self._path, self._n_read, self._limit, "unpacks to more than")
-        return count
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
-
-
-def _open_text(path: Path, open_bytes: Callable[..., Any], encoding: str, limit: int) -> io.TextIOWrapper:
-    limited = _LimitedFile(open_bytes(path, "rb"), path, limit)
-    return io.TextIOWrapper(io.BufferedReader(limited, 1 << 20), encoding=encoding)
-
-
 def _find_encoding(path: Path, open_bytes: Callable[..., Any], limit: int) -> str:
-    """Return the encoding of the byte order mark; without one UTF-8 if the whole text is valid, else Windows-1252."""
+    """Return the encoding of the byte order mark; without one UTF-8 if the whole text is valid, else Windows-1252.
+
+    Raise ValueError for other formats, and for text above the limit: a small archive must not fill the memory.
+    """
     with open_bytes(path, "rb") as file:
         head: bytes = file.read(1 << 16)
-    for mark, encoding in _BYTE_ORDER_MARKS.items():
-        if head.startswith(mark):
-            return encoding
+    marked = next((encoding for mark, encoding in _BYTE_ORDER_MARKS.items() if head.startswith(mark)), None)
     other = next((advice for mark, advice in _OTHER_FORMATS.items() if head.startswith(mark)), None)
-    if other or b"\0" in head:
+    if marked is None and (other or b"\0" in head):
         other = other or "binary, or text in UTF-16 without a mark; save it as CSV UTF-8"
         raise ValueError(f"{path} is not a text file: it is {other}.")
-    try:
-        with _open_text(path, open_bytes, "utf-8", limit) as text:
-            while text.read(_BLOCK):
-                pass
-    except UnicodeDecodeError:
-        return "cp1252"
-    return "utf-8"
+    size, encoding, decoder = 0, marked or "utf-8", codecs.getincrementaldecoder("utf-8")()
+    with open_bytes(path, "rb") as file:
+        for block in chain(iter(lambda: file.read(1 << 20), b""), [b""]):
+            size += len(block)
+            check_size(path, size, limit, "unpacks to more than")
+            try:
+                decoder.decode(block, final=not block)
+            except UnicodeDecodeError:
+                encoding = marked or "cp1252"
+    return encoding
 
 
 def _records(file: io.TextIOWrapper, path: Path) -> Iterator[tuple[int, str]]:
