@@ -238,10 +238,9 @@ def _read_sheet(path: Path, options: ReadOptions) -> Sheet:
     if options.layer is not None and suffix != ".h5ad":
         raise ValueError(f"{path}: layers are parts of h5ad files; leave --layer out.")
     if file_format is None or (is_gzipped and file_format.name != "text"):
-        msg = f"{path} is of no known format; the name must end in one of {', '.join(FORMATS)} (text also in .gz)."
-        if suffix in (".xls", ".xlsx", ".ods"):
-            msg += " Export the sheet of a workbook as CSV."
-        raise ValueError(msg)
+        hint = " Export the sheet of a workbook as CSV." if suffix in (".xls", ".xlsx", ".ods") else ""
+        known = f"{', '.join(FORMATS)} (text also in .gz)"
+        raise ValueError(f"{path} is of no known format; the name must end in one of {known}.{hint}")
     return read_in_sandbox(suffix, path, options) if file_format.sandboxed else file_format.read(path, options)
 
 

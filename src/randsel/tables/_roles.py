@@ -1,7 +1,7 @@
 """Roles of rows and columns: which are samples, and which columns are ids, target, groups, batch and features."""
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -132,8 +132,8 @@ def assign_roles(
     names = {role: name or samples.roles.get(role) for role, name in requested.items()}
     if labels is not None:
         label_columns = _match_labels(samples, labels, id_column, notes)
-        others = (requested["groups"], requested["batch"])
-        names["target"] = _find_target(samples, labels.path, label_columns, requested["target"], others)
+        free = [name for name in label_columns if name not in (requested["groups"], requested["batch"])]
+        names["target"] = _find_target(samples, labels.path, label_columns, free, requested["target"])
     roles = {role: name for role, name in names.items() if name is not None}
     return roles, {role: _get_column(samples, label_columns, name) for role, name in roles.items()}
 
@@ -173,11 +173,8 @@ def _match_labels(samples: Sheet, labels: Sheet, id_column: str | None, notes: l
     return {name: [cells[position.get(sample, -1)] for sample in ids] for name, cells in others.items()}
 
 
-def _find_target(
-    samples: Sheet, path: Path, labels: dict[str, list[str]], target: str | None, others: Sequence[str | None]
-) -> str:
+def _find_target(samples: Sheet, path: Path, labels: Collection[str], free: list[str], target: str | None) -> str:
     """Return the column of the target file that is the target: the named one, or the only one without another role."""
-    free = [name for name in labels if name not in others]
     if target is None and len(free) != 1:
         raise ValueError(f"{path} has the columns {free}; say which is the target (--target).")
     name = free[0] if target is None else target
@@ -227,10 +224,9 @@ def check_target(samples: Sheet, y: Array, name: str, groups: Array | None) -> N
     """Raise ValueError for a target that is too small, constant, or looks like ids or groups."""
     path = samples.path
     if len(y) < 4:
-        msg = f"{path} has {len(y)} samples with a target, and at least 4 are needed."
-        if samples.features_in_rows is None:
-            msg += " If features are in rows, say so: --orientation features-in-rows."
-        raise ValueError(msg)
+        hint = " If features are in rows, say so: --orientation features-in-rows."
+        hint = hint if samples.features_in_rows is None else ""
+        raise ValueError(f"{path} has {len(y)} samples with a target, and at least 4 are needed.{hint}")
     levels, codes = np.unique(y, return_inverse=True)
     target = f"{path}: the target {name!r}"
     if len(levels) == 1:

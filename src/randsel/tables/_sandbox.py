@@ -57,9 +57,6 @@ def _explain_end(path: Path, kind: str, status: int) -> str:
     return f"{path} cannot be read as {kind}: {reason}; it may be damaged. Write it again, or as CSV or NPZ."
 
 
-# ---------------------------------------------------------------- answers
-
-
 def _send(answer: Sheet | str, stream: IO[bytes]) -> None:
     """Write a sheet or an error message as JSON, in which null stands for an array, and then the arrays."""
     head: Any = answer
@@ -89,11 +86,8 @@ def _receive(stream: IO[bytes]) -> Sheet | str:
     return Sheet(**{**head, "path": Path(head["path"]), "bad_columns": bad_columns, "notes": tuple(head["notes"])})
 
 
-# ---------------------------------------------------------------- inside the process
-
-
 def main() -> None:
-    """Read the file that standard input names, and write its sheet to standard output."""
+    """Read the file that standard input names, and write its sheet to standard output; runs in the process."""
     job = json.loads(read_message(sys.stdin.buffer))
     path, options = Path(job["path"]), ReadOptions(job["limit"], frozenset(job["names"]), job["layer"])
     file_format = FORMATS[job["suffix"]]

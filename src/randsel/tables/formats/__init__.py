@@ -1,6 +1,6 @@
-"""One reader per file format; each returns a `Sheet`. Imports only `_utils`.
+"""Readers of file formats; each returns a `Sheet`. Imports only `_utils`.
 
-A new format needs a file in this folder and an entry in `FORMATS`.
+A new format needs a reader in this folder and an entry in `FORMATS`.
 """
 
 from collections.abc import Callable
@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from randsel._utils.text import optional
+from randsel.tables.formats._arrays import read_mat, read_npz
 from randsel.tables.formats._h5ad import read_h5ad
-from randsel.tables.formats._mat import read_mat
-from randsel.tables.formats._npz import read_npz
 from randsel.tables.formats._parquet import read_parquet
 from randsel.tables.formats._plink import read_plink
 from randsel.tables.formats._text import MISSING, ReadOptions, Sheet, check_distinct, parse_number, read_text

@@ -295,10 +295,10 @@ class CellGrid:
         self.decimal_comma = False
         #: Columns with True or False: first line, number of such cells.
         self.truth_columns: dict[int, list[int]] = {}
-        self._text_columns = {j: list[str]() for j, name in enumerate(header) if j == 0 or name in names}
+        self._text_columns = {j: list[str]() for j, name in enumerate(header) if name in names}
         self._named_rows: dict[str, list[str]] = {}
         self._bad_columns: dict[int, str] = {}
-        self._numbers, self._line_numbers = array("d"), list[int]()
+        self._numbers, self._first_column = array("d"), list[str]()
         try:
             self._polars: Any = optional("polars", extra="files", purpose="Reading wide tables fast")
         except ImportError:
@@ -319,24 +319,18 @@ class CellGrid:
     def to_sheet(self, description: str, notes: Iterable[str], first_cells: Iterable[str] = ()) -> Sheet:
         """Return what was parsed; the first column both as numbers and as text."""
         values = np.frombuffer(self._numbers, dtype=np.float64).reshape(-1, len(self.header))
-        for i, cell in enumerate(self._text_columns[0]):
-            value = parse_number(cell, decimal_comma=self.decimal_comma)
-            values[i, 0] = np.nan if value is None else value
-            if value is None and 0 not in self._bad_columns:
-                self._bad_columns[0] = describe_bad_cell(self.header[0], f"line {self._line_numbers[i]}", cell)
         for j, (line, count) in self.truth_columns.items():
             # True, False and 3 in one column are not truth values
             if count < np.count_nonzero(~np.isnan(values[:, j])):
                 message = describe_bad_cell(self.header[j], f"line {line}", "True or False beside numbers")
                 self._bad_columns.setdefault(j, message)
-        text_columns = {self.header[j]: cells for j, cells in self._text_columns.items()}
         return Sheet(
             self.path,
             values,
             self.header,
             description,
-            first_column=self._text_columns[0],
-            named_columns={n: self._with_points(cells) for n, cells in text_columns.items() if n in self.names},
+            first_column=self._first_column,
+            named_columns={self.header[j]: self._with_points(cells) for j, cells in self._text_columns.items()},
             named_rows={name: self._with_points(cells) for name, cells in self._named_rows.items()},
             bad_columns=self._bad_columns,
             first_cells=list(first_cells),
@@ -352,14 +346,14 @@ class CellGrid:
 
     def _add_block(self, records: list[tuple[int, str]]) -> None:
         line_numbers, texts = [line for line, _ in records], [text for _, text in records]
-        if not self._line_numbers and self.separator == ";":
+        if not self._first_column and self.separator == ";":
             self.decimal_comma = any(map(_DECIMAL_COMMA.search, texts))
-        self._line_numbers.extend(line_numbers)
         width = len(self.header)
         cells = self._split(line_numbers, texts)
+        row_names = [cell.strip() for cell in cells[::width]]
+        self._first_column.extend(row_names)
         for j, column in self._text_columns.items():
             column.extend(cell.strip() for cell in cells[j::width])
-        row_names = self._text_columns[0][-len(texts) :]
         named_rows = {i: name for i, name in enumerate(row_names) if name in self.names}
         for i, name in named_rows.items():
             self._named_rows[name] = [cell.strip() for cell in cells[i * width : (i + 1) * width]]
@@ -371,11 +365,11 @@ class CellGrid:
             cell = cells[position].strip()
             value = parse_number(cell, decimal_comma=self.decimal_comma)
             values[position] = np.nan if value is None else value
-            if i in named_rows:  # a target, say, which may be text
+            if i in named_rows and j > 0:  # a target, say, which may be text
                 continue
             if value is None and j not in self._bad_columns:
                 self._bad_columns[j] = describe_bad_cell(self.header[j], f"line {line_numbers[i]}", cell)
-            elif cell.lower() in _TRUTH_VALUES:
+            elif cell.lower() in _TRUTH_VALUES and j > 0:
                 self.truth_columns.setdefault(j, [line_numbers[i], 0])[1] += 1
         self._numbers.frombytes(values.tobytes())
         check_size(self.path, 8 * len(self._numbers), self.limit)
@@ -412,12 +406,15 @@ class CellGrid:
             return numbers.fill_null(float("nan")).to_numpy().copy(), numbers.is_null().arg_true().to_list()
         values, unparsed, width = np.full(len(cells), np.nan), list[int](), len(self.header)
         for start in range(0, len(cells), width):
-            row = ["nan" if j in self._text_columns else cells[start + j] for j in range(width)]
+            unparsed.append(start)  # the first cell, often a name, must not make the whole row slow
+            row = cells[start : start + width]
+            for j in (0, *self._text_columns):
+                row[j] = "nan"
             try:
                 # a whole row at once, unless float() would accept what `parse_number` does not
                 if self.decimal_comma or any("_" in cell for cell in row):
                     raise ValueError
                 values[start : start + width] = list(map(float, row))
             except ValueError:
-                unparsed.extend(range(start, start + width))
+                unparsed.extend(range(start + 1, start + width))
         return values, unparsed

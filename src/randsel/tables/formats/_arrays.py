@@ -1,4 +1,4 @@
-"""MATLAB files of version 4 to 7, by scipy; tags are checked first, as scipy crashes on some damaged files."""
+"""NPZ files, and MATLAB files of version 4 to 7 by scipy: arrays X and y, and others that are known by their names."""
 
 import mmap
 import struct
@@ -9,11 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from randsel._utils.files import bytes_in, check_size, readable
+from randsel._utils.files import bytes_in, check_size, is_text, read_npz_arrays, readable
+from randsel._utils.text import list_first
 from randsel._utils.typing import Array
-from randsel.tables.formats._npz import KNOWN_ARRAYS, arrays_to_sheet
-from randsel.tables.formats._text import ReadOptions, Sheet
+from randsel.tables.formats._text import ReadOptions, Sheet, check_shape, to_float_matrix, to_text
 
+#: Names of arrays with a fixed meaning.
+_ROLES = {"target": "y", "groups": "groups", "batch": "batch", "relevant": "relevant"}
+_FEATURE_NAMES = ("feature_names", "names")
+_SAMPLE_IDS = ("sample_ids", "ids")
+_KNOWN_ARRAYS = frozenset({"X", *_ROLES.values(), *_FEATURE_NAMES, *_SAMPLE_IDS})
 #: Classes of variables that can be read, as `whosmat` names them.
 _READABLE_CLASSES = (
     *("double", "single", "logical", "char", "cell", "sparse"),
@@ -23,6 +28,12 @@ _READABLE_CLASSES = (
 _MATRIX_ELEMENT, _COMPRESSED_ELEMENT = 14, 15
 _NUMERIC_ELEMENTS = {1, 2, 3, 4, 5, 6, 7, 9, 12, 13, 16, 17, 18}
 _CELL_CLASS, _STRUCT_CLASSES, _SPARSE_CLASS, _LAST_NUMERIC_CLASS = 1, (2, 3), 5, 15
+
+
+def read_npz(path: Path, options: ReadOptions) -> Sheet:
+    """Read arrays X (samples in rows) and y, and feature_names, sample_ids, groups, batch, relevant if present."""
+    arrays, stored = read_npz_arrays(path, options.limit, {*_KNOWN_ARRAYS, *(options.names or ())})
+    return _to_sheet(path, arrays, stored, "NPZ", options.limit)
 
 
 def read_mat(path: Path, options: ReadOptions) -> Sheet:
@@ -40,7 +51,7 @@ def read_mat(path: Path, options: ReadOptions) -> Sheet:
     # scipy has no exception of its own for damaged files: the first wrong byte may raise anything
     with readable(path, "a MATLAB file", Exception):
         shapes = {name: shape for name, shape, kind in whosmat(str(path)) if kind in _READABLE_CLASSES}
-    wanted = [name for name in shapes if name in {*KNOWN_ARRAYS, "Y", *(options.names or ())}]
+    wanted = [name for name in shapes if name in {*_KNOWN_ARRAYS, "Y", *(options.names or ())}]
     for name in wanted:
         check_size(path, bytes_in(shapes[name]), options.limit)
     with readable(path, "a MATLAB file", Exception):
@@ -48,7 +59,46 @@ def read_mat(path: Path, options: ReadOptions) -> Sheet:
     arrays = {name: _unwrap(path, name, values) for name, values in stored.items() if name in wanted}
     if "Y" in arrays and "y" not in arrays:
         arrays["y"] = arrays.pop("Y")
-    return arrays_to_sheet(path, arrays, list(shapes), "a MATLAB file", options.limit)
+    return _to_sheet(path, arrays, list(shapes), "a MATLAB file", options.limit)
+
+
+def _to_sheet(path: Path, arrays: dict[str, Array], stored: list[str], description: str, limit: int) -> Sheet:
+    """Build a sheet from X and the arrays named after their role; `stored` names all arrays of the file."""
+    listed, X = list_first(stored, 20), arrays.pop("X", None)
+    if X is None:
+        raise ValueError(f"{path} has no array 'X'; it holds {listed or 'nothing'}.")
+    if X.ndim != 2 or X.dtype.kind not in "fiub":
+        raise ValueError(f"{path}: X must be a matrix of numbers, and is {X.ndim}-dimensional of type {X.dtype}.")
+    check_shape(path, X.shape, limit, X.itemsize)
+    arrays = {name: _to_vector(path, name, values) for name, values in arrays.items()}
+    feature_names = next((arrays.pop(name) for name in _FEATURE_NAMES if name in arrays), np.arange(X.shape[1]))
+    sample_ids = next((arrays.pop(name) for name in _SAMPLE_IDS if name in arrays), None)
+    for content, values, length in [
+        ("feature names", feature_names, X.shape[1]),
+        ("samples of 'sample_ids'", sample_ids, len(X)),
+        *((f"entries of {name!r}", values, len(X)) for name, values in arrays.items() if name != "relevant"),
+    ]:
+        if values is not None and (values.ndim != 1 or len(values) != length):
+            raise ValueError(f"{path}: X is {X.shape[0]}×{X.shape[1]}, but has {values.size} {content}.")
+    row_names = None if sample_ids is None else to_text(sample_ids)
+    roles = {role: name for role, name in _ROLES.items() if name in arrays}
+    values, names, description = to_float_matrix(X), to_text(feature_names), f"{description}, arrays {listed}"
+    return Sheet(path, values, names, description, row_names=row_names, named_columns=arrays, roles=roles)
+
+
+def _to_vector(path: Path, name: str, values: Array) -> Array:
+    """Drop a second dimension of length 1; raise ValueError for arrays that are neither numbers nor text."""
+    if values.dtype.kind == "S":
+        values = np.array(to_text(values.ravel()), dtype=str).reshape(values.shape)
+    # `relevant` holds indices of columns
+    valid_role = name != "relevant" or (values.dtype.kind in "iu" and values.ndim < 3)
+    if values.dtype.kind not in "biufU" or not valid_role or not is_text(values):
+        problem = f"array {name!r} of type {values.dtype} is neither numbers nor text"
+        raise ValueError(f"{path}: {problem}; save it again as such.")
+    return values.ravel() if values.ndim == 2 and 1 in values.shape else values
+
+
+# ---------------------------------------------------------------- MATLAB
 
 
 def _check_tags(path: Path, limit: int) -> None:
