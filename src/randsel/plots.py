@@ -9,19 +9,15 @@ from randsel._utils.typing import Array
 from randsel.culling import CullingPath
 
 GREY, RED = "0.6", "#c1121f"
-#: Features of at most this many distinct values are drawn as discrete.
-FEW_LEVELS = 12
-#: Maximum number of characters of a name in a figure.
-LONG_NAME = 28
-#: Above this number, lines or samples are drawn as pixels, because vector files would become large.
-MANY = 500
+FEW_LEVELS = 12  # features of at most this many distinct values are drawn as discrete
+LONG_NAME = 28  # maximum number of characters of a name in a figure
+MANY = 500  # above this number, lines or samples are drawn as pixels, because vector files would become large
 #: Colours of classes, with a contrast of at least 3 to a light and to a dark background.
 CLASS_COLOURS = (
     *("#3b7fc4", "#d2691e", "#37985a", "#b452a8", "#8f7d1e"),
     *("#a0664f", "#d9559a", "#7a828c", "#7470d6", "#1c97a3"),
 )
-#: Colours from low to high values, for a light and a dark background.
-LOW_TO_HIGH = ("#2f78bd", "#8c8c8c", "#d9702b")
+LOW_TO_HIGH = ("#2f78bd", "#8c8c8c", "#d9702b")  # colours from low to high values, for a light and a dark background
 
 
 def culling_path(

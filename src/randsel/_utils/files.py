@@ -7,6 +7,7 @@ a lock, the identity of a run, its finished parts, and checkpoints of a fit.
 import errno
 import io
 import json
+import math
 import os
 import re
 import shutil
@@ -19,6 +20,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -27,22 +29,17 @@ import numpy as np
 
 from randsel._utils.typing import Array
 
-#: Maximum size of a JSON or TOML file, in bytes.
-LARGEST_JSON = 1 << 25
+LARGEST_JSON = 1 << 25  # maximum size of a JSON or TOML file, in bytes
 _MAX_CODE_POINT = 0x10FFFF
-#: Maximum size of the header of an array in an NPZ file, in bytes.
-_LONGEST_HEADER = 1 << 16
+_LONGEST_HEADER = 1 << 16  # maximum size of the header of an array in an NPZ file, in bytes
 #: Errors that reading a damaged NPZ file raises; the libraries have no common class for them.
 _ZIP_ERRORS = (
     *(zipfile.BadZipFile, EOFError, OSError, SyntaxError, NotImplementedError, RuntimeError, UnicodeError),
     *(struct.error, zlib.error),
 )
-#: File that identifies the data and settings of the run in a folder.
-IDENTITY = "run.json"
-#: Array that lists the names of all other arrays of a part, so that a missing one is noticed.
-CONTENTS = "contents"
-#: Maximum size of the arrays of a part, in bytes.
-LARGEST_PART = 1 << 33
+IDENTITY = "run.json"  # file that identifies the data and settings of the run in a folder
+CONTENTS = "contents"  # array that lists the names of all other arrays of a part, so that a missing one is noticed
+LARGEST_PART = 1 << 33  # maximum size of the arrays of a part, in bytes
 #: Minimum time between two stages of a checkpoint: in seconds, and as a multiple of the time to write the last one.
 MIN_SECONDS, MIN_MULTIPLE = 5.0, 20.0
 #: Entries of run.json that must be equal for a fit to resume.
@@ -176,10 +173,7 @@ def _claimed_bytes(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path
 
 def bytes_in(shape: tuple[int, ...], itemsize: int = 8) -> int:
     """Return the bytes of an array as a Python integer, which cannot overflow; lengths of 0 count as 1."""
-    size = max(itemsize, 1)
-    for length in shape:
-        size *= max(int(length), 1)
-    return size
+    return max(itemsize, 1) * math.prod(max(int(length), 1) for length in shape)
 
 
 def is_text(values: Array) -> bool:
@@ -251,11 +245,7 @@ def lock_folder(out: Path) -> Iterator[None]:
 def check_or_write_identity(
     out: Path, identity: Mapping[str, Any], same: tuple[str, ...], option: str = "--out"
 ) -> None:
-    """Write the identity of a run to `run.json`; raise ValueError if the folder holds a different run.
-
-    `identity` is everything needed to repeat the run. The entries named in `same` must be equal for the parts of an
-    earlier run to be reused. `option` names the folder in error messages.
-    """
+    """Write what identifies a run to `run.json`; raise ValueError if the entries `same` of an earlier run differ."""
     path = out / IDENTITY
     if path.exists():
         before = read_identity(out)
@@ -411,11 +401,12 @@ class Stages:
         return sorted(self.parts.folder.glob(f"{self.name}-*.npz"))
 
 
+@dataclass(frozen=True)
 class Checkpoint:
     """A folder in which a fit saves its progress; `seed` is that of the fit or, when resuming, the stored one."""
 
-    def __init__(self, parts: FinishedParts, seed: int) -> None:
-        self.parts, self.seed = parts, seed
+    parts: FinishedParts
+    seed: int
 
     def stages(self, name: str) -> Stages:
         """Return the stages of one computation of the fit."""

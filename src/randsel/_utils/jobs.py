@@ -7,8 +7,8 @@ the address alone, so the order in which tasks run does not matter.
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from functools import cache, lru_cache
+from contextlib import AbstractContextManager, ExitStack
+from functools import cache
 from importlib import import_module
 from threading import Lock, Thread
 from typing import Any, Protocol
@@ -21,8 +21,7 @@ from threadpoolctl import ThreadpoolController
 
 #: Class name of a joblib backend -> module whose `job_runner(backend)` returns the `JobRunner` to use instead.
 RUNNERS = {"DaskDistributedBackend": "randsel.distributed"}
-#: Seconds between two checks by a worker process that its parent is alive.
-PARENT_POLL = 1.0
+PARENT_POLL = 1.0  # seconds between two checks by a worker process that its parent is alive
 
 
 class JobRunner(Protocol):
@@ -44,17 +43,14 @@ def generator(seed: int, *address: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=address))
 
 
-@contextmanager
-def one_blas_thread(when: bool = True) -> Iterator[None]:
+def one_blas_thread(when: bool = True) -> AbstractContextManager[Any]:
     """Limit BLAS to one thread if `when` is true: on workers, and for problems too small to gain from threads."""
-    with _pools().limit(limits=1 if when else None, user_api="blas"):
-        yield
+    limits: AbstractContextManager[Any] = _pools().limit(limits=1 if when else None, user_api="blas")
+    return limits
 
 
-@lru_cache(maxsize=1)
-def _pools() -> ThreadpoolController:
-    """Return the thread pools of the loaded libraries; cached, because finding them takes milliseconds."""
-    return ThreadpoolController()
+#: The thread pools of the loaded libraries; cached, because finding them takes milliseconds.
+_pools = cache(ThreadpoolController)
 
 
 def ordered_map(
@@ -113,8 +109,7 @@ def _run_in_worker(function: Callable[..., Any], task: tuple[Any, ...], parent: 
     return run_single_threaded(function, task, parent)
 
 
-#: Random, because processes on different machines may have the same process id.
-_PROCESS_NAME = uuid4().hex
+_PROCESS_NAME = uuid4().hex  # random, because processes on different machines may have the same process id
 
 
 def process_identity() -> tuple[int, str]:
@@ -124,11 +119,9 @@ def process_identity() -> tuple[int, str]:
 
 @cache
 def exit_with_parent() -> None:
-    """End this process soon after its parent, which may be killed without a chance to stop its workers.
-
-    Without this, joblib's worker processes would finish their tasks and then wait for more for minutes. This has no
-    effect on Windows, where a process keeps the id of a parent that has ended.
-    """
+    """End this process soon after its parent, which may be killed without a chance to stop its workers."""
+    # otherwise joblib's worker processes would finish their tasks and then wait for more for minutes; no effect on
+    # Windows, where a process keeps the id of a parent that has ended
     parent = os.getppid()
 
     def watch() -> None:
@@ -156,7 +149,7 @@ class _SharedLimit:
     def __enter__(self) -> None:
         with self.lock:
             if not self.n_inside:
-                self.limits.enter_context(_pools().limit(limits=1, user_api="blas"))
+                self.limits.enter_context(one_blas_thread())
             self.n_inside += 1
 
     def __exit__(self, *_: object) -> None:

@@ -33,10 +33,7 @@ class ChildEndedError(RuntimeError):
 
 
 def start_python(*arguments: str, variables: dict[str, str], show_errors: bool = True) -> subprocess.Popen[bytes]:
-    """Start Python with pipes for standard input and output, as the leader of a process group of its own.
-
-    `variables` are added to the environment, and `show_errors` shares the standard error. End it with `kill`.
-    """
+    """Start Python with pipes for input and output and a process group of its own, which `kill` ends."""
     # Pass on the import path, but not the current folder, which may contain files of others.
     path = os.pathsep.join(folder for folder in sys.path if folder)
     return subprocess.Popen(
@@ -72,15 +69,12 @@ def write_message(stream: IO[bytes], message: bytes) -> None:
 
 def read_message(stream: IO[bytes]) -> bytes:
     """Read a message of `write_message`; raise EOFError if the other end was closed before it was complete."""
-    size = int.from_bytes(_read_exactly(stream, 8), "little")
-    return _read_exactly(stream, size)
-
-
-def _read_exactly(stream: IO[bytes], size: int) -> bytes:
-    content = stream.read(size)
-    if len(content) < size:
+    header = stream.read(8)
+    size = int.from_bytes(header, "little")
+    message = stream.read(size) if len(header) == 8 else b""
+    if len(header) < 8 or len(message) < size:
         raise EOFError
-    return content
+    return message
 
 
 # ---------------------------------------------------------------- calls with a time limit
@@ -89,28 +83,9 @@ def _read_exactly(stream: IO[bytes], size: int) -> bytes:
 def call_with_limit(seconds: float, function: Callable[..., Any], *arguments: Any) -> Any:
     """Return `function(*arguments)`, computed with one BLAS thread in a child process that is killed at the limit.
 
-    The child process is kept for the next call, and ended if there is none within `IDLE_SECONDS`.
-
-    Parameters
-    ----------
-    seconds : float
-        Time limit of the call. Starting a process and importing the function do not count.
-    function : callable
-        A function of a module, which the child process imports.
-    *arguments : object
-        Arguments that can be pickled, as the result must be.
-
-    Returns
-    -------
-    object
-        The result.
-
-    Raises
-    ------
-    TimeoutError
-        If the call exceeds the limit.
-    ChildEndedError
-        If the child process ends by itself, for lack of memory for instance.
+    The function is one of a module, which the child process imports; arguments and result are pickled. The limit raises
+    TimeoutError; starting a process and importing the function do not count. If the child process ends by itself, for
+    lack of memory for instance, ChildEndedError is raised. It is kept for the next call, for `IDLE_SECONDS` at most.
     """
     call = pickle.dumps((seconds, function, arguments))
     child = _idle_child()
@@ -185,9 +160,8 @@ def _receive_messages(stream: IO[bytes], use: Callable[[bytes], None], at_end: C
     at_end()
 
 
-#: All child processes that serve calls, and those that are idle.
-_children: set[_Child] = set()
-_idle: list[_Child] = []
+_children: set[_Child] = set()  # all child processes that serve calls
+_idle: list[_Child] = []  # those of them that are idle
 _idle_lock = threading.Lock()
 
 

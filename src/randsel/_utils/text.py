@@ -15,16 +15,11 @@ from numbers import Integral, Real
 from types import ModuleType
 from typing import Any
 
-#: Maximum length of an error message, which may quote names as long as a line of a file.
-LONGEST_MESSAGE = 1500
-#: Shown in place of an unknown value.
-DASH = "–"
+LONGEST_MESSAGE = 1500  # maximum length of an error message, which may quote names as long as a line of a file
+DASH = "–"  # shown in place of an unknown value
 #: Zero-width joiners, which some scripts and emoji need; all other invisible characters are escaped.
 JOINERS = "\u200c\u200d"
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-
-
-# ---------------------------------------------------------------- numbers
 
 
 def format_number(value: float | None, digits: int = 3) -> str:
@@ -96,9 +91,6 @@ def format_range(counts: Any) -> str:
     return format_count(low) if low == high else f"{format_count(low)} to {format_count(high)}"
 
 
-# ---------------------------------------------------------------- names and words
-
-
 def make_visible(text: str, allowed: str = JOINERS) -> str:
     """Escape control and text-direction characters, which could hide text or act on a terminal, unless `allowed`."""
     return "".join(c if c.isprintable() or c in allowed else f"\\u{ord(c):04x}" for c in text)
@@ -134,9 +126,6 @@ def list_first(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + (", …" if len(names) > most else "")
 
 
-# ---------------------------------------------------------------- tables
-
-
 def as_markdown(rows: list[dict[str, str]]) -> str:
     """Return rows as a Markdown table."""
     titles = list(rows[0])
@@ -168,9 +157,6 @@ def shorten_errors() -> Iterator[None]:
         raise ValueError(f"{message[: LONGEST_MESSAGE // 2]} … {message[-LONGEST_MESSAGE // 4 :]}") from None
 
 
-# ---------------------------------------------------------------- progress
-
-
 class ProgressLine:
     """Progress display on one line of standard error, if that is a terminal: step, percentage done, time left."""
 
@@ -185,7 +171,10 @@ class ProgressLine:
         if step != self.step:
             self.step, self.start, self.done_at_start = step, time.monotonic(), done
         speed = (done - self.done_at_start) / max(time.monotonic() - self.start, 1e-9)
-        left = f", {_format_duration((total - done) / speed)} left" if speed > 0.0 and done < total else ""
+        left = ""
+        if speed > 0.0 and done < total:
+            seconds = (total - done) / speed
+            left = f", {seconds:.0f} s left" if seconds < 90 else f", {seconds / 60:.0f} min left"
         self._write(f"{step}: {100 * done / max(total, 1e-9):.0f} %{left}")
 
     def end(self) -> None:
@@ -197,10 +186,6 @@ class ProgressLine:
     def _write(self, text: str) -> None:
         sys.stderr.write(f"\r\x1b[K{text}")
         sys.stderr.flush()
-
-
-def _format_duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
 def optional(module: str, *, extra: str, purpose: str) -> ModuleType:

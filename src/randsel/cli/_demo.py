@@ -15,13 +15,12 @@ if TYPE_CHECKING:
 
 
 @main.command()
-@click.option("--samples", default=300, show_default=True, type=click.IntRange(8), help="Number of samples.")
-@click.option("--features", default=200, show_default=True, type=click.IntRange(3), help="Number of features.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(0, 2**32 - 1), help="Seed of the data.")
+@click.option("--samples", default=300, type=click.IntRange(8), help="Number of samples.")
+@click.option("--features", default=200, type=click.IntRange(3), help="Number of features.")
+@click.option("--seed", default=0, type=click.IntRange(0, 2**32 - 1), help="Seed of the data.")
 @click.option(
     "--out",
     default="randsel-demo.png",
-    show_default=True,
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     help="File for the figure of the culling path.",
 )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from randsel._utils.text import ProgressLine, as_csv, as_markdown, make_printable
-from randsel.cli._main import main, read_table, table_options
+from randsel.cli._main import RATE, main, read_table, table_options
 
 if TYPE_CHECKING:
     from randsel.tables import Table
@@ -20,21 +20,12 @@ if TYPE_CHECKING:
 @main.command()
 @table_options
 @click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Result folder.")
-@click.option("--top", type=click.IntRange(1), help="Select this many features.")
-@click.option("--fdr", type=click.FloatRange(0, 1, min_open=True, max_open=True), help="Largest q-value to select.")
-@click.option("--pairs", type=click.IntRange(1), help="Number of pairs to write; 1000 (or all) by default.")
-@click.option("--order", default=2, show_default=True, type=click.IntRange(1, 3), help="Size of the largest sets.")
-@click.option("--jobs", type=int, help="Number of threads.")
-def interactions(
-    file: Path,
-    reading: dict[str, Any],
-    out: Path,
-    top: int | None,
-    fdr: float | None,
-    pairs: int | None,
-    order: int,
-    jobs: int | None,
-) -> None:
+@click.option("--top", "n_features_to_select", type=click.IntRange(1), help="Select this many features.")
+@click.option("--fdr", "alpha", type=RATE, help="Largest q-value to select.")
+@click.option("--pairs", "n_pairs", type=click.IntRange(1), help="Number of pairs to write; 1000 (or all) by default.")
+@click.option("--order", default=2, type=click.IntRange(1, 3), help="Size of the largest sets.")
+@click.option("--jobs", "n_jobs", type=int, help="Number of threads.")
+def interactions(file: Path, reading: dict[str, Any], out: Path, **how: Any) -> None:
     """Test every feature alone, and in pairs with every other feature.
 
     FILE is a table in any format of docs/files.md. Samples are compared within groups and batches only, and --missing
@@ -64,16 +55,8 @@ def interactions(
         click.echo("Note: there are no folds here, so medians are those of all samples.", err=True)
         table = replace(table, X=imputer().fit_transform(table.X))
     line = ProgressLine()
-    scan = InteractionScan(
-        top,
-        alpha=fdr,
-        n_pairs=pairs,
-        order=order,
-        categorical_features=list(table.nominal) or None,
-        n_jobs=jobs,
-        checkpoint=out / "so-far",
-        verbose=partial(line, "testing pairs"),
-    )
+    how |= {"checkpoint": out / "so-far", "verbose": partial(line, "testing pairs")}
+    scan = InteractionScan(categorical_features=list(table.nominal) or None, **how)
     try:
         with warnings.catch_warnings(record=True) as remarks:
             warnings.simplefilter("always", UserWarning)
@@ -100,8 +83,7 @@ def _draw_figures(scan: Any, table: "Table", out: Path) -> None:
     from randsel import plots
     from randsel._utils import files
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # missing glyphs of a font
+    with warnings.catch_warnings(action="ignore"):  # missing glyphs of a font
         try:
             for name, figure in (
                 ("heatmap.png", plots.interaction_heatmap(scan, names=table.names)),

@@ -21,28 +21,30 @@ from randsel._utils.text import make_printable
 if TYPE_CHECKING:
     from randsel.tables import Table
 
-#: Names of the options that control how a table is read.
-READING = (
-    "target",
-    "target_file",
-    "groups",
-    "batch",
-    "categorical",
-    "drop_columns",
-    "id_column",
-    "log2",
-    "layer",
-    "orientation",
-    "missing",
-    "max_bytes",
-)
+_ORIENTATION = click.Choice(ORIENTATIONS)
+_MISSING_RULE = click.Choice([rule for rule in MISSING_RULES if rule != "keep"])
+#: Options of reading a table, by the names of the keyword arguments of `randsel.tables.read`.
+READING: dict[str, dict[str, Any]] = {
+    "target": {"help": "Column of the target: class labels, or numbers."},
+    "target_file": {"type": click.Path(path_type=Path), "help": "File of sample ids and target."},
+    "groups": {"help": "Column of groups of samples that belong together, such as donors."},
+    "batch": {"help": "Column of batches, such as sub-studies."},
+    "categorical": {"help": "Comma-separated columns of unordered categories."},
+    "drop_columns": {"help": "Comma-separated columns to leave out."},
+    "id_column": {"help": "Column of sample names."},
+    "log2": {"is_flag": True, "help": "Take logarithms of the features."},
+    "layer": {"help": "Layer of an h5ad file, instead of X."},
+    "orientation": {"default": "auto", "type": _ORIENTATION, "help": "Whether samples or features are in rows."},
+    "missing": {"default": "error", "type": _MISSING_RULE, "help": "How to handle missing values."},
+    "max_bytes": {"default": "4GB", "help": "Refuse larger tables."},
+}
 #: Exit status if nothing stands out, if a cluster was lost, after Ctrl-C and after SIGTERM (128 plus the number of the
 #: signal, as in shells). As usual with click, 1 is an error in a file and 2 an error in the options.
 NOTHING, LOST, INTERRUPTED, TERMINATED = 3, 4, 130, 143
-#: Size in bytes above which reading a file takes so long that it is announced.
-LARGE_FILE = 10_000_000
-#: Commands that resume an interrupted run.
+LARGE_FILE = 10_000_000  # size in bytes above which reading a file takes so long that it is announced
+#: Commands that resume an interrupted run, and what they print then.
 RESUMING = ("select", "interactions", "compare", "reproduce")
+ADVICE_TO_RESUME = "What is finished is kept: run the same command again to go on."
 
 
 @contextmanager
@@ -68,8 +70,7 @@ def _end_on_sigterm(ctx: click.Context) -> Iterator[None]:
 
 
 def _advice_to_resume(ctx: click.Context) -> str:
-    resumes = ctx.invoked_subcommand in RESUMING
-    return " What is finished is kept: run the same command again to go on." if resumes else ""
+    return f" {ADVICE_TO_RESUME}" if ctx.invoked_subcommand in RESUMING else ""
 
 
 class Commands(click.Group):
@@ -119,7 +120,7 @@ def _message(error: Exception) -> str:
     return f"{type(error).__name__}: {make_printable(str(error))}. This should not happen: --debug shows where it did."
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.option("--debug", is_flag=True, help="Show where an error came from.")
 @click.version_option(__version__, prog_name="randsel")
 def main(debug: bool) -> None:
@@ -136,33 +137,6 @@ def main(debug: bool) -> None:
 
 def table_options(command: Any) -> Any:
     """Add FILE and the options of reading; the command gets `file` and `reading`, the keyword arguments of `read`."""
-    options = [
-        click.argument("file", type=click.Path(path_type=Path)),
-        click.option("--target", help="Column of the target: class labels, or numbers."),
-        click.option("--target-file", type=click.Path(path_type=Path), help="File of sample ids and target."),
-        click.option("--groups", help="Column of groups of samples that belong together, such as donors."),
-        click.option("--batch", help="Column of batches, such as sub-studies."),
-        click.option("--categorical", help="Comma-separated columns of unordered categories."),
-        click.option("--drop-columns", help="Comma-separated columns to leave out."),
-        click.option("--id-column", help="Column of sample names."),
-        click.option("--log2", is_flag=True, help="Take logarithms of the features."),
-        click.option("--layer", help="Layer of an h5ad file, instead of X."),
-        click.option(
-            "--orientation",
-            default="auto",
-            show_default=True,
-            type=click.Choice(ORIENTATIONS),
-            help="Whether samples or features are in rows.",
-        ),
-        click.option(
-            "--missing",
-            default="error",
-            show_default=True,
-            type=click.Choice([rule for rule in MISSING_RULES if rule != "keep"]),
-            help="How to handle missing values.",
-        ),
-        click.option("--max-bytes", default="4GB", show_default=True, help="Refuse larger tables."),
-    ]
 
     @functools.wraps(command)
     def with_reading(**arguments: Any) -> Any:
@@ -170,9 +144,9 @@ def table_options(command: Any) -> Any:
         reading.update({name: tuple(split_names(reading[name])) for name in ("categorical", "drop_columns")})
         return command(reading=reading, **arguments)
 
-    for option in reversed(options):
-        with_reading = option(with_reading)
-    return with_reading
+    for name, how in reversed(READING.items()):
+        with_reading = click.option(f"--{name.replace('_', '-')}", **how)(with_reading)
+    return click.argument("file", type=click.Path(path_type=Path))(with_reading)
 
 
 def read_table(file: Path, reading: dict[str, Any]) -> "Table":
@@ -193,15 +167,13 @@ def say(label: str, sentences: Iterable[str]) -> None:
 
 
 class _ClusterLost(click.ClickException):
-    """The Dask cluster was lost during the run."""
-
     exit_code = LOST
 
 
+RATE = click.FloatRange(0, 1, min_open=True, max_open=True)  # type of a false discovery rate
 task_option = click.option(
     "--task",
     default="auto",
-    show_default=True,
     type=click.Choice(["auto", "classification", "regression"]),
     help="Kind of target; auto takes text, and up to 20 distinct whole numbers, for classes.",
 )
@@ -211,7 +183,7 @@ def job_options(tasks: str) -> Callable[[Any], Any]:
     """Add --jobs and --dask; the command gets `jobs`, which is None on a cluster."""
 
     def _add_options(command: Any) -> Any:
-        @click.option("--jobs", default=1, show_default=True, type=int, help=f"{tasks} at a time; -1: all cores.")
+        @click.option("--jobs", default=1, type=int, help=f"{tasks} at a time; -1: all cores.")
         @click.option("--dask", metavar="ADDRESS", help="Run them on the Dask cluster of this scheduler.")
         @functools.wraps(command)
         def with_jobs(*args: Any, jobs: int, dask: str | None, **arguments: Any) -> Any:
@@ -244,9 +216,7 @@ def _connect_workers(jobs: int, dask: str | None) -> Iterator[int | None]:
     except ClusterLostError as error:
         if click.get_current_context().find_root().params["debug"]:
             raise
-        raise _ClusterLost(
-            f"{make_printable(str(error))} What is finished is kept: run the same command again to go on."
-        ) from error
+        raise _ClusterLost(f"{make_printable(str(error))} {ADVICE_TO_RESUME}") from error
 
 
 def split_names(names: str | None) -> list[str]:

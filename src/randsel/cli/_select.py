@@ -7,44 +7,29 @@ from typing import Any
 import click
 
 from randsel._utils.text import ProgressLine
-from randsel.cli._main import NOTHING, job_options, main, read_table, say, table_options, task_option
+from randsel.cli._main import NOTHING, RATE, job_options, main, read_table, say, table_options, task_option
 
 
 @main.command()
 @table_options
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Result folder.")
 @click.option("--top", type=click.IntRange(1), help="Select at most this many features, and print as many.")
-@click.option(
-    "--fdr",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    help="Select features with at most this q-value, such as 0.1.",
-)
+@click.option("--fdr", type=RATE, help="Select features with at most this q-value, such as 0.1.")
 @task_option
 @click.option(
     "--pairs",
     default="auto",
-    show_default=True,
     type=click.Choice(["auto", "all", "none"]),
     help="Test pairs of features; auto: if samples × features² is at most 3e10.",
 )
-@click.option("--halves", default=50, show_default=True, type=click.IntRange(0), help="Half-samples; 0 for none.")
-@click.option("--folds", default=5, show_default=True, type=click.IntRange(0), help="Outer folds; 0 for none.")
+@click.option("--halves", default=50, type=click.IntRange(0), help="Half-samples; 0 for none.")
+@click.option("--folds", default=5, type=click.IntRange(0), help="Outer folds; 0 for none.")
 @click.option("--no-accuracy", is_flag=True, help="Leave out the cross-validation, like --folds 0.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(0, 2**31), help="Seed of halves and folds.")
+@click.option("--seed", default=0, type=click.IntRange(0, 2**31), help="Seed of halves and folds.")
 @job_options("Halves and folds")
 @click.option("--memory", help="Memory that culling may use in addition to the table, such as 2GB.")
 @click.option("--device", help="Device to compute on, such as cuda.")
-@click.pass_context
-def select(
-    ctx: click.Context,
-    /,
-    file: Path,
-    reading: dict[str, Any],
-    out: Path,
-    jobs: int | None,
-    no_accuracy: bool,
-    **how: Any,
-) -> None:
+def select(file: Path, reading: dict[str, Any], out: Path, jobs: int | None, no_accuracy: bool, **how: Any) -> None:
     """Rank and select features, and measure how reliable the selection is.
 
     FILE is a table in any format of docs/files.md. The folder gets ranking.csv (all features, best first), pairs.csv,
@@ -77,39 +62,30 @@ def select(
     check_folder(out)
     table = read_table(file, reading)
     # Imported after the table is read, so that its notes appear sooner.
+    from randsel import report
     from randsel.analysis import Settings, analyse
-    from randsel.report import (
-        MUST_AGREE,
-        PRINTED_ROWS,
-        describe_run,
-        format_ranking,
-        has_findings,
-        summarise,
-        write_results,
-    )
 
     settings = Settings(**{**how, "folds": 0 if no_accuracy else how["folds"]})
-    about = describe_run(file, table, reading, settings, out)
+    about = report.describe_run(file, table, reading, settings, out)
     out.mkdir(parents=True, exist_ok=True)
     with lock_folder(out):
-        check_or_write_identity(out, about, MUST_AGREE)
+        check_or_write_identity(out, about, report.MUST_AGREE)
         parts, line = FinishedParts(out / "parts"), ProgressLine()
         try:
-            analysis = analyse(
-                table, settings, about=about, parts=parts, progress=line, n_jobs=None if jobs == 1 else jobs
-            )
+            n_jobs = None if jobs == 1 else jobs
+            analysis = analyse(table, settings, about=about, parts=parts, progress=line, n_jobs=n_jobs)
         finally:
             line.end()
-        missing = write_results(analysis, out, parts)
+        missing = report.write_results(analysis, out, parts)
     say("Note", [note for note in analysis.notes if note not in table.notes])
     say("Warning", analysis.warnings)
-    for sentence in summarise(analysis):
+    for sentence in report.summarise(analysis):
         click.echo(sentence)
-    click.echo("\n" + format_ranking(analysis, settings.top or PRINTED_ROWS))
+    click.echo("\n" + report.format_ranking(analysis, settings.top or report.PRINTED_ROWS))
     say("Note", missing)
     click.echo(f"\nAll of it: {out}")
-    if not has_findings(analysis, settings.fdr):
-        ctx.exit(NOTHING)
+    if not report.has_findings(analysis, settings.fdr):
+        click.get_current_context().exit(NOTHING)
 
 
 @main.command("report")
