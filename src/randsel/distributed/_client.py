@@ -121,22 +121,20 @@ def _check_workers(client: Any, address: str, patience: float) -> None:
 
 def _check_versions(versions: dict[str, Any], address: str) -> None:
     """Raise ConnectionError if versions differ: tasks might not be unpickled, and numbers might differ."""
-    machines: list[tuple[str, Any, tuple[str, ...]]]
-    machines = [(f"the scheduler at {address}", versions["scheduler"], SAME_ON_SCHEDULER)]
-    machines += [(f"the worker at {name}", worker, SAME_VERSIONS) for name, worker in versions["workers"].items()]
-    for machine, report, packages in machines:
-        theirs, ours = _versions_of(report, packages), _versions_of(versions["client"], packages)
-        for name, version in theirs.items():
-            if version != ours[name]:
-                has = f"has {name} {version}" if version else f"has no {name}"
-                raise ConnectionError(
-                    f"{machine} {has}, and this machine {ours[name]}; install the same version on both."
-                )
+    reports = {f"the worker at {name}": report for name, report in versions["workers"].items()}
+    for machine, report in {f"the scheduler at {address}": versions["scheduler"], **reports}.items():
+        for name in ("Python", *(SAME_VERSIONS if machine in reports else SAME_ON_SCHEDULER)):
+            theirs, ours = _version_of(name, report), _version_of(name, versions["client"])
+            if theirs != ours:
+                has = f"has {name} {theirs}" if theirs else f"has no {name}"
+                raise ConnectionError(f"{machine} {has}, and this machine {ours}; install the same version on both.")
 
 
-def _versions_of(report: dict[str, Any], packages: tuple[str, ...]) -> dict[str, str | None]:
-    python = ".".join(report["host"]["python"].split(".")[:2])
-    return {"Python": python, **{name: report["packages"].get(name) for name in packages}}
+def _version_of(name: str, report: dict[str, Any]) -> str | None:
+    if name == "Python":
+        return ".".join(report["host"]["python"].split(".")[:2])
+    version: str | None = report["packages"].get(name)
+    return version
 
 
 @contextmanager
@@ -188,11 +186,9 @@ def identity(value: Any) -> Any:
     return value
 
 
-@contextmanager
-def allow_large_graphs() -> Iterator[None]:
+def allow_large_graphs() -> Any:
     """Silence Dask's advice to scatter large arguments: scattered data are lost with the worker that holds them."""
-    with _dask().config.set({"distributed.admin.large-graph-warning-threshold": "1 PB"}):
-        yield
+    return _dask().config.set({"distributed.admin.large-graph-warning-threshold": "1 PB"})
 
 
 @dataclass(frozen=True)

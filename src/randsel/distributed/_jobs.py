@@ -5,6 +5,7 @@ repeats that task if the worker that held the result is lost.
 """
 
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,9 +39,8 @@ class ClusterJobRunner:
                 client.submit(run_on_worker, function, parent, *task, pure=False, **self.backend.submit_kwargs)
                 for task in share_arguments(client, tasks)
             ]
-        waiting: dict[int, Any] = {}
+        waiting, n_yielded = dict[int, Any](), 0
         numbers = {future: number for number, future in enumerate(futures)}
-        n_yielded = 0
         # a job that waits for its own jobs frees its thread on the worker
         with self.backend.retrieval_context():
             for future, result in _completed(client, futures):
@@ -83,12 +83,9 @@ def _completed(client: Any, futures: list[Any]) -> Iterator[tuple[Any, Any]]:
 def share_arguments(client: Any, tasks: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """Return the tasks with a Dask future in place of every argument that more than one of them has."""
     tasks = [tuple(_make_picklable(argument) for argument in task) for task in tasks]
-    seen: set[int] = set()
-    shared: dict[int, Any] = {}
-    for argument in (argument for task in tasks for argument in task if not isinstance(argument, NEVER_SHARED)):
-        if id(argument) in seen:
-            shared[id(argument)] = argument
-        seen.add(id(argument))
+    arguments = [argument for task in tasks for argument in task if not isinstance(argument, NEVER_SHARED)]
+    counts = Counter(map(id, arguments))
+    shared = {id(argument): argument for argument in arguments if counts[id(argument)] > 1}
     futures = {key: _share_once(client, argument) for key, argument in shared.items()}
     return [tuple(futures.get(id(argument), argument) for argument in task) for task in tasks]
 
@@ -104,24 +101,24 @@ _SHARED: dict[int, tuple[Any, Any]] = {}
 
 
 def _share_once(client: Any, argument: Any) -> Any:
-    """Return a future of an argument; a frozen dataclass cannot change, so it is sent once for all calls."""
-    if not getattr(getattr(argument, "__dataclass_params__", None), "frozen", False):
-        return _send(client, argument)
-    future, owner = _SHARED.get(id(argument), (None, None))
-    if future is None or owner is not client or future.status not in ("pending", "finished"):
-        if future is None:
+    """Return a future of an argument; a frozen dataclass cannot change, so it is sent once for all calls.
+
+    The future is that of a task that returns the argument, which Dask repeats if the worker with the result is lost.
+    """
+    is_frozen = getattr(getattr(argument, "__dataclass_params__", None), "frozen", False)
+    sent, owner = _SHARED.get(id(argument), (None, None))
+    if is_frozen and sent is not None and owner is client and sent.status in ("pending", "finished"):
+        return sent
+    with allow_large_graphs():
+        future = client.submit(identity, PickledPayload(argument), pure=False)
+    if is_frozen:
+        if sent is None:
             weakref.finalize(argument, _SHARED.pop, id(argument), None).atexit = False
-        future = _send(client, argument)
         _SHARED[id(argument)] = future, client
     return future
 
 
-def _send(client: Any, argument: Any) -> Any:
-    """Send an argument as a task that returns it, which Dask repeats if the worker with the result is lost."""
-    with allow_large_graphs():
-        return client.submit(identity, PickledPayload(argument), pure=False)
-
-
+@dataclass
 class PickledPayload:
     """An argument that is pickled into a single bytes object.
 
@@ -129,8 +126,7 @@ class PickledPayload:
     copies them in nearly every operation.
     """
 
-    def __init__(self, content: Any) -> None:
-        self.content = content
+    content: Any
 
     def __reduce__(self) -> tuple[Any, ...]:
         from distributed.protocol.pickle import dumps  # noqa: PLC0415 (it is Dask that pickles)

@@ -3,7 +3,6 @@
 A column is smaller than its functions, so workers exchange columns and compute functions where they are used.
 """
 
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -12,7 +11,14 @@ from typing import Any
 import numpy as np
 
 from randsel._numerics.columns import NonFinite, find_nonfinite
-from randsel._numerics.rank_functions import RankFunctions, RankFunctionSource, rank_functions
+from randsel._numerics.rank_functions import (
+    BlockPairs,
+    RankFunctions,
+    RankFunctionSource,
+    Results,
+    Work,
+    rank_functions,
+)
 from randsel._utils.jobs import one_blas_thread
 from randsel._utils.typing import Array
 from randsel.distributed._client import Executor, delay, delay_argument, identity
@@ -27,30 +33,15 @@ class ClusterRankFunctions(RankFunctionSource):
     """Rank functions of the columns of a Dask array, computed when they are needed.
 
     Features are the columns that have functions, in the order of the columns.
-
-    Attributes
-    ----------
-    chunks
-        Delayed chunks of columns.
-    columns, nominal
-        For every chunk, the indices of its columns that have functions, and a mask of those that are nominal.
-    widths
-        Number of columns of every chunk.
-    n_functions
-        Functions per column at most.
-    sample_weights
-        Weights of the samples, of mean one.
-    executor
-        What computes the delayed values.
     """
 
-    chunks: tuple[Any, ...]
-    columns: tuple[Array, ...]
-    nominal: tuple[Array, ...]
-    widths: tuple[int, ...]
-    n_functions: int
-    sample_weights: Array
-    executor: Executor
+    chunks: tuple[Any, ...]  # delayed chunks of columns
+    columns: tuple[Array, ...]  # for every chunk, the indices of its columns that have functions
+    nominal: tuple[Array, ...]  # for every chunk, a mask of these columns that are nominal
+    widths: tuple[int, ...]  # number of columns of every chunk
+    n_functions: int  # per column at most
+    sample_weights: Array  # of mean one
+    executor: Executor  # computes the delayed values
 
     @classmethod
     def from_array(
@@ -64,16 +55,9 @@ class ClusterRankFunctions(RankFunctionSource):
         tasks = [count(*chunk, n_functions, weights) for chunk in zip(chunks, nominal_by_chunk, strict=True)]
         counts, nonfinite = zip(*executor.compute(tasks), strict=True)
         check_finite(nonfinite, X.chunks[1])
-        columns = [np.flatnonzero(count) for count in counts]
-        functions = cls(
-            chunks=tuple(chunks),
-            columns=tuple(columns),
-            nominal=tuple(mask[indices] for mask, indices in zip(nominal_by_chunk, columns, strict=True)),
-            widths=X.chunks[1],
-            n_functions=n_functions,
-            sample_weights=sample_weights,
-            executor=executor,
-        )
+        columns = tuple(np.flatnonzero(count) for count in counts)
+        nominal_columns = tuple(mask[indices] for mask, indices in zip(nominal_by_chunk, columns, strict=True))
+        functions = cls(tuple(chunks), columns, nominal_columns, X.chunks[1], n_functions, sample_weights, executor)
         return functions, np.concatenate([start + indices for start, indices in zip(starts, columns, strict=False)])
 
     def __len__(self) -> int:
@@ -85,27 +69,20 @@ class ClusterRankFunctions(RankFunctionSource):
         return np.cumsum([len(indices) for indices in self.columns])
 
     def take(self, features: Array) -> RankFunctions:
-        """Return the functions of some features, in memory and in the given order."""
+        """Return the functions of some features, in this order, in memory."""
         distinct, order = np.unique(features, return_inverse=True)
         functions: RankFunctions = self.executor.compute([self._delay(identity, self._columns_of(distinct))])[0]
         return functions.take(order)
 
-    def map_sets(
-        self,
-        function: Callable[..., Any],
-        sets: Array,
-        *shared: Any,
-        batch: int,
-        n_jobs: int | None = None,  # noqa: ARG002 (the executor decides)
-    ) -> Iterator[tuple[Array, Any]]:
-        """Apply a function to batches of sets of features; sets whose features are in the same chunks go together."""
+    def map_sets(self, work: Work, sets: Array, *shared: Any, batch: int, n_jobs: int | None = None) -> Results:  # noqa: ARG002 (the executor decides)
+        """Apply work to batches of sets of features; sets whose features are in the same chunks go together."""
         groups = _group_equal_rows(np.sort(np.searchsorted(self.ends, sets, side="right"), axis=1))
         arguments = [delay_argument(argument) for argument in shared]
         tasks = []
         for rows in groups:
             features, members = np.unique(sets[rows], return_inverse=True)
-            members = members.reshape(sets[rows].shape)
-            tasks.append(self._delay(_map_sets, self._columns_of(features), members, batch, function, *arguments))
+            in_task = members.reshape(sets[rows].shape), batch, work, *arguments
+            tasks.append(self._delay(_map_sets, self._columns_of(features), *in_task))
         for rows, results in zip(groups, self.executor.compute(tasks), strict=True):
             for rows_of_batch, result in results:
                 yield rows[rows_of_batch], result
@@ -114,14 +91,8 @@ class ClusterRankFunctions(RankFunctionSource):
         """Return the range of features of every chunk that has any; `size` is ignored."""
         return [range(start, stop) for start, stop in pairwise([0, *self.ends.tolist()]) if stop > start]
 
-    def map_block_pairs(
-        self,
-        function: Callable[..., Any],
-        pairs: Sequence[tuple[range, range]],
-        *shared: Any,
-        n_jobs: int | None = None,  # noqa: ARG002 (the executor decides)
-    ) -> Iterator[tuple[Array, Any]]:
-        """Apply a function to pairs of blocks; a block paired with itself is sent once."""
+    def map_block_pairs(self, work: Work, pairs: BlockPairs, *shared: Any, n_jobs: int | None = None) -> Results:  # noqa: ARG002 (the executor decides)
+        """Apply work to pairs of blocks; a block paired with itself is sent once."""
         arguments = [delay_argument(argument) for argument in shared]
         features, tasks = [], []
         for first, second in pairs:
@@ -129,7 +100,7 @@ class ClusterRankFunctions(RankFunctionSource):
             features.append(np.concatenate(blocks))
             in_task = range(len(first)), range(len(features[-1]) - len(second), len(features[-1]))
             columns = [self._columns_of_block[block] for block in blocks]
-            tasks.append(self._delay(function, columns, *in_task, *arguments))
+            tasks.append(self._delay(work, columns, *in_task, *arguments))
         yield from zip(features, self.executor.compute(tasks), strict=True)
 
     @cached_property
@@ -140,20 +111,19 @@ class ClusterRankFunctions(RankFunctionSource):
     def _columns_of(self, features: Array) -> list[Columns]:
         """Return the columns of ascending features by chunk; other columns do not leave their worker."""
         columns = []
-        for number, within in enumerate(split_at(features, self.ends)):
-            indices = within - (self.ends[number] - len(self.columns[number]))
+        for k, within in enumerate(split_at(features, self.ends)):
+            indices, chunk = within - (self.ends[k] - len(self.columns[k])), self.chunks[k]
+            if 0 < len(indices) < self.widths[k]:
+                chunk = delay(np.take)(chunk, self.columns[k][indices], axis=1)
             if len(indices):
-                chunk = self.chunks[number]
-                if len(indices) < self.widths[number]:
-                    chunk = delay(np.take)(chunk, self.columns[number][indices], axis=1)
-                columns.append((chunk, self.nominal[number][indices]))
+                columns.append((chunk, self.nominal[k][indices]))
         return columns
 
-    def _delay(self, function: Callable[..., Any], columns: list[Columns], *arguments: Any) -> Any:
-        """Return the delayed call `function(functions, *arguments)` on the functions of some columns."""
+    def _delay(self, work: Work, columns: list[Columns], *arguments: Any) -> Any:
+        """Return the delayed call `work(functions, *arguments)` on the functions of some columns."""
         chunks, nominal = [chunk for chunk, _ in columns], np.concatenate([mask for _, mask in columns])
         weights = delay_argument(self.sample_weights)
-        return delay(_call_on_functions)(function, chunks, self.n_functions, weights, nominal, *arguments)
+        return delay(_call_on_functions)(work, chunks, self.n_functions, weights, nominal, *arguments)
 
 
 def _group_equal_rows(table: Array) -> list[Array]:
@@ -179,18 +149,11 @@ def _count_functions(
 
 
 def _call_on_functions(
-    function: Callable[..., Any],
-    chunks: list[Array],
-    n_functions: int,
-    sample_weights: Array,
-    nominal: Array,
-    *arguments: Any,
+    work: Work, chunks: list[Array], n_functions: int, sample_weights: Array, nominal: Array, *arguments: Any
 ) -> Any:
     with one_blas_thread():
-        return function(rank_functions(join_columns(chunks), n_functions, sample_weights, nominal), *arguments)
+        return work(rank_functions(join_columns(chunks), n_functions, sample_weights, nominal), *arguments)
 
 
-def _map_sets(
-    functions: RankFunctions, sets: Array, batch: int, function: Callable[..., Any], *shared: Any
-) -> list[tuple[Array, Any]]:
-    return list(functions.map_sets(function, sets, *shared, batch=batch, n_jobs=1))
+def _map_sets(functions: RankFunctions, sets: Array, batch: int, work: Work, *shared: Any) -> list[tuple[Array, Any]]:
+    return list(functions.map_sets(work, sets, *shared, batch=batch, n_jobs=1))
