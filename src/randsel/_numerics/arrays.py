@@ -287,11 +287,6 @@ def multiply_by_transpose(a: Any, b: Any) -> Any:
     return a @ b.T
 
 
-def to_half_on_gpu(x: Any) -> Any:
-    """Return a tensor in half precision on a GPU, where that is faster."""
-    return x.half() if device(x).type == "cuda" else x
-
-
 def add_square(total: Any, x: Any) -> None:
     """Add the squares of x to the total; overwrites x."""
     if on_host(x):
@@ -326,7 +321,7 @@ def coarse_gram(x: Any, n: int) -> Any:
 
 
 def prepare_quadratic_forms(matrix: Any, dtype: Any) -> Any:
-    """Prepare a symmetric matrix A for `quadratic_forms`: on the host its lower triangle, with half the diagonal."""
+    """Prepare a symmetric matrix A for `forms_by_column`: on the host its lower triangle, with half the diagonal."""
     if not on_host(matrix):
         return astype(matrix, dtype)
     diagonal = np.diagonal(matrix)
@@ -338,18 +333,14 @@ def prepare_quadratic_forms(matrix: Any, dtype: Any) -> Any:
     return triangle
 
 
-def quadratic_forms(prepared: Any, x: Any) -> Any:
-    """Return `x_jᵀ A x_j` for all columns of x; on the host as `2 xᵀ T x` with the triangle T: half the work."""
-    if not on_host(x):
-        return columnwise_dot(prepared @ x, x)
-    multiply = get_blas_funcs("trmm", dtype=x.dtype)
-    return 2 * np.einsum("ji,ji->j", multiply(1.0, prepared, x.T, side=1, lower=1, trans_a=1), x.T)
-
-
 def forms_by_column(prepared: Any, rows: Any, weights: Any, x: Any, n: int) -> tuple[Any, Any, Any]:
     """Return `x_jᵀ A x_j`, `rows x` and `weights x²` for a block x of n features in all, with the prepared matrix A."""
+    if on_host(x):  # as 2 xᵀ T x with the triangle T: half the work
+        multiply = get_blas_funcs("trmm", dtype=x.dtype)
+        forms = 2 * np.einsum("ji,ji->j", multiply(1.0, prepared, x.T, side=1, lower=1, trans_a=1), x.T)
+        return to_double(forms), to_double(rows @ x), to_double(weights @ (x * x))
     if not is_coarse(x, n):
-        return to_double(quadratic_forms(prepared, x)), to_double(rows @ x), to_double(weights @ (x * x))
+        return to_double(columnwise_dot(prepared @ x, x)), to_double(rows @ x), to_double(weights @ (x * x))
     m, torch = x.shape[0], sys.modules["torch"]
     # Half precision ends at 65504, so entries are scaled to at most one.
     operands = prepared, rows, weights

@@ -72,12 +72,9 @@ class RankFunctionSource(Protocol):
 class RankFunctions(RankFunctionSource):
     """Rank functions in memory."""
 
-    #: Shape (features, functions, samples), single precision; weighted mean zero, mean square one.
-    values: Array
-    #: Number of functions of each feature; the other rows of `values` are zero.
-    counts: Array
-    #: Mask of features without ties. Products of functions of two independent features without ties have mean square 1.
-    untied: Array
+    values: Array  # shape (features, functions, samples), single precision; weighted mean zero, mean square one
+    counts: Array  # number of functions of each feature; the other rows of `values` are zero
+    untied: Array  # mask of features without ties: products of functions of two independent ones have mean square 1
 
     def __len__(self) -> int:
         return len(self.values)
@@ -308,7 +305,10 @@ def _saddlepoint(q: Array, weights: Array, d: float) -> Array:
     log_tail = np.where(np.abs(w) < 0.1, log_tail_of_moments(q, *cumulants(weights)), log_tail)
     # With a single weight, z²/d has a beta distribution.
     single = (weights > 1e-10).sum(axis=1) == 1
-    log_tail[single] = _log_beta_tail(q[single] / d, (d - 1.0) / 2.0)
+    x, b = q[single] / d, (d - 1.0) / 2.0
+    log_beta_tail = np.asarray(beta.logsf(x, 0.5, b))
+    leading_term = b * np.log1p(-x) - 0.5 * np.log(x) - np.log(b) - betaln(0.5, b)
+    log_tail[single] = np.where(np.isfinite(log_beta_tail), log_beta_tail, leading_term)  # where the tail underflows
     return np.asarray(log_tail)
 
 
@@ -341,10 +341,3 @@ def _log_pearson_tail(score: Array, df: Array) -> Array:
     a, half = df / 2.0, np.maximum(x, 1e-300) / 2.0
     leading_terms = (a - 1.0) * np.log(half) - half - gammaln(a) - np.log1p(-np.minimum((a - 1.0) / half, 0.9))
     return np.where(np.isfinite(log_tail), log_tail, leading_terms)
-
-
-def _log_beta_tail(x: Array, b: float) -> Array:
-    """Return the log tail of the beta distribution with parameters ½ and b; its leading term where that underflows."""
-    log_tail = np.asarray(beta.logsf(x, 0.5, b))
-    leading_term = b * np.log1p(-x) - 0.5 * np.log(x) - np.log(b) - betaln(0.5, b)
-    return np.where(np.isfinite(log_tail), log_tail, leading_term)

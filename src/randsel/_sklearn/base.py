@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -63,10 +64,10 @@ def check_data(
     if y is None:
         raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None.")
     y = check_outcome(y)
-    rows = np.zeros((len(X), 1)) if on_device or remote is not None else X
+    rows = np.empty(len(X))
     check_consistent_length(rows, y)
     if remote is None:
-        _check_finite(X, getattr(estimator, "feature_names_in_", None))
+        _check_finite(estimator, X)
     kind = find_kind(y, target)
     weights = None if sample_weight is None else _check_weights(sample_weight, rows)
     weighted_y = y if weights is None else y[weights > 0.0]
@@ -93,9 +94,7 @@ def _check_weights(sample_weight: Any, rows: Array) -> Array:
 def _to_memory(values: Any) -> Any:
     """Return a tensor, or an array that is not in memory, as a numpy array, and anything else as it is."""
     remote = remote_table(values)
-    if remote is not None:
-        return remote.to_numpy()
-    return to_numpy(values) if _is_tensor(values) else values
+    return tensor_to_numpy(values) if remote is None else remote.to_numpy()
 
 
 def _check_array(estimator: Any, X: Any) -> Any:
@@ -123,7 +122,7 @@ def check_table(estimator: Any, X: Any, *, reset: bool) -> Array:
     """Check X without y, and return it in double precision."""
     _refuse_masked_values_and_dates(X, "X")
     X = validate_data(estimator, X=X, reset=reset, dtype=np.float64, ensure_all_finite=False)
-    _check_finite(X, getattr(estimator, "feature_names_in_", None))
+    _check_finite(estimator, X)
     return np.asarray(X)
 
 
@@ -181,8 +180,8 @@ def categories_to_codes(X: Any) -> tuple[Any, list[int]]:
         X = X.copy()
     for j in categorical:
         codes = X.iloc[:, j].cat.codes
-        if (codes < 0).any():
-            name, missing = str(X.columns[j]), int((codes < 0).sum())
+        if missing := int((codes < 0).sum()):
+            name = str(X.columns[j])
             raise ValueError(
                 f"Input X contains NaN in column {name!r} ({missing} values); impute them or drop it first."
             )
@@ -193,10 +192,8 @@ def categories_to_codes(X: Any) -> tuple[Any, list[int]]:
 def nominal_columns(categorical: Any, from_frame: list[int], n: int, names: Array | None) -> Array:
     """Return a mask of the nominal columns: categorical columns of a data frame, or those that `categorical` lists."""
     nominal = np.zeros(n, dtype=bool)
-    if categorical is None:
-        return nominal
-    if isinstance(categorical, str):
-        nominal[from_frame] = True
+    if categorical is None or isinstance(categorical, str):
+        nominal[[] if categorical is None else from_frame] = True
         return nominal
     entries, known = np.asarray(categorical), [] if names is None else [str(name) for name in names]
     if entries.dtype.kind == "b":
@@ -232,16 +229,16 @@ def check_strata(y: Array, weights: Array | None, **labels: Any) -> Array | None
         strata = np.unique(strata * (codes.max() + 1) + codes, return_inverse=True)[1]
     rows = np.ones(len(y), dtype=bool) if weights is None else weights > 0.0
     label_names = " and ".join(labels)
-    constant = [s for s in np.unique(strata[rows]) if len(np.unique(y[rows & (strata == s)], axis=0)) == 1]
-    if len(constant) == len(np.unique(strata[rows])):
+    is_constant = [len(np.unique(y[rows & (strata == s)], axis=0)) == 1 for s in np.unique(strata[rows])]
+    if all(is_constant):
         raise ValueError(
             f"y is constant within every stratum of {label_names}, so that no comparison within strata is possible; "
             f"leave {label_names} out, or average the samples of each stratum first."
         )
-    if constant:
+    if any(is_constant):
         warnings.warn(
-            f"y is constant within {len(constant)} of {len(np.unique(strata[rows]))} strata of {label_names}; their "
-            "samples tell nothing.",
+            f"y is constant within {sum(is_constant)} of {len(is_constant)} strata of {label_names}; their samples "
+            "tell nothing.",
             UserWarning,
             stacklevel=4,
         )
@@ -257,15 +254,13 @@ def _refuse_masked_values_and_dates(values: Any, name: str) -> None:
     dtypes = getattr(values, "dtypes", None)
     dtypes = [getattr(values, "dtype", None)] if dtypes is None or not hasattr(dtypes, "__iter__") else list(dtypes)
     columns = list(getattr(values, "columns", range(len(dtypes))))
-    dates = [column for column, dtype in zip(columns, dtypes, strict=False) if _is_date(dtype)]
+    prefixes = ("datetime", "date", "duration")
+    is_date = [getattr(dtype, "kind", "") in ("M", "m") or str(dtype).lower().startswith(prefixes) for dtype in dtypes]
+    dates = list(compress(columns, is_date))
     if dates:
         raise ValueError(
             f"Unknown label type: {name} holds dates, in column {dates[0]!r}; turn them into numbers or drop them."
         )
-
-
-def _is_date(dtype: Any) -> bool:
-    return getattr(dtype, "kind", "") in ("M", "m") or str(dtype).lower().startswith(("datetime", "date", "duration"))
 
 
 def _text_column(X: Any) -> str | None:
@@ -280,10 +275,9 @@ def _text_column(X: Any) -> str | None:
     return None
 
 
-def _check_finite(X: Any, names: Array | None) -> None:
-    nonfinite = find_nonfinite(X)
-    if nonfinite is not None:
-        raise ValueError(nonfinite.message(names))
+def _check_finite(estimator: Any, X: Any) -> None:
+    if (nonfinite := find_nonfinite(X)) is not None:
+        raise ValueError(nonfinite.message(getattr(estimator, "feature_names_in_", None)))
 
 
 def check_number_to_select(count_or_fraction: int | float | str, n_features: int) -> int | None:
@@ -344,10 +338,8 @@ def rank_columns(order: Array, n_columns: int, n_to_select: int) -> tuple[Array,
 
     Columns that are not in `order` are constant: they come last and share the last rank.
     """
-    ascending = np.arange(2 - n_to_select, len(order) + 2 - n_to_select)
-    ascending[:n_to_select] = 1
     ranks = np.empty(n_columns, dtype=int)
-    ranks[order] = ascending
+    ranks[order] = np.maximum(np.arange(len(order)) + 2 - n_to_select, 1)
     if len(order) == n_columns:
         return order, ranks
     constant = complement(order, n_columns)
@@ -421,10 +413,7 @@ class Task:
 
     def delegate_to(self, estimator: Any) -> AbstractContextManager[None]:
         """Return a context in which the fit of another estimator is reported as this task."""
-        if self.context is None:
-            return nullcontext()
-        context: AbstractContextManager[None] = self.context.propagate_callback_context(estimator)
-        return context
+        return nullcontext() if self.context is None else self.context.propagate_callback_context(estimator)
 
     def picklable_stand_in(self) -> "Task":
         """Return a task without callbacks, for other machines, which cannot call them."""
@@ -451,35 +440,29 @@ class Steps:
     """Consecutive subtasks of a task, each divided into blocks, for code that cannot use `with`."""
 
     def __init__(self, task: Task) -> None:
-        self.task = task
-        self.name = ""
-        self.step: Task | None = None
-        self.block: Task | None = None
+        self.task, self.name = task, ""
+        self.open: list[Task] = []  # the open step, and its open block
 
     def begin(self, name: str, n_blocks: int = 0, block: str = "block") -> None:
         """Begin the next step and its first block, if it has any; do nothing while a step is open."""
-        if self.step is None:
-            self.name, self.block_name = name, block
-            self.n_done, self.n_blocks = 0, n_blocks
-            self.step = self.task.subtask(name, n_blocks).__enter__()
+        if not self.open:
+            self.name, self.block_name, self.n_done, self.n_blocks = name, block, 0, n_blocks
+            self.open = [self.task.subtask(name, n_blocks).__enter__()]
             self._begin_block()
 
     def block_done(self) -> None:
         """End a block, and begin the next one if any is left."""
-        if self.block is not None:
-            self.block.end()
+        if len(self.open) == 2:
+            self.open.pop().end()
             self.n_done += 1
             self._begin_block()
 
     def _begin_block(self) -> None:
-        self.block = None
-        if self.step is not None and self.n_done < self.n_blocks:
-            self.block = self.step.subtask(self.block_name).__enter__()
+        if self.n_done < self.n_blocks:
+            self.open.append(self.open[0].subtask(self.block_name).__enter__())
 
     def end(self, attributes: Any = None) -> bool:
         """End the open step and its open block, if any; return whether a callback asks to stop."""
-        if self.block is not None:
-            self.block.end()
-            self.block = None
-        step, self.step = self.step, None
-        return step is not None and step.end(attributes)
+        if len(self.open) == 2:
+            self.open.pop().end()
+        return bool(self.open) and self.open.pop().end(attributes)

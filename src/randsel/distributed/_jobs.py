@@ -101,21 +101,23 @@ _SHARED: dict[int, tuple[Any, Any]] = {}
 
 
 def _share_once(client: Any, argument: Any) -> Any:
-    """Return a future of an argument; a frozen dataclass cannot change, so it is sent once for all calls.
-
-    The future is that of a task that returns the argument, which Dask repeats if the worker with the result is lost.
-    """
+    """Return a future of an argument; a frozen dataclass cannot change, so it is sent once for all calls."""
     is_frozen = getattr(getattr(argument, "__dataclass_params__", None), "frozen", False)
     sent, owner = _SHARED.get(id(argument), (None, None))
     if is_frozen and sent is not None and owner is client and sent.status in ("pending", "finished"):
         return sent
-    with allow_large_graphs():
-        future = client.submit(identity, PickledPayload(argument), pure=False)
+    future = _send(client, argument)
     if is_frozen:
         if sent is None:
             weakref.finalize(argument, _SHARED.pop, id(argument), None).atexit = False
         _SHARED[id(argument)] = future, client
     return future
+
+
+def _send(client: Any, argument: Any) -> Any:
+    """Send an argument as a task that returns it, which Dask repeats if the worker with the result is lost."""
+    with allow_large_graphs():
+        return client.submit(identity, PickledPayload(argument), pure=False)
 
 
 @dataclass

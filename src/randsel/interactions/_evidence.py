@@ -134,8 +134,7 @@ def _test_batch(functions: RankFunctions, sets: Array, design: Design, Y: Array)
     if size > 1 or design.strata is not None:
         products = centre(products, sample_weights, design.strata)
     if size > 1:
-        nuisance = centre(_products_of_subsets(functions, sets, used), sample_weights, design.strata)
-        products = _project_out(products, nuisance, sample_weights)
+        products -= _fit_of_smaller_sets(products, functions, sets, used, sample_weights, design.strata)
     # rare levels would inflate a product that is not divided by its own mean square
     mean_squares = np.square(products) @ sample_weights / total
     weights = np.divide(weights, mean_squares, out=np.zeros_like(weights), where=mean_squares > MIN_MEAN_SQUARE)
@@ -187,26 +186,20 @@ def products_of(functions: RankFunctions, sets: Array, function_weights: Array) 
     return products, weights
 
 
-def _products_of_subsets(functions: RankFunctions, sets: Array, used: int) -> Array:
-    """Return the products of the functions of all proper subsets of every set."""
+def _fit_of_smaller_sets(
+    products: Array, functions: RankFunctions, sets: Array, used: int, sample_weights: Array, strata: Array | None
+) -> Array:
+    """Return the regression of the products on the products of all proper subsets of every set."""
     size = sets.shape[1]
-    products = [
-        products_of(functions, sets[:, list(columns)], np.ones(used))[0]
-        for smaller in range(1, size)
-        for columns in combinations(range(size), smaller)
-    ]
-    return np.concatenate(products, axis=1)
-
-
-def _project_out(products: Array, nuisance: Array, sample_weights: Array) -> Array:
-    """Subtract from the products, in place, their regression on the nuisance functions."""
+    subsets = [list(columns) for smaller in range(1, size) for columns in combinations(range(size), smaller)]
+    smaller_products = [products_of(functions, sets[:, columns], np.ones(used))[0] for columns in subsets]
+    nuisance = centre(np.concatenate(smaller_products, axis=1), sample_weights, strata)
     weighted = nuisance * sample_weights
     gram = (weighted @ nuisance.transpose(0, 2, 1)).astype(np.float64)
     # the ridge is for singular matrices: missing functions are zero, and equal features have equal functions
     gram += 1e-6 * float(sample_weights.sum()) * np.eye(gram.shape[1])
     slopes = np.linalg.solve(gram, (weighted @ products.transpose(0, 2, 1)).astype(np.float64))
-    products -= slopes.transpose(0, 2, 1).astype(np.float32) @ nuisance
-    return products
+    return np.asarray(slopes.transpose(0, 2, 1).astype(np.float32) @ nuisance)
 
 
 def log_number_of_sets(n: int, size: int) -> float:

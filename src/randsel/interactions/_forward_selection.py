@@ -10,14 +10,7 @@ import numpy as np
 from randsel._numerics.rank_functions import RankFunctions, RankFunctionSource
 from randsel._utils.files import Checkpoint
 from randsel._utils.typing import Array
-from randsel.interactions._evidence import (
-    Design,
-    Evidence,
-    approximate_log_p,
-    evidence,
-    log_number_of_sets,
-    residual,
-)
+from randsel.interactions._evidence import Design, Evidence, approximate_log_p, evidence, log_number_of_sets, residual
 from randsel.interactions._pair_scan import scan_pairs, scan_triples
 
 #: Maximum number of features whose main effects are removed from the target before the scan.

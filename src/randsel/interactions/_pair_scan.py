@@ -20,7 +20,6 @@ from randsel._numerics.arrays import (
     multiply_by_transpose,
     namespace,
     to_device,
-    to_half_on_gpu,
     to_numpy,
     top_k,
 )
@@ -71,7 +70,8 @@ def scan_pairs(
         done = best.restore(stored)
     device_values = None
     if design.device is not None:
-        device_values = to_half_on_gpu(to_device(cast(RankFunctions, functions).values, design.device))
+        device_values = to_device(cast(RankFunctions, functions).values, design.device)
+        device_values = device_values.half() if device_values.device.type == "cuda" else device_values
     scan = _Scan(design, e, spectrum, n_pairs, device_values)
     blocks = functions.blocks(scan.block_size)
     n_jobs = design.n_jobs if design.device is None else 1
@@ -227,6 +227,7 @@ def _scan_uniform_tile(
 ) -> TileResult:
     """Scan a tile whose blocks each have features of one kind."""
     values = functions.values if scan.device_values is None else scan.device_values
+    xp = namespace(values)
     row_weights, column_weights = (scan.design.function_weights[: functions.counts[b.start]] for b in (rows, columns))
     left, right = (
         values[block.start : block.stop, : len(weights)]
@@ -237,13 +238,15 @@ def _scan_uniform_tile(
     e, sample_weights = (as_array_like(array, values, precise=False) for array in (scan.e, scan.design.sample_weights))
     divisors = None if functions.untied[rows.start] and functions.untied[columns.start] else weights
     best_partners, log_p, pairs = [], [], []
-    for used, all_pairs in _tile_statistics(left, right, e, sample_weights, divisors):
+    for used, statistic in _tile_statistics(left, right, e, sample_weights, divisors):
         sums = cumulants(np.outer(weights[:used, :used], scan.spectrum).ravel())
         moments = float(sums[0]), float(sums[1]), float(sums[2])
-        statistic = _above_diagonal(all_pairs) if rows == columns else all_pairs
+        if rows == columns:  # -∞ on and below the diagonal, so that each pair counts once
+            statistic[as_array_like(np.tri(len(rows), dtype=bool), statistic)] = -np.inf
         for axis, block, other in ((1, rows, columns), (0, columns, rows)):
-            members, partners, largest_statistics = _best_along(statistic, axis)
-            best_partners.append((moments, members + block.start, partners + other.start, largest_statistics))
+            largest, partners = (to_numpy(find(statistic, axis=axis)) for find in (xp.max, xp.argmax))
+            members = np.flatnonzero(largest >= 0.0)  # the others have no partner
+            best_partners.append((moments, members + block.start, partners[members] + other.start, largest[members]))
         tile_log_p, tile_pairs = _best_in_tile(statistic, moments, scan.n_pairs, max_log_p)
         log_p.append(tile_log_p)
         pairs.append(tile_pairs + np.array([rows.start, columns.start]))
@@ -281,21 +284,6 @@ def _tile_statistics(
         if used > n_added:
             statistics.append((used, xp.asarray(statistic, copy=True)))
     return statistics
-
-
-def _above_diagonal(statistic: Any) -> Any:
-    """Return the tile of a block with itself with -∞ on and below the diagonal, so that each pair counts once."""
-    xp = namespace(statistic)
-    below = xp.tril(xp.ones(statistic.shape, dtype=xp.bool, device=device_of(statistic)))
-    return xp.where(below, -np.inf, statistic)
-
-
-def _best_along(statistic: Any, axis: int) -> tuple[Array, Array, Array]:
-    """Return the rows (axis 1) or columns (axis 0) that have a partner, their best partners, and the statistics."""
-    xp = namespace(statistic)
-    partners, largest_statistics = (to_numpy(f(statistic, axis=axis)) for f in (xp.argmax, xp.max))
-    members = np.flatnonzero(largest_statistics >= 0.0)
-    return members, partners[members], largest_statistics[members]
 
 
 def _best_in_tile(statistic: Any, moments: Moments, n_pairs: int, max_log_p: float) -> tuple[Array, Array]:
