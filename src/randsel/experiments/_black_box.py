@@ -28,6 +28,7 @@ from randsel._utils.files import check_folder, check_or_write_identity, lock_fol
 from randsel._utils.typing import Array
 from randsel.datasets import make_black_box
 from randsel.experiments._run import Progress, is_number, read_cell
+from randsel.experiments._summary import format_spread
 from randsel.learning import LPBoostMKL, PathKernels, SparseFiltering
 from randsel.selectors import RandSel
 
@@ -329,9 +330,9 @@ def accuracies(results: Results) -> list[dict[str, str]]:
     return [
         {
             "method": name,
-            "held-out accuracy, %": _format_spread([100 * cell["accuracy"] for cell in cells]),
+            "held-out accuracy, %": format_spread([100 * cell["accuracy"] for cell in cells]),
             "of each seed": ", ".join(f"{100 * cell['accuracy']:.1f}" for cell in cells),
-            "of the inner folds, %": _format_spread([100 * cell["inner"] for cell in cells]),
+            "of the inner folds, %": format_spread([100 * cell["inner"] for cell in cells]),
         }
         for name, cells in results.items()
     ]
@@ -365,7 +366,7 @@ def differences(results: Results) -> list[dict[str, str]]:
         "centred alignment of the first and the last": [r["ends"] for r in boosted],
     }
     return [
-        {"what": what, "mean ± sd over seeds": _format_spread(values, 3 if what.startswith("centred") else 1)}
+        {"what": what, "mean ± sd over seeds": format_spread(values, 3 if what.startswith("centred") else 1)}
         for what, values in rows.items()
     ]
 
@@ -374,7 +375,3 @@ def weights_along_path(results: Results) -> tuple[Array, Array]:
     """Return the number of features of every kernel, and the weights, of shape (seeds, classes, kernels)."""
     boosted = results["LPBoostMKL, kernels of the path"]
     return np.array(boosted[0]["sizes"]), np.array([cell["weights"] for cell in boosted])
-
-
-def _format_spread(values: list[float], digits: int = 1) -> str:
-    return f"{np.mean(values):.{digits}f} ± {np.std(values):.{digits}f}"

@@ -128,12 +128,14 @@ def evaluate(cell: Cell, table: Table) -> dict[str, Any]:
     start = time.perf_counter()
     (order,) = _rankings(cell, X[train], training.y, cell.gammas[g : g + 1])
     seconds = time.perf_counter() - start
-    selected = order[: sizes[k]]
+    selected, relevant = order[: sizes[k]], table.relevant
+    n_hits = 0 if relevant is None else len(np.intersect1d(selected, relevant))
+    recovery = {} if relevant is None else {"precision": n_hits / len(selected), "recall": n_hits / len(relevant)}
     predicted = kind.predict_held_out(X, table.y, train, test, selected, cell.gammas[g])
     return {
         **{name: function(table.y[test], predicted) for name, function in SCORES[kind.name].items()},
         "n_features": len(selected),
-        **_precision_and_recall(selected, table.relevant),
+        **recovery,
         "gamma": cell.gammas[g],
         "features": [table.names[j] for j in selected.tolist()],
         "curve": {str(size): float(scores[:, k].max()) for k, size in enumerate(sizes)},
@@ -167,10 +169,3 @@ def _rankings(cell: Cell, X: Array, y: Array, gammas: tuple[float | str, ...]) -
     if "gamma" not in known or params.get("kernel") == "linear":
         return [selector(**params).fit(X, y).order_] * len(gammas)
     return [selector(**params, gamma=gamma).fit(X, y).order_ for gamma in gammas]
-
-
-def _precision_and_recall(selected: Array, relevant: Array | None) -> dict[str, float]:
-    if relevant is None:
-        return {}
-    hits = len(np.intersect1d(selected, relevant))
-    return {"precision": hits / len(selected), "recall": hits / len(relevant)}

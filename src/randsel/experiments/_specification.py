@@ -14,7 +14,6 @@ from randsel import datasets
 from randsel._utils import choices
 from randsel._utils.files import LARGEST_JSON
 from randsel._utils.text import shorten_errors
-from randsel._utils.typing import Array
 from randsel.tables import LOWEST, Table, read
 from randsel.targets import KINDS
 
@@ -43,16 +42,15 @@ class Spec:
     def load(cls, path: Path) -> "Spec":
         """Read a TOML file; raise ValueError for an unknown entry or method."""
         entries = _read_toml(path)
-        unknown = set(entries) - set(cls.__dataclass_fields__)
-        if unknown:
-            raise ValueError(
-                f"{path}: unknown entry {min(unknown)!r}; known are {', '.join(cls.__dataclass_fields__)}."
-            )
-        missing = [name for name in ("name", "data", "methods") if name not in entries]
-        if missing:
+        if unknown := set(entries) - set(_IS_VALID):
+            raise ValueError(f"{path}: unknown entry {min(unknown)!r}; known are {', '.join(_IS_VALID)}.")
+        if missing := [name for name in ("name", "data", "methods") if name not in entries]:
             raise ValueError(f"{path} has no entry {missing[0]!r}; name, data and methods are needed.")
         with shorten_errors():
-            _check_types(path, entries)
+            for name, is_valid in _IS_VALID.items():
+                if name in entries and not is_valid(entries[name]):
+                    value = str(entries[name])[:80]
+                    raise ValueError(f"{path}: {name!r} is not as it must be: {value!r}; see docs/experiments.md.")
             entries.update({name: tuple(entries[name]) for name in ("data", "methods", "gammas") if name in entries})
             return cls(**entries)
 
@@ -82,29 +80,6 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} cannot be read as a specification in TOML: {error}.") from None
 
 
-def _check_types(path: Path, entries: dict[str, Any]) -> None:
-    """Raise ValueError if an entry has the wrong type."""
-    is_valid = {
-        "name": isinstance(entries["name"], str),
-        "data": _are_named_tables(entries["data"], "params", "reduced"),
-        "methods": _are_named_tables(entries["methods"], "params"),
-        "gammas": isinstance(entries.get("gammas", []), list)
-        and all(type(gamma) in (int, float, str) for gamma in entries.get("gammas", [])),
-        "task": entries.get("task", "auto") in ("auto", *KINDS),
-        "paper": isinstance(entries.get("paper", {}), dict)
-        and all(isinstance(row, dict) for row in entries.get("paper", {}).values()),
-        **{
-            name: type(entries.get(name, least)) is int and least <= entries.get(name, least) <= 10**6
-            for name, least in (("folds", 2), ("reshuffles", 1), ("seed", 0))
-        },
-    }
-    wrong = next((name for name, valid in is_valid.items() if not valid), None)
-    if wrong is not None:
-        raise ValueError(
-            f"{path}: {wrong!r} is not as it must be: {str(entries.get(wrong))[:80]!r}; see docs/experiments.md."
-        )
-
-
 def _are_named_tables(entries: Any, *inner: str) -> bool:
     """Return whether an entry is a list of tables with a name and, optionally, tables under the `inner` names."""
     return isinstance(entries, list) and all(
@@ -113,6 +88,24 @@ def _are_named_tables(entries: Any, *inner: str) -> bool:
         and all(isinstance(entry.get(name, {}), dict) for name in inner)
         for entry in entries
     )
+
+
+def _is_count(value: Any, least: int) -> bool:
+    return type(value) is int and least <= value <= 10**6
+
+
+#: Entry of a TOML file -> whether a value is valid.
+_IS_VALID: dict[str, Callable[[Any], bool]] = {
+    "name": lambda name: isinstance(name, str),
+    "data": lambda entries: _are_named_tables(entries, "params", "reduced"),
+    "methods": lambda entries: _are_named_tables(entries, "params"),
+    "gammas": lambda gammas: isinstance(gammas, list) and all(type(gamma) in (int, float, str) for gamma in gammas),
+    "folds": lambda number: _is_count(number, 2),
+    "reshuffles": lambda number: _is_count(number, 1),
+    "seed": lambda number: _is_count(number, 0),
+    "task": lambda task: task in ("auto", *KINDS),
+    "paper": lambda rows: isinstance(rows, dict) and all(isinstance(row, dict) for row in rows.values()),
+}
 
 
 def _check_method(name: str) -> None:
@@ -131,7 +124,10 @@ def load_table(entry: dict[str, Any], folder: Path) -> Table:
     maker, file = options.pop("make", None), options.pop("file", None)
     try:
         if maker is not None:
-            X, y, relevant = _maker(maker, entry["name"])(**options)
+            known = [name for name in dir(datasets) if name.startswith("make_")]
+            if maker not in known:
+                raise ValueError(f"{entry['name']}: no data set is made by {maker!r}; known are {', '.join(known)}.")
+            X, y, relevant = getattr(datasets, maker)(**options)
             table = Table(X, y, tuple(map(str, range(X.shape[1]))), relevant=relevant)
         else:
             table = read(_file_in_folder(folder, file, entry["name"]), **{"missing": "keep", **options})
@@ -139,14 +135,6 @@ def load_table(entry: dict[str, Any], folder: Path) -> Table:
         raise ValueError(f"{entry['name']}: the data set cannot be made or read so: {error}.") from error
     # The logarithm of a value depends on no other value, so nothing leaks between folds.
     return replace(table, X=np.log2(np.maximum(table.X, LOWEST))) if entry.get("log2") else table
-
-
-def _maker(maker: Any, name: str) -> Callable[..., tuple[Array, Array, Array]]:
-    known = [other for other in dir(datasets) if other.startswith("make_")]
-    if maker not in known:
-        raise ValueError(f"{name}: no data set is made by {maker!r}; known are {', '.join(known)}.")
-    function: Callable[..., tuple[Array, Array, Array]] = getattr(datasets, maker)
-    return function
 
 
 def _file_in_folder(folder: Path, file: Any, name: str) -> Path:
@@ -186,15 +174,13 @@ def plan(spec: Spec, entry: dict[str, Any], method: dict[str, Any]) -> Plan:
     reductions = entry.get("reduced", {})
     reduced = {key: value for key, value in reductions.items() if key not in METHODS} | reductions.get(name, {})
     reduced = {key: tuple(value) if key == "gammas" else value for key, value in reduced.items()}
-    unknown = set(reduced) - set(full)
-    if unknown:
-        raise ValueError(
-            f"{entry['name']}: nothing called {min(unknown)!r} can be reduced; there are {', '.join(full)}."
-        )
-    note = "; ".join(f"{_amount(reduced[key])} {key.removeprefix('n_')} of {_amount(full[key])}" for key in reduced)
+    if unknown := set(reduced) - set(full):
+        known = ", ".join(full)
+        raise ValueError(f"{entry['name']}: nothing called {min(unknown)!r} can be reduced; there are {known}.")
+
+    def amount(value: Any) -> Any:
+        return len(value) if isinstance(value, tuple) else value
+
+    note = "; ".join(f"{amount(reduced[key])} {key.removeprefix('n_')} of {amount(full[key])}" for key in reduced)
     final = {**full, **reduced}
     return Plan(params=final, gammas=final.pop("gammas"), reshuffles=final.pop("reshuffles"), reduced=note)
-
-
-def _amount(value: Any) -> str:
-    return str(len(value)) if isinstance(value, tuple) else f"{value}"

@@ -2,10 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,8 +24,7 @@ COLUMNS = {
 }
 
 
-@dataclass(frozen=True)
-class _Group:
+class _Group(NamedTuple):
     """Cells of one method on one data set, the results of the finished ones, and the first columns of a table row."""
 
     entry: dict[str, Any]
@@ -43,6 +41,11 @@ def _groups(spec: Spec, outcome: Outcome) -> Iterator[_Group]:
         yield _Group(entry, method, label, keys, [outcome.results[key] for key in keys if key in outcome.results])
 
 
+def format_spread(values: list[float], digits: int = 1) -> str:
+    """Return mean ± standard deviation."""
+    return f"{np.mean(values):.{digits}f} ± {np.std(values):.{digits}f}"
+
+
 def summarise(spec: Spec, outcome: Outcome) -> list[dict[str, str]]:
     """Return one row per data set and method: mean ± standard deviation over the cells, and how many failed."""
     rows = []
@@ -50,7 +53,7 @@ def summarise(spec: Spec, outcome: Outcome) -> list[dict[str, str]]:
         row = dict(group.label)
         for column, (title, factor, digits) in COLUMNS.items():
             values = [factor * result[column] for result in group.results if column in result]
-            row[title] = f"{np.mean(values):.{digits}f} ± {np.std(values):.{digits}f}" if values else DASH
+            row[title] = format_spread(values, digits) if values else DASH
         n_failed = len(group.keys) - len(group.results)
         row["cells"] = f"{len(group.results)}" + (f" ({n_failed} failed)" if n_failed else "")
         row["reduced"] = plan(spec, group.entry, group.method).reduced or DASH
@@ -66,9 +69,8 @@ def features_selected(spec: Spec, outcome: Outcome) -> list[dict[str, str]]:
     rows = []
     for group in _groups(spec, outcome):
         counts = Counter(feature for result in group.results for feature in result["features"])
-        ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-        n_cells = len(group.results)
-        rows += [{**group.label, "feature": name, "selected": f"{count} of {n_cells}"} for name, count in ranked]
+        for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+            rows.append({**group.label, "feature": name, "selected": f"{count} of {len(group.results)}"})
     return rows
 
 
@@ -100,12 +102,10 @@ def write_tables(spec: Spec, outcome: Outcome, out: Path, heading: str) -> str:
     lines = [f"# {spec.name}", "", heading, "", as_markdown(rows)]
     lines += ["", *(f"- {entry['name']}: {entry['note']}" for entry in spec.data if "note" in entry)]
     lines += [f"- {note}" for note in outcome.notes]
-    lines += [
-        f"- failed: {cell.data}, {cell.method}, reshuffle {cell.reshuffle}, fold {cell.fold}: "
-        + outcome.errors[cell.key]
-        for cell in outcome.cells
-        if cell.key in outcome.errors
-    ]
+    for cell in outcome.cells:
+        if cell.key in outcome.errors:
+            place = f"{cell.data}, {cell.method}, reshuffle {cell.reshuffle}, fold {cell.fold}"
+            lines.append(f"- failed: {place}: {outcome.errors[cell.key]}")
     text = "\n".join(lines).rstrip() + "\n"
     write_atomically(out / "table.md", text)
     write_atomically(out / "table.csv", as_csv(rows))
