@@ -111,14 +111,11 @@ def make_weston_linear(
     """
     if not 4 <= n_relevant <= 6:
         raise ValueError(f"n_relevant={n_relevant} must be 4, 5 or 6.")
-    rng = _generator(random_state, n_features, n_relevant)
-    y = rng.choice([-1, 1], n_samples)
-    X = rng.normal(0.0, _standard_deviation(noise, noise_is), (n_samples, n_features))
+    rng, y, X = _draw_weston(n_samples, n_features, n_relevant, noise, noise_is, random_state)
     first = rng.random(n_samples) < 0.7
     relevant = rng.normal(size=(n_samples, n_relevant))
     for j in range(n_relevant):
-        shift = j + 1 if j < 3 else j - 2
-        relevant[:, j] += shift * y * (first if j < 3 else ~first)
+        relevant[:, j] += (j + 1) * y * first if j < 3 else (j - 2) * y * ~first
     X[:, :n_relevant] = relevant
     return X, y, np.arange(n_relevant)
 
@@ -164,17 +161,13 @@ def make_weston_nonlinear(
     """
     if n_relevant not in (2, 5):
         raise ValueError(f"n_relevant={n_relevant} must be 2 (the original problem) or 5.")
-    rng = _generator(random_state, n_features, n_relevant)
-    y = rng.choice([-1, 1], n_samples)
-    X = rng.normal(0.0, _standard_deviation(noise, noise_is), (n_samples, n_features))
+    rng, y, X = _draw_weston(n_samples, n_features, n_relevant, noise, noise_is, random_state)
     relevant = rng.normal(size=(n_samples, n_relevant))
     if n_relevant == 2:
-        sign = rng.choice([-1, 1], n_samples)
-        relevant[:, 0] += 3.0 * sign
-        relevant[:, 1] += np.where(y > 0, 3.0, -0.75) * sign
+        means = np.where(y[:, None] > 0, [3.0, 3.0], [3.0, -0.75])
+        relevant += means * rng.choice([-1, 1], n_samples)[:, None]
     else:
-        signs = rng.choice([-1, 1], (n_samples, n_relevant))
-        relevant += np.where(y > 0, 3.0, 0.75)[:, None] * signs
+        relevant += np.where(y > 0, 3.0, 0.75)[:, None] * rng.choice([-1, 1], (n_samples, n_relevant))
     X[:, :n_relevant] = relevant
     return X, y, np.arange(n_relevant)
 
@@ -291,8 +284,8 @@ def make_black_box(
     map_ = rng.normal(0.0, 1.0 / 8.0, (64, n_features))[:, rng.permutation(n_features)]
     X = images[order] @ (map_ * np.exp(rng.normal(0.0, 1.0, n_features)))
     y = classes[order]
-    labelled, held_out = slice(n_labelled), slice(n_labelled, n_labelled + n_held_out)
-    return BlackBox(X[labelled], y[labelled], X[held_out.stop :], X[held_out], y[held_out])
+    held_out = slice(n_labelled, n_labelled + n_held_out)
+    return BlackBox(X[:n_labelled], y[:n_labelled], X[held_out.stop :], X[held_out], y[held_out])
 
 
 def _balanced_permutation(classes: Array, rng: np.random.Generator) -> Array:
@@ -312,7 +305,12 @@ def _generator(random_state: Any, n_features: int, n_relevant: int) -> np.random
     return generator(seed_of(random_state))
 
 
-def _standard_deviation(noise: float, noise_is: str) -> float:
+def _draw_weston(
+    n_samples: int, n_features: int, n_relevant: int, noise: float, noise_is: str, random_state: Any
+) -> tuple[np.random.Generator, Array, Array]:
+    """Return the random generator, labels of ±1, and irrelevant features."""
+    rng = _generator(random_state, n_features, n_relevant)
     if noise_is not in ("variance", "sd") or not 0.0 < noise < np.inf:
         raise ValueError(f"noise={noise!r}, noise_is={noise_is!r}: a positive number that is a 'variance' or an 'sd'.")
-    return float(np.sqrt(noise)) if noise_is == "variance" else float(noise)
+    y = rng.choice([-1, 1], n_samples)
+    return rng, y, rng.normal(0.0, np.sqrt(noise) if noise_is == "variance" else noise, (n_samples, n_features))

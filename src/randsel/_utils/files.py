@@ -75,8 +75,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 def write_figure(path: Path, figure: Any, dpi: int) -> None:
     """Write a matplotlib figure as a PNG file with `open_atomically`."""
-    with warnings.catch_warnings(), open_atomically(path) as file:
-        warnings.simplefilter("ignore")  # missing glyphs of a font
+    with warnings.catch_warnings(action="ignore"), open_atomically(path) as file:  # missing glyphs of a font
         figure.savefig(file, dpi=dpi, format="png")
 
 
@@ -93,9 +92,8 @@ def open_for_append(path: Path) -> IO[str]:
 
 def describe_link(path: Path) -> str:
     """Return the error message about a symbolic link in a result folder."""
-    return (
-        f"{path} is a symbolic link, and those in result folders are not followed; remove it, or give another folder."
-    )
+    reason = "is a symbolic link, and those in result folders are not followed"
+    return f"{path} {reason}; remove it, or give another folder."
 
 
 # ---------------------------------------------------------------- read
@@ -135,8 +133,8 @@ def readable(path: Path, kind: str, *errors: type[BaseException]) -> Iterator[No
 def read_npz_arrays(path: Path, limit: int, wanted: set[str] | None = None) -> tuple[dict[str, Array], list[str]]:
     """Return the arrays of an NPZ file (all, or those in `wanted`), at most `limit` bytes, and the names of all."""
     size = 0
-    with warnings.catch_warnings(), readable(path, "NPZ", *_ZIP_ERRORS):
-        warnings.simplefilter("ignore")  # files of old versions of Python
+    # files of old versions of Python give warnings
+    with warnings.catch_warnings(action="ignore"), readable(path, "NPZ", *_ZIP_ERRORS):
         with zipfile.ZipFile(path) as archive:
             for member in archive.infolist():
                 if wanted is None or member.filename.removesuffix(".npy") in wanted:
@@ -148,25 +146,21 @@ def read_npz_arrays(path: Path, limit: int, wanted: set[str] | None = None) -> t
 
 def _claimed_bytes(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> int:
     """Return the size in memory of an array according to its header, without reading the array."""
+    array = f"{path}: array {member.filename!r}"
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise ValueError(
-            f"{path}: array {member.filename!r} is packed in a way that numpy does not use; save it again with numpy."
-        )
+        raise ValueError(f"{array} is packed in a way that numpy does not use; save it again with numpy.")
     with archive.open(member) as file:
         start = io.BytesIO(file.read(_LONGEST_HEADER))
     try:
-        version = np.lib.format.read_magic(start)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        is_first_version = np.lib.format.read_magic(start) == (1, 0)
+        read = np.lib.format.read_array_header_1_0 if is_first_version else np.lib.format.read_array_header_2_0
         shape, _, dtype = read(start)
     except (ValueError, tokenize.TokenError, RecursionError, MemoryError) as error:
-        raise ValueError(f"{path}: array {member.filename!r} is damaged: {error}.") from error
+        raise ValueError(f"{array} is damaged: {error}.") from error
     if dtype.hasobject:
-        raise ValueError(
-            f"{path}: array {member.filename!r} holds Python objects, which are not unpickled; save text and numbers "
-            "as such."
-        )
+        raise ValueError(f"{array} holds Python objects, which are not unpickled; save text and numbers as such.")
     if min(shape, default=0) < 0:
-        raise ValueError(f"{path}: array {member.filename!r} is damaged: its shape is {shape}.")
+        raise ValueError(f"{array} is damaged: its shape is {shape}.")
     # integers are converted to double precision
     return bytes_in(shape, dtype.itemsize if dtype == np.float32 else max(dtype.itemsize, 8))
 

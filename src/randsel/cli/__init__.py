@@ -4,10 +4,7 @@ Commands parse options and call the package. Slow imports are inside the command
 at once.
 """
 
-from randsel.cli import _compare, _demo, _interactions, _select
+from randsel.cli import _compare, _demo, _interactions, _select  # noqa: F401 (importing adds their commands)
 from randsel.cli._main import main
-
-#: Importing these modules adds their commands to the group.
-COMMANDS = (_demo, _select, _interactions, _compare)
 
 __all__ = ["main"]

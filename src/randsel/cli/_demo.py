@@ -41,16 +41,11 @@ def demo(samples: int, features: int, seed: int, out: Path) -> None:
     click.echo(f"{samples} samples, {features} features; the label is the XOR of the signs of x0 and x1.\n")
     click.echo(f"{'left':>5} {'alignment':>10} {'score x0':>9} {'score x1':>9}   best noise feature")
     selector = RandSel(verbose=lambda r: click.echo(_line(r, relevant, names))).fit(X, y)
-    chosen = selector.get_support(indices=True)
-    click.echo(f"\nSelected: {', '.join(names[j] for j in chosen)}")
+    click.echo(f"\nSelected: {', '.join(names[j] for j in selector.get_support(indices=True))}")
     try:
-        figure = plots.culling_path(
-            selector.path_,
-            highlight=relevant,
-            names=names,
-            title=f"XOR of two features among {features}: contributions as noise is culled",
-            label="the two relevant features",
-        )
+        title = f"XOR of two features among {features}: contributions as noise is culled"
+        label = "the two relevant features"
+        figure = plots.culling_path(selector.path_, highlight=relevant, names=names, title=title, label=label)
     except ImportError as error:
         click.echo(f"No picture: {error}", err=True)
         return

@@ -85,11 +85,10 @@ def _draw_figures(scan: Any, table: "Table", out: Path) -> None:
 
     with warnings.catch_warnings(action="ignore"):  # missing glyphs of a font
         try:
-            for name, figure in (
-                ("heatmap.png", plots.interaction_heatmap(scan, names=table.names)),
-                ("pairs.png", plots.pair_panels(table.X, table.y, scan, names=table.names)),
-            ):
-                files.write_figure(out / name, figure, 120)
+            heatmap = plots.interaction_heatmap(scan, names=table.names)
+            panels = plots.pair_panels(table.X, table.y, scan, names=table.names)
+            files.write_figure(out / "heatmap.png", heatmap, 120)
+            files.write_figure(out / "pairs.png", panels, 120)
         except (ImportError, ArithmeticError, ValueError) as error:
             click.echo(f"No pictures: {error}", err=True)
 
@@ -114,19 +113,16 @@ def features_tested(scan: Any, names: tuple[str, ...]) -> list[dict[str, str]]:
 
 def pairs_tested(scan: Any, names: tuple[str, ...]) -> list[dict[str, str]]:
     """Return the best pairs of a fitted `InteractionScan`, and the best triples if it tested them."""
-    rows = []
-    for table in (scan.pairs_, getattr(scan, "triples_", scan.pairs_[:0])):
-        for row in table:
-            third = names[row["k"]] if "k" in (table.dtype.names or ()) else ""
-            rows.append(
-                {
-                    "feature": names[row["i"]],
-                    "partner": names[row["j"]],
-                    **({"third": third} if hasattr(scan, "triples_") else {}),
-                    "statistic": f"{row['statistic']:.4g}",
-                    "p": f"{row['p']:.3g}",
-                    "corrected p": f"{row['p_corrected']:.3g}",
-                    "taken in at step": str(row["step"]) if row["step"] else "",
-                }
-            )
-    return rows
+    has_triples = hasattr(scan, "triples_")
+    return [
+        {
+            "feature": names[row["i"]],
+            "partner": names[row["j"]],
+            **({"third": names[row["k"]] if "k" in row.dtype.names else ""} if has_triples else {}),
+            "statistic": f"{row['statistic']:.4g}",
+            "p": f"{row['p']:.3g}",
+            "corrected p": f"{row['p_corrected']:.3g}",
+            "taken in at step": str(row["step"]) if row["step"] else "",
+        }
+        for row in (*scan.pairs_, *(scan.triples_ if has_triples else ()))
+    ]
