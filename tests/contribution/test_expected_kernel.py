@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from randsel._numerics.kernels import u_centre
-from randsel.contribution._closed_form import PairingMatrices
+from randsel.contribution._expected_kernel import PairingMatrices
 from randsel.contribution._sample import Sample
 from randsel.targets._kinds import KINDS
 from randsel.targets._target import Target

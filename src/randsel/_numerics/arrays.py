@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from array_api_compat import array_namespace, device, is_torch_array
-from scipy.linalg import get_blas_funcs
+from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
 from randsel._utils.text import optional
 from randsel._utils.typing import Array
@@ -137,6 +137,25 @@ def clip(x: Any, low: float | None = None, high: float | None = None) -> Any:
         x = x if low is None else np.maximum(x, low)
         return x if high is None else np.minimum(x, high)
     return x.clamp(low, high)
+
+
+def median(x: Any) -> float:
+    """Return the median of a vector."""
+    if on_host(x):
+        return float(np.median(x))
+    ordered = namespace(x).sort(x)
+    return 0.5 * sum(to_floats(ordered[(len(x) - 1) // 2], ordered[len(x) // 2]))
+
+
+def invert_symmetric(matrix: Any) -> Any:
+    """Return the inverse of a symmetric positive definite matrix; on the host by LAPACK, in half the time of `inv`."""
+    if not on_host(matrix):
+        return namespace(matrix).linalg.inv(matrix)
+    factorise, invert = get_lapack_funcs(("potrf", "potri"), (matrix,))
+    triangle, status = factorise(matrix.T, lower=True)  # the transpose has the memory order of LAPACK
+    if status:
+        raise np.linalg.LinAlgError("The matrix is not positive definite.")
+    return _mirror_upper(invert(triangle, lower=True)[0].T)
 
 
 def frobenius_norm(x: Any) -> float:

@@ -172,6 +172,21 @@ def drop_unweighted_rows(X: Array, y: Array, weights: Array | None) -> tuple[Arr
     return X, y, None if np.all(weights == weights[0]) else weights
 
 
+def check_labels(labels: Any, name: str, weights: Array | None, m: int) -> Array | None:
+    """Return labels of samples, such as groups, as numbers from 0; without samples of weight zero."""
+    if labels is None:
+        return None
+    values = np.asarray(labels)
+    missing = values.dtype.kind == "O" and any(value is None for value in values.ravel().tolist())
+    missing |= values.dtype.kind == "f" and not np.isfinite(values).all()
+    if values.shape != (m,) or missing:
+        raise ValueError(
+            f"{name} must hold one entry per sample ({m}), none missing, but has the shape {values.shape}."
+        )
+    codes: Array = np.unique(values.astype(str) if values.dtype.kind == "O" else values, return_inverse=True)[1]
+    return codes if weights is None else codes[weights > 0.0]
+
+
 def categories_to_codes(X: Any) -> tuple[Any, list[int]]:
     """Return a data frame with categories replaced by codes, and the indices of the categorical columns."""
     dtypes = [str(dtype) for dtype in X.dtypes] if hasattr(X, "iloc") and hasattr(X, "columns") else []

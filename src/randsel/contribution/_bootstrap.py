@@ -11,6 +11,7 @@ from randsel._numerics.arrays import clip, namespace, on_host, to_double, to_num
 from randsel._numerics.kernels import UNDERFLOW
 from randsel._utils.jobs import generator, ordered_map
 from randsel._utils.typing import Array
+from randsel.contribution._expected_kernel import PLAIN, Weighting
 from randsel.contribution._sample import Contribution, Sample
 
 #: Draws per generator; fixed, so that the draws do not depend on the number of jobs.
@@ -43,8 +44,8 @@ class Draws:
         return 2 * -(-self.n_bootstraps // BATCH)
 
 
-def bootstrap(sample: Sample, gamma: float, draws: Draws) -> Contribution:
-    """Return contributions by Algorithm 1, with the Gaussian kernel.
+def bootstrap(sample: Sample, gamma: float, draws: Draws, weighting: Weighting = PLAIN) -> Contribution:  # noqa: ARG001
+    """Return contributions to the target itself by Algorithm 1, with the Gaussian kernel.
 
     `n_bootstraps` draws take half of the free features, and as many take one more, each on a subsample of rows. `c_j`
     is the mean alignment of the larger subsets that contain j, less that of the smaller ones that do not. Where there

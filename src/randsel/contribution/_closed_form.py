@@ -8,7 +8,7 @@ function, mean of the contrast T. Equations are numbered as in docs/mathematics.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,6 @@ from randsel._numerics.arrays import (
     as_index,
     astype,
     clip,
-    dot,
     forms_by_column,
     frobenius_norm,
     inner_product,
@@ -27,18 +26,16 @@ from randsel._numerics.arrays import (
     namespace,
     prepare_quadratic_forms,
     scratch_size,
-    set_diagonal,
     take_columns,
-    to_double,
-    to_floats,
     to_numpy,
 )
 from randsel._numerics.columns import ColumnSource, load_columns, map_blocks, select_columns
-from randsel._numerics.kernels import UNDERFLOW, null_scale, squared_distances, u_centre_with_offsets
+from randsel._numerics.kernels import UNDERFLOW, null_scale, squared_distances
 from randsel._utils.jobs import generator, ordered_map
 from randsel._utils.typing import Array
 from randsel.contribution._bootstrap import Draws
 from randsel.contribution._error_bounds import MAX_SHARPENED, STRIP, FirstOrderBounds, largest_turn, safe_ratio
+from randsel.contribution._expected_kernel import PLAIN, PairingMatrices, Weighting
 from randsel.contribution._nonlinear import MAX_REACH, CubicSeries, Elements, StreamedElements, elements_of
 from randsel.contribution._sample import Contribution, PairSums, Sample
 from randsel.targets import Target
@@ -56,12 +53,13 @@ EXPENSIVE = 1 << 20
 # ---------------------------------------------------------------- all rows, or blocks of rows
 
 
-def exact(sample: Sample, gamma: float, draws: Draws) -> Contribution:
+def exact(sample: Sample, gamma: float, draws: Draws, weighting: Weighting = PLAIN) -> Contribution:
     """Return contributions in the limit of infinitely many subsets, which a feature enters with probability ½."""
     blocks = row_blocks(sample.target, draws)
     if len(blocks) == 1:
-        return closed_form(sample, gamma)
-    return _average(map_row_blocks(sample, blocks, _closed_form_of_block, gamma, draws, draws.on_block))
+        return closed_form(sample, gamma, weighting)
+    function = partial(_closed_form_of_block, weighting=weighting)
+    return _average(map_row_blocks(sample, blocks, function, gamma, draws, draws.on_block))
 
 
 def row_blocks(target: Target, draws: Draws) -> list[Array]:
@@ -116,9 +114,9 @@ def _call_on_worker(
     return function(Sample.from_columns(X, target.rows(rows), fixed, factor), gamma)
 
 
-def _closed_form_of_block(sample: Sample, gamma: float) -> Contribution:
+def _closed_form_of_block(sample: Sample, gamma: float, weighting: Weighting) -> Contribution:
     # Drop the references to matrices of the block, so that those of all blocks are not in memory together.
-    return replace(closed_form(sample, gamma), skewness=None, sums=None)
+    return replace(closed_form(sample, gamma, weighting), skewness=None, sums=None)
 
 
 def _average(blocks: list[Contribution]) -> Contribution:
@@ -133,7 +131,8 @@ def _average(blocks: list[Contribution]) -> Contribution:
 
     # The largest skewness is √8, of a matrix of rank one (eq. 8''); the scaled sum of B scores has 1/√B of it.
     largest = float(np.sqrt(8.0 / len(blocks)))
-    return Contribution(mean_total(), scale, combine("main"), combine("interaction"), lambda: (largest, largest))
+    scores, errors = (combine("main"), combine("interaction")), np.concatenate([block.errors for block in blocks])
+    return Contribution(mean_total(), scale, *scores, lambda: (largest, largest), errors=errors)
 
 
 # ---------------------------------------------------------------- choice of routes
@@ -159,7 +158,7 @@ class _Routes:
         return error
 
 
-def closed_form(sample: Sample, gamma: float) -> Contribution:
+def closed_form(sample: Sample, gamma: float, weighting: Weighting = PLAIN) -> Contribution:
     """Return the contributions of all features from one expected kernel.
 
     A feature goes beyond first order if the error bound of its own function exceeds TOLERANCE. If the error of the
@@ -168,11 +167,11 @@ def closed_form(sample: Sample, gamma: float) -> Contribution:
     """
     sample.check_gamma(gamma)
     if not sample.resolves(gamma):
-        return replace(closed_form(sample.in_double(), gamma), sums=sample.sums)
+        return replace(closed_form(sample.in_double(), gamma, weighting), sums=sample.sums)
     (m, n), precision, series = sample.X.shape, sample.precision, sample.factor.series
     all_elementwise = _Routes(np.ones(n, dtype=bool))
     if series is None:
-        return _evaluate(sample, gamma, all_elementwise)[0]
+        return _evaluate(sample, gamma, weighting, all_elementwise)[0]
     bounds = FirstOrderBounds.from_moments(sample.moments, m, gamma, sample.factor, series)
     nonlinear = all_elementwise.elementwise.copy()  # stays so if there is little work in all
     if n > max(FEW, _expensive(sample) // (4 * m**2)):
@@ -183,12 +182,12 @@ def closed_form(sample: Sample, gamma: float) -> Contribution:
         routes = _Routes(nonlinear if cubic is None else nonlinear & ~cubic.features, cubic)
         if np.count_nonzero(routes.elementwise) > 0.7 * n:  # series of the others would save too little
             routes = all_elementwise
-        result, allowed = _evaluate(sample, gamma, routes, sums)
+        result, allowed = _evaluate(sample, gamma, weighting, routes, sums)
         sums = result.sums
         # Norm of the rounding errors of log Q, whose entries have about the size of log max Q.
         rounding = 0.5 * machine_epsilon(precision.pair_dtype) * m * (1.0 - result.log_scale)
         if precision.single_pairs and rounding > 0.5 * allowed:
-            return replace(closed_form(sample.in_double(), gamma), sums=sums)
+            return replace(closed_form(sample.in_double(), gamma, weighting), sums=sums)
         all_linear = not nonlinear.any() and bounds.largest_log_error <= allowed
         if all_linear or routes.elementwise.all() or routes.log_error(bounds, ~sample.fixed) <= allowed:
             return result
@@ -196,7 +195,7 @@ def closed_form(sample: Sample, gamma: float) -> Contribution:
         order = np.argsort(to_numpy(bounds.reach), kind="stable")
         errors = np.where(sample.fixed, 0.0, to_numpy(bounds.log_errors))
         nonlinear[order[np.cumsum(errors[order]) > 0.5 * allowed]] = True
-    return _evaluate(sample, gamma, all_elementwise, sums)[0]
+    return _evaluate(sample, gamma, weighting, all_elementwise, sums)[0]
 
 
 def _nonlinear_features(sample: Sample, bounds: FirstOrderBounds) -> tuple[Array, FirstOrderBounds]:
@@ -237,31 +236,33 @@ def _expensive(sample: Sample) -> int:
 
 
 def _evaluate(
-    sample: Sample, gamma: float, routes: _Routes, sums: PairSums | None = None
+    sample: Sample, gamma: float, weighting: Weighting, routes: _Routes, sums: PairSums | None = None
 ) -> tuple[Contribution, float]:
     """Return contributions, and the largest error of `log Q` that keeps interaction scores within TOLERANCE.
 
     `sums` are the pair sums, if known; otherwise those of the sample are computed where a route needs them.
     """
-    m, target, elementwise = len(sample.X), sample.target, routes.elementwise
+    m, elementwise = len(sample.X), routes.elementwise
     elements = elements_of(sample, gamma, elementwise) if elementwise.any() else None
     log_expected, neglected, sums = _log_expected(sample, gamma, routes, elements, sums)
     if elements is not None and elementwise.all() and elements.least_row_sum() >= m - 1:
         raise ValueError(UNDERFLOW.format(gamma))
-    pairing, scale = PairingMatrices.from_log_expected(sample, log_expected)
-    allowed = _allowed_log_error(target, pairing, m)
+    target, errors = weighting.apply(log_expected, sample.target)
+    pairing, scale = PairingMatrices.from_log_expected(sample, target, log_expected)
+    allowed = _allowed_log_error(pairing, m)
     if neglected > 0.5 * allowed:
         # The error of the sketch of Σ d² could matter: compute Σ d² itself.
         sums = sample.complete_sums()
         log_expected, neglected, sums = _log_expected(sample, gamma, routes, elements, sums)
-        pairing, scale = PairingMatrices.from_log_expected(sample, log_expected)
-        allowed = _allowed_log_error(target, pairing, m)
+        target, errors = weighting.apply(log_expected, sample.target)
+        pairing, scale = PairingMatrices.from_log_expected(sample, target, log_expected)
+        allowed = _allowed_log_error(pairing, m)
 
     forms = []
     if routes.first_order.any():
         forms.append((routes.first_order, _first_order_forms(sample, gamma, pairing, routes.first_order)))
     if routes.cubic is not None:
-        forms.append((routes.cubic.features, _third_order_forms(target, routes.cubic, pairing)))
+        forms.append((routes.cubic.features, _third_order_forms(routes.cubic, pairing)))
     if elements is not None:
         matrices = pairing.total, target.matrices(pairing.interaction.dtype)[1], pairing.interaction
         forms.append((elementwise, elements.forms(matrices, target.n_pairs)))
@@ -269,20 +270,20 @@ def _evaluate(
     # The null mean of the interaction score is not zero (eq. 8').
     interaction = interaction - pairing.null_mean(u_centred_norm, mean_contrast)
     for i in np.flatnonzero(sample.fixed).tolist():
-        total[i] = _total_if_fixed(sample, gamma, i, log_expected)
+        total[i] = _total_if_fixed(sample, target, gamma, i, log_expected)
     scores = (
         standard_score(main, target.u_centred_norm, u_centred_norm, m),
         standard_score(interaction, pairing.interaction_norm, u_centred_norm, m),
     )
     skewness = lambda: (_skewness_of_target(target), _skewness(pairing.interaction))  # noqa: E731
-    return Contribution(total, scale, *scores, skewness, sums), allowed - neglected
+    return Contribution(total, scale, *scores, skewness, sums, errors), allowed - neglected
 
 
-def _allowed_log_error(target: Target, pairing: "PairingMatrices", m: int) -> float:
+def _allowed_log_error(pairing: PairingMatrices, m: int) -> float:
     """Return the largest norm of an error of `log Q`, and so of Q ≤ 1, that keeps scores within TOLERANCE (eq. 11)."""
-    if target.largest <= 0:
+    if pairing.target.largest <= 0:
         return np.inf
-    return largest_turn(TOLERANCE, m) * pairing.interaction_norm / target.largest
+    return largest_turn(TOLERANCE, m) * pairing.interaction_norm / pairing.target.largest
 
 
 def _log_expected(
@@ -340,9 +341,9 @@ def _merge(sample: Sample, forms: list[tuple[Array, Any]]) -> Any:
     return merged
 
 
-def _first_order_forms(sample: Sample, gamma: float, pairing: "PairingMatrices", features: Array) -> Any:
+def _first_order_forms(sample: Sample, gamma: float, pairing: PairingMatrices, features: Array) -> Any:
     """Return the forms of features to first order, `2T ≈ u`: one matrix product per block of features (eq. 9)."""
-    target, dtype = sample.target, sample.precision.product_dtype
+    target, dtype = pairing.target, sample.precision.product_dtype
     X = sample.columns_in_product_dtype if features.all() else select_columns(sample.columns_in_product_dtype, features)
     xp, m = namespace(target.Y), len(X)
     prepared = prepare_quadratic_forms(pairing.interaction, dtype)
@@ -378,12 +379,12 @@ def _first_order_forms_of_block(block: Any, prepared: Any, rows: Any, square_wei
     return namespace(form).stack([total, (by_target * by_target).sum(axis=0) - main_squares, form])
 
 
-def _third_order_forms(target: Target, cubic: CubicSeries, pairing: "PairingMatrices") -> Any:
+def _third_order_forms(cubic: CubicSeries, pairing: PairingMatrices) -> Any:
     """Return the forms of features to third order (eq. 9').
 
     One matrix product is enough: `U(L)`, and `L∘Q` less the interaction matrix, are of low rank (eq. 9'').
     """
-    m, Y = len(target.Y), target.Y
+    target, m, Y = pairing.target, len(pairing.target.Y), pairing.target.Y
     interaction = -cubic.pair_with(pairing.interaction)
     main = 2 * (target.offsets @ cubic.row_sums) - cubic.pair_with_outer(Y, Y)
     by_rho_target = cubic.pair_with_outer(pairing.rho[:, None] * Y, Y)
@@ -393,88 +394,16 @@ def _third_order_forms(target: Target, cubic: CubicSeries, pairing: "PairingMatr
     return namespace(main).stack(rows)
 
 
-def _total_if_fixed(sample: Sample, gamma: float, i: int, log_expected: Any) -> Any:
+def _total_if_fixed(sample: Sample, target: Target, gamma: float, i: int, log_expected: Any) -> Any:
     """Return the contribution of fixed feature i: with it less without it, all other fixed features in (eq. 3')."""
     xp = namespace(log_expected)
     column = load_columns(sample.X, np.arange(sample.X.shape[1]) == i)
     log_factor = sample.factor.log_factor(gamma * squared_distances(column))
     without = xp.exp(clip(log_expected - log_factor, None, 700.0))  # Q/z_i, below the overflow of exp
-    return (sample.target.kernel * without * xp.expm1(log_factor) / sample.target.n_pairs).sum()
+    return (target.kernel * without * xp.expm1(log_factor) / target.n_pairs).sum()
 
 
-# ---------------------------------------------------------------- pairing matrices and scores
-
-
-@dataclass(frozen=True)
-class PairingMatrices:
-    """Matrices over pairs of samples that are paired with the function of every feature (eq. 3 and 6).
-
-    Off the diagonal `Q = U(Q) + ρ_p + ρ_q` and `L∘U(Q) = interaction + a_p + a_q` (eq. 4), so that `L∘Q` is the
-    interaction matrix and a matrix of low rank.
-
-    Attributes
-    ----------
-    target
-        The target of the sample.
-    interaction, interaction_norm
-        `U(L∘U(Q))`, and its norm: zero where it is only rounding.
-    rho, offsets
-        `ρ` and `a`.
-    """
-
-    target: Target
-    interaction: Any
-    interaction_norm: float
-    rho: Any
-    offsets: Any
-
-    @classmethod
-    def from_log_expected(cls, sample: Sample, log_expected: Any) -> tuple["PairingMatrices", float]:
-        """Return the matrices of `Q / max Q`, and `log max Q`.
-
-        Overwrites `log_expected`; where features are fixed, it then holds `log Q - log max Q`.
-        """
-        set_diagonal(log_expected, -np.inf)
-        peak = log_expected.max()
-        log_expected -= peak
-        target, xp = sample.target, namespace(log_expected)
-        # U(Q - 1) = U(Q), and Q - 1 keeps the digits of a kernel close to one. log Q stays for `_total_if_fixed`.
-        expected = xp.expm1(log_expected, out=None if sample.fixed.any() else log_expected)
-        u_centred, rho = u_centre_with_offsets(expected, overwrite=True)
-        largest_rho = abs(rho).max()
-        u_centred *= target.matrices(log_expected.dtype)[0]
-        interaction, offsets = u_centre_with_offsets(u_centred, overwrite=True)
-        scale, largest_rho, square = to_floats(peak, largest_rho, dot(interaction, interaction))
-        # If Q is constant, U(Q) is zero and only rounding is left.
-        rounding = 2e-5 * largest_rho if interaction.dtype == xp.float32 else 1e-12
-        norm = square**0.5 if square**0.5 > rounding * target.u_centred_norm else 0.0
-        # ρ of Q is that of Q - 1 plus ½.
-        return cls(target, interaction, norm, to_double(rho) + 0.5, to_double(offsets)), scale
-
-    @cached_property
-    def total(self) -> Any:
-        """`L∘Q`, with a zero diagonal."""
-        xp, Y = namespace(self.rho), self.target.Y
-        ones, rho_Y = xp.ones_like(self.rho)[:, None], self.rho[:, None] * Y
-        # L∘Q = A + (a_p + a_q) + L∘(ρ_p + ρ_q) off the diagonal; the brackets in one product of low rank.
-        left = xp.concat([self.offsets[:, None], ones, rho_Y, Y], axis=1)
-        right = xp.concat([ones, self.offsets[:, None], Y, rho_Y], axis=1)
-        total = astype(left, self.interaction.dtype) @ astype(right, self.interaction.dtype).T
-        total += self.interaction
-        set_diagonal(total, 0.0)
-        return total
-
-    @cached_property
-    def total_rows(self) -> Any:
-        """Row sums of `L∘Q`, without computing that matrix: rows of A sum to zero."""
-        Y = self.target.Y
-        by_target = self.rho * self.target.row_sums_less_diagonals + Y @ (Y.T @ self.rho)
-        return (len(self.rho) - 2) * self.offsets + self.offsets.sum() + by_target
-
-    def null_mean(self, feature_norm: Any, mean_contrast: Any) -> Any:
-        """Return the mean of `⟨A, T_i⟩` under the null, which is not zero because Q contains feature i (eq. 8')."""
-        m = len(self.rho)
-        return feature_norm**2 / (1 + mean_contrast) * (self.total_rows.sum() / (2 * m * (m - 3)))
+# ---------------------------------------------------------------- scores
 
 
 def standard_score(form: Any, matrix_norm: float, feature_norm: Any, m: int) -> Any:

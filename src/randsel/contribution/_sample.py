@@ -473,6 +473,9 @@ class Contribution:
         Function that returns the null skewness of main and interaction scores (eq. 8''); None from `bootstrap`.
     sums
         The pair sums of the sample, if the estimate needed them; `Sample.drop_features` takes them.
+    errors
+        Squared error of every sample when it is left out of the ridge regression, as a fraction of the variance (eq.
+        15); None from `bootstrap`.
     """
 
     relative: Any
@@ -481,6 +484,7 @@ class Contribution:
     interaction: Any = None
     skewness: Callable[[], tuple[float, float]] | None = None
     sums: PairSums | None = None
+    errors: Array | None = None
 
     @property
     def total(self) -> Any:

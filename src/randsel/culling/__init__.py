@@ -1,27 +1,32 @@
-"""Culling: the criteria that rank features, the rounds, the resulting path, and its storage in files.
+"""Culling: the criteria that rank features, the rounds, the resulting path, its storage, and a test of noise.
 
 Imports `_utils`, `_numerics`, `targets` and `contribution`.
 """
 
 from randsel.culling._criteria import CRITERIA
-from randsel.culling._path import DROP, MIN_FEATURES, CullingPath, Round, path_sizes
+from randsel.culling._noise import LEVEL, PermutationTest, permutation_test
+from randsel.culling._path import DROP, MIN_FEATURES, CullingPath, Round, path_sizes, smallest_corrected
 from randsel.culling._rounds import CullingState, FinishedRound, Observer, Rules, cull
 from randsel.culling._storage import path_to_arrays, restore_path, restore_state, state_to_arrays
 
 __all__ = [
     "CRITERIA",
     "DROP",
+    "LEVEL",
     "MIN_FEATURES",
     "CullingPath",
     "CullingState",
     "FinishedRound",
     "Observer",
+    "PermutationTest",
     "Round",
     "Rules",
     "cull",
     "path_sizes",
     "path_to_arrays",
+    "permutation_test",
     "restore_path",
     "restore_state",
+    "smallest_corrected",
     "state_to_arrays",
 ]

@@ -4,32 +4,29 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from randsel._numerics.arrays import clip
-from randsel.contribution import Contribution, Sample
+from randsel._numerics.arrays import clip, median, namespace
+from randsel.contribution import Contribution
 
-
-def keep_target(sample: Sample, gamma: float) -> Sample:  # noqa: ARG001 (the signature of `Criterion.weigh_target`)
-    """Return the sample as it is: contributions are to the alignment with the target itself."""
-    return sample
+#: The median absolute deviation of normal values, times this, is their standard deviation.
+NORMAL_MAD = 1.4826
 
 
 @dataclass(frozen=True)
 class Criterion:
-    """A culling rule: how contributions become scores, and how a round may replace the target.
+    """A culling rule: which target contributions are to, and how they become scores.
 
     Attributes
     ----------
     scores
         Function of the contributions that returns (scores, tie breakers), one of each per feature; larger is better.
-    weigh_target
-        Function of the sample and bandwidth of a round that returns the sample whose contributions are estimated. It
-        may replace the target by a weighted one, for example by the residuals of a model of the other features.
+    residual
+        Whether contributions are to the residual of a ridge regression on the features left, not to the target itself.
     needs_exact
-        Whether `scores` reads the main and interaction scores, which only the exact estimator computes.
+        Whether only the exact estimator computes what `scores` reads.
     """
 
     scores: Callable[[Contribution], tuple[Any, Any]]
-    weigh_target: Callable[[Sample, float], Sample] = keep_target
+    residual: bool = False
     needs_exact: bool = False
 
 
@@ -44,8 +41,30 @@ def calibrated_scores(contributions: Contribution) -> tuple[Any, Any]:
     return clip(main, 0.0, None) + clip(interaction, 0.0, None), main + interaction
 
 
+def combined_scores(contributions: Contribution) -> tuple[Any, Any]:
+    """Return the contribution plus the interaction score, both on the scale of their spread among the features left.
+
+    On correlated features the interaction score has neither mean zero nor variance one under the null. Only what
+    exceeds the median counts, in units of the spread, which is at least that of independent features.
+    """
+    total, interaction = contributions.relative, contributions.interaction
+    centre, spread = _centre_and_spread(interaction)
+    excess = clip(interaction - max(0.0, centre), 0.0, None) / max(1.0, spread)
+    centre, spread = _centre_and_spread(total)
+    # If more than half of the features contribute equally, there is no spread: only the order is left of the total.
+    return ((total - centre) / spread if spread > 0.0 else total - centre) + excess, total
+
+
+def _centre_and_spread(values: Any) -> tuple[float, float]:
+    """Return the median, and the median absolute deviation as an estimate of the standard deviation."""
+    centre = median(values)
+    return centre, NORMAL_MAD * median(namespace(values).abs(values - centre))
+
+
 #: Values of `RandSel(criterion=...)`.
 CRITERIA = {
-    "calibrated": Criterion(calibrated_scores, needs_exact=True),
+    "combined": Criterion(combined_scores, residual=True, needs_exact=True),
+    "residual": Criterion(total_scores, residual=True, needs_exact=True),
     "total": Criterion(total_scores),
+    "calibrated": Criterion(calibrated_scores, needs_exact=True),
 }

@@ -1,7 +1,7 @@
 """The culling path: the rounds, and the ranking, p-values and best round that follow from them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +14,7 @@ from randsel._utils.text import optional
 from randsel._utils.typing import Array
 
 #: Defaults of `RandSel`: fraction of the features culled per round, and number of features at which the path ends.
-DROP, MIN_FEATURES = 0.25, 2
+DROP, MIN_FEATURES = 0.25, 1
 #: Fields of `Round` that are arrays; those of `PER_FEATURE` have one entry per feature.
 PER_FEATURE = ("contributions", "main", "interaction", "scores")
 ARRAYS = ("features", *PER_FEATURE, "dropped", "fixed")
@@ -85,7 +85,10 @@ class Round:
         Bandwidth of the round, and unbiased alignment of the kernel on all features of the round.
     size, by_chance
         Number of features of the round as culling saw them (rank functions, with `kernel="rank"`), and the alignments
-        that noise reaches.
+        that independent noise reaches.
+    errors
+        Squared error of every sample when it is left out of the ridge regression on the features of the round, as a
+        fraction of the variance of y; empty from the bootstrap.
 
     During culling on a device, the arrays stay there; those of `CullingPath.rounds` are numpy arrays.
 
@@ -109,6 +112,7 @@ class Round:
     alignment: float
     size: int
     by_chance: Chance
+    errors: Array = field(default_factory=lambda: np.zeros(0))
 
     @property
     def chance(self) -> float:
@@ -156,8 +160,8 @@ class CullingPath:
     >>> from randsel import RandSel, datasets
     >>> X, y, relevant = datasets.make_xor(200, 20, random_state=0)
     >>> path = RandSel().fit(X, y).path_
-    >>> [len(r.features) for r in path.rounds][:4], path.rounds[path.best].features, path.stands_out
-    ([20, 15, 12, 9], array([0, 1]), True)
+    >>> [len(r.features) for r in path.rounds][:4], path.rounds[path.best].features
+    ([20, 15, 12, 9], array([0, 1]))
     """
 
     recorded: RecordedRounds
@@ -195,11 +199,43 @@ class CullingPath:
             np.exp(log_tail_of_score(first.interaction, interaction)),
         )
 
+    @cached_property
+    def errors(self) -> Array | None:
+        """Mean squared error of left-out samples per round, as a fraction of the variance; None from the bootstrap.
+
+        The features were chosen on the same samples. The errors serve to choose a number of features; they are too
+        small as an estimate of accuracy.
+        """
+        squares = self._squared_errors
+        return None if squares is None else squares.mean(axis=1)
+
+    @cached_property
+    def standard_errors(self) -> Array | None:
+        """Standard error of the difference of every round's error from the smallest one; None from the bootstrap."""
+        squares = self._squared_errors
+        if squares is None:
+            return None
+        differences = squares - squares[int(np.argmin(squares.mean(axis=1)))]
+        errors: Array = differences.std(axis=1, ddof=1) / np.sqrt(squares.shape[1])
+        return errors
+
     @property
+    def _squared_errors(self) -> Array | None:
+        rounds = self.recorded.rounds
+        return np.stack([r.errors for r in rounds]) if len(rounds[0].errors) else None
+
+    @cached_property
     def best(self) -> int:
-        """Index of the round whose features align best with the target; on ties the later one, with fewer features."""
-        alignments = np.array([r.alignment for r in self.recorded.rounds])
-        return int(np.flatnonzero(alignments == alignments.max())[-1])
+        """Index of the round that `n_features_to_select="auto"` selects.
+
+        The last round, with the fewest features, whose error is within one standard error of the smallest. From the
+        bootstrap, which fits no regression, the last of the rounds whose features align best with the target.
+        """
+        if self.errors is None or self.standard_errors is None:
+            alignments = np.array([r.alignment for r in self.recorded.rounds])
+            return int(np.flatnonzero(alignments == alignments.max())[-1])
+        excess = self.errors - self.errors.min()
+        return int(np.flatnonzero(excess <= self.standard_errors + 1e-12)[-1])
 
     @property
     def best_round(self) -> Round:
@@ -207,13 +243,9 @@ class CullingPath:
         return self.recorded.rounds[self.best]
 
     @property
-    def stands_out(self) -> bool:
-        """Whether the best round aligns better than culled noise would, or the first round better than zero.
-
-        Both by three null standard deviations. Nothing was selected before the first round, so zero is its null mean.
-        """
-        best, first = self.best_round, self.recorded.rounds[0]
-        return max(best.alignment - best.chance, first.alignment) > 3.0 * self.null_sd
+    def exceeds_noise(self) -> bool:
+        """Whether some round aligns better than culled independent noise would, by three null standard deviations."""
+        return any(r.alignment - r.chance > 3.0 * self.null_sd for r in self.recorded.rounds)
 
     @property
     def fixed(self) -> Array:
@@ -221,13 +253,21 @@ class CullingPath:
         fixed = np.concatenate([r.fixed for r in self.recorded.rounds])
         return np.sort(fixed if self.columns is None else self.columns[fixed])
 
-    def last_values(self, name: str, n_features: int) -> Array:
-        """Return per column the value of a field of `Round` in the last round that the column entered; 0 if none."""
+    def last_values(self, name: str, n_features: int, n_selected: int = 0) -> Array:
+        """Return per column the value of a field of `Round` in the last round that the column entered; 0 if none.
+
+        The first `n_selected` columns of the order have the values of the last round that they are all in.
+        """
         rounds = self.recorded.on_host()
         entered = rounds[0].features
         last = np.zeros(int(entered.max()) + 1)
         for r in rounds:
             last[r.features] = getattr(r, name)
+        shared = [r for r in rounds if len(r.features) >= n_selected]
+        selected = self.recorded_order[:n_selected]
+        if shared and n_selected:
+            positions = np.searchsorted(shared[-1].features, selected)
+            last[selected] = getattr(shared[-1], name)[positions]
         values = np.zeros(n_features)
         values[entered if self.columns is None else self.columns[entered]] = last[entered]
         return values
@@ -256,7 +296,7 @@ class CullingPath:
         order = order[np.sort(np.unique(order, return_index=True)[1])]
         pvalues = None
         if self.pvalues is not None:
-            main, interaction = (_merge_pvalues(p, owner[self.rounds[0].features]) for p in self.pvalues)
+            main, interaction = (smallest_corrected(p, owner[self.rounds[0].features]) for p in self.pvalues)
             pvalues = main, interaction
         return CullingPath(RecordedRounds(rounds), order, self.null_sd, self.skewness, merged_pvalues=pvalues)
 
@@ -308,7 +348,7 @@ def _merge_round(r: Round, owner: Array, features: Array, dropped: Array, earlie
     )
 
 
-def _merge_pvalues(pvalues: Array, owners: Array) -> Array:
+def smallest_corrected(pvalues: Array, owners: Array) -> Array:
     """Return the least p-value of every owner times the number of its functions, owners ascending."""
     _, index, counts = np.unique(owners, return_inverse=True, return_counts=True)
     minima = np.ones(len(counts))

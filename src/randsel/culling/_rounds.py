@@ -10,12 +10,21 @@ import numpy as np
 from randsel._numerics.arrays import as_index, astype, clip, complement, namespace, on_host, stable_argsort, to_numpy
 from randsel._numerics.kernels import bandwidth, null_scale, unbiased_alignment
 from randsel._utils.typing import Array
-from randsel.contribution import Contribution, Draws, PairSums, Sample, map_row_blocks, row_blocks
+from randsel.contribution import (
+    RIDGE,
+    Contribution,
+    Draws,
+    PairSums,
+    Sample,
+    Weighting,
+    map_row_blocks,
+    row_blocks,
+)
 from randsel.culling._criteria import Criterion
 from randsel.culling._path import DROP, MIN_FEATURES, Chance, CullingPath, RecordedRounds, Round, number_to_drop
 
-#: Function of sample, bandwidth and draws that returns the contributions of all features.
-Estimator = Callable[[Sample, float, Draws], Contribution]
+#: Function of sample, bandwidth, draws and weighting of the target that returns the contributions of all features.
+Estimator = Callable[[Sample, float, Draws, Weighting], Contribution]
 
 
 @dataclass(frozen=True)
@@ -27,6 +36,7 @@ class Rules:
     fix_top: float | None = None
     fix_after: int | None = None
     gamma: float | str = "median"
+    ridge: float = RIDGE
 
 
 @dataclass(frozen=True)
@@ -116,7 +126,7 @@ def cull(
     while True:
         sample, round_draws = state.sample, replace(draws, seed=draws.seed + len(state.rounds))
         gamma, alignment = _bandwidth_and_alignment(sample, rules.gamma, round_draws)
-        contributions = estimator(criterion.weigh_target(sample, gamma), gamma, round_draws)
+        contributions = estimator(sample, gamma, round_draws, Weighting(rules.ridge, criterion.residual))
         scores, ties = criterion.scores(contributions)
         ascending = _argsort_scores(scores, ties, sample)
         dropped = _positions_to_drop(ascending, sample.fixed, rules)
@@ -170,6 +180,7 @@ def _record_round(
         gamma=gamma,
         alignment=alignment,
         size=len(state.columns),
+        errors=np.zeros(0) if contributions.errors is None else contributions.errors,
         by_chance=state.chance,
     )
 

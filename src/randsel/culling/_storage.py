@@ -25,6 +25,7 @@ STORED_SHAPES = {
     **{f"n_{name}": ("iu", "rounds") for name in ("features", "dropped", "fixed")},
     **dict.fromkeys(("gamma", "alignment"), ("f", "rounds")),
     "size": ("iu", "rounds"),
+    "errors": ("f", "errors"),
     "spectrum": ("f", "spectrum"),
     "chance": ("f", 3),
     "order": ("iu", "order"),
@@ -71,6 +72,7 @@ def restore_path(arrays: Mapping[str, Array], n_features: int) -> CullingPath:
         and n * len(arrays["spectrum"]) <= MAX_SIMULATED
         and len(arrays["gamma"])
         and int(arrays["n_features"].min()) >= 1
+        and len(arrays["errors"]) % len(arrays["gamma"]) == 0
     ):
         raise ValueError("the arrays do not describe a culling path")
     check_indices(arrays["size"], int(n) + 1, least=1)
@@ -84,6 +86,7 @@ def _stack_rounds(rounds: tuple[Round, ...]) -> dict[str, Any]:
         **{name: np.concatenate([getattr(r, name) for r in rounds]) for name in ARRAYS},
         **{f"n_{name}": [len(getattr(r, name)) for r in rounds] for name in ("features", "dropped", "fixed")},
         **{name: [getattr(r, name) for r in rounds] for name in ("gamma", "alignment", "size")},
+        "errors": np.concatenate([r.errors for r in rounds]),
     }
 
 
@@ -91,6 +94,7 @@ def _unstack_rounds(arrays: Mapping[str, Array], chance: Chance) -> list[Round]:
     """Return the rounds that `_stack_rounds` concatenated."""
     ends = {name: np.cumsum(arrays[f"n_{name}"])[:-1].astype(int) for name in ("features", "dropped", "fixed")}
     split = {name: np.split(arrays[name], ends.get(name, ends["features"])) for name in ARRAYS}
+    errors = np.reshape(arrays["errors"], (len(arrays["gamma"]), -1))
     return [
         Round(
             **{name: split[name][number] for name in ARRAYS},
@@ -98,6 +102,7 @@ def _unstack_rounds(arrays: Mapping[str, Array], chance: Chance) -> list[Round]:
             alignment=float(arrays["alignment"][number]),
             size=int(arrays["size"][number]),
             by_chance=chance,
+            errors=errors[number],
         )
         for number in range(len(arrays["gamma"]))
     ]

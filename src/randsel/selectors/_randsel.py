@@ -14,19 +14,10 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from randsel._numerics.arrays import (
-    as_array_like,
     check_device,
-    is_coarse,
-    on_host,
-    remote_table,
-    take_columns,
-    to_device,
-    to_numpy,
 )
-from randsel._numerics.columns import ColumnSource, MappedColumns, canonical_order, memory_for_columns, standardise
 from randsel._numerics.fingerprint import fingerprint
 from randsel._numerics.kernels import median_factor
-from randsel._numerics.rank_functions import rank_functions
 from randsel._sklearn.base import (
     Interval,
     RealNotInt,
@@ -34,6 +25,7 @@ from randsel._sklearn.base import (
     Steps,
     StrOptions,
     check_data,
+    check_labels,
     check_number_to_select,
     drop_unweighted_rows,
     fit_context,
@@ -43,26 +35,29 @@ from randsel._sklearn.base import (
 from randsel._utils.files import Checkpoint, Stages, open_checkpoint
 from randsel._utils.jobs import one_blas_thread, seed_of
 from randsel._utils.typing import Array
-from randsel.contribution import Draws, Sample, bootstrap, exact, row_blocks
+from randsel.contribution import RIDGE, Draws, Sample, bootstrap, exact, row_blocks
 from randsel.culling import (
     CRITERIA,
     DROP,
+    LEVEL,
     MIN_FEATURES,
     CullingPath,
     CullingState,
     FinishedRound,
     Observer,
+    PermutationTest,
     Round,
     Rules,
     cull,
     path_sizes,
+    permutation_test,
     restore_state,
+    smallest_corrected,
     state_to_arrays,
 )
+from randsel.selectors._features import array_on_device_of, prepare_features
 from randsel.targets import KINDS, OutcomeKind, Target
 
-#: With kernel="rank", number of functions of its ranks that replace a column.
-RANK_FUNCTIONS = 4
 #: Number of entries of X below which BLAS threads cost more time than they save.
 SMALL = 1 << 21
 #: Estimators of the contribution.
@@ -70,6 +65,7 @@ ESTIMATORS = {"exact": exact, "bootstrap": bootstrap}
 #: Parameters that the culling path depends on; a checkpoint is resumed only if all are equal.
 PATH_PARAMETERS = (
     "estimator",
+    "ridge",
     "kernel",
     "gamma",
     "drop",
@@ -93,13 +89,20 @@ class RandSel(Selector):
     Parameters
     ----------
     n_features_to_select : int, float in (0, 1] or "auto", default="auto"
-        Number or fraction of the features; "auto" selects the round of the path whose features align best with the
-        target.
+        Number or fraction of the features. "auto" selects the fewest features whose prediction error is within one
+        standard error of the smallest along the path (see `CullingPath.errors`); with `estimator="bootstrap"`, the
+        round of the path whose features align best with the target.
     estimator : {"exact", "bootstrap"}, default="exact"
         The closed form of the contribution, or the paper's Algorithm 1 by random subsets.
-    criterion : {"auto", "calibrated", "total"}, default="auto"
-        Scores by which rounds cull: the positive parts of the main and the interaction score ("calibrated", needs
-        `estimator="exact"`), or the paper's contribution ("total"). "auto" is the first with "exact", else the second.
+    criterion : {"auto", "combined", "residual", "total", "calibrated"}, default="auto"
+        Scores by which rounds cull. "total" is the paper's contribution to the alignment with the target. "residual" is
+        the contribution to what a ridge regression on the features left does not explain: redundant features share
+        their contribution. "combined" adds the interaction score to it, on the scale of its spread. "calibrated" is the
+        sum of the positive parts of the main and the interaction score. "auto" is "combined", and "total" with
+        `estimator="bootstrap"`, which knows no other.
+    ridge : float, default=3.0
+        Penalty of the ridge regression, in units of the mean eigenvalue of its kernel. "residual" approaches "total"
+        as it grows.
     kernel : {"gaussian", "rank"}, default="gaussian"
         Input of the Gaussian kernel: the columns themselves, or four cosines of the ranks of each. Ranks detect
         effects and interactions that are symmetric about the middle of a column (a ring, for example), and do not
@@ -109,7 +112,7 @@ class RandSel(Selector):
         in each round; "0.5*median" a multiple of it; a number is used as it is.
     drop : float in (0, 1), default=0.25
         Fraction of the features culled per round, at least one.
-    min_features : int, default=2
+    min_features : int, default=1
         The path ends at this many features.
     n_bootstraps, subsample : int, default=3000, and float in (0, 1], default=0.25
         Random subsets per round, and the fraction of the rows each is evaluated on. With `estimator="exact"` only the
@@ -152,12 +155,21 @@ class RandSel(Selector):
     order_ : ndarray of int
         All columns, best first: survivors by score, then the culled, last culled first; constant columns at the end.
     contributions_ : ndarray of float
-        The paper's contribution in the last round that the feature entered.
+        The contribution of a selected feature in the round that was selected (the last one that all selected features
+        entered), and of another feature in the last round that it entered.
     main_scores_, interaction_scores_ : ndarray of float
         Standard scores of what the feature does alone and together with others, in that round (NaN with "bootstrap").
+        With a criterion of residuals, they refer to the residual of that round.
     main_pvalues_, interaction_pvalues_ : ndarray of float
-        P-values of the two scores in the first round, before any selection; not corrected for multiple testing (NaN
-        with "bootstrap").
+        P-values before any selection, not corrected for multiple testing (NaN with "bootstrap"): of the two scores of
+        the first round; with a criterion of residuals, of an F test of the feature alone, and NaN.
+    permutation_pvalue_ : float or None
+        P-value of the hypothesis that no feature is related to y, by 99 permutations of y (within batches, of whole
+        groups): the smaller of those of the best feature and of all features. None with "bootstrap".
+    stands_out_ : bool
+        Whether the features stand out from noise: the p-value is at most 0.04, or some round of the path aligns better
+        with y than culled independent noise would. If not, the fit warns, and the selection should not be read as a
+        finding.
     path_ : CullingPath
         The rounds: features, contributions, scores, dropped, fixed, gamma, alignment.
     fixed_ : ndarray of int
@@ -183,6 +195,7 @@ class RandSel(Selector):
         ],
         "estimator": [StrOptions(set(ESTIMATORS))],
         "criterion": [StrOptions({"auto", *CRITERIA})],
+        "ridge": [Interval(Real, 0, None, closed="neither")],
         "kernel": [StrOptions({"gaussian", "rank"})],
         "gamma": [Interval(Real, 0, None, closed="neither"), str],
         "drop": [Interval(Real, 0, 1, closed="neither")],
@@ -207,6 +220,7 @@ class RandSel(Selector):
         *,
         estimator: str = "exact",
         criterion: str = "auto",
+        ridge: float = RIDGE,
         kernel: str = "gaussian",
         gamma: float | str = "median",
         drop: float = DROP,
@@ -227,6 +241,7 @@ class RandSel(Selector):
         self.n_features_to_select = n_features_to_select
         self.estimator = estimator
         self.criterion = criterion
+        self.ridge = ridge
         self.kernel = kernel
         self.gamma = gamma
         self.drop = drop
@@ -245,7 +260,7 @@ class RandSel(Selector):
         self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "RandSel":
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None, batch: Any = None) -> "RandSel":
         """Rank and select features.
 
         Parameters
@@ -256,6 +271,11 @@ class RandSel(Selector):
             Class labels, numbers, or several columns of numbers.
         sample_weight : array of shape (n_samples,), default=None
             How much each sample counts; samples of weight zero are left out.
+        groups : array of shape (n_samples,), default=None
+            Samples of one group, such as a donor, are not independent: prediction errors leave out whole groups, and
+            permutations exchange them.
+        batch : array of shape (n_samples,), default=None
+            Permutations of y stay within batches.
 
         Returns
         -------
@@ -264,25 +284,30 @@ class RandSel(Selector):
         """
         criterion, rules = CRITERIA[self._criterion()], self._rules()
         X, y, kind, weights = check_data(self, X, y, sample_weight, self.target)
+        groups, batch = (
+            check_labels(labels, name, weights, len(y)) for name, labels in (("groups", groups), ("batch", batch))
+        )
         X, y, weights = drop_unweighted_rows(X, y, weights)
         n_to_select = check_number_to_select(self.n_features_to_select, X.shape[1])
         seed = seed_of(self.random_state)
-        checkpoint = self._open_checkpoint(X, y, weights, kind, seed)
-        Z, columns = self._features(X, weights)
+        checkpoint = self._open_checkpoint(X, y, weights, groups, kind, seed)
+        Z, columns = prepare_features(self, X, weights)
         del X  # validation may have made a copy
-        sample = Sample.from_columns(Z, Target.encode(y, kind, weights).beside(_array_on_device_of(Z)))
+        sample = Sample.from_columns(Z, Target.encode(y, kind, weights, groups).beside(array_on_device_of(Z)))
         del Z
+        test = None if self.estimator == "bootstrap" else permutation_test(sample, batch)
         with self._observe(sample, columns, n_to_select, checkpoint, seed) as (state, draws, observers):
             path = cull(state, criterion, ESTIMATORS[self.estimator], rules, draws, observers)
             path = self._name_features(path, columns)
             self.__dict__.update(self._results(path, n_to_select))
-        if n_to_select is None and not path.stands_out:
-            _warn_that_nothing_stands_out(path)
+        self._set_test(test, columns, independent=groups is None)
+        if not self.stands_out_:
+            _warn_that_nothing_stands_out(path, self.permutation_pvalue_)
         return self
 
     @property
     def contributions_(self) -> Array:
-        """The paper's contribution in the last round that the feature entered."""
+        """The contribution in the selected round, or in the last round that the feature entered."""
         return self._last_values("contributions")
 
     @property
@@ -298,7 +323,7 @@ class RandSel(Selector):
     def _last_values(self, name: str) -> Array:
         check_is_fitted(self)
         path: CullingPath = self.path_
-        return path.last_values(name, self.n_features_in_)
+        return path.last_values(name, self.n_features_in_, min(self.n_features_, len(path.order)))
 
     @property
     def main_pvalues_(self) -> Array:
@@ -314,47 +339,15 @@ class RandSel(Selector):
         """Return p-values of the main (0) or interaction (1) scores; 1 for columns that are not in the first round."""
         check_is_fitted(self)
         pvalues = np.ones(self.n_features_in_)
-        tested = self.path_.pvalues
-        pvalues[self.path_.rounds[0].features] = np.nan if tested is None else tested[score]
+        if CRITERIA[self._criterion()].residual:  # scores of residuals have no known null distribution
+            tested: Any = self._main_pvalues, None
+        else:
+            tested = self.path_.pvalues or (None, None)
+        pvalues[self.path_.rounds[0].features] = np.nan if tested[score] is None else tested[score]
         return pvalues
 
-    def _features(self, X: Any, weights: Array | None) -> tuple[Any, Array]:
-        """Return the features of the kernel, columns that vary or functions of their ranks, and the column of each."""
-        Z, columns = self._standardised(X, weights)
-        return _rank_columns(Z, columns, weights) if self.kernel == "rank" else (Z, columns)
-
-    def _standardised(self, X: Any, weights: Array | None) -> tuple[Any, Array]:
-        """Return the columns that vary, standardised, and their indices; on a device or a cluster if X is there.
-
-        In memory, they are sorted by their values, so that results do not depend on the order of the columns of X.
-        With coarse products, or a table read in blocks, rounding has larger effects than the order.
-        """
-        max_bytes = None if self.max_memory is None else memory_for_columns(self.max_memory, *X.shape)
-        if (remote := remote_table(X)) is not None:
-            if self.kernel == "rank" or self.estimator != "exact" or self.device not in (None, "cpu"):
-                raise ValueError(
-                    "A Dask array needs kernel='gaussian', estimator='exact' and no device; for other choices pass an "
-                    "array in memory, such as X.compute()."
-                )
-            return remote.standardised_columns(weights, scale=self.scale, max_bytes=max_bytes)
-        device = check_device(self.device, X)
-        if self.device == "cpu":
-            X = to_numpy(X)
-        if max_bytes is not None and on_host(X) and X.size * (X.itemsize if self.scale else 8) > max_bytes:
-            if self.kernel == "rank" or self.estimator != "exact":
-                raise ValueError(
-                    "max_memory is too small for X, and only kernel='gaussian', estimator='exact' read it in blocks."
-                )
-            stream = MappedColumns.from_table(X, weights, scale=self.scale, max_bytes=max_bytes, device=device)
-            return stream, stream.columns
-        Z, varies = standardise(to_device(X, device), weights, self.scale)
-        if is_coarse(Z, Z.shape[1]):
-            return Z, np.flatnonzero(varies)
-        order = canonical_order(Z)
-        return take_columns(Z, order), np.flatnonzero(varies)[order]
-
     def _open_checkpoint(
-        self, X: Any, y: Array, weights: Array | None, kind: OutcomeKind, seed: int
+        self, X: Any, y: Array, weights: Array | None, groups: Array | None, kind: OutcomeKind, seed: int
     ) -> AbstractContextManager[Checkpoint | None]:
         """Return a context that opens the checkpoint of this fit, or yields None without a folder."""
         if self.checkpoint is None:
@@ -362,7 +355,7 @@ class RandSel(Selector):
         parameters = {name: getattr(self, name) for name in PATH_PARAMETERS}
         parameters |= {"criterion": self._criterion(), "target": kind.name, "device": check_device(self.device, X)}
         parameters["random_state"] = None if self.random_state is None else seed
-        identity = {"estimator": "RandSel", "data_hash": fingerprint(X, y, weights), "parameters": parameters}
+        identity = {"estimator": "RandSel", "data_hash": fingerprint(X, y, weights, groups), "parameters": parameters}
         return open_checkpoint(self.checkpoint, identity, seed)
 
     @contextmanager
@@ -427,18 +420,25 @@ class RandSel(Selector):
             "n_features_": int(support.sum()),
         }
 
+    def _set_test(self, test: PermutationTest | None, columns: Array, *, independent: bool) -> None:
+        """Set what says whether anything stands out; the noise of the path assumes independent samples."""
+        self.permutation_pvalue_ = None if test is None else test.pvalue
+        self.stands_out_ = (test is not None and test.pvalue <= LEVEL) or (independent and self.path_.exceeds_noise)
+        if test is not None:
+            self._main_pvalues = smallest_corrected(test.main_pvalues, columns)
+
     def _rules(self) -> Rules:
         """Return the rules of culling; raise ValueError if parameters contradict each other."""
         if isinstance(self.gamma, str):
             median_factor(self.gamma)
         if (self.fix_top is None) != (self.fix_after is None):
             raise ValueError(f"fix_top={self.fix_top} and fix_after={self.fix_after}: fixing needs both, or neither.")
-        return Rules(self.drop, self.min_features, self.fix_top, self.fix_after, self.gamma)
+        return Rules(self.drop, self.min_features, self.fix_top, self.fix_after, self.gamma, self.ridge)
 
     def _criterion(self) -> str:
         """Return the name of the criterion; "auto" depends on the estimator."""
         if self.criterion == "auto":
-            return "calibrated" if self.estimator == "exact" else "total"
+            return "combined" if self.estimator == "exact" else "total"
         if CRITERIA[self.criterion].needs_exact and self.estimator != "exact":
             raise ValueError(
                 f"criterion={self.criterion!r} needs estimator='exact'; the bootstrap estimates the total only."
@@ -458,35 +458,17 @@ def _save_state(stages: Stages, finished: FinishedRound) -> None:
         stages.save(len(finished.next_state.rounds), partial(state_to_arrays, finished.next_state))
 
 
-def _array_on_device_of(Z: Any) -> Any:
-    """Return an array on the device on which blocks of columns are computed with: Z itself, or an empty one."""
-    return to_device(np.zeros(0), Z.device) if isinstance(Z, ColumnSource) else Z
-
-
-def _warn_that_nothing_stands_out(path: CullingPath) -> None:
+def _warn_that_nothing_stands_out(path: CullingPath, pvalue: float | None) -> None:
     best = path.best_round
+    evidence = f"the {len(best.features)} features of the best round align with y by {best.alignment:.3f}, and culled "
+    evidence += f"noise would by about {best.chance:.3f}"
+    if pvalue is not None:
+        evidence = f"permutations of y are related to the features as closely (p = {pvalue:.2g})"
     warnings.warn(
-        f"Nothing stands out: the {len(best.features)} features of the best round align with the target by "
-        f"{best.alignment:.3f}, and culling pure noise would reach about {best.chance:.3f}. Do not read "
-        "this selection as a finding; more samples may help.",
+        f"Nothing stands out: {evidence}. Do not read this selection as a finding; more samples may help.",
         UserWarning,
         stacklevel=4,
     )
-
-
-def _rank_columns(Z: Array, columns: Array, weights: Array | None) -> tuple[Array, Array]:
-    """Return rank functions of all columns, as columns, and for each of them its column of X."""
-    sample_weights = np.ones(len(Z)) if weights is None else weights * (len(Z) / weights.sum())
-    functions = rank_functions(to_numpy(Z), RANK_FUNCTIONS, sample_weights, np.zeros(Z.shape[1], dtype=bool))
-    if not functions.counts.any():
-        raise ValueError(
-            "No column of X has two levels seen often enough for kernel='rank', which pools rare levels; use "
-            "kernel='gaussian'."
-        )
-    exists = np.arange(RANK_FUNCTIONS) < functions.counts[:, None]
-    values = functions.values[exists].T
-    values = values - values.mean(axis=0)
-    return as_array_like(values, Z, precise=False), np.repeat(columns, functions.counts)
 
 
 def _write_round(r: Round) -> None:

@@ -22,6 +22,7 @@ from randsel._sklearn.base import (
     Selector,
     Task,
     check_data,
+    check_labels,
     drop_unweighted_rows,
     fit_context,
     fit_task,
@@ -136,7 +137,7 @@ class RandSelCV(Selector):
         X = tensor_to_numpy(X)
         X, y, kind, weights = check_data(self, X, y, sample_weight, selector.target)
         X = rescale_extremes(X) if selector.scale else X
-        groups = _check_groups(groups, len(X))
+        groups = check_labels(groups, "groups", None, len(X))
         if isinstance(self.cv, Integral) and weights is not None:
             groups = None if groups is None else groups[weights > 0.0]
             X, y, weights = drop_unweighted_rows(X, y, weights)
@@ -208,19 +209,6 @@ def _check_gammas(gammas: Any) -> list[float | str]:
     if not checked:
         raise ValueError("gammas is empty; give at least one bandwidth, for example ['median'].")
     return checked
-
-
-def _check_groups(groups: Any, m: int) -> Array | None:
-    if groups is None:
-        return None
-    labels = np.asarray(groups)
-    missing = labels.dtype.kind == "O" and any(value is None for value in labels.ravel().tolist())
-    missing |= labels.dtype.kind == "f" and not np.isfinite(labels).all()
-    if labels.shape != (m,) or missing:
-        raise ValueError(
-            f"groups must hold one entry per sample ({m}), none missing, but has the shape {labels.shape}."
-        )
-    return labels
 
 
 def _check_folds(splits: Any, weights: Array | None) -> list[tuple[Array, Array]]:

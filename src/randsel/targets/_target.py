@@ -31,20 +31,24 @@ class Target:
         Rows centred by the weighted mean, then multiplied by their weights (which have mean 1).
     weights
         The weights, or None where all are equal.
+    groups
+        Number of the group of every sample, on the host; None where samples are independent. Samples of a group are
+        left out together when errors are estimated.
     """
 
     Y: Array
     weights: Array | None
+    groups: Array | None = None
 
     @classmethod
-    def encode(cls, y: Array, kind: OutcomeKind, weights: Array | None = None) -> "Target":
+    def encode(cls, y: Array, kind: OutcomeKind, weights: Array | None = None, groups: Array | None = None) -> "Target":
         """Return the target of y, which is checked already; `kind` encodes it."""
         fractions = np.full(len(y), 1.0 / len(y)) if weights is None else weights / weights.sum()
         Y = kind.kernel_factor(y, fractions)
         if weights is None:
-            return cls(Y, None)
+            return cls(Y, None, groups)
         weights = fractions * len(Y)
-        return cls(Y * weights[:, None], weights)
+        return cls(Y * weights[:, None], weights, groups)
 
     def beside(self, X: Any) -> "Target":
         """Return the target on the device of X."""
@@ -139,4 +143,5 @@ class Target:
 
     def rows(self, index: Array) -> "Target":
         """Return the target of some of the rows, centred by the mean of all rows."""
-        return replace(self, Y=self.Y[index], weights=None if self.weights is None else self.weights[index])
+        weights, groups = (None if values is None else values[index] for values in (self.weights, self.groups))
+        return replace(self, Y=self.Y[index], weights=weights, groups=groups)

@@ -1,0 +1,185 @@
+"""What follows from the expected kernel Q of a round: a ridge regression of the target, and matrices to pair with.
+
+A round of culling may estimate contributions to what the features left do not explain yet: the residual of the ridge
+regression. Equations are numbered as in docs/mathematics.md.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from randsel._numerics.arrays import (
+    add_outer_sum,
+    astype,
+    device_of,
+    dot,
+    invert_symmetric,
+    namespace,
+    set_diagonal,
+    to_double,
+    to_floats,
+    to_numpy,
+)
+from randsel._numerics.kernels import u_centre_with_offsets
+from randsel._utils.typing import Array
+from randsel.contribution._sample import Sample
+from randsel.targets import Target
+
+#: Default penalty λ, in units of the mean eigenvalue of the centred kernel; `make bench-real` compares values.
+RIDGE = 3.0
+
+
+# ---------------------------------------------------------------- ridge regression
+
+
+@dataclass(frozen=True)
+class Weighting:
+    """How a round weighs the target.
+
+    Attributes
+    ----------
+    ridge
+        Penalty λ of the ridge regression.
+    residual
+        Whether contributions are to the residual of the regression instead of the target itself.
+    """
+
+    ridge: float = RIDGE
+    residual: bool = False
+
+    def apply(self, log_expected: Any, target: Target) -> tuple[Target, Array]:
+        """Return the weighed target, and the squared error of every sample when it is left out of the regression."""
+        duals, errors = fit_ridge(log_expected, target, self.ridge)
+        return (replace(target, Y=duals) if self.residual else target), errors
+
+
+#: The target itself, as in the paper.
+PLAIN = Weighting()
+
+
+def fit_ridge(log_expected: Any, target: Target, ridge: float) -> tuple[Any, Array]:
+    """Return the duals `α = (HQH + λτI)⁻¹ Y`, and squared errors of left-out samples divided by the variance of y.
+
+    With weights w, H projects on the complement of √w in the metric of the weights (eq. 14). A sample is left out with
+    all samples of its group, and the intercept is fitted without it: with `C` the inverse less its part along √w, the
+    error of group g is `C_gg⁻¹ α_g` (eq. 15).
+    """
+    xp, m = namespace(log_expected), len(target.Y)
+    kernel = xp.exp(to_double(log_expected))
+    set_diagonal(kernel, 1.0)
+    Y = target.Y
+    roots = xp.ones_like(kernel[0]) if target.weights is None else target.weights**0.5
+    if target.weights is not None:
+        kernel *= roots[:, None]
+        kernel *= roots[None, :]
+    scaled = Y / roots[:, None]
+    scaled = scaled - roots[:, None] * ((roots @ scaled) / m)  # rows of a block are centred by the mean of all rows
+    # P K P = K - √w bᵀ - b √wᵀ with b = K √w / m - √w (√wᵀ K √w) / 2m².
+    means = kernel @ roots / m
+    offsets = means - roots * ((roots @ means) / (2 * m))
+    if target.weights is None:
+        add_outer_sum(kernel, -offsets)
+    else:
+        kernel -= roots[:, None] * offsets[None, :]
+        kernel -= offsets[:, None] * roots[None, :]
+    # A constant kernel has trace zero, and explains nothing with any penalty.
+    penalty = max(ridge * float(xp.linalg.diagonal(kernel).sum()) / m, 1e-12)
+    diagonal = xp.arange(m, device=device_of(kernel))
+    kernel[diagonal, diagonal] += penalty
+    inverse = invert_symmetric(kernel)
+    duals = inverse @ scaled
+    left_out = inverse - roots[:, None] * (roots[None, :] / (m * penalty)) if target.groups is not None else None
+    if left_out is None:
+        errors = duals / (xp.linalg.diagonal(inverse) - roots**2 / (m * penalty))[:, None]
+        squares = to_numpy((errors * errors).sum(axis=1))
+    else:
+        squares = _errors_of_groups(to_numpy(left_out), to_numpy(duals), np.asarray(target.groups))
+    variance = float((scaled * scaled).sum()) / m
+    return duals * roots[:, None], squares / max(variance, 1e-300)
+
+
+def _errors_of_groups(left_out: Array, duals: Array, groups: Array) -> Array:
+    """Return the squared errors of samples when their whole group is left out."""
+    squares = np.empty(len(duals))
+    order = np.argsort(groups, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
+        errors = np.linalg.solve(left_out[np.ix_(rows, rows)], duals[rows])
+        squares[rows] = (errors * errors).sum(axis=1)
+    return squares
+
+
+# ---------------------------------------------------------------- matrices to pair with the function of a feature
+
+
+@dataclass(frozen=True)
+class PairingMatrices:
+    """Matrices over pairs of samples that are paired with the function of every feature (eq. 3 and 6).
+
+    Off the diagonal `Q = U(Q) + ρ_p + ρ_q` and `L∘U(Q) = interaction + a_p + a_q` (eq. 4), so that `L∘Q` is the
+    interaction matrix and a matrix of low rank.
+
+    Attributes
+    ----------
+    target
+        The target, weighed for this round.
+    interaction, interaction_norm
+        `U(L∘U(Q))`, and its norm: zero where it is only rounding.
+    rho, offsets
+        `ρ` and `a`.
+    """
+
+    target: Target
+    interaction: Any
+    interaction_norm: float
+    rho: Any
+    offsets: Any
+
+    @classmethod
+    def from_log_expected(cls, sample: Sample, target: Target, log_expected: Any) -> tuple["PairingMatrices", float]:
+        """Return the matrices of `Q / max Q`, and `log max Q`.
+
+        Overwrites `log_expected`; where features are fixed, it then holds `log Q - log max Q`.
+        """
+        set_diagonal(log_expected, -np.inf)
+        peak = log_expected.max()
+        log_expected -= peak
+        xp = namespace(log_expected)
+        # U(Q - 1) = U(Q), and Q - 1 keeps the digits of a kernel close to one. log Q stays for `_total_if_fixed`.
+        expected = xp.expm1(log_expected, out=None if sample.fixed.any() else log_expected)
+        u_centred, rho = u_centre_with_offsets(expected, overwrite=True)
+        largest_rho = abs(rho).max()
+        u_centred *= target.matrices(log_expected.dtype)[0]
+        interaction, offsets = u_centre_with_offsets(u_centred, overwrite=True)
+        scale, largest_rho, square = to_floats(peak, largest_rho, dot(interaction, interaction))
+        # If Q is constant, U(Q) is zero and only rounding is left.
+        rounding = 2e-5 * largest_rho if interaction.dtype == xp.float32 else 1e-12
+        norm = square**0.5 if square**0.5 > rounding * target.u_centred_norm else 0.0
+        # ρ of Q is that of Q - 1 plus ½.
+        return cls(target, interaction, norm, to_double(rho) + 0.5, to_double(offsets)), scale
+
+    @cached_property
+    def total(self) -> Any:
+        """`L∘Q`, with a zero diagonal."""
+        xp, Y = namespace(self.rho), self.target.Y
+        ones, rho_Y = xp.ones_like(self.rho)[:, None], self.rho[:, None] * Y
+        # L∘Q = A + (a_p + a_q) + L∘(ρ_p + ρ_q) off the diagonal; the brackets in one product of low rank.
+        left = xp.concat([self.offsets[:, None], ones, rho_Y, Y], axis=1)
+        right = xp.concat([ones, self.offsets[:, None], Y, rho_Y], axis=1)
+        total = astype(left, self.interaction.dtype) @ astype(right, self.interaction.dtype).T
+        total += self.interaction
+        set_diagonal(total, 0.0)
+        return total
+
+    @cached_property
+    def total_rows(self) -> Any:
+        """Row sums of `L∘Q`, without computing that matrix: rows of A sum to zero."""
+        Y = self.target.Y
+        by_target = self.rho * self.target.row_sums_less_diagonals + Y @ (Y.T @ self.rho)
+        return (len(self.rho) - 2) * self.offsets + self.offsets.sum() + by_target
+
+    def null_mean(self, feature_norm: Any, mean_contrast: Any) -> Any:
+        """Return the mean of `⟨A, T_i⟩` under the null, which is not zero because Q contains feature i (eq. 8')."""
+        m = len(self.rho)
+        return feature_norm**2 / (1 + mean_contrast) * (self.total_rows.sum() / (2 * m * (m - 3)))

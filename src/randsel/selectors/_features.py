@@ -1,0 +1,79 @@
+"""From a table to the features of the kernel: standardised columns, or functions of their ranks."""
+
+from typing import Any
+
+import numpy as np
+
+from randsel._numerics.arrays import (
+    as_array_like,
+    check_device,
+    is_coarse,
+    on_host,
+    remote_table,
+    take_columns,
+    to_device,
+    to_numpy,
+)
+from randsel._numerics.columns import ColumnSource, MappedColumns, canonical_order, memory_for_columns, standardise
+from randsel._numerics.rank_functions import rank_functions
+from randsel._utils.typing import Array
+
+#: With kernel="rank", number of functions of its ranks that replace a column.
+RANK_FUNCTIONS = 4
+
+
+def prepare_features(selector: Any, X: Any, weights: Array | None) -> tuple[Any, Array]:
+    """Return the features of the kernel, columns that vary or functions of their ranks, and the column of each."""
+    Z, columns = _standardised(selector, X, weights)
+    return _rank_columns(Z, columns, weights) if selector.kernel == "rank" else (Z, columns)
+
+
+def _standardised(selector: Any, X: Any, weights: Array | None) -> tuple[Any, Array]:
+    """Return the columns that vary, standardised, and their indices; on a device or a cluster if X is there.
+
+    In memory, they are sorted by their values, so that results do not depend on the order of the columns of X.
+    With coarse products, or a table read in blocks, rounding has larger effects than the order.
+    """
+    max_bytes = None if selector.max_memory is None else memory_for_columns(selector.max_memory, *X.shape)
+    if (remote := remote_table(X)) is not None:
+        if selector.kernel == "rank" or selector.estimator != "exact" or selector.device not in (None, "cpu"):
+            raise ValueError(
+                "A Dask array needs kernel='gaussian', estimator='exact' and no device; for other choices pass an "
+                "array in memory, such as X.compute()."
+            )
+        return remote.standardised_columns(weights, scale=selector.scale, max_bytes=max_bytes)
+    device = check_device(selector.device, X)
+    if selector.device == "cpu":
+        X = to_numpy(X)
+    if max_bytes is not None and on_host(X) and X.size * (X.itemsize if selector.scale else 8) > max_bytes:
+        if selector.kernel == "rank" or selector.estimator != "exact":
+            raise ValueError(
+                "max_memory is too small for X, and only kernel='gaussian', estimator='exact' read it in blocks."
+            )
+        stream = MappedColumns.from_table(X, weights, scale=selector.scale, max_bytes=max_bytes, device=device)
+        return stream, stream.columns
+    Z, varies = standardise(to_device(X, device), weights, selector.scale)
+    if is_coarse(Z, Z.shape[1]):
+        return Z, np.flatnonzero(varies)
+    order = canonical_order(Z)
+    return take_columns(Z, order), np.flatnonzero(varies)[order]
+
+
+def array_on_device_of(Z: Any) -> Any:
+    """Return an array on the device on which blocks of columns are computed with: Z itself, or an empty one."""
+    return to_device(np.zeros(0), Z.device) if isinstance(Z, ColumnSource) else Z
+
+
+def _rank_columns(Z: Array, columns: Array, weights: Array | None) -> tuple[Array, Array]:
+    """Return rank functions of all columns, as columns, and for each of them its column of X."""
+    sample_weights = np.ones(len(Z)) if weights is None else weights * (len(Z) / weights.sum())
+    functions = rank_functions(to_numpy(Z), RANK_FUNCTIONS, sample_weights, np.zeros(Z.shape[1], dtype=bool))
+    if not functions.counts.any():
+        raise ValueError(
+            "No column of X has two levels seen often enough for kernel='rank', which pools rare levels; use "
+            "kernel='gaussian'."
+        )
+    exists = np.arange(RANK_FUNCTIONS) < functions.counts[:, None]
+    values = functions.values[exists].T
+    values = values - values.mean(axis=0)
+    return as_array_like(values, Z, precise=False), np.repeat(columns, functions.counts)
