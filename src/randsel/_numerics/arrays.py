@@ -147,15 +147,21 @@ def median(x: Any) -> float:
     return 0.5 * sum(to_floats(ordered[(len(x) - 1) // 2], ordered[len(x) // 2]))
 
 
-def invert_symmetric(matrix: Any) -> Any:
-    """Return the inverse of a symmetric positive definite matrix; on the host by LAPACK, in half the time of `inv`."""
+def inverse_root(matrix: Any) -> Any:
+    """Return the inverse `R` of the Cholesky factor of a symmetric positive definite matrix, whose inverse is `Rᵀ R`.
+
+    Overwrites the matrix on the host.
+    """
     if not on_host(matrix):
-        return namespace(matrix).linalg.inv(matrix)
-    factorise, invert = get_lapack_funcs(("potrf", "potri"), (matrix,))
-    triangle, status = factorise(matrix.T, lower=True)  # the transpose has the memory order of LAPACK
+        linalg = namespace(matrix).linalg
+        identity = namespace(matrix).eye(len(matrix), dtype=matrix.dtype, device=device_of(matrix))
+        return linalg.solve_triangular(linalg.cholesky_ex(matrix)[0], identity, upper=False)
+    factorise, invert = get_lapack_funcs(("potrf", "trtri"), (matrix,))
+    # The transpose of a symmetric matrix is the same matrix in the memory order of LAPACK.
+    factor, status = factorise(matrix.T, lower=True, overwrite_a=True)
     if status:
         raise np.linalg.LinAlgError("The matrix is not positive definite.")
-    return _mirror_upper(invert(triangle, lower=True)[0].T)
+    return invert(factor, lower=True, overwrite_c=True)[0]
 
 
 def frobenius_norm(x: Any) -> float:

@@ -180,9 +180,7 @@ def check_labels(labels: Any, name: str, weights: Array | None, m: int) -> Array
     missing = values.dtype.kind == "O" and any(value is None for value in values.ravel().tolist())
     missing |= values.dtype.kind == "f" and not np.isfinite(values).all()
     if values.shape != (m,) or missing:
-        raise ValueError(
-            f"{name} must hold one entry per sample ({m}), none missing, but has the shape {values.shape}."
-        )
+        raise ValueError(f"{name} must hold one entry per sample ({m}), none missing; its shape is {values.shape}.")
     codes: Array = np.unique(values.astype(str) if values.dtype.kind == "O" else values, return_inverse=True)[1]
     return codes if weights is None else codes[weights > 0.0]
 

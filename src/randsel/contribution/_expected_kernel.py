@@ -13,9 +13,10 @@ import numpy as np
 from randsel._numerics.arrays import (
     add_outer_sum,
     astype,
+    columnwise_dot,
     device_of,
     dot,
-    invert_symmetric,
+    inverse_root,
     namespace,
     set_diagonal,
     to_double,
@@ -88,24 +89,25 @@ def fit_ridge(log_expected: Any, target: Target, ridge: float) -> tuple[Any, Arr
     penalty = max(ridge * float(xp.linalg.diagonal(kernel).sum()) / m, 1e-12)
     diagonal = xp.arange(m, device=device_of(kernel))
     kernel[diagonal, diagonal] += penalty
-    inverse = invert_symmetric(kernel)
-    duals = inverse @ scaled
-    left_out = inverse - roots[:, None] * (roots[None, :] / (m * penalty)) if target.groups is not None else None
-    if left_out is None:
-        errors = duals / (xp.linalg.diagonal(inverse) - roots**2 / (m * penalty))[:, None]
+    root = inverse_root(kernel)
+    duals = root.T @ (root @ scaled)
+    if target.groups is None:
+        errors = duals / (columnwise_dot(root, root) - roots**2 / (m * penalty))[:, None]
         squares = to_numpy((errors * errors).sum(axis=1))
     else:
-        squares = _errors_of_groups(to_numpy(left_out), to_numpy(duals), np.asarray(target.groups))
+        arrays = (to_numpy(values) for values in (root, roots / (m * penalty) ** 0.5, duals))
+        squares = _errors_of_groups(*arrays, target.groups)
     variance = float((scaled * scaled).sum()) / m
     return duals * roots[:, None], squares / max(variance, 1e-300)
 
 
-def _errors_of_groups(left_out: Array, duals: Array, groups: Array) -> Array:
-    """Return the squared errors of samples when their whole group is left out."""
+def _errors_of_groups(root: Array, intercept: Array, duals: Array, groups: Array) -> Array:
+    """Return the squared errors of samples when their whole group is left out; `C = Rᵀ R - intercept interceptᵀ`."""
     squares = np.empty(len(duals))
     order = np.argsort(groups, kind="stable")
     for rows in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
-        errors = np.linalg.solve(left_out[np.ix_(rows, rows)], duals[rows])
+        left_out = root[:, rows].T @ root[:, rows] - np.outer(intercept[rows], intercept[rows])
+        errors = np.linalg.solve(left_out, duals[rows])
         squares[rows] = (errors * errors).sum(axis=1)
     return squares
 

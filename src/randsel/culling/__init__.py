@@ -4,7 +4,7 @@ Imports `_utils`, `_numerics`, `targets` and `contribution`.
 """
 
 from randsel.culling._criteria import CRITERIA
-from randsel.culling._noise import LEVEL, PermutationTest, permutation_test
+from randsel.culling._noise import PermutationTest, permutation_test
 from randsel.culling._path import DROP, MIN_FEATURES, CullingPath, Round, path_sizes, smallest_corrected
 from randsel.culling._rounds import CullingState, FinishedRound, Observer, Rules, cull
 from randsel.culling._storage import path_to_arrays, restore_path, restore_state, state_to_arrays
@@ -12,7 +12,6 @@ from randsel.culling._storage import path_to_arrays, restore_path, restore_state
 __all__ = [
     "CRITERIA",
     "DROP",
-    "LEVEL",
     "MIN_FEATURES",
     "CullingPath",
     "CullingState",

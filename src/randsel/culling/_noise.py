@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import betainc
 
-from randsel._numerics.arrays import as_array_like, astype, clip, namespace, to_double, to_numpy
+from randsel._numerics.arrays import as_array_like, astype, clip, namespace, to_numpy
 from randsel._numerics.columns import map_blocks
 from randsel._utils.jobs import generator
 from randsel._utils.typing import Array
@@ -18,8 +18,6 @@ from randsel.contribution import Sample
 
 #: Permutations of y: the p-value is at least 0.01, and the test costs less than a tenth of a path.
 N_PERMUTATIONS = 99
-#: Largest p-value at which features stand out. Together with `CullingPath.exceeds_noise`, false alarms are below 5 %.
-LEVEL = 0.04
 #: Columns per block.
 WIDTH = 1024
 
@@ -92,8 +90,9 @@ def _squared_correlations_of_block(block: Any, directions: Any, weights: Any, ra
     products = block.T @ directions
     squares = xp.reshape(products * products, (block.shape[1], -1, rank)).sum(axis=2)
     norms = weights @ (block * block)
-    squared = to_double(squares) / clip(to_double(norms), 1e-300, None)[:, None]
-    return to_numpy(xp.max(squared, axis=0)), to_numpy(squared.sum(axis=0)), to_numpy(clip(squared[:, 0], 0.0, 1.0))
+    squared = squares / clip(norms, 1e-30, None)[:, None]
+    largest, sums, squared_of_y = xp.max(squared, axis=0), squared.sum(axis=0), clip(squared[:, 0], 0.0, 1.0)
+    return to_numpy(largest), to_numpy(sums), to_numpy(squared_of_y)
 
 
 def _smallest_pvalue(*statistics: Array) -> float:

@@ -15,6 +15,8 @@ from randsel._utils.typing import Array
 
 #: Defaults of `RandSel`: fraction of the features culled per round, and number of features at which the path ends.
 DROP, MIN_FEATURES = 0.25, 1
+#: Largest p-value of the permutation test at which features stand out; a second rule adds to the false alarms.
+NOISE_LEVEL = 0.04
 #: Fields of `Round` that are arrays; those of `PER_FEATURE` have one entry per feature.
 PER_FEATURE = ("contributions", "main", "interaction", "scores")
 ARRAYS = ("features", *PER_FEATURE, "dropped", "fixed")
@@ -160,8 +162,8 @@ class CullingPath:
     >>> from randsel import RandSel, datasets
     >>> X, y, relevant = datasets.make_xor(200, 20, random_state=0)
     >>> path = RandSel().fit(X, y).path_
-    >>> [len(r.features) for r in path.rounds][:4], path.rounds[path.best].features
-    ([20, 15, 12, 9], array([0, 1]))
+    >>> [len(r.features) for r in path.rounds][:4], path.rounds[path.best].features, path.stands_out
+    ([20, 15, 12, 9], array([0, 1]), True)
     """
 
     recorded: RecordedRounds
@@ -175,6 +177,10 @@ class CullingPath:
     """Column of X of every recorded feature; None if these are the columns themselves."""
     merged_pvalues: tuple[Array, Array] | None = None
     """P-values from `merge_functions`; None if they follow from the scores."""
+    noise_pvalue: float | None = None
+    """P-value of the permutation test that no feature is related to y; None if there was no test."""
+    independent: bool = True
+    """Whether samples are independent: False if they come in groups."""
 
     @cached_property
     def rounds(self) -> tuple[Round, ...]:
@@ -243,9 +249,16 @@ class CullingPath:
         return self.recorded.rounds[self.best]
 
     @property
-    def exceeds_noise(self) -> bool:
-        """Whether some round aligns better than culled independent noise would, by three null standard deviations."""
-        return any(r.alignment - r.chance > 3.0 * self.null_sd for r in self.recorded.rounds)
+    def stands_out(self) -> bool:
+        """Whether the features stand out from noise.
+
+        By the permutation test; or if some round aligns better with y than culled independent noise would, by three
+        null standard deviations. Noise of correlated features aligns less, so that the second rule is cautious; it
+        assumes independent samples.
+        """
+        if self.noise_pvalue is not None and self.noise_pvalue <= NOISE_LEVEL:
+            return True
+        return self.independent and any(r.alignment - r.chance > 3.0 * self.null_sd for r in self.recorded.rounds)
 
     @property
     def fixed(self) -> Array:
@@ -298,7 +311,8 @@ class CullingPath:
         if self.pvalues is not None:
             main, interaction = (smallest_corrected(p, owner[self.rounds[0].features]) for p in self.pvalues)
             pvalues = main, interaction
-        return CullingPath(RecordedRounds(rounds), order, self.null_sd, self.skewness, merged_pvalues=pvalues)
+        merged = replace(self, recorded=RecordedRounds(rounds), recorded_order=order, columns=None)
+        return replace(merged, merged_pvalues=pvalues)
 
     def to_frame(self) -> Any:
         """Return a pandas data frame with one row per round and feature."""

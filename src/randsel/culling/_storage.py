@@ -26,6 +26,7 @@ STORED_SHAPES = {
     **dict.fromkeys(("gamma", "alignment"), ("f", "rounds")),
     "size": ("iu", "rounds"),
     "errors": ("f", "errors"),
+    "noise": ("f", 2),
     "spectrum": ("f", "spectrum"),
     "chance": ("f", 3),
     "order": ("iu", "order"),
@@ -47,6 +48,7 @@ def path_to_arrays(path: CullingPath) -> dict[str, Any]:
         "order": path.order,
         "null_sd": path.null_sd,
         "skewness": [] if path.skewness is None else path.skewness,
+        "noise": [np.nan if path.noise_pvalue is None else path.noise_pvalue, path.independent],
     }
 
 
@@ -78,7 +80,9 @@ def restore_path(arrays: Mapping[str, Array], n_features: int) -> CullingPath:
     check_indices(arrays["size"], int(n) + 1, least=1)
     chance = Chance(arrays["spectrum"], int(n), null_sd, int(n_blocks))
     rounds = RecordedRounds(_unstack_rounds(arrays, chance))
-    return CullingPath(rounds, arrays["order"], float(arrays["null_sd"]), _skewness(arrays))
+    pvalue, independent = arrays["noise"].tolist()
+    path = CullingPath(rounds, arrays["order"], float(arrays["null_sd"]), _skewness(arrays))
+    return replace(path, noise_pvalue=None if np.isnan(pvalue) else pvalue, independent=bool(independent))
 
 
 def _stack_rounds(rounds: tuple[Round, ...]) -> dict[str, Any]:

@@ -39,13 +39,11 @@ from randsel.contribution import RIDGE, Draws, Sample, bootstrap, exact, row_blo
 from randsel.culling import (
     CRITERIA,
     DROP,
-    LEVEL,
     MIN_FEATURES,
     CullingPath,
     CullingState,
     FinishedRound,
     Observer,
-    PermutationTest,
     Round,
     Rules,
     cull,
@@ -163,9 +161,9 @@ class RandSel(Selector):
     main_pvalues_, interaction_pvalues_ : ndarray of float
         P-values before any selection, not corrected for multiple testing (NaN with "bootstrap"): of the two scores of
         the first round; with a criterion of residuals, of an F test of the feature alone, and NaN.
-    permutation_pvalue_ : float or None
+    permutation_pvalue_ : float
         P-value of the hypothesis that no feature is related to y, by 99 permutations of y (within batches, of whole
-        groups): the smaller of those of the best feature and of all features. None with "bootstrap".
+        groups): of the best feature or of all features, whichever is smaller, corrected for this choice.
     stands_out_ : bool
         Whether the features stand out from noise: the p-value is at most 0.04, or some round of the path aligns better
         with y than culled independent noise would. If not, the fit warns, and the selection should not be read as a
@@ -295,14 +293,14 @@ class RandSel(Selector):
         del X  # validation may have made a copy
         sample = Sample.from_columns(Z, Target.encode(y, kind, weights, groups).beside(array_on_device_of(Z)))
         del Z
-        test = None if self.estimator == "bootstrap" else permutation_test(sample, batch)
+        test = permutation_test(sample, batch)
         with self._observe(sample, columns, n_to_select, checkpoint, seed) as (state, draws, observers):
             path = cull(state, criterion, ESTIMATORS[self.estimator], rules, draws, observers)
-            path = self._name_features(path, columns)
+            path = replace(self._name_features(path, columns), noise_pvalue=test.pvalue, independent=groups is None)
             self.__dict__.update(self._results(path, n_to_select))
-        self._set_test(test, columns, independent=groups is None)
-        if not self.stands_out_:
-            _warn_that_nothing_stands_out(path, self.permutation_pvalue_)
+            self._main_pvalues = smallest_corrected(test.main_pvalues, columns)
+        if not path.stands_out:
+            _warn_that_nothing_stands_out(path)
         return self
 
     @property
@@ -418,14 +416,9 @@ class RandSel(Selector):
             "ranking_": ranks,
             "support_": support,
             "n_features_": int(support.sum()),
+            "stands_out_": path.stands_out,
+            "permutation_pvalue_": path.noise_pvalue,
         }
-
-    def _set_test(self, test: PermutationTest | None, columns: Array, *, independent: bool) -> None:
-        """Set what says whether anything stands out; the noise of the path assumes independent samples."""
-        self.permutation_pvalue_ = None if test is None else test.pvalue
-        self.stands_out_ = (test is not None and test.pvalue <= LEVEL) or (independent and self.path_.exceeds_noise)
-        if test is not None:
-            self._main_pvalues = smallest_corrected(test.main_pvalues, columns)
 
     def _rules(self) -> Rules:
         """Return the rules of culling; raise ValueError if parameters contradict each other."""
@@ -458,14 +451,10 @@ def _save_state(stages: Stages, finished: FinishedRound) -> None:
         stages.save(len(finished.next_state.rounds), partial(state_to_arrays, finished.next_state))
 
 
-def _warn_that_nothing_stands_out(path: CullingPath, pvalue: float | None) -> None:
-    best = path.best_round
-    evidence = f"the {len(best.features)} features of the best round align with y by {best.alignment:.3f}, and culled "
-    evidence += f"noise would by about {best.chance:.3f}"
-    if pvalue is not None:
-        evidence = f"permutations of y are related to the features as closely (p = {pvalue:.2g})"
+def _warn_that_nothing_stands_out(path: CullingPath) -> None:
     warnings.warn(
-        f"Nothing stands out: {evidence}. Do not read this selection as a finding; more samples may help.",
+        f"Nothing stands out: the features are related to permutations of y about as closely as to y itself (p = "
+        f"{path.noise_pvalue:.2g}). Do not read this selection as a finding; more samples may help.",
         UserWarning,
         stacklevel=4,
     )
