@@ -25,7 +25,7 @@ def routes_of(sample, elementwise):
 
 
 def evaluate(sample, gamma, elementwise):
-    return cf._evaluate(sample, gamma, routes_of(sample, elementwise))[0]
+    return cf._evaluate(sample, gamma, cf.PLAIN, routes_of(sample, elementwise))[0]
 
 
 TARGETS = {

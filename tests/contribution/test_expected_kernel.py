@@ -27,7 +27,7 @@ def test_weights_are_the_literal_products_of_target_and_expected_kernel(rng, kin
     log_expected = rng.normal(size=(m, m)) - 3.0
     log_expected += log_expected.T
     pairing, scale = PairingMatrices.from_log_expected(
-        Sample.from_columns(rng.normal(size=(m, 4)), target), log_expected.astype(dtype)
+        Sample.from_columns(rng.normal(size=(m, 4)), target), target, log_expected.astype(dtype)
     )
     off = ~np.eye(m, dtype=bool)
     expected = np.where(off, np.exp(log_expected - log_expected[off].max()), 0.0)

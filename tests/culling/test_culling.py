@@ -22,7 +22,7 @@ def culled(sample, criterion, estimator, rules):
     return cull(CullingState.start(sample, draws), CRITERIA[criterion], estimator, rules, draws)
 
 
-def by_value(sample, gamma, draws):
+def by_value(sample, gamma, draws, weighting):
     """A contribution that is written in the data: the largest value of the column."""
     return Contribution(sample.X.max(axis=0), 0.0)
 
@@ -32,7 +32,7 @@ def test_drops_the_floor_of_the_fraction_but_at_least_one(sample):
         CullingState.start(sample, Draws()), CRITERIA["calibrated"], exact, Rules(drop=0.25, min_features=2), Draws()
     )
     assert [len(r.features) for r in path.rounds] == [20, 15, 12, 9, 7, 6, 5, 4, 3, 2]
-    assert path_sizes(20) == [20, 15, 12, 9, 7, 6, 5, 4, 3, 2]
+    assert path_sizes(20) == [20, 15, 12, 9, 7, 6, 5, 4, 3, 2, 1]
     assert path_sizes(5, 0.9, 2) == [5, 2]
     assert path_sizes(1) == [1]
     assert set(path.rounds[-1].features) == {0, 1}
@@ -62,12 +62,16 @@ def test_a_feature_at_the_top_long_enough_is_fixed_and_never_dropped(sample):
 def test_a_streak_must_be_consecutive(sample):
     turn = iter(range(100))
 
-    def alternating(part, gamma, draws):
+    def alternating(part, gamma, draws, weighting):
         order = np.arange(part.X.shape[1], dtype=float)
         return Contribution(order if next(turn) % 2 else -order, 0.0)
 
     path = cull(
-        CullingState.start(sample, Draws()), CRITERIA["total"], alternating, Rules(fix_top=0.1, fix_after=2), Draws()
+        CullingState.start(sample, Draws()),
+        CRITERIA["total"],
+        alternating,
+        Rules(min_features=2, fix_top=0.1, fix_after=2),
+        Draws(),
     )
     assert len(path.fixed) == 0
 
@@ -123,3 +127,29 @@ def test_chance_alignment_is_what_selecting_noise_reaches(rng):
     chance = Chance.from_target(y[:, None], n, 1 / null_scale(m)).alignments
     assert chance[k - 1] == pytest.approx(np.mean(reached), rel=0.2)
     assert abs(chance[-1]) < 0.02
+
+
+def test_residual_approaches_total_as_the_penalty_grows(sample):
+    weak = culled(sample, "residual", exact, Rules(ridge=1e8))
+    np.testing.assert_array_equal(weak.order, culled(sample, "total", exact, Rules()).order)
+
+
+def test_combined_scores_put_both_parts_on_the_scale_of_their_spread():
+    rng = np.random.default_rng(0)
+    total, interaction = rng.normal(size=101), 3.0 + 5.0 * rng.normal(size=101)
+    interaction[7] = 90.0
+    scores, ties = CRITERIA["combined"].scores(Contribution(total, 0.0, total, interaction))
+
+    def spread(values):
+        return 1.4826 * np.median(np.abs(values - np.median(values)))
+
+    expected = (total - np.median(total)) / spread(total)
+    expected += np.maximum(interaction - np.median(interaction), 0.0) / spread(interaction)
+    np.testing.assert_allclose(scores, expected)
+    assert int(np.argmax(scores)) == 7
+    assert ties is total
+
+
+def test_combined_scores_of_equal_contributions_are_finite():
+    scores, _ = CRITERIA["combined"].scores(Contribution(np.zeros(5), 0.0, np.zeros(5), np.zeros(5)))
+    assert np.isfinite(scores).all()

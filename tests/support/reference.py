@@ -222,3 +222,43 @@ def pair_evidence(f, g, Y, omega, chosen):
     even = np.kron(np.linalg.eigvalsh(V @ V.T / m), np.linalg.eigvalsh(Y.T @ Y / m))
     uneven = np.concatenate([np.linalg.eigvalsh(V @ np.diag(Y[:, c] ** 2) @ V.T / m) for c in range(Y.shape[1])])
     return statistic, even, uneven
+
+
+def expected_kernel(X, gamma):
+    """Expected kernel of a random subset that every column enters with probability one half (eq. 2)."""
+    Q = np.ones((len(X), len(X)))
+    for x in X.T:
+        Q *= (1 + np.exp(-gamma * (x[:, None] - x[None, :]) ** 2)) / 2
+    return Q
+
+
+def ridge_objective(K, y, penalty, weights):
+    """Smallest weighted sum of squared residuals plus penalty, over functions of the kernel and an intercept."""
+    m = len(y)
+    # Stationary points: W (y - K a - b) = penalty a, and the weighted residuals sum to zero.
+    system = np.zeros((m + 1, m + 1))
+    system[:m, :m] = K + penalty * np.diag(1 / weights)
+    system[:m, m] = 1.0
+    system[m, :m] = 1.0
+    solution = np.linalg.solve(system, np.append(y, 0.0))
+    a, b = solution[:m], solution[m]
+    residual = y - K @ a - b
+    return weights @ residual**2 + penalty * a @ K @ a, a, b
+
+
+def ridge_penalty(K, ridge, weights):
+    """Penalty λτ: τ is the mean eigenvalue of the kernel, centred and scaled by the weights (eq. 14)."""
+    m, root = len(K), np.sqrt(weights)
+    P = np.eye(m) - np.outer(root, root) / m
+    return ridge * np.trace(P @ (root[:, None] * K * root) @ P) / m
+
+
+def left_out_errors(K, Y, penalty, weights, groups):
+    """Weighted squared error of every sample, predicted by a fit without its group."""
+    squares = np.zeros(len(Y))
+    for group in np.unique(groups):
+        out = groups == group
+        for y in Y.T:
+            _, a, b = ridge_objective(K[np.ix_(~out, ~out)], y[~out], penalty, weights[~out])
+            squares[out] += weights[out] * (y[out] - K[np.ix_(out, ~out)] @ a - b) ** 2
+    return squares

@@ -50,5 +50,5 @@ def expected_kernel(sample, gamma):
 def record_routes(monkeypatch, module):
     """Return a list that gets the routes of every evaluation from here on."""
     routes, evaluate = [], module._evaluate
-    monkeypatch.setattr(module, "_evaluate", lambda *arguments: routes.append(arguments[2]) or evaluate(*arguments))
+    monkeypatch.setattr(module, "_evaluate", lambda *arguments: routes.append(arguments[3]) or evaluate(*arguments))
     return routes

@@ -120,7 +120,7 @@ class RandSel(Selector):
         A feature in this top fraction for this many consecutive rounds is never dropped, and enters every subset.
     target : {"auto", "classification", "regression"}, default="auto"
         Kind of y. "auto" treats text, and integers with at most 20 distinct values, as classes.
-    scale : bool or "normal", default=True
+    scale : bool or "normal", default="normal"
         True: z-scores, columns of standard deviation one. "normal": normal scores, the normal quantiles of the ranks
         (midranks for ties), also of standard deviation one; increasing transforms of columns, such as the logarithm,
         then change nothing, and outliers little. False: columns are centred only, and those of large values dominate
@@ -228,7 +228,7 @@ class RandSel(Selector):
         fix_top: float | None = None,
         fix_after: int | None = None,
         target: str = "auto",
-        scale: bool | str = True,
+        scale: bool | str = "normal",
         max_memory: int | str | None = None,
         device: str | None = None,
         n_jobs: int | None = None,
