@@ -95,8 +95,8 @@ def fit_ridge(log_expected: Any, target: Target, ridge: float) -> tuple[Any, Arr
         errors = duals / (columnwise_dot(root, root) - roots**2 / (m * penalty))[:, None]
         squares = to_numpy((errors * errors).sum(axis=1))
     else:
-        arrays = (to_numpy(values) for values in (root, roots / (m * penalty) ** 0.5, duals))
-        squares = _errors_of_groups(*arrays, target.groups)
+        intercept = to_numpy(roots) / (m * penalty) ** 0.5
+        squares = _errors_of_groups(to_numpy(root), intercept, to_numpy(duals), target.groups)
     variance = float((scaled * scaled).sum()) / m
     return duals * roots[:, None], squares / max(variance, 1e-300)
 
