@@ -250,10 +250,7 @@ def _read_sheet(path: Path, options: ReadOptions) -> Sheet:
 def _choose_samples(
     samples: Sheet, cells: Any, dropped: Sequence[str], classes: Sequence[Any] | dict[str, str] | None, notes: list[str]
 ) -> tuple[Array, Array]:
-    """Return target and row indices of the samples to analyse; `cells` is the column of the target.
-
-    The classes are labels, or a dict from text in the target to label.
-    """
+    """Return target and row indices of the samples to analyse; `cells` is the column of the target."""
     without_target = is_missing(cells)
     if without_target.any():
         notes.append(f"{int(without_target.sum())} samples have no target and are left out.")

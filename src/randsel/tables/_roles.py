@@ -124,10 +124,7 @@ def _with_row_names(sheet: Sheet, id_column: str | None, labels: Sheet | None, n
 def assign_roles(
     samples: Sheet, requested: dict[str, str | None], id_column: str | None, labels: Sheet | None, notes: list[str]
 ) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return role -> name, and role -> cells, of the columns of target, groups and batch.
-
-    They are columns of the table or of the target file (`labels`), which is matched by the ids of samples.
-    """
+    """Return role -> name, and role -> cells, of target, groups and batch: columns of the table or the target file."""
     label_columns: dict[str, list[str]] = {}
     names = {role: name or samples.roles.get(role) for role, name in requested.items()}
     if labels is not None:
@@ -189,14 +186,12 @@ def _find_target(samples: Sheet, path: Path, labels: Collection[str], free: list
 
 def _get_column(samples: Sheet, labels: dict[str, list[str]], name: str) -> Any:
     """Return a column of the table or of the target file."""
-    in_table = name in samples.named_columns or name in samples.columns
-    if name in labels and in_table:
+    known = [*samples.columns, *samples.named_columns]
+    if name in labels and name in known:
         raise ValueError(f"column {name!r} is both in {samples.path} and in the target file; rename one of them.")
-    if name in labels:
-        return labels[name]
-    if not in_table:
-        raise ValueError(_unknown_column(name, [*samples.columns, *samples.named_columns, *labels], samples.path))
-    cells = samples.named_columns.get(name)
+    if name not in labels and name not in known:
+        raise ValueError(_unknown_column(name, [*known, *labels], samples.path))
+    cells = labels.get(name, samples.named_columns.get(name))
     return samples.values[:, samples.columns.index(name)] if cells is None else cells
 
 
@@ -227,7 +222,7 @@ def check_target(samples: Sheet, y: Array, name: str, groups: Array | None) -> N
         hint = " If features are in rows, say so: --orientation features-in-rows."
         hint = hint if samples.features_in_rows is None else ""
         raise ValueError(f"{path} has {len(y)} samples with a target, and at least 4 are needed.{hint}")
-    levels, codes = np.unique(y, return_inverse=True)
+    levels = np.unique(y)
     target = f"{path}: the target {name!r}"
     if len(levels) == 1:
         raise ValueError(f"{target} is {levels[0]} in all {len(y)} samples, so nothing can be told apart.")
@@ -236,12 +231,10 @@ def check_target(samples: Sheet, y: Array, name: str, groups: Array | None) -> N
             f"{target} is text of {len(levels)} levels in {len(y)} samples, such as {str(levels[0])!r}; is it a column "
             "of ids (--id-column)? Name a column of classes or of numbers."
         )
-    if groups is not None:
-        group_names, group_codes = np.unique(groups, return_inverse=True)
-        n_pairs = len(set(zip(codes.tolist(), group_codes.tolist(), strict=True)))
-        if len(group_names) == len(levels) == n_pairs:
-            remedy = "name the column of donors or sites"
-            raise ValueError(f"{path}: the groups are the classes of the target {name!r}; {remedy}.")
+    pairs = set() if groups is None else set(zip(y.tolist(), groups.tolist(), strict=True))
+    if groups is not None and len(np.unique(groups)) == len(levels) == len(pairs):
+        remedy = "name the column of donors or sites"
+        raise ValueError(f"{path}: the groups are the classes of the target {name!r}; {remedy}.")
 
 
 # ---------------------------------------------------------------- features

@@ -98,9 +98,6 @@ def _to_vector(path: Path, name: str, values: Array) -> Array:
     return values.ravel() if values.ndim == 2 and 1 in values.shape else values
 
 
-# ---------------------------------------------------------------- MATLAB
-
-
 def _check_tags(path: Path, limit: int) -> None:
     """Check the tags of a file of version 5 to 7, because scipy crashes on data types that it does not know."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:

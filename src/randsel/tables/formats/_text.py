@@ -204,9 +204,8 @@ def open_records(path: Path, limit: int, notes: list[str]) -> Iterator[Iterator[
             with path.open("rb") as file:
                 is_gzipped = file.read(2) == b"\x1f\x8b"
             if not is_gzipped and path.suffix == ".gz":
-                raise ValueError(
-                    f"{path} is named .gz but is not compressed, it may be cut off or damaged; rename it if it is text."
-                )
+                problem = "is named .gz but is not compressed, it may be cut off or damaged"
+                raise ValueError(f"{path} {problem}; rename it if it is text.")
             open_bytes = gzip.open if is_gzipped else Path.open
             encoding = _find_encoding(path, open_bytes, limit)
             if not encoding.startswith("utf-8"):
@@ -219,10 +218,7 @@ def open_records(path: Path, limit: int, notes: list[str]) -> Iterator[Iterator[
 
 
 def _find_encoding(path: Path, open_bytes: Callable[..., Any], limit: int) -> str:
-    """Return the encoding of the byte order mark; without one UTF-8 if the whole text is valid, else Windows-1252.
-
-    Raise ValueError for other formats, and for text above the limit: a small archive must not fill the memory.
-    """
+    """Return the encoding of the byte order mark; without one UTF-8 if the whole text is valid, else Windows-1252."""
     with open_bytes(path, "rb") as file:
         head: bytes = file.read(1 << 16)
     marked = next((encoding for mark, encoding in _BYTE_ORDER_MARKS.items() if head.startswith(mark)), None)
@@ -234,7 +230,7 @@ def _find_encoding(path: Path, open_bytes: Callable[..., Any], limit: int) -> st
     with open_bytes(path, "rb") as file:
         for block in chain(iter(lambda: file.read(1 << 20), b""), [b""]):
             size += len(block)
-            check_size(path, size, limit, "unpacks to more than")
+            check_size(path, size, limit, "unpacks to more than")  # a small archive must not fill the memory
             try:
                 decoder.decode(block, final=not block)
             except UnicodeDecodeError:
@@ -244,26 +240,22 @@ def _find_encoding(path: Path, open_bytes: Callable[..., Any], limit: int) -> st
 
 def _records(file: io.TextIOWrapper, path: Path) -> Iterator[tuple[int, str]]:
     """Yield records that are not blank; a cell in quotes may span several lines."""
-    line_number = 0
-    while line := file.readline(LONGEST_LINE):
-        line_number += 1
-        start, lines, length, in_quotes = line_number, [line], len(line), line.count('"') % 2
+    lines = enumerate(iter(lambda: file.readline(LONGEST_LINE), ""), start=1)
+    for start, first_line in lines:
+        record, length, in_quotes = [first_line], len(first_line), first_line.count('"') % 2
         while in_quotes and length < LONGEST_LINE:
-            line = file.readline(LONGEST_LINE)
-            if not line or len(lines) > MOST_LINES:
-                limit = f", not within {MOST_LINES} lines," if line else ""
-                raise ValueError(
-                    f"{path}: the quotation mark in line {start}{limit} is never closed; remove it or double it."
-                )
-            lines.append(line)
-            line_number, length, in_quotes = line_number + 1, length + len(line), (in_quotes + line.count('"')) % 2
+            _, line = next(lines, (0, ""))
+            if not line or len(record) > MOST_LINES:
+                quote = f"the quotation mark in line {start}" + (f", not within {MOST_LINES} lines," if line else "")
+                raise ValueError(f"{path}: {quote} is never closed; remove it or double it.")
+            record.append(line)
+            length, in_quotes = length + len(line), (in_quotes + line.count('"')) % 2
         if length >= LONGEST_LINE:
-            raise ValueError(
-                f"{path}: line {start} has more than {LONGEST_LINE} characters; is it a table, and are quotes closed?"
-            )
-        record = "".join(lines)
-        if record.strip():
-            yield start, record.rstrip("\n")
+            problem = f"line {start} has more than {LONGEST_LINE} characters"
+            raise ValueError(f"{path}: {problem}; is it a table, and are quotes closed?")
+        text = "".join(record)
+        if text.strip():
+            yield start, text.rstrip("\n")
 
 
 def _find_separator(start: list[str]) -> str:
