@@ -4,10 +4,8 @@ A comparison must not share the errors of what it compares. This folder therefor
 distances and centring, but imports neither contribution nor culling nor selectors.
 """
 
-from randsel.baselines._forest import ForestImportance
-from randsel.baselines._hsic import BaHSIC, FoHSIC
-from randsel.baselines._kernel_rfe import KernelRFE
+from randsel.baselines._kernel_methods import BaHSIC, FoHSIC, KernelRFE
+from randsel.baselines._one_pass import CorrelationFilter, ForestImportance, FTest
 from randsel.baselines._stability_selection import StabilitySelection
-from randsel.baselines._univariate import CorrelationFilter, FTest
 
 __all__ = ["BaHSIC", "CorrelationFilter", "FTest", "FoHSIC", "ForestImportance", "KernelRFE", "StabilitySelection"]

@@ -1,15 +1,13 @@
-"""Shared code of the methods: the base class, backward elimination, and sums over kernels."""
+"""Shared code of the methods: the base class, and elimination by rounds."""
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from randsel._numerics.columns import canonical_order, standardise
-from randsel._numerics.kernels import UNDERFLOW, bandwidth
 from randsel._sklearn.base import (
     Interval,
     RealNotInt,
@@ -25,9 +23,6 @@ from randsel._sklearn.base import (
 from randsel._utils.typing import Array
 from randsel.targets import KINDS, OutcomeKind
 
-#: Elements per scratch array, few enough to stay in cache.
-SCRATCH = 1 << 16
-
 #: Constraints of parameters that several methods have.
 COUNT_AND_TARGET: dict[str, list[Any]] = {
     "n_features_to_select": [
@@ -38,23 +33,11 @@ COUNT_AND_TARGET: dict[str, list[Any]] = {
     "target": [StrOptions({"auto", *KINDS})],
 }
 COMMON = {**COUNT_AND_TARGET, "scale": ["boolean"]}
-GAMMA = [Interval(Real, 0, None, closed="neither"), str]
 FRACTION = [Interval(Real, 0, 1, closed="neither"), None]
 
 
-@dataclass(frozen=True)
-class Ranked:
-    """Result of a method.
-
-    Attributes
-    ----------
-    order
-        Columns, best first.
-    n_to_select
-        Number of columns to select.
-    values
-        Name of an attribute of the estimator -> its values, one per column.
-    """
+class Ranked(NamedTuple):
+    """Result of a method: columns, best first; how many to select; attribute name -> its values, one per column."""
 
     order: Array
     n_to_select: int
@@ -98,9 +81,9 @@ class Baseline(Selector):
     def _rank(self, Z: Array, y: Array, kind: OutcomeKind, n_to_select: int, task: Task) -> Ranked:
         """Rank the columns of Z, which all vary; long computations report their progress to the task."""
 
-    def _count_tasks(self, n_columns: int, n_to_select: int) -> int:  # noqa: ARG002 (subclasses use them)
-        """Return the number of subtasks that `_rank` reports."""
-        return 0
+    def _count_tasks(self, n_columns: int, n_to_select: int) -> int:  # noqa: ARG002 (a subclass uses it)
+        """Return the number of subtasks that `_rank` reports: the rounds of `eliminate` if the method drops columns."""
+        return count_rounds(n_columns, self.drop) if hasattr(self, "drop") else 0
 
     def _set_attributes(self, ranked: Ranked, columns: Array, n_features: int) -> None:
         for name, values in ranked.values.items():
@@ -142,39 +125,3 @@ def eliminate(n: int, drop: float | None, worth: Callable[[Array], Array]) -> tu
         dropped.append(remaining[worst])
         remaining = np.delete(remaining, worst)
     return np.concatenate(dropped)[::-1], values
-
-
-# ---------------------------------------------------------------- kernels
-
-
-def checked_bandwidth(gamma: float | str, distances: Array) -> float:
-    """Return the bandwidth; raise ValueError if it makes every entry of the kernel underflow."""
-    value = bandwidth(gamma, distances)
-    closest = float(distances[np.triu_indices(len(distances), 1)].min())
-    if value * closest > 745.0:  # exp(-746) is zero in double precision
-        raise ValueError(UNDERFLOW.format(value))
-    return value
-
-
-def kernel_sums(X: Array, distances: Array, sign: float, gamma: float, weights: Array) -> Array:
-    """Return `Σ_{p≠q} w_pq exp(-γ (D_pq + sign d_j,pq))` for every column j of X, with `d_j,pq = (x_pj - x_qj)²`.
-
-    Squared distances add up over features, so no column needs a Gram matrix of its own.
-    """
-    p, q = np.triu_indices(len(X), 1)
-    base, w = distances[p, q], 2.0 * weights[p, q]  # every pair counts twice
-    columns = np.ascontiguousarray(X.T)
-    sums = np.empty(len(columns))
-    step = max(1, SCRATCH // max(1, len(p)))
-    for start in range(0, len(columns), step):
-        block = columns[start : start + step]
-        d = block.take(p, axis=1)
-        d -= block.take(q, axis=1)
-        np.square(d, out=d)
-        d *= sign
-        d += base
-        np.maximum(d, 0.0, out=d)
-        d *= -gamma
-        np.exp(d, out=d)
-        sums[start : start + step] = d @ w
-    return sums

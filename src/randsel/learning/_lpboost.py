@@ -29,22 +29,15 @@ STEPS = np.linspace(0.03, 1.0, 98)
 
 @dataclass(frozen=True)
 class Combination:
-    """A combination of kernels for one binary problem."""
+    """A combination of kernels for one binary problem: `f(x) = Σ_k Σ_i coefficients_ki κ_k(x_i, x)`."""
 
-    #: Shape (kernels, samples): `f(x) = Σ_k Σ_i coefficients_ki κ_k(x_i, x)`.
     coefficients: Array
-    #: Per kernel, the sum of the weights of its weak learners; they sum to one.
-    kernel_weights: Array
-    #: The weights u that minimise the largest edge.
-    sample_weights: Array
-    #: ρ, the soft margin of the primal.
-    margin: float
-    #: Largest edge of any kernel at these weights minus β, which bounds the distance of the margin from the optimum.
-    gap: float
-    #: Linear programs solved.
-    n_iter: int
-    #: Whether the gap is within the tolerance.
-    converged: bool
+    kernel_weights: Array  # sums of the weights of a kernel's weak learners
+    sample_weights: Array  # the weights u that minimise the largest edge
+    margin: float  # ρ, the soft margin of the primal
+    gap: float  # largest edge at these weights minus β: bounds the distance of the margin from the optimum
+    n_iter: int  # linear programs solved
+    converged: bool  # whether the gap is within the tolerance
 
 
 def boost(kernels: Array, y: Array, nu: float, tol: float, max_iter: int, solve: Solver | None = None) -> Combination:
@@ -73,7 +66,7 @@ def boost(kernels: Array, y: Array, nu: float, tol: float, max_iter: int, solve:
             break
         learners = learners.extend(y, u, images, edges, beta)
         vertex, beta, learner_weights = solve(learners.margins, cap)
-        learners = learners.count_unused(learner_weights)
+        learners = replace(learners, unused=np.where(learner_weights > 0.0, 0, learners.unused + 1))
         n_iter += 1
         vertex_images = kernels @ (y * vertex)
         t = _best_step(y * best_u, y * vertex, best_images, vertex_images)
@@ -108,19 +101,12 @@ class _Learners:
             np.append(self.unused[keep], np.zeros(len(new), dtype=int)),
         )
 
-    def count_unused(self, weights: Array) -> "_Learners":
-        """Return the learners with the count updated after a linear program."""
-        return replace(self, unused=np.where(weights > 0.0, 0, self.unused + 1))
-
 
 def _best_step(best: Array, vertex: Array, best_images: Array, vertex_images: Array) -> float:
     """Return the step from the best weights to the vertex that minimises the largest squared edge, a quadratic."""
     at_best, at_vertex, mixed = best_images @ best, vertex_images @ vertex, vertex_images @ best
-    squared_edges = (
-        np.outer(at_best, (1.0 - STEPS) ** 2)
-        + np.outer(2.0 * mixed, STEPS * (1.0 - STEPS))
-        + np.outer(at_vertex, STEPS**2)
-    )
+    squared_edges = np.outer(at_best, (1.0 - STEPS) ** 2) + np.outer(2.0 * mixed, STEPS * (1.0 - STEPS))
+    squared_edges += np.outer(at_vertex, STEPS**2)
     return float(STEPS[squared_edges.max(axis=0).argmin()])
 
 
