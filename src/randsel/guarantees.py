@@ -129,7 +129,7 @@ def bootstraps_needed(
     """Return the smallest number of draws of each kind whose part of the bound is at most `delta / 2`.
 
     A draw of the larger subsets contains a feature with probability at least ½, and a draw of the smaller ones lacks it
-    with probability at least ½. The bound accounts for the random number of informative draws (eq. 15).
+    with probability at least ½. The bound accounts for the random number of informative draws (eq. 23).
 
     Examples
     --------
@@ -157,7 +157,7 @@ def plan(eta: float, delta: float, *, n_influential: int = 1, n_rounds: int = 1,
 
 
 def _rate(margin: float, share: float) -> float:
-    """Return `-log E exp(-N t²/2)` per draw (eq. 15); each draw is among the N informative ones with probability ½."""
+    """Return `-log E exp(-N t²/2)` per draw (eq. 23); each draw is among the N informative ones with probability ½."""
     t = (1 - share) * margin / 2
     return float(-np.log1p(np.expm1(-t * t / 2) / 2))
 
