@@ -169,11 +169,6 @@ def frobenius_norm(x: Any) -> float:
     return math.sqrt(float(dot(x, x)))
 
 
-def inner_product(a: Any, b: Any) -> float:
-    """Return the sum of the products of entries as a float."""
-    return float(dot(a, b))
-
-
 def dot(a: Any, b: Any) -> Any:
     """Return the sum of the products of entries, on the device of the arrays."""
     return np.vdot(a, b) if on_host(a) else a.reshape(-1).dot(b.reshape(-1))
@@ -314,11 +309,10 @@ def multiply_by_transpose(a: Any, b: Any) -> Any:
 
 def add_square(total: Any, x: Any) -> None:
     """Add the squares of x to the total; overwrites x."""
-    if on_host(x):
-        x *= x
-        total += x
-    else:
+    if not on_host(x):
         total.addcmul_(x, x)
+    else:
+        total += np.square(x, out=x)
 
 
 def top_k(values: Any, count: int, least: float) -> tuple[Array, Array]:

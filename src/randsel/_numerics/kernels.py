@@ -17,7 +17,6 @@ from randsel._numerics.arrays import (
     clip,
     dot,
     frobenius_norm,
-    inner_product,
     machine_epsilon,
     namespace,
     on_host,
@@ -274,7 +273,7 @@ def alignment(kernel: Array, target: Array) -> float:
     """
     a, b = centre_kernel(kernel), centre_kernel(target)
     product = frobenius_norm(a) * frobenius_norm(b)
-    return inner_product(a, b) / product if product > 0.0 else 0.0
+    return float(dot(a, b)) / product if product > 0.0 else 0.0
 
 
 def unbiased_alignment(kernel: Any, u_centred_target: Any, target_norm: float | None = None) -> float:

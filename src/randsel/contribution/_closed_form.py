@@ -21,7 +21,6 @@ from randsel._numerics.arrays import (
     clip,
     forms_by_column,
     frobenius_norm,
-    inner_product,
     machine_epsilon,
     namespace,
     prepare_quadratic_forms,
@@ -415,7 +414,7 @@ def _skewness(A: Any) -> float:
     """Return the skewness of `⟨A, B^π⟩` under permutation, for B of rank one, where it is largest (eq. 8'')."""
     norm = frobenius_norm(A)
     # A is symmetric, and BLAS computes A Aᵀ with half the work of A A.
-    return float(np.sqrt(8.0) * inner_product(A @ A.T, A) / norm**3) if norm > 0 else 0.0
+    return float(np.sqrt(8.0) * float(dot(A @ A.T, A)) / norm**3) if norm > 0 else 0.0
 
 
 def _skewness_of_target(target: Target) -> float:

@@ -9,8 +9,8 @@ import numpy as np
 from randsel._numerics.arrays import (
     as_array_like,
     astype,
+    dot,
     frobenius_norm,
-    inner_product,
     namespace,
     rowwise_dot,
     set_diagonal,
@@ -108,9 +108,9 @@ class Target:
         left, right = xp.concat([self.Y, rho, ones], axis=1), xp.concat([self.Y, -ones, -rho], axis=1)
         core = right.T @ left
         diagonal, square_diagonal = rowwise_dot(left, right), rowwise_dot(left @ core, right)
-        cube = inner_product(core @ core, core.T)
+        cube = float(dot(core @ core, core.T))
         # With D the diagonal of M: tr (M - D)³ = tr M³ - 3 tr M² D + 3 tr M D² - tr D³, and tr M D² = tr D³.
-        return cube - 3 * inner_product(diagonal, square_diagonal) + 2 * inner_product(diagonal**2, diagonal)
+        return cube - 3 * float(dot(diagonal, square_diagonal)) + 2 * float(dot(diagonal**2, diagonal))
 
     @cached_property
     def lopsided(self) -> bool:
@@ -118,7 +118,7 @@ class Target:
         m, diagonal, square = len(self.Y), self.diagonal, frobenius_norm(self.Y.T @ self.Y) ** 2
         rows = self.row_sums_less_diagonals + diagonal
         # ‖U(L)‖² from ‖L‖² and the row sums off the diagonal (eq. 4), without computing L.
-        u_centred_square = square - inner_product(diagonal, diagonal) - 2 / (m - 2) * inner_product(rows, rows)
+        u_centred_square = square - float(dot(diagonal, diagonal)) - 2 / (m - 2) * float(dot(rows, rows))
         return u_centred_square + float(rows.sum()) ** 2 / ((m - 1) * (m - 2)) < 1e-6 * square
 
     @cached_property
@@ -133,7 +133,7 @@ class Target:
         """`Σ_{p≠q} w_p w_q`, by which sums over pairs become means."""
         if self.weights is None:
             return float(len(self.Y) * (len(self.Y) - 1))
-        return float(self.weights.sum()) ** 2 - inner_product(self.weights, self.weights)
+        return float(self.weights.sum()) ** 2 - float(dot(self.weights, self.weights))
 
     @cached_property
     def strata(self) -> Array:
