@@ -26,7 +26,7 @@ from randsel import RandSel, datasets
 from randsel._utils.jobs import ordered_map
 from randsel.analysis._model import Settings
 from randsel.analysis._pipeline import _select_on_half
-from randsel.distributed import _jobs as cluster_jobs
+from randsel.distributed import _client as cluster_client
 from randsel.distributed import on_cluster
 from randsel.tables._read import Table
 from randsel.targets._kinds import CLASSES
@@ -110,17 +110,17 @@ def processes(count):
 @contextmanager
 def bytes_lent():
     """Count what is lent to the cluster, and how large it is."""
-    sizes, sent = [], cluster_jobs._send
+    sizes, sent = [], cluster_client._send
 
     def counted(client, thing):
         sizes.append(len(pickle.dumps(thing, protocol=5)))
         return sent(client, thing)
 
-    cluster_jobs._send = counted
+    cluster_client._send = counted
     try:
         yield sizes
     finally:
-        cluster_jobs._send = sent
+        cluster_client._send = sent
 
 
 def nothing(number):

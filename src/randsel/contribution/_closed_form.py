@@ -19,6 +19,7 @@ from randsel._numerics.arrays import (
     as_index,
     astype,
     clip,
+    dot,
     forms_by_column,
     frobenius_norm,
     machine_epsilon,

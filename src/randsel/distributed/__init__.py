@@ -5,8 +5,7 @@ Implements what other subpackages define: `RemoteTable` of `_numerics.arrays`, `
 meet an array or a joblib backend of Dask. It may import `_utils` and `_numerics`; Dask is imported when first needed.
 """
 
-from randsel.distributed._client import ClusterLostError, on_cluster
-from randsel.distributed._jobs import ClusterJobRunner
+from randsel.distributed._client import ClusterJobRunner, ClusterLostError, on_cluster
 from randsel.distributed._tables import read_blocks, remote_table
 
 __all__ = ["ClusterLostError", "job_runner", "on_cluster", "read_blocks", "remote_table"]
