@@ -21,51 +21,44 @@ def read_parquet(path: Path, options: ReadOptions) -> Sheet:
         frame = lazy.collect()
         if not n_rows or not columns:
             raise ValueError(f"{path} has {len(columns)} columns and {n_rows} rows: there is no table in it.")
-        _check_columns(path, frame, options.limit, polars)
-        return _to_sheet(path, frame, columns, options.names or frozenset(), polars)
+        return _to_sheet(path, frame, options, polars)
 
 
-def _check_columns(path: Path, frame: Any, limit: int, polars: Any) -> None:
-    """Raise ValueError for nested and binary columns, and for text larger in memory than the limit."""
-    size = 0
-    for column in frame:
-        name, dtype = column.name, column.dtype
-        if dtype.is_nested() or dtype in (polars.Object, polars.Binary):
-            kinds = "numbers, text, dates and categories"
-            raise ValueError(f"{path}: column {name!r} is of type {dtype}; {kinds} can be read.")
-        if not dtype.is_numeric():
-            # the file may store a long text once for millions of rows
-            size += int(column.cast(polars.String).str.len_bytes().cast(polars.Int64).sum() or 0) + len(column) * 8
-            check_size(path, size, limit)
-
-
-def _to_sheet(path: Path, frame: Any, columns: list[str], names: frozenset[str], polars: Any) -> Sheet:
-    dtypes = {column.dtype for column in frame if column.dtype.is_numeric() and column.name not in names}
-    dtype = np.float32 if dtypes == {polars.Float32} else np.float64
-    values = np.full((len(frame), len(columns)), np.nan, dtype=dtype)
+def _to_sheet(path: Path, frame: Any, options: ReadOptions, polars: Any) -> Sheet:
+    """Convert all columns; raise ValueError for nested and binary ones, and for text larger than the limit."""
+    names, text_size = options.names or frozenset(), 0
+    number_types = {column.dtype for column in frame if column.dtype.is_numeric() and column.name not in names}
+    values = np.full(frame.shape, np.nan, dtype=np.float32 if number_types == {polars.Float32} else np.float64)
     named_columns: dict[str, Any] = {}
     bad_columns: dict[int, str] = {}
     for j, column in enumerate(frame):
-        is_number = column.dtype.is_numeric()
-        if column.name in names:
-            exact = is_number and not column.null_count()
-            named_columns[column.name] = column.to_numpy() if exact else _cells(column, polars)
-        if is_number or column.dtype == polars.Boolean:
+        name, dtype, is_number = column.name, column.dtype, column.dtype.is_numeric()
+        if dtype.is_nested() or dtype in (polars.Object, polars.Binary):
+            kinds = "numbers, text, dates and categories"
+            raise ValueError(f"{path}: column {name!r} is of type {dtype}; {kinds} can be read.")
+        if not is_number:
+            # the file may store a long text once for millions of rows
+            text_size += int(column.cast(polars.String).str.len_bytes().cast(polars.Int64).sum() or 0) + len(column) * 8
+            check_size(path, text_size, options.limit)
+        if name in names:
+            is_exact = is_number and not column.null_count()
+            named_columns[name] = column.to_numpy() if is_exact else _cells(column, polars)
+        if is_number or dtype == polars.Boolean:
             values[:, j] = column.cast(polars.Float64).fill_null(float("nan")).to_numpy()
             continue
-        for i, cell in enumerate(_cells(column, polars)):
-            number = parse_number(cell)
-            if number is not None:
-                values[i, j] = number
-            elif j not in bad_columns:
-                bad_columns[j] = describe_bad_cell(column.name, f"row {i + 1}", cell)
+        cells = _cells(column, polars)
+        numbers = [parse_number(cell) for cell in cells]
+        values[:, j] = np.array(numbers, dtype=np.float64)  # None becomes NaN
+        if None in numbers:
+            i = numbers.index(None)
+            bad_columns[j] = describe_bad_cell(name, f"row {i + 1}", cells[i])
     first_column = _cells(frame.to_series(0), polars)
     # of several rows with the same name, the last one counts, as in text files
     row_index = {name: i for i, name in enumerate(first_column) if name in names}
     return Sheet(
         path,
         values,
-        columns,
+        frame.columns,
         "Parquet",
         first_column=first_column,
         named_columns=named_columns,
