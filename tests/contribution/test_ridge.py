@@ -50,6 +50,22 @@ def test_duals_and_errors_are_those_of_refitted_regressions(rng, kind, weighted,
     np.testing.assert_allclose(errors, left_out / (weights @ (outcome**2).sum(axis=1) / m), rtol=1e-7)
 
 
+@pytest.mark.parametrize("grouped", [False, True])
+def test_errors_in_a_block_of_rows_whose_weights_have_another_mean(rng, grouped):
+    rows = np.arange(0, 60, 2)
+    target = make_target(rng, 60, "two outputs", weighted=True, grouped=grouped).rows(rows)
+    weights, outcome = parts(target)
+    assert abs(weights.mean() - 1) > 0.02
+    Q = reference.expected_kernel(rng.normal(size=(30, 4)), 0.2)
+    penalty = reference.ridge_penalty(Q, 0.7, weights)
+    duals, errors = fit_ridge(np.log(Q), target, 0.7)
+    expected = np.stack([reference.ridge_objective(Q, y, penalty, weights)[1] for y in outcome.T], axis=1)
+    np.testing.assert_allclose(duals, expected, rtol=1e-8, atol=1e-10)
+    centred = outcome - np.average(outcome, axis=0, weights=weights)
+    left_out = reference.left_out_errors(Q, outcome, penalty, weights, rows if target.groups is None else target.groups)
+    np.testing.assert_allclose(errors, left_out / (weights @ (centred**2).sum(axis=1) / 30), rtol=1e-7)
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_contribution_to_the_residual_is_the_slope_of_the_ridge_objective(rng, weighted):
     """By finite differences: the kernel moves towards subsets with the feature and away from subsets without it."""

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GroupKFold, StratifiedKFold
+from sklearn.model_selection import GroupKFold, LeaveOneGroupOut, StratifiedKFold
 from sklearn.svm import SVC
 
 from randsel import RandSel, RandSelCV, datasets
@@ -77,6 +77,43 @@ def test_regression_and_several_outputs(rng):
     assert RandSelCV(cv=3, gammas=["median"]).fit(X, y).support_[0]
     Y = np.column_stack([X[:, 0], X[:, 1] ** 2])
     assert RandSelCV(cv=3, gammas=["median"]).fit(X, Y).support_[:2].all()
+
+
+def test_groups_reach_the_selector(xor, monkeypatch):
+    X, y, _ = xor
+    groups = np.array([f"donor {number}" for number in np.arange(150) // 5])
+    weights = np.ones(150)
+    weights[:10] = 0.0
+    folds = list(GroupKFold(3).split(X, y, groups))
+    seen, original = [], RandSel.fit
+
+    def fit(self, X, y, sample_weight=None, *, groups=None, batch=None):
+        seen.append((X, groups))
+        return original(self, X, y, sample_weight, groups=groups, batch=batch)
+
+    monkeypatch.setattr(RandSel, "fit", fit)
+    selector = RandSelCV(LogisticRegression(), cv=folds, gammas=["median"]).fit(X, y, weights, groups=groups)
+    expected = RandSel(selector.n_features_).fit(X, y, weights, groups=groups)
+    assert np.array_equal(selector.path_.errors, expected.path_.errors)
+    assert selector.permutation_pvalue_ == expected.permutation_pvalue_
+    assert not np.array_equal(expected.path_.errors, RandSel().fit(X, y, weights).path_.errors)
+    training = [train[weights[train] > 0.0] for train, _ in folds]
+    for train, (rows, codes) in zip([*training, np.arange(150)], seen, strict=False):
+        assert np.array_equal(rows, X[train])
+        assert np.array_equal(
+            np.unique(codes, return_inverse=True)[1], np.unique(groups[train], return_inverse=True)[1]
+        )
+    # Folds of one group each: within one group, samples are left out one by one.
+    halves = np.arange(150) // 75
+    assert RandSelCV(cv=LeaveOneGroupOut(), gammas=["median"]).fit(X, y, groups=halves).support_[:2].all()
+
+
+def test_warns_once_of_noise(rng):
+    X, y = rng.normal(size=(60, 8)), np.arange(60) % 2
+    with pytest.warns(UserWarning, match="Nothing stands out") as caught:
+        selector = RandSelCV(cv=3).fit(X, y)
+    assert len(caught) == 1
+    assert not selector.stands_out_
 
 
 @pytest.mark.parametrize("model", [LogisticRegression(), None])

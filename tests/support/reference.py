@@ -249,7 +249,7 @@ def ridge_objective(K, y, penalty, weights):
 def ridge_penalty(K, ridge, weights):
     """Penalty λτ: τ is the mean eigenvalue of the kernel, centred and scaled by the weights (eq. 14)."""
     m, root = len(K), np.sqrt(weights)
-    P = np.eye(m) - np.outer(root, root) / m
+    P = np.eye(m) - np.outer(root, root) / weights.sum()
     return ridge * np.trace(P @ (root[:, None] * K * root) @ P) / m
 
 

@@ -59,7 +59,7 @@ def exact(sample: Sample, gamma: float, draws: Draws, weighting: Weighting = PLA
     if len(blocks) == 1:
         return closed_form(sample, gamma, weighting)
     function = partial(_closed_form_of_block, weighting=weighting)
-    return _average(map_row_blocks(sample, blocks, function, gamma, draws, draws.on_block))
+    return _average(map_row_blocks(sample, blocks, function, gamma, draws, draws.on_block), np.concatenate(blocks))
 
 
 def row_blocks(target: Target, draws: Draws) -> list[Array]:
@@ -119,8 +119,11 @@ def _closed_form_of_block(sample: Sample, gamma: float, weighting: Weighting) ->
     return replace(closed_form(sample, gamma, weighting), skewness=None, sums=None)
 
 
-def _average(blocks: list[Contribution]) -> Contribution:
-    """Average the totals; divide the sum of the scores of B independent blocks by √B, which keeps their variance 1."""
+def _average(blocks: list[Contribution], rows: Array) -> Contribution:
+    """Average the totals; divide the sum of the scores of B independent blocks by √B, which keeps their variance 1.
+
+    Errors are in the order of the rows of X: the blocks of every round are others, and errors are compared by sample.
+    """
     scale = max(block.log_scale for block in blocks)
 
     def mean_total() -> Any:
@@ -131,7 +134,8 @@ def _average(blocks: list[Contribution]) -> Contribution:
 
     # The largest skewness is √8, of a matrix of rank one (eq. 8''); the scaled sum of B scores has 1/√B of it.
     largest = float(np.sqrt(8.0 / len(blocks)))
-    scores, errors = (combine("main"), combine("interaction")), np.concatenate([block.errors for block in blocks])
+    scores = combine("main"), combine("interaction")
+    errors = np.concatenate([block.errors for block in blocks])[np.argsort(rows)]
     return Contribution(mean_total(), scale, *scores, lambda: (largest, largest), errors=errors)
 
 

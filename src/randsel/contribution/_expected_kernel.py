@@ -75,11 +75,12 @@ def fit_ridge(log_expected: Any, target: Target, ridge: float) -> tuple[Any, Arr
     if target.weights is not None:
         kernel *= roots[:, None]
         kernel *= roots[None, :]
+    weight = float(roots @ roots)  # m, except in a block of rows
     scaled = Y / roots[:, None]
-    scaled = scaled - roots[:, None] * ((roots @ scaled) / m)  # rows of a block are centred by the mean of all rows
-    # P K P = K - √w bᵀ - b √wᵀ with b = K √w / m - √w (√wᵀ K √w) / 2m².
-    means = kernel @ roots / m
-    offsets = means - roots * ((roots @ means) / (2 * m))
+    scaled = scaled - roots[:, None] * ((roots @ scaled) / weight)  # so far centred by the mean of all rows
+    # P K P = K - √w bᵀ - b √wᵀ with b = K √w / Σw - √w (√wᵀ K √w) / 2(Σw)².
+    means = kernel @ roots / weight
+    offsets = means - roots * ((roots @ means) / (2 * weight))
     if target.weights is None:
         add_outer_sum(kernel, -offsets)
     else:
@@ -92,10 +93,10 @@ def fit_ridge(log_expected: Any, target: Target, ridge: float) -> tuple[Any, Arr
     root = inverse_root(kernel)
     duals = root.T @ (root @ scaled)
     if target.groups is None:
-        errors = duals / (columnwise_dot(root, root) - roots**2 / (m * penalty))[:, None]
+        errors = duals / (columnwise_dot(root, root) - roots**2 / (weight * penalty))[:, None]
         squares = to_numpy((errors * errors).sum(axis=1))
     else:
-        intercept = to_numpy(roots) / (m * penalty) ** 0.5
+        intercept = to_numpy(roots) / (weight * penalty) ** 0.5
         squares = _errors_of_groups(to_numpy(root), intercept, to_numpy(duals), target.groups)
     variance = float((scaled * scaled).sum()) / m
     return duals * roots[:, None], squares / max(variance, 1e-300)

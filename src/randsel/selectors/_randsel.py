@@ -271,7 +271,7 @@ class RandSel(Selector):
             How much each sample counts; samples of weight zero are left out.
         groups : array of shape (n_samples,), default=None
             Samples of one group, such as a donor, are not independent: prediction errors leave out whole groups, and
-            permutations exchange them.
+            permutations exchange them. One group only is like none.
         batch : array of shape (n_samples,), default=None
             Permutations of y stay within batches.
 
@@ -285,6 +285,8 @@ class RandSel(Selector):
         groups, batch = (
             check_labels(labels, name, weights, len(y)) for name, labels in (("groups", groups), ("batch", batch))
         )
+        if groups is not None and groups.min() == groups.max():  # nothing is left without the only group
+            groups = None
         X, y, weights = drop_unweighted_rows(X, y, weights)
         n_to_select = check_number_to_select(self.n_features_to_select, X.shape[1])
         seed = seed_of(self.random_state)

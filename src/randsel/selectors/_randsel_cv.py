@@ -125,7 +125,7 @@ class RandSelCV(Selector):
         sample_weight : array of shape (n_samples,), default=None
             Passed to the selector, and to the model if it takes weights.
         groups : array of shape (n_samples,), default=None
-            Samples of one group, such as a donor, stay in one fold.
+            Samples of one group, such as a donor, stay in one fold. Also passed to the selector.
 
         Returns
         -------
@@ -149,7 +149,7 @@ class RandSelCV(Selector):
         sizes = path_sizes(X.shape[1], selector.drop, selector.min_features)
         candidates = [(gamma, fold) for gamma in gammas for fold in folds]
         with fit_task(self, len(candidates) + 1, in_order=False) as task:
-            common = (selector, model, scorer), sizes, (X, y, weights)
+            common = (selector, model, scorer), sizes, (X, y, weights, groups)
             tasks = [(*common, *entry, task.subtask("fold", number=k)) for k, entry in enumerate(candidates)]
             scores = np.reshape(ordered_map(_score_fold, tasks, self.n_jobs), (len(gammas), len(folds), len(sizes)))
             if not np.isfinite(scores).all():
@@ -160,7 +160,7 @@ class RandSelCV(Selector):
             self.selector_ = clone(selector).set_params(gamma=self.gamma_, n_features_to_select=self.n_features_)
             refit = task.subtask("refit", number=len(candidates))
             with refit.delegate_to(self.selector_), refit:
-                self.selector_.fit(X, y, sample_weight=weights)
+                self.selector_.fit(X, y, sample_weight=weights, groups=groups)
             for name in (
                 "support_",
                 "ranking_",
@@ -170,6 +170,8 @@ class RandSelCV(Selector):
                 "interaction_scores_",
                 "path_",
                 "fixed_",
+                "stands_out_",
+                "permutation_pvalue_",
             ):
                 setattr(self, name, getattr(self.selector_, name))
         if self.verbose:
@@ -258,20 +260,22 @@ def _folds(cv: Any, y: Array, kind: OutcomeKind, groups: Array | None) -> Any:
 def _score_fold(
     estimators: tuple[RandSel, Any, Any],
     sizes: list[int],
-    data: tuple[Array, Array, Array | None],
+    data: tuple[Array, Array, Array | None, Array | None],
     gamma: float | str,
     fold: Any,
     task: Task,
 ) -> list[float]:
     """Return the score of the model on the held-out samples, for the best features of every size."""
     selector, model, scorer = estimators
-    X, y, weights = data
+    X, y, weights, groups = data
     train, test = fold
-    train_weights = None if weights is None else weights[train]
+    train_weights, train_groups = (None if values is None else values[train] for values in (weights, groups))
     fitted_selector = clone(selector).set_params(gamma=gamma, n_features_to_select=1)
     scores = []
     with task.delegate_to(fitted_selector), task:
-        fitted_selector.fit(X[train], y[train], sample_weight=train_weights)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Nothing stands out", UserWarning)  # the fit on all samples tells
+            fitted_selector.fit(X[train], y[train], sample_weight=train_weights, groups=train_groups)
         for size in sizes:
             columns = fitted_selector.order_[:size]
             fitted_model = clone(model)
