@@ -110,7 +110,7 @@ def test_the_elementwise_route_reads_a_memory_map_in_blocks(rng, monkeypatch, tm
     X, y = rng.standard_t(1.5, size=(60, 300)), rng.integers(0, 2, 60)
     np.save(tmp_path / "X.npy", X)
     expected = RandSel(5).fit(X, y)
-    monkeypatch.setattr("randsel.selectors._randsel.memory_for_columns", lambda *_: int(0.1 * X.nbytes))
+    monkeypatch.setattr("randsel.selectors._features.memory_for_columns", lambda *_: int(0.1 * X.nbytes))
     used = []
     made = _nonlinear.StreamedElements.forms
     monkeypatch.setattr(

@@ -12,7 +12,7 @@ def limit_memory(monkeypatch):
     """Allow a third of a small table in memory."""
 
     def allow(X, fraction=0.3):
-        monkeypatch.setattr("randsel.selectors._randsel.memory_for_columns", lambda *_: int(fraction * X.nbytes))
+        monkeypatch.setattr("randsel.selectors._features.memory_for_columns", lambda *_: int(fraction * X.nbytes))
 
     return allow
 
