@@ -135,7 +135,7 @@ def _average(blocks: list[Contribution], rows: Array) -> Contribution:
     # The largest skewness is √8, of a matrix of rank one (eq. 8''); the scaled sum of B scores has 1/√B of it.
     largest = float(np.sqrt(8.0 / len(blocks)))
     scores = combine("main"), combine("interaction")
-    errors = np.concatenate([block.errors for block in blocks])[np.argsort(rows)]
+    errors = np.concatenate([to_numpy(block.errors) for block in blocks])[np.argsort(rows)]
     return Contribution(mean_total(), scale, *scores, lambda: (largest, largest), errors=errors)
 
 

@@ -12,7 +12,9 @@ import numpy as np
 
 from randsel._numerics.arrays import (
     add_outer_sum,
+    as_array_like,
     astype,
+    clip,
     columnwise_dot,
     device_of,
     dot,
@@ -50,7 +52,7 @@ class Weighting:
     ridge: float = RIDGE
     residual: bool = False
 
-    def apply(self, log_expected: Any, target: Target) -> tuple[Target, Array]:
+    def apply(self, log_expected: Any, target: Target) -> tuple[Target, Any]:
         """Return the weighed target, and the squared error of every sample when it is left out of the regression."""
         duals, errors = fit_ridge(log_expected, target, self.ridge)
         return (replace(target, Y=duals) if self.residual else target), errors
@@ -60,7 +62,7 @@ class Weighting:
 PLAIN = Weighting()
 
 
-def fit_ridge(log_expected: Any, target: Target, ridge: float) -> tuple[Any, Array]:
+def fit_ridge(log_expected: Any, target: Target, ridge: float) -> tuple[Any, Any]:
     """Return the duals `α = (HQH + λτI)⁻¹ Y`, and squared errors of left-out samples divided by the variance of y.
 
     With weights w, H projects on the complement of √w in the metric of the weights (eq. 14). A sample is left out with
@@ -87,19 +89,20 @@ def fit_ridge(log_expected: Any, target: Target, ridge: float) -> tuple[Any, Arr
         kernel -= roots[:, None] * offsets[None, :]
         kernel -= offsets[:, None] * roots[None, :]
     # A constant kernel has trace zero, and explains nothing with any penalty.
-    penalty = max(ridge * float(xp.linalg.diagonal(kernel).sum()) / m, 1e-12)
+    penalty = clip(xp.linalg.diagonal(kernel).sum() * (ridge / m), 1e-12)
     diagonal = xp.arange(m, device=device_of(kernel))
     kernel[diagonal, diagonal] += penalty
     root = inverse_root(kernel)
     duals = root.T @ (root @ scaled)
     if target.groups is None:
         errors = duals / (columnwise_dot(root, root) - roots**2 / (weight * penalty))[:, None]
-        squares = to_numpy((errors * errors).sum(axis=1))
+        squares = (errors * errors).sum(axis=1)
     else:
-        intercept = to_numpy(roots) / (weight * penalty) ** 0.5
-        squares = _errors_of_groups(to_numpy(root), intercept, to_numpy(duals), target.groups)
-    variance = float((scaled * scaled).sum()) / m
-    return duals * roots[:, None], squares / max(variance, 1e-300)
+        intercept = roots / (weight * penalty) ** 0.5
+        squares = _errors_of_groups(to_numpy(root), to_numpy(intercept), to_numpy(duals), target.groups)
+        squares = as_array_like(squares, kernel)
+    variance = (scaled * scaled).sum() / m
+    return duals * roots[:, None], squares / clip(variance, 1e-300)
 
 
 def _errors_of_groups(root: Array, intercept: Array, duals: Array, groups: Array) -> Array:

@@ -484,7 +484,7 @@ class Contribution:
     interaction: Any = None
     skewness: Callable[[], tuple[float, float]] | None = None
     sums: PairSums | None = None
-    errors: Array | None = None
+    errors: Any = None
 
     @property
     def total(self) -> Any:

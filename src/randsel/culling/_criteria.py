@@ -49,13 +49,13 @@ def combined_scores(contributions: Contribution) -> tuple[Any, Any]:
     """
     total, interaction = contributions.relative, contributions.interaction
     centre, spread = _centre_and_spread(interaction)
-    excess = clip(interaction - max(0.0, centre), 0.0, None) / max(1.0, spread)
+    excess = clip(interaction - clip(centre, 0.0), 0.0) / clip(spread, 1.0)
     centre, spread = _centre_and_spread(total)
     # If more than half of the features contribute equally, there is no spread: only the order is left of the total.
-    return ((total - centre) / spread if spread > 0.0 else total - centre) + excess, total
+    return (total - centre) / namespace(total).where(spread > 0.0, spread, 1.0) + excess, total
 
 
-def _centre_and_spread(values: Any) -> tuple[float, float]:
+def _centre_and_spread(values: Any) -> tuple[Any, Any]:
     """Return the median, and the median absolute deviation as an estimate of the standard deviation."""
     centre = median(values)
     return centre, NORMAL_MAD * median(namespace(values).abs(values - centre))

@@ -5,7 +5,8 @@ related to y more closely than to permutations of y: the best of them (largest s
 average (mean squared correlation). Permutations of y keep the correlations among the features as they are.
 """
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import betainc
@@ -22,11 +23,30 @@ N_PERMUTATIONS = 99
 WIDTH = 1024
 
 
-class PermutationTest(NamedTuple):
-    """P-value of the test that no feature is related to y, and p-values of single features (F test)."""
+@dataclass(frozen=True)
+class PermutationTest:
+    """Result of the test that no feature is related to y.
+
+    Attributes
+    ----------
+    pvalue
+        P-value of the test.
+    squared_correlations
+        Of every feature with y.
+    rank, n_samples
+        Number of independent columns of the encoded y, and number of samples.
+    """
 
     pvalue: float
-    main_pvalues: Array
+    squared_correlations: Array
+    rank: int
+    n_samples: int
+
+    def main_pvalues(self) -> Array:
+        """Return the p-value of every feature alone, by the F test."""
+        # Under the null, the squared correlation with q columns has the distribution Beta(q/2, (m - 1 - q)/2).
+        freedom = max(self.n_samples - 1 - self.rank, 1)
+        return np.asarray(betainc(freedom / 2, self.rank / 2, 1 - self.squared_correlations))
 
 
 def permutation_test(sample: Sample, batch: Array | None = None) -> PermutationTest:
@@ -40,10 +60,14 @@ def permutation_test(sample: Sample, batch: Array | None = None) -> PermutationT
     weights = np.ones(len(outcomes)) if target.weights is None else to_numpy(target.weights)
     outcomes = outcomes / weights[:, None]
     permuted = permuted_rows(outcomes, target.groups, batch, N_PERMUTATIONS)
-    bases = [_orthonormal(outcomes[rows], weights) for rows in (np.arange(len(outcomes)), *permuted)]
+    if target.weights is None and target.groups is None:  # then a permutation of a basis is a basis
+        basis = _orthonormal(outcomes, weights)
+        bases = [basis, *(basis[rows] for rows in permuted)]
+    else:
+        bases = [_orthonormal(outcomes[rows], weights) for rows in (np.arange(len(outcomes)), *permuted)]
     rank = min(basis.shape[1] for basis in bases)
     if rank == 0:
-        return PermutationTest(1.0, np.ones(sample.X.shape[1]))
+        return PermutationTest(1.0, np.zeros(sample.X.shape[1]), 1, len(outcomes))
     X, roots = sample.columns_in_product_dtype, weights**0.5
     directions = np.concatenate([basis[:, :rank] for basis in bases], axis=1) * roots[:, None]
     shared = (as_array_like(values, target.Y) for values in (directions, weights))
@@ -51,9 +75,7 @@ def permutation_test(sample: Sample, batch: Array | None = None) -> PermutationT
     largest = np.max([block[0] for block in blocks], axis=0)
     sums = np.sum([block[1] for block in blocks], axis=0)
     squared = np.concatenate([block[2] for block in blocks])
-    # A squared correlation of q directions has the null distribution Beta(q/2, (m - 1 - q)/2).
-    freedom = max(len(outcomes) - 1 - rank, 1)
-    return PermutationTest(_smallest_pvalue(largest, sums), betainc(freedom / 2, rank / 2, 1 - squared))
+    return PermutationTest(_smallest_pvalue(largest, sums), squared.astype(float), rank, len(outcomes))
 
 
 def permuted_rows(outcomes: Array, groups: Array | None, batch: Array | None, count: int) -> Array:
@@ -87,10 +109,11 @@ def _squared_correlations_of_block(block: Any, directions: Any, weights: Any, ra
     """Return, for y and its permutations, the largest squared correlation and their sum; and those of y itself."""
     xp = namespace(block)
     directions, weights = astype(directions, block.dtype), astype(weights, block.dtype)
-    products = block.T @ directions
-    squares = xp.reshape(products * products, (block.shape[1], -1, rank)).sum(axis=2)
-    norms = weights @ (block * block)
-    squared = squares / clip(norms, 1e-30, None)[:, None]
+    squared = block.T @ directions
+    squared *= squared
+    if rank > 1:
+        squared = xp.reshape(squared, (block.shape[1], -1, rank)).sum(axis=2)
+    squared /= clip(weights @ (block * block), 1e-30, None)[:, None]
     largest, sums, squared_of_y = xp.max(squared, axis=0), squared.sum(axis=0), clip(squared[:, 0], 0.0, 1.0)
     return to_numpy(largest), to_numpy(sums), to_numpy(squared_of_y)
 

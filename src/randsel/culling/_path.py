@@ -123,7 +123,7 @@ class Round:
 
     def to_host(self) -> "Round":
         """Return the round with numpy arrays."""
-        arrays = {name: getattr(self, name) for name in ARRAYS}
+        arrays = {name: getattr(self, name) for name in (*ARRAYS, "errors")}
         if all(map(on_host, arrays.values())):
             return self
         hosted: dict[str, Any] = {name: to_numpy(array) for name, array in arrays.items()}
@@ -227,8 +227,8 @@ class CullingPath:
 
     @property
     def _squared_errors(self) -> Array | None:
-        rounds = self.recorded.rounds
-        return np.stack([r.errors for r in rounds]) if len(rounds[0].errors) else None
+        squares = [to_numpy(r.errors) for r in self.recorded.rounds]
+        return np.stack(squares) if len(squares[0]) else None
 
     @cached_property
     def best(self) -> int:

@@ -138,7 +138,7 @@ def cull(
             rounds=(*state.rounds, finished),
             streak=streak,
             fixed_scores=state.fixed_scores | _scores_of(scores, newly_fixed, finished.fixed),
-            skewness=state.skewness if state.rounds else _null_skewness(contributions),
+            skewness=state.skewness if state.rounds or criterion.residual else _null_skewness(contributions),
         )
         path = partial(_build_path, state.rounds, ascending, state.fixed_scores, state.chance.null_sd, state.skewness)
         sums = contributions.sums

@@ -300,7 +300,7 @@ class RandSel(Selector):
             path = cull(state, criterion, ESTIMATORS[self.estimator], rules, draws, observers)
             path = replace(self._name_features(path, columns), noise_pvalue=test.pvalue, independent=groups is None)
             self.__dict__.update(self._results(path, n_to_select))
-            self._main_pvalues = smallest_corrected(test.main_pvalues, columns)
+            self._test = test, columns
         if not path.stands_out:
             _warn_that_nothing_stands_out(path)
         return self
@@ -340,7 +340,8 @@ class RandSel(Selector):
         check_is_fitted(self)
         pvalues = np.ones(self.n_features_in_)
         if CRITERIA[self._criterion()].residual:  # scores of residuals have no known null distribution
-            tested: Any = self._main_pvalues, None
+            test, columns = self._test
+            tested: Any = smallest_corrected(test.main_pvalues(), columns), None
         else:
             tested = self.path_.pvalues or (None, None)
         pvalues[self.path_.rounds[0].features] = np.nan if tested[score] is None else tested[score]

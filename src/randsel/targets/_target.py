@@ -13,10 +13,10 @@ from randsel._numerics.arrays import (
     frobenius_norm,
     namespace,
     rowwise_dot,
-    set_diagonal,
+    to_floats,
     to_numpy,
 )
-from randsel._numerics.kernels import u_centre_with_offsets
+from randsel._numerics.kernels import u_centre
 from randsel._utils.typing import Array
 from randsel.targets._kinds import OutcomeKind
 
@@ -71,18 +71,15 @@ class Target:
         return self.Y @ self.Y.sum(axis=0) - 2 * self.diagonal
 
     @cached_property
-    def _u_centred_with_offsets(self) -> tuple[Any, Any]:
-        return u_centre_with_offsets(self.kernel)
-
-    @property
     def u_centred(self) -> Any:
         """`U(L)` (eq. 4)."""
-        return self._u_centred_with_offsets[0]
+        return u_centre(self.kernel)
 
-    @property
+    @cached_property
     def offsets(self) -> Any:
-        """`ρ` of `L_pq = U(L)_pq + ρ_p + ρ_q` off the diagonal (eq. 4)."""
-        return self._u_centred_with_offsets[1]
+        """`ρ` of `L_pq = U(L)_pq + ρ_p + ρ_q` off the diagonal (eq. 4), from the row sums of L."""
+        m, sums = len(self.Y), self.row_sums_less_diagonals + self.diagonal
+        return sums / (m - 2) - sums.sum() / (2 * (m - 1) * (m - 2))
 
     @cached_property
     def _cast(self) -> dict[Any, tuple[Any, Any]]:
@@ -97,6 +94,8 @@ class Target:
     @cached_property
     def u_centred_norm(self) -> float:
         """`‖U(L)‖_F`, zero where only rounding is left, as with a class of one member."""
+        if not self.lopsided:
+            return self._norms[0] ** 0.5
         norm = frobenius_norm(self.u_centred)
         return norm if norm > 1e-10 * frobenius_norm(self.kernel) else 0.0
 
@@ -115,18 +114,25 @@ class Target:
     @cached_property
     def lopsided(self) -> bool:
         """Whether little of `L` is left when U-centred, as with a class of one member or one extreme number."""
-        m, diagonal, square = len(self.Y), self.diagonal, frobenius_norm(self.Y.T @ self.Y) ** 2
+        u_centred_square, square = self._norms
+        return u_centred_square < 1e-6 * square
+
+    @cached_property
+    def _norms(self) -> tuple[float, float]:
+        """`‖U(L)‖²` and `‖L‖²`, from the row sums off the diagonal (eq. 4), without computing L."""
+        m, diagonal, products = len(self.Y), self.diagonal, self.Y.T @ self.Y
         rows = self.row_sums_less_diagonals + diagonal
-        # ‖U(L)‖² from ‖L‖² and the row sums off the diagonal (eq. 4), without computing L.
-        u_centred_square = square - float(dot(diagonal, diagonal)) - 2 / (m - 2) * float(dot(rows, rows))
-        return u_centred_square + float(rows.sum()) ** 2 / ((m - 1) * (m - 2)) < 1e-6 * square
+        square, diagonal_square, rows_square, total = to_floats(
+            dot(products, products), dot(diagonal, diagonal), dot(rows, rows), rows.sum()
+        )
+        u_centred_square = square - diagonal_square - 2 / (m - 2) * rows_square + total**2 / ((m - 1) * (m - 2))
+        return u_centred_square, square
 
     @cached_property
     def largest(self) -> float:
-        """`max |L_pq|` over different samples."""
-        magnitudes = namespace(self.Y).abs(self.kernel)
-        set_diagonal(magnitudes, 0.0)
-        return float(magnitudes.max())
+        """A bound on `|L_pq|` of different samples: the product of the two largest lengths of rows of Y."""
+        second, first = to_floats(*namespace(self.Y).sort(self.diagonal)[-2:])
+        return (first * second) ** 0.5
 
     @cached_property
     def n_pairs(self) -> float:
