@@ -77,7 +77,7 @@ def fit_ridge(log_expected: Any, target: Target, ridge: float) -> tuple[Any, Any
     if target.weights is not None:
         kernel *= roots[:, None]
         kernel *= roots[None, :]
-    weight = float(roots @ roots)  # m, except in a block of rows
+    weight = m if target.weights is None else roots @ roots  # also m, except in a block of rows
     scaled = Y / roots[:, None]
     scaled = scaled - roots[:, None] * ((roots @ scaled) / weight)  # so far centred by the mean of all rows
     # P K P = K - √w bᵀ - b √wᵀ with b = K √w / Σw - √w (√wᵀ K √w) / 2(Σw)².

@@ -1,5 +1,6 @@
 """The target: the outcome y, encoded as the factor of its centred kernel."""
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -95,7 +96,7 @@ class Target:
     def u_centred_norm(self) -> float:
         """`‖U(L)‖_F`, zero where only rounding is left, as with a class of one member."""
         if not self.lopsided:
-            return self._norms[0] ** 0.5
+            return math.sqrt(self._norms[0])
         norm = frobenius_norm(self.u_centred)
         return norm if norm > 1e-10 * frobenius_norm(self.kernel) else 0.0
 
@@ -132,7 +133,7 @@ class Target:
     def largest(self) -> float:
         """A bound on `|L_pq|` of different samples: the product of the two largest lengths of rows of Y."""
         second, first = to_floats(*namespace(self.Y).sort(self.diagonal)[-2:])
-        return (first * second) ** 0.5
+        return math.sqrt(first * second)
 
     @cached_property
     def n_pairs(self) -> float:
