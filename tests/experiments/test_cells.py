@@ -148,6 +148,13 @@ def test_a_method_without_bandwidth_ranks_once(rng, monkeypatch):
     assert fits == ["linear"] * 4 + ["gaussian"] * 7
 
 
+def test_a_cell_of_noise_is_scored_without_a_warning(rng):
+    table = Table(rng.normal(size=(40, 6)), np.arange(40) % 2, tuple("abcdef"))
+    cell = _cells.build_cells(small_spec(data=({"name": "xor"},)), {"xor": table})[0][0]
+    assert cell.method == "randSel"
+    assert _cells.evaluate(cell, table)["accuracy"] < 0.8
+
+
 def test_folds_of_numbers_have_two_samples_to_test(rng):
     table = numeric_table(rng, 11)
     assert _cells.number_of_folds(table, NUMBERS, 10) == 5

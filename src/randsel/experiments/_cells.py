@@ -8,6 +8,7 @@ numbers, within each fold.
 import hashlib
 import json
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -47,9 +48,14 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """Name of the cell's file: a hash of the version of the package and of the cell."""
-        text = json.dumps([version("randsel"), asdict(self)], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:24]
+        """Name of the cell's file."""
+        return hash_cell(asdict(self))
+
+
+def hash_cell(*content: Any) -> str:
+    """Return a hash of the version of the package and of everything that determines a result."""
+    text = json.dumps([version("randsel"), *content], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
 def build_cells(spec: Spec, tables: dict[str, Table]) -> tuple[list[Cell], list[str]]:
@@ -166,6 +172,9 @@ def _rankings(cell: Cell, X: Array, y: Array, gammas: tuple[float | str, ...]) -
     known = selector().get_params()
     if "random_state" in known:
         params["random_state"] = cell.seed
-    if "gamma" not in known or params.get("kernel") == "linear":
-        return [selector(**params).fit(X, y).order_] * len(gammas)
-    return [selector(**params, gamma=gamma).fit(X, y).order_ for gamma in gammas]
+    with warnings.catch_warnings():
+        # the held-out samples show whether a selection is of any use
+        warnings.filterwarnings("ignore", "Nothing stands out")
+        if "gamma" not in known or params.get("kernel") == "linear":
+            return [selector(**params).fit(X, y).order_] * len(gammas)
+        return [selector(**params, gamma=gamma).fit(X, y).order_ for gamma in gammas]
