@@ -23,7 +23,7 @@ def test_culling_path_draws_every_feature_and_names_the_highlighted(path):
     assert list(alignment) == [r.alignment for r in path.rounds]
     red = top.lines[0]
     assert red.get_color() == plots.RED
-    assert {line.get_ydata()[-1] for line in top.lines[:2]} == set(path.rounds[-1].contributions)
+    assert {line.get_ydata()[-1] for line in top.lines[:2]} == set(path.last_values("contributions", 15)[:2])
     figure.savefig(io.BytesIO(), format="png")
 
 

@@ -12,8 +12,10 @@ from randsel import InteractionScan, RandSel, datasets
 from randsel._numerics.kernels import bandwidth, squared_distances
 from randsel._utils.files import FinishedParts
 from randsel.analysis import _pipeline
-from randsel.analysis._model import Settings
+from randsel.analysis._cautions import check_selection
+from randsel.analysis._model import FeatureTests, Rule, Settings
 from randsel.analysis._pipeline import analyse
+from randsel.culling._path import CullingPath
 from randsel.culling._storage import path_to_arrays, restore_path
 from randsel.interactions._evidence import main_effects
 from randsel.tables._read import Table
@@ -111,23 +113,84 @@ def test_top_and_fdr(how, count):
     assert [feature.selected for feature in analysis.features] == [True] * count + [False] * (30 - count)
 
 
-def test_features_found_by_tests_but_not_by_culling_are_selected():
-    X, y, relevant = datasets.make_passemiers("ring", 250, 64, random_state=0)
+def no_signal_by_culling(monkeypatch):
+    """Let no culling path stand out."""
+    monkeypatch.setattr(CullingPath, "stands_out", property(lambda _: False))
+
+
+def test_one_rule_makes_the_selection(monkeypatch, rng):
+    noise = table(rng.standard_normal((60, 20)), rng.permutation(60) % 2)
+    quick = {"halves": 0, "folds": 0}
+    assert analyse(xor(), Settings(**quick)).rule == Rule("path")
+    assert analyse(noise, Settings(**quick)).rule == Rule("nothing")
+    assert analyse(noise, Settings(**quick, top=3)).rule == Rule("top", top=3)
+    assert analyse(noise, Settings(**quick, top=3, fdr=0.2)).rule == Rule("fdr", top=3, fdr=0.2)
+    no_signal_by_culling(monkeypatch)
+    assert analyse(xor(), Settings(**quick)).rule == Rule("tests", fdr=0.05)
+
+
+def test_without_options_the_selection_is_that_of_auto_or_else_that_of_the_tests(monkeypatch):
+    X, y, _ = datasets.make_weston_linear(200, 30, random_state=0)
     data = table(X, y)
-    culled = set(RandSel(2).fit(X, y).get_support(indices=True).tolist())
-    assert culled != set(relevant.tolist())
-    analysis = analyse(data, Settings(halves=0, folds=0))
-    assert {f"g{j}" for j in relevant} <= set(names(analysis))
+    selector = RandSel().fit(X, y)
+    by_path = analyse(data, Settings(halves=0, folds=0))
+    assert {f.column for f in by_path.features if f.selected} == set(selector.get_support(indices=True).tolist())
+    no_signal_by_culling(monkeypatch)
+    by_tests = analyse(data, Settings(halves=0, folds=0))
+    assert {f.column for f in by_tests.features if f.selected} == {f.column for f in by_tests.features if f.q <= 0.05}
+
+
+def test_scores_of_selected_features_are_those_of_the_round_they_share(rng):
+    """In later rounds the partner of a feature is culled, and its interaction score falls."""
+    X = rng.standard_normal((600, 20))
+    data = table(X, np.sign(X[:, 0] + X[:, 1] * X[:, 2]).astype(int))
+    analysis = analyse(data, Settings(halves=0, folds=0, top=3))
+    assert names(analysis) == [f"g{j}" for j in analysis.path.order[:3]]
+    (shared,) = (r for r in analysis.path.rounds if len(r.features) == 3)
+    for feature in analysis.features[:3]:
+        position = shared.features.tolist().index(feature.column)
+        assert feature.contribution == shared.contributions[position]
+        assert feature.main == shared.main[position]
+        assert feature.interaction == shared.interaction[position]
+    last = analysis.path.last_values("interaction", 20)
+    assert any(feature.interaction != last[feature.column] for feature in analysis.features[:3])
+
+
+def test_a_partner_is_named_only_if_the_pair_is_significant(rng):
+    X = rng.standard_normal((250, 15))
+    y = np.where(X[:, 0] + 0.3 * rng.standard_normal(250) + 1.5 * ((X[:, 3] > 0) ^ (X[:, 4] > 0)) > 0.75, "a", "b")
+    analysis = analyse(table(X, y), Settings(halves=0, folds=0))
+    significant = {(p.first, p.second) for p in analysis.pairs if p.corrected_p <= 0.05}
+    assert ("g3", "g4") in significant
+    by_name = {feature.name: feature for feature in analysis.features}
+    assert by_name["g0"].p < 1e-6
+    assert by_name["g3"].partner == "g4"
+    for feature in analysis.features:
+        if feature.partner is not None:
+            assert tuple(sorted((feature.name, feature.partner), key=lambda name: int(name[1:]))) in significant
+    assert sum(feature.partner is not None for feature in analysis.features) < 8
 
 
 def test_noise_gives_an_empty_selection(rng):
     data = table(rng.standard_normal((60, 20)), rng.permutation(60) % 2)
-    analysis = analyse(data, Settings(halves=0, folds=3, fdr=0.001))
-    assert analysis.nothing_stands_out
-    assert not names(analysis)
-    # a model without features guesses
-    np.testing.assert_array_equal(analysis.accuracy.selected, [0.5] * 3)
-    np.testing.assert_array_equal(analysis.accuracy.sizes, [0] * 3)
+    for how in ({}, {"fdr": 0.001}):
+        analysis = analyse(data, Settings(halves=2, folds=3, **how))
+        assert analysis.nothing_stands_out
+        assert not analysis.has_findings
+        assert not names(analysis)
+        # a model without features guesses
+        np.testing.assert_array_equal(analysis.accuracy.selected, [0.5] * 3)
+        np.testing.assert_array_equal(analysis.accuracy.sizes, [0] * 3)
+    first = analyse(data, Settings(halves=0, folds=0, top=4))
+    assert len(names(first)) == 4
+    assert not first.has_findings
+
+
+def test_nothing_selected_means_no_half_samples(rng):
+    data = table(rng.standard_normal((60, 20)), rng.permutation(60) % 2)
+    analysis = analyse(data, Settings(halves=4, folds=0))
+    assert analysis.stability is None
+    assert any("nothing was selected, so there is no selection to repeat" in note for note in analysis.notes)
 
 
 # ---------------------------------------------------------------- halves
@@ -160,6 +223,24 @@ def test_frequencies_and_bound_are_those_of_the_halves():
     np.testing.assert_allclose(stability.frequencies, counts / 6)
     assert stability.expected_false == pytest.approx(3**2 / ((2 * stability.threshold - 1) * 20))
     assert stability.n_halves == 6
+
+
+@pytest.mark.parametrize("how", [{}, {"fdr": 0.1}, {"fdr": 0.2, "top": 1}])
+def test_halves_repeat_the_rule_of_the_selection(how):
+    """With culling, every half chooses its own number of features; with --fdr, features are tested on every half."""
+    data = xor(200, 12)
+    stability = analyse(data, Settings(halves=4, folds=0, **how)).stability
+    counts = np.zeros(12)
+    for number in range(2):
+        for rows in _pipeline.split_halves(data.y, None, CLASSES, 0, number):
+            selector = RandSel().fit(data.X[rows], data.y[rows])
+            order = selector.order_[: selector.n_features_]
+            if how:
+                q = InteractionScan().fit(data.X[rows], data.y[rows]).qvalues_
+                order = selector.order_[q[selector.order_] <= how["fdr"]][: how.get("top")]
+            counts[order] += 1
+    assert counts.any()
+    np.testing.assert_allclose(stability.frequencies, counts / 4)
 
 
 def test_the_answer_does_not_depend_on_the_number_of_jobs(analysis):
@@ -270,18 +351,46 @@ def test_means_of_groups_and_levels_of_categories():
 
 
 def test_tests_compare_within_batches():
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(3)
     batch = np.repeat([0, 1], 60)
     y = (rng.random(120) < np.where(batch, 0.8, 0.2)).astype(int)
     X = rng.standard_normal((120, 10))
     X[:, 3] += 3.0 * batch
+    without = analyse(table(X, y), Settings(halves=0, folds=0))
+    assert "g3" in names(without)
     analysis = analyse(table(X, y, batch=batch), Settings(halves=0, folds=0))
     by_name = {feature.name: feature for feature in analysis.features}
     assert by_name["g3"].p > 0.05
     assert analysis.features[0].name == "g3"
+    assert analysis.nothing_stands_out
+    assert not names(analysis)
     assert any("compare within batches" in note for note in analysis.notes)
-    assert any("compared within batches or groups no feature does" in warning for warning in analysis.warnings)
     assert any("confounded" in warning for warning in analysis.warnings)
+
+
+def test_culling_permutes_within_groups_and_batches(monkeypatch, rng):
+    fitted = []
+    real = RandSel.fit
+
+    def spy(self, X, y, **more):
+        fitted.append(more)
+        return real(self, X, y, **more)
+
+    monkeypatch.setattr(RandSel, "fit", spy)
+    X, y = rng.standard_normal((60, 8)), rng.permutation(60) % 2
+    groups, batch = np.arange(60) // 6, np.arange(60) // 30
+    analyse(table(X, y, groups=groups, batch=batch), Settings(halves=0, folds=0))
+    np.testing.assert_array_equal(fitted[0]["groups"], groups)
+    np.testing.assert_array_equal(fitted[0]["batch"], batch)
+
+
+def test_culling_that_stands_out_while_no_feature_does_gives_a_warning(rng):
+    data = xor()
+    path = RandSel().fit(data.X, data.y).path_
+    tests = FeatureTests(np.full(30, 0.4), np.full(30, 0.9), np.full(30, -1), None)
+    (warning,) = check_selection(replace(data, batch=np.arange(200) % 2), path, tests, path.order[:2])
+    assert "compared within batches or groups no feature does" in warning
+    assert not list(check_selection(data, path, tests, path.order[:2]))
 
 
 def test_a_batch_equal_to_the_target_gives_a_warning(rng):

@@ -382,6 +382,10 @@ def test_exit_status_if_nothing_stands_out(tmp_path):
     assert "Nothing stands out" in result.stdout
     assert {path.name for path in (tmp_path / "out").iterdir()} >= FILES
     assert {row["selected"] for row in read(tmp_path / "out" / "ranking.csv")} == {"no"}
+    top = invoke("select", file, "--target", "status", *SHORT, "--top", 3, "--out", tmp_path / "top")
+    assert top.exit_code == cli.NOTHING, top.output
+    assert "Nothing stands out" in top.stdout
+    assert [row["selected"] for row in read(tmp_path / "top" / "ranking.csv")] == ["yes"] * 3 + ["no"] * 5
 
 
 def test_debug_shows_the_traceback_at_any_position(tmp_path):

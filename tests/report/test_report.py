@@ -18,7 +18,7 @@ from PIL import Image
 
 from randsel import RandSel, datasets, plots
 from randsel._utils.text import make_visible
-from randsel.analysis._model import NAME, RANK, SELECTED, VALUE_COLUMNS, Accuracy, Feature, Stability
+from randsel.analysis._model import NAME, RANK, SELECTED, VALUE_COLUMNS, Accuracy, Feature, Rule, Stability
 from randsel.report import _html as report
 from randsel.report._sentences import summarise
 from randsel.tables._read import Table
@@ -151,8 +151,10 @@ def test_contents_are_complete_and_valid_json(hostile, hostile_contents):
 
 def test_summary_of_a_selection(plain, quick):
     plain = replace(plain, warnings=("The batch is confounded with the target.",))
-    first, samples, *others = report.contents(plain)["summary"]
-    assert first == "Of 40 features, 2 were selected: gene 0 and gene 1."
+    first, rule, samples, *others = report.contents(plain)["summary"]
+    assert first == "Of 40 features, 2 were selected: gene 1 and gene 0."
+    assert rule == report.contents(plain)["rule"]
+    assert "the fewest features whose prediction error is within one standard error of the smallest" in rule
     counts = Counter(plain.table.y.tolist())
     assert f"{counts['case']} case" in samples
     assert f"{counts['control']} control" in samples
@@ -181,7 +183,11 @@ def test_accuracy_and_stability_in_words(plain, quick):
     text = " ".join(content["summary"])
     assert "balanced accuracy of 0.85\u00a0±\u00a00.07 in nested cross-validation (2 folds)" in text
     assert "Chance is within" not in text
-    assert "3 features in at least 60\u202f% of them; of features that carry nothing, at most 0.25" in text
+    assert (
+        "3 features were selected in at least 60\u202f% of them; of features unrelated to the target, at most 0.25"
+        in text
+    )
+    assert "of 100 random half-samples by the same rule" in text
     assert content["accuracy"]["words"]["sizes"] == "3 to 12"
     guess = replace(accuracy, selected=np.array([0.4, 0.62]))
     assert "Chance is within a standard deviation" in " ".join(
@@ -199,18 +205,36 @@ def test_summary_of_noise_starts_with_nothing_stands_out(quick):
     assert "Nothing stands out" in report.render(content)
 
 
-def test_summary_starts_with_a_pair_that_culling_missed(plain, quick):
-    first = report.contents(replace(plain, nothing_stands_out=True))["summary"][0]
-    assert "does not stand out" in first
-    assert "1 pair of a corrected p of at most 0.05" in first
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        (Rule("path"), ["fewest features whose prediction error"]),
+        (Rule("tests", fdr=0.05), ["q-value of at most 0.05", "culling does not stand out"]),
+        (Rule("top", top=2), ["the first 2 features of the ranking", "whether or not they stand out"]),
+        (Rule("fdr", fdr=0.1), ["the features with a q-value of at most 0.1 (--fdr)"]),
+        (Rule("fdr", top=3, fdr=0.1), ["at most 3, with a q-value of at most 0.1 (--fdr)"]),
+        (Rule("nothing"), ["Nothing is selected"]),
+    ],
+)
+def test_one_sentence_says_which_features_are_selected(plain, quick, rule, words):
+    none = rule.name == "nothing"
+    features = tuple(replace(f, selected=f.selected and not none, q=0.9 if none else f.q) for f in plain.features)
+    content = report.contents(replace(plain, rule=rule, features=features, nothing_stands_out=none))
+    assert all(word in content["rule"] for word in words)
+    assert content["summary"][1] == content["rule"]
+    assert content["rule"] in report.render(content)
+    tile = {fact["name"]: fact["value"] for fact in content["facts"]}["selected"]
+    assert tile == ("0" if none else "2")
+    assert content["summary"][0].startswith("Nothing stands out" if none else "Of 40 features, 2 were selected")
 
 
-def test_summary_says_if_the_best_round_does_not_stand_out(plain, quick):
-    assert "surer than which" not in " ".join(report.contents(plain)["summary"])
-    wide = replace(plain, path=replace(plain.path, null_sd=1.0))
-    assert report.contents(wide)["summary"][1].startswith(
-        "That some features tell about the target is surer than which"
-    )
+def test_what_top_selects_from_noise_is_no_finding(quick):
+    analysis = noise()
+    features = tuple(replace(feature, selected=feature.rank <= 5) for feature in analysis.features)
+    first, rule, *_ = report.contents(replace(analysis, rule=Rule("top", top=5), features=features))["summary"]
+    assert first.startswith("Nothing stands out")
+    assert "not a finding" in first
+    assert "the first 5 features of the ranking" in rule
 
 
 def test_results_that_were_not_computed_are_left_out(plain, quick):

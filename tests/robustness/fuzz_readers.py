@@ -306,6 +306,8 @@ def _parts() -> dict[str, dict[str, np.ndarray]]:
         "order": np.array([0, 1, 2]),
         "null_sd": np.array(0.1),
         "skewness": np.array([0.5, 0.6]),
+        "errors": np.full(12, 0.5),
+        "noise": np.array([0.01, 1.0]),
     }
     restore_path(path, 3)
     found = {
@@ -320,6 +322,8 @@ def _parts() -> dict[str, dict[str, np.ndarray]]:
         "pair_columns": np.array([[0, 1]]),
         "pair_scores": np.array([[9.0, 0.01, 0.03]]),
         "nothing_stands_out": np.array(False),
+        "rule": np.array("top"),
+        "rule_limits": np.array([2.0, np.nan]),
         "kind": np.array("classification"),
         "warnings": np.array(["Be careful."]),
         "notes": np.array(["Six samples."]),
@@ -363,7 +367,7 @@ def _read_folder(data: bytes, folder: Path) -> object:
     if not mode:
         files.check_or_write_identity(folder, files.read_identity(folder), ())
     analysis = results.load_analysis(folder)
-    results.has_findings(analysis, None)
+    assert analysis.has_findings in (True, False)
     # pictures take a second each, and are no part of what is read
     report._draw_svg = lambda *_, **__: "<svg/>"
     return results.format_ranking(analysis, 10), summarise(analysis), report.contents(analysis)

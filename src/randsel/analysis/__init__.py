@@ -8,6 +8,7 @@ from randsel.analysis._cautions import cautions
 from randsel.analysis._model import (
     NAME,
     RANK,
+    RULES,
     SCORE_COLUMNS,
     SELECTED,
     VALUE_COLUMNS,
@@ -15,6 +16,7 @@ from randsel.analysis._model import (
     Analysis,
     Feature,
     Pair,
+    Rule,
     Settings,
     Stability,
     list_features,
@@ -24,6 +26,7 @@ from randsel.analysis._pipeline import analyse
 __all__ = [
     "NAME",
     "RANK",
+    "RULES",
     "SCORE_COLUMNS",
     "SELECTED",
     "VALUE_COLUMNS",
@@ -31,6 +34,7 @@ __all__ = [
     "Analysis",
     "Feature",
     "Pair",
+    "Rule",
     "Settings",
     "Stability",
     "analyse",

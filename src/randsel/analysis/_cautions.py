@@ -242,7 +242,7 @@ def check_selection(table: Table, path: CullingPath, tests: FeatureTests, select
     """Warn where culling and tests disagree, and of names that look like formulas."""
     least_q = float(tests.q.min())
     if (table.batch is not None or table.groups is not None) and path.stands_out and least_q > LEVEL:
-        # culling ignores groups and batches
+        # permutations respect groups and batches; the order of culling does not
         yield (
             f"Culling stands out, but compared within batches or groups no feature does (smallest q {least_q:.2g}): "
             "what is ranked first may differ between batches only."

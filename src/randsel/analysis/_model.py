@@ -15,6 +15,7 @@ import numpy as np
 from randsel._utils import text
 from randsel._utils.typing import Array
 from randsel.culling import CullingPath
+from randsel.interactions import LEVEL
 from randsel.tables import Table
 from randsel.targets import KINDS, OutcomeKind
 
@@ -26,7 +27,7 @@ class Settings:
     """Settings of an analysis."""
 
     top: int | None = None  # select at most this many features
-    fdr: float | None = None  # select features with at most this q-value; None: see `select_features`
+    fdr: float | None = None  # select features with at most this q-value
     task: str = "auto"  # "classification", "regression" or "auto"
     pairs: str = "auto"  # whether to test pairs: "all", "none", or "auto", which tests them up to `PAIR_BUDGET`
     halves: int = 50  # number of half-samples, rounded up to even; 0 for none
@@ -53,9 +54,36 @@ class FeatureTests:
 
     p: Array
     q: Array
-    partner: Array  # column of the partner of each feature, -1 if there is none
-    taken: Array  # columns selected by forward steps
+    partner: Array  # column of the partner of each feature, -1 if it is in no significant pair
     pairs: Array | None  # as `InteractionScan.pairs_`; None if pairs were not tested
+
+
+#: Names of rules, see `Rule`.
+RULES = ("path", "tests", "top", "fdr", "nothing")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The rule that made a selection.
+
+    Attributes
+    ----------
+    name
+        "path": the features of the best round of culling. "tests": features with a q-value of at most `fdr`, because
+        culling does not stand out. "top": the first `top` features of the ranking. "fdr": at most `top` features with a
+        q-value of at most `fdr`. "nothing": no feature, because nothing stands out.
+    top, fdr
+        Maximum number of features, and maximum q-value; None for no limit.
+    """
+
+    name: str
+    top: int | None = None
+    fdr: float | None = None
+
+    @property
+    def is_prefix_of_path(self) -> bool:
+        """Whether the selected features are the first ones in the order of culling."""
+        return self.name in ("path", "top")
 
 
 @dataclass(frozen=True)
@@ -68,9 +96,10 @@ class Feature:
         Its name, its column in the table, and its rank; 1 is the best.
     contribution, main, interaction
         The contribution, and the standard scores of the effect of the feature alone and together with others, in the
-        last round before it was culled.
+        last round that it entered; of features selected by culling, in the last round that all of them entered.
     partner
-        The feature it interacts with most; None if there is none.
+        The other feature of its best pair, if that pair is significant after correction for the number of all pairs;
+        None otherwise.
     p, q
         p-value and q-value of its main effect or its best pair.
     stability
@@ -237,8 +266,10 @@ class Analysis:
         All features and the pairs that were stored, best first.
     accuracy, stability
         None where they were not computed.
+    rule
+        The rule that made the selection.
     nothing_stands_out
-        Whether the features align with the target no better than culled noise.
+        Whether the features do not stand out from noise, see `CullingPath.stands_out`.
     warnings
         Reasons to doubt the result, from `cautions` and from the selection.
     settings
@@ -255,6 +286,7 @@ class Analysis:
     pairs: tuple[Pair, ...]
     accuracy: Accuracy | None
     stability: Stability | None
+    rule: Rule
     nothing_stands_out: bool
     warnings: tuple[str, ...]
     settings: Mapping[str, Any]
@@ -264,3 +296,10 @@ class Analysis:
     def outcome(self) -> OutcomeKind:
         """Kind of the target, by the name `kind`."""
         return KINDS[self.kind]
+
+    @property
+    def has_findings(self) -> bool:
+        """Whether something is selected and stands out; what --top selects need not."""
+        if self.rule.name == "top" and self.nothing_stands_out:
+            return any(feature.q <= LEVEL for feature in self.features)
+        return any(feature.selected for feature in self.features)

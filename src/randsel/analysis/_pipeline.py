@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import comb
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,17 @@ from randsel._utils.jobs import as_finished, generator
 from randsel._utils.text import format_label
 from randsel._utils.typing import Array
 from randsel.analysis._cautions import cautions, check_selection
-from randsel.analysis._model import Accuracy, Analysis, Feature, FeatureTests, Pair, Settings, Stability, list_features
+from randsel.analysis._model import (
+    Accuracy,
+    Analysis,
+    Feature,
+    FeatureTests,
+    Pair,
+    Rule,
+    Settings,
+    Stability,
+    list_features,
+)
 from randsel.culling import CullingPath, Round, path_sizes, path_to_arrays, restore_path
 from randsel.interactions import LEVEL, main_effects
 from randsel.selectors import InteractionScan, RandSel
@@ -34,7 +45,7 @@ THRESHOLD = 0.6  # fraction of half-samples from which a feature counts as stabl
 #: Stored results of a fold, see `check_arrays`.
 FOLD_SHAPES = {"selected": ("f",), "everything": ("f",), "size": ("iu",)}
 Progress = Callable[[str, float, float], None]  # called with the name of a step, the amount done and the total
-TEST_FIELDS = ("p", "q", "partner", "taken")  # stored fields of `FeatureTests`
+TEST_FIELDS = ("p", "q", "partner")  # stored fields of `FeatureTests`
 PAIR_FIELDS = ("i", "j", "statistic", "p", "p_corrected", "step")  # and of its pairs
 
 
@@ -78,10 +89,9 @@ def analyse(
     path = _cull_or_restore(units, kind, settings, execution)
     tests, messages = _test_or_restore(units, kind, settings, execution)
     notes += _describe_tests(units, tests)
-    columns = select_features(path, tests, settings, table.X.shape[1])
-    # if nothing is selected, use the size of the best culling round: selections of noise differ between halves
-    n_selected = len(columns) or len(path.rounds[path.best].features)
-    stability = measure_stability(table, kind, settings, n_selected, execution, notes)
+    rule = choose_rule(path, tests, settings)
+    columns = select_features(rule, path, tests)
+    stability = measure_stability(table, kind, settings, rule, execution, notes)
     accuracy = measure_accuracy(table, kind, settings, execution, notes)
     samples = None if table.ids is None else table.ids.tolist()
     pairs = [] if tests.pairs is None else tests.pairs.tolist()
@@ -89,10 +99,11 @@ def analyse(
         table=replace(imputed, notes=()),
         path=path,
         kind=kind.name,
-        features=_rank_features(table, path, tests, columns, stability),
+        features=_rank_features(table, path, tests, rule, columns, stability),
         pairs=tuple(Pair(table.names[i], table.names[j], i, j, *scores) for i, j, *scores, _ in pairs),
         accuracy=accuracy,
         stability=stability,
+        rule=rule,
         nothing_stands_out=not path.stands_out,
         warnings=(*cautions(imputed, kind, samples=samples), *messages, *check_selection(units, path, tests, columns)),
         settings=dict(about or {}),
@@ -137,12 +148,12 @@ def _test_or_restore(
 
 def _check_tests(arrays: dict[str, Array], n_features: int) -> dict[str, Array]:
     """Return the arrays of tests; raise ValueError unless they belong to `n_features` features."""
-    shapes = {"p": ("f", n_features), "q": ("f", n_features), "partner": ("iu", n_features), "taken": ("iu", "taken")}
+    shapes = {"p": ("f", n_features), "q": ("f", n_features), "partner": ("iu", n_features)}
     pairs = {f"pairs_{name}?": ("iu" if name in ("i", "j", "step") else "f", "pairs") for name in PAIR_FIELDS}
     check_arrays(arrays, {**shapes, **pairs, "remarks": ("U", "remarks")})
     check_indices(arrays["partner"], n_features, least=-1)
-    for name in ("taken", "pairs_i", "pairs_j"):
-        check_indices(arrays.get(name, arrays["taken"]), n_features)
+    for name in ("pairs_i", "pairs_j"):
+        check_indices(arrays.get(name, np.zeros(0, dtype=int)), n_features)
     return arrays
 
 
@@ -152,20 +163,27 @@ def _describe_tests(table: Table, tests: FeatureTests) -> Iterator[str]:
         yield f"Pairs of features were not tested: {alone}. --pairs all tests them."
     strata = {"groups": table.groups, "batches": table.batch}
     if names := [name for name, values in strata.items() if values is not None]:
-        yield f"p, q and pairs compare within {' and '.join(names)}; contributions and accuracy do not."
+        within = " and ".join(names)
+        yield f"p, q, pairs and the test of noise compare within {within}; contributions and accuracy do not."
 
 
 def _rank_features(
-    table: Table, path: CullingPath, tests: FeatureTests, selected: Array, stability: Stability | None
+    table: Table,
+    path: CullingPath,
+    tests: FeatureTests,
+    rule: Rule,
+    selected: Array,
+    stability: Stability | None,
 ) -> tuple[Feature, ...]:
     """Return all features: the selected, then the others, both in the order of culling, then constant features."""
     n, names = len(table.names), table.names
+    n_shared = len(selected) if rule.is_prefix_of_path else 0
     not_selected = path.order[~np.isin(path.order, selected)]
     order = np.concatenate([selected, not_selected, complement(path.order, n)]).astype(int)
     fields = {
-        "contribution": path.last_values("contributions", n),
-        "main": path.last_values("main", n),
-        "interaction": path.last_values("interaction", n),
+        "contribution": path.last_values("contributions", n, n_shared),
+        "main": path.last_values("main", n, n_shared),
+        "interaction": path.last_values("interaction", n, n_shared),
         "partner": np.array([names[j] if j >= 0 else None for j in tests.partner], dtype=object),
         "p": tests.p,
         "q": tests.q,
@@ -223,8 +241,10 @@ def cull_table(
     """Return the culling path of all rows of a table."""
     options: dict[str, Any] = {"max_memory": settings.memory, "random_state": settings.seed}
     selector = RandSel(target=kind.name, device=settings.device, verbose=on_round, checkpoint=checkpoint, **options)
+    # If the target is constant within batches, tests compare samples of different batches, and so do permutations.
+    batch = None if table.batch is None or _is_constant_within(table.y, table.batch) else table.batch
     with warnings.catch_warnings(action="ignore", category=UserWarning):  # the summary says if nothing stands out
-        path: CullingPath = selector.fit(table.X, table.y).path_
+        path: CullingPath = selector.fit(table.X, table.y, groups=table.groups, batch=batch).path_
     return path
 
 
@@ -240,11 +260,11 @@ def run_tests(
     if settings.pairs == "none" or (settings.pairs == "auto" and m * n**2 > PAIR_BUDGET) or n == 1:
         codes = None if strata is None else check_strata(table.y, None, batch=strata)
         p = main_effects(table.X, table.y, kind, nominal=nominal, strata=codes, **how)
-        partner = np.full(n, -1)
-        return FeatureTests(p, np.asarray(false_discovery_control(p)), partner, partner[:0], None)
+        return FeatureTests(p, np.asarray(false_discovery_control(p)), np.full(n, -1), None)
     how |= {"device": settings.device, "verbose": partial(execution.show, "testing pairs")}
     scan = InteractionScan(target=kind.name, categorical_features=nominal, **how).fit(table.X, table.y, batch=strata)
-    return FeatureTests(scan.pvalues_, scan.qvalues_, scan.partner_, scan.taken_, scan.pairs_)
+    significant = scan.partner_pvalues_ * comb(n, 2) <= LEVEL
+    return FeatureTests(scan.pvalues_, scan.qvalues_, np.where(significant, scan.partner_, -1), scan.pairs_)
 
 
 def find_strata(table: Table) -> Array | None:
@@ -256,7 +276,7 @@ def find_strata(table: Table) -> Array | None:
     if not labels:
         return None
     strata = np.unique(np.stack(labels), axis=1, return_inverse=True)[1].ravel()
-    if all(len(np.unique(table.y[strata == k])) == 1 for k in np.unique(strata)):
+    if _is_constant_within(table.y, strata):
         warnings.warn(
             "The target is the same within every batch, so that no comparison within batches is possible: p and q "
             "compare samples across batches, and cannot tell an effect of the target from one of the batch.",
@@ -267,27 +287,37 @@ def find_strata(table: Table) -> Array | None:
     return np.asarray(strata)
 
 
-def select_features(path: CullingPath, tests: FeatureTests | None, settings: Settings, n_features: int) -> Array:
-    """Return the selected columns, in the order of culling.
+def _is_constant_within(y: Array, labels: Array) -> bool:
+    return all(len(np.unique(y[labels == label])) == 1 for label in np.unique(labels))
 
-    `fdr` selects features with at most this q-value; `top` limits their number, or that of all features. With neither,
-    select the features of the best culling round, if it stands out from noise, and those selected by forward steps of
-    the tests; if there are none, those with a q-value of at most `LEVEL`.
+
+def choose_rule(path: CullingPath, tests: FeatureTests | None, settings: Settings) -> Rule:
+    """Return the rule of selection: that of the settings, or else the first that has something to select.
+
+    Without `top` and `fdr`: the best round, if the features stand out from noise; otherwise significant features, if
+    there are any. `tests` may be None where the rule does not depend on them.
     """
-    order = path.order
     if settings.fdr is not None:
+        return Rule("fdr", settings.top, settings.fdr)
+    if settings.top is not None:
+        return Rule("top", settings.top)
+    if path.stands_out:
+        return Rule("path")
+    return Rule("nothing") if tests is None or not (tests.q <= LEVEL).any() else Rule("tests", fdr=LEVEL)
+
+
+def select_features(rule: Rule, path: CullingPath, tests: FeatureTests | None) -> Array:
+    """Return the columns that a rule selects, in the order of culling."""
+    if rule.name == "nothing":
+        return path.order[:0]
+    if rule.name == "path":
+        return path.order[: len(path.best_round.features)]
+    order = path.order
+    if rule.fdr is not None:
         if tests is None:
             raise ValueError("a selection by q-value needs tests.")
-        order = order[tests.q[order] <= settings.fdr]
-    elif settings.top is None:
-        mask = np.zeros(n_features, dtype=bool)
-        if path.stands_out:
-            mask[order[: len(path.rounds[path.best].features)]] = True
-        if tests is not None:
-            mask[tests.taken] = True
-            mask |= (tests.q <= LEVEL) & (not mask.any())
-        order = order[mask[order]]
-    return order[: settings.top]
+        order = order[tests.q[order] <= rule.fdr]
+    return order[: rule.top]
 
 
 # ---------------------------------------------------------------- half-samples
@@ -306,9 +336,9 @@ def split_halves(y: Array, groups: Array | None, kind: OutcomeKind, seed: int, n
 
 
 def measure_stability(
-    table: Table, kind: OutcomeKind, settings: Settings, n_selected: int, execution: Execution, notes: list[str]
+    table: Table, kind: OutcomeKind, settings: Settings, rule: Rule, execution: Execution, notes: list[str]
 ) -> Stability | None:
-    """Select `n_selected` features on each of many halves; None, with a note, if there are too few samples."""
+    """Repeat the selection by the same rule on each of many halves; None, with a note, if that is not possible."""
     if not settings.halves:
         return None
     halves = split_halves(table.y, table.groups, kind, settings.seed, 0)
@@ -316,8 +346,11 @@ def measure_stability(
     if smallest < LEAST_HALF:
         notes.append(f"No half-samples: a half would have {smallest} samples, fewer than {LEAST_HALF}.")
         return None
+    if rule.name == "nothing":
+        notes.append("No half-samples: nothing was selected, so there is no selection to repeat.")
+        return None
     n_features, n_halves = table.X.shape[1], settings.halves + settings.halves % 2
-    tasks = [(table, kind, settings, n_selected, number) for number in range(n_halves)]
+    tasks = [(table, kind, settings, rule, number) for number in range(n_halves)]
 
     def check(arrays: dict[str, Array]) -> None:
         check_arrays(arrays, {"selected": ("iu", "selected")})
@@ -335,15 +368,21 @@ def measure_stability(
     return Stability(n_halves, THRESHOLD, bound if bound < n_varying else None, counts / n_halves)
 
 
-def _select_on_half(
-    table: Table, kind: OutcomeKind, settings: Settings, n_selected: int, number: int
-) -> dict[str, Any]:
+def _select_on_half(table: Table, kind: OutcomeKind, settings: Settings, rule: Rule, number: int) -> dict[str, Any]:
     rows = split_halves(table.y, table.groups, kind, settings.seed, number // 2)[number % 2]
     try:
         half = average_groups(impute_medians(table.rows(rows)))
-        return {"selected": cull_table(half, kind, settings).order[:n_selected]}
+        path = cull_table(half, kind, settings)
+        tests = None if rule.fdr is None else _test_quietly(half, kind, settings)
     except ValueError:  # no feature varies on this half
         return {"selected": np.zeros(0, dtype=int)}
+    return {"selected": select_features(rule, path, tests)}
+
+
+def _test_quietly(table: Table, kind: OutcomeKind, settings: Settings) -> FeatureTests:
+    """Run the tests without the warnings that those on all samples give."""
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
+        return run_tests(table, kind, settings, Execution())
 
 
 def _run_tasks(
@@ -421,11 +460,10 @@ def _select_on_fold(table: Table, kind: OutcomeKind, settings: Settings) -> Arra
         path = cull_table(table, kind, settings)
     except ValueError:  # no feature varies
         return np.zeros(0, dtype=int)
-    tests = None
-    if settings.fdr is not None or settings.top is None:  # otherwise the selection does not depend on tests
-        with warnings.catch_warnings(action="ignore", category=UserWarning):
-            tests = run_tests(table, kind, settings, Execution())
-    return select_features(path, tests, settings, table.X.shape[1])
+    # the selection depends on tests with --fdr, and where neither --top is given nor culling stands out
+    needs_tests = settings.fdr is not None or (settings.top is None and not path.stands_out)
+    tests = _test_quietly(table, kind, settings) if needs_tests else None
+    return select_features(choose_rule(path, tests, settings), path, tests)
 
 
 def score_svm(table: Table, kind: OutcomeKind, train: Array, test: Array, columns: Array) -> float:

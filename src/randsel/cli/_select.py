@@ -36,16 +36,18 @@ def select(file: Path, reading: dict[str, Any], out: Path, jobs: int | None, no_
     path.png, report.html to send to a colleague, and run.json, from which the run can be repeated. Run the command
     again to resume after an interruption.
 
-    Without --top and --fdr, the features of the best culling round are selected, if it stands out from noise, and the
-    features that forward steps of the tests select. --fdr 0.1 selects features with a q-value of at most 0.1 instead,
-    --top 20 selects the first 20, and both together select at most 20 features with such a q-value.
+    Without --top and --fdr, the fewest features are selected whose prediction error is within one standard error of the
+    smallest along the culling path, if the features stand out from permutations of the target; otherwise features with
+    a q-value of at most 0.05; otherwise nothing. --fdr 0.1 selects features with a q-value of at most 0.1 instead,
+    --top 20 selects the first 20 whether or not they stand out, and both together select at most 20 features with such
+    a q-value.
 
     \b
     Exit status:
       0    something stands out
       1    the table, the folder or a package: see the message
       2    the options: see the message
-      3    nothing stands out; all files are written
+      3    nothing stands out, also of what --top selects; all files are written
       4    the cluster of --dask was lost; finished parts are kept
       130  interrupted (Ctrl-C); finished parts are kept
       143  terminated (SIGTERM); finished parts are kept
@@ -84,7 +86,7 @@ def select(file: Path, reading: dict[str, Any], out: Path, jobs: int | None, no_
     click.echo("\n" + report.format_ranking(analysis, settings.top or report.PRINTED_ROWS))
     say("Note", missing)
     click.echo(f"\nAll of it: {out}")
-    if not report.has_findings(analysis, settings.fdr):
+    if not analysis.has_findings:
         click.get_current_context().exit(NOTHING)
 
 

@@ -24,18 +24,19 @@ from randsel._utils.typing import Array
 from randsel.analysis import (
     NAME,
     RANK,
+    RULES,
     SCORE_COLUMNS,
     SELECTED,
     VALUE_COLUMNS,
     Accuracy,
     Analysis,
     Pair,
+    Rule,
     Settings,
     Stability,
     list_features,
 )
 from randsel.culling import CullingPath, restore_path
-from randsel.interactions import LEVEL
 from randsel.plots import culling_path
 from randsel.report import _html as report
 from randsel.tables import Table
@@ -57,6 +58,8 @@ REPORT_SHAPES: dict[str, tuple[Any, ...]] = {
     "pair_columns": ("iu", "pairs", 2),
     "pair_scores": ("f", "pairs", 3),
     "nothing_stands_out": ("b",),
+    "rule": ("U",),
+    "rule_limits": ("f", 2),
     "kind": ("U",),
     "warnings": ("U", "warnings"),
     "notes": ("U", "notes"),
@@ -154,6 +157,8 @@ def _store_analysis(analysis: Analysis, parts: FinishedParts) -> None:
         "pair_columns": np.array([[p.first_column, p.second_column] for p in pairs], dtype=int).reshape(-1, 2),
         "pair_scores": np.array([[p.statistic, p.p, p.corrected_p] for p in pairs]).reshape(-1, 3),
         "nothing_stands_out": analysis.nothing_stands_out,
+        "rule": analysis.rule.name,
+        "rule_limits": [np.nan if limit is None else limit for limit in (analysis.rule.top, analysis.rule.fdr)],
         "kind": analysis.kind,
         "warnings": np.array(analysis.warnings, dtype=str),
         "notes": np.array(analysis.notes, dtype=str),
@@ -217,6 +222,7 @@ def _restore_analysis(arrays: Mapping[str, Array], path: CullingPath, settings: 
         pairs=pairs,
         accuracy=accuracy,
         stability=stability,
+        rule=_restore_rule(arrays),
         nothing_stands_out=bool(arrays["nothing_stands_out"]),
         warnings=tuple(arrays["warnings"].tolist()),
         settings=settings,
@@ -224,10 +230,11 @@ def _restore_analysis(arrays: Mapping[str, Array], path: CullingPath, settings: 
     )
 
 
-def has_findings(analysis: Analysis, fdr: float | None) -> bool:
-    """Return whether culling stands out or a test is significant; with `fdr`, whether any q-value is at most that."""
-    significant = any(feature.q <= (LEVEL if fdr is None else fdr) for feature in analysis.features)
-    return significant or (fdr is None and not analysis.nothing_stands_out)
+def _restore_rule(arrays: Mapping[str, Array]) -> Rule:
+    name, (top, fdr) = str(arrays["rule"]), arrays["rule_limits"].tolist()
+    if name not in RULES or np.isinf([top, fdr]).any() or (name in ("tests", "fdr") and np.isnan(fdr)):
+        raise ValueError("the rule of selection is not known")
+    return Rule(name, None if np.isnan(top) else int(top), None if np.isnan(fdr) else fdr)
 
 
 def format_ranking(analysis: Analysis, n_rows: int) -> str:

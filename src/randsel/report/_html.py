@@ -22,7 +22,7 @@ from randsel.analysis import NAME, RANK, SELECTED, VALUE_COLUMNS, Accuracy, Anal
 from randsel.interactions import LEVEL
 from randsel.plots import LOW_TO_HIGH, RED, class_colours, culling_path, feature_panel, pair_panel
 from randsel.plots import accuracy as accuracy_panel
-from randsel.report._sentences import summarise
+from randsel.report._sentences import describe_rule, summarise
 from randsel.targets import KINDS
 
 #: Maximum number of features listed and drawn, and of pairs listed and drawn. The CSV files contain all.
@@ -70,6 +70,7 @@ def contents(analysis: Analysis) -> dict[str, Any]:
         "title": f"Feature selection: {text.make_visible(data)}" if data else "Feature selection",
         "kind": analysis.kind,
         "nothing_stands_out": bool(analysis.nothing_stands_out),
+        "rule": describe_rule(analysis.rule),
         "summary": summarise(analysis),
         "facts": _list_facts(analysis),
         "warnings": [text.make_visible(sentence) for sentence in analysis.warnings],

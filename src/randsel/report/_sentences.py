@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from randsel._utils import text
-from randsel.analysis import Accuracy, Analysis, Stability
+from randsel.analysis import Accuracy, Analysis, Rule, Stability
 from randsel.interactions import LEVEL
 
 DOUBTFUL = 0.5  # a selected feature with a q-value above this is called doubtful
@@ -17,6 +17,7 @@ def summarise(analysis: Analysis) -> list[str]:
     """Return the results as sentences, the most important first."""
     sentences = [
         _describe_selection(analysis),
+        describe_rule(analysis.rule),
         *_describe_doubts(analysis),
         _describe_samples(analysis),
         *_describe_interactions(analysis),
@@ -34,15 +35,11 @@ def summarise(analysis: Analysis) -> list[str]:
 def _describe_selection(analysis: Analysis) -> str:
     total = text.format_count(len(analysis.features))
     selected = [feature for feature in analysis.features if feature.selected]
-    if analysis.nothing_stands_out and (significant := list(_describe_tests(analysis))):
+    if analysis.rule.name in ("nothing", "top") and not analysis.has_findings:
         return (
-            "The selection by culling does not stand out from what noise would reach, but tests of the "
-            f"{total} features and their pairs do find something: {text.join_words(significant)}."
-        )
-    if analysis.nothing_stands_out:
-        return (
-            f"Nothing stands out: the {total} features tell no more about the target than culled noise would. The "
-            "ranking below is an order of what there is, not a finding."
+            f"Nothing stands out: permutations of the target are related to the {total} features about as closely as "
+            f"the target itself{_write_noise_pvalue(analysis)}. The ranking below is an order of what there is, not a "
+            "finding."
         )
     if not selected:
         return f"Of {total} features, none was selected."
@@ -52,29 +49,40 @@ def _describe_selection(analysis: Analysis) -> str:
     return f"Of {total} features, {text.format_count(len(selected))} were selected; the first are {names}."
 
 
-def _describe_tests(analysis: Analysis) -> Iterator[str]:
-    """Describe how many features and pairs are significant by the tests, which do not depend on culling."""
-    if n_features := sum(feature.q <= LEVEL for feature in analysis.features):
-        yield f"{_write_count(n_features, 'feature', 'features')} of a q-value of at most {LEVEL:g}"
-    if n_pairs := sum(pair.corrected_p <= LEVEL for pair in analysis.pairs):
-        yield f"{_write_count(n_pairs, 'pair', 'pairs')} of a corrected p of at most {LEVEL:g}"
+def _write_noise_pvalue(analysis: Analysis) -> str:
+    pvalue = analysis.path.noise_pvalue
+    return "" if pvalue is None else f" (p {text.format_p_value(pvalue)})"
+
+
+def describe_rule(rule: Rule) -> str:
+    """Return the sentence that says which features are called selected in a run."""
+    if rule.name == "path":
+        return (
+            "Selected are the fewest features whose prediction error is within one standard error of the smallest "
+            "along the culling path."
+        )
+    if rule.name == "tests":
+        return (
+            f"Selected are the features with a q-value of at most {rule.fdr:g}: culling does not stand out from noise, "
+            "but these tests do."
+        )
+    if rule.name == "top":
+        number = "feature" if rule.top == 1 else f"{rule.top} features"
+        return f"Selected is what --top asks for, the first {number} of the ranking, whether or not they stand out."
+    if rule.name == "fdr":
+        number = "the features" if rule.top is None else f"the first features, at most {rule.top},"
+        return f"Selected are {number} with a q-value of at most {rule.fdr:g} (--fdr)."
+    return f"Nothing is selected: culling does not stand out from noise, and no q-value is at most {LEVEL:g}."
 
 
 def _describe_doubts(analysis: Analysis) -> Iterator[str]:
-    """Warn if the best round does not stand out from noise, or if most selected features are not significant."""
-    best = analysis.path.rounds[analysis.path.best]
-    if not analysis.nothing_stands_out and best.alignment - best.chance <= 3.0 * analysis.path.null_sd:
-        yield (
-            "That some features tell about the target is surer than which: the best round of culling agrees with it no "
-            "better than culled noise would."
-        )
+    """Warn if most selected features are not significant."""
     selected = [feature for feature in analysis.features if feature.selected]
     n_doubtful = sum(feature.q > DOUBTFUL for feature in selected)
     if 2 * n_doubtful >= len(selected) > 1:
         yield (
             f"{n_doubtful} of the {len(selected)} selected have a q-value above {DOUBTFUL:g}: no test finds them, "
-            "alone or in a pair. Culling ends at two features at least, and may keep noise beside what is strong; "
-            "--fdr 0.1 selects by the tests."
+            "alone or in a pair. Culling may keep noise beside what is strong; --fdr 0.1 selects by the tests."
         )
 
 
@@ -95,7 +103,7 @@ def _describe_samples(analysis: Analysis) -> str:
 def _describe_interactions(analysis: Analysis) -> Iterator[str]:
     scored = [f for f in analysis.features if f.selected and np.isfinite(f.main) and np.isfinite(f.interaction)]
     n_interacting = sum(feature.interaction > feature.main for feature in scored)
-    if n_interacting and not analysis.nothing_stands_out:
+    if n_interacting:
         some = n_interacting < len(scored)
         subject = f"{text.format_count(n_interacting)} of the {text.format_count(len(scored))} selected"
         verb = "acts" if some and n_interacting == 1 else "act"
@@ -114,18 +122,17 @@ def _describe_interactions(analysis: Analysis) -> Iterator[str]:
 
 def _describe_stability(analysis: Analysis, stability: Stability) -> str:
     frequencies = [f.stability for f in analysis.features if f.selected and np.isfinite(f.stability)]
-    n_halves = text.format_count(stability.n_halves)
+    halves = f"{text.format_count(stability.n_halves)} random half-samples by the same rule"
     bound = ""
     if stability.expected_false is not None:
-        bound = f"; of features that carry nothing, at most {stability.expected_false:.2g} are expected there"
-    stable = _write_count(stability.n_stable, "feature", "features")
-    stable = f"{stable} in at least {text.format_percent(stability.threshold)} of them{bound}."
+        bound = f"; of features unrelated to the target, at most {stability.expected_false:.2g} are expected there"
+    stable = _write_count(stability.n_stable, "feature was", "features were")
+    stable = f"{stable} selected in at least {text.format_percent(stability.threshold)} of them{bound}."
     if not frequencies:
-        return f"Over {n_halves} half-samples there were {stable}"
-    subject = "The selected features were" if len(frequencies) > 1 else "The selected feature was"
-    average = " on average" if len(frequencies) > 1 else ""
+        return f"Stability over {halves}: {stable}"
     mean = text.format_percent(float(np.mean(frequencies)))
-    return f"{subject} found again in {mean} of {n_halves} half-samples{average}, {stable}"
+    subject = "on average, a selected feature" if len(frequencies) > 1 else "the selected feature"
+    return f"Stability: {subject} was selected again in {mean} of {halves}; {stable}"
 
 
 def _describe_accuracy(accuracy: Accuracy) -> str:

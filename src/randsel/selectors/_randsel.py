@@ -298,7 +298,11 @@ class RandSel(Selector):
         test = permutation_test(sample, batch)
         with self._observe(sample, columns, n_to_select, checkpoint, seed) as (state, draws, observers):
             path = cull(state, criterion, ESTIMATORS[self.estimator], rules, draws, observers)
-            path = replace(self._name_features(path, columns), noise_pvalue=test.pvalue, independent=groups is None)
+            path = replace(
+                self._name_features(path, columns),
+                noise_pvalue=test.pvalue,
+                independent=groups is None and batch is None,
+            )
             self.__dict__.update(self._results(path, n_to_select))
             self._test = test, columns
         if not path.stands_out:
