@@ -21,7 +21,7 @@ from randsel import InteractionScan, RandSel, datasets, tables
 
 for name in randsel.__all__:
     getattr(randsel, name)
-X, y, _ = datasets.make_xor(60, 8, random_state=0)
+X, y, _ = datasets.make_xor(150, 8, random_state=0)
 fitted = RandSel(2).fit(X, y)
 assert list(RandSel(2, checkpoint="fit").fit(X, y).order_) == list(fitted.order_)
 InteractionScan(2).fit(X, y)
@@ -30,7 +30,7 @@ with open("table.csv", "w") as file:
     file.write(",".join(f"g{j}" for j in range(8)) + ",status\\n")
     for row, label in zip(X, y):
         file.write(",".join(map(str, row)) + f",{label}\\n")
-assert tables.read("table.csv", target="status").X.shape == (60, 8)
+assert tables.read("table.csv", target="status").X.shape == (150, 8)
 
 from click.testing import CliRunner
 from randsel.cli import main
