@@ -181,7 +181,7 @@ def test_blocks_are_moved_to_the_device(dispatch, monkeypatch):
     X = X.astype(np.float32)
     expected = RandSel(5).fit(X, y)
     monkeypatch.setattr("randsel.selectors._features.memory_for_columns", lambda *_: X.nbytes // 3)
-    monkeypatch.setattr("randsel.selectors._randsel.check_device", lambda *_: "cpu")  # torch's
+    monkeypatch.setattr("randsel.selectors._features.check_device", lambda *_: "cpu")  # torch's
     found = RandSel(5, max_memory="1MB").fit(X, y)
     assert list(found.get_support()) == list(expected.get_support())
     assert found.path_.rounds[0].main.dtype == np.float32

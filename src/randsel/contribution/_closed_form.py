@@ -196,9 +196,11 @@ def closed_form(sample: Sample, gamma: float, weighting: Weighting = PLAIN) -> C
         if all_linear or routes.elementwise.all() or routes.log_error(bounds, ~sample.fixed) <= allowed:
             return result
         # Features of the smallest reach stay, as long as their errors add up to half of what is allowed.
-        order = np.argsort(to_numpy(bounds.reach), kind="stable")
-        errors = np.where(sample.fixed, 0.0, to_numpy(bounds.log_errors))
-        nonlinear[order[np.cumsum(errors[order]) > 0.5 * allowed]] = True
+        # Equal reaches, as normal scores have them, take one route: the order of the columns must not decide.
+        reach, errors = to_numpy(bounds.reach), np.where(sample.fixed, 0.0, to_numpy(bounds.log_errors))
+        order = np.argsort(reach, kind="stable")
+        beyond = order[np.cumsum(errors[order]) > 0.5 * allowed]
+        nonlinear |= reach >= (1.0 - 1e-5) * reach[beyond].min(initial=np.inf)
     return _evaluate(sample, gamma, weighting, all_elementwise, sums)[0]
 
 

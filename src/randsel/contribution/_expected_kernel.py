@@ -70,7 +70,8 @@ def fit_ridge(log_expected: Any, target: Target, ridge: float) -> tuple[Any, Any
     error of group g is `C_gg⁻¹ α_g` (eq. 15).
     """
     xp, m = namespace(log_expected), len(target.Y)
-    kernel = xp.exp(to_double(log_expected))
+    # Before the bounds are checked, a series may be far off: the kernel is at most one.
+    kernel = xp.exp(clip(to_double(log_expected), None, 0.0))
     set_diagonal(kernel, 1.0)
     Y = target.Y
     roots = xp.ones_like(kernel[0]) if target.weights is None else target.weights**0.5
