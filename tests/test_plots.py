@@ -16,7 +16,7 @@ def path():
 
 def test_culling_path_draws_every_feature_and_names_the_highlighted(path):
     figure = plots.culling_path(path, highlight=np.array([0, 1]), names=[f"gene {j}" for j in range(15)], title="XOR")
-    top, bottom = figure.axes
+    top, bottom, _ = figure.axes
     assert {text.get_text() for text in top.texts} == {"gene 0", "gene 1"}
     assert len(top.collections[0].get_segments()) == 13
     alignment = bottom.lines[0].get_ydata()
@@ -25,6 +25,23 @@ def test_culling_path_draws_every_feature_and_names_the_highlighted(path):
     assert red.get_color() == plots.RED
     assert {line.get_ydata()[-1] for line in top.lines[:2]} == set(path.last_values("contributions", 15)[:2])
     figure.savefig(io.BytesIO(), format="png")
+
+
+def test_the_errors_of_the_rounds_mark_the_number_of_features_they_choose(path):
+    *_, axes = plots.culling_path(path).axes
+    smallest, curve, chosen = axes.lines[:3]
+    assert smallest.get_ydata()[0] == path.errors.min()
+    np.testing.assert_array_equal(curve.get_ydata(), path.errors)
+    assert chosen.get_xdata()[0] == path.best
+    assert chosen.get_label() == f"chosen: {len(path.rounds[path.best].features)}"
+    band = axes.collections[0].get_paths()[0].vertices[:, 1]
+    assert band.max() == (path.errors + path.standard_errors).max()
+
+
+def test_a_path_without_errors_has_no_panel_for_them():
+    X, y, _ = datasets.make_xor(60, 6, random_state=0)
+    path = RandSel(estimator="bootstrap", n_bootstraps=50, random_state=0).fit(X, y).path_
+    assert [axes.get_ylabel() for axes in plots.culling_path(path).axes] == ["contribution", "alignment"]
 
 
 def test_the_best_round_is_highlighted_by_default(path):

@@ -27,9 +27,11 @@ def culling_path(
     names: Any = None,
     title: str | None = "",
     label: str = "features of the best round",
-    size: tuple[float, float] = (8.0, 5.5),
+    size: tuple[float, float] = (8.0, 6.5),
 ) -> Any:
-    """Draw the contribution of each feature in each round (figure 1 of the paper), and the alignment of each round.
+    """Draw the contribution of each feature in each round (figure 1 of the paper); alignment and error of each round.
+
+    The error (see `CullingPath.errors`) chooses a number of features. It is not an estimate of accuracy.
 
     Parameters
     ----------
@@ -37,10 +39,8 @@ def culling_path(
         `RandSel.path_`, or a fitted selector, whose column names are then used.
     highlight : array of int or bool, default=None
         Columns, or a mask of columns, to draw in red and to label; None: those of the best round, if at most ten.
-    names : sequence of str, default=None
-        Names of the columns.
-    title, label : str
-        Title of the figure (None for no title), and the entry of the highlighted features in the legend.
+    names, title, label : sequence of str, str and str
+        Names of the columns, title of the figure (None for no title), and legend entry of the highlighted features.
     size : tuple of float
         Width and height, inches.
 
@@ -55,7 +55,7 @@ def culling_path(
     >>> X, y, relevant = datasets.make_xor(200, 30, random_state=0)
     >>> figure = plots.culling_path(RandSel().fit(X, y), highlight=relevant)
     >>> [axes.get_ylabel() for axes in figure.axes]
-    ['contribution', 'alignment']
+    ['contribution', 'alignment', 'error']
     """
     figure = _new_figure(*size)
     names = getattr(path, "feature_names_in_", None) if names is None else names
@@ -63,30 +63,44 @@ def culling_path(
     if highlight is None:
         best = path.rounds[path.best].features
         highlight = best if len(best) <= 10 else best[:0]
-    highlight = np.asarray(highlight)
-    highlight = np.flatnonzero(highlight) if highlight.dtype == bool else highlight
-    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
-    _draw_contributions(top, path, highlight, names)
+    highlight = np.flatnonzero(highlight) if np.asarray(highlight).dtype == bool else np.asarray(highlight)
+    n_panels = 2 if path.errors is None else 3
+    panels = figure.subplots(n_panels, 1, sharex=True, height_ratios=[3, 1, 1][:n_panels])
+    _draw_contributions(panels[0], path, highlight, names)
     if len(highlight):
-        top.plot([], [], color=RED, label=label)
-    top.plot([], [], color=GREY, label="all other features")
-    top.legend(frameon=False, fontsize="small", loc="upper left")
-    top.axhline(0.0, color="black", linewidth=0.6)
-    top.set_ylabel("contribution")
-    if title is not None:
-        top.set_title(title or "Contribution of each feature as others are culled", loc="left")
+        panels[0].plot([], [], color=RED, label=label)
+    panels[0].plot([], [], color=GREY, label="all other features")
+    panels[0].axhline(0.0, color="black", linewidth=0.6, zorder=0)
+    panels[0].set_ylabel("contribution")
+    panels[0].set_title("Contribution of each feature as others are culled" if title == "" else title or "", loc="left")
     rounds = np.arange(len(path.rounds))
-    bottom.plot(rounds, [r.alignment for r in path.rounds], color="black", marker=".", label="features left")
-    bottom.plot(rounds, [r.chance for r in path.rounds], color=GREY, linestyle="--", label="culled noise, about")
-    bottom.axvline(path.best, color=RED, linewidth=0.8, linestyle=":")
-    bottom.set(xlabel="features left in the round", ylabel="alignment")
-    bottom.legend(frameon=False, fontsize="small")
-    ticks = rounds[:: -(-len(rounds) // max(2, int(2.0 * size[0])))]
-    bottom.set_xticks(ticks, [str(len(path.rounds[i].features)) for i in ticks])
-    bottom.locator_params(axis="y", nbins=3)
-    for axes in (top, bottom):
+    panels[1].plot(rounds, [r.alignment for r in path.rounds], color="black", marker=".", label="features left")
+    panels[1].plot(
+        rounds, [r.chance for r in path.rounds], color=GREY, linestyle="--", label="independent noise, about"
+    )
+    panels[1].set_ylabel("alignment")
+    if path.errors is not None:
+        _draw_errors(panels[2], path)
+    ticks = rounds[:: -max(1, -(-len(rounds) // int(2.0 * size[0])))]  # from the last round backwards
+    panels[-1].set_xticks(ticks, [str(len(path.rounds[i].features)) for i in ticks])
+    panels[-1].set_xlabel("features left in the round")
+    for axes in panels:
         axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, fontsize="small", loc="upper left" if axes is panels[0] else "best")
+    for axes in panels[1:]:
+        axes.axvline(path.best, color=RED, linewidth=0.8, linestyle=":", zorder=0)
+        axes.locator_params(axis="y", nbins=3)
     return figure
+
+
+def _draw_errors(axes: Any, path: CullingPath) -> None:
+    """Draw the errors of left-out samples, one standard error around them, and the number of features they choose."""
+    errors, spread = np.asarray(path.errors), np.asarray(path.standard_errors)
+    axes.fill_between(range(len(errors)), errors - spread, errors + spread, color=GREY, alpha=0.35, linewidth=0)
+    axes.axhline(errors.min(), color=GREY, linewidth=0.8, linestyle="--")
+    axes.plot(errors, color="black", marker=".", label="samples left out")
+    axes.plot(path.best, errors[path.best], "o", color=RED, label=f"chosen: {len(path.best_round.features)}")
+    axes.set(ylabel="error", ylim=(min(0.0, float((errors - spread).min())), None))
 
 
 def _draw_contributions(axes: Any, path: CullingPath, highlight: Array, names: Any) -> None:
@@ -173,10 +187,8 @@ def interaction_heatmap(scan: Any, *, names: Any = None, title: str = "") -> Any
     ----------
     scan : InteractionScan
         Fitted.
-    names : sequence of str, default=None
-        Names of the columns; None: those that the scan was fitted with.
-    title : str
-        Title of the figure.
+    names, title : sequence of str and str
+        Names of the columns (None: those that the scan was fitted with), and title of the figure.
 
     Returns
     -------
@@ -271,12 +283,10 @@ def pair_panel(
     ----------
     first, second, y : arrays
         Values of the two features, and the target.
-    labels : tuple of str
-        Names of the axes.
     categories : bool
         Whether y are classes; numbers get the colours of `LOW_TO_HIGH`.
-    size : tuple of float
-        Width and height, inches.
+    labels, size : tuples
+        Names of the axes; width and height, inches.
 
     Returns
     -------
@@ -360,14 +370,10 @@ def accuracy(
     ----------
     rows : dict of str to array
         Name and scores of each row of dots; the first is on top.
-    chance : float
-        Drawn as a dashed line.
-    measure : str
-        Name of the axis.
-    size : tuple of float
-        Width and height, inches.
-    highlight : str
-        The row to draw in red.
+    chance, measure : float and str
+        Score of guessing, drawn as a dashed line, and name of the axis.
+    size, highlight : tuple of float and str
+        Width and height in inches, and the row to draw in red.
 
     Returns
     -------
@@ -408,10 +414,8 @@ def kernel_weights(sizes: Array, weights: Array, *, classes: Any = None, title: 
         Number of features in the round of each kernel.
     weights : array of shape (n_runs, n_problems, n_kernels)
         `LPBoostMKL.kernel_weights_` of one or several runs.
-    classes : sequence, default=None
-        Names of the problems, each one class against all others.
-    title : str
-        Title of the figure.
+    classes, title : sequence and str
+        Names of the problems, each one class against all others, and title of the figure.
 
     Returns
     -------

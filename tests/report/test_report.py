@@ -228,6 +228,15 @@ def test_one_sentence_says_which_features_are_selected(plain, quick, rule, words
     assert content["summary"][0].startswith("Nothing stands out" if none else "Of 40 features, 2 were selected")
 
 
+def test_the_caption_of_the_path_says_what_its_error_is_for(plain, quick):
+    page = " ".join(report.render(report.contents(plain)).split())
+    assert "It chooses a number of features" in page
+    assert "It is not an estimate of accuracy" in page
+    assert "which this run did not select by" not in page
+    other = report.render(report.contents(replace(plain, rule=Rule("top", top=2))))
+    assert "which this run did not select by" in " ".join(other.split())
+
+
 def test_what_top_selects_from_noise_is_no_finding(quick):
     analysis = noise()
     features = tuple(replace(feature, selected=feature.rank <= 5) for feature in analysis.features)

@@ -184,11 +184,11 @@ def _describe_path(analysis: Analysis) -> dict[str, Any]:
     options: dict[str, Any] = {
         "highlight": np.array(highlighted[:NAMED], dtype=int),
         "label": "selected" if len(highlighted) <= NAMED else f"the first {NAMED} selected",
-        "about": "Contribution of every feature, round by round, and alignment of the features left",
+        "about": "Contribution of every feature, and alignment and error of the features left, round by round",
         "title": None,
     }
     figures = {}
-    for width, size, longest in (("wide", (6.4, 4.6), 20), ("narrow", (3.7, 4.2), 9)):
+    for width, size, longest in (("wide", (6.4, 5.4), 20), ("narrow", (3.7, 5.0), 9)):
         shortened = [text.shorten(name, longest) for name in names]
         figures[width] = _draw_svg(culling_path, analysis.path, names=shortened, size=size, **options)
     best = analysis.path.rounds[analysis.path.best]
@@ -197,6 +197,8 @@ def _describe_path(analysis: Analysis) -> dict[str, Any]:
         "best": len(best.features),
         "alignment": float(best.alignment),
         "chance": float(best.chance),
+        "has_errors": analysis.path.errors is not None,
+        "made_selection": analysis.rule.name == "path",
         "figures": figures,
     }
 
