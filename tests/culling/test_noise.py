@@ -90,3 +90,12 @@ def test_weights_that_repeat_samples_leave_the_statistics_of_the_data_unchanged(
     repeated = np.repeat(np.arange(40), weights.astype(int))
     statistic, _ = f_classif(X[repeated], y[repeated])
     assert np.argsort(pvalues).tolist() == np.argsort(-statistic).tolist()
+
+
+def test_weights_do_not_make_a_constant_outcome_of_groups_look_variable():
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(20), 3)
+    y = (np.arange(20) % 2)[groups]
+    X = rng.normal(size=(60, 5)) + 3 * y[:, None]
+    sample = make_sample(X, y, weights=rng.uniform(0.5, 2.0, 60), groups=groups)
+    assert permutation_test(sample).pvalue <= 0.02

@@ -348,3 +348,27 @@ def test_rank_kernel_needs_levels_seen_often_enough():
     X[0, 0] = X[1, 1] = 1.0
     with pytest.raises(ValueError, match="seen often enough for kernel='rank'"):
         RandSel(1, kernel="rank").fit(X, np.arange(40) % 2)
+
+
+def test_features_that_differ_between_batches_only_do_not_stand_out():
+    rng = np.random.default_rng(0)
+    batch = np.repeat([0, 1], 40)
+    y = (rng.uniform(size=80) < np.where(batch == 0, 0.2, 0.8)).astype(int)
+    X = rng.normal(size=(80, 50)) + 2 * batch[:, None]
+    assert RandSel().fit(X, y).stands_out_
+    with pytest.warns(UserWarning, match="Nothing stands out"):
+        assert not RandSel().fit(X, y, batch=batch).stands_out_
+
+
+def test_auto_takes_the_fewest_features_within_one_standard_error_of_the_smallest_error():
+    X, y, _ = datasets.make_weston_linear(120, 60, random_state=1)
+    path = RandSel().fit(X, y).path_
+    squares = np.stack([r.errors for r in path.rounds])
+    smallest = squares[np.argmin(squares.mean(axis=1))]
+    within = [
+        k
+        for k, row in enumerate(squares)
+        if row.mean() - smallest.mean() <= np.std(row - smallest, ddof=1) / np.sqrt(len(row)) + 1e-12
+    ]
+    assert path.best == within[-1]
+    np.testing.assert_allclose(path.errors, squares.mean(axis=1))

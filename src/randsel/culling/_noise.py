@@ -86,7 +86,7 @@ def permuted_rows(outcomes: Array, groups: Array | None, batch: Array | None, co
         units, first = np.arange(m), np.arange(m)
     else:
         _, first, units = np.unique(groups, return_index=True, return_inverse=True)
-        if not np.array_equal(outcomes, outcomes[first][units]):  # the outcome varies within groups
+        if not np.allclose(outcomes, outcomes[first][units]):  # the outcome varies within groups
             strata = np.unique(np.stack([strata, groups]), axis=1, return_inverse=True)[1].ravel()
             units, first = np.arange(m), np.arange(m)
     unit_strata = strata[first]
