@@ -9,6 +9,7 @@ from randsel.contribution._sample import Contribution
 from randsel.culling._criteria import CRITERIA
 from randsel.culling._path import Chance, path_sizes
 from randsel.culling._rounds import CullingState, Rules, cull
+from randsel.culling._storage import path_to_arrays, restore_path
 
 
 @pytest.fixture
@@ -153,3 +154,13 @@ def test_combined_scores_put_both_parts_on_the_scale_of_their_spread():
 def test_combined_scores_of_equal_contributions_are_finite():
     scores, _ = CRITERIA["combined"].scores(Contribution(np.zeros(5), 0.0, np.zeros(5), np.zeros(5)))
     assert np.isfinite(scores).all()
+
+
+@pytest.mark.parametrize("error", [np.nan, np.inf, -1.0])
+def test_a_file_with_impossible_errors_is_refused(sample, error):
+    arrays = {name: np.asarray(v) for name, v in path_to_arrays(culled(sample, "combined", exact, Rules())).items()}
+    restored = restore_path(arrays, 20)
+    assert restored.best == culled(sample, "combined", exact, Rules()).best
+    arrays["errors"][3] = error
+    with pytest.raises(ValueError, match="do not describe a culling path"):
+        restore_path(arrays, 20)

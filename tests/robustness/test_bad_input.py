@@ -184,7 +184,12 @@ def test_parameters_out_of_range_are_named(data, options, message):
 def test_a_class_of_one_member_scores_nothing(rng):
     X, y = rng.normal(size=(40, 6)), np.zeros(40, dtype=int)
     y[3] = 1
-    assert np.all(RandSel(2).fit(X, y).path_.rounds[0].main == 0.0)
+    for criterion in ("total", "calibrated"):
+        assert np.all(RandSel(2, criterion=criterion).fit(X, y).path_.rounds[0].main == 0.0)
+    with pytest.warns(UserWarning, match="Nothing stands out"):
+        fitted = RandSel().fit(X, y)
+    assert all(r.alignment == 0.0 for r in fitted.path_.rounds)
+    assert np.isfinite(fitted.path_.errors).all()
     with pytest.raises(ValueError, match="a class of one member"):
         RandSelCV().fit(X, y)
 
