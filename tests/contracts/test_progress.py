@@ -45,6 +45,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:No feature reaches the probability"),
     pytest.mark.filterwarnings("ignore:Sparse filtering did not converge"),
     pytest.mark.filterwarnings("ignore:LPBoost did not converge"),
+    # joblib, if an error of a callback ends its tasks early
+    pytest.mark.filterwarnings("ignore:.*tasks have been successfully executed"),
 ]
 
 with_callbacks = pytest.mark.skipif(
