@@ -46,7 +46,7 @@ def test_rows_far_from_zero_use_double_precision(rng):
     X[:60] += 1e5
     sample = sample_of(X, rng.integers(0, 2, 600))
     assert not sample.resolves(median_gamma(sample.distances))
-    path = RandSel(5).fit(X, rng.integers(0, 2, 600)).path_
+    path = RandSel(5, scale=True).fit(X, rng.integers(0, 2, 600)).path_
     precise = sample.in_double()
     assert path.rounds[0].gamma == pytest.approx(median_gamma(precise.distances), rel=1e-6)
 
