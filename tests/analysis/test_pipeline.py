@@ -156,6 +156,20 @@ def test_scores_of_selected_features_are_those_of_the_round_they_share(rng):
     assert any(feature.interaction != last[feature.column] for feature in analysis.features[:3])
 
 
+def test_stand_ins_of_selected_features_are_named_with_correlation_and_loss(rng):
+    X = rng.standard_normal((80, 12))
+    X[:, 9] = X[:, 2] + 0.2 * rng.standard_normal(80)
+    data = table(X, np.where(X[:, 2] > 0, "case", "control"))
+    analysis = analyse(data, Settings(halves=0, folds=0, top=1))
+    (first,) = (feature for feature in analysis.features if feature.selected)
+    other = {2: 9, 9: 2}[first.column]
+    ((column, correlation, loss),) = RandSel(1).fit(X, data.y).stand_ins(X, data.y)[first.column]
+    assert column == other
+    assert analysis.stand_ins == {first.column: [(other, correlation, loss)]}
+    assert analysis.describe_stand_ins(first.column) == f"g{other} (r {correlation:.2f}, loss {loss:.3f})"
+    assert analysis.describe_stand_ins(analysis.features[1].column) == ""
+
+
 def test_a_partner_is_named_only_if_the_pair_is_significant(rng):
     X = rng.standard_normal((250, 15))
     y = np.where(X[:, 0] + 0.3 * rng.standard_normal(250) + 1.5 * ((X[:, 3] > 0) ^ (X[:, 4] > 0)) > 0.75, "a", "b")

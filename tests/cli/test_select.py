@@ -90,6 +90,7 @@ def test_the_ranking_is_complete_best_first_and_read_as_it_was(finished):
         assert (row["selected"] == "yes") == feature.selected
         for name in ("contribution", "main", "interaction", "p", "q", "stability"):
             assert float(row[name]) == getattr(feature, name)
+        assert row["stand_ins"] == analysis.describe_stand_ins(feature.column)
     pairs = read(out / "pairs.csv")
     assert {pairs[0]["feature"], pairs[0]["partner"]} == {"g0", "g1"}
     assert len(pairs) == 66

@@ -262,7 +262,10 @@ def test_the_page_on_selecting_names_options_codes_and_tests_that_exist():
     assert f"{_pipeline.THRESHOLD:.0%}".replace("%", " %") in page
     assert f"(2·{_pipeline.THRESHOLD} − 1)" in page
     columns = re.search(r"`ranking.csv` \|(.*)", page).group(1)
-    assert re.findall("`([a-z_]+)`", columns) == [column.title for column in (NAME, RANK, SELECTED, *VALUE_COLUMNS)]
+    assert re.findall("`([a-z_]+)`", columns) == [
+        *(column.title for column in (NAME, RANK, SELECTED, *VALUE_COLUMNS)),
+        "stand_ins",
+    ]
 
 
 def test_the_page_on_clusters_names_tests_that_exist():

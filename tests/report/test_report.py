@@ -19,6 +19,7 @@ from PIL import Image
 from randsel import RandSel, datasets, plots
 from randsel._utils.text import make_visible
 from randsel.analysis._model import NAME, RANK, SELECTED, VALUE_COLUMNS, Accuracy, Feature, Rule, Stability
+from randsel.culling import StandIn
 from randsel.report import _html as report
 from randsel.report._sentences import summarise
 from randsel.tables._read import Table
@@ -226,6 +227,20 @@ def test_one_sentence_says_which_features_are_selected(plain, quick, rule, words
     tile = {fact["name"]: fact["value"] for fact in content["facts"]}["selected"]
     assert tile == ("0" if none else "2")
     assert content["summary"][0].startswith("Nothing stands out" if none else "Of 40 features, 2 were selected")
+
+
+def test_stand_ins_are_listed_for_the_selected_features(plain, quick):
+    assert "stand-ins" not in {
+        v for _, name, v in Page(report.render(report.contents(plain))).attributes if name == "id"
+    }
+    first, second = (feature.column for feature in plain.features[:2])
+    swaps = {first: [StandIn(7, -0.913, 0.0123), StandIn(8, 0.75, -0.002)], second: [StandIn(9, 0.8, np.nan)]}
+    content = report.contents(replace(plain, stand_ins=swaps))
+    assert [row["stand_in"] for row in content["stand_ins"]["rows"]] == ["gene 7", "gene 8", "gene 9"]
+    assert content["stand_ins"]["rows"][2]["loss"] is None
+    texts = [text for _, text in Page(report.render(content)).texts]
+    assert {"−0.91", "0.012", "0.75", "−0.002"} <= set(texts)
+    assert "2 of the selected features have stand-ins." in " ".join(" ".join(texts).split())
 
 
 def test_the_caption_of_the_path_says_what_its_error_is_for(plain, quick):

@@ -321,6 +321,8 @@ def _parts() -> dict[str, dict[str, np.ndarray]]:
         "selected": np.array([True, True, False]),
         "pair_columns": np.array([[0, 1]]),
         "pair_scores": np.array([[9.0, 0.01, 0.03]]),
+        "stand_in_columns": np.array([[0, 2]]),
+        "stand_in_scores": np.array([[0.9, 0.01]]),
         "nothing_stands_out": np.array(False),
         "rule": np.array("top"),
         "rule_limits": np.array([2.0, np.nan]),

@@ -46,8 +46,9 @@ def select_adata(
     -------
     Analysis
         All results, for `randsel.report`. `adata.var` gets the columns randsel_rank, randsel_selected,
-        randsel_contribution, randsel_main, randsel_interaction, randsel_partner, randsel_p, randsel_q and
-        randsel_stability; `adata.uns["randsel"]` the settings, the warnings and whether anything stands out.
+        randsel_contribution, randsel_main, randsel_interaction, randsel_partner, randsel_p, randsel_q,
+        randsel_stability and randsel_stand_ins; `adata.uns["randsel"]` the settings, the warnings and whether anything
+        stands out.
 
     Examples
     --------
@@ -120,6 +121,8 @@ def _write_results(adata: Any, analysis: Analysis) -> None:
         values = [getattr(feature, column.field) for feature in features]
         texts = np.array([value or "" for value in values], dtype=object) if column.is_text else None
         adata.var[f"randsel_{column.field}"] = np.asarray(values) if texts is None else texts
+    stand_ins = [analysis.describe_stand_ins(feature.column) for feature in features]
+    adata.var["randsel_stand_ins"] = np.array(stand_ins, dtype=object)
     adata.uns["randsel"] = {
         "version": analysis.settings["version"],
         # None cannot be written to h5ad

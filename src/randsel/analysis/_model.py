@@ -14,7 +14,7 @@ import numpy as np
 
 from randsel._utils import text
 from randsel._utils.typing import Array
-from randsel.culling import CullingPath
+from randsel.culling import CullingPath, StandIn
 from randsel.interactions import LEVEL
 from randsel.tables import Table
 from randsel.targets import KINDS, OutcomeKind
@@ -264,6 +264,8 @@ class Analysis:
         "classification" or "regression".
     features, pairs
         All features and the pairs that were stored, best first.
+    stand_ins
+        For columns of selected features, the unselected features that could stand in for them.
     accuracy, stability
         None where they were not computed.
     rule
@@ -284,6 +286,7 @@ class Analysis:
     kind: str
     features: tuple[Feature, ...]
     pairs: tuple[Pair, ...]
+    stand_ins: Mapping[int, Sequence[StandIn]]
     accuracy: Accuracy | None
     stability: Stability | None
     rule: Rule
@@ -291,6 +294,13 @@ class Analysis:
     warnings: tuple[str, ...]
     settings: Mapping[str, Any]
     notes: tuple[str, ...]
+
+    def describe_stand_ins(self, column: int) -> str:
+        """Return the stand-ins of a column as text: names with correlation r and loss, separated by semicolons."""
+        return "; ".join(
+            f"{self.table.names[other]} (r {r:.2f}, loss {loss:.3f})"
+            for other, r, loss in self.stand_ins.get(column, ())
+        )
 
     @property
     def outcome(self) -> OutcomeKind:

@@ -32,11 +32,20 @@ from randsel.analysis._model import (
     Stability,
     list_features,
 )
-from randsel.culling import CullingPath, Round, path_sizes, path_to_arrays, restore_path
+from randsel.culling import (
+    CullingPath,
+    Round,
+    StandIn,
+    SwapModel,
+    find_stand_ins,
+    path_sizes,
+    path_to_arrays,
+    restore_path,
+)
 from randsel.interactions import LEVEL, main_effects
 from randsel.selectors import InteractionScan, RandSel
 from randsel.tables import Table, imputer
-from randsel.targets import OutcomeKind, find_kind
+from randsel.targets import OutcomeKind, Target, find_kind
 
 #: By default, pairs are tested if samples × features² is at most this: about half a minute on one core.
 PAIR_BUDGET = 3e10
@@ -101,6 +110,7 @@ def analyse(
         kind=kind.name,
         features=_rank_features(table, path, tests, rule, columns, stability),
         pairs=tuple(Pair(table.names[i], table.names[j], i, j, *scores) for i, j, *scores, _ in pairs),
+        stand_ins=_find_stand_ins(units, kind, columns),
         accuracy=accuracy,
         stability=stability,
         rule=rule,
@@ -191,6 +201,11 @@ def _rank_features(
         "selected": np.isin(np.arange(n), selected),
     }
     return list_features(names, order.tolist(), {name: values[order].tolist() for name, values in fields.items()})
+
+
+def _find_stand_ins(table: Table, kind: OutcomeKind, selected: Array) -> dict[int, list[StandIn]]:
+    groups = None if table.groups is None else np.unique(table.groups, return_inverse=True)[1]
+    return find_stand_ins(table.X, selected, SwapModel(Target.encode(table.y, kind, None, groups)))
 
 
 # ---------------------------------------------------------------- preparation of a table

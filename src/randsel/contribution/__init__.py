@@ -8,7 +8,7 @@ a sample, a bandwidth and draws, and return a `Contribution`. Reading order: `_s
 from randsel.contribution._bootstrap import Draws, bootstrap
 from randsel.contribution._closed_form import exact, map_row_blocks, row_blocks
 from randsel.contribution._error_bounds import ColumnMoments, Extremes
-from randsel.contribution._expected_kernel import RIDGE, Weighting
+from randsel.contribution._expected_kernel import RIDGE, Weighting, fit_ridge
 from randsel.contribution._sample import Contribution, PairSums, Precision, Sample, Sketch
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "Weighting",
     "bootstrap",
     "exact",
+    "fit_ridge",
     "map_row_blocks",
     "row_blocks",
 ]

@@ -7,11 +7,14 @@ from randsel.culling._criteria import CRITERIA
 from randsel.culling._noise import PermutationTest, permutation_test
 from randsel.culling._path import DROP, MIN_FEATURES, CullingPath, Round, path_sizes, smallest_corrected
 from randsel.culling._rounds import CullingState, FinishedRound, Observer, Rules, cull
+from randsel.culling._stand_ins import MAX_COUNT, MIN_CORRELATION, StandIn, SwapModel, find_stand_ins
 from randsel.culling._storage import path_to_arrays, restore_path, restore_state, state_to_arrays
 
 __all__ = [
     "CRITERIA",
     "DROP",
+    "MAX_COUNT",
+    "MIN_CORRELATION",
     "MIN_FEATURES",
     "CullingPath",
     "CullingState",
@@ -20,7 +23,10 @@ __all__ = [
     "PermutationTest",
     "Round",
     "Rules",
+    "StandIn",
+    "SwapModel",
     "cull",
+    "find_stand_ins",
     "path_sizes",
     "path_to_arrays",
     "permutation_test",

@@ -36,7 +36,7 @@ from randsel.analysis import (
     Stability,
     list_features,
 )
-from randsel.culling import CullingPath, restore_path
+from randsel.culling import CullingPath, StandIn, restore_path
 from randsel.plots import culling_path
 from randsel.report import _html as report
 from randsel.tables import Table
@@ -57,6 +57,8 @@ REPORT_SHAPES: dict[str, tuple[Any, ...]] = {
     "values": ("biuf", "samples", "drawn"),
     "pair_columns": ("iu", "pairs", 2),
     "pair_scores": ("f", "pairs", 3),
+    "stand_in_columns": ("iu", "stand-ins", 2),
+    "stand_in_scores": ("f", "stand-ins", 2),
     "nothing_stands_out": ("b",),
     "rule": ("U",),
     "rule_limits": ("f", 2),
@@ -106,7 +108,11 @@ def write_results(analysis: Analysis, out: Path, parts: FinishedParts) -> list[s
     Return messages about files that could not be written because an optional package is missing.
     """
     columns = (NAME, RANK, SELECTED, *VALUE_COLUMNS)
-    ranking = [{column.title: column.to_csv(feature) for column in columns} for feature in analysis.features]
+    ranking = [
+        {column.title: column.to_csv(feature) for column in columns}
+        | {"stand_ins": analysis.describe_stand_ins(feature.column)}
+        for feature in analysis.features
+    ]
     write_atomically(out / "ranking.csv", as_csv(ranking))
     pairs = [
         {"feature": pair.first, "partner": pair.second}
@@ -142,6 +148,7 @@ def write_report(analysis: Analysis, file: Path) -> None:
 def _store_analysis(analysis: Analysis, parts: FinishedParts) -> None:
     """Store the data of the report; of the table, only the columns that are drawn."""
     features, pairs = analysis.features, analysis.pairs
+    swaps = [(column, *stand_in) for column, others in analysis.stand_ins.items() for stand_in in others]
     drawn = [feature.column for feature in features[: report.DRAWN]]
     drawn_pairs = [(pair.first_column, pair.second_column) for pair in report.pairs_to_draw(analysis)]
     columns = np.unique([*drawn, *chain(*drawn_pairs)])
@@ -156,6 +163,8 @@ def _store_analysis(analysis: Analysis, parts: FinishedParts) -> None:
         "selected": np.array([feature.selected for feature in features]),
         "pair_columns": np.array([[p.first_column, p.second_column] for p in pairs], dtype=int).reshape(-1, 2),
         "pair_scores": np.array([[p.statistic, p.p, p.corrected_p] for p in pairs]).reshape(-1, 3),
+        "stand_in_columns": np.array([swap[:2] for swap in swaps], dtype=int).reshape(-1, 2),
+        "stand_in_scores": np.array([swap[2:] for swap in swaps], dtype=float).reshape(-1, 2),
         "nothing_stands_out": analysis.nothing_stands_out,
         "rule": analysis.rule.name,
         "rule_limits": [np.nan if limit is None else limit for limit in (analysis.rule.top, analysis.rule.fdr)],
@@ -190,7 +199,7 @@ def load_analysis(out: Path) -> Analysis:
 
 def _restore_analysis(arrays: Mapping[str, Array], path: CullingPath, settings: Mapping[str, Any]) -> Analysis:
     names, kind = tuple(arrays["names"].tolist()), str(arrays["kind"])
-    for indices in ("columns", "order", "pair_columns"):
+    for indices in ("columns", "order", "pair_columns", "stand_in_columns"):
         check_indices(arrays[indices], len(names))
     if len(np.unique(arrays["order"])) < len(names) or kind not in KINDS:
         raise ValueError("features are not in an order, or the kind of the target is not known")
@@ -205,6 +214,9 @@ def _restore_analysis(arrays: Mapping[str, Array], path: CullingPath, settings: 
         Pair(names[i], names[j], i, j, *scores)
         for (i, j), scores in zip(arrays["pair_columns"].tolist(), arrays["pair_scores"].tolist(), strict=True)
     )
+    stand_ins: dict[int, list[StandIn]] = {}
+    for (column, other), scores in zip(arrays["stand_in_columns"].tolist(), arrays["stand_in_scores"], strict=True):
+        stand_ins.setdefault(column, []).append(StandIn(other, *scores.tolist()))
     accuracy, stability = None, None
     if "folds" in arrays:
         selected, everything, sizes = arrays["folds"]
@@ -220,6 +232,7 @@ def _restore_analysis(arrays: Mapping[str, Array], path: CullingPath, settings: 
         kind=kind,
         features=list_features(names, arrays["order"].tolist(), fields),
         pairs=pairs,
+        stand_ins=stand_ins,
         accuracy=accuracy,
         stability=stability,
         rule=_restore_rule(arrays),

@@ -27,6 +27,7 @@ from randsel.targets import KINDS
 
 #: Maximum number of features listed and drawn, and of pairs listed and drawn. The CSV files contain all.
 TABLE, DRAWN, PAIRS, DRAWN_PAIRS = 500, 12, 10, 6
+STAND_INS = 20  # maximum number of features whose stand-ins are listed
 NAMED = 6  # features labelled in the culling path: more labels would overlap
 #: Class labels are drawn below strips of samples if they are at most this long and this many.
 SHORT_LABEL, FEW_STRIPS = 10, 3
@@ -85,6 +86,7 @@ def contents(analysis: Analysis) -> dict[str, Any]:
             "rows": [_describe_pair(pair) for pair in analysis.pairs[:PAIRS]],
             "drawn": [_draw_pair(analysis, pair) for pair in pairs_to_draw(analysis)],
         },
+        "stand_ins": _describe_stand_ins(analysis),
         "accuracy": None if analysis.accuracy is None else _describe_accuracy(analysis.accuracy),
         "stability": None if analysis.stability is None else _describe_stability(analysis.stability),
         "settings": _flatten_settings(analysis.settings),
@@ -144,6 +146,21 @@ def _strip_labels(analysis: Analysis) -> tuple[str, ...]:
     labels = tuple(c["name"] for c in _describe_target(analysis)) if analysis.outcome.has_classes else ()
     fits = len(labels) <= FEW_STRIPS and all(len(label) <= SHORT_LABEL for label in labels)
     return labels if fits else ()
+
+
+def _describe_stand_ins(analysis: Analysis) -> dict[str, Any]:
+    described = [feature for feature in analysis.features if analysis.stand_ins.get(feature.column)]
+    rows = [
+        {
+            "feature": text.make_visible(feature.name),
+            "stand_in": text.make_visible(analysis.table.names[stand_in.column]),
+            "correlation": _finite_or_none(stand_in.correlation),
+            "loss": _finite_or_none(stand_in.loss),
+        }
+        for feature in described[:STAND_INS]
+        for stand_in in analysis.stand_ins[feature.column]
+    ]
+    return {"total": len(described), "listed": min(len(described), STAND_INS), "rows": rows}
 
 
 def _describe_pair(pair: Pair) -> dict[str, Any]:
@@ -343,6 +360,7 @@ def render(content: Mapping[str, Any]) -> str:
     )
     environment.filters |= {"number": text.format_number, "p": text.format_p_value, "percent": text.format_percent}
     environment.filters |= {"count": text.format_count, "power": text.format_power_of_ten, "digest": _hash_script}
+    environment.filters["fixed"] = text.format_fixed
     template = environment.from_string(Path(__file__).with_name("report.html.j2").read_text(encoding="utf-8"))
     page: str = template.render(
         **content,

@@ -54,6 +54,7 @@ from randsel.culling import (
     state_to_arrays,
 )
 from randsel.selectors._features import array_on_device_of, prepare_features
+from randsel.selectors._stand_ins import StandInsMixin
 from randsel.targets import KINDS, OutcomeKind, Target
 
 #: Number of entries of X below which BLAS threads cost more time than they save.
@@ -77,7 +78,7 @@ PATH_PARAMETERS = (
 )
 
 
-class RandSel(Selector):
+class RandSel(StandInsMixin, Selector):
     """Select features by their contribution to kernel-target alignment, culling round by round.
 
     Features that act on the target alone or together, linearly or not, contribute to the agreement between a Gaussian
