@@ -63,8 +63,9 @@ def wide(X, y, **how):
     return exact(X, y, **how)
 
 
-def normal_scores(X, y, **how):
-    return exact(X, y, scale="normal", **how)
+def calibrated(X, y, **how):
+    """Another criterion on z-scores."""
+    return exact(X, y, criterion="calibrated", scale=True, **how)
 
 
 def row_blocks(X, y, **how):
@@ -107,7 +108,7 @@ SIZES = {
     chosen_by_folds: (120, 12),
     analysis: (120, 12),
 }
-EVERYTHING = [exact, wide, normal_scores, row_blocks, bootstrap, chosen_by_folds, scan, analysis]
+EVERYTHING = [exact, wide, calibrated, row_blocks, bootstrap, chosen_by_folds, scan, analysis]
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +172,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("method", [exact, wide, normal_scores, row_blocks, bootstrap, chosen_by_folds, scan])
+@pytest.mark.parametrize("method", [exact, wide, calibrated, row_blocks, bootstrap, chosen_by_folds, scan])
 def test_form_of_the_numbers(method, form, baseline, tmp_path):
     X, y = problem(*SIZES.get(method, ()))
     y = np.unique(y, return_inverse=True)[1] if form == "torch tensor" else y
@@ -191,7 +192,7 @@ def test_streaming(baseline, tmp_path):
 
 
 @pytest.mark.parametrize("blocks", [(-1, 7), (40, -1)], ids=["columns", "rows"])
-@pytest.mark.parametrize("method", [exact, wide, normal_scores, row_blocks, scan])
+@pytest.mark.parametrize("method", [exact, wide, calibrated, row_blocks, scan])
 def test_chunking(method, blocks, baseline):
     da = pytest.importorskip("dask.array", reason="Dask is not installed (extra 'dask')")
     X, y = problem(*SIZES.get(method, ()))

@@ -85,7 +85,8 @@ def test_normal_scores_of_blocks_of_rows(xor, rng):
 OPTIONS = {
     "fixing": {"fix_top": 0.1, "fix_after": 2},
     "not scaled": {"scale": False},
-    "normal scores": {"scale": "normal"},
+    "z-scores": {"scale": True},
+    "calibrated": {"criterion": "calibrated", "scale": True},
     "total": {"criterion": "total"},
     "all features element by element": {"gamma": 1.0},
     "some": {"gamma": "8*median"},

@@ -92,6 +92,7 @@ VARIANTS = {
     "sketched sums": (wide, {}),
     "fixing": (xor, {"fix_top": 0.1, "fix_after": 2}),
     "total": (xor, {"criterion": "total", "gamma": 0.001}),
+    "calibrated": (lambda: xor(columns=60), {"criterion": "calibrated", "scale": True}),
     "regression": (xor, {"target": "regression"}),
     "bootstrap": (lambda: xor(columns=40), {"estimator": "bootstrap", "n_bootstraps": 64, "random_state": 3}),
     "ranks": (lambda: xor(columns=60), {"kernel": "rank"}),
