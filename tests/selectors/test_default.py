@@ -362,3 +362,25 @@ def test_xor_among_many_features_stands_out():
     fitted = RandSel().fit(X, y)
     assert list(fitted.get_support(indices=True)) == list(relevant)
     assert fitted.stands_out_
+
+
+@pytest.mark.parametrize("seed", [2, 3, 4, 5])
+def test_copies_of_one_feature_do_not_bury_an_independent_one(seed):
+    """Fifty copies (r = 0.95) of one gene, an independent gene of equal effect, and 449 columns of noise."""
+    rng = np.random.default_rng(seed)
+    first, second = rng.normal(size=(2, 150))
+    copies = 0.95 * first[:, None] + np.sqrt(1 - 0.95**2) * rng.normal(size=(150, 50))
+    X = np.column_stack([copies, second, rng.normal(size=(150, 449))])
+    y = (first + second + 0.5 * rng.normal(size=150) > 0).astype(int)
+    selector = RandSel().fit(X, y)
+    first_three = selector.order_[:3]
+    assert 50 in first_three
+    assert (first_three < 50).any()
+    assert (selector.get_support(indices=True) > 50).sum() <= 10
+
+
+def test_one_strong_feature_alone_is_selected_alone():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 300))
+    y = (X[:, 0] + 0.3 * rng.normal(size=150) > 0).astype(int)
+    assert RandSel().fit(X, y).get_support(indices=True).tolist() == [0]

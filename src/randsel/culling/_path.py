@@ -217,13 +217,9 @@ class CullingPath:
 
     @cached_property
     def standard_errors(self) -> Array | None:
-        """Standard error of the difference of every round's error from the smallest one; None from the bootstrap."""
+        """Standard error of `errors`: of a mean over samples; None from the bootstrap."""
         squares = self._squared_errors
-        if squares is None:
-            return None
-        differences = squares - squares[int(np.argmin(squares.mean(axis=1)))]
-        errors: Array = differences.std(axis=1, ddof=1) / np.sqrt(squares.shape[1])
-        return errors
+        return None if squares is None else squares.std(axis=1, ddof=1) / np.sqrt(squares.shape[1])
 
     @property
     def _squared_errors(self) -> Array | None:
@@ -240,8 +236,9 @@ class CullingPath:
         if self.errors is None or self.standard_errors is None:
             alignments = np.array([r.alignment for r in self.recorded.rounds])
             return int(np.flatnonzero(alignments == alignments.max())[-1])
-        excess = self.errors - self.errors.min()
-        return int(np.flatnonzero(excess <= self.standard_errors + 1e-12)[-1])
+        smallest = int(np.argmin(self.errors))
+        limit = self.errors[smallest] + self.standard_errors[smallest]
+        return int(np.flatnonzero(self.errors <= limit + 1e-12)[-1])
 
     @property
     def best_round(self) -> Round:
