@@ -1,6 +1,7 @@
 """Count the features that n_features_to_select="auto" selects, and how often features stand out from noise.
 
-python benchmarks/quality/auto.py [--seeds 20] [--permutations 200] [--data ../shared/data] [--out docs/results/auto.md]
+python benchmarks/quality/auto.py [--seeds 20] [--permutations 200] [--repetitions 2] [--data ../shared/data]
+                                  [--out docs/results/auto.md]
 """
 
 import argparse
@@ -18,9 +19,13 @@ from joblib import Parallel, delayed
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import measure
+import real
+from sklearn.metrics import balanced_accuracy_score
 
 from randsel import RandSel, __version__, datasets
 
+RULES = """The fewest features whose error along the path is within so many standard errors of the smallest, chosen
+inside 5 folds, {} repetitions, open sets of [real.md](real.md); scores as there. “auto” is the rule of 1."""
 #: Real tables whose outcome is permuted. With groups, whole groups exchange their outcomes.
 TABLES = ("colon", "riboflavin", "tb_gse107991_london", "stabl_covid", "micro_gravier", "tb_gse107993_ltbi")
 
@@ -119,6 +124,52 @@ def table_of_alarms(folder, permutations):
     yield f"| mean of {len(alarms)} tables | | | | {np.mean(alarms):.1%} |"
 
 
+def sizes_by_rule(path):
+    """Number of features that each rule chooses from the errors of a path."""
+    squares = np.stack([r.errors for r in path.rounds])
+    sizes, errors = [len(r.features) for r in path.rounds], squares.mean(axis=1)
+    smallest = squares[np.argmin(errors)]
+    root = np.sqrt(len(smallest))
+    limits = {f"{c:g} standard errors": smallest.mean() + c * smallest.std(ddof=1) / root for c in (0, 1, 1.5, 2)}
+    limits["1 of the difference"] = smallest.mean() + (squares - smallest).std(axis=1, ddof=1) / root
+    return {rule: sizes[np.flatnonzero(errors <= limit)[-1]] for rule, limit in limits.items()}
+
+
+def predict_by_rule(folder, name, repetition, fold):
+    X, y, groups, kind = real.load(folder / f"{name}.npz")
+    train, test = real.split(y, groups, kind, repetition)[fold]
+    selector = fit(X[train], y[train], None if groups is None else groups[train])
+    sizes = sizes_by_rule(selector.path_) | {"all features": X.shape[1]}
+    columns = {rule: selector.order_[:size] for rule, size in sizes.items()}
+    predicted = {rule: real.predictions(X[train][:, c], y[train], X[test][:, c], kind) for rule, c in columns.items()}
+    return test, sizes, predicted
+
+
+def table_of_rules(folder, repetitions):
+    """Scores, as in real.md, of the models on the number of features that each rule chooses; open sets only."""
+    tasks = [(name, repetition, fold) for name in real.OPEN for repetition in range(repetitions) for fold in range(5)]
+    results = Parallel(n_jobs=os.cpu_count())(delayed(predict_by_rule)(folder, *task) for task in tasks)
+    yield "| rule | features, median of sets | score, mean of sets |"
+    yield "|---|---|---|"
+    for rule in results[0][1]:
+        scores, medians = [], []
+        for name in real.OPEN:
+            _, y, _, kind = real.load(folder / f"{name}.npz")
+            of_set = [(task[1], result) for task, result in zip(tasks, results, strict=True) if task[0] == name]
+            medians.append(np.median([sizes[rule] for _, (_, sizes, _) in of_set]))
+            for repetition in range(repetitions):
+                for model in ("rbf", "linear"):
+                    predicted = np.zeros(len(y))
+                    for number, (test, _, by_rule) in of_set:
+                        if number == repetition:
+                            predicted[test] = by_rule[rule][model]
+                    is_class = kind == real.CLASSES
+                    scores.append(
+                        balanced_accuracy_score(y, predicted) if is_class else np.corrcoef(y, predicted)[0, 1]
+                    )
+        yield f"| {rule} | {np.median(medians):g} | {np.mean(scores):.3f} |"
+
+
 def show(lines):
     shown = []
     for line in lines:
@@ -131,18 +182,21 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--permutations", type=int, default=200)
+    parser.add_argument("--repetitions", type=int, default=2, help="of the folds, for the table of rules")
     parser.add_argument("--data", type=Path, default=Path(__file__).parents[2] / ".." / "shared" / "data")
     parser.add_argument("--out", type=Path, help="also write the tables to this Markdown file")
     options = parser.parse_args()
     sizes = show(table_of_sizes(options.seeds))
     if options.data.is_dir():
+        rules = show(table_of_rules(options.data, options.repetitions))
         alarms = show(table_of_alarms(options.data, options.permutations))
     else:
-        alarms = show(["The real tables were not at hand; name their folder with --data."])
+        rules = alarms = show(["The real tables were not at hand; name their folder with --data."])
     if options.out:
         note = f"`make bench-auto`, commit {measure.commit()}, {date.today()}, randsel {__version__}; "
         note += f"{options.seeds} data sets each."
         page = ["# How many features “auto” chooses, and when nothing stands out", "", note, "", *sizes, ""]
+        page += ["## Rules for the number of features", "", RULES.format(options.repetitions), "", *rules, ""]
         page += [
             "## Real tables and permuted outcomes",
             "",
