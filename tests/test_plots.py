@@ -29,11 +29,13 @@ def test_culling_path_draws_every_feature_and_names_the_highlighted(path):
 
 def test_the_errors_of_the_rounds_mark_the_number_of_features_they_choose(path):
     *_, axes = plots.culling_path(path).axes
-    smallest, curve, chosen = axes.lines[:3]
-    assert smallest.get_ydata()[0] == path.errors.min()
+    limit, curve, chosen = axes.lines[:3]
+    smallest = int(np.argmin(path.errors))
+    assert limit.get_ydata()[0] == path.errors[smallest] + path.standard_errors[smallest]
+    assert curve.get_ydata()[path.best] <= limit.get_ydata()[0] < curve.get_ydata()[path.best + 1 :].min(initial=np.inf)
     np.testing.assert_array_equal(curve.get_ydata(), path.errors)
     assert chosen.get_xdata()[0] == path.best
-    assert chosen.get_label() == f"chosen: {len(path.rounds[path.best].features)}"
+    assert chosen.get_label() == f"{len(path.rounds[path.best].features)} chosen"
     band = axes.collections[0].get_paths()[0].vertices[:, 1]
     assert band.max() == (path.errors + path.standard_errors).max()
 

@@ -94,12 +94,12 @@ def culling_path(
 
 
 def _draw_errors(axes: Any, path: CullingPath) -> None:
-    """Draw the errors of left-out samples, one standard error around them, and the number of features they choose."""
+    """Draw the errors with their standard errors, the limit (the smallest plus its standard error), and the choice."""
     errors, spread = np.asarray(path.errors), np.asarray(path.standard_errors)
     axes.fill_between(range(len(errors)), errors - spread, errors + spread, color=GREY, alpha=0.35, linewidth=0)
-    axes.axhline(errors.min(), color=GREY, linewidth=0.8, linestyle="--")
-    axes.plot(errors, color="black", marker=".", label="samples left out")
-    axes.plot(path.best, errors[path.best], "o", color=RED, label=f"chosen: {len(path.best_round.features)}")
+    axes.axhline(errors.min() + spread[errors.argmin()], color=GREY, linewidth=0.8, linestyle="--")
+    axes.plot(errors, color="black", marker=".")
+    axes.plot(path.best, errors[path.best], "o", color=RED, label=f"{len(path.best_round.features)} chosen")
     axes.set(ylabel="error", ylim=(min(0.0, float((errors - spread).min())), None))
 
 
