@@ -142,7 +142,7 @@ def default_name():
     """Name of the method that `RandSel()` is, in this version."""
     selector = RandSel()
     criterion = selector._criterion() if selector.criterion == "auto" else selector.criterion
-    return f"RandSel {criterion}, {SCALINGS.get(selector.scale, selector.scale)}"
+    return f"RandSel {criterion}, {SCALINGS[selector._scale()]}"
 
 
 # ---------------------------------------------------------------- other methods

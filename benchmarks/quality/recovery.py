@@ -25,8 +25,9 @@ PROBLEMS = {
     "non-linear Weston, 300×100, 5 relevant": (datasets.make_weston_nonlinear, {"n_relevant": 5}),
 }
 METHODS = {
-    "default (closed form, calibrated)": {},
-    "closed form, total": {"criterion": "total"},
+    "default (closed form, combined)": {},
+    "closed form, calibrated": {"criterion": "calibrated", "scale": True, "min_features": 2},
+    "closed form, total": {"criterion": "total", "scale": True},
     "bootstrap (3000 draws of m/4, total)": {"estimator": "bootstrap"},
 }
 

@@ -380,10 +380,10 @@ class PathKernels(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             n_kernels = min(self.max_kernels, len(rounds))
             used = np.unique(np.linspace(0, len(rounds) - 1, n_kernels).round().astype(int))
             self.kernels_ = [(rounds[r].features, rounds[r].gamma) for r in used]
-            if self.selector_.scale == "normal":
+            if self.selector_._scale() == "normal":
                 self._standardiser: _Standardiser | NormalScorer = NormalScorer.from_samples(X)
             else:
-                self._standardiser = _Standardiser.from_samples(X, scale=self.selector_.scale)
+                self._standardiser = _Standardiser.from_samples(X, scale=self.selector_._scale())
             self._train = self._standardiser.apply(X)
         return self
 

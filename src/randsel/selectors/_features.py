@@ -34,6 +34,7 @@ def _standardised(selector: Any, X: Any, weights: Array | None) -> tuple[Any, Ar
     In memory, they are sorted by their values, so that results do not depend on the order of the columns of X.
     With coarse products, or a table read in blocks, rounding has larger effects than the order.
     """
+    scale = selector._scale()
     max_bytes = None if selector.max_memory is None else memory_for_columns(selector.max_memory, *X.shape)
     if (remote := remote_table(X)) is not None:
         if selector.kernel == "rank" or selector.estimator != "exact" or selector.device not in (None, "cpu"):
@@ -41,18 +42,18 @@ def _standardised(selector: Any, X: Any, weights: Array | None) -> tuple[Any, Ar
                 "A Dask array needs kernel='gaussian', estimator='exact' and no device; for other choices pass an "
                 "array in memory, such as X.compute()."
             )
-        return remote.standardised_columns(weights, scale=selector.scale, max_bytes=max_bytes)
+        return remote.standardised_columns(weights, scale=scale, max_bytes=max_bytes)
     device = check_device(selector.device, X)
     if selector.device == "cpu":
         X = to_numpy(X)
-    if max_bytes is not None and on_host(X) and X.size * (X.itemsize if selector.scale else 8) > max_bytes:
+    if max_bytes is not None and on_host(X) and X.size * (X.itemsize if scale else 8) > max_bytes:
         if selector.kernel == "rank" or selector.estimator != "exact":
             raise ValueError(
                 "max_memory is too small for X, and only kernel='gaussian', estimator='exact' read it in blocks."
             )
-        stream = MappedColumns.from_table(X, weights, scale=selector.scale, max_bytes=max_bytes, device=device)
+        stream = MappedColumns.from_table(X, weights, scale=scale, max_bytes=max_bytes, device=device)
         return stream, stream.columns
-    Z, varies = standardise(to_device(X, device), weights, selector.scale)
+    Z, varies = standardise(to_device(X, device), weights, scale)
     if is_coarse(Z, Z.shape[1]):
         return Z, np.flatnonzero(varies)
     order = canonical_order(Z)

@@ -73,7 +73,6 @@ PATH_PARAMETERS = (
     "subsample",
     "fix_top",
     "fix_after",
-    "scale",
     "max_memory",
 )
 
@@ -121,11 +120,11 @@ class RandSel(StandInsMixin, Selector):
         A feature in this top fraction for this many consecutive rounds is never dropped, and enters every subset.
     target : {"auto", "classification", "regression"}, default="auto"
         Kind of y. "auto" treats text, and integers with at most 20 distinct values, as classes.
-    scale : bool or "normal", default="normal"
+    scale : bool, "normal" or "auto", default="auto"
         True: z-scores, columns of standard deviation one. "normal": normal scores, the normal quantiles of the ranks
         (midranks for ties), also of standard deviation one; increasing transforms of columns, such as the logarithm,
         then change nothing, and outliers little. False: columns are centred only, and those of large values dominate
-        the distances.
+        the distances. "auto" is "normal", and True with `estimator="bootstrap"`, as in the paper.
     max_memory : int or str, default=None
         Bytes ("2GB", "500MB") that the computation may use in addition to X. A larger table is read in blocks of
         columns, in every round until the features left fit: pass X as a memory map of float32 or float64 (other types,
@@ -204,7 +203,7 @@ class RandSel(StandInsMixin, Selector):
         "fix_top": [Interval(Real, 0, 1, closed="neither"), None],
         "fix_after": [Interval(Integral, 1, None, closed="left"), None],
         "target": [StrOptions({"auto", *KINDS})],
-        "scale": ["boolean", StrOptions({"normal"})],
+        "scale": ["boolean", StrOptions({"auto", "normal"})],
         "max_memory": [Interval(Integral, 1, None, closed="left"), str, None],
         "device": [str, None],
         "n_jobs": [Integral, None],
@@ -229,7 +228,7 @@ class RandSel(StandInsMixin, Selector):
         fix_top: float | None = None,
         fix_after: int | None = None,
         target: str = "auto",
-        scale: bool | str = "normal",
+        scale: bool | str = "auto",
         max_memory: int | str | None = None,
         device: str | None = None,
         n_jobs: int | None = None,
@@ -359,7 +358,8 @@ class RandSel(StandInsMixin, Selector):
         if self.checkpoint is None:
             return nullcontext()
         parameters = {name: getattr(self, name) for name in PATH_PARAMETERS}
-        parameters |= {"criterion": self._criterion(), "target": kind.name, "device": check_device(self.device, X)}
+        parameters |= {"criterion": self._criterion(), "scale": self._scale(), "target": kind.name}
+        parameters["device"] = check_device(self.device, X)
         parameters["random_state"] = None if self.random_state is None else seed
         identity = {"estimator": "RandSel", "data_hash": fingerprint(X, y, weights, groups), "parameters": parameters}
         return open_checkpoint(self.checkpoint, identity, seed)
@@ -435,6 +435,10 @@ class RandSel(StandInsMixin, Selector):
         if (self.fix_top is None) != (self.fix_after is None):
             raise ValueError(f"fix_top={self.fix_top} and fix_after={self.fix_after}: fixing needs both, or neither.")
         return Rules(self.drop, self.min_features, self.fix_top, self.fix_after, self.gamma, self.ridge)
+
+    def _scale(self) -> bool | str:
+        """Return the scaling of columns; "auto" depends on the estimator."""
+        return (self.estimator == "bootstrap" or "normal") if self.scale == "auto" else self.scale
 
     def _criterion(self) -> str:
         """Return the name of the criterion; "auto" depends on the estimator."""

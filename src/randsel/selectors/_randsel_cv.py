@@ -136,7 +136,7 @@ class RandSelCV(Selector):
         selector._validate_params()
         X = tensor_to_numpy(X)
         X, y, kind, weights = check_data(self, X, y, sample_weight, selector.target)
-        X = rescale_extremes(X) if selector.scale else X
+        X = rescale_extremes(X) if selector._scale() else X
         groups = check_labels(groups, "groups", None, len(X))
         if isinstance(self.cv, Integral) and weights is not None:
             groups = None if groups is None else groups[weights > 0.0]

@@ -18,7 +18,7 @@ class StandInsMixin:
     target: Any
     gamma: Any
     ridge: Any
-    scale: Any
+    _scale: Any
 
     def stand_ins(
         self,
@@ -78,6 +78,6 @@ class StandInsMixin:
             y = check_outcome(y)
             check_consistent_length(X, y)
             target = Target.encode(y, find_kind(y, self.target), None, check_labels(groups, "groups", None, len(y)))
-            model = SwapModel(target, self.gamma, self.ridge, self.scale)
+            model = SwapModel(target, self.gamma, self.ridge, self._scale())
         selected = self.order_[self.support_[self.order_]]
         return find_stand_ins(X, selected, model, min_correlation=min_correlation, max_count=max_count)
