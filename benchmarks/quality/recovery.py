@@ -5,6 +5,7 @@ python benchmarks/quality/recovery.py [--seeds 20] [--bootstrap-seeds 20] [--out
 
 import argparse
 import os
+import warnings
 from pathlib import Path
 
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -34,7 +35,9 @@ METHODS = {
 
 def one(make, problem, method, seed):
     X, y, relevant = make(random_state=1000 + seed, **problem)
-    selector = RandSel(len(relevant), random_state=seed, **method).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Nothing stands out")
+        selector = RandSel(len(relevant), random_state=seed, **method).fit(X, y)
     return selector.support_[relevant].mean(), len(selector.path_.rounds[selector.path_.best].features)
 
 

@@ -51,14 +51,18 @@ def combined_scores(contributions: Contribution) -> tuple[Any, Any]:
     centre, spread = _centre_and_spread(interaction)
     excess = clip(interaction - clip(centre, 0.0), 0.0) / clip(spread, 1.0)
     centre, spread = _centre_and_spread(total)
-    # If more than half of the features contribute equally, there is no spread: only the order is left of the total.
+    # If all features contribute equally, there is no spread.
     return (total - centre) / namespace(total).where(spread > 0.0, spread, 1.0) + excess, total
 
 
 def _centre_and_spread(values: Any) -> tuple[Any, Any]:
-    """Return the median, and the median absolute deviation as an estimate of the standard deviation."""
-    centre = median(values)
-    return centre, NORMAL_MAD * median(namespace(values).abs(values - centre))
+    """Return the median, and the standard deviation estimated by the median absolute deviation.
+
+    If most of a few values are nearly equal, the estimate is close to zero; it is at least a tenth of the deviation.
+    """
+    xp, centre = namespace(values), median(values)
+    deviation = NORMAL_MAD * median(xp.abs(values - centre))
+    return centre, xp.maximum(deviation, 0.1 * xp.std(values))
 
 
 #: Values of `RandSel(criterion=...)`.
