@@ -101,13 +101,13 @@ def _describe_samples(analysis: Analysis) -> str:
 
 
 def _describe_interactions(analysis: Analysis) -> Iterator[str]:
-    scored = [f for f in analysis.features if f.selected and np.isfinite(f.main) and np.isfinite(f.interaction)]
-    n_interacting = sum(feature.interaction > feature.main for feature in scored)
-    if n_interacting:
-        some = n_interacting < len(scored)
-        subject = f"{text.format_count(n_interacting)} of the {text.format_count(len(scored))} selected"
-        verb = "acts" if some and n_interacting == 1 else "act"
-        yield f"{subject if some else 'The selected ones'} {verb} more together with others than alone."
+    # Scores alone do not say that features act together: only pairs that pass their test do.
+    selected = [feature for feature in analysis.features if feature.selected]
+    n_paired = sum(feature.partner is not None for feature in selected)
+    if n_paired:
+        verb = "is" if n_paired == 1 else "are"
+        counts = f"{text.format_count(n_paired)} of the {text.format_count(len(selected))} selected"
+        yield f"{counts} {verb} in a pair that acts together (corrected p at most {LEVEL:g})."
     if analysis.pairs:
         best = analysis.pairs[0]
         p = text.format_p_value(best.corrected_p)
