@@ -164,3 +164,5 @@ def test_a_file_with_impossible_errors_is_refused(sample, error):
     arrays["errors"][3] = error
     with pytest.raises(ValueError, match="do not describe a culling path"):
         restore_path(arrays, 20)
+    with pytest.raises(ValueError, match="do not describe a culling path"):
+        restore_path(arrays | {"errors": np.zeros(0)}, 20)

@@ -75,6 +75,7 @@ def restore_path(arrays: Mapping[str, Array], n_features: int) -> CullingPath:
         and len(arrays["gamma"])
         and int(arrays["n_features"].min()) >= 1
         and len(arrays["errors"]) % len(arrays["gamma"]) == 0
+        and (len(arrays["errors"]) == 0) == np.isnan(arrays["main"]).all()  # from the bootstrap
         and np.all((arrays["errors"] >= 0.0) & (arrays["errors"] < np.inf))
     ):
         raise ValueError("the arrays do not describe a culling path")
