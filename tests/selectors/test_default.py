@@ -384,3 +384,28 @@ def test_one_strong_feature_alone_is_selected_alone():
     X = rng.normal(size=(150, 300))
     y = (X[:, 0] + 0.3 * rng.normal(size=150) > 0).astype(int)
     assert RandSel().fit(X, y).get_support(indices=True).tolist() == [0]
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", ["colon", "tb_gambia_ord", "riboflavin"])
+def test_single_and_double_precision_rank_real_tables_equally(name, benchmark_set):
+    data = benchmark_set(name)
+    X = data["X"].astype(np.float32)
+    single, double = (RandSel().fit(X.astype(dtype), data["y"]) for dtype in (np.float32, np.float64))
+    assert single.n_features_ == double.n_features_
+    np.testing.assert_array_equal(single.order_[:50], double.order_[:50])
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(("name", "log2"), [("colon", False), ("colon", True), ("riboflavin", False)])
+def test_real_signals_stand_out(name, log2, benchmark_set):
+    data = benchmark_set(name)
+    X = np.log2(data["X"]) if log2 else data["X"]
+    assert RandSel(20).fit(X, data["y"]).stands_out_
+
+
+@pytest.mark.data
+def test_latent_infection_does_not_stand_out_between_donors(benchmark_set):
+    data = benchmark_set("tb_gse107993_ltbi")
+    with pytest.warns(UserWarning, match="Nothing stands out"):
+        RandSel(20).fit(data["X"], data["y"], groups=data["groups"])

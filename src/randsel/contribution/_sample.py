@@ -84,11 +84,14 @@ class Precision:
         Type of matrix products over many features.
     pair_dtype
         Type of matrices over pairs of samples.
+    n_samples
+        Number of rows.
     """
 
     device: Any
     product_dtype: Any
     pair_dtype: Any
+    n_samples: int
 
     @classmethod
     def choose(cls, X: Any, target: Target, moments: ColumnMoments) -> "Precision":
@@ -100,18 +103,25 @@ class Precision:
         """
         xp, device, (m, n) = namespace(moments.values), device_of(moments.values), X.shape
         if target.lopsided:
-            return cls(device, xp.float64, xp.float64)
+            return cls(device, xp.float64, xp.float64, m)
         ordinary = moments.extremes.least_range > 1e-3 and moments.extremes.largest_range < 250.0
         product_dtype = xp.float32 if m >= SINGLE_ROWS and ordinary else X.dtype
         # The error of a score if the entries of log Q are off by 4 ε and spread by n^-½ (eq. 11).
         rounding = null_scale(m) * 4 * machine_epsilon(xp.float32) * n**0.5
         single = is_single(product_dtype) and rounding < MAX_SCORE_ROUNDING and moments.outlying is None
-        return cls(device, product_dtype, xp.float32 if single else xp.float64)
+        return cls(device, product_dtype, xp.float32 if single else xp.float64, m)
 
     @property
     def single_products(self) -> bool:
         """Whether products over features are in single precision."""
         return is_single(self.product_dtype)
+
+    @property
+    def score_digits(self) -> float:
+        """One over the relative rounding error of scores. Few samples of a table in single precision lose little."""
+        if not self.single_products:
+            return 1e9
+        return 1e4 if self.n_samples >= SINGLE_ROWS else 1e6
 
     @property
     def single_pairs(self) -> bool:

@@ -218,7 +218,7 @@ def _argsort_scores(scores: Any, ties: Any, sample: Sample) -> Any:
 
     Scores are rounded to the digits that the precision holds, so that equal features tie however sums were rounded.
     """
-    xp, digits = namespace(scores), 1e4 if sample.precision.single_products else 1e9
+    xp, digits = namespace(scores), sample.precision.score_digits
     both = xp.stack([scores, ties])
     largest = clip(xp.max(xp.abs(both), axis=1, keepdims=True), 1e-300, 1e300)
     rounded = xp.round(both / largest * digits)
