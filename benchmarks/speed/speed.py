@@ -13,6 +13,8 @@ from pathlib import Path
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_variable] = "1"
 
+import warnings
+
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
@@ -23,6 +25,9 @@ from randsel.contribution._bootstrap import BATCH, Draws, bootstrap, draw_subset
 from randsel.contribution._sample import Sample
 from randsel.targets._kinds import CLASSES
 from randsel.targets._target import Target
+
+# y is noise on purpose
+warnings.filterwarnings("ignore", "Nothing stands out")
 
 
 def best_of(function, repeats):
