@@ -87,7 +87,7 @@ readme: .venv/dev  ## update the figure, and the tables of README.md and docs/co
 	$(BIN)/randsel demo --out docs/results/figure1.png
 	$(BIN)/python tools/readme_summary.py
 
-bench-auto: .venv/dev  ## measure how many features "auto" selects, with known relevant features and on noise; a minute
+bench-auto: .venv/dev  ## measure how many features "auto" selects, and how often noise stands out; ten minutes
 	$(BIN)/python benchmarks/quality/auto.py --out docs/results/auto.md
 
 bench-centring: .venv/dev  ## measure the gain of centring the expected kernel by rows and columns; half a minute

@@ -80,10 +80,8 @@ class Precision:
     ----------
     device
         Device of all arrays.
-    product_dtype
-        Type of matrix products over many features.
-    pair_dtype
-        Type of matrices over pairs of samples.
+    product_dtype, pair_dtype
+        Types of matrix products over many features, and of matrices over pairs of samples.
     n_samples
         Number of rows.
     """
