@@ -364,19 +364,21 @@ def test_xor_among_many_features_stands_out():
     assert fitted.stands_out_
 
 
-@pytest.mark.parametrize("seed", [2, 3, 4, 5])
-def test_copies_of_one_feature_do_not_bury_an_independent_one(seed):
+def test_copies_of_one_feature_do_not_bury_an_independent_one():
     """Fifty copies (r = 0.95) of one gene, an independent gene of equal effect, and 449 columns of noise."""
-    rng = np.random.default_rng(seed)
-    first, second = rng.normal(size=(2, 150))
-    copies = 0.95 * first[:, None] + np.sqrt(1 - 0.95**2) * rng.normal(size=(150, 50))
-    X = np.column_stack([copies, second, rng.normal(size=(150, 449))])
-    y = (first + second + 0.5 * rng.normal(size=150) > 0).astype(int)
-    selector = RandSel().fit(X, y)
-    first_three = selector.order_[:3]
-    assert 50 in first_three
-    assert (first_three < 50).any()
-    assert (selector.get_support(indices=True) > 50).sum() <= 10
+    n_noise = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        first, second = rng.normal(size=(2, 150))
+        copies = 0.95 * first[:, None] + np.sqrt(1 - 0.95**2) * rng.normal(size=(150, 50))
+        X = np.column_stack([copies, second, rng.normal(size=(150, 449))])
+        y = (first + second + 0.5 * rng.normal(size=150) > 0).astype(int)
+        selector = RandSel().fit(X, y)
+        assert 50 in selector.order_[:3]
+        assert (selector.order_[:3] < 50).any()
+        n_noise.append((selector.get_support(indices=True) > 50).sum())
+    # Single data sets exceed ten: docs/results/auto.md has the most.
+    assert np.mean(n_noise) <= 10
 
 
 def test_one_strong_feature_alone_is_selected_alone():
