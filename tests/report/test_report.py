@@ -160,7 +160,7 @@ def test_summary_of_a_selection(plain, quick):
     assert f"{counts['case']} case" in samples
     assert f"{counts['control']} control" in samples
     text = " ".join(others)
-    assert "2 of the 2 selected are in a pair that acts together (corrected p at most 0.05)." in text
+    assert "2 of the 2 selected have a significant interaction with another feature (corrected p at most 0.05)." in text
     assert "strongest pair is gene 0 with gene 1 (corrected p" in text
     assert "half-samples" in text
     assert "where chance is 0.50 and a model on all features reaches" in text

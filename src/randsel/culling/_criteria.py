@@ -13,7 +13,7 @@ NORMAL_MAD = 1.4826
 
 @dataclass(frozen=True)
 class Criterion:
-    """A culling rule: which target contributions are to, and how they become scores.
+    """A culling rule: the target that contributions refer to, and how contributions become scores.
 
     Attributes
     ----------
@@ -58,7 +58,8 @@ def combined_scores(contributions: Contribution) -> tuple[Any, Any]:
 def _centre_and_spread(values: Any) -> tuple[Any, Any]:
     """Return the median, and the standard deviation estimated by the median absolute deviation.
 
-    If most of a few values are nearly equal, the estimate is close to zero; it is at least a tenth of the deviation.
+    If most of a few values are nearly equal, the estimate is close to zero. The result is at least a tenth of the
+    standard deviation.
     """
     xp, centre = namespace(values), median(values)
     deviation = NORMAL_MAD * median(xp.abs(values - centre))

@@ -1,4 +1,6 @@
-"""Is there anything at all? A permutation test of all features together, and p-values of single features.
+"""A permutation test of the correlations of all features with y, and p-values of single features.
+
+Features that act only together are invisible to it; `CullingPath.stands_out` has a second rule for them.
 
 The test takes one pass over the columns, a small part of the time of a culling path. It asks whether the features are
 related to y more closely than to permutations of y: the best of them (largest squared correlation), or all of them on
@@ -119,7 +121,7 @@ def _squared_correlations_of_block(block: Any, directions: Any, weights: Any, ra
 
 
 def _smallest_pvalue(*statistics: Array) -> float:
-    """Return the p-value of the smaller of the p-values of several statistics, each given for y and permutations of y.
+    """Return the permutation p-value of the smallest p-value of several statistics, each of y and its permutations.
 
     Every permutation takes the role of y in turn, which corrects for the choice of the statistic.
     """

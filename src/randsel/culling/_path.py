@@ -15,7 +15,7 @@ from randsel._utils.typing import Array
 
 #: Defaults of `RandSel`: fraction of the features culled per round, and number of features at which the path ends.
 DROP, MIN_FEATURES = 0.25, 1
-#: Largest p-value of the permutation test at which features stand out; a second rule adds to the false alarms.
+#: Largest p-value of the permutation test at which features stand out: below 0.05, as the alignment rule adds alarms.
 NOISE_LEVEL = 0.04
 #: Fields of `Round` that are arrays; those of `PER_FEATURE` have one entry per feature.
 PER_FEATURE = ("contributions", "main", "interaction", "scores")
@@ -209,15 +209,15 @@ class CullingPath:
     def errors(self) -> Array | None:
         """Mean squared error of left-out samples per round, as a fraction of the variance; None from the bootstrap.
 
-        The features were chosen on the same samples. The errors serve to choose a number of features; they are too
-        small as an estimate of accuracy.
+        The features were chosen on the same samples. The errors serve to choose a number of features; they
+        underestimate the error on new samples.
         """
         squares = self._squared_errors
         return None if squares is None else squares.mean(axis=1)
 
     @cached_property
     def standard_errors(self) -> Array | None:
-        """Standard error of `errors`: of a mean over samples; None from the bootstrap."""
+        """Standard error of `errors`, as of a mean over independent samples (too small with groups); or None."""
         squares = self._squared_errors
         return None if squares is None else squares.std(axis=1, ddof=1) / np.sqrt(squares.shape[1])
 

@@ -105,9 +105,9 @@ def _describe_interactions(analysis: Analysis) -> Iterator[str]:
     selected = [feature for feature in analysis.features if feature.selected]
     n_paired = sum(feature.partner is not None for feature in selected)
     if n_paired:
-        verb = "is" if n_paired == 1 else "are"
+        verb = "has" if n_paired == 1 else "have"
         counts = f"{text.format_count(n_paired)} of the {text.format_count(len(selected))} selected"
-        yield f"{counts} {verb} in a pair that acts together (corrected p at most {LEVEL:g})."
+        yield f"{counts} {verb} a significant interaction with another feature (corrected p at most {LEVEL:g})."
     if analysis.pairs:
         best = analysis.pairs[0]
         p = text.format_p_value(best.corrected_p)

@@ -40,6 +40,7 @@ from randsel.culling import (
     CRITERIA,
     DROP,
     MIN_FEATURES,
+    NOISE_LEVEL,
     CullingPath,
     CullingState,
     FinishedRound,
@@ -160,7 +161,8 @@ class RandSel(StandInsMixin, Selector):
         With a criterion of residuals, they refer to the residual of that round.
     main_pvalues_, interaction_pvalues_ : ndarray of float
         P-values before any selection, not corrected for multiple testing (NaN with "bootstrap"): of the two scores of
-        the first round; with a criterion of residuals, of an F test of the feature alone, and NaN.
+        the first round. With "combined" and "residual", `main_pvalues_` are from an F test of each feature alone, which
+        treats samples as independent even if groups or batches are given, and `interaction_pvalues_` are NaN.
     permutation_pvalue_ : float
         P-value of the hypothesis that no feature is related to y, by 99 permutations of y (within batches, of whole
         groups): of the best feature or of all features, whichever is smaller, corrected for this choice.
@@ -465,8 +467,9 @@ def _save_state(stages: Stages, finished: FinishedRound) -> None:
 
 def _warn_that_nothing_stands_out(path: CullingPath) -> None:
     warnings.warn(
-        f"Nothing stands out: the features are related to permutations of y about as closely as to y itself (p = "
-        f"{path.noise_pvalue:.2g}). Do not read this selection as a finding; more samples may help.",
+        f"Nothing stands out: the permutation test of correlations with y has p = {path.noise_pvalue:.2g} (limit "
+        f"{NOISE_LEVEL}), and no round aligns with y better than noise would. Do not read this selection as a finding; "
+        "more samples may help.",
         UserWarning,
         stacklevel=4,
     )
