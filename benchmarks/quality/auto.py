@@ -96,7 +96,7 @@ def stands_out_permuted(X, y, groups, seed):
 
 
 def table_of_sizes(seeds):
-    yield "| problem | features chosen, median (10 % to 90 %) | irrelevant ones, mean (most) | stands out |"
+    yield "| problem | features chosen, median (10 % to 90 %) | irrelevant ones selected, mean (maximum) | stands out |"
     yield "|---|---|---|---|"
     for name, (make, problem) in PROBLEMS.items():
         runs = Parallel(n_jobs=os.cpu_count())(delayed(select)(make, problem, seed) for seed in range(seeds))

@@ -38,8 +38,7 @@ def _describe_selection(analysis: Analysis) -> str:
     if analysis.rule.name in ("nothing", "top") and not analysis.has_findings:
         return (
             f"Nothing stands out: permutations of the target are related to the {total} features about as closely as "
-            f"the target itself{_write_noise_pvalue(analysis)}. The ranking below is an order of what there is, not a "
-            "finding."
+            f"the target itself{_write_noise_pvalue(analysis)}. The ranking below is not a finding."
         )
     if not selected:
         return f"Of {total} features, none was selected."

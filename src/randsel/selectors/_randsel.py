@@ -273,7 +273,8 @@ class RandSel(StandInsMixin, Selector):
             How much each sample counts; samples of weight zero are left out.
         groups : array of shape (n_samples,), default=None
             Samples of one group, such as a donor, are not independent: prediction errors leave out whole groups, and
-            permutations exchange them. One group only is like none.
+            permutations exchange whole groups if y is constant within each, or else permute y within groups. One group
+            only is like none.
         batch : array of shape (n_samples,), default=None
             Permutations of y stay within batches.
 
