@@ -29,7 +29,7 @@ path = auto.path_
 path_sizes = [len(r.features) for r in path.rounds]
 left.errorbar(path_sizes, path.errors, path.standard_errors, marker="o", markersize=4, color="0.4")
 left.axvline(auto.n_features_, color="#c1121f", label=f"chosen: {auto.n_features_}")
-left.set(title="RandSel: error of left-out samples", ylabel="fraction of the variance")
+left.set(title="RandSel: optimistic error, to choose a size", ylabel="fraction of the variance")
 sizes, means, spread = (np.array(chosen.cv_results_[name]) for name in ("n_features", "mean_score", "std_score"))
 right.errorbar(sizes, means, spread, marker="o", markersize=4, color="0.4")
 right.axvline(chosen.n_features_, color="#c1121f", label=f"chosen: {chosen.n_features_}")

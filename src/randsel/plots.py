@@ -100,7 +100,7 @@ def _draw_errors(axes: Any, path: CullingPath) -> None:
     axes.axhline(errors.min() + spread[errors.argmin()], color=GREY, linewidth=0.8, linestyle="--")
     axes.plot(errors, color="black", marker=".")
     axes.plot(path.best, errors[path.best], "o", color=RED, label=f"{len(path.best_round.features)} chosen")
-    axes.set(ylabel="error", ylim=(min(0.0, float((errors - spread).min())), None))
+    axes.set(ylabel="optimistic\nerror", ylim=(min(0.0, float((errors - spread).min())), None))
 
 
 def _draw_contributions(axes: Any, path: CullingPath, highlight: Array, names: Any) -> None:
