@@ -55,7 +55,7 @@ def culling_path(
     >>> X, y, relevant = datasets.make_xor(200, 30, random_state=0)
     >>> figure = plots.culling_path(RandSel().fit(X, y), highlight=relevant)
     >>> [axes.get_ylabel() for axes in figure.axes]
-    ['contribution', 'alignment', 'error']
+    ['contribution', 'alignment', 'optimistic\\nerror']
     """
     figure = _new_figure(*size)
     names = getattr(path, "feature_names_in_", None) if names is None else names
