@@ -81,6 +81,8 @@ def test_numbers_needed_are_monotone():
     ("options", "message"),
     [
         ({"eta": 0}, "eta=0 must lie"),
+        ({"eta": float("nan")}, "eta=nan must lie"),
+        ({"eta": 0.51}, "eta=0.51 must lie above 0 and be at most 1/2, because no contribution is larger; take"),
         ({"delta": 1.0}, "delta=1.0 must lie"),
         ({"share": 0.0}, "share=0.0 must lie"),
         ({"n_rounds": 0}, "n_rounds=0 must be at least 1"),
@@ -90,3 +92,12 @@ def test_numbers_needed_are_monotone():
 def test_invalid_parameters_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         guarantees.samples_needed(**{"eta": 0.1, "delta": 0.1, **options})
+
+
+def test_a_contribution_above_one_half_is_impossible():
+    for function in (guarantees.plan, guarantees.samples_needed, guarantees.bootstraps_needed):
+        with pytest.raises(ValueError, match=r"eta=0\.9 must lie above 0 and be at most 1/2"):
+            function(0.9, 0.05)
+    with pytest.raises(ValueError, match="at most 1/2"):
+        guarantees.failure_probability(100, 0.9)
+    assert guarantees.plan(0.5, 0.05).n_samples > 0

@@ -10,8 +10,8 @@ All functions assume:
 * labels are ±1 (or bounded by 1) and not centred by their sample mean; contributions are the unnormalised ones of the
   paper's definition, means over pairs of different samples, each value between -1 and 1;
 * samples are independent and identically distributed;
-* the contribution of an influential feature is at least η in every round, over the remaining features (it cannot
-  exceed ½, the largest probability that two labels differ);
+* the contribution of an influential feature is at least η in every round, over the remaining features. It cannot
+  exceed ½, the largest probability that two labels differ, so a larger η is refused;
 * the bandwidth and the scaling of the features are known, not estimated from the same samples;
 * the features that remain in a round do not depend on the samples that the round is estimated from. This holds for
   the first round, and for all rounds if each uses new samples. `RandSel` uses the same samples in all rounds: later
@@ -26,6 +26,9 @@ from typing import Any
 import numpy as np
 
 __all__ = ["Plan", "bootstraps_needed", "failure_probability", "plan", "samples_needed"]
+
+#: A contribution is at most the probability that two independent labels differ, 2p(1 - p), which is largest at p = 1/2.
+LARGEST_CONTRIBUTION = 0.5
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ def failure_probability(
     n_samples : int
         Samples from which each round is estimated.
     eta : float
-        Smallest contribution of an influential feature, in (0, 1].
+        Smallest contribution of an influential feature, in (0, 1/2]: no contribution is larger.
     n_bootstraps : int, default=None
         Draws of each kind (r of Algorithm 1). None: the exact estimator, which has only the sampling error.
     n_influential, n_rounds : int
@@ -166,9 +169,14 @@ def _margin_and_events(
     eta: float, delta: float, share: float, n_influential: int, n_rounds: int, n_features: int | None
 ) -> tuple[float, int]:
     """Check the parameters; return the error that an estimate may have, and the number of events in the union bound."""
-    for name, value in (("eta", eta), ("delta", delta), ("share", share)):
-        if not 0 < value <= 1 or (name != "eta" and value == 1):
+    for name, value in (("delta", delta), ("share", share)):
+        if not 0 < value < 1:
             raise ValueError(f"{name}={value!r} must lie between 0 and 1.")
+    if not 0 < eta <= LARGEST_CONTRIBUTION:
+        raise ValueError(
+            f"eta={eta!r} must lie above 0 and be at most 1/2, because no contribution is larger; take the smallest "
+            "contribution that matters to you, such as 0.1."
+        )
     if eta < 1e-6:
         raise ValueError(f"eta={eta!r} is too small to plan for; contributions that matter are above 1e-6.")
     for name, count in (("n_influential", n_influential), ("n_rounds", n_rounds), ("n_features", n_features)):
