@@ -29,7 +29,7 @@ def culling_path(
     label: str = "features of the best round",
     size: tuple[float, float] = (8.0, 6.5),
 ) -> Any:
-    """Draw the contribution of each feature in each round (figure 1 of the paper); alignment and error of each round.
+    r"""Draw the contribution of each feature in each round (figure 1 of the paper); alignment and error of each round.
 
     The error (see `CullingPath.errors`) chooses a number of features. It is not an estimate of accuracy.
 
@@ -55,7 +55,7 @@ def culling_path(
     >>> X, y, relevant = datasets.make_xor(200, 30, random_state=0)
     >>> figure = plots.culling_path(RandSel().fit(X, y), highlight=relevant)
     >>> [axes.get_ylabel() for axes in figure.axes]
-    ['contribution', 'alignment', 'optimistic\\nerror']
+    ['contribution', 'alignment', 'optimistic\nerror']
     """
     figure = _new_figure(*size)
     names = getattr(path, "feature_names_in_", None) if names is None else names
