@@ -15,7 +15,6 @@ from joblib import Parallel, delayed
 from sklearn import config_context
 
 from randsel import InteractionScan, RandSel, __version__, datasets
-from randsel._numerics.rank_functions import log_tail_of_score
 from randsel.culling._criteria import CRITERIA, Criterion
 
 PROBLEMS = {
@@ -35,21 +34,8 @@ PROBLEMS = {
 }
 
 
-def tails(contribution):
-    main, interaction = contribution.skewness()
-    return -log_tail_of_score(contribution.main, main), -log_tail_of_score(contribution.interaction, interaction)
-
-
 def positive_sum(c):
     return np.maximum(c.main, 0) + np.maximum(c.interaction, 0)
-
-
-def fisher(c):
-    return sum(tails(c))
-
-
-def least_p(c):
-    return np.maximum(*tails(c))
 
 
 def larger(c):
@@ -59,8 +45,6 @@ def larger(c):
 RULES = {
     "sum of positive scores (default)": positive_sum,
     "larger score": larger,
-    "sum of -log p (Fisher)": fisher,
-    "least p": least_p,
 }
 
 

@@ -16,14 +16,16 @@ def make_sample(X, y, kind="classification", weights=None, groups=None):
     return Sample.from_columns(X, Target.encode(y, KINDS[kind], weights, groups))
 
 
-def test_main_pvalues_are_those_of_the_f_test():
+def test_squared_correlations_are_those_of_f_statistics_and_of_pearson():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 30)), rng.integers(0, 3, 60)
     X[:, 3] += y
-    np.testing.assert_allclose(permutation_test(make_sample(X, y)).main_pvalues(), f_classif(X, y)[1], rtol=1e-9)
+    squared = permutation_test(make_sample(X, y)).squared_correlations
+    np.testing.assert_allclose(squared / (1 - squared) * 57 / 2, f_classif(X, y)[0], rtol=1e-9)
     z = rng.normal(size=60)
-    expected = [stats.pearsonr(x, z).pvalue for x in X.T]
-    np.testing.assert_allclose(permutation_test(make_sample(X, z, "regression")).main_pvalues(), expected, rtol=1e-8)
+    expected = [stats.pearsonr(x, z).statistic ** 2 for x in X.T]
+    squared = permutation_test(make_sample(X, z, "regression")).squared_correlations
+    np.testing.assert_allclose(squared, expected, rtol=1e-8)
 
 
 @pytest.mark.parametrize("correlated", [False, True])
@@ -86,10 +88,10 @@ def test_weights_that_repeat_samples_leave_the_statistics_of_the_data_unchanged(
     X, y, weights = rng.normal(size=(40, 10)), np.arange(40) % 2, rng.integers(1, 3, 40).astype(float)
     X = X - weights @ X / weights.sum()
     target = Target.encode(y, KINDS["classification"], weights)
-    pvalues = permutation_test(Sample.from_columns(X, target)).main_pvalues()
+    squared = permutation_test(Sample.from_columns(X, target)).squared_correlations
     repeated = np.repeat(np.arange(40), weights.astype(int))
     statistic, _ = f_classif(X[repeated], y[repeated])
-    assert np.argsort(pvalues).tolist() == np.argsort(-statistic).tolist()
+    assert np.argsort(squared).tolist() == np.argsort(statistic).tolist()
 
 
 def test_weights_do_not_make_a_constant_outcome_of_groups_look_variable():

@@ -305,7 +305,6 @@ def _parts() -> dict[str, dict[str, np.ndarray]]:
         "chance": np.array([3.0, 0.1, 1.0]),
         "order": np.array([0, 1, 2]),
         "null_sd": np.array(0.1),
-        "skewness": np.array([0.5, 0.6]),
         "errors": np.full(12, 0.5),
         "noise": np.array([0.01, 1.0]),
     }

@@ -216,7 +216,6 @@ def test_order_of_columns_and_number_of_jobs(problem, rng, monkeypatch):
     plain, moved = RandSel().fit(X, y), RandSel().fit(X[:, order], y)
     assert np.array_equal(moved.ranking_, plain.ranking_[order])
     assert np.array_equal(moved.path_.errors, plain.path_.errors)
-    np.testing.assert_allclose(moved.main_pvalues_, plain.main_pvalues_[order])
     monkeypatch.setattr(_closed_form, "MAX_ROWS", 100)
     one, two = (RandSel(random_state=0, n_jobs=jobs).fit(X, y) for jobs in (1, 2))
     assert_same_path(one, two, rtol=0)
@@ -255,7 +254,6 @@ def test_torch_tensors(problem, dtype):
     assert np.array_equal(found.support_, expected.support_)
     np.testing.assert_allclose(found.path_.errors, expected.path_.errors, rtol=1e-8 if dtype == "float64" else 1e-4)
     assert found.permutation_pvalue_ == expected.permutation_pvalue_
-    np.testing.assert_allclose(found.main_pvalues_, expected.main_pvalues_, rtol=1e-3)
 
 
 @pytest.mark.parametrize("chunks", [(ROWS, 7), (50, 30)])

@@ -19,9 +19,7 @@ from randsel._numerics.arrays import (
     as_index,
     astype,
     clip,
-    dot,
     forms_by_column,
-    frobenius_norm,
     machine_epsilon,
     namespace,
     prepare_quadratic_forms,
@@ -116,7 +114,7 @@ def _call_on_worker(
 
 def _closed_form_of_block(sample: Sample, gamma: float, weighting: Weighting) -> Contribution:
     # Drop the references to matrices of the block, so that those of all blocks are not in memory together.
-    return replace(closed_form(sample, gamma, weighting), skewness=None, sums=None)
+    return replace(closed_form(sample, gamma, weighting), sums=None)
 
 
 def _average(blocks: list[Contribution], rows: Array) -> Contribution:
@@ -132,11 +130,9 @@ def _average(blocks: list[Contribution], rows: Array) -> Contribution:
     def combine(name: str) -> Any:
         return sum(getattr(block, name) for block in blocks) / len(blocks) ** 0.5
 
-    # The largest skewness is √8, of a matrix of rank one (eq. 8''); the scaled sum of B scores has 1/√B of it.
-    largest = float(np.sqrt(8.0 / len(blocks)))
     scores = combine("main"), combine("interaction")
     errors = np.concatenate([to_numpy(block.errors) for block in blocks])[np.argsort(rows)]
-    return Contribution(mean_total(), scale, *scores, lambda: (largest, largest), errors=errors)
+    return Contribution(mean_total(), scale, *scores, errors=errors)
 
 
 # ---------------------------------------------------------------- choice of routes
@@ -281,8 +277,7 @@ def _evaluate(
         standard_score(main, target.u_centred_norm, u_centred_norm, m),
         standard_score(interaction, pairing.interaction_norm, u_centred_norm, m),
     )
-    skewness = lambda: (_skewness_of_target(target), _skewness(pairing.interaction))  # noqa: E731
-    return Contribution(total, scale, *scores, skewness, sums, errors), allowed - neglected
+    return Contribution(total, scale, *scores, sums, errors), allowed - neglected
 
 
 def _allowed_log_error(pairing: PairingMatrices, m: int) -> float:
@@ -415,17 +410,3 @@ def _total_if_fixed(sample: Sample, target: Target, gamma: float, i: int, log_ex
 def standard_score(form: Any, matrix_norm: float, feature_norm: Any, m: int) -> Any:
     """Return `⟨A, B⟩ / (‖A‖ ‖B‖)` divided by its null standard deviation (eq. 7, 8); 0 where a norm is zero."""
     return safe_ratio(null_scale(m) * form, matrix_norm * feature_norm)
-
-
-def _skewness(A: Any) -> float:
-    """Return the skewness of `⟨A, B^π⟩` under permutation, for B of rank one, where it is largest (eq. 8'')."""
-    norm = frobenius_norm(A)
-    # A is symmetric, and BLAS computes A Aᵀ with half the work of A A.
-    return float(np.sqrt(8.0) * float(dot(A @ A.T, A)) / norm**3) if norm > 0 else 0.0
-
-
-def _skewness_of_target(target: Target) -> float:
-    """Return `_skewness(U(L))`; from the factor Y of L if it has few columns and the difference keeps its digits."""
-    if target.lopsided or 4 * target.Y.shape[1] > len(target.Y):
-        return _skewness(target.u_centred)
-    return float(np.sqrt(8.0)) * target.u_centred_cube / target.u_centred_norm**3

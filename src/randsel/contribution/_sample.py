@@ -4,7 +4,6 @@ These sums are additive: when features are dropped, the sums over them are subtr
 docs/mathematics.md.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -477,8 +476,6 @@ class Contribution:
         `total = relative · exp(log_scale)`; `relative` ranks features even where the kernel itself underflows.
     main, interaction
         Standard scores of what a feature does alone and together with others (eq. 7); None from `bootstrap`.
-    skewness
-        Function that returns the null skewness of main and interaction scores (eq. 8''); None from `bootstrap`.
     sums
         The pair sums of the sample, if the estimate needed them; `Sample.drop_features` takes them.
     errors
@@ -490,7 +487,6 @@ class Contribution:
     log_scale: float
     main: Any = None
     interaction: Any = None
-    skewness: Callable[[], tuple[float, float]] | None = None
     sums: PairSums | None = None
     errors: Any = None
 

@@ -1,4 +1,4 @@
-"""A permutation test of the correlations of all features with y, and p-values of single features.
+"""A permutation test of the correlations of all features with y.
 
 Features that act only together are invisible to it; `CullingPath.stands_out` has a second rule for them.
 
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import betainc
 
 from randsel._numerics.arrays import as_array_like, astype, clip, namespace, to_numpy
 from randsel._numerics.columns import map_blocks
@@ -43,12 +42,6 @@ class PermutationTest:
     squared_correlations: Array
     rank: int
     n_samples: int
-
-    def main_pvalues(self) -> Array:
-        """Return the p-value of every feature alone, by the F test."""
-        # Under the null, the squared correlation with q columns has the distribution Beta(q/2, (m - 1 - q)/2).
-        freedom = max(self.n_samples - 1 - self.rank, 1)
-        return np.asarray(betainc(freedom / 2, self.rank / 2, 1 - self.squared_correlations))
 
 
 def permutation_test(sample: Sample, batch: Array | None = None) -> PermutationTest:

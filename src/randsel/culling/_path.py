@@ -1,4 +1,4 @@
-"""The culling path: the rounds, and the ranking, p-values and best round that follow from them."""
+"""The culling path: the rounds, and the ranking and best round that follow from them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from randsel._numerics.arrays import on_host, to_numpy
-from randsel._numerics.rank_functions import log_tail_of_score
 from randsel._utils.jobs import generator
 from randsel._utils.text import optional
 from randsel._utils.typing import Array
@@ -171,12 +170,8 @@ class CullingPath:
     recorded_order: Array
     null_sd: float
     """Standard deviation of a round's alignment when the target is unrelated to the features."""
-    skewness: tuple[float, float] | None = None
-    """Of the main and the interaction scores of the first round under the null."""
     columns: Array | None = None
     """Column of X of every recorded feature; None if these are the columns themselves."""
-    merged_pvalues: tuple[Array, Array] | None = None
-    """P-values from `merge_functions`; None if they follow from the scores."""
     noise_pvalue: float | None = None
     """P-value of the permutation test that no feature is related to y; None if there was no test."""
     independent: bool = True
@@ -193,17 +188,6 @@ class CullingPath:
     def order(self) -> Array:
         """All features of the first round, best first: fixed, other survivors by score, dropped ones last first."""
         return self.recorded_order if self.columns is None else np.asarray(self.columns[self.recorded_order])
-
-    @cached_property
-    def pvalues(self) -> tuple[Array, Array] | None:
-        """P-values of the main and the interaction scores of the first round, before any selection."""
-        if self.merged_pvalues is not None or self.skewness is None:
-            return self.merged_pvalues
-        first, (main, interaction) = self.rounds[0], self.skewness
-        return (
-            np.exp(log_tail_of_score(first.main, main)),
-            np.exp(log_tail_of_score(first.interaction, interaction)),
-        )
 
     @cached_property
     def errors(self) -> Array | None:
@@ -289,8 +273,7 @@ class CullingPath:
     def merge_functions(self, owner: Array, min_features: int) -> "CullingPath":
         """Return the path of features from a path of rank functions, where function `i` belongs to feature `owner[i]`.
 
-        A feature has the best scores of its functions, and is dropped with the last of them. Its p-value is the least
-        p-value of its functions, times their number (Bonferroni).
+        A feature has the best scores of its functions, and is dropped with the last of them.
         """
         rounds: list[Round] = []
         for r, next_features in zip(self.rounds, [*(later.features for later in self.rounds[1:]), None], strict=True):
@@ -304,12 +287,7 @@ class CullingPath:
         # The position of a feature is that of its first function.
         order = owner[self.order]
         order = order[np.sort(np.unique(order, return_index=True)[1])]
-        pvalues = None
-        if self.pvalues is not None:
-            main, interaction = (smallest_corrected(p, owner[self.rounds[0].features]) for p in self.pvalues)
-            pvalues = main, interaction
-        merged = replace(self, recorded=RecordedRounds(rounds), recorded_order=order, columns=None)
-        return replace(merged, merged_pvalues=pvalues)
+        return replace(self, recorded=RecordedRounds(rounds), recorded_order=order, columns=None)
 
     def to_frame(self) -> Any:
         """Return a pandas data frame with one row per round and feature."""
@@ -357,14 +335,6 @@ def _merge_round(r: Round, owner: Array, features: Array, dropped: Array, earlie
         dropped=last_first[np.isin(last_first, dropped)][::-1],
         fixed=np.setdiff1d(owner[r.fixed], already_fixed),
     )
-
-
-def smallest_corrected(pvalues: Array, owners: Array) -> Array:
-    """Return the least p-value of every owner times the number of its functions, owners ascending."""
-    _, index, counts = np.unique(owners, return_inverse=True, return_counts=True)
-    minima = np.ones(len(counts))
-    np.minimum.at(minima, index, pvalues)
-    return np.minimum(minima * counts, 1.0)
 
 
 def number_to_drop(n: int, drop: float, min_features: int) -> int:

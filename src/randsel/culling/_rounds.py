@@ -57,8 +57,6 @@ class CullingState:
         The rounds so far.
     fixed_scores
         Index of every fixed feature -> its score in the round that fixed it.
-    skewness
-        Skewness of the null scores of the first round, as in `CullingPath`.
     """
 
     sample: Sample
@@ -67,7 +65,6 @@ class CullingState:
     streak: Array
     rounds: tuple[Round, ...] = ()
     fixed_scores: dict[int, float] = field(default_factory=dict)
-    skewness: tuple[float, float] | None = None
 
     @classmethod
     def start(cls, sample: Sample, draws: Draws) -> "CullingState":
@@ -138,9 +135,8 @@ def cull(
             rounds=(*state.rounds, finished),
             streak=streak,
             fixed_scores=state.fixed_scores | _scores_of(scores, newly_fixed, finished.fixed),
-            skewness=state.skewness if state.rounds or criterion.residual else _null_skewness(contributions),
         )
-        path = partial(_build_path, state.rounds, ascending, state.fixed_scores, state.chance.null_sd, state.skewness)
+        path = partial(_build_path, state.rounds, ascending, state.fixed_scores, state.chance.null_sd)
         sums = contributions.sums
         if sums is None and sample.has_sums and len(row_blocks(sample.target, round_draws)) == 1:
             sums = sample.sums  # computed for the distances
@@ -185,10 +181,6 @@ def _record_round(
     )
 
 
-def _null_skewness(contributions: Contribution) -> tuple[float, float] | None:
-    return None if contributions.skewness is None else contributions.skewness()
-
-
 def _scores_of(scores: Any, positions: Array, columns: Array) -> dict[int, float]:
     """Return column -> score of the features at some positions."""
     if not len(positions):
@@ -197,11 +189,7 @@ def _scores_of(scores: Any, positions: Array, columns: Array) -> dict[int, float
 
 
 def _build_path(
-    rounds: tuple[Round, ...],
-    ascending: Any,
-    fixed_scores: dict[int, float],
-    null_sd: float,
-    skewness: tuple[float, float] | None,
+    rounds: tuple[Round, ...], ascending: Any, fixed_scores: dict[int, float], null_sd: float
 ) -> CullingPath:
     """Return the path that ends with these rounds; `ascending` sorts the features of the last one, worst first."""
     last = rounds[-1]
@@ -210,7 +198,7 @@ def _build_path(
     best_first = to_numpy(last.features[ascending])[::-1].tolist()
     survivors = np.array([*fixed, *(column for column in best_first if column not in fixed_scores)], dtype=int)
     culled = to_numpy(namespace(last.features).concat([r.dropped for r in rounds]))[::-1]
-    return CullingPath(RecordedRounds(rounds), np.concatenate([survivors, culled]), null_sd, skewness)
+    return CullingPath(RecordedRounds(rounds), np.concatenate([survivors, culled]), null_sd)
 
 
 def _argsort_scores(scores: Any, ties: Any, sample: Sample) -> Any:

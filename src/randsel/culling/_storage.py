@@ -31,7 +31,6 @@ STORED_SHAPES = {
     "chance": ("f", 3),
     "order": ("iu", "order"),
     "null_sd": ("f",),
-    "skewness": ("f", "parts"),
 }
 
 
@@ -47,7 +46,6 @@ def path_to_arrays(path: CullingPath) -> dict[str, Any]:
         "chance": [chance.n, chance.null_sd, chance.n_blocks],
         "order": path.order,
         "null_sd": path.null_sd,
-        "skewness": [] if path.skewness is None else path.skewness,
         "noise": [np.nan if path.noise_pvalue is None else path.noise_pvalue, path.independent],
     }
 
@@ -68,7 +66,6 @@ def restore_path(arrays: Mapping[str, Array], n_features: int) -> CullingPath:
     n, null_sd, n_blocks = arrays["chance"].tolist()
     if not (
         len(np.unique(arrays["order"])) == len(arrays["order"])
-        and len(arrays["skewness"]) in (0, 2)
         and 1 <= n <= n_features
         and n_blocks >= 1
         and n * len(arrays["spectrum"]) <= MAX_SIMULATED
@@ -83,7 +80,7 @@ def restore_path(arrays: Mapping[str, Array], n_features: int) -> CullingPath:
     chance = Chance(arrays["spectrum"], int(n), null_sd, int(n_blocks))
     rounds = RecordedRounds(_unstack_rounds(arrays, chance))
     pvalue, independent = arrays["noise"].tolist()
-    path = CullingPath(rounds, arrays["order"], float(arrays["null_sd"]), _skewness(arrays))
+    path = CullingPath(rounds, arrays["order"], float(arrays["null_sd"]))
     return replace(path, noise_pvalue=None if np.isnan(pvalue) else pvalue, independent=bool(independent))
 
 
@@ -114,11 +111,6 @@ def _unstack_rounds(arrays: Mapping[str, Array], chance: Chance) -> list[Round]:
     ]
 
 
-def _skewness(arrays: Mapping[str, Array]) -> tuple[float, float] | None:
-    main_and_interaction = arrays["skewness"].tolist()
-    return (main_and_interaction[0], main_and_interaction[1]) if main_and_interaction else None
-
-
 # ---------------------------------------------------------------- unfinished states
 
 
@@ -131,7 +123,6 @@ def state_to_arrays(state: CullingState) -> dict[str, Any]:
         "streak": state.streak,
         "fixed_columns": np.array(list(state.fixed_scores), dtype=int),
         "fixed_keys": np.array(list(state.fixed_scores.values())),
-        "skewness": [] if state.skewness is None else state.skewness,
     }
 
 
@@ -147,7 +138,6 @@ def restore_state(arrays: Mapping[str, Array], start: CullingState) -> CullingSt
         columns=columns,
         streak=arrays["streak"],
         fixed_scores=dict(zip(arrays["fixed_columns"].tolist(), arrays["fixed_keys"].tolist(), strict=True)),
-        skewness=_skewness(arrays),
     )
 
 

@@ -10,7 +10,6 @@ from numbers import Integral, Real
 from os import PathLike
 from typing import Any, ClassVar
 
-import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from randsel._numerics.arrays import (
@@ -51,7 +50,6 @@ from randsel.culling import (
     path_sizes,
     permutation_test,
     restore_state,
-    smallest_corrected,
     state_to_arrays,
 )
 from randsel.selectors._features import array_on_device_of, prepare_features
@@ -158,11 +156,8 @@ class RandSel(StandInsMixin, Selector):
         entered), and of another feature in the last round that it entered.
     main_scores_, interaction_scores_ : ndarray of float
         Standard scores of what the feature does alone and together with others, in that round (NaN with "bootstrap").
-        With a criterion of residuals, they refer to the residual of that round.
-    main_pvalues_, interaction_pvalues_ : ndarray of float
-        P-values before any selection, not corrected for multiple testing (NaN with "bootstrap"): of the two scores of
-        the first round. With "combined" and "residual", `main_pvalues_` are from an F test of each feature alone, which
-        treats samples as independent even if groups or batches are given, and `interaction_pvalues_` are NaN.
+        With a criterion of residuals, they refer to the residual of that round. They compare features and are not
+        tests; for p-values of features and pairs, use `InteractionScan`.
     permutation_pvalue_ : float
         P-value of the hypothesis that no feature is related to y, by 99 permutations of y (within batches, of whole
         groups): of the best feature or of all features, whichever is smaller, corrected for this choice.
@@ -298,16 +293,15 @@ class RandSel(StandInsMixin, Selector):
         del X  # validation may have made a copy
         sample = Sample.from_columns(Z, Target.encode(y, kind, weights, groups).beside(array_on_device_of(Z)))
         del Z
-        test = permutation_test(sample, batch)
+        noise_pvalue = permutation_test(sample, batch).pvalue
         with self._observe(sample, columns, n_to_select, checkpoint, seed) as (state, draws, observers):
             path = cull(state, criterion, ESTIMATORS[self.estimator], rules, draws, observers)
             path = replace(
                 self._name_features(path, columns),
-                noise_pvalue=test.pvalue,
+                noise_pvalue=noise_pvalue,
                 independent=groups is None and batch is None,
             )
             self.__dict__.update(self._results(path, n_to_select))
-            self._test = test, columns
         if not path.stands_out:
             _warn_that_nothing_stands_out(path)
         return self
@@ -331,28 +325,6 @@ class RandSel(StandInsMixin, Selector):
         check_is_fitted(self)
         path: CullingPath = self.path_
         return path.last_values(name, self.n_features_in_, min(self.n_features_, len(path.order)))
-
-    @property
-    def main_pvalues_(self) -> Array:
-        """P-values of the main scores of the first round."""
-        return self._pvalues(0)
-
-    @property
-    def interaction_pvalues_(self) -> Array:
-        """P-values of the interaction scores of the first round."""
-        return self._pvalues(1)
-
-    def _pvalues(self, score: int) -> Array:
-        """Return p-values of the main (0) or interaction (1) scores; 1 for columns that are not in the first round."""
-        check_is_fitted(self)
-        pvalues = np.ones(self.n_features_in_)
-        if CRITERIA[self._criterion()].residual:  # scores of residuals have no known null distribution
-            test, columns = self._test
-            tested: Any = smallest_corrected(test.main_pvalues(), columns), None
-        else:
-            tested = self.path_.pvalues or (None, None)
-        pvalues[self.path_.rounds[0].features] = np.nan if tested[score] is None else tested[score]
-        return pvalues
 
     def _open_checkpoint(
         self, X: Any, y: Array, weights: Array | None, groups: Array | None, kind: OutcomeKind, seed: int
