@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GroupKFold, LeaveOneGroupOut, StratifiedKFold
+from sklearn.model_selection import GroupKFold, KFold, LeaveOneGroupOut, StratifiedKFold
 from sklearn.svm import SVC
 
 from randsel import RandSel, RandSelCV, datasets
@@ -53,22 +53,61 @@ def test_scores_are_those_of_the_folds_by_hand(xor):
     assert selector.gamma_ == 0.01
 
 
-def test_groups_stay_together(xor, monkeypatch):
+def linear_table(rng, n=90):
+    X = rng.normal(size=(n, 6))
+    return X, 3.0 * X[:, 0] + rng.normal(size=n)
+
+
+def best_scores(X, y, seeds=(0, 1, 2), **options):
+    return [RandSelCV(cv=5, gammas=["median"], random_state=seed, **options).fit(X, y).best_score_ for seed in seeds]
+
+
+@pytest.mark.parametrize("kind", ["numbers", "classes"])
+def test_the_order_of_the_rows_does_not_matter_but_for_chance(rng, kind):
+    X, y = linear_table(rng)
+    y = y if kind == "numbers" else np.array(["low", "middle", "top"])[np.digitize(y, [-1.0, 1.0])]
+    order = np.argsort(y, kind="stable")
+    ordered, shuffled = best_scores(X[order], y[order]), best_scores(X, y)
+    assert np.mean(ordered) > 0.6
+    assert np.mean(ordered) == pytest.approx(np.mean(shuffled), abs=0.05)
+
+
+def test_the_answer_depends_on_the_seed_alone(rng):
+    X, y = linear_table(rng)
+    first, again = RandSelCV(cv=5).fit(X, y), RandSelCV(cv=5).fit(X, y)
+    assert first.cv_results_ == again.cv_results_
+    assert RandSelCV(cv=5, n_jobs=2).fit(X, y).cv_results_ == first.cv_results_
+    assert RandSelCV(cv=5, random_state=1).fit(X, y).cv_results_ != first.cv_results_
+    assert RandSelCV(cv=None).fit(X, y).cv_results_ == first.cv_results_
+
+
+def test_folds_of_a_splitter_are_those_of_the_splitter(rng):
+    X, y = linear_table(rng)
+    one, two = (RandSelCV(cv=KFold(5), gammas=["median"], random_state=seed).fit(X, y) for seed in (0, 1))
+    assert one.cv_results_ == two.cv_results_
+    order = np.argsort(y)
+    # Sorted by the outcome and not shuffled, every fold is predicted from other values than its own.
+    assert RandSelCV(cv=KFold(5), gammas=["median"]).fit(X[order], y[order]).best_score_ < 0.0
+
+
+@pytest.mark.parametrize("kind", ["numbers", "classes"])
+def test_groups_stay_together(xor, monkeypatch, kind):
     X, y, _ = xor
+    y = y if kind == "classes" else X[:, 0] + 0.1 * X[:, 1]
     groups = np.arange(150) // 10
-    seen = []
-    original = GroupKFold.split
+    fitted_rows, original = [], RandSel.fit
 
-    def split(self, X, y=None, groups=None):
-        for train, test in original(self, X, y, groups):
-            seen.append(set(groups[train]) & set(groups[test]))
-            yield train, test
+    def fit(self, X, y, sample_weight=None, *, groups=None, batch=None):
+        fitted_rows.append(X)
+        return original(self, X, y, sample_weight, groups=groups, batch=batch)
 
-    monkeypatch.setattr(GroupKFold, "split", split)
-    target = X[:, 0] + 0.1 * X[:, 1]
-    RandSelCV(cv=3, gammas=["median"]).fit(X, target, groups=groups)
-    assert seen == [set()] * 3
-    assert RandSelCV(cv=3, gammas=["median"]).fit(X, y, groups=groups).support_[:2].all()
+    monkeypatch.setattr(RandSel, "fit", fit)
+    RandSelCV(cv=3, gammas=["median"]).fit(X, y, groups=groups)
+    assert len(fitted_rows) == 4
+    for rows in fitted_rows[:-1]:
+        is_training = (X[:, None, 0] == rows[None, :, 0]).any(axis=1)
+        assert not set(groups[is_training]) & set(groups[~is_training])
+        assert 0 < is_training.sum() < 150
 
 
 def test_regression_and_several_outputs(rng):

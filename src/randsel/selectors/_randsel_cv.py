@@ -34,6 +34,9 @@ from randsel.culling import path_sizes
 from randsel.selectors._randsel import RandSel
 from randsel.targets import OutcomeKind
 
+#: Number of folds that `cv=None` means in scikit-learn.
+DEFAULT_FOLDS = 5
+
 
 class RandSelCV(Selector):
     """Choose the bandwidth and the number of features by cross-validation of a model, then select with `RandSel`.
@@ -48,14 +51,18 @@ class RandSelCV(Selector):
     selector : RandSel, default=None
         The selector, whose `gamma` and `n_features_to_select` are chosen here. None: `RandSel()`.
     cv : int, splitter or iterable, default=10
-        Folds. An integer means stratified folds for classes, and keeps groups together if `fit` gets `groups`; it is
-        reduced, with a warning, if a class has fewer members.
+        An integer is a number of folds. They are shuffled by `random_state`, and hold equal fractions of every class,
+        or of every quantile bin of a number; groups that `fit` gets are not split. The number is reduced, with a
+        warning, if a class has fewer members. None is 5. A splitter of scikit-learn, or an iterable of training and
+        test rows, is used as it is.
     gammas : sequence of float or str, default=("0.25*median", "median", "4*median")
         Bandwidths to try, as in `RandSel`.
     scoring : str or callable, default=None
         Score of the model. None: the model's own score (accuracy, or R²).
     n_jobs : int, default=None
         Number of jobs (joblib) over folds and bandwidths.
+    random_state : int, RandomState or None, default=0
+        Seed of the folds of an integer `cv`. None draws new folds in every fit. The selector has its own seed.
     verbose : int, default=0
         1 writes the chosen bandwidth and number of features to standard error.
 
@@ -90,6 +97,7 @@ class RandSelCV(Selector):
         "gammas": ["array-like", str],
         "scoring": [str, callable, None],
         "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
 
@@ -102,6 +110,7 @@ class RandSelCV(Selector):
         gammas: Any = ("0.25*median", "median", "4*median"),
         scoring: str | Callable[..., float] | None = None,
         n_jobs: int | None = None,
+        random_state: Any = 0,
         verbose: int = 0,
     ) -> None:
         self.estimator = estimator
@@ -110,6 +119,7 @@ class RandSelCV(Selector):
         self.gammas = gammas
         self.scoring = scoring
         self.n_jobs = n_jobs
+        self.random_state = random_state
         self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=False)
@@ -138,14 +148,14 @@ class RandSelCV(Selector):
         X, y, kind, weights = check_data(self, X, y, sample_weight, selector.target)
         X = rescale_extremes(X) if selector._scale() else X
         groups = check_labels(groups, "groups", None, len(X))
-        if isinstance(self.cv, Integral) and weights is not None:
+        if (self.cv is None or isinstance(self.cv, Integral)) and weights is not None:
             groups = None if groups is None else groups[weights > 0.0]
             X, y, weights = drop_unweighted_rows(X, y, weights)
         gammas = _check_gammas(self.gammas)
         selector = clone(selector).set_params(target=kind.name, random_state=seed_of(selector.random_state))
         model = _default_model(kind, y) if self.estimator is None else self.estimator
         scorer = check_scoring(model, scoring=self.scoring)
-        folds = _check_folds(_folds(self.cv, y, kind, groups).split(X, y, groups), weights)
+        folds = _check_folds(self._split(X, y, kind, groups), weights)
         sizes = path_sizes(X.shape[1], selector.drop, selector.min_features)
         candidates = [(gamma, fold) for gamma in gammas for fold in folds]
         with fit_task(self, len(candidates) + 1, in_order=False) as task:
@@ -179,6 +189,29 @@ class RandSelCV(Selector):
                 f"[RandSelCV] gamma {self.gamma_}, {self.n_features_} features, score {self.best_score_:.4f}\n"
             )
         return self
+
+    def _split(self, X: Array, y: Array, kind: OutcomeKind, groups: Array | None) -> Any:
+        """Return the training and test rows of the folds; warn if there are fewer folds than `cv`."""
+        cv = DEFAULT_FOLDS if self.cv is None else self.cv
+        if not isinstance(cv, Integral):
+            return check_cv(cv, y, classifier=kind.has_classes).split(X, y, groups)
+        possible = int(kind.units_per_stratum(y, groups).min())
+        if possible < 2:
+            cause = "a class of one member" if groups is None else "a class within one group, or one group only"
+            raise ValueError(
+                f"y has {cause}, which no fold can hold out and fit at once; drop it, or pass splits of your own as cv."
+            )
+        n_splits = min(int(cv), possible)
+        if n_splits < int(cv):
+            unit = "members of the smallest class" if kind.has_classes else "samples"
+            if groups is not None:
+                unit = "groups of a class" if kind.has_classes else "groups of samples"
+            warnings.warn(
+                f"cv={cv} was reduced to {n_splits} folds, because there are only {possible} {unit}.",
+                UserWarning,
+                stacklevel=4,
+            )
+        return kind.splits(y, groups, n_splits, seed_of(self.random_state))
 
     def _choose(self, gammas: list[float | str], sizes: list[int], scores: Array) -> None:
         """Set the results; choose the best mean score, on ties the fewest features, then the first bandwidth."""
@@ -232,29 +265,6 @@ def _check_folds(splits: Any, weights: Array | None) -> list[tuple[Array, Array]
 def _default_model(kind: OutcomeKind, y: Array) -> Any:
     model = kind.svm() if y.ndim == 1 else MultiOutputRegressor(kind.svm())
     return make_pipeline(StandardScaler(), model)
-
-
-def _folds(cv: Any, y: Array, kind: OutcomeKind, groups: Array | None) -> Any:
-    classes = kind.has_classes
-    if not isinstance(cv, Integral):
-        return check_cv(cv, y, classifier=classes)
-    possible = int(kind.units_per_stratum(y, groups).min())
-    if possible < 2:
-        cause = "a class of one member" if groups is None else "a class within one group, or one group only"
-        raise ValueError(
-            f"y has {cause}, which no fold can hold out and fit at once; drop it, or pass splits of your own as cv."
-        )
-    n_splits = min(int(cv), possible)
-    if n_splits < int(cv):
-        unit = "members of the smallest class" if classes else "samples"
-        if groups is not None:
-            unit = "groups of a class" if classes else "groups of samples"
-        warnings.warn(
-            f"cv={cv} was reduced to {n_splits} folds, because there are only {possible} {unit}.",
-            UserWarning,
-            stacklevel=4,
-        )
-    return kind.splitter(grouped=groups is not None)(n_splits)
 
 
 def _score_fold(

@@ -10,8 +10,9 @@ from numbers import Number
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.stats import rankdata
 from sklearn.metrics import balanced_accuracy_score, r2_score
-from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
+from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 from sklearn.utils.multiclass import type_of_target
@@ -23,6 +24,8 @@ from randsel._utils.typing import Array
 
 #: Whole numbers with more distinct values than this are treated as measurements, not as class codes.
 MAX_CLASS_CODES = 20
+#: Largest number of quantile bins by which folds of numbers are stratified.
+MAX_BINS = 10
 
 
 @dataclass(frozen=True)
@@ -57,11 +60,11 @@ class OutcomeKind(ABC):
 
     @abstractmethod
     def strata(self, y: Array) -> Array:
-        """Return the stratum number of each sample; folds and half-samples hold equal fractions of every stratum."""
+        """Return the stratum number of each sample; half-samples hold half of every stratum."""
 
     @abstractmethod
-    def splitter(self, *, grouped: bool) -> Any:
-        """Return the class of scikit-learn that makes folds; with `grouped` it keeps groups together."""
+    def splits(self, y: Array, groups: Array | None, n_splits: int, seed: int) -> list[tuple[Array, Array]]:
+        """Return the training and test rows of folds: shuffled by the seed, stratified by y, groups kept together."""
 
     @abstractmethod
     def chance_score(self, y: Array) -> float:
@@ -79,11 +82,6 @@ class OutcomeKind(ABC):
         """Return the number of groups, or samples, per stratum; the least is the largest possible number of folds."""
         strata, units = self.strata(y), np.arange(len(y)) if groups is None else groups
         return np.array([len(np.unique(units[strata == stratum])) for stratum in range(int(strata.max()) + 1)])
-
-    def splits(self, y: Array, groups: Array | None, n_splits: int, seed: int) -> list[tuple[Array, Array]]:
-        """Return the training and test rows of shuffled folds, which keep groups together."""
-        splitter = self.splitter(grouped=groups is not None)(n_splits, shuffle=True, random_state=seed)
-        return list(splitter.split(np.zeros(len(y)), y, groups))
 
     def predict_held_out(
         self, X: Array, y: Array, train: Array, test: Array, columns: Array, gamma: float | str, **options: Any
@@ -131,9 +129,10 @@ class Classes(OutcomeKind):
         """Return the number of the class of every sample."""
         return np.unique(y, return_inverse=True)[1]
 
-    def splitter(self, *, grouped: bool) -> Any:
-        """Return the class of stratified folds."""
-        return StratifiedGroupKFold if grouped else StratifiedKFold
+    def splits(self, y: Array, groups: Array | None, n_splits: int, seed: int) -> list[tuple[Array, Array]]:
+        """Return shuffled folds with equal fractions of every class, as far as groups allow."""
+        splitter = StratifiedKFold if groups is None else StratifiedGroupKFold
+        return list(splitter(n_splits, shuffle=True, random_state=seed).split(np.zeros(len(y)), y, groups))
 
     def chance_score(self, y: Array) -> float:
         """Return one over the number of classes."""
@@ -182,9 +181,19 @@ class Numbers(OutcomeKind):
         """Return zeros: one stratum."""
         return np.zeros(len(y), dtype=int)
 
-    def splitter(self, *, grouped: bool) -> Any:
-        """Return the class of plain folds."""
-        return GroupKFold if grouped else KFold
+    def splits(self, y: Array, groups: Array | None, n_splits: int, seed: int) -> list[tuple[Array, Array]]:
+        """Return shuffled folds with equal fractions of every quantile bin of y, or of the group means of its ranks.
+
+        All folds have the same number of samples, or of groups, up to one. Several columns are shuffled only.
+        """
+        unit = np.arange(len(y)) if groups is None else np.unique(groups, return_inverse=True)[1]
+        sizes = np.bincount(unit)
+        values = np.zeros(len(sizes)) if y.ndim > 1 else np.bincount(unit, weights=rankdata(y)) / sizes
+        # A bin of fewer members than folds could not be in every fold.
+        n_bins = 1 if y.ndim > 1 else int(np.clip(len(sizes) // n_splits, 1, MAX_BINS))
+        bins = (rankdata(values, method="ordinal") - 1) * n_bins // len(sizes)
+        folds = StratifiedKFold(n_splits, shuffle=True, random_state=seed).split(values, bins)
+        return [(np.flatnonzero(np.isin(unit, train)), np.flatnonzero(np.isin(unit, test))) for train, test in folds]
 
     def chance_score(self, y: Array) -> float:  # noqa: ARG002 (the same for every y)
         """Return 0, the R² of the mean."""
