@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 CORE_TESTS := tests/selectors/test_randsel.py tests/contracts/test_estimator_checks.py tests/selectors/test_interaction_scan.py tests/contracts/test_progress.py
 
-.PHONY: help demo test test-slow lint types check check-versions kill nightly fuzz bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-sketch bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-real bench-scaling bench-reading bench-mkl bench-select formats gallery screenshots docs dist check-dist lock clean bench-dask bench-scale
+.PHONY: help demo test test-slow lint types check check-versions kill nightly fuzz bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-sketch bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-real bench-errors bench-scaling bench-reading bench-mkl bench-select formats gallery screenshots docs dist check-dist lock clean bench-dask bench-scale
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -101,6 +101,9 @@ bench-rules: .venv/dev  ## compare culling rules, another kernel and the scan; t
 
 bench-real: .venv/dev  ## compare selections on the real tables of ../shared/data by accuracy; hours on two cores, resumable
 	$(BIN)/python benchmarks/quality/real.py --out docs/results/real.md
+
+bench-errors: .venv/dev  ## measure size and power of the p-values, compared with classical tests; an hour on two cores, resumable
+	$(BIN)/python benchmarks/quality/errors.py --out docs/results/errors.md
 
 bench-scaling: .venv/dev  ## compare scaled and unscaled columns on the linear Weston problem; a minute
 	$(BIN)/python benchmarks/quality/scaling.py --out docs/results/scaling.md

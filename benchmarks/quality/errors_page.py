@@ -1,0 +1,231 @@
+"""Tables and page of errors.py, from the tallies of its blocks."""
+
+from collections import defaultdict
+from typing import NamedTuple
+
+import numpy as np
+from errors_cells import LEVELS, OURS, level_name
+
+#: Largest size at each level, and smallest power relative to the better yardstick.
+SIZE_GOALS = {0.05: 0.07, 0.001: 0.002}
+RELATIVE_POWER, POWER_RANGE, PRODUCT_POWER = 0.9, (0.5, 0.95), 0.8
+MISSED, UNCERTAIN, DASH = "✗", "?", "–"
+
+
+class Estimate(NamedTuple):
+    """A ratio of sums over data sets, with its standard error over data sets."""
+
+    value: float
+    error: float
+    n_sets: int
+
+
+def estimate(weights, totals):
+    """Return `Σ total / Σ weight` and its standard error over data sets, to first order."""
+    weights, totals = np.asarray(weights, dtype=float), np.asarray(totals, dtype=float)
+    n, value = len(weights), totals.sum() / weights.sum()
+    deviations = (totals - value * weights) / weights.mean()
+    return Estimate(float(value), float(deviations.std(ddof=1) / np.sqrt(n)) if n > 1 else np.nan, n)
+
+
+class Results:
+    """Estimates by cell, measure and test."""
+
+    def __init__(self, blocks):
+        sums = defaultdict(lambda: ([], []))
+        self.errors = {}
+        for block in blocks:
+            if "error" in block:
+                self.errors[block["cell"]] = block["error"]
+            for measure, test, weights, totals in block.get("tallies", ()):
+                collected = sums[block["cell"], measure, test]
+                collected[0].extend(weights)
+                collected[1].extend(totals)
+        self.by_key = {key: estimate(*values) for key, values in sums.items()}
+
+    def get(self, cell, measure, test=OURS):
+        """Return an estimate; None if it is missing."""
+        return self.by_key.get((cell, measure, test))
+
+    def tests(self, cells, measures):
+        """Return the tests that any of the cells has, in order."""
+        names = {cell.name for cell in cells}
+        return list(dict.fromkeys(t for cell, m, t in self.by_key if cell in names and m in measures))
+
+
+# ---------------------------------------------------------------- text
+
+
+def number(value, digits=3):
+    """Return a number without the zero before its point."""
+    text = f"{value:.{digits}f}"
+    return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
+
+
+def with_error(value, digits=3):
+    if value is None:
+        return DASH
+    error = "" if np.isnan(value.error) else f" ± {number(value.error, digits)}"
+    return number(value.value, digits) + error
+
+
+def as_markdown(rows):
+    """Return a table with the columns of all rows, in the order of their first appearance."""
+    titles = list(dict.fromkeys(title for row in rows for title in row))
+    lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
+    lines += ["| " + " | ".join(row.get(title, DASH) for title in titles) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def short_name(cell):
+    """Return the parts of the name after the section."""
+    return ", ".join(cell.name.split("/")[2:])
+
+
+def n_sets(results, cell):
+    return str(max((e.n_sets for key, e in results.by_key.items() if key[0] == cell.name), default=0))
+
+
+# ---------------------------------------------------------------- tables
+
+
+def size_mark(value, goal):
+    """Return a mark if the size is above the goal: uncertain within two standard errors."""
+    if value.value <= goal:
+        return ""
+    return f" {MISSED}" if not value.value - 2.0 * value.error <= goal else f" {UNCERTAIN}"
+
+
+def size_rows(cells, results):
+    rows = []
+    for cell in cells:
+        row = {"situation": short_name(cell), "data sets": n_sets(results, cell)}
+        for level in LEVELS:
+            value = results.get(cell.name, level_name(level))
+            if value is not None:
+                digits = 4 if level < 0.01 else 3
+                row[level_name(level)] = with_error(value, digits) + size_mark(value, SIZE_GOALS[level])
+        rows.append(row)
+    return rows
+
+
+def better_yardstick(results, cell, measure):
+    """Return the largest power of the other tests; None if there are none."""
+    powers = [e.value for (c, m, t), e in results.by_key.items() if c == cell.name and m == measure and t != OURS]
+    return max(powers, default=None)
+
+
+def power_mark(ours, best):
+    """Return a mark if the power is below the goal: uncertain within two standard errors."""
+    if not POWER_RANGE[0] <= best <= POWER_RANGE[1] or ours.value >= RELATIVE_POWER * best:
+        return ""
+    return f" {MISSED}" if not ours.value + 2.0 * ours.error >= RELATIVE_POWER * best else f" {UNCERTAIN}"
+
+
+def power_rows(cells, results, levels):
+    """Return a row per cell and level: our power, that of the yardsticks, and the ratio to the better one."""
+    rows = []
+    for level in levels:
+        measure = level_name(level)
+        for cell in cells:
+            ours = results.get(cell.name, measure)
+            if ours is None:
+                continue
+            row = {"level": f"{level:g}".lstrip("0"), "situation": short_name(cell), "data sets": str(ours.n_sets)}
+            effect = results.get(cell.name, f"effect at {level:g}")
+            if effect is not None:
+                row["effect"] = f"{effect.value:.3g}"
+            for test in results.tests(cells, {measure}):
+                row[test] = with_error(results.get(cell.name, measure, test))
+            best = better_yardstick(results, cell, measure)
+            if best:
+                row["ratio"] = f"{ours.value / best:.2f}" + power_mark(ours, best)
+            rows.append(row)
+    return rows
+
+
+def product_rows(cells, results):
+    rows = power_rows(cells, results, LEVELS)
+    for row, cell in zip(rows, cells, strict=False):
+        ours = results.get(cell.name, level_name(LEVELS[0]))
+        row["called after correction"] = with_error(results.get(cell.name, "called"))
+        row["ratio"] = row["ratio"].split()[0] + (f" {MISSED}" if ours.value < PRODUCT_POWER else "")
+    return rows
+
+
+def measure_rows(cells, results):
+    """Return a row per cell and test with one column per measure."""
+    rows = []
+    for cell in cells:
+        measures = list(dict.fromkeys(m for c, m, _ in results.by_key if c == cell.name))
+        for test in results.tests([cell], set(measures)):
+            row = {"situation": short_name(cell), "test": test, "data sets": n_sets(results, cell)}
+            row |= {m: with_error(results.get(cell.name, m, test), 2) for m in measures}
+            rows.append(row)
+    return rows
+
+
+# ---------------------------------------------------------------- sections
+
+
+#: Section -> title.
+TITLES = {
+    "size/classes": "Size: classes, normal columns",
+    "size/numbers": "Size: numbers, normal columns",
+    "size/groups": "Size: groups (`groups=`)",
+    "size/batches": "Size: batches (`batch=`)",
+    "size/columns": "Size: other columns",
+    "size/tables": "Size: columns of real tables, simulated outcome",
+    "size/pairs": "Size: pairs",
+    "size/selection": "Size: permutation p-value of RandSel",
+    "power/shift": "Power: shift between classes",
+    "power/slope": "Power: numeric outcome",
+    "power/groups": "Power: groups (`groups=`)",
+    "power/u-shape": "Power: U-shaped effect",
+    "power/product": "Power: product of two columns",
+    "power/separation": "Perfect separation of two classes: median of log10 p",
+    "power/snp pairs": "Pairs of SNPs called (corrected p at most .05)",
+}
+ROWS = {"power/product": product_rows, "power/separation": measure_rows, "power/snp pairs": measure_rows}
+
+
+def section_rows(section, cells, results):
+    if section in ROWS:
+        return ROWS[section](cells, results)
+    return size_rows(cells, results) if section.startswith("size") else power_rows(cells, results, LEVELS)
+
+
+def write_tables(cells, blocks):
+    """Return the tables of all sections as Markdown, and the cells that failed or are missing."""
+    results, sections = Results(blocks), defaultdict(list)
+    for cell in cells:
+        sections["/".join(cell.name.split("/")[:2])].append(cell)
+    lines = []
+    for section, title in TITLES.items():
+        present = [cell for cell in sections[section] if n_sets(results, cell) != "0"]
+        if present:
+            lines += [f"## {title}", as_markdown(section_rows(section, present, results))]
+    absent = {cell.name: cell.missing for cell in cells if cell.missing} | results.errors
+    if absent:
+        lines += ["## Left out", as_markdown([{"cell": name, "reason": why} for name, why in absent.items()])]
+    return "\n\n".join(lines)
+
+
+def write_page(cells, blocks, runs):
+    """Return the page as Markdown."""
+    cells = list(cells)
+    dates = sorted({run["date"] for run in runs}) or [DASH]
+    opening = OPENING.format(
+        commits=", ".join(dict.fromkeys(run["commit"] for run in runs)) or DASH,
+        dates=" to ".join(dict.fromkeys([dates[0], dates[-1]])),
+        machines="; ".join(dict.fromkeys(run["processor"] for run in runs)) or DASH,
+        versions=", ".join(f"{name} {value}" for name, value in (runs[-1]["versions"] if runs else {}).items()),
+        seconds=round(sum(block.get("seconds", 0.0) for block in blocks)),
+    )
+    return f"{opening}\n\n{write_tables(cells, blocks)}\n"
+
+
+OPENING = """\
+# How large are the errors of the p-values?
+
+`make bench-errors`, commit {commits}, {dates}; {machines}; {seconds} s on one core; {versions}."""

@@ -1,0 +1,163 @@
+"""Cells of errors.py that measure size: the fraction of small p-values where there is nothing to find."""
+
+from dataclasses import replace
+from functools import lru_cache, partial
+from itertools import product
+
+import numpy as np
+from errors_cells import Cell, count_below
+from errors_data import (
+    CLASS_SHARES,
+    COLUMNS,
+    DATA,
+    OUTCOMES,
+    Sample,
+    draw_columns,
+    draw_outcome,
+    load_table,
+    null_batches,
+    null_groups,
+    outcome_from_latent,
+    paired_samples,
+    rarest_class,
+    target_of,
+)
+from errors_tests import main_pvalues, permutation_pvalue, scan_pairs
+
+#: Outcomes for which columns, tables and designs are crossed.
+MAIN_OUTCOMES = ("classes 10 %", "classes 50 %", "normal", "lognormal")
+TABLES = ("colon", "tb_gambia_ord", "lung_gordon", "riboflavin", "wheat_yield", "pbmc68k")
+DESIGNS = ("constant", "varying", "mixed")
+N_COLUMNS = 300
+N_SETS = 200
+
+
+def size_of(make_sample, rng):
+    """Simulate a data set and count its small p-values."""
+    return count_below(main_pvalues(make_sample(rng)))
+
+
+def null_columns(rng, outcome, columns, n, m=N_COLUMNS):
+    """Return a sample whose columns have nothing to do with the outcome."""
+    return Sample(draw_columns(rng, columns, n, m), draw_outcome(rng, outcome, n), target_of(outcome))
+
+
+def null_table(rng, outcome, table, m=N_COLUMNS):
+    """Return random columns of a real table with a simulated outcome."""
+    X = cached_table(table)
+    X = X[:, rng.permutation(X.shape[1])[:m]]
+    return Sample(X, draw_outcome(rng, outcome, len(X)), target_of(outcome))
+
+
+@lru_cache(maxsize=2)
+def cached_table(name):
+    return load_table(name)
+
+
+# ---------------------------------------------------------------- pairs
+
+
+def null_pairs(rng, outcome, n, m, with_main_effects):
+    """Return columns of which no two interact; the first two have strong main effects if asked for."""
+    X = rng.normal(size=(n, m))
+    if not with_main_effects:
+        return Sample(X, draw_outcome(rng, outcome, n), target_of(outcome))
+    latent = (X[:, 0] + X[:, 1] + rng.normal(size=n)) / np.sqrt(3.0)
+    return Sample(X, outcome_from_latent(outcome, latent), target_of(outcome))
+
+
+def null_rows(pairs, with_main_effects):
+    """Return the pairs of which nothing is true: a transform of a sum makes its two terms interact."""
+    return pairs[~((pairs["i"] + pairs["j"] == 1) & with_main_effects)]
+
+
+def size_of_pairs(rng, outcome, n, with_main_effects, m=10):
+    """Count the small p-values of all pairs of ten columns."""
+    pairs = scan_pairs(null_pairs(rng, outcome, n, m, with_main_effects), n_pairs=m * (m - 1) // 2)
+    return count_below(null_rows(pairs, with_main_effects)["p"])
+
+
+def family_wise_error(rng, outcome, n, with_main_effects, m=100):
+    """Return 1 if any pair of 100 columns is called."""
+    pairs = scan_pairs(null_pairs(rng, outcome, n, m, with_main_effects))
+    smallest = null_rows(pairs, with_main_effects)["p_corrected"].min(initial=1.0)
+    return count_below(smallest, levels=(0.05,))
+
+
+# ---------------------------------------------------------------- RandSel
+
+
+def size_of_selection(make_sample, rng):
+    """Return 1 if the permutation p-value of a selection is at most .05."""
+    return count_below(permutation_pvalue(make_sample(rng)), levels=(0.05,))
+
+
+# ---------------------------------------------------------------- list
+
+
+def size_cells():
+    """Return all cells, the plain ones first."""
+    sections = (outcome_cells, group_cells, batch_cells, column_cells, table_cells, pair_cells, selection_cells)
+    return [cell for section in sections for cell in section()]
+
+
+def outcome_cells():
+    """Yield cells of normal columns with all kinds of outcomes."""
+    for outcome, n in product(OUTCOMES, (30, 100, 300, 1000)):
+        kind = "classes" if outcome in CLASS_SHARES else "numbers"
+        if rarest_class(outcome, n) >= 2:
+            yield size_cell(f"{kind}/{outcome}/n {n}", null_columns, outcome=outcome, columns="normal", n=n)
+
+
+def group_cells():
+    """Yield cells of grouped samples."""
+    for design, outcome, n in product(DESIGNS, MAIN_OUTCOMES, (30, 60)):
+        name = f"groups/{design}/{outcome}/{n} groups"
+        yield size_cell(name, null_groups, outcome=outcome, n_groups=n, m=N_COLUMNS, design=design)
+    for n in (20, 30):
+        yield size_cell(f"groups/paired/{n} donors", paired_samples, n_donors=n, m=N_COLUMNS)
+
+
+def batch_cells():
+    """Yield cells of batches."""
+    for outcome, n in product(MAIN_OUTCOMES, (100, 300)):
+        yield size_cell(f"batches/{outcome}/n {n}", null_batches, outcome=outcome, n=n, m=N_COLUMNS)
+
+
+def column_cells():
+    """Yield cells of columns that are not normal."""
+    for columns, outcome, n in product(COLUMNS[1:], (*MAIN_OUTCOMES, "3 classes"), (30, 100, 300)):
+        if rarest_class(outcome, n) >= 3:
+            yield size_cell(f"columns/{columns}/{outcome}/n {n}", null_columns, outcome=outcome, columns=columns, n=n)
+
+
+def table_cells():
+    """Yield cells of real tables."""
+    for table, outcome in product(TABLES, MAIN_OUTCOMES):
+        cell = size_cell(f"tables/{table}/{outcome}", null_table, outcome=outcome, table=table)
+        absent = not (DATA / f"{table}.npz").exists()
+        yield replace(cell, missing=f"the folder of data does not hold {table}.npz" if absent else "")
+
+
+def pair_cells():
+    """Yield cells of pairs: all p-values, and the smallest corrected one."""
+    for with_main_effects, outcome, n in product((False, True), MAIN_OUTCOMES, (100, 300)):
+        name = f"{'beside main effects' if with_main_effects else 'null'}/{outcome}/n {n}"
+        arguments = {"outcome": outcome, "n": n, "with_main_effects": with_main_effects}
+        yield Cell(f"size/pairs/all of 10/{name}", N_SETS, partial(size_of_pairs, **arguments))
+        yield Cell(f"size/pairs/best of 100/{name}", 300, partial(family_wise_error, **arguments))
+
+
+def selection_cells():
+    """Yield cells of the permutation p-value of RandSel."""
+    for outcome, n in product(MAIN_OUTCOMES, (60, 100)):
+        sample = partial(null_columns, outcome=outcome, columns="normal", n=n, m=50)
+        yield Cell(f"size/selection/{outcome}/n {n}", 300, partial(size_of_selection, sample))
+    for design, outcome in product(DESIGNS, ("classes 50 %", "normal")):
+        sample = partial(null_groups, outcome=outcome, n_groups=30, m=50, design=design)
+        yield Cell(f"size/selection/groups {design}/{outcome}/30 groups", 300, partial(size_of_selection, sample))
+
+
+def size_cell(name, make_sample, **arguments):
+    """Return a cell that counts the small p-values of the features of simulated samples."""
+    return Cell(f"size/{name}", N_SETS, partial(size_of, partial(make_sample, **arguments)))
