@@ -1,8 +1,8 @@
 """What if the target is a number?
 
 Nothing changes: give numbers as y. Here the target depends on five of 500 features, as in Friedman's benchmark: on
-the product of two through a sine, on one through a square, and on two in a straight line. Whole numbers of at most 20
-values would be taken for classes, unless you say `target="regression"`.
+the product of two through a sine, on one through a square, and on two in a straight line. Whole numbers of at most
+four values would be taken for classes, unless you say `target="regression"`.
 
 To learn: an effect that rises on both sides of the middle, feature 2, is invisible to a straight line, and not to the
 methods here. The scan also says which two features act together.

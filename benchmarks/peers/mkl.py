@@ -50,7 +50,7 @@ def features_of(box):
 def path_kernels(box, drop=0.25):
     """One kernel of each round of a path over sparse-filtered features."""
     train, test = features_of(box)
-    path = PathKernels(RandSel(2, drop=drop), max_kernels=30).fit(train, box.y)
+    path = PathKernels(RandSel(2, drop=drop, target="classification"), max_kernels=30).fit(train, box.y)
     return path.transform(train), path.transform(test)
 
 

@@ -290,3 +290,34 @@ def test_a_large_file_is_announced(run, tmp_path, monkeypatch):
     (tmp_path / "x.csv").write_text("a,y\n1,2\n")
     result = run("interactions", str(tmp_path / "x.csv"), "--target", "y", "--out", str(tmp_path / "out"))
     assert result.stderr.startswith(f"Reading {tmp_path / 'x.csv'}, 0 MB.")
+
+
+@pytest.fixture
+def grades(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 4))
+    y = np.clip(np.round(2.5 + 1.5 * X[:, 0] + 0.5 * rng.standard_normal(60)), 0, 5).astype(int)
+    rows = [",".join(map(str, [grade, *x])) for grade, x in zip(y, X, strict=True)]
+    path = tmp_path / "grades.csv"
+    path.write_text("\n".join(["grade,a,b,c,d", *rows]))
+    return path
+
+
+@pytest.mark.parametrize("command", ["select", "interactions", "compare"])
+def test_a_note_says_that_grades_are_numbers_and_how_to_overrule_it(run, grades, tmp_path, command):
+    options = {
+        "select": ["--halves", "2", "--folds", "2"],
+        "interactions": [],
+        "compare": ["--folds", "2", "--reshuffles", "1", "--methods", "F-test"],
+    }[command]
+    words = [command, str(grades), "--target", "grade", *options, "--out"]
+    note = "The target holds 6 distinct whole numbers, 0 to 5, taken for numbers whose order counts."
+    result = run(*words, str(tmp_path / "numbers"))
+    assert result.exit_code == 0, result.output
+    assert f"Note: {note}" in result.stderr
+    assert result.stderr.count(note) == 1
+    file = {"select": "report.html", "compare": "table.md"}.get(command)
+    assert file is None or "--task classification" in (tmp_path / "numbers" / file).read_text()
+    result = run(*words, str(tmp_path / "classes"), "--task", "classification")
+    assert result.exit_code in (0, 1), result.output  # a grade of few samples is too small a class to compare
+    assert note not in result.output

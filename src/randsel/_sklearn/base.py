@@ -30,7 +30,7 @@ from randsel._numerics.arrays import RemoteTable, complement, remote_table, to_n
 from randsel._numerics.columns import find_nonfinite
 from randsel._utils.jobs import ordered_map
 from randsel._utils.typing import Array
-from randsel.targets import CLASSES, OutcomeKind, check_outcome, find_kind
+from randsel.targets import CLASSES, OutcomeKind, check_outcome, find_kind, warn_of_guess
 
 try:
     from sklearn.callback import CallbackSupportMixin
@@ -77,6 +77,7 @@ def check_data(
             "over pairs."
         )
     kind.check(weighted_y)
+    warn_of_guess(y, target, "target={}" if hasattr(estimator, "target") else "selector=RandSel(target={})")
     return X, y, kind, weights
 
 

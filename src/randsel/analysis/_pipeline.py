@@ -45,7 +45,7 @@ from randsel.culling import (
 from randsel.interactions import LEVEL, main_effects
 from randsel.selectors import InteractionScan, RandSel
 from randsel.tables import Table, imputer
-from randsel.targets import OutcomeKind, Target, find_kind
+from randsel.targets import OutcomeKind, Target, describe_guess, find_kind
 
 #: By default, pairs are tested if samples × features² is at most this: about half a minute on one core.
 PAIR_BUDGET = 3e10
@@ -86,6 +86,8 @@ def analyse(
     execution = Execution(parts or FinishedParts(), progress or (lambda *_: None), n_jobs)
     kind = find_kind(table.y, settings.task)
     notes = list(table.notes)
+    if (guess := describe_guess(table.y, settings.task)) and guess not in notes:
+        notes.append(guess)
     if np.isnan(table.X).any():
         notes.append("Ranking and tests take the medians of all samples; half-samples and folds those of their own.")
     imputed = impute_medians(table)

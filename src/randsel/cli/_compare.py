@@ -70,7 +70,7 @@ def compare(
     check_folder(out)
     names = split_names(methods) or DEFAULT_METHODS
     spec = Spec(file.stem, ({"name": file.stem},), tuple({"name": name} for name in names), **protocol)
-    _run(spec, {file.stem: read_table(file, reading)}, out, jobs, timeout)
+    _run(spec, {file.stem: read_table(file, reading, protocol["task"])}, out, jobs, timeout)
 
 
 @main.command()

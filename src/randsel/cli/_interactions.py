@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from randsel._utils.text import ProgressLine, as_csv, as_markdown, make_printable
-from randsel.cli._main import RATE, main, read_table, table_options
+from randsel.cli._main import RATE, main, read_table, table_options, task_option
 
 if TYPE_CHECKING:
     from randsel.tables import Table
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 @click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Result folder.")
 @click.option("--top", "n_features_to_select", type=click.IntRange(1), help="Select this many features.")
 @click.option("--fdr", "alpha", type=RATE, help="Largest q-value to select.")
+@task_option
 @click.option("--pairs", "n_pairs", type=click.IntRange(1), help="Number of pairs to write; 1000 (or all) by default.")
 @click.option("--order", default=2, type=click.IntRange(1, 3), help="Size of the largest sets.")
 @click.option("--jobs", "n_jobs", type=int, help="Number of threads.")
-def interactions(file: Path, reading: dict[str, Any], out: Path, **how: Any) -> None:
+def interactions(file: Path, reading: dict[str, Any], out: Path, task: str, **how: Any) -> None:
     """Test every feature alone, and in pairs with every other feature.
 
     FILE is a table in any format of docs/files.md. Samples are compared within groups and batches only, and --missing
@@ -44,18 +45,20 @@ def interactions(file: Path, reading: dict[str, Any], out: Path, **how: Any) -> 
     from randsel import InteractionScan
     from randsel._utils import files
     from randsel.tables import imputer
+    from randsel.targets import find_kind
 
     if (out / files.IDENTITY).exists():
         raise click.ClickException(
             f"{out} holds a run of randsel select or compare, whose files would be lost; give another folder (--out)."
         )
     files.check_folder(out)
-    table = read_table(file, reading)
+    table = read_table(file, reading, task)
     if np.isnan(table.X).any():
         click.echo("Note: there are no folds here, so medians are those of all samples.", err=True)
         table = replace(table, X=imputer().fit_transform(table.X))
     line = ProgressLine()
     how |= {"checkpoint": out / "so-far", "verbose": partial(line, "testing pairs")}
+    how["target"] = find_kind(table.y, task).name
     scan = InteractionScan(categorical_features=list(table.nominal) or None, **how)
     try:
         with warnings.catch_warnings(record=True) as remarks:

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -149,15 +150,25 @@ def table_options(command: Any) -> Any:
     return click.argument("file", type=click.Path(path_type=Path))(with_reading)
 
 
-def read_table(file: Path, reading: dict[str, Any]) -> "Table":
-    """Read a table and print its notes; announce a large file first."""
+def read_table(file: Path, reading: dict[str, Any], task: str) -> "Table":
+    """Read a table and print its notes, with one on how a target of few whole numbers is treated.
+
+    A large file is announced first.
+    """
     if file.is_file() and file.stat().st_size > LARGE_FILE:
         click.echo(f"Reading {make_printable(str(file))}, {file.stat().st_size / 1e6:.0f} MB.", err=True)
     from randsel.tables import read
 
     table = read(file, **reading)
     say("Note", table.notes)
-    return table
+    # Imported after the first notes, because it takes seconds.
+    from randsel.targets import describe_guess
+
+    guess = describe_guess(table.y, task)
+    if guess is None:
+        return table
+    say("Note", [guess])
+    return replace(table, notes=(*table.notes, guess))
 
 
 def say(label: str, sentences: Iterable[str]) -> None:
@@ -175,7 +186,7 @@ task_option = click.option(
     "--task",
     default="auto",
     type=click.Choice(["auto", "classification", "regression"]),
-    help="Kind of target; auto takes text, and up to 20 distinct whole numbers, for classes.",
+    help="Kind of target; auto takes text, and up to 4 distinct whole numbers, for classes.",
 )
 
 

@@ -62,7 +62,7 @@ def select(file: Path, reading: dict[str, Any], out: Path, jobs: int | None, no_
     from randsel._utils.files import FinishedParts, check_folder, check_or_write_identity, lock_folder
 
     check_folder(out)
-    table = read_table(file, reading)
+    table = read_table(file, reading, how["task"])
     # Imported after the table is read, so that its notes appear sooner.
     from randsel import report
     from randsel.analysis import Settings, analyse

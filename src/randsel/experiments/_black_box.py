@@ -152,6 +152,7 @@ class Trial:
         for multiple, (train, test) in product(stacks, self.train_and_test):
             # the settings of docs/results/blackbox.md; normal scores of sparse features lower the accuracies
             selector = RandSel(2, criterion="calibrated", scale=True, min_features=2, gamma=f"{multiple}*median")
+            selector.set_params(target="classification")
             path = PathKernels(selector, max_kernels=self.settings.max_kernels)
             path.fit(features[train], self.classes[train])
             kernels = path.transform(features[train]), path.transform(features[test])

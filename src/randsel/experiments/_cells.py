@@ -23,7 +23,7 @@ from randsel._utils.typing import Array
 from randsel.culling import path_sizes
 from randsel.experiments._specification import METHODS, Spec, plan
 from randsel.tables import Table, imputer
-from randsel.targets import KINDS, OutcomeKind, find_kind
+from randsel.targets import KINDS, OutcomeKind, describe_guess, find_kind
 
 #: Kind of outcome -> scores of a cell: name and function of y and predictions. The first one chooses in the inner loop.
 SCORES: dict[str, dict[str, Callable[[Array, Array], float]]] = {
@@ -59,12 +59,14 @@ def hash_cell(*content: Any) -> str:
 
 
 def build_cells(spec: Spec, tables: dict[str, Table]) -> tuple[list[Cell], list[str]]:
-    """Return all cells of a specification, and notes on data sets that allow only fewer folds."""
+    """Return all cells of a specification, and notes on targets of few whole numbers and on reduced folds."""
     cells, notes = [], []
     for entry in spec.data:
         table = tables[entry["name"]]
         _check_finite(table, entry["name"])
         kind = find_kind(table.y, spec.task)
+        if guess := describe_guess(table.y, spec.task):
+            notes.append(f"{entry['name']}: {guess}")
         n_splits = number_of_folds(table, kind, spec.folds)
         # Raises an error if the training samples of an outer fold are too few for inner folds.
         number_of_folds(table.rows(kind.splits(table.y, table.groups, n_splits, spec.seed)[0][0]), kind, spec.folds)

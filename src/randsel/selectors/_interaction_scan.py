@@ -83,7 +83,8 @@ class InteractionScan(Selector):
         Columns whose values are names of levels, without order. "from_dtype": the categorical columns of a data frame.
         Columns of few distinct numbers need not be listed: their order is used.
     target : {"auto", "classification", "regression"}, default="auto"
-        Kind of y. "auto" treats text, and integers with at most 20 distinct values, as classes.
+        Kind of y. "auto" treats text, and whole numbers of at most 4 distinct values, as classes, and anything else as
+        numbers. It warns about whole numbers that could be codes of 5 to 20 classes.
     device : str or None, default=None
         Device of the scan of pairs: "cpu", "cuda", "cuda:1". None: the device of X, as in `RandSel`. A GPU scans in
         half precision; the best pairs are then tested on the host.

@@ -118,7 +118,8 @@ class RandSel(StandInsMixin, Selector):
     fix_top, fix_after : float in (0, 1) and int, default=None
         A feature in this top fraction for this many consecutive rounds is never dropped, and enters every subset.
     target : {"auto", "classification", "regression"}, default="auto"
-        Kind of y. "auto" treats text, and integers with at most 20 distinct values, as classes.
+        Kind of y. "auto" treats text, and whole numbers of at most 4 distinct values, as classes, and anything else as
+        numbers. It warns about whole numbers that could be codes of 5 to 20 classes.
     scale : bool, "normal" or "auto", default="auto"
         True: z-scores, columns of standard deviation one. "normal": normal scores, the normal quantiles of the ranks
         (midranks for ties), also of standard deviation one; increasing transforms of columns, such as the logarithm,

@@ -7,7 +7,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.multioutput import MultiOutputRegressor
@@ -49,7 +49,8 @@ class RandSelCV(Selector):
     estimator : scikit-learn estimator, default=None
         The model that is scored. None: a Gaussian support vector machine with C = 1 on standardised features.
     selector : RandSel, default=None
-        The selector, whose `gamma` and `n_features_to_select` are chosen here. None: `RandSel()`.
+        The selector, whose `gamma` and `n_features_to_select` are chosen here. None: `RandSel()`. With its
+        `target="auto"`, one column y holds classes if `estimator` is a classifier, and numbers if it is a regressor.
     cv : int, splitter or iterable, default=10
         An integer is a number of folds. They are shuffled by `random_state`, and hold equal fractions of every class,
         or of every quantile bin of a number; groups that `fit` gets are not split. The number is reduced, with a
@@ -145,7 +146,7 @@ class RandSelCV(Selector):
         selector = RandSel() if self.selector is None else self.selector
         selector._validate_params()
         X = tensor_to_numpy(X)
-        X, y, kind, weights = check_data(self, X, y, sample_weight, selector.target)
+        X, y, kind, weights = check_data(self, X, y, sample_weight, self._find_target(selector, y))
         X = rescale_extremes(X) if selector._scale() else X
         groups = check_labels(groups, "groups", None, len(X))
         if (self.cv is None or isinstance(self.cv, Integral)) and weights is not None:
@@ -189,6 +190,15 @@ class RandSelCV(Selector):
                 f"[RandSelCV] gamma {self.gamma_}, {self.n_features_} features, score {self.best_score_:.4f}\n"
             )
         return self
+
+    def _find_target(self, selector: RandSel, y: Any) -> str:
+        """Return `target` of the selector; "auto" is resolved by the model where it can be."""
+        is_one_column = np.ndim(y) == 1 or (np.ndim(y) == 2 and np.shape(y)[1] == 1)
+        if selector.target != "auto" or not is_one_column or not hasattr(self.estimator, "__sklearn_tags__"):
+            return str(selector.target)
+        if is_classifier(self.estimator):
+            return "classification"
+        return "regression" if is_regressor(self.estimator) else "auto"
 
     def _split(self, X: Array, y: Array, kind: OutcomeKind, groups: Array | None) -> Any:
         """Return the training and test rows of the folds; warn if there are fewer folds than `cv`."""

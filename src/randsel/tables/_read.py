@@ -362,6 +362,6 @@ def _note_contents(X: Array, n_nominal: int, y: Array, target: str, unused: list
         shown = [f"{level} ({count})" for level, count in zip(levels.tolist(), counts.tolist(), strict=True)]
         notes.append(f"The target {target!r} is text of {len(levels)} levels: {list_first(shown, 5)}.")
     else:
-        notes.append(f"The target {target!r} is numbers, {len(levels)} different ones.")
+        notes.append(f"The target {target!r} has {len(levels)} distinct numbers.")
     if unused:
         notes.append(f"Columns that are no features and were not asked for: {list_first(unused, 8)}.")

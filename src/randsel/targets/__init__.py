@@ -3,7 +3,15 @@
 Imports `_utils` and `_numerics`.
 """
 
-from randsel.targets._kinds import CLASSES, KINDS, OutcomeKind, check_outcome, find_kind
+from randsel.targets._kinds import (
+    CLASSES,
+    KINDS,
+    OutcomeKind,
+    check_outcome,
+    describe_guess,
+    find_kind,
+    warn_of_guess,
+)
 from randsel.targets._target import Target
 
-__all__ = ["CLASSES", "KINDS", "OutcomeKind", "Target", "check_outcome", "find_kind"]
+__all__ = ["CLASSES", "KINDS", "OutcomeKind", "Target", "check_outcome", "describe_guess", "find_kind", "warn_of_guess"]

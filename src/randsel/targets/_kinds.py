@@ -15,15 +15,16 @@ from sklearn.metrics import balanced_accuracy_score, r2_score
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
-from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_array
 
 from randsel._numerics.kernels import bandwidth, squared_distances
 from randsel._numerics.rank_functions import centre
 from randsel._utils.typing import Array
 
-#: Whole numbers with more distinct values than this are treated as measurements, not as class codes.
-MAX_CLASS_CODES = 20
+#: Whole numbers of at most this many distinct values are class codes; more are grades or counts.
+MAX_CLASS_CODES = 4
+#: Whole numbers of more distinct values than this are measurements beyond doubt, and no message mentions them.
+MAX_DOUBTFUL = 20
 #: Largest number of quantile bins by which folds of numbers are stratified.
 MAX_BINS = 10
 
@@ -225,7 +226,14 @@ def _columns(y: Array) -> Array:
 
 
 def find_kind(y: Array, target: str) -> OutcomeKind:
-    """Return the kind that `target` names, or for "auto" the one that y looks like."""
+    """Return the kind that `target` names, or for "auto" the one that y looks like.
+
+    Text and truth values are classes. Several columns, and numbers with fractions, are numbers. Whole numbers can be
+    codes of classes, grades or counts, and their values do not tell which. Those of at most `MAX_CLASS_CODES` distinct
+    values are classes: codes of three or four classes are common. Those of more distinct values are numbers: classes
+    would ignore the order of grades and counts, and tests would lose most of their power. A wrong guess costs power in
+    both directions, so `describe_guess` and `warn_of_guess` tell the user what was assumed.
+    """
     numeric = y.dtype.kind in "fiub"
     if target == NUMBERS.name and not numeric:
         raise ValueError("target='regression' needs numbers, but y holds text; use target='classification'.")
@@ -237,9 +245,45 @@ def find_kind(y: Array, target: str) -> OutcomeKind:
         return KINDS[target]
     if not numeric:
         return CLASSES
-    with np.errstate(invalid="ignore"):
-        is_integral = y.ndim == 1 and type_of_target(y, input_name="y") in ("binary", "multiclass")
-    return CLASSES if is_integral and len(np.unique(y)) <= MAX_CLASS_CODES else NUMBERS
+    values = _whole_numbers(y)
+    return CLASSES if values is not None and len(values) <= MAX_CLASS_CODES else NUMBERS
+
+
+def describe_guess(y: Array, target: str) -> str | None:
+    """Return a note for the command line on how "auto" treats 3 to 20 distinct whole numbers; None for any other y."""
+    values = _whole_numbers(y) if target == "auto" else None
+    if values is None or not 2 < len(values) <= MAX_DOUBTFUL:
+        return None
+    holds = f"The target holds {len(values)} distinct whole numbers, {values[0]:.0f} to {values[-1]:.0f}"
+    if find_kind(y, target) is CLASSES:
+        return f"{holds}, taken for classes without order. If they are grades or counts, add --task regression."
+    return f"{holds}, taken for numbers whose order counts. If they are codes of classes, add --task classification."
+
+
+def warn_of_guess(y: Array, target: str, option: str) -> None:
+    """Warn if "auto" treats y as numbers although it could hold codes of classes, numbered from 0 or from 1.
+
+    `option` is the parameter that overrules the guess, with {} for its value.
+    """
+    values = _whole_numbers(y) if target == "auto" else None
+    if values is None or not MAX_CLASS_CODES < len(values) <= MAX_DOUBTFUL:
+        return
+    if values[0] in (0.0, 1.0) and values[-1] - values[0] == len(values) - 1:
+        warnings.warn(
+            f"y holds the whole numbers {values[0]:.0f} to {values[-1]:.0f}, which are taken for numbers, such as "
+            f"grades or counts. If they are codes of classes, pass {option.format(repr(CLASSES.name))}; if not, "
+            f"{option.format(repr(NUMBERS.name))} turns this warning off.",
+            UserWarning,
+            stacklevel=5,
+        )
+
+
+def _whole_numbers(y: Array) -> Array | None:
+    """Return the distinct values of one column of whole numbers, sorted; None for anything else."""
+    if y.ndim > 1 or y.dtype.kind not in "fiub":
+        return None
+    values = np.unique(y).astype(np.float64)
+    return values if np.array_equal(values, np.floor(values)) else None
 
 
 def check_outcome(y: Any) -> Array:
