@@ -12,7 +12,7 @@ from randsel.analysis._model import Settings
 from randsel.analysis._pipeline import analyse
 from randsel.tables._read import Table
 
-COLUMNS = ("rank", "selected", "contribution", "main", "interaction", "partner", "p", "q", "stability")
+COLUMNS = ("rank", "selected", "contribution", "main", "interaction", "partner", "p", "q", "step", "stability")
 SHORT = {"halves": 2, "folds": 2}
 
 

@@ -1,12 +1,14 @@
 """Cautions about tables: those with a fault raise one, those that only look like it do not."""
 
+import re
 from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from randsel.analysis import Pair, _cautions, cautions
+from randsel import InteractionScan
+from randsel.analysis import Pair, _cautions, cautions, check_pairs
 from randsel.tables._read import Table, read
 from randsel.targets._kinds import CLASSES, NUMBERS
 
@@ -137,6 +139,41 @@ def test_constant_copied_and_tied_columns(table, rng):
     X = rng.choice([0.0, 1.0, 2.0], (80, 120), p=[0.7, 0.2, 0.1])
     assert cautions(replace(table, X=X), CLASSES) == ()
     only(cautions(replace(table, X=np.ones((80, 4))), CLASSES), "4 features are constant")
+
+
+def test_significant_pairs_of_correlated_features_may_be_echoes(rng):
+    X = rng.standard_normal((400, 10))
+    for i, j in ((0, 1), (2, 3), (4, 5), (6, 7)):
+        X[:, j] = 0.5 * X[:, i] + X[:, j]
+    pairs = np.array(
+        [(0, 1, 0.01), (0, 9, 0.01), (2, 3, 0.01), (4, 5, 0.2)], dtype=[("i", int), ("j", int), ("p_corrected", float)]
+    )
+    table = Table(X, X[:, 0], tuple("abcdefghij"))
+    (sentence,) = check_pairs(table, pairs)
+    assert re.search(r"correlated: a and b \(0\.\d\d\) and c and d \(0\.\d\d\)\. Such a pair may be the echo", sentence)
+    pairs = np.array([(i, i + 1, 0.01) for i in (0, 2, 4, 6)], dtype=pairs.dtype)
+    assert "e and f (0." in (sentence := next(check_pairs(table, pairs)))
+    assert "and 1 other pairs." in sentence
+    assert not list(check_pairs(replace(table, nominal=(0,)), pairs[:1]))
+    assert not list(check_pairs(table, None))
+
+
+@pytest.mark.slow
+def test_echoes_of_a_hidden_cause_get_the_caution():
+    """Two proxies of z among 50 features, y = z² + noise: most pairs that are called get the caution."""
+    n_called, n_cautioned = 0, 0
+    for seed in range(24):
+        rng = np.random.default_rng(seed)
+        X, z = rng.standard_normal((600, 50)), rng.standard_normal(600)
+        X[:, :2] = np.sqrt(0.3) * z[:, None] + np.sqrt(0.7) * X[:, :2]
+        y = (z**2 - 1) / np.sqrt(2) + 0.5 * rng.standard_normal(600)
+        pairs = InteractionScan().fit(X, y).pairs_
+        called = bool(((pairs["i"] == 0) & (pairs["j"] == 1) & (pairs["p_corrected"] <= 0.05)).any())
+        n_called += called
+        sentences = check_pairs(Table(X, y, tuple(f"g{j}" for j in range(50))), pairs)
+        n_cautioned += called and any("g0 and g1" in sentence for sentence in sentences)
+    assert n_called >= 4
+    assert n_cautioned >= 0.9 * n_called
 
 
 def test_results_cannot_be_changed():

@@ -234,8 +234,12 @@ def test_frequencies_and_bound_are_those_of_the_halves():
         for rows in _pipeline.split_halves(data.y, None, CLASSES, 5, number):
             counts[RandSel(3).fit(data.X[rows], data.y[rows]).support_] += 1
     np.testing.assert_allclose(stability.frequencies, counts / 6)
-    assert stability.expected_false == pytest.approx(3**2 / ((2 * stability.threshold - 1) * 20))
     assert stability.n_halves == 6
+    assert stability.n_stable == 2
+    assert stability.expected_false is None  # 3² / ((2·0.6 − 1)·20) = 2.25, more than half of the stable features
+    data = xor(400, 60)
+    stability = analyse(data, Settings(halves=6, folds=0, top=3, seed=5)).stability
+    assert stability.expected_false == pytest.approx(3**2 / ((2 * stability.threshold - 1) * 60))
 
 
 @pytest.mark.parametrize("how", [{}, {"fdr": 0.1}, {"fdr": 0.2, "top": 1}])
@@ -254,6 +258,20 @@ def test_halves_repeat_the_rule_of_the_selection(how):
             counts[order] += 1
     assert counts.any()
     np.testing.assert_allclose(stability.frequencies, counts / 4)
+
+
+def test_forward_steps_are_those_of_the_scan(rng):
+    X = rng.standard_normal((300, 12))
+    y = 2.0 * X[:, 4] + 2.0 * np.sign(X[:, 1] * X[:, 7]) + X[:, 9] + 0.5 * rng.standard_normal(300)
+    data = table(X, y)
+    steps = {f.column: f.step for f in analyse(data, Settings(halves=0, folds=0)).features if f.step}
+    scan = InteractionScan().fit(X, y)
+    assert sorted(steps) == sorted(scan.taken_) == [1, 4, 7, 9]
+    (pair,) = (row for row in scan.pairs_ if row["step"])
+    assert steps[1] == steps[7] == pair["step"]
+    assert sorted({*steps.values()}) == [1, 2, 3]
+    alone = analyse(data, Settings(halves=0, folds=0, pairs="none"))
+    assert not any(f.step for f in alone.features)
 
 
 def test_the_answer_does_not_depend_on_the_number_of_jobs(analysis):
@@ -400,7 +418,7 @@ def test_culling_permutes_within_groups_and_batches(monkeypatch, rng):
 def test_culling_that_stands_out_while_no_feature_does_gives_a_warning(rng):
     data = xor()
     path = RandSel().fit(data.X, data.y).path_
-    tests = FeatureTests(np.full(30, 0.4), np.full(30, 0.9), np.full(30, -1), None)
+    tests = FeatureTests(np.full(30, 0.4), np.full(30, 0.9), np.full(30, -1), np.zeros(30, dtype=int), None)
     (warning,) = check_selection(replace(data, batch=np.arange(200) % 2), path, tests, path.order[:2])
     assert "compared within batches or groups no feature does" in warning
     assert not list(check_selection(data, path, tests, path.order[:2]))

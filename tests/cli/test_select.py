@@ -66,11 +66,14 @@ def test_a_selection_writes_its_files_and_prints_a_table(finished):
     summary, _, ranked = result.stdout.partition("\n\n")
     heading, first, second = ranked.splitlines()[:3]
     assert heading.split() == [
-        *("rank", "feature", "contribution", "main", "interaction", "partner", "p", "q", "stability")
+        *("rank", "feature", "contribution", "main", "interaction", "partner", "p", "q", "step", "stability")
     ]
     assert {first.split()[2], second.split()[2]} == {"g0", "g1"}
     assert first.startswith("*")
-    assert summary.startswith("Of 12 features, 2 were selected")
+    assert summary.startswith("The features as a whole are related to the target: ")
+    assert "Of 12 features, 2 were selected" in summary
+    assert "Given each other, 2 features remain: " in summary
+    assert "may only be a proxy" in ranked
     assert "balanced accuracy" in summary
     assert "Note: table.csv: text, 13 columns separated by commas." in result.stderr
     assert "\r" not in result.stderr
@@ -90,6 +93,7 @@ def test_the_ranking_is_complete_best_first_and_read_as_it_was(finished):
         assert (row["selected"] == "yes") == feature.selected
         for name in ("contribution", "main", "interaction", "p", "q", "stability"):
             assert float(row[name]) == getattr(feature, name)
+        assert row["step"] == ("1" if feature.name in ("g0", "g1") else "")
         assert row["stand_ins"] == analysis.describe_stand_ins(feature.column)
     pairs = read(out / "pairs.csv")
     assert {pairs[0]["feature"], pairs[0]["partner"]} == {"g0", "g1"}

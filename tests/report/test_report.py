@@ -152,7 +152,8 @@ def test_contents_are_complete_and_valid_json(hostile, hostile_contents):
 
 def test_summary_of_a_selection(plain, quick):
     plain = replace(plain, warnings=("The batch is confounded with the target.",))
-    first, rule, samples, *others = report.contents(plain)["summary"]
+    whole, first, rule, samples, *others = report.contents(plain)["summary"]
+    assert whole.startswith("The features as a whole are related to the target: ")
     assert first == "Of 40 features, 2 were selected: gene 1 and gene 0."
     assert rule == report.contents(plain)["rule"]
     assert "the fewest features whose prediction error is within one standard error of the smallest" in rule
@@ -162,6 +163,9 @@ def test_summary_of_a_selection(plain, quick):
     text = " ".join(others)
     assert "2 of the 2 selected have a significant interaction with another feature (corrected p at most 0.05)." in text
     assert "strongest pair is gene 0 with gene 1 (corrected p" in text
+    assert (
+        "Given each other, 2 features remain: gene 1 and gene 0 (forward steps, each at a family-wise level of" in text
+    )
     assert "half-samples" in text
     assert "where chance is 0.50 and a model on all features reaches" in text
     assert others[-1] == "1 warning bears on how far to trust this."
@@ -172,7 +176,7 @@ def test_long_names_are_cut_in_sentences_only(plain, quick):
     name = "x" * 300
     long = tuple(replace(f, name=name) if f.rank == 1 else f for f in plain.features)
     content = report.contents(replace(plain, features=long))
-    assert name[:49] + "… and gene" in content["summary"][0]
+    assert name[:49] + "… and gene" in content["summary"][1]
     assert content["features"]["rows"][0]["name"] == name
 
 
@@ -184,10 +188,8 @@ def test_accuracy_and_stability_in_words(plain, quick):
     text = " ".join(content["summary"])
     assert "balanced accuracy of 0.85\u00a0±\u00a00.07 in nested cross-validation (2 folds)" in text
     assert "Chance is within" not in text
-    assert (
-        "3 features were selected in at least 60\u202f% of them; of features unrelated to the target, at most 0.25"
-        in text
-    )
+    assert "3 features were selected in at least 60\u202f% of them; at most 0.25 of these are expected to be" in text
+    assert "if unrelated features are exchangeable" in text
     assert "of 100 random half-samples by the same rule" in text
     assert content["accuracy"]["words"]["sizes"] == "3 to 12"
     guess = replace(accuracy, selected=np.array([0.4, 0.62]))
@@ -222,11 +224,34 @@ def test_one_sentence_says_which_features_are_selected(plain, quick, rule, words
     features = tuple(replace(f, selected=f.selected and not none, q=0.9 if none else f.q) for f in plain.features)
     content = report.contents(replace(plain, rule=rule, features=features, nothing_stands_out=none))
     assert all(word in content["rule"] for word in words)
-    assert content["summary"][1] == content["rule"]
+    assert content["summary"][1 if none else 2] == content["rule"]
     assert content["rule"] in report.render(content)
     tile = {fact["name"]: fact["value"] for fact in content["facts"]}["selected"]
     assert tile == ("0" if none else "2")
-    assert content["summary"][0].startswith("Nothing stands out" if none else "Of 40 features, 2 were selected")
+    assert content["summary"][0].startswith("Nothing stands out" if none else "The features as a whole are related")
+
+
+@pytest.mark.parametrize(
+    ("pvalue", "stands_out", "words"),
+    [
+        (0.01, True, "related to the target: p = 0.010, the smallest that 99 permutations allow."),
+        (0.03, True, "related to the target: p = 0.030 by 99 permutations of the target."),
+        (0.5, True, "one by one they do not stand out (p = 0.50 by 99 permutations of the target)."),
+        (0.5, False, "The features as a whole do not stand out from noise: p = 0.50 by 99 permutations of the target."),
+    ],
+)
+def test_the_first_sentence_says_whether_the_features_as_a_whole_stand_out(plain, pvalue, stands_out, words):
+    path = replace(plain.path, noise_pvalue=pvalue)
+    assert words in summarise(replace(plain, path=path, nothing_stands_out=not stands_out))[0]
+
+
+def test_forward_steps_are_named_in_their_order_and_only_if_there_are_any(plain):
+    features = tuple(replace(f, step=20 - f.rank if f.rank <= 12 else 0) for f in plain.features)
+    names = [f.name for f in features[:12]][::-1]
+    (sentence,) = (s for s in summarise(replace(plain, features=features)) if s.startswith("Given each other"))
+    assert sentence.startswith(f"Given each other, 12 features remain: {', '.join(names[:10])} and 2 more (forward")
+    none = tuple(replace(f, step=0) for f in features)
+    assert not any("Given each other" in s for s in summarise(replace(plain, features=none)))
 
 
 def test_stand_ins_are_listed_for_the_selected_features(plain, quick):
@@ -341,7 +366,7 @@ def test_names_are_text_wherever_they_appear(hostile_contents):
     html.encode()
     page = Page(html)
     assert not page.open
-    assert page.tags["img"] == page.tags["i"] - 7 == 0
+    assert page.tags["img"] == page.tags["i"] - 8 == 0
     assert page.tags["b"] == 1
     assert page.tags["script"] == 2
     assert not [a for a in page.attributes if a[1].startswith("on")]

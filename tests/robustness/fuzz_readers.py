@@ -317,6 +317,7 @@ def _parts() -> dict[str, dict[str, np.ndarray]]:
         "order": np.array([0, 1, 2]),
         "scores": np.full((3, 6), 0.5),
         "partners": np.array(["b", "a", ""]),
+        "steps": np.array([1, 1, 0]),
         "selected": np.array([True, True, False]),
         "pair_columns": np.array([[0, 1]]),
         "pair_scores": np.array([[9.0, 0.01, 0.03]]),

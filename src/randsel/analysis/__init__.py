@@ -4,7 +4,7 @@ Imports from all folders of the method and from `tables`. Output for users is wr
 """
 
 from randsel.analysis._anndata import select_adata
-from randsel.analysis._cautions import cautions
+from randsel.analysis._cautions import cautions, check_pairs
 from randsel.analysis._model import (
     NAME,
     RANK,
@@ -39,6 +39,7 @@ __all__ = [
     "Stability",
     "analyse",
     "cautions",
+    "check_pairs",
     "list_features",
     "select_adata",
 ]

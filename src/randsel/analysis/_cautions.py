@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from scipy.stats import rankdata
+from scipy.stats import rankdata, spearmanr
 
 from randsel._utils.jobs import generator
 from randsel._utils.text import format_label, join_words, pluralise
@@ -34,6 +34,10 @@ REPETITION = re.compile(
     r"(?:rep|replicate|r|run|tech|t|tp|time|timepoint|v|visit|d|day|w|week|m|month)?[-_. ]?\d{1,2}",
     re.IGNORECASE,
 )
+#: A significant pair gets a caution if the rank correlation of its features is at least this many standard errors,
+#: 1/√m: echoes need a correlation that falls with m as well, and 0.3 % of pairs of independent features get it.
+ECHO = 3.0
+NAMED_ECHOES = 3  # maximum number of such pairs that are named
 MOST_REPETITIONS = 20  # maximum mean number of repetitions of a donor; more suggest the numbers of a plate or a study
 
 
@@ -238,8 +242,26 @@ def _check_columns(X: Array) -> Iterator[str]:
         )
 
 
+def check_pairs(table: Table, pairs: Array | None) -> Iterator[str]:
+    """Warn of significant pairs of correlated features: both may follow one hidden cause of non-monotone effect."""
+    echoes = []
+    for pair in () if pairs is None else pairs[pairs["p_corrected"] <= LEVEL]:
+        if not {pair["i"], pair["j"]} & {*table.nominal}:
+            correlation = spearmanr(table.X[:, pair["i"]], table.X[:, pair["j"]]).statistic
+            if abs(correlation) >= ECHO / len(table.X) ** 0.5:
+                echoes.append(f"{table.names[pair['i']]} and {table.names[pair['j']]} ({correlation:.2f})")
+    if len(echoes) > NAMED_ECHOES:
+        echoes[NAMED_ECHOES:] = [f"{len(echoes) - NAMED_ECHOES} other pairs"]
+    if echoes:
+        yield (
+            f"Features of significant pairs are correlated: {join_words(echoes)}. Such a pair may be the echo of one "
+            "hidden cause."
+        )
+
+
 def check_selection(table: Table, path: CullingPath, tests: FeatureTests, selected: Array) -> Iterator[str]:
-    """Warn where culling and tests disagree, and of names that look like formulas."""
+    """Warn where culling and tests disagree, of pairs that may be echoes, and of names that look like formulas."""
+    yield from check_pairs(table, tests.pairs)
     least_q = float(tests.q.min())
     if (table.batch is not None or table.groups is not None) and path.stands_out and least_q > LEVEL:
         # permutations respect groups and batches; the order of culling does not

@@ -16,6 +16,7 @@ from randsel._utils import text
 from randsel._utils.typing import Array
 from randsel.culling import CullingPath, StandIn
 from randsel.interactions import LEVEL
+from randsel.selectors import InteractionScan
 from randsel.tables import Table
 from randsel.targets import KINDS, OutcomeKind
 
@@ -55,7 +56,23 @@ class FeatureTests:
     p: Array
     q: Array
     partner: Array  # column of the partner of each feature, -1 if it is in no significant pair
+    step: Array  # forward step that selected each feature, see `Feature`; 0 for all if pairs were not tested
     pairs: Array | None  # as `InteractionScan.pairs_`; None if pairs were not tested
+
+    @classmethod
+    def from_scan(cls, scan: InteractionScan) -> "FeatureTests":
+        """Take the results of a fitted scan; a partner must be significant after correction for all pairs."""
+        n = scan.n_features_in_
+        significant = scan.partner_pvalues_ * math.comb(n, 2) <= LEVEL
+        # A step selects a pair of `pairs_`, or else the next feature of `taken_`.
+        pairs = {row["step"]: {row["i"], row["j"]} for row in scan.pairs_ if row["step"]}
+        steps, remaining, step = np.zeros(n, dtype=int), scan.taken_, 0
+        while len(remaining):
+            step += 1
+            entering = np.isin(remaining, list(pairs.get(step, remaining[:1])))
+            steps[remaining[entering]] = step
+            remaining = remaining[~entering]
+        return cls(scan.pvalues_, scan.qvalues_, np.where(significant, scan.partner_, -1), steps, scan.pairs_)
 
 
 #: Names of rules, see `Rule`.
@@ -102,6 +119,9 @@ class Feature:
         None otherwise.
     p, q
         p-value and q-value of its main effect or its best pair.
+    step
+        Forward step of `InteractionScan` that selected it: it is significant in the residual of the features of earlier
+        steps. 0 if none did, or if pairs were not tested.
     stability
         Fraction of half-samples in which it was selected.
     selected
@@ -117,6 +137,7 @@ class Feature:
     partner: str | None
     p: float
     q: float
+    step: int
     stability: float
     selected: bool
 
@@ -126,7 +147,7 @@ class FeatureColumn:
     """How one field of `Feature` is written and stored."""
 
     field: str
-    type: type  # float (NaN: unknown), str (None: none), int or bool
+    type: type  # float (NaN: unknown), str (None: none), int (0: none) or bool
     title: str  # heading in CSV files and on the terminal
     show: Callable[[Any], str] = str  # formats a value for the terminal and the report
     heading: str | None = None  # in the report; None for the title
@@ -153,9 +174,9 @@ class FeatureColumn:
         return text.shorten(text.make_visible(value or text.DASH), LONG_NAME) if self.is_text else self.show(value)
 
     def to_json(self, feature: Feature) -> Any:
-        """Return the value of a feature for JSON: None if unknown, names with invisible characters escaped."""
+        """Return the value of a feature for JSON: None if there is none, names with invisible characters escaped."""
         value = getattr(feature, self.field)
-        if value is None or (self.type is float and not math.isfinite(value)):
+        if value is None or (self.type is float and not math.isfinite(value)) or (self.type is int and value == 0):
             return None
         return text.make_visible(value) if self.is_text else self.type(value)
 
@@ -177,6 +198,7 @@ VALUE_COLUMNS = (
     FeatureColumn("partner", str, "partner"),
     FeatureColumn("p", float, "p", text.format_p_value),
     FeatureColumn("q", float, "q", text.format_p_value),
+    FeatureColumn("step", int, "step", lambda step: str(step or text.DASH)),
     FeatureColumn("stability", float, "stability", text.format_percent, descending=True),
 )
 #: Columns of numbers, which are stored as one matrix.
@@ -236,7 +258,8 @@ class Stability:
     n_halves, threshold
         Number of halves, and the fraction of them from which a feature counts as stable.
     expected_false
-        Bound on the expected number of stable features that are unrelated to the target; None if there is none.
+        Bound on the expected number of stable features that are unrelated to the target, if all features unrelated to
+        it are exchangeable; None if it exceeds half of `n_stable`, because most of these could then be noise.
     frequencies
         For each column, the fraction of halves in which it was selected.
     """

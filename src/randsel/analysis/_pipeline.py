@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from math import comb
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +53,7 @@ THRESHOLD = 0.6  # fraction of half-samples from which a feature counts as stabl
 #: Stored results of a fold, see `check_arrays`.
 FOLD_SHAPES = {"selected": ("f",), "everything": ("f",), "size": ("iu",)}
 Progress = Callable[[str, float, float], None]  # called with the name of a step, the amount done and the total
-TEST_FIELDS = ("p", "q", "partner")  # stored fields of `FeatureTests`
+TEST_FIELDS = ("p", "q", "partner", "step")  # stored fields of `FeatureTests`
 PAIR_FIELDS = ("i", "j", "statistic", "p", "p_corrected", "step")  # and of its pairs
 
 
@@ -160,7 +159,7 @@ def _test_or_restore(
 
 def _check_tests(arrays: dict[str, Array], n_features: int) -> dict[str, Array]:
     """Return the arrays of tests; raise ValueError unless they belong to `n_features` features."""
-    shapes = {"p": ("f", n_features), "q": ("f", n_features), "partner": ("iu", n_features)}
+    shapes = {name: ("f" if name in ("p", "q") else "iu", n_features) for name in TEST_FIELDS}
     pairs = {f"pairs_{name}?": ("iu" if name in ("i", "j", "step") else "f", "pairs") for name in PAIR_FIELDS}
     check_arrays(arrays, {**shapes, **pairs, "remarks": ("U", "remarks")})
     check_indices(arrays["partner"], n_features, least=-1)
@@ -199,6 +198,7 @@ def _rank_features(
         "partner": np.array([names[j] if j >= 0 else None for j in tests.partner], dtype=object),
         "p": tests.p,
         "q": tests.q,
+        "step": tests.step,
         "stability": np.full(n, np.nan) if stability is None else stability.frequencies,
         "selected": np.isin(np.arange(n), selected),
     }
@@ -277,11 +277,10 @@ def run_tests(
     if settings.pairs == "none" or (settings.pairs == "auto" and m * n**2 > PAIR_BUDGET) or n == 1:
         codes = None if strata is None else check_strata(table.y, None, batch=strata)
         p = main_effects(table.X, table.y, kind, nominal=nominal, strata=codes, **how)
-        return FeatureTests(p, np.asarray(false_discovery_control(p)), np.full(n, -1), None)
+        return FeatureTests(p, np.asarray(false_discovery_control(p)), np.full(n, -1), np.zeros(n, dtype=int), None)
     how |= {"device": settings.device, "verbose": partial(execution.show, "testing pairs")}
     scan = InteractionScan(target=kind.name, categorical_features=nominal, **how).fit(table.X, table.y, batch=strata)
-    significant = scan.partner_pvalues_ * comb(n, 2) <= LEVEL
-    return FeatureTests(scan.pvalues_, scan.qvalues_, np.where(significant, scan.partner_, -1), scan.pairs_)
+    return FeatureTests.from_scan(scan)
 
 
 def find_strata(table: Table) -> Array | None:
@@ -382,7 +381,8 @@ def measure_stability(
     mean_size = float(np.mean([len(result["selected"]) for result in results]))
     n_varying = max(int((np.ptp(table.X, axis=0) != 0.0).sum()), 1)
     bound = mean_size**2 / ((2 * THRESHOLD - 1) * n_varying)
-    return Stability(n_halves, THRESHOLD, bound if bound < n_varying else None, counts / n_halves)
+    stability = Stability(n_halves, THRESHOLD, None, counts / n_halves)
+    return replace(stability, expected_false=bound) if 2 * bound <= stability.n_stable else stability
 
 
 def _select_on_half(table: Table, kind: OutcomeKind, settings: Settings, rule: Rule, number: int) -> dict[str, Any]:

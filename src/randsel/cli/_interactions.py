@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from randsel._utils.text import ProgressLine, as_csv, as_markdown, make_printable
-from randsel.cli._main import RATE, main, read_table, table_options, task_option
+from randsel.cli._main import RATE, main, read_table, say, table_options, task_option
 
 if TYPE_CHECKING:
     from randsel.tables import Table
@@ -44,6 +44,8 @@ def interactions(file: Path, reading: dict[str, Any], out: Path, task: str, **ho
 
     from randsel import InteractionScan
     from randsel._utils import files
+    from randsel.analysis import check_pairs
+    from randsel.report import MEANING_OF_Q
     from randsel.tables import imputer
     from randsel.targets import find_kind
 
@@ -68,11 +70,13 @@ def interactions(file: Path, reading: dict[str, Any], out: Path, task: str, **ho
         line.end()
     for remark in remarks:
         click.echo(f"Note: {remark.message}", err=True)
+    say("Warning", check_pairs(table, scan.pairs_))
     features, pair_rows = features_tested(scan, table.names), pairs_tested(scan, table.names)
     files.write_atomically(out / "features.csv", as_csv(features))
     files.write_atomically(out / "pairs.csv", as_csv(pair_rows))
     click.echo(f"{len(table.X)} samples, {len(table.names)} features; {scan.n_features_} selected.\n")
     click.echo(make_printable(as_markdown(features[: max(5, min(20, scan.n_features_))])))
+    click.echo("\n" + MEANING_OF_Q)
     for rows in (pair_rows[: len(scan.pairs_)], pair_rows[len(scan.pairs_) :]):
         if rows:
             click.echo("\n" + make_printable(as_markdown(rows[:5])))

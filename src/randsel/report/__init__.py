@@ -13,9 +13,10 @@ from randsel.report._folder import (
     write_results,
 )
 from randsel.report._html import contents, render
-from randsel.report._sentences import summarise
+from randsel.report._sentences import MEANING_OF_Q, summarise
 
 __all__ = [
+    "MEANING_OF_Q",
     "MUST_AGREE",
     "PRINTED_ROWS",
     "contents",

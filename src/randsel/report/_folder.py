@@ -39,6 +39,7 @@ from randsel.analysis import (
 from randsel.culling import CullingPath, StandIn, restore_path
 from randsel.plots import culling_path
 from randsel.report import _html as report
+from randsel.report._sentences import MEANING_OF_Q
 from randsel.tables import Table
 from randsel.targets import KINDS
 
@@ -51,6 +52,7 @@ REPORT_SHAPES: dict[str, tuple[Any, ...]] = {
     "order": ("iu", "features"),
     "scores": ("f", "features", len(SCORE_COLUMNS)),
     "partners": ("U", "features"),
+    "steps": ("iu", "features"),
     "selected": ("b", "features"),
     "y": ("biufU", "samples"),
     "columns": ("iu", "drawn"),
@@ -160,6 +162,7 @@ def _store_analysis(analysis: Analysis, parts: FinishedParts) -> None:
         "order": [feature.column for feature in features],
         "scores": [[getattr(feature, column.field) for column in SCORE_COLUMNS] for feature in features],
         "partners": np.array([feature.partner or "" for feature in features], dtype=str),
+        "steps": [feature.step for feature in features],
         "selected": np.array([feature.selected for feature in features]),
         "pair_columns": np.array([[p.first_column, p.second_column] for p in pairs], dtype=int).reshape(-1, 2),
         "pair_scores": np.array([[p.statistic, p.p, p.corrected_p] for p in pairs]).reshape(-1, 3),
@@ -209,7 +212,7 @@ def _restore_analysis(arrays: Mapping[str, Array], path: CullingPath, settings: 
     fields = {column.field: arrays["scores"][:, k].tolist() for k, column in enumerate(SCORE_COLUMNS)}
     # a missing name is stored as an empty string
     fields["partner"] = [partner or None for partner in arrays["partners"].tolist()]
-    fields["selected"] = arrays["selected"].tolist()
+    fields["step"], fields["selected"] = arrays["steps"].tolist(), arrays["selected"].tolist()
     pairs = tuple(
         Pair(names[i], names[j], i, j, *scores)
         for (i, j), scores in zip(arrays["pair_columns"].tolist(), arrays["pair_scores"].tolist(), strict=True)
@@ -251,11 +254,11 @@ def _restore_rule(arrays: Mapping[str, Array]) -> Rule:
 
 
 def format_ranking(analysis: Analysis, n_rows: int) -> str:
-    """Write the first features as a table of aligned columns; a star marks those that are selected."""
+    """Write the first features as a table of aligned columns, a star for those selected, and what q means."""
     columns = (SELECTED, RANK, NAME, *VALUE_COLUMNS)
     rows = [["" if column is SELECTED else column.title for column in columns]]
     rows += [[column.to_terminal(feature) for column in columns] for feature in analysis.features[:n_rows]]
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     justify = [str.ljust if column.type in (bool, str) else str.rjust for column in columns]
     lines = ("  ".join(f(cell, w) for f, cell, w in zip(justify, row, widths, strict=True)).rstrip() for row in rows)
-    return "\n".join(lines)
+    return "\n".join([*lines, "", MEANING_OF_Q])

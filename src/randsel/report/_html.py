@@ -22,7 +22,7 @@ from randsel.analysis import NAME, RANK, SELECTED, VALUE_COLUMNS, Accuracy, Anal
 from randsel.interactions import LEVEL
 from randsel.plots import LOW_TO_HIGH, RED, class_colours, culling_path, feature_panel, pair_panel
 from randsel.plots import accuracy as accuracy_panel
-from randsel.report._sentences import describe_rule, summarise
+from randsel.report._sentences import MEANING_OF_Q, describe_rule, summarise
 from randsel.targets import KINDS
 
 #: Maximum number of features listed and drawn, and of pairs listed and drawn. The CSV files contain all.
@@ -368,6 +368,7 @@ def render(content: Mapping[str, Any]) -> str:
         columns=(RANK, NAME, *VALUE_COLUMNS),
         data=_without_figures(content),
         ramp=LOW_TO_HIGH,
+        meaning_of_q=MEANING_OF_Q,
     )
     return page
 

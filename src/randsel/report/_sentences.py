@@ -6,20 +6,29 @@ import numpy as np
 
 from randsel._utils import text
 from randsel.analysis import Accuracy, Analysis, Rule, Stability
+from randsel.culling import N_PERMUTATIONS, NOISE_LEVEL
 from randsel.interactions import LEVEL
 
+#: What a q-value does not say.
+MEANING_OF_Q = (
+    "q controls false discoveries of association: a feature with a low q may only be a proxy of one that acts on the "
+    "target."
+)
 DOUBTFUL = 0.5  # a selected feature with a q-value above this is called doubtful
 LONG_NAME = 50  # maximum number of characters of a name in a sentence
 NAMED_CLASSES = 5  # maximum number of classes that are named with their counts
+NAMED_STEPS = 10  # maximum number of features of forward steps that are named
 
 
 def summarise(analysis: Analysis) -> list[str]:
-    """Return the results as sentences, the most important first."""
+    """Return the results as sentences; the first says whether the features as a whole stand out from noise."""
     sentences = [
-        _describe_selection(analysis),
+        _describe_whole(analysis),
+        *_describe_selection(analysis),
         describe_rule(analysis.rule),
         *_describe_doubts(analysis),
         _describe_samples(analysis),
+        *_describe_steps(analysis),
         *_describe_interactions(analysis),
     ]
     if analysis.stability is not None:
@@ -32,25 +41,40 @@ def summarise(analysis: Analysis) -> list[str]:
     return sentences
 
 
-def _describe_selection(analysis: Analysis) -> str:
+def _describe_whole(analysis: Analysis) -> str:
+    """Say whether the features as a whole stand out from noise, with the p-value of the permutation test."""
+    pvalue = analysis.path.noise_pvalue
+    p = f"p = {text.format_p_value(pvalue)}"
+    tested = f"{p} by {N_PERMUTATIONS} permutations of the target"
+    if analysis.nothing_stands_out and not analysis.has_findings:
+        return (
+            "Nothing stands out: the features as a whole are related to the target no more closely than noise would be "
+            f"({tested}). The ranking below is not a finding."
+        )
+    if analysis.nothing_stands_out:
+        return f"The features as a whole do not stand out from noise: {tested}."
+    if pvalue is None or pvalue > NOISE_LEVEL:
+        return (
+            "The features as a whole are related to the target: together they align with it better than culled noise "
+            f"would, although one by one they do not stand out ({tested})."
+        )
+    if round(pvalue * (N_PERMUTATIONS + 1)) == 1:
+        tested = f"{p}, the smallest that {N_PERMUTATIONS} permutations allow"
+    return f"The features as a whole are related to the target: {tested}."
+
+
+def _describe_selection(analysis: Analysis) -> Iterator[str]:
+    if analysis.rule.name in ("nothing", "top") and not analysis.has_findings:
+        return
     total = text.format_count(len(analysis.features))
     selected = [feature for feature in analysis.features if feature.selected]
-    if analysis.rule.name in ("nothing", "top") and not analysis.has_findings:
-        return (
-            f"Nothing stands out: permutations of the target are related to the {total} features about as closely as "
-            f"the target itself{_write_noise_pvalue(analysis)}. The ranking below is not a finding."
-        )
-    if not selected:
-        return f"Of {total} features, none was selected."
     names = text.join_words([_write_name(feature.name) for feature in selected[:3]])
-    if len(selected) <= 3:
-        return f"Of {total} features, {_write_count(len(selected), 'was', 'were')} selected: {names}."
-    return f"Of {total} features, {text.format_count(len(selected))} were selected; the first are {names}."
-
-
-def _write_noise_pvalue(analysis: Analysis) -> str:
-    pvalue = analysis.path.noise_pvalue
-    return "" if pvalue is None else f" (p {text.format_p_value(pvalue)})"
+    if not selected:
+        yield f"Of {total} features, none was selected."
+    elif len(selected) <= 3:
+        yield f"Of {total} features, {_write_count(len(selected), 'was', 'were')} selected: {names}."
+    else:
+        yield f"Of {total} features, {text.format_count(len(selected))} were selected; the first are {names}."
 
 
 def describe_rule(rule: Rule) -> str:
@@ -99,6 +123,18 @@ def _describe_samples(analysis: Analysis) -> str:
     return f"The table has {samples}: {text.join_words(phrases)}."
 
 
+def _describe_steps(analysis: Analysis) -> Iterator[str]:
+    taken = sorted((feature for feature in analysis.features if feature.step), key=lambda feature: feature.step)
+    if taken:
+        names = [_write_name(feature.name) for feature in taken[:NAMED_STEPS]]
+        if len(taken) > len(names):
+            names.append(f"{len(taken) - len(names)} more")
+        yield (
+            f"Given each other, {_write_count(len(taken), 'feature remains', 'features remain')}: "
+            f"{text.join_words(names)} (forward steps, each at a family-wise level of {LEVEL:g})."
+        )
+
+
 def _describe_interactions(analysis: Analysis) -> Iterator[str]:
     # Scores alone do not say that features act together: only pairs that pass their test do.
     selected = [feature for feature in analysis.features if feature.selected]
@@ -124,7 +160,10 @@ def _describe_stability(analysis: Analysis, stability: Stability) -> str:
     halves = f"{text.format_count(stability.n_halves)} random half-samples by the same rule"
     bound = ""
     if stability.expected_false is not None:
-        bound = f"; of features unrelated to the target, at most {stability.expected_false:.2g} are expected there"
+        bound = (
+            f"; at most {stability.expected_false:.2g} of these are expected to be unrelated to the target, if "
+            "unrelated features are exchangeable (all equally likely to be selected)"
+        )
     stable = _write_count(stability.n_stable, "feature was", "features were")
     stable = f"{stable} selected in at least {text.format_percent(stability.threshold)} of them{bound}."
     if not frequencies:
