@@ -1,11 +1,11 @@
 """Measure size and power of the p-values of features, pairs and selections, compared with tests that suit the data.
 
-python benchmarks/quality/errors.py [--only TEXT] [--sets N] [--quick] [--jobs 2] [--seconds S] [--cells FOLDER]
-                                    [--again] [--list] [--page-only] [--out docs/results/errors.md]
+python benchmarks/quality/errors.py [--only TEXT] [--sets N] [--quick] [--jobs 2] [--seconds S] [--data FOLDER]
+                                    [--cells FOLDER] [--again] [--list] [--page-only] [--out docs/results/errors.md]
 
 `--only size/classes --sets 50` measures the cells whose name contains the text, on 50 data sets each, and prints the
-table. Finished blocks of data sets are appended to a file in the folder of cells. They are not computed again unless
-the package or the simulation has changed.
+table; `--only` may be repeated, and "n 30/" does not match "n 300". Finished blocks of data sets are appended to a file
+in the folder of cells. They are not computed again unless the package or the simulation has changed.
 """
 
 import os
@@ -55,15 +55,15 @@ def source():
     )
 
 
-def all_cells():
-    """Return cells by name."""
-    return {cell.name: cell for cell in (*size_cells(), *power_cells())}
+def all_cells(folder):
+    """Return cells by name; `folder` holds the real tables."""
+    return {cell.name: cell for cell in (*size_cells(folder), *power_cells())}
 
 
 def simulate_block(task, cells):
     """Simulate ten data sets of a cell; a tally is [measure, test, weights, totals], with one entry per data set."""
     name, block = task
-    start, by_test = time.perf_counter(), {}
+    start, by_test = time.process_time(), {}
     with time_limit(LIMIT), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for seed in range(block * BLOCK, (block + 1) * BLOCK):
@@ -71,7 +71,10 @@ def simulate_block(task, cells):
                 weights, totals = by_test.setdefault((tally.measure, tally.test), ([], []))
                 weights.append(tally.weight)
                 totals.append(round(tally.total, 6))
-    return {"tallies": [[*key, *sums] for key, sums in by_test.items()], "seconds": time.perf_counter() - start}
+    return {
+        "tallies": [[*key, *sums] for key, sums in by_test.items()],
+        "seconds": round(time.process_time() - start, 3),
+    }
 
 
 # ---------------------------------------------------------------- store
@@ -159,12 +162,13 @@ def run_missing(tasks, blocks, cells, options):
 
 def parse_options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="only cells whose name contains this text")
+    parser.add_argument("--only", action="append", default=[], help="only cells whose name contains this; repeatable")
     parser.add_argument("--sets", type=int, help="data sets per cell, rounded up to tens; default: those of each cell")
     parser.add_argument("--quick", action="store_true", help="a fifth of the data sets, without the longest cells")
     parser.add_argument("--list", action="store_true", help="print the names of the cells and stop")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes, one thread each")
     parser.add_argument("--seconds", type=float, help="start no new block after this time")
+    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="folder of the real tables")
     parser.add_argument("--cells", type=Path, default=ROOT / "build" / "bench-errors", help="folder of finished blocks")
     parser.add_argument("--again", action="store_true", help="run again what failed")
     parser.add_argument("--commit", help="name of the commit, where git is not available")
@@ -185,11 +189,13 @@ def tasks_of(cells, options):
 
 def main():
     options = parse_options()
-    cells = {name: cell for name, cell in all_cells().items() if options.only in name}
+    cells = {
+        name: cell for name, cell in all_cells(options.data).items() if all(text in f"{name}/" for text in options.only)
+    }
     if options.quick:
         cells = {name: cell for name, cell in cells.items() if not any(text in name for text in LONG)}
     if options.list or not cells:
-        print("\n".join(cells) or f"No cell has {options.only!r} in its name; --list prints all names.")
+        print("\n".join(cells) or f"No name of a cell contains {' and '.join(options.only)}; --list prints all names.")
         return
     blocks = Blocks(options.cells)
     tasks = tasks_of(cells, options)

@@ -1,13 +1,9 @@
 """Simulated outcomes, columns and designs of errors.py; every function draws from the generator that it is given."""
 
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-ROOT = Path(__file__).parents[2]
-#: Folder of the real tables; `make bench-real` uses the same.
-DATA = ROOT.parent / "shared" / "data"
 #: Tables whose values are concentrations or intensities, which are compared on a logarithmic scale.
 LOG2 = {"tb_gambia_ord", "somascan_sex", "colon", "tox_171"}
 CLASSES, NUMBERS = "classification", "regression"
@@ -114,7 +110,7 @@ def columns_given_latent(rng, latent, hidden, draw, effect, m, pool=2000):
     return X
 
 
-def load_table(name, folder=DATA):
+def load_table(name, folder):
     """Return the columns of a real table that vary."""
     with np.load(folder / f"{name}.npz", allow_pickle=False) as arrays:
         X = arrays["X"].astype(np.float64)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 from errors_cells import LEVELS, OURS, level_name
+from errors_tests import N_PERMUTATIONS
 
 #: Largest size at each level, and smallest power relative to the better yardstick.
 SIZE_GOALS = {0.05: 0.07, 0.001: 0.002}
@@ -144,6 +145,12 @@ def power_rows(cells, results, levels):
     return rows
 
 
+def blind_rows(cells, results):
+    """Return rows of power without a ratio, for effects that the yardsticks do not look for."""
+    rows = power_rows(cells, results, LEVELS)
+    return [{title: text for title, text in row.items() if title != "ratio"} for row in rows]
+
+
 def product_rows(cells, results):
     rows = power_rows(cells, results, LEVELS)
     for row, cell in zip(rows, cells, strict=False):
@@ -186,7 +193,12 @@ TITLES = {
     "power/separation": "Perfect separation of two classes: median of log10 p",
     "power/snp pairs": "Pairs of SNPs called (corrected p at most .05)",
 }
-ROWS = {"power/product": product_rows, "power/separation": measure_rows, "power/snp pairs": measure_rows}
+ROWS = {
+    "power/u-shape": blind_rows,
+    "power/product": product_rows,
+    "power/separation": measure_rows,
+    "power/snp pairs": measure_rows,
+}
 
 
 def section_rows(section, cells, results):
@@ -220,6 +232,9 @@ def write_page(cells, blocks, runs):
         dates=" to ".join(dict.fromkeys([dates[0], dates[-1]])),
         machines="; ".join(dict.fromkeys(run["processor"] for run in runs)) or DASH,
         versions=", ".join(f"{name} {value}" for name, value in (runs[-1]["versions"] if runs else {}).items()),
+        missed=MISSED,
+        uncertain=UNCERTAIN,
+        permutations=N_PERMUTATIONS,
         seconds=round(sum(block.get("seconds", 0.0) for block in blocks)),
     )
     return f"{opening}\n\n{write_tables(cells, blocks)}\n"
@@ -228,4 +243,33 @@ def write_page(cells, blocks, runs):
 OPENING = """\
 # How large are the errors of the p-values?
 
-`make bench-errors`, commit {commits}, {dates}; {machines}; {seconds} s on one core; {versions}."""
+`make bench-errors`, commit {commits}, {dates}; {machines}; {seconds} s on one core; {versions}.
+
+Every figure is a fraction over the p-values of simulated data sets, ± its standard error over data sets, because the
+columns of one data set share the outcome. *Data sets* is their number. Features are tested by
+`InteractionScan(order=1).main_pvalues_`, pairs by `InteractionScan().pairs_`, selections by
+`RandSel(5).permutation_pvalue_`.
+
+**Goals.** Size at most .07 at level .05, and .002 at level .001. Power at least .9 of that of the better yardstick,
+where that has a power of .5 to .95; at least .8 for a product for which least squares has .98. {missed} marks a goal
+missed by more than two standard errors, {uncertain} one missed by less.
+
+**Size.** A data set has 300 columns that have nothing to do with the outcome. Classes have fixed shares: "classes 10
+%" are two classes, the rarer of 10 % of the samples. "lognormal" is exp(1.5 z) of a normal z, "counts" are negative
+binomial of mean 2, "5 outliers" are 20 times as large as the other values. SNPs have minor allele frequencies of .05
+to .5; correlated blocks have ten columns of correlation .8. Groups have two to five samples and donor effects in
+columns and outcome; the outcome is constant within each group, varies within each group, or is constant in every
+second group. Three batches differ in the means of the columns and in the class shares or means of the outcome.
+Columns of real tables meet an outcome that is drawn at random. Pairs: all p-values of the pairs of 10 columns, and
+whether any pair of 100 columns is called at .05 after correction; "beside main effects": two of the columns determine
+two thirds of the outcome.
+
+**Power.** A data set has 200 columns with the same effect, independent given the outcome. For each level, the effect
+is set by simulation so that the better yardstick has a power of about .8. *ratio* is the power of randsel divided by
+that of the better yardstick. "Permuted ranks" is a test of the covariance of ranks by {permutations} permutations,
+whose smallest p-value is .001. Slopes: the outcome is a monotone transform of effect × column + normal noise; the
+effect of a lognormal column is on its logarithm. Mixed groups: least squares within groups, correlation of the means
+of groups with a constant outcome, and both combined. SNP pairs: 1000 samples; the mean of y is 10 times a product
+over one to eight pairs of SNPs, with the factor 2, 4, 8 or 16 where a pair is dominant, recessive or XOR, else 1;
+noise of variance 1. *true*: fraction of these pairs that are called; other columns: number of other pairs called per
+data set."""

@@ -9,7 +9,6 @@ from errors_cells import Cell, count_below
 from errors_data import (
     CLASS_SHARES,
     COLUMNS,
-    DATA,
     OUTCOMES,
     Sample,
     draw_columns,
@@ -42,16 +41,16 @@ def null_columns(rng, outcome, columns, n, m=N_COLUMNS):
     return Sample(draw_columns(rng, columns, n, m), draw_outcome(rng, outcome, n), target_of(outcome))
 
 
-def null_table(rng, outcome, table, m=N_COLUMNS):
+def null_table(rng, outcome, table, folder, m=N_COLUMNS):
     """Return random columns of a real table with a simulated outcome."""
-    X = cached_table(table)
+    X = cached_table(table, folder)
     X = X[:, rng.permutation(X.shape[1])[:m]]
     return Sample(X, draw_outcome(rng, outcome, len(X)), target_of(outcome))
 
 
 @lru_cache(maxsize=2)
-def cached_table(name):
-    return load_table(name)
+def cached_table(name, folder):
+    return load_table(name, folder)
 
 
 # ---------------------------------------------------------------- pairs
@@ -95,10 +94,10 @@ def size_of_selection(make_sample, rng):
 # ---------------------------------------------------------------- list
 
 
-def size_cells():
-    """Return all cells, the plain ones first."""
-    sections = (outcome_cells, group_cells, batch_cells, column_cells, table_cells, pair_cells, selection_cells)
-    return [cell for section in sections for cell in section()]
+def size_cells(folder):
+    """Return all cells, the plain ones first; `folder` holds the real tables."""
+    sections = (outcome_cells, group_cells, batch_cells, column_cells, pair_cells, selection_cells)
+    return [*(cell for section in sections for cell in section()), *table_cells(folder)]
 
 
 def outcome_cells():
@@ -131,11 +130,11 @@ def column_cells():
             yield size_cell(f"columns/{columns}/{outcome}/n {n}", null_columns, outcome=outcome, columns=columns, n=n)
 
 
-def table_cells():
+def table_cells(folder):
     """Yield cells of real tables."""
     for table, outcome in product(TABLES, MAIN_OUTCOMES):
-        cell = size_cell(f"tables/{table}/{outcome}", null_table, outcome=outcome, table=table)
-        absent = not (DATA / f"{table}.npz").exists()
+        cell = size_cell(f"tables/{table}/{outcome}", null_table, outcome=outcome, table=table, folder=folder)
+        absent = not (folder / f"{table}.npz").exists()
         yield replace(cell, missing=f"the folder of data does not hold {table}.npz" if absent else "")
 
 
@@ -145,7 +144,9 @@ def pair_cells():
         name = f"{'beside main effects' if with_main_effects else 'null'}/{outcome}/n {n}"
         arguments = {"outcome": outcome, "n": n, "with_main_effects": with_main_effects}
         yield Cell(f"size/pairs/all of 10/{name}", N_SETS, partial(size_of_pairs, **arguments))
-        yield Cell(f"size/pairs/best of 100/{name}", 300, partial(family_wise_error, **arguments))
+        if n == 100 or not with_main_effects:
+            n_sets = 300 if n == 100 else N_SETS
+            yield Cell(f"size/pairs/best of 100/{name}", n_sets, partial(family_wise_error, **arguments))
 
 
 def selection_cells():

@@ -1,0 +1,77 @@
+"""The benchmark of errors: its estimates, simulations and blocks."""
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture
+def modules(monkeypatch):
+    """Import a module of the benchmark by name."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    monkeypatch.syspath_prepend(str(BENCHMARKS / "quality"))
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.setenv(variable, "1")
+    return importlib.import_module
+
+
+def test_the_standard_error_is_that_of_means_of_data_sets(modules):
+    totals = np.random.default_rng(0).binomial(300, 0.05, size=50)
+    result = modules("errors_page").estimate([300.0] * 50, totals)
+    assert result.value == pytest.approx((totals / 300.0).mean())
+    assert result.error == pytest.approx(stats.sem(totals / 300.0))
+
+
+def test_yardsticks_agree_with_scipy_column_by_column(modules):
+    rng = np.random.default_rng(1)
+    tests, data = modules("errors_tests"), modules("errors_data")
+    X, y = rng.normal(size=(40, 3)), rng.normal(size=40)
+    pvalues = tests.numbers(data.Sample(X, y, data.NUMBERS))
+    np.testing.assert_allclose(pvalues["Pearson"], [stats.pearsonr(x, y).pvalue for x in X.T])
+    np.testing.assert_allclose(pvalues["Spearman"], [stats.spearmanr(x, y).pvalue for x in X.T])
+    permuted = tests.rank_permutation_pvalues(X, y)
+    np.testing.assert_allclose(permuted, pvalues["Spearman"], atol=0.06)
+
+
+def test_columns_given_the_latent_variable_have_their_own_distribution(modules):
+    data, rng = modules("errors_data"), np.random.default_rng(2)
+
+    def draw(generator, size):
+        return generator.laplace(size=size)
+
+    hidden = draw(rng, 2000)
+    latent = 0.7 * hidden + rng.normal(size=2000)
+    X = data.columns_given_latent(rng, latent, hidden, draw, lambda x: 0.7 * x, 2)
+    slopes = [stats.linregress(x, latent).slope for x in X.T]
+    np.testing.assert_allclose(slopes, 0.7, atol=0.1)
+    assert stats.ks_2samp(X[:, 0], draw(rng, 5000)).statistic < 0.06
+    # independent given the latent variable: what is left of one column says nothing about the other
+    residuals = [x - np.poly1d(np.polyfit(latent, x, 5))(latent) for x in X.T]
+    assert abs(np.corrcoef(residuals)[0, 1]) < 0.08
+
+
+@pytest.mark.slow
+def test_finished_blocks_are_not_simulated_again(tmp_path):
+    def run(*arguments):
+        command = [sys.executable, str(BENCHMARKS / "quality" / "errors.py"), "--cells", str(tmp_path / "cells")]
+        command += ["--only", "size/classes/classes 50 %/n 30/", "--jobs", "1", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True)
+
+    first = run("--sets", "10")
+    assert "1 to be simulated" in first.stderr
+    second = run("--sets", "20", "--out", str(tmp_path / "errors.md"))
+    assert "2 blocks of 10 data sets, 1 to be simulated" in second.stderr
+    page = (tmp_path / "errors.md").read_text()
+    assert "| classes 50 %, n 30 | 20 |" in page
+    records = [
+        json.loads(line) for path in (tmp_path / "cells").glob("*.jsonl") for line in path.read_text().splitlines()
+    ]
+    assert sorted(r["block"] for r in records if "block" in r) == [0, 1]
