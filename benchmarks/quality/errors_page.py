@@ -42,6 +42,7 @@ class Results:
                 collected = sums[block["cell"], measure, test]
                 collected[0].extend(weights)
                 collected[1].extend(totals)
+        self.totals = {key: totals for key, (_, totals) in sums.items()}
         self.by_key = {key: estimate(*values) for key, values in sums.items()}
 
     def get(self, cell, measure, test=OURS):
@@ -110,17 +111,20 @@ def size_rows(cells, results):
     return rows
 
 
-def better_yardstick(results, cell, measure):
-    """Return the largest power of the other tests; None if there are none."""
-    powers = [e.value for (c, m, t), e in results.by_key.items() if c == cell.name and m == measure and t != OURS]
-    return max(powers, default=None)
+def ratio_to_better(results, cell, measure):
+    """Return the better yardstick's power, and ours divided by it; None if no yardstick has any power."""
+    powers = {key: e.value for key, e in results.by_key.items() if key[:2] == (cell.name, measure) and key[2] != OURS}
+    better = max(powers, key=powers.get, default=None)
+    if better is None or not powers[better]:
+        return None
+    return powers[better], estimate(results.totals[better], results.totals[cell.name, measure, OURS])
 
 
-def power_mark(ours, best):
-    """Return a mark if the power is below the goal: uncertain within two standard errors."""
-    if not POWER_RANGE[0] <= best <= POWER_RANGE[1] or ours.value >= RELATIVE_POWER * best:
+def ratio_mark(power, ratio):
+    """Return a mark if the ratio is below the goal: uncertain within two standard errors."""
+    if not POWER_RANGE[0] <= power <= POWER_RANGE[1] or ratio.value >= RELATIVE_POWER:
         return ""
-    return f" {MISSED}" if not ours.value + 2.0 * ours.error >= RELATIVE_POWER * best else f" {UNCERTAIN}"
+    return f" {MISSED}" if not ratio.value + 2.0 * ratio.error >= RELATIVE_POWER else f" {UNCERTAIN}"
 
 
 def power_rows(cells, results, levels):
@@ -138,9 +142,9 @@ def power_rows(cells, results, levels):
                 row["effect"] = f"{effect.value:.3g}"
             for test in results.tests(cells, {measure}):
                 row[test] = with_error(results.get(cell.name, measure, test))
-            best = better_yardstick(results, cell, measure)
-            if best:
-                row["ratio"] = f"{ours.value / best:.2f}" + power_mark(ours, best)
+            better = ratio_to_better(results, cell, measure)
+            if better is not None:
+                row["ratio"] = with_error(better[1], 2) + ratio_mark(*better)
             rows.append(row)
     return rows
 
@@ -152,11 +156,12 @@ def blind_rows(cells, results):
 
 
 def product_rows(cells, results):
-    rows = power_rows(cells, results, LEVELS)
+    """Return rows of power without a ratio, and how often the pair is called after correction for all pairs."""
+    rows = blind_rows(cells, results)
     for row, cell in zip(rows, cells, strict=False):
         ours = results.get(cell.name, level_name(LEVELS[0]))
+        row[OURS] += f" {MISSED}" if ours.value < PRODUCT_POWER else ""
         row["called after correction"] = with_error(results.get(cell.name, "called"))
-        row["ratio"] = row["ratio"].split()[0] + (f" {MISSED}" if ours.value < PRODUCT_POWER else "")
     return rows
 
 
@@ -207,16 +212,28 @@ def section_rows(section, cells, results):
     return size_rows(cells, results) if section.startswith("size") else power_rows(cells, results, LEVELS)
 
 
+def summary_rows(tables):
+    """Return a row per section: the numbers of rows and of goals missed."""
+    rows = []
+    for title, table in tables.items():
+        texts = [text for row in table for text in row.values()]
+        marks = {mark: sum(text.endswith(f" {mark}") for text in texts) for mark in (MISSED, UNCERTAIN)}
+        rows.append({"table": title, "rows": str(len(table)), **{m: str(count) for m, count in marks.items()}})
+    return rows
+
+
 def write_tables(cells, blocks):
     """Return the tables of all sections as Markdown, and the cells that failed or are missing."""
     results, sections = Results(blocks), defaultdict(list)
     for cell in cells:
         sections["/".join(cell.name.split("/")[:2])].append(cell)
-    lines = []
+    tables = {}
     for section, title in TITLES.items():
         present = [cell for cell in sections[section] if n_sets(results, cell) != "0"]
         if present:
-            lines += [f"## {title}", as_markdown(section_rows(section, present, results))]
+            tables[title] = section_rows(section, present, results)
+    lines = ["## Goals missed", as_markdown(summary_rows(tables))]
+    lines += [text for title, rows in tables.items() for text in (f"## {title}", as_markdown(rows))]
     absent = {cell.name: cell.missing for cell in cells if cell.missing} | results.errors
     if absent:
         lines += ["## Left out", as_markdown([{"cell": name, "reason": why} for name, why in absent.items()])]

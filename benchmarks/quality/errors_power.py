@@ -39,8 +39,8 @@ N_COLUMNS = 200
 N_SETS = 40
 #: Power of the better yardstick to which effects are set.
 POWER = 0.8
-#: Effects that are searched by bisection, and the number of data sets of each step.
-STRONGEST, STEPS, CALIBRATION_SETS = 32.0, 7, 4
+#: Largest effect of the search by bisection, its steps, and the samples of all data sets of a step.
+STRONGEST, STEPS, CALIBRATION_SAMPLES = 32.0, 7, 1500
 
 
 # ---------------------------------------------------------------- effects
@@ -49,10 +49,11 @@ STRONGEST, STEPS, CALIBRATION_SETS = 32.0, 7, 4
 @cache
 def calibrated_effect(make_sample, yardsticks, level, power=POWER):
     """Return the effect for which the better yardstick has the given power; None if no effect gives half of it."""
+    n_sets = max(CALIBRATION_SAMPLES // len(make_sample(np.random.default_rng(0), 0.0).y), 4)
 
     def best_power(effect):
         below = {}
-        for seed in range(CALIBRATION_SETS):
+        for seed in range(n_sets):
             sample = make_sample(np.random.default_rng([seed, 7]), effect)
             for test, pvalues in yardsticks(sample).items():
                 below.setdefault(test, []).append(np.mean(pvalues <= level * (1 + 1e-9)))
