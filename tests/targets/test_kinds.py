@@ -81,6 +81,9 @@ def test_the_model_of_a_cross_validation_says_what_the_outcome_is(rng):
     for model, kind in ((LogisticRegression(), "classification"), (Ridge(), "regression")):
         for y in (GRADES, GRADES % 3):
             assert RandSelCV(model, cv=3, gammas=["median"]).fit(X, y).selector_.target == kind
+    several = np.stack([X[:, 0], X[:, 1]], axis=1)
+    assert RandSelCV(Ridge(), cv=3, gammas=["median"]).fit(X, several).selector_.target == "regression"
+    assert RandSelCV(Ridge(), cv=3, gammas=["median"]).fit(X, GRADES[:, None].tolist()).selector_.target == "regression"
     with pytest.warns(UserWarning, match=r"pass selector=RandSel\(target='classification'\); if not") as caught:
         assert RandSelCV(cv=3, gammas=["median"]).fit(X, GRADES).selector_.target == "regression"
     assert len(caught) == 1

@@ -193,9 +193,11 @@ class RandSelCV(Selector):
 
     def _find_target(self, selector: RandSel, y: Any) -> str:
         """Return `target` of the selector; "auto" is resolved by the model where it can be."""
-        is_one_column = np.ndim(y) == 1 or (np.ndim(y) == 2 and np.shape(y)[1] == 1)
-        if selector.target != "auto" or not is_one_column or not hasattr(self.estimator, "__sklearn_tags__"):
+        if selector.target != "auto" or not hasattr(self.estimator, "__sklearn_tags__"):
             return str(selector.target)
+        shape = np.asarray(tensor_to_numpy(y)).shape
+        if len(shape) == 2 and shape[1] > 1:
+            return "auto"
         if is_classifier(self.estimator):
             return "classification"
         return "regression" if is_regressor(self.estimator) else "auto"
