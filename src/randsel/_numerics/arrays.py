@@ -454,7 +454,9 @@ class RemoteTable(Protocol):
     ) -> tuple[Any, Array]:
         """Return the columns that vary, standardised, as a `ColumnSource`, and their indices."""
 
-    def rank_functions(self, n_functions: int, weights: Array, nominal: Array) -> tuple[Any, Array]:
+    def rank_functions(
+        self, n_functions: int, weights: Array, nominal: Array, strata: Array | None = None
+    ) -> tuple[Any, Array]:
         """Return a `RankFunctionSource` of the columns that have rank functions, and the indices of these columns."""
 
 

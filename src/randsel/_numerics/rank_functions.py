@@ -1,9 +1,9 @@
 """Rank functions: a few orthonormal functions of the ranks of every column; tails of null distributions of tests.
 
-Main effects and interactions are tested with them. A column without ties gets `h_a(r) = √2 cos(aπr)` of its ranks r
-(eq. 16), which makes the tests invariant to monotone transforms and robust to outliers. Tied and discrete columns get
-the same cosines of their midranks, made orthonormal under the frequencies of their levels: a column of L levels has at
-most L-1 functions. Nominal columns have no order; their functions span the indicators of the levels.
+Main effects and interactions are tested with them. The first function is a monotone score of the ranks, the others are
+cosines (eq. 16). Ranks make the tests invariant to monotone transforms and robust to outliers. Tied and discrete
+columns get the same functions of their midranks, made orthonormal under the frequencies of their levels: a column of L
+levels has at most L-1 functions. Nominal columns have no order; their functions span the indicators of the levels.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.special import betaln, gammaln, log_ndtr
-from scipy.stats import beta, chi2
+from scipy.special import betaln, gammaln, log_ndtr, logsumexp, ndtri
+from scipy.stats import beta, chi2, rankdata, t
 
 from randsel._numerics.arrays import remote_table
 from randsel._numerics.columns import column_keys
@@ -114,14 +114,17 @@ class RankFunctions(RankFunctionSource):
             yield features, result
 
 
-def rank_functions(X: Array, n_functions: int, sample_weights: Array, nominal: Array) -> RankFunctions:
+def rank_functions(
+    X: Array, n_functions: int, sample_weights: Array, nominal: Array, strata: Array | None = None
+) -> RankFunctions:
     """Compute at most `n_functions` rank functions of every column of X (eq. 16).
 
     X has no missing values, `sample_weights` have mean one, and the values of `nominal` columns are names of levels.
+    With `strata`, columns of more than `MAX_LEVELS` values are ranked after their mean in every stratum is subtracted.
     """
     m, n = X.shape
     unweighted = bool(np.all(sample_weights == 1.0))
-    cosines = _cosines((np.arange(m) + 0.5) / m, n_functions)
+    untied_values = _orthonormalise(_raw_functions((np.arange(m) + 0.5) / m, n_functions), np.ones(m))
     values = np.zeros((n, n_functions, m), dtype=np.float32)
     counts, untied = np.zeros(n, dtype=int), np.zeros(n, dtype=bool)
     # Columns of equal level frequencies, such as SNPs of equal genotype counts, share a table of functions.
@@ -130,12 +133,14 @@ def rank_functions(X: Array, n_functions: int, sample_weights: Array, nominal: A
         block = np.ascontiguousarray(np.asarray(X[:, start : start + COLUMNS_PER_BLOCK]).T)
         for j, x in enumerate(block, start):
             codes = _codes_of_small_integers(x)
+            if strata is not None and codes is None and not nominal[j] and len(np.unique(x)) > MAX_LEVELS:
+                x = centre(x.astype(np.float64), sample_weights, strata)  # noqa: PLW2901
             if codes is None:
                 order = np.argsort(x, kind="stable")
                 increases = np.diff(x[order]) != 0
                 if unweighted and increases.all() and not nominal[j]:
-                    values[j][:, order] = cosines
-                    counts[j], untied[j] = n_functions, True
+                    counts[j], untied[j] = len(untied_values), True
+                    values[j, : counts[j], order] = untied_values.T
                     continue
                 codes = np.empty(m, dtype=np.intp)
                 codes[order] = np.concatenate([[0], np.cumsum(increases)])
@@ -152,7 +157,7 @@ def rank_functions(X: Array, n_functions: int, sample_weights: Array, nominal: A
 
 
 def rank_function_source(
-    X: Any, n_functions: int, sample_weights: Array, nominal: Array
+    X: Any, n_functions: int, sample_weights: Array, nominal: Array, strata: Array | None = None
 ) -> tuple[RankFunctionSource, Array]:
     """Return a source of the rank functions of the columns that have any, and the indices of these columns.
 
@@ -160,16 +165,27 @@ def rank_function_source(
     A remote table keeps its order.
     """
     if (remote := remote_table(X)) is not None:
-        return remote.rank_functions(n_functions, sample_weights, nominal)
-    functions = rank_functions(X, n_functions, sample_weights, nominal)
+        return remote.rank_functions(n_functions, sample_weights, nominal, strata)
+    functions = rank_functions(X, n_functions, sample_weights, nominal, strata)
     order = np.lexsort((column_keys(functions.values[:, 0].T), functions.kinds))
     order = order[functions.kinds[order] > 0]
     return functions.take(order), order
 
 
-def _cosines(ranks: Array, n_functions: int) -> Array:
-    """Return `h_a(r) = √2 cos(aπr)`, one row per a = 1 … n_functions (eq. 16)."""
-    return np.asarray(np.sqrt(2.0) * np.cos(np.pi * np.arange(1, n_functions + 1)[:, None] * ranks))
+def monotone_score(ranks: Array) -> Array:
+    """Return the sum of the ranks and the normal scores, both of variance one, for ranks in (0, 1) (eq. 16)."""
+    return np.asarray(np.sqrt(12.0) * (ranks - 0.5) + ndtri(ranks))
+
+
+def column_scores(y: Array) -> Array:
+    """Return the monotone scores of the midranks of every column."""
+    return monotone_score((rankdata(y, axis=0) - 0.5) / len(y))
+
+
+def _raw_functions(ranks: Array, n_functions: int) -> Array:
+    """Return the monotone score and `cos(aπr)` for a = 2 … n_functions, before they are made orthonormal (eq. 16)."""
+    cosines = np.cos(np.pi * np.arange(2, n_functions + 1)[:, None] * ranks)
+    return np.concatenate([monotone_score(ranks)[None], cosines])
 
 
 def _codes_of_small_integers(x: Array) -> Array | None:
@@ -192,7 +208,7 @@ def _functions_of_levels(mass: Array, m: int, n_functions: int, *, nominal: bool
         is_discrete, min_mass = len(mass) <= MAX_LEVELS, float(np.clip(m / 50, 3, 10))
         pools = _pool_rare_neighbours(mass, min_mass) if is_discrete else np.arange(len(mass))
         mass = np.bincount(pools, weights=mass)
-        raw = _cosines((np.cumsum(mass) - mass / 2) / mass.sum(), n_functions)  # of the midranks
+        raw = _raw_functions((np.cumsum(mass) - mass / 2) / mass.sum(), n_functions)  # of the midranks
     return _orthonormalise(raw, mass)[:n_functions, pools]
 
 
@@ -246,6 +262,41 @@ def centre(rows: Array, mass: Array, strata: Array | None) -> Array:
 
 # ---------------------------------------------------------------- tails of null distributions
 # All functions return the log of an upper tail, which stays finite where the tail itself underflows.
+
+
+def combine_log_p(log_p: Array, shares: Array) -> Array:
+    """Return one log p-value of several tests of a hypothesis (rows of `log_p`), by the Cauchy combination.
+
+    `Σ_k s_k cot(π p_k)`, with shares s of sum one, has a Cauchy distribution if the tests are independent, and its tail
+    is nearly the same if they are not (Liu and Xie 2020). Equal p-values combine to the same p-value.
+    """
+    log_p = np.clip(log_p, None, np.log(0.99))  # a p-value of 1 would outweigh all others
+    shares = np.asarray(shares)[:, None]
+    with np.errstate(over="ignore", divide="ignore"):
+        statistic = (shares / np.tan(np.pi * np.exp(log_p))).sum(axis=0)
+        moderate = np.log(0.5 - np.arctan(statistic) / np.pi)
+    return np.asarray(np.where(log_p.min(axis=0) > -20.0, moderate, -logsumexp(np.log(shares) - log_p, axis=0)))
+
+
+def log_tail_of_kurtosis(q: Array, kurtosis: Array) -> Array:
+    """Return `log P(z² > q)` for a symmetric z of variance one and this excess kurtosis.
+
+    z has Pearson's type II distribution for a negative kurtosis, that of a coordinate on a sphere, and Student's
+    distribution for a positive one.
+    """
+    q, kurtosis = np.broadcast_arrays(np.asarray(q, dtype=np.float64), kurtosis)
+    freedom = 4.0 + 6.0 / np.maximum(kurtosis, 1e-9)
+    log_tail = np.log(2.0) + t.logsf(np.sqrt(q * freedom / (freedom - 2.0)), freedom)
+    d = np.maximum(-6.0 / np.minimum(kurtosis, -1e-9) - 2.0, 1.0 + 1e-9)
+    x, b = np.clip(q / d, 1e-300, 1.0 - 1e-12), (d - 1.0) / 2.0
+    return np.where(kurtosis < -1e-6, _log_beta_tail(x, b), np.minimum(log_tail, 0.0))
+
+
+def _log_beta_tail(x: Array, b: Array) -> Array:
+    """Return the log tail of the beta distribution of parameters ½ and b; its leading term where that underflows."""
+    leading_term = b * np.log1p(-x) - 0.5 * np.log(x) - np.log(b) - betaln(0.5, b)
+    log_tail = np.asarray(beta.logsf(x, 0.5, b))
+    return np.where(np.isfinite(log_tail), log_tail, leading_term)
 
 
 def log_tail_of_form(q: Array, weights: Array, freedom: float) -> Array:
@@ -305,10 +356,7 @@ def _saddlepoint(q: Array, weights: Array, d: float) -> Array:
     log_tail = np.where(np.abs(w) < 0.1, log_tail_of_moments(q, *cumulants(weights)), log_tail)
     # With a single weight, z²/d has a beta distribution.
     single = (weights > 1e-10).sum(axis=1) == 1
-    x, b = q[single] / d, (d - 1.0) / 2.0
-    log_beta_tail = np.asarray(beta.logsf(x, 0.5, b))
-    leading_term = b * np.log1p(-x) - 0.5 * np.log(x) - np.log(b) - betaln(0.5, b)
-    log_tail[single] = np.where(np.isfinite(log_beta_tail), log_beta_tail, leading_term)  # where the tail underflows
+    log_tail[single] = _log_beta_tail(q[single] / d, np.asarray((d - 1.0) / 2.0))
     return np.asarray(log_tail)
 
 

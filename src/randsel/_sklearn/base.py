@@ -227,36 +227,25 @@ def nominal_columns(categorical: Any, from_frame: list[int], n: int, names: Arra
     return nominal
 
 
-def check_strata(y: Array, weights: Array | None, **labels: Any) -> Array | None:
-    """Return the number of each sample's stratum, a combination of labels; y must vary within at least one stratum."""
-    labels = {name: values for name, values in labels.items() if values is not None}
-    if not labels:
-        return None
-    strata = np.zeros(len(y), dtype=int)
-    for name, values in labels.items():
-        array = np.asarray(values)
-        if array.shape != (len(y),):
-            raise ValueError(
-                f"{name} has shape {array.shape}, but there are n_samples={len(y)}; give one label per sample."
-            )
-        codes = np.unique(array.astype(str), return_inverse=True)[1]
-        strata = np.unique(strata * (codes.max() + 1) + codes, return_inverse=True)[1]
-    rows = np.ones(len(y), dtype=bool) if weights is None else weights > 0.0
-    label_names = " and ".join(labels)
-    is_constant = [len(np.unique(y[rows & (strata == s)], axis=0)) == 1 for s in np.unique(strata[rows])]
+def check_strata(y: Array, strata: Array | None, name: str) -> None:
+    """Raise ValueError if y is constant within every stratum, and warn if it is within some.
+
+    `name` is that of the parameter that the strata were given by.
+    """
+    if strata is None:
+        return
+    is_constant = [len(np.unique(y[strata == s], axis=0)) == 1 for s in np.unique(strata)]
     if all(is_constant):
         raise ValueError(
-            f"y is constant within every stratum of {label_names}, so that no comparison within strata is possible; "
-            f"leave {label_names} out, or average the samples of each stratum first."
+            f"y is constant within every {name}, so that no comparison within them is possible; leave {name} out."
         )
     if any(is_constant):
         warnings.warn(
-            f"y is constant within {sum(is_constant)} of {len(is_constant)} strata of {label_names}; their samples "
-            "tell nothing.",
+            f"y is constant within {sum(is_constant)} of {len(is_constant)} strata of {name}; their samples tell "
+            "nothing.",
             UserWarning,
             stacklevel=4,
         )
-    return strata
 
 
 def _refuse_masked_values_and_dates(values: Any, name: str) -> None:

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import false_discovery_control, mode
+from scipy.stats import false_discovery_control
 
 from randsel._numerics.arrays import complement
-from randsel._sklearn.base import check_strata
 from randsel._utils.files import FinishedParts, check_arrays, check_indices
 from randsel._utils.jobs import as_finished, generator
 from randsel._utils.text import format_label
@@ -44,7 +43,18 @@ from randsel.culling import (
 from randsel.interactions import LEVEL, main_effects
 from randsel.selectors import InteractionScan, RandSel
 from randsel.tables import Table, imputer
-from randsel.targets import OutcomeKind, Target, describe_guess, find_kind
+from randsel.targets import (
+    Comparison,
+    OutcomeKind,
+    Samples,
+    Target,
+    average_rows,
+    batches_of_groups,
+    compare_groups,
+    describe_guess,
+    find_kind,
+    number_rows,
+)
 
 #: By default, pairs are tested if samples × features² is at most this: about half a minute on one core.
 PAIR_BUDGET = 3e10
@@ -54,6 +64,13 @@ THRESHOLD = 0.6  # fraction of half-samples from which a feature counts as stabl
 FOLD_SHAPES = {"selected": ("f",), "everything": ("f",), "size": ("iu",)}
 Progress = Callable[[str, float, float], None]  # called with the name of a step, the amount done and the total
 TEST_FIELDS = ("p", "q", "partner", "step")  # stored fields of `FeatureTests`
+#: How tests treat groups in which the target is not constant.
+COMPARISONS: dict[Comparison, str] = {
+    "between groups": "p, q, pairs and the permutation test compare groups.",
+    "within groups": "The target varies within every group; p, q, pairs and the permutation test compare within them.",
+    "mixed": "The target varies within some groups; p, q, pairs and the permutation test take samples of a group as "
+    "dependent (sums over groups).",
+}
 PAIR_FIELDS = ("i", "j", "statistic", "p", "p_corrected", "step")  # and of its pairs
 
 
@@ -172,10 +189,10 @@ def _describe_tests(table: Table, tests: FeatureTests) -> Iterator[str]:
     if tests.pairs is None:
         alone = f"p and q are of the {len(table.names)} features alone"
         yield f"Pairs of features were not tested: {alone}. --pairs all tests them."
-    strata = {"groups": table.groups, "batches": table.batch}
-    if names := [name for name, values in strata.items() if values is not None]:
-        within = " and ".join(names)
-        yield f"p, q, pairs and the test of noise compare within {within}; contributions and accuracy do not."
+    if table.groups is not None:
+        yield COMPARISONS[compare_groups(table.y, table.groups)]
+    if table.batch is not None and not _is_constant_within(table.y, table.batch):
+        yield "p, q, pairs and the permutation test compare within batches; contributions and accuracy do not."
 
 
 def _rank_features(
@@ -237,15 +254,8 @@ def average_groups(table: Table) -> Table:
             f"the target is the same within each of the {len(groups)} groups, and fewer than {LEAST_HALF} groups tell "
             "nothing about it; leave --groups out only if samples of a group are independent."
         )
-    membership = np.zeros((len(groups), len(table.y)), dtype=table.X.dtype)
-    membership[codes, np.arange(len(codes))] = 1.0
-    X = membership @ table.X / membership.sum(axis=1, keepdims=True)
-    for j in table.nominal:
-        # codes of categories have no mean: take the most frequent one, the smallest on ties
-        X[:, j] = [mode(table.X[codes == k, j]).mode for k in range(len(groups))]
-    batch = table.batch
-    if batch is not None:
-        batch = batch[first] if np.array_equal(batch[first][codes], batch) else None
+    X = average_rows(table.X, codes, nominal_mask(table))
+    batch = None if table.batch is None else batches_of_groups(table.batch, codes)
     return replace(table, X=X, y=table.y[first], groups=None, batch=batch, ids=None)
 
 
@@ -268,39 +278,31 @@ def cull_table(
 def run_tests(
     table: Table, kind: OutcomeKind, settings: Settings, execution: Execution, checkpoint: Path | None = None
 ) -> FeatureTests:
-    """Test all features, and all pairs if the settings say so, within groups and batches."""
+    """Test all features, and all pairs if the settings say so; groups and batches as in `InteractionScan`."""
     m, n = table.X.shape
-    strata = find_strata(table)
-    nominal = np.zeros(n, dtype=bool)
-    nominal[list(table.nominal)] = True
-    how: dict[str, Any] = {"n_jobs": execution.n_jobs, "checkpoint": checkpoint}
-    if settings.pairs == "none" or (settings.pairs == "auto" and m * n**2 > PAIR_BUDGET) or n == 1:
-        codes = None if strata is None else check_strata(table.y, None, batch=strata)
-        p = main_effects(table.X, table.y, kind, nominal=nominal, strata=codes, **how)
-        return FeatureTests(p, np.asarray(false_discovery_control(p)), np.full(n, -1), np.zeros(n, dtype=int), None)
-    how |= {"device": settings.device, "verbose": partial(execution.show, "testing pairs")}
-    scan = InteractionScan(target=kind.name, categorical_features=nominal, **how).fit(table.X, table.y, batch=strata)
-    return FeatureTests.from_scan(scan)
-
-
-def find_strata(table: Table) -> Array | None:
-    """Return the stratum (group and batch) of each sample; tests compare samples within strata.
-
-    Return None, with a warning, if the target is constant within every stratum: tests then compare all samples.
-    """
-    labels = [np.unique(values, return_inverse=True)[1] for values in (table.groups, table.batch) if values is not None]
-    if not labels:
-        return None
-    strata = np.unique(np.stack(labels), axis=1, return_inverse=True)[1].ravel()
-    if _is_constant_within(table.y, strata):
+    nominal, batch = nominal_mask(table), table.batch
+    if batch is not None and _is_constant_within(table.y, batch):
         warnings.warn(
             "The target is the same within every batch, so that no comparison within batches is possible: p and q "
             "compare samples across batches, and cannot tell an effect of the target from one of the batch.",
             UserWarning,
             stacklevel=2,
         )
-        return None
-    return np.asarray(strata)
+        batch = None
+    how: dict[str, Any] = {"n_jobs": execution.n_jobs, "checkpoint": checkpoint}
+    if settings.pairs == "none" or (settings.pairs == "auto" and m * n**2 > PAIR_BUDGET) or n == 1:
+        groups, batch = (None if labels is None else number_rows(labels) for labels in (table.groups, batch))
+        samples = Samples.from_groups(table.X, table.y, None, groups, batch, nominal)
+        p = main_effects(samples, kind, nominal=nominal, **how)
+        return FeatureTests(p, np.asarray(false_discovery_control(p)), np.full(n, -1), np.zeros(n, dtype=int), None)
+    how |= {"device": settings.device, "verbose": partial(execution.show, "testing pairs")}
+    scan = InteractionScan(target=kind.name, categorical_features=nominal, **how)
+    return FeatureTests.from_scan(scan.fit(table.X, table.y, groups=table.groups, batch=batch))
+
+
+def nominal_mask(table: Table) -> Array:
+    """Return a mask of the nominal features."""
+    return np.isin(np.arange(len(table.names)), table.nominal)
 
 
 def _is_constant_within(y: Array, labels: Array) -> bool:

@@ -7,16 +7,17 @@ related to y more closely than to permutations of y: the best of them (largest s
 average (mean squared correlation). Permutations of y keep the correlations among the features as they are.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from randsel._numerics.arrays import as_array_like, astype, clip, namespace, to_numpy
 from randsel._numerics.columns import map_blocks
+from randsel._numerics.rank_functions import centre
 from randsel._utils.jobs import generator
 from randsel._utils.typing import Array
 from randsel.contribution import Sample
+from randsel.targets import batches_of_groups, compare_groups, number_rows
 
 #: Permutations of y: the p-value is at least 0.01, and the test costs less than a tenth of a path.
 N_PERMUTATIONS = 99
@@ -24,73 +25,65 @@ N_PERMUTATIONS = 99
 WIDTH = 1024
 
 
-@dataclass(frozen=True)
-class PermutationTest:
-    """Result of the test that no feature is related to y.
+def permutation_test(sample: Sample, batch: Array | None = None) -> float:
+    """Return the p-value of the hypothesis that no feature is related to y. Always draws the same permutations.
 
-    Attributes
-    ----------
-    pvalue
-        P-value of the test.
-    squared_correlations
-        Of every feature with y.
-    rank, n_samples
-        Number of independent columns of the encoded y, and number of samples.
-    """
-
-    pvalue: float
-    squared_correlations: Array
-    rank: int
-    n_samples: int
-
-
-def permutation_test(sample: Sample, batch: Array | None = None) -> PermutationTest:
-    """Test whether any feature is related to y. Always draws the same permutations.
-
-    Permutations stay within batches. With groups, they exchange the outcomes of whole groups if these are constant
-    within groups, and permute within groups otherwise.
+    Permutations stay within batches. With groups, they exchange the outcomes of whole groups if the outcome is constant
+    in every group, and permute within groups if it varies in every group. If it varies in some, the signs of whole
+    groups change instead.
     """
     target = sample.target
     outcomes = to_numpy(target.Y)
     weights = np.ones(len(outcomes)) if target.weights is None else to_numpy(target.weights)
-    outcomes = outcomes / weights[:, None]
-    permuted = permuted_rows(outcomes, target.groups, batch, N_PERMUTATIONS)
-    if target.weights is None and target.groups is None:  # then a permutation of a basis is a basis
+    outcomes, groups = outcomes / weights[:, None], target.groups
+    comparison = "samples" if groups is None else compare_groups(outcomes.round(9), groups)
+    strata = batch
+    if groups is not None and comparison == "within groups":
+        strata = groups if batch is None else number_rows(np.stack([groups, batch], axis=1))
+    elif groups is not None and comparison == "between groups" and batch is not None:
+        strata = batches_of_groups(batch, groups)[number_rows(groups)]
+    outcomes = centre(outcomes.T, weights, strata).T
+    if groups is not None and comparison == "mixed":
         basis = _orthonormal(outcomes, weights)
-        bases = [basis, *(basis[rows] for rows in permuted)]
+        bases = [basis, *(basis * signs[:, None] for signs in changed_signs(groups, N_PERMUTATIONS))]
     else:
-        bases = [_orthonormal(outcomes[rows], weights) for rows in (np.arange(len(outcomes)), *permuted)]
+        units = groups if comparison == "between groups" else None
+        rows = permuted_rows(len(outcomes), units, strata, N_PERMUTATIONS)
+        bases = [_orthonormal(outcomes[permutation], weights) for permutation in (np.arange(len(outcomes)), *rows)]
     rank = min(basis.shape[1] for basis in bases)
     if rank == 0:
-        return PermutationTest(1.0, np.zeros(sample.X.shape[1]), 1, len(outcomes))
+        return 1.0
     X, roots = sample.columns_in_product_dtype, weights**0.5
     directions = np.concatenate([basis[:, :rank] for basis in bases], axis=1) * roots[:, None]
     shared = (as_array_like(values, target.Y) for values in (directions, weights))
     blocks = list(map_blocks(X, WIDTH, _squared_correlations_of_block, *shared, rank))
     largest = np.max([block[0] for block in blocks], axis=0)
     sums = np.sum([block[1] for block in blocks], axis=0)
-    squared = np.concatenate([block[2] for block in blocks])
-    return PermutationTest(_smallest_pvalue(largest, sums), squared.astype(float), rank, len(outcomes))
+    return _smallest_pvalue(largest, sums)
 
 
-def permuted_rows(outcomes: Array, groups: Array | None, batch: Array | None, count: int) -> Array:
-    """Return, for each of `count` permutations, the row whose outcome every row receives."""
-    m, rng = len(outcomes), generator(0)
-    strata = np.zeros(m, dtype=int) if batch is None else batch
-    if groups is None:
-        units, first = np.arange(m), np.arange(m)
-    else:
-        _, first, units = np.unique(groups, return_index=True, return_inverse=True)
-        if not np.allclose(outcomes, outcomes[first][units]):  # the outcome varies within groups
-            strata = np.unique(np.stack([strata, groups]), axis=1, return_inverse=True)[1].ravel()
-            units, first = np.arange(m), np.arange(m)
-    unit_strata = strata[first]
+def permuted_rows(m: int, units: Array | None, strata: Array | None, count: int) -> Array:
+    """Return, for each of `count` permutations of m rows within strata, the row whose outcome every row receives.
+
+    Rows of one unit have the same outcome and receive the outcome of one other unit.
+    """
+    rng = generator(0)
+    _, first, codes = np.unique(np.arange(m) if units is None else units, return_index=True, return_inverse=True)
+    unit_strata = np.zeros(len(first), dtype=int)
+    if strata is not None:
+        unit_strata = strata if units is None else batches_of_groups(strata, units)
     members = np.argsort(unit_strata, kind="stable")
     receives = np.empty((count, len(first)), dtype=int)
     for permutation in receives:
         # Sorted by stratum and then by random keys: a random permutation within every stratum.
         permutation[members] = np.lexsort((rng.random(len(first)), unit_strata))
-    return np.asarray(first[receives][:, units])
+    return np.asarray(first[receives][:, codes])
+
+
+def changed_signs(groups: Array, count: int) -> Array:
+    """Return `count` rows of random signs, the same for all samples of a group."""
+    codes = number_rows(groups)
+    return np.asarray(generator(0).choice([-1.0, 1.0], size=(count, codes.max() + 1))[:, codes])
 
 
 def _orthonormal(outcomes: Array, weights: Array) -> Array:
@@ -100,8 +93,8 @@ def _orthonormal(outcomes: Array, weights: Array) -> Array:
     return np.asarray(vectors[:, values > 1e-8 * max(values[0], 1e-300)])
 
 
-def _squared_correlations_of_block(block: Any, directions: Any, weights: Any, rank: int) -> tuple[Array, Array, Array]:
-    """Return, for y and its permutations, the largest squared correlation and their sum; and those of y itself."""
+def _squared_correlations_of_block(block: Any, directions: Any, weights: Any, rank: int) -> tuple[Array, Array]:
+    """Return, for y and its permutations, the largest squared correlation and their sum."""
     xp = namespace(block)
     directions, weights = astype(directions, block.dtype), astype(weights, block.dtype)
     squared = block.T @ directions
@@ -109,8 +102,7 @@ def _squared_correlations_of_block(block: Any, directions: Any, weights: Any, ra
     if rank > 1:
         squared = xp.reshape(squared, (block.shape[1], -1, rank)).sum(axis=2)
     squared /= clip(weights @ (block * block), 1e-30, None)[:, None]
-    largest, sums, squared_of_y = xp.max(squared, axis=0), squared.sum(axis=0), clip(squared[:, 0], 0.0, 1.0)
-    return to_numpy(largest), to_numpy(sums), to_numpy(squared_of_y)
+    return to_numpy(xp.max(squared, axis=0)), to_numpy(squared.sum(axis=0))
 
 
 def _smallest_pvalue(*statistics: Array) -> float:

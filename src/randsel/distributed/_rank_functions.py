@@ -41,23 +41,26 @@ class ClusterRankFunctions(RankFunctionSource):
     widths: tuple[int, ...]  # number of columns of every chunk
     n_functions: int  # per column at most
     sample_weights: Array  # of mean one
+    strata: Array | None  # of each sample
     executor: Executor  # computes the delayed values
 
     @classmethod
     def from_array(
-        cls, X: Any, n_functions: int, sample_weights: Array, nominal: Array
+        cls, X: Any, n_functions: int, sample_weights: Array, nominal: Array, strata: Array | None = None
     ) -> tuple["ClusterRankFunctions", Array]:
         """Return the functions of a Dask array, and the indices of the columns that have any."""
         X = rechunk_by_columns(X)
         executor, chunks, starts = Executor.for_array(X), X.to_delayed()[0], np.cumsum((0, *X.chunks[1]))
         nominal_by_chunk = [nominal[start:end] for start, end in pairwise(starts)]
-        weights, count = delay_argument(sample_weights), delay(_count_functions)
-        tasks = [count(*chunk, n_functions, weights) for chunk in zip(chunks, nominal_by_chunk, strict=True)]
+        samples = delay_argument((sample_weights, strata))
+        count = delay(_count_functions)
+        tasks = [count(*chunk, n_functions, samples) for chunk in zip(chunks, nominal_by_chunk, strict=True)]
         counts, nonfinite = zip(*executor.compute(tasks), strict=True)
         check_finite(nonfinite, X.chunks[1])
         columns = tuple(np.flatnonzero(count) for count in counts)
         nominal_columns = tuple(mask[indices] for mask, indices in zip(nominal_by_chunk, columns, strict=True))
-        functions = cls(tuple(chunks), columns, nominal_columns, X.chunks[1], n_functions, sample_weights, executor)
+        how = n_functions, sample_weights, strata, executor
+        functions = cls(tuple(chunks), columns, nominal_columns, X.chunks[1], *how)
         return functions, np.concatenate([start + indices for start, indices in zip(starts, columns, strict=False)])
 
     def __len__(self) -> int:
@@ -122,8 +125,8 @@ class ClusterRankFunctions(RankFunctionSource):
     def _delay(self, work: Work, columns: list[Columns], *arguments: Any) -> Any:
         """Return the delayed call `work(functions, *arguments)` on the functions of some columns."""
         chunks, nominal = [chunk for chunk, _ in columns], np.concatenate([mask for _, mask in columns])
-        weights = delay_argument(self.sample_weights)
-        return delay(_call_on_functions)(work, chunks, self.n_functions, weights, nominal, *arguments)
+        samples = delay_argument((self.sample_weights, self.strata))
+        return delay(_call_on_functions)(work, chunks, self.n_functions, samples, nominal, *arguments)
 
 
 def _group_equal_rows(table: Array) -> list[Array]:
@@ -139,20 +142,27 @@ def _group_equal_rows(table: Array) -> list[Array]:
 
 
 def _count_functions(
-    chunk: Array, nominal: Array, n_functions: int, sample_weights: Array
+    chunk: Array, nominal: Array, n_functions: int, samples: tuple[Array, Array | None]
 ) -> tuple[Array, NonFinite | None]:
     """Return the number of functions of every column, and the columns that are not finite."""
     nonfinite = find_nonfinite(chunk)
     if nonfinite is not None:
         return np.zeros(chunk.shape[1], dtype=int), nonfinite
-    return rank_functions(chunk, n_functions, sample_weights, nominal).counts, None
+    sample_weights, strata = samples
+    return rank_functions(chunk, n_functions, sample_weights, nominal, strata).counts, None
 
 
 def _call_on_functions(
-    work: Work, chunks: list[Array], n_functions: int, sample_weights: Array, nominal: Array, *arguments: Any
+    work: Work,
+    chunks: list[Array],
+    n_functions: int,
+    samples: tuple[Array, Array | None],
+    nominal: Array,
+    *arguments: Any,
 ) -> Any:
+    sample_weights, strata = samples
     with one_blas_thread():
-        return work(rank_functions(join_columns(chunks), n_functions, sample_weights, nominal), *arguments)
+        return work(rank_functions(join_columns(chunks), n_functions, sample_weights, nominal, strata), *arguments)
 
 
 def _map_sets(functions: RankFunctions, sets: Array, batch: int, work: Work, *shared: Any) -> list[tuple[Array, Any]]:

@@ -197,9 +197,11 @@ class DaskTable(RemoteTable):
         """Return the columns that vary, standardised, and their indices."""
         return ClusterColumns.from_array(self.collection, weights, scale=scale, max_bytes=max_bytes)
 
-    def rank_functions(self, n_functions: int, weights: Array, nominal: Array) -> tuple[ClusterRankFunctions, Array]:
+    def rank_functions(
+        self, n_functions: int, weights: Array, nominal: Array, strata: Array | None = None
+    ) -> tuple[ClusterRankFunctions, Array]:
         """Return the rank functions of the columns that have any, and the indices of these columns."""
-        return ClusterRankFunctions.from_array(self.collection, n_functions, weights, nominal)
+        return ClusterRankFunctions.from_array(self.collection, n_functions, weights, nominal, strata)
 
 
 def remote_table(X: Any) -> DaskTable | None:

@@ -1,18 +1,20 @@
 """Tests of single features, pairs and triples.
 
-`_evidence` tests sets of features by their rank functions, `_pair_scan` scans all pairs and triples for the best ones,
-and `_forward_selection` runs all steps and ranks the features. Imports `_utils`, `_numerics` and `targets`.
+`_design` holds the outcome and how samples depend on each other, `_evidence` tests sets of features by their rank
+functions, `_pair_scan` scans all pairs and triples for the best ones, and `_forward_selection` runs all steps and ranks
+the features. Imports `_utils`, `_numerics` and `targets`.
 """
 
-from randsel.interactions._evidence import (
+from randsel.interactions._design import (
     DEFAULT_DECAY,
     DEFAULT_FUNCTIONS,
     Design,
     degrees_of_freedom,
     functions_in_triples,
-    main_effects,
     max_functions,
+    responses_of,
 )
+from randsel.interactions._evidence import main_effects
 from randsel.interactions._forward_selection import LEVEL, ScanResult, scan_interactions
 
 __all__ = [
@@ -25,5 +27,6 @@ __all__ = [
     "functions_in_triples",
     "main_effects",
     "max_functions",
+    "responses_of",
     "scan_interactions",
 ]

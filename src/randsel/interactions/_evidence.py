@@ -6,20 +6,19 @@ With the rank functions `φ` of the features and the residual `e` of the target,
     pair_ij = Σ_ab ω_a ω_b  Σ_c (e_cᵀ [φ_ia ∘ φ_jb])²       eq. 18
 
 There are two p-values. `evidence` computes the one that is reported: the effects of smaller sets are projected out of
-the products, and the tail is that of eq. 19. `approximate_log_p` is cheaper and only ranks sets, in the scan of all
-pairs and in forward steps: nothing is projected out, and the tail is matched to three moments. Both test the smooth
-functions alone and all functions, and take the smaller p-value.
+the products, and tails are those of permutations of e. `approximate_log_p` is cheaper and only ranks sets, in the scan
+of all pairs and in forward steps: nothing is projected out, and the tail is matched to three moments. Both combine
+three tests: of the first function of each feature, of the smooth functions, and of all functions.
 """
 
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from itertools import combinations
 from os import PathLike
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammaln
+from scipy.special import expit, gammaln, log_ndtr
 
 from randsel._numerics.columns import column_slices
 from randsel._numerics.fingerprint import fingerprint
@@ -27,80 +26,45 @@ from randsel._numerics.rank_functions import (
     RankFunctions,
     RankFunctionSource,
     centre,
+    combine_log_p,
     cumulants,
     log_tail_of_form,
+    log_tail_of_kurtosis,
     log_tail_of_moments,
     rank_functions,
 )
 from randsel._utils.files import Checkpoint, open_checkpoint
 from randsel._utils.typing import Array
-from randsel.targets import OutcomeKind
+from randsel.interactions._design import (
+    DEFAULT_DECAY,
+    DEFAULT_FUNCTIONS,
+    Design,
+    Response,
+    degrees_of_freedom,
+    eigenvalues,
+    max_functions,
+    responses_of,
+    sums_by,
+)
+from randsel.targets import OutcomeKind, Samples
 
-#: Memory of the products in one batch of tests, in bytes.
-BATCH_BYTES = 1 << 25
+Responses = tuple[Response, ...]
 #: Memory of the rank functions of one block of columns in `main_effects`, in bytes.
 BLOCK_BYTES = 1 << 26
 #: Every set is also tested with this many functions per feature only, because most effects are smooth.
 SMOOTH = 2
 #: A product is left out if projections leave less than this fraction of its mean square.
 MIN_MEAN_SQUARE = 0.05
-#: Default number of functions per feature (fewer for few samples), and weight of each relative to the previous one.
-DEFAULT_FUNCTIONS, DEFAULT_DECAY = 6, 0.9
-
-
-@dataclass(frozen=True)
-class Design:
-    """The target, and how features are tested against it."""
-
-    function_weights: Array  # `ω_a`, weight of the a-th function of a feature
-    Y: Array  # shape (samples, columns): weighted mean zero in every stratum, mean square one
-    sample_weights: Array  # of mean one
-    strata: Array | None  # of each sample; under the null hypothesis the target is exchangeable within strata
-    n_jobs: int | None = None
-    device: str | None = None  # of the scan of pairs, as in `to_device`; None for the host
-
-    def n_functions(self, size: int) -> int:
-        """Return the number of functions per feature in tests of sets of this size."""
-        available = len(self.function_weights)
-        return available if size < 3 else functions_in_triples(self.freedom, available)
-
-    def batch(self, size: int) -> int:
-        """Return the number of sets of this size per batch."""
-        return int(max(1, BATCH_BYTES // (8 * len(self.Y) * self.n_functions(size) ** size)))
-
-    @property
-    def freedom(self) -> int:
-        """Degrees of freedom of the target, whose mean is zero in every stratum."""
-        return degrees_of_freedom(len(self.Y), self.strata)
-
-    @cached_property
-    def min_log_p(self) -> float:
-        """Smallest possible log p: minus the log of the number of distinct permutations of the target within strata."""
-        strata = np.zeros(len(self.Y), dtype=int) if self.strata is None else self.strata
-        values = np.unique(self.Y.round(9), axis=0, return_inverse=True)[1].ravel()
-        _, sizes = np.unique(strata, return_counts=True)
-        _, ties = np.unique(np.stack([strata, values]), axis=1, return_counts=True)
-        return float(gammaln(ties + 1.0).sum() - gammaln(sizes + 1.0).sum())
-
-    def target_spectrum(self, Y: Array) -> Array:
-        """Return the eigenvalues of the weighted covariance of the columns of a target."""
-        weights = self.sample_weights
-        return eigenvalues((Y * weights[:, None]).T @ Y / weights.sum())
-
-
-def degrees_of_freedom(m: int, strata: Array | None) -> int:
-    """Return the degrees of freedom of a target of m samples whose mean is zero in every stratum."""
-    return m - (1 if strata is None else int(strata.max()) + 1)
-
-
-def max_functions(freedom: int) -> int:
-    """Return the largest number of functions that leaves four degrees of freedom per product in a test of pairs."""
-    return max(int(np.sqrt(freedom / 4)), 1)
-
-
-def functions_in_triples(freedom: int, n_functions: int) -> int:
-    """Return the same number for tests of triples, at most three."""
-    return int(np.clip((freedom / 4) ** (1 / 3), 1, min(n_functions, 3)))
+#: Shares of the three tests in the combined p-value: first function, smooth functions, all functions.
+SHARES = (0.7, 0.15, 0.15)
+#: Shares of the forms of the outcome, by their number: scores of ranks, and numbers as they are.
+RESPONSE_SHARES = {1: np.array([1.0]), 2: np.array([0.75, 0.25])}
+#: Outcomes of a larger excess kurtosis have extreme values.
+MAX_KURTOSIS = 1.0
+#: The tail of labels is computed where the approximation by moments has log p below this.
+CANDIDATE_LOG_P = np.log(0.2)
+#: Newton steps of the search for the saddlepoint.
+NEWTON_STEPS = 60
 
 
 # ---------------------------------------------------------------- the p-value that is reported
@@ -113,19 +77,18 @@ class Evidence(NamedTuple):
     log_p: Array
 
 
-def evidence(functions: RankFunctionSource, design: Design, Y: Array, sets: Array) -> Evidence:
+def evidence(functions: RankFunctionSource, design: Design, responses: Responses, sets: Array) -> Evidence:
     """Test sets of one, two or three features (rows of `sets`), with the effects of smaller sets projected out.
 
-    The p-value is the larger of two tails of eq. 19: one for exchangeable residuals, and one for residuals of unequal
-    variance, which guards against a few extreme samples. It is never below `design.min_log_p`.
+    `responses` are those of the design, or residuals of them. The p-value is never below `design.min_log_p`.
     """
     results, batch = np.zeros((2, len(sets))), design.batch(sets.shape[1])
-    for rows, result in functions.map_sets(_test_batch, sets, design, Y, batch=batch, n_jobs=design.n_jobs):
+    for rows, result in functions.map_sets(_test_batch, sets, design, responses, batch=batch, n_jobs=design.n_jobs):
         results[:, rows] = result
     return Evidence(*results)
 
 
-def _test_batch(functions: RankFunctions, sets: Array, design: Design, Y: Array) -> tuple[Array, Array]:
+def _test_batch(functions: RankFunctions, sets: Array, design: Design, responses: Responses) -> tuple[Array, Array]:
     size = sets.shape[1]
     used = max(min(design.n_functions(size), int(functions.counts[sets].max(initial=1))), 1)
     products, weights = products_of(functions, sets, design.function_weights[:used])
@@ -138,39 +101,157 @@ def _test_batch(functions: RankFunctions, sets: Array, design: Design, Y: Array)
     # rare levels would inflate a product that is not divided by its own mean square
     mean_squares = np.square(products) @ sample_weights / total
     weights = np.divide(weights, mean_squares, out=np.zeros_like(weights), where=mean_squares > MIN_MEAN_SQUARE)
-    products *= np.sqrt(weights, dtype=np.float32)[:, :, None]
-    e = Y.astype(np.float32) * sample_weights[:, None]
-    squares = np.square((products @ e).astype(np.float64)).sum(axis=2)
-    # V Vᵀ of exchangeable residuals, and V diag(e²) Vᵀ of residuals of unequal variance
-    exchangeable, *heteroscedastic = (
-        ((products * np.square(column)) @ products.transpose(0, 2, 1)).astype(np.float64)
-        for column in (sample_weights, *e.T)
-    )
-    # Y has length √m, spread over its degrees of freedom
-    freedom, scale = design.freedom * Y.shape[1], design.freedom / len(Y)
-    spectrum = design.target_spectrum(Y)
-    log_p = []
-    for subset in _smooth_and_all(used, size):
-        block = np.ix_(np.arange(len(sets)), subset, subset)
-        even = (eigenvalues(exchangeable[block])[:, :, None] * spectrum).reshape(len(sets), -1)
-        uneven = np.concatenate([eigenvalues(matrix[block]) for matrix in heteroscedastic], axis=1)
-        statistic = squares[:, subset].sum(axis=1) * scale
-        log_p.append(np.maximum(*(log_tail_of_form(statistic, weights, freedom) for weights in (even, uneven))))
-    # Bonferroni for two tests, unless the features have smooth functions only
-    n_tests = np.where(functions.counts[sets].max(axis=1) > SMOOTH, len(log_p), 1)
-    return squares.sum(axis=1) / total, np.clip(np.min(log_p, axis=0) + np.log(n_tests), design.min_log_p, 0.0)
+    products *= np.sqrt(weights, dtype=np.float32)[:, :, None] * sample_weights
+    statistic, log_p = np.zeros(len(sets)), []
+    for response in responses:
+        squares = np.square((products @ response.Y.astype(np.float32)).astype(np.float64)).sum(axis=2)
+        statistic = np.maximum(statistic, squares.sum(axis=1) / total)
+        first, *others = _functions_of_tests(used, size)
+        tests = [_log_tail_of_one(products[:, 0].astype(np.float64), design, response)]
+        if response.Y.shape[1] > 1 or others:
+            forms = _log_tails_of_forms(products, squares, design, response.Y, [first, *others])
+            if response.Y.shape[1] > 1:
+                tests[0] = combine_log_p(np.stack([tests[0], forms[0]]), np.full(2, 0.5))
+            tests += forms[1:]
+        log_p.append(combine_log_p(np.stack(tests), np.array(SHARES[: len(tests)]) / sum(SHARES[: len(tests)])))
+    combined = combine_log_p(np.stack(log_p), RESPONSE_SHARES[len(log_p)])
+    return statistic, np.clip(combined, design.min_log_p, 0.0)
 
 
-def eigenvalues(matrices: Array) -> Array:
-    """Return the eigenvalues of positive semi-definite matrices, without rounding errors below zero."""
-    return np.maximum(np.linalg.eigvalsh(matrices), 0.0)
-
-
-def _smooth_and_all(used: int, size: int) -> list[Array]:
-    """Return the indices of the products of smooth functions only, and of all products if there are more."""
+def _functions_of_tests(used: int, size: int) -> list[Array]:
+    """Return the indices of the products of first functions, of smooth functions if more are used, and of all."""
     digits = np.indices((used,) * size).reshape(size, -1)
-    everything = np.arange(used**size)
-    return [everything] if used <= SMOOTH else [np.flatnonzero((digits < SMOOTH).all(axis=0)), everything]
+    return [np.flatnonzero((digits < limit).all(axis=0)) for limit in sorted({1, min(SMOOTH, used), used})]
+
+
+def _log_tails_of_forms(products: Array, squares: Array, design: Design, Y: Array, subsets: list[Array]) -> list[Array]:
+    """Return the log tails of the sums of `squares` over subsets of the products (eq. 19).
+
+    Each is the larger of two: one for exchangeable residuals, and one for residuals of unequal variance, which guards
+    against a few extreme samples. Sums over clusters replace samples where samples are not independent.
+    """
+    contributions = [products * column for column in Y.T.astype(np.float32)]
+    if design.clusters is not None:
+        contributions = [sums_by(design.clusters, rows) for rows in contributions]
+    uneven = [(rows @ rows.transpose(0, 2, 1)).astype(np.float64) for rows in contributions]
+    variances = design.variances(Y).astype(np.float32)
+    even = ((products * variances) @ products.transpose(0, 2, 1)).astype(np.float64)
+    freedom, spectrum = design.freedom * Y.shape[1], design.spectrum(Y)
+    log_tails = []
+    for subset in subsets:
+        block = np.ix_(np.arange(len(products)), subset, subset)
+        statistic = squares[:, subset].sum(axis=1)
+        weights = np.concatenate([eigenvalues(matrix[block]) for matrix in uneven], axis=1)
+        log_tail = log_tail_of_form(statistic, weights, freedom)
+        if design.clusters is None:
+            weights = (eigenvalues(even[block])[:, :, None] * (spectrum / spectrum.mean())).reshape(len(products), -1)
+            log_tail = np.maximum(log_tail, log_tail_of_form(statistic, weights, freedom))
+        log_tails.append(log_tail)
+    return log_tails
+
+
+def _log_tail_of_one(a: Array, design: Design, response: Response) -> Array:
+    """Return the log p-value of one product per set (rows of a) against every column or class alone, combined."""
+    if response.labels is None or not design.labels_have_saddlepoint:
+        log_p = [_log_tail_of_sum(a, column, design) for column in response.Y.T]
+    else:
+        log_p = []
+        for labels in response.labels.T:
+            e = centre(labels.astype(np.float64), design.sample_weights, design.strata)
+            approximate = _log_tail_of_sum(a, e, design)
+            rows = np.flatnonzero(approximate < CANDIDATE_LOG_P)
+            approximate[rows] = log_tail_of_labels(a[rows], labels, design.strata)
+            log_p.append(approximate)
+    return combine_log_p(np.stack(log_p), np.full(len(log_p), 1.0 / len(log_p)))
+
+
+def _log_tail_of_sum(a: Array, e: Array, design: Design) -> Array:
+    """Return the log tail of `(Σ_i a_i e_i)²`.
+
+    The tail is that of a symmetric distribution with the variance and the kurtosis that permutations of e within strata
+    have. If e has extreme values, the distribution need not be symmetric, and the larger of this tail and that of
+    changes of the signs of all terms is taken. With clusters, the signs of sums over clusters change.
+    """
+    statistic, signs_log_tail = np.square(a @ e), None
+    if design.clusters is not None or (e**4).mean() > (3.0 + MAX_KURTOSIS) * (e**2).mean() ** 2:
+        sums = a * e if design.clusters is None else sums_by(design.clusters, a * e)
+        signs_log_tail = log_tail_of_form(statistic, np.square(sums).sum(axis=1)[:, None], design.freedom)
+        if design.clusters is not None:
+            return signs_log_tail
+    variance, fourth_cumulant = permutation_cumulants(a, e, design.strata)
+    varies = variance > 1e-12
+    scale = np.where(varies, variance, 1.0)
+    log_tail = np.where(varies, log_tail_of_kurtosis(statistic / scale, fourth_cumulant / scale**2), 0.0)
+    return log_tail if signs_log_tail is None else np.maximum(log_tail, signs_log_tail)
+
+
+def permutation_cumulants(a: Array, e: Array, strata: Array | None) -> tuple[Array, Array]:
+    """Return the variance and the fourth cumulant of `Σ_i a_i e_π(i)` over permutations π within strata.
+
+    The rows of a have sum zero in every stratum. The fourth moment is a sum over the ways in which four indices agree
+    (eq. 19b); cumulants of strata add up.
+    """
+    e = centre(e, np.ones(len(e)), strata)
+    a2, a4 = sums_by(strata, a**2), sums_by(strata, a**4)
+    e2, e4 = sums_by(strata, e**2), sums_by(strata, e**4)
+    m = np.array([len(e)]) if strata is None else np.bincount(strata)
+    m1, m2, m3 = (m * np.maximum(m - 1, 1), np.maximum(m - 2, 1), np.maximum(m - 3, 1))
+    fourth = a4 * e4 / m + 4 * a4 * e4 / m1 + 3 * (a2**2 - a4) * (e2**2 - e4) / m1
+    fourth += 6 * (2 * a4 - a2**2) * (2 * e4 - e2**2) / (m1 * m2)
+    fourth += (3 * a2**2 - 6 * a4) * (3 * e2**2 - 6 * e4) / (m1 * m2 * m3)
+    variance = a2 * e2 / np.maximum(m - 1, 1)
+    return variance.sum(axis=1), (fourth - 3 * variance**2).sum(axis=1)
+
+
+def log_tail_of_labels(a: Array, labels: Array, strata: Array | None) -> Array:
+    """Return the log p-value, for both sides, of the sum of a over the labelled samples if labels are permuted.
+
+    Given the numbers of labels in all strata, the sum has the distribution of independent labels of probability
+    `1/(1 + exp(-s_h - t a_i))` in stratum h, for any s and t. The double saddlepoint approximation chooses s and t such
+    that the numbers of labels and the sum have the observed values as means (Booth and Butler 1990). It is accurate to
+    a few per cent, also for few labels and in the far tail.
+    """
+    codes = np.zeros(len(labels), dtype=int) if strata is None else strata
+    sizes = np.bincount(codes)
+    n_labels = np.bincount(codes, weights=labels)
+    informative = (n_labels > 0) & (n_labels < sizes)
+    samples = informative[codes]
+    codes, labels = np.unique(codes[samples], return_inverse=True)[1], labels[samples]
+    sizes, n_labels = sizes[informative], n_labels[informative]
+    spread = np.sqrt(np.square(a[:, samples]).mean(axis=1))
+    a = a[:, samples] / np.where(spread > 0, spread, 1.0)[:, None]
+    observed = a @ labels
+    a, observed = np.where(observed < 0, -1, 1)[:, None] * a, np.abs(observed)
+    share = n_labels / sizes
+    s0 = np.log(share / (1 - share))
+    # The largest sum has no saddlepoint: its t is infinite.
+    by_size = np.lexsort((-a, np.broadcast_to(codes, a.shape)), axis=1)
+    starts = np.cumsum(sizes) - sizes
+    is_first = np.arange(len(codes)) - starts[codes[by_size[:1]]] < n_labels[codes[by_size[:1]]]
+    largest = (np.take_along_axis(a, by_size, axis=1) * is_first).sum(axis=1)
+    observed = np.minimum(observed, largest * (1 - 1e-4))
+    t, s = observed / np.square(a).sum(axis=1), np.tile(s0, (len(a), 1))
+    for _ in range(NEWTON_STEPS):
+        p = expit(s[:, codes] + t[:, None] * a)
+        variance = p * (1 - p) + 1e-300
+        h_ss, h_st, h_tt = (sums_by(codes, variance * a**power) for power in (0, 1, 2))
+        g_s, g_t = n_labels - sums_by(codes, p), observed - (p * a).sum(axis=1)
+        schur = h_tt.sum(axis=1) - (h_st**2 / h_ss).sum(axis=1)
+        step_t = (g_t - (h_st * g_s / h_ss).sum(axis=1)) / schur
+        step_s = (g_s - h_st * step_t[:, None]) / h_ss
+        decrement = np.sqrt(np.maximum(g_t * step_t + (g_s * step_s).sum(axis=1), 0.0))
+        damping = np.where(decrement > 0.25, 1.0 / (1.0 + decrement), 1.0)
+        t, s = t + damping * step_t, s + damping[:, None] * step_s
+        if decrement.max(initial=0.0) < 1e-6:
+            break
+    K = np.logaddexp(0.0, s[:, codes] + t[:, None] * a).sum(axis=1)
+    K0 = (sizes * np.logaddexp(0.0, s0)).sum()
+    w = np.sqrt(np.maximum(2 * ((K0 - s0 @ n_labels) - (K - s @ n_labels - t * observed)), 1e-12))
+    v = t * np.sqrt(np.exp(np.log(h_ss / (sizes * share * (1 - share))).sum(axis=1)) * schur)
+    one_sided = log_ndtr(-(w + np.log(v / w) / w))
+    one_sided = np.where(w < 0.1, log_ndtr(-w), one_sided)
+    n_outcomes = (gammaln(sizes + 1) - gammaln(n_labels + 1) - gammaln(sizes - n_labels + 1)).sum()
+    return np.asarray(np.minimum(np.maximum(one_sided, -n_outcomes) + np.log(2.0), 0.0))
 
 
 def products_of(functions: RankFunctions, sets: Array, function_weights: Array) -> tuple[Array, Array]:
@@ -208,12 +289,10 @@ def log_number_of_sets(n: int, size: int) -> float:
 
 
 def main_effects(
-    X: Array,
-    y: Array,
+    samples: Samples,
     kind: OutcomeKind,
     *,
     nominal: Array,
-    strata: Array | None,
     n_jobs: int | None,
     checkpoint: PathLike[str] | None = None,
 ) -> Array:
@@ -221,14 +300,15 @@ def main_effects(
 
     All functions at once would take several times the memory of X. `checkpoint` is as in `InteractionScan`.
     """
+    X, y, strata, clusters = samples.X, samples.y, samples.strata, samples.clusters
     m, n = X.shape
     sample_weights = np.ones(m)
-    n_functions = min(DEFAULT_FUNCTIONS, max_functions(degrees_of_freedom(m, strata)))
-    Y = kind.contrasts(y, sample_weights, strata)
-    design = Design(DEFAULT_DECAY ** np.arange(n_functions), Y, sample_weights, strata, n_jobs)
+    n_functions = min(DEFAULT_FUNCTIONS, max_functions(degrees_of_freedom(m, strata, clusters)))
+    responses = responses_of(y, kind, sample_weights, strata)
+    design = Design(DEFAULT_DECAY ** np.arange(n_functions), responses, sample_weights, strata, clusters, n_jobs)
     opening: AbstractContextManager[Checkpoint | None] = nullcontext()
     if checkpoint is not None:
-        data_hash = fingerprint(X, y, strata, nominal)
+        data_hash = fingerprint(X, y, strata, clusters, nominal)
         identity = {"estimator": "main effects", "data_hash": data_hash, "parameters": {"target": kind.name}}
         opening = open_checkpoint(checkpoint, identity)
     pvalues, done = np.ones(n), 0
@@ -239,9 +319,9 @@ def main_effects(
         for block in column_slices(n, max(1, BLOCK_BYTES // (4 * n_functions * m))):
             if block.stop <= done:
                 continue
-            functions = rank_functions(X[:, block], n_functions, sample_weights, nominal[block])
+            functions = rank_functions(X[:, block], n_functions, sample_weights, nominal[block], strata)
             varying = np.flatnonzero(functions.counts)
-            result = evidence(functions.take(varying), design, Y, np.arange(len(varying))[:, None])
+            result = evidence(functions.take(varying), design, responses, np.arange(len(varying))[:, None])
             pvalues[np.arange(n)[block][varying]] = np.exp(np.minimum(result.log_p, 0.0))
             if stages is not None:
                 stages.save(block.stop, partial(dict, p=pvalues, done=block.stop))
@@ -251,40 +331,44 @@ def main_effects(
 # ---------------------------------------------------------------- the p-value that ranks
 
 
-def approximate_log_p(functions: RankFunctionSource, design: Design, Y: Array, sets: Array) -> Array:
+def approximate_log_p(functions: RankFunctionSource, design: Design, responses: Responses, sets: Array) -> Array:
     """Return an approximate log p-value per set, which ranks sets as the scan of all pairs does.
 
     The products are divided by their root mean square and nothing is projected out of them. The tail is that of
     `log_tail_of_moments` for independent samples.
     """
     log_p, batch = np.zeros(len(sets)), design.batch(sets.shape[1])
-    for rows, result in functions.map_sets(_approximate_batch, sets, design, Y, batch=batch, n_jobs=1):
+    for rows, result in functions.map_sets(_approximate_batch, sets, design, responses, batch=batch, n_jobs=1):
         log_p[rows] = result
     return log_p
 
 
-def _approximate_batch(functions: RankFunctions, sets: Array, design: Design, Y: Array) -> Array:
+def _approximate_batch(functions: RankFunctions, sets: Array, design: Design, responses: Responses) -> Array:
     size = sets.shape[1]
     used, sample_weights = design.n_functions(size), design.sample_weights
     products, weights = products_of(functions, sets, design.function_weights[:used])
     squares = np.square(products) @ np.square(sample_weights)
-    sums = np.square(products @ (Y * sample_weights[:, None])).sum(axis=2)
-    terms = weights * np.divide(sums, squares, out=np.zeros_like(sums), where=squares > 1e-6 * len(Y))
-    spectrum = design.target_spectrum(Y)
-    subsets = _smooth_and_all(used, size)
-    log_p = np.zeros((len(subsets), len(sets)))
-    for row, subset in zip(log_p, subsets, strict=True):
-        moments = cumulants((weights[:, subset, None] * spectrum).reshape(len(sets), -1))
-        varies = moments[0] > 0.0
-        row[varies] = log_tail_of_moments(terms[varies][:, subset].sum(axis=1), *(value[varies] for value in moments))
-    return np.asarray(log_p.min(axis=0) + np.log(len(subsets)))
+    subsets, combined = _functions_of_tests(used, size), []
+    for response in responses:
+        sums = np.square(products @ (response.Y * sample_weights[:, None])).sum(axis=2)
+        terms = weights * np.divide(sums, squares, out=np.zeros_like(sums), where=squares > 1e-6 * design.n_samples)
+        spectrum = design.spectrum(response.Y)
+        log_p = np.zeros((len(subsets), len(sets)))
+        for row, subset in zip(log_p, subsets, strict=True):
+            moments = cumulants((weights[:, subset, None] * spectrum).reshape(len(sets), -1))
+            varies = moments[0] > 0.0
+            statistic = terms[varies][:, subset].sum(axis=1)
+            row[varies] = log_tail_of_moments(statistic, *(value[varies] for value in moments))
+        shares = np.array(SHARES[: len(subsets)])
+        combined.append(combine_log_p(log_p, shares / shares.sum()))
+    return combine_log_p(np.stack(combined), RESPONSE_SHARES[len(combined)])
 
 
 # ---------------------------------------------------------------- the residual of the target
 
 
-def residual(functions: RankFunctionSource, design: Design, *sets: Array) -> Array:
-    """Return the residual of the target from a ridge regression on the functions of features, pairs and triples.
+def residual(functions: RankFunctionSource, design: Design, *sets: Array) -> Responses:
+    """Return the residuals of the outcome from a ridge regression on the functions of features, pairs and triples.
 
     The columns are rescaled to mean square one; a column that is fitted completely becomes zero. The penalty minimises
     generalised cross-validation, so a fit on more functions than samples removes only what it can predict.
@@ -298,10 +382,16 @@ def residual(functions: RankFunctionSource, design: Design, *sets: Array) -> Arr
             products = centre(products, design.sample_weights, design.strata) * np.sqrt(weights)[:, :, None]
             rows.append(products.reshape(-1, products.shape[2]))
     if not rows:
-        return design.Y
+        return design.responses
+    F = np.concatenate(rows).astype(np.float64)
+    return tuple(Response(_residual_of_columns(F, design, response.Y)) for response in design.responses)
+
+
+def _residual_of_columns(F: Array, design: Design, Y: Array) -> Array:
+    """Return the residuals of the columns of Y from a ridge regression on the rows of F, of mean square one."""
     root = np.sqrt(design.sample_weights)
-    fit = _ridge_fit(np.concatenate(rows).astype(np.float64) * root, design.Y * root[:, None], design.freedom)
-    remainder = (design.Y * root[:, None] - fit) / root[:, None]
+    freedom = degrees_of_freedom(len(Y), design.strata)
+    remainder = Y - _ridge_fit(F * root, Y * root[:, None], freedom) / root[:, None]
     remainder = centre(remainder.T, design.sample_weights, design.strata).T
     spread = np.sqrt(design.sample_weights @ (remainder * remainder) / design.sample_weights.sum())
     # even the smallest penalty leaves a little of a column that is fitted completely

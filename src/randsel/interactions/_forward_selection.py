@@ -10,7 +10,15 @@ import numpy as np
 from randsel._numerics.rank_functions import RankFunctions, RankFunctionSource
 from randsel._utils.files import Checkpoint
 from randsel._utils.typing import Array
-from randsel.interactions._evidence import Design, Evidence, approximate_log_p, evidence, log_number_of_sets, residual
+from randsel.interactions._design import Design
+from randsel.interactions._evidence import (
+    Evidence,
+    Responses,
+    approximate_log_p,
+    evidence,
+    log_number_of_sets,
+    residual,
+)
 from randsel.interactions._pair_scan import scan_pairs, scan_triples
 
 #: Maximum number of features whose main effects are removed from the target before the scan.
@@ -79,26 +87,30 @@ def scan_interactions(
     """
     n = len(functions)
     progress("features", 0, 0)
-    main = evidence(functions, design, design.Y, np.arange(n)[:, None])
+    main = evidence(functions, design, design.responses, np.arange(n)[:, None])
     strong = np.argsort(main.log_p, kind="stable")[:MAX_MAIN_EFFECTS]
     strong = strong[main.log_p[strong] < np.log(LEVEL / n)]
     sets: dict[int, Array] = {}
     tested: dict[int, Evidence] = {}
     # pairs with a feature of strong main effect would show that effect again, so it is removed first
-    Y = residual(functions, design, strong[:, None]) if order >= 2 else design.Y
+    responses = residual(functions, design, strong[:, None]) if order >= 2 else design.responses
     if order >= 2 and n >= 2:
-        stages = None if checkpoint is None else checkpoint.stages("pairs")
-        pairs, _ = scan_pairs(functions, design, Y, n_sets, progress=partial(progress, "pairs"), stages=stages)
-        sets[2], tested[2] = _sort_by_evidence(functions, design, Y, pairs)
+        how = partial(progress, "pairs"), checkpoint, "pairs"
+        pairs = _scan_responses(
+            lambda Y, **report: scan_pairs(functions, design, Y, n_sets, **report)[0], responses, *how
+        )
+        sets[2], tested[2] = _sort_by_evidence(functions, design, responses, pairs)
     if order >= 3 and n >= 3:
         in_memory = cast(RankFunctions, functions)
         significant = sets[2][:MAX_STEPS]
         significant = significant[tested[2].log_p[: len(significant)] < np.log(LEVEL) - log_number_of_sets(n, 2)]
         members = np.union1d(strong, significant.ravel()).astype(int)
-        pair_residual = residual(functions, design, members[:, None], significant)
-        stages = None if checkpoint is None else checkpoint.stages("triples")
-        triples = scan_triples(in_memory, design, pair_residual, n_sets, partial(progress, "triples"), stages)
-        sets[3], tested[3] = _sort_by_evidence(functions, design, pair_residual, triples)
+        pair_residuals = residual(functions, design, members[:, None], significant)
+        how = partial(progress, "triples"), checkpoint, "triples"
+        triples = _scan_responses(
+            lambda Y, **report: scan_triples(in_memory, design, Y, n_sets, **report), pair_residuals, *how
+        )
+        sets[3], tested[3] = _sort_by_evidence(functions, design, pair_residuals, triples)
     best_sets = _smallest_per_feature(n, {size: result.log_p for size, result in tested.items()}, sets)
     # eq. 20: Bonferroni factor `order` for testing sets of every size
     log_p = np.minimum(np.minimum(main.log_p, best_sets) + np.log(order), 0.0)
@@ -109,13 +121,34 @@ def scan_interactions(
     top = ranking[:TOP]
     top_log_p = np.diag(main.log_p[top])
     i, j = np.triu_indices(len(top), 1)
-    top_log_p[i, j] = top_log_p[j, i] = evidence(functions, design, Y, np.stack([top[i], top[j]], axis=1)).log_p
+    top_log_p[i, j] = top_log_p[j, i] = evidence(functions, design, responses, np.stack([top[i], top[j]], axis=1)).log_p
     return ScanResult(main, sets, tested, steps, log_p, residual_log_p, taken, ranking, top_log_p)
 
 
-def _sort_by_evidence(functions: RankFunctionSource, design: Design, Y: Array, sets: Array) -> tuple[Array, Evidence]:
+def _scan_responses(
+    scan: Callable[..., Array],
+    responses: Responses,
+    progress: Callable[[int, int], None],
+    checkpoint: Checkpoint | None,
+    name: str,
+) -> Array:
+    """Return the best sets of the scans of all responses, each with a checkpoint of its own."""
+
+    def report(n_before: int, done: int, total: int) -> None:
+        progress(n_before * total + done, len(responses) * total)
+
+    best = []
+    for k, response in enumerate(responses):
+        stages = None if checkpoint is None else checkpoint.stages(name if k == 0 else f"{name}-{k + 1}")
+        best.append(scan(response.Y, progress=partial(report, k), stages=stages))
+    return best[0] if len(best) == 1 else np.unique(np.concatenate(best), axis=0)
+
+
+def _sort_by_evidence(
+    functions: RankFunctionSource, design: Design, responses: Responses, sets: Array
+) -> tuple[Array, Evidence]:
     """Test sets, and return them and the evidence for them, the smallest p-value first."""
-    result = evidence(functions, design, Y, sets)
+    result = evidence(functions, design, responses, sets)
     order = np.lexsort((-result.statistic, result.log_p))
     return sets[order], Evidence(result.statistic[order], result.log_p[order])
 
@@ -151,18 +184,18 @@ def _forward_selection(
     pools = {1: np.arange(n)[:, None], **{size: members[:POOL] for size, members in sets.items()}}
     steps = {1: np.zeros(n, dtype=int), **{size: np.zeros(len(members), dtype=int) for size, members in sets.items()}}
     taken: list[int] = []
-    Y = design.Y
+    responses = design.responses
     for step in range(1, MAX_STEPS + 1):
         progress(step - 1, MAX_STEPS)
-        strongest = _strongest_set(functions, design, Y, pools, steps, order)
+        strongest = _strongest_set(functions, design, responses, pools, steps, order)
         if strongest is None:
             break
         size, row = strongest
         steps[size][row] = step
         taken += [int(j) for j in pools[size][row] if j not in taken]
         taken_sets = [pool[steps[size][: len(pool)] > 0] for size, pool in pools.items() if size > 1]
-        Y = residual(functions, design, np.array(taken)[:, None], *taken_sets)
-    log_p = {size: approximate_log_p(functions, design, Y, members) for size, members in pools.items()}
+        responses = residual(functions, design, np.array(taken)[:, None], *taken_sets)
+    log_p = {size: approximate_log_p(functions, design, responses, members) for size, members in pools.items()}
     best_sets = _smallest_per_feature(n, log_p, pools)
     residual_log_p = np.minimum(log_p[1], 0.0) + np.minimum(best_sets, 0.0) + np.log(order)
     return np.array(taken, dtype=int), {size: steps[size] for size in sets}, residual_log_p
@@ -171,7 +204,7 @@ def _forward_selection(
 def _strongest_set(
     functions: RankFunctionSource,
     design: Design,
-    Y: Array,
+    responses: Responses,
     pools: dict[int, Array],
     steps: dict[int, Array],
     order: int,
@@ -182,9 +215,9 @@ def _strongest_set(
         candidates = np.flatnonzero(steps[size][: len(members)] == 0)
         if not len(candidates):
             continue
-        approximate = approximate_log_p(functions, design, Y, members[candidates])
+        approximate = approximate_log_p(functions, design, responses, members[candidates])
         first = candidates[np.argsort(approximate, kind="stable")[:TESTED_PER_STEP]]
-        log_p = evidence(functions, design, Y, members[first]).log_p + log_number_of_sets(len(functions), size)
+        log_p = evidence(functions, design, responses, members[first]).log_p + log_number_of_sets(len(functions), size)
         k = int(np.argmin(log_p))
         if log_p[k] < smallest:
             strongest, smallest = (size, int(first[k])), log_p[k]

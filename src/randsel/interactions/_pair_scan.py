@@ -26,7 +26,8 @@ from randsel._numerics.arrays import (
 from randsel._numerics.rank_functions import RankFunctions, RankFunctionSource, cumulants, log_tail_of_moments
 from randsel._utils.files import Stages
 from randsel._utils.typing import Array
-from randsel.interactions._evidence import SMOOTH, Design
+from randsel.interactions._design import Design
+from randsel.interactions._evidence import SMOOTH
 
 #: Features per block: on the host, the products of a tile fit into the cache; on a device, large tiles keep the
 #: overhead of launching operations small.
@@ -57,7 +58,7 @@ def scan_pairs(
     in total, also before the first tile; `stages` is the checkpoint, saved after every row of tiles. If features are
     sorted by kind, there are few tiles.
     """
-    e, spectrum = (Y * design.sample_weights[:, None]).T, design.target_spectrum(Y)
+    e, spectrum = (Y * design.sample_weights[:, None]).T, design.spectrum(Y)
     if factor is not None:
         e = (factor[:, None, :] * e).reshape(-1, e.shape[1])
         spectrum = np.outer(np.square(factor).mean(axis=1), spectrum).ravel()

@@ -24,6 +24,7 @@ from randsel._sklearn.base import (
     StrOptions,
     categories_to_codes,
     check_data,
+    check_labels,
     check_number_to_select,
     check_strata,
     drop_unweighted_rows,
@@ -43,9 +44,10 @@ from randsel.interactions import (
     degrees_of_freedom,
     functions_in_triples,
     max_functions,
+    responses_of,
     scan_interactions,
 )
-from randsel.targets import KINDS
+from randsel.targets import KINDS, Samples
 
 #: Number of pairs that are reported by default.
 DEFAULT_PAIRS = 1000
@@ -130,6 +132,8 @@ class InteractionScan(Selector):
         features of `taken_`, then the others by the smaller of `pvalues_` and `left_pvalues_`.
     n_features_, n_functions_ : int
         Number of selected features, and of functions per feature.
+    comparison_ : str
+        What the tests compare: "samples", "between groups", "within groups" or "mixed".
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -204,8 +208,12 @@ class InteractionScan(Selector):
             Class labels, numbers, or several columns of numbers.
         sample_weight : array of shape (n_samples,), default=None
             Weights of the samples; samples of weight zero are left out.
-        groups, batch : array of shape (n_samples,), default=None
-            Strata, such as donors or sub-studies. The target is compared within strata only, so differences between
+        groups : array of shape (n_samples,), default=None
+            Samples of one group, such as a donor, are not independent. A y that is constant in every group is compared
+            between groups, of which the samples are averaged; one that varies in every group is compared within
+            groups; one that varies in some is tested by sums over groups. `comparison_` says which.
+        batch : array of shape (n_samples,), default=None
+            Strata, such as plates or sub-studies. The target is compared within batches only, so differences between
             them are not evidence.
 
         Returns
@@ -218,30 +226,34 @@ class InteractionScan(Selector):
         n_features = X.shape[1]
         names = getattr(self, "feature_names_in_", None)
         nominal = nominal_columns(self.categorical_features, categorical, n_features, names)
-        strata = check_strata(y, weights, groups=groups, batch=batch)
-        if weights is not None and strata is not None:
-            strata = np.unique(strata[weights > 0.0], return_inverse=True)[1]
+        groups, batch = (
+            check_labels(labels, name, weights, len(y)) for name, labels in (("groups", groups), ("batch", batch))
+        )
         X, y, weights = drop_unweighted_rows(X, y, weights)
         X, device = self._check_device(X)
         n_selected = self.n_features_to_select
         n_selected = None if n_selected is None else check_number_to_select(n_selected, n_features)
+        samples = Samples.from_groups(X, y, weights, groups, batch, nominal)
+        X, y, weights, strata, clusters = samples.X, samples.y, samples.weights, samples.strata, samples.clusters
+        self.comparison_ = samples.comparison
+        check_strata(y, strata, "groups" if samples.comparison == "within groups" else "batch")
         sample_weights = np.ones(len(X)) if weights is None else weights / weights.mean()
-        self.n_functions_ = self._check_n_functions(degrees_of_freedom(len(X), strata))
-        functions, columns = rank_function_source(X, self.n_functions_, sample_weights, nominal)
-        Y = kind.contrasts(y, sample_weights, strata)
-        if not Y.shape[1]:
+        self.n_functions_ = self._check_n_functions(degrees_of_freedom(len(X), strata, clusters))
+        functions, columns = rank_function_source(X, self.n_functions_, sample_weights, nominal, strata)
+        responses = responses_of(y, kind, sample_weights, strata)
+        if not responses:
             raise ValueError(
                 "y hardly varies under sample_weight and within strata, so there is nothing to explain; check them."
             )
         self._check_sizes(len(X), len(columns))
         function_weights = float(self.decay) ** np.arange(self.n_functions_)
-        design = Design(function_weights, Y, sample_weights, strata, self.n_jobs, device)
+        design = Design(function_weights, responses, sample_weights, strata, clusters, self.n_jobs, device)
         n_pairs = self.n_pairs or DEFAULT_PAIRS
         opening: AbstractContextManager[Checkpoint | None] = nullcontext()
         if self.checkpoint is not None:
             parameters = {"functions": self.n_functions_, "decay": self.decay, "order": self.order, "device": device}
             parameters |= {"n_pairs": n_pairs, "target": kind.name}
-            data_hash = fingerprint(X, y, weights, strata, nominal)
+            data_hash = fingerprint(X, y, weights, strata, clusters, nominal)
             identity = {"estimator": "InteractionScan", "data_hash": data_hash, "parameters": parameters}
             opening = open_checkpoint(self.checkpoint, identity)
         with opening as checkpoint, fit_task(self, self.order + 1) as task:

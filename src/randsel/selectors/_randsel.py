@@ -269,7 +269,7 @@ class RandSel(StandInsMixin, Selector):
             How much each sample counts; samples of weight zero are left out.
         groups : array of shape (n_samples,), default=None
             Samples of one group, such as a donor, are not independent: prediction errors leave out whole groups, and
-            permutations exchange whole groups if y is constant within each, or else permute y within groups. One group
+            the permutation test compares between groups, within groups, or both, as `InteractionScan` does. One group
             only is like none.
         batch : array of shape (n_samples,), default=None
             Permutations of y stay within batches.
@@ -294,7 +294,7 @@ class RandSel(StandInsMixin, Selector):
         del X  # validation may have made a copy
         sample = Sample.from_columns(Z, Target.encode(y, kind, weights, groups).beside(array_on_device_of(Z)))
         del Z
-        noise_pvalue = permutation_test(sample, batch).pvalue
+        noise_pvalue = permutation_test(sample, batch)
         with self._observe(sample, columns, n_to_select, checkpoint, seed) as (state, draws, observers):
             path = cull(state, criterion, ESTIMATORS[self.estimator], rules, draws, observers)
             path = replace(

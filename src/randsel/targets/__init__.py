@@ -3,6 +3,7 @@
 Imports `_utils` and `_numerics`.
 """
 
+from randsel.targets._groups import Comparison, Samples, average_rows, batches_of_groups, compare_groups, number_rows
 from randsel.targets._kinds import (
     CLASSES,
     KINDS,
@@ -14,4 +15,19 @@ from randsel.targets._kinds import (
 )
 from randsel.targets._target import Target
 
-__all__ = ["CLASSES", "KINDS", "OutcomeKind", "Target", "check_outcome", "describe_guess", "find_kind", "warn_of_guess"]
+__all__ = [
+    "CLASSES",
+    "KINDS",
+    "Comparison",
+    "OutcomeKind",
+    "Samples",
+    "Target",
+    "average_rows",
+    "batches_of_groups",
+    "check_outcome",
+    "compare_groups",
+    "describe_guess",
+    "find_kind",
+    "number_rows",
+    "warn_of_guess",
+]

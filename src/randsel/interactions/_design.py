@@ -1,0 +1,151 @@
+"""The design of the tests: the outcome in the forms that features are tested against, strata, clusters and weights."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.special import gammaln
+
+from randsel._numerics.rank_functions import column_scores
+from randsel._utils.typing import Array
+from randsel.targets import OutcomeKind
+
+#: Memory of the products in one batch of tests, in bytes.
+BATCH_BYTES = 1 << 25
+#: Default number of functions per feature (fewer for few samples), and weight of each relative to the previous one.
+DEFAULT_FUNCTIONS, DEFAULT_DECAY = 6, 0.9
+#: Numbers are tested as scores of their ranks only, unless a column correlates with its scores by less than this.
+MIN_CORRELATION = 0.975
+#: Minimum number of samples in a stratum for the saddlepoint approximation of `log_tail_of_labels`.
+MIN_STRATUM = 10
+
+
+@dataclass(frozen=True)
+class Response:
+    """The outcome, or its residual, in one form.
+
+    Attributes
+    ----------
+    Y
+        Columns that features are tested against: weighted mean zero in every stratum, mean square one.
+    labels
+        Indicators of classes, each of which is also tested alone; None for numbers and residuals, whose columns are.
+    """
+
+    Y: Array
+    labels: Array | None = None
+
+
+@dataclass(frozen=True)
+class Design:
+    """The outcome, and how features are tested against it."""
+
+    function_weights: Array  # `ω_a`, weight of the a-th function of a feature
+    responses: tuple[Response, ...]  # forms of the outcome; p-values of all forms are combined
+    sample_weights: Array  # of mean one
+    strata: Array | None  # of each sample; under the null hypothesis the outcome is exchangeable within strata
+    clusters: Array | None = None  # of each sample; samples of one cluster are not independent
+    n_jobs: int | None = None
+    device: str | None = None  # of the scan of pairs, as in `to_device`; None for the host
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples."""
+        return len(self.sample_weights)
+
+    def n_functions(self, size: int) -> int:
+        """Return the number of functions per feature in tests of sets of this size."""
+        available = len(self.function_weights)
+        return available if size < 3 else functions_in_triples(self.freedom, available)
+
+    def batch(self, size: int) -> int:
+        """Return the number of sets of this size per batch."""
+        return int(max(1, BATCH_BYTES // (8 * self.n_samples * self.n_functions(size) ** size)))
+
+    @property
+    def freedom(self) -> int:
+        """Degrees of freedom of the outcome, whose mean is zero in every stratum; at most those of the clusters."""
+        return degrees_of_freedom(self.n_samples, self.strata, self.clusters)
+
+    @cached_property
+    def min_log_p(self) -> float:
+        """Smallest possible log p.
+
+        Minus the log of the number of different outcomes that permutations within strata make, or that changes of the
+        signs of clusters make.
+        """
+        if self.clusters is not None:
+            return float(-np.log(2.0) * self.clusters.max())
+        strata = np.zeros(self.n_samples, dtype=int) if self.strata is None else self.strata
+        values = np.unique(self.responses[0].Y.round(9), axis=0, return_inverse=True)[1].ravel()
+        _, sizes = np.unique(strata, return_counts=True)
+        _, ties = np.unique(np.stack([strata, values]), axis=1, return_counts=True)
+        return float(gammaln(ties + 1.0).sum() - gammaln(sizes + 1.0).sum())
+
+    @cached_property
+    def labels_have_saddlepoint(self) -> bool:
+        """Whether labels are permuted as they are, in strata of enough samples for `log_tail_of_labels`."""
+        smallest = self.n_samples if self.strata is None else np.bincount(self.strata).min()
+        return bool(self.clusters is None and np.all(self.sample_weights == 1.0) and smallest >= MIN_STRATUM)
+
+    def spectrum(self, Y: Array) -> Array:
+        """Return the eigenvalues of the weighted covariance of the columns of an outcome."""
+        weights = self.sample_weights
+        return eigenvalues((Y * weights[:, None]).T @ Y / weights.sum())
+
+    def variances(self, Y: Array) -> Array:
+        """Return the variance of every sample under permutation within its stratum, as a mean over the columns of Y."""
+        squares = np.square(Y).mean(axis=1)
+        if self.strata is None:
+            return np.full(len(Y), squares.sum() / (len(Y) - 1))
+        sizes = np.bincount(self.strata)
+        return np.asarray((np.bincount(self.strata, weights=squares) / np.maximum(sizes - 1, 1))[self.strata])
+
+
+def responses_of(y: Array, kind: OutcomeKind, sample_weights: Array, strata: Array | None) -> tuple[Response, ...]:
+    """Return the forms in which an outcome is tested; none if it does not vary within strata.
+
+    Classes are tested as contrasts. Numbers are tested as scores of their ranks, and as they are if that differs much:
+    a few extreme numbers hide an effect on the others, and ranks hide an effect on the extremes.
+    """
+    Y = kind.contrasts(y, sample_weights, strata)
+    if not Y.shape[1]:
+        return ()
+    if kind.has_classes:
+        labels = y[:, None] == np.unique(y)
+        return (Response(Y, labels[:, 1:] if labels.shape[1] == 2 else labels),)
+    scores = kind.contrasts(column_scores(Y), sample_weights, strata)
+    if scores.shape == Y.shape:
+        correlations = sample_weights @ (scores * Y) / sample_weights.sum()
+        return (Response(scores),) if correlations.min() > MIN_CORRELATION else (Response(scores), Response(Y))
+    return (Response(Y),)
+
+
+def degrees_of_freedom(m: int, strata: Array | None, clusters: Array | None = None) -> int:
+    """Return the degrees of freedom of an outcome of m samples whose mean is zero in every stratum."""
+    freedom = m - (1 if strata is None else int(strata.max()) + 1)
+    return freedom if clusters is None else min(freedom, int(clusters.max()))
+
+
+def max_functions(freedom: int) -> int:
+    """Return the largest number of functions that leaves four degrees of freedom per product in a test of pairs."""
+    return max(int(np.sqrt(freedom / 4)), 1)
+
+
+def functions_in_triples(freedom: int, n_functions: int) -> int:
+    """Return the same number for tests of triples, at most three."""
+    return int(np.clip((freedom / 4) ** (1 / 3), 1, min(n_functions, 3)))
+
+
+def eigenvalues(matrices: Array) -> Array:
+    """Return the eigenvalues of positive semi-definite matrices, without rounding errors below zero."""
+    return np.maximum(np.linalg.eigvalsh(matrices), 0.0)
+
+
+def sums_by(labels: Array | None, rows: Array) -> Array:
+    """Return the sums of `rows` over the samples (last axis) of every stratum or cluster; of all samples if None."""
+    if labels is None:
+        return np.asarray(rows.sum(axis=-1, keepdims=True))
+    order = np.argsort(labels, kind="stable")
+    starts = np.flatnonzero(np.diff(labels[order], prepend=-1))
+    return np.add.reduceat(rows[..., order], starts, axis=-1)

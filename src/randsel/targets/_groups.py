@@ -1,0 +1,100 @@
+"""Groups of samples that are not independent, such as the samples of one donor, and what can be compared in them."""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from randsel._utils.typing import Array
+
+#: How an outcome is compared: between samples; between groups if it is constant in every group; within groups if it
+#: varies in every group; by sums over groups ("mixed") if it varies in some.
+Comparison = Literal["samples", "between groups", "within groups", "mixed"]
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The samples that tests compare, after groups and batches are accounted for.
+
+    Attributes
+    ----------
+    X, y, weights
+        One row per sample, or per group if groups are compared; `weights` is None where all are equal.
+    strata
+        Outcomes are compared within strata only; None for one stratum.
+    clusters
+        Samples of one cluster are not independent; None where all are.
+    comparison
+        What is compared.
+    """
+
+    X: Any
+    y: Array
+    weights: Array | None
+    strata: Array | None
+    clusters: Array | None
+    comparison: Comparison
+
+    @classmethod
+    def from_groups(
+        cls, X: Any, y: Array, weights: Array | None, groups: Array | None, batch: Array | None, nominal: Array
+    ) -> "Samples":
+        """Decide how to compare samples of `groups` and `batch`, both numbers from 0 or None."""
+        if groups is None or groups.max() in (0, len(groups) - 1):  # one group of all, or every sample its own
+            return cls(X, y, weights, batch, None, "samples")
+        comparison = compare_groups(y, groups)
+        if comparison == "mixed":
+            return cls(X, y, weights, batch, groups, comparison)
+        if comparison == "within groups":
+            strata = groups if batch is None else number_rows(np.stack([groups, batch], axis=1))
+            if len(np.unique(np.column_stack([strata, number_rows(y)]), axis=0)) == strata.max() + 1:
+                warnings.warn(
+                    "y is constant in every batch of a group, so that batches are ignored and y is compared within "
+                    "groups.",
+                    UserWarning,
+                    stacklevel=4,
+                )
+                strata = groups
+            return cls(X, y, weights, strata, None, comparison)
+        first = np.unique(groups, return_index=True)[1]
+        weights = None if weights is None else np.bincount(groups, weights=weights)
+        batch = None if batch is None else batches_of_groups(batch, groups)
+        return cls(average_rows(X, groups, nominal), y[first], weights, batch, None, comparison)
+
+
+def number_rows(labels: Array) -> Array:
+    """Return numbers from 0 for labels, or for rows of labels."""
+    return np.unique(labels, axis=0, return_inverse=True)[1].ravel()
+
+
+def compare_groups(y: Array, groups: Array) -> Comparison:
+    """Return how the outcome y is compared if samples of one group are not independent."""
+    values, codes = number_rows(y), number_rows(groups)
+    order = np.lexsort((values, codes))
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    first, last = values[order][starts], values[order][np.append(starts[1:], len(order)) - 1]
+    varies = first != last
+    return "within groups" if varies.all() else "mixed" if varies.any() else "between groups"
+
+
+def average_rows(X: Array, groups: Array, nominal: Array) -> Array:
+    """Return the mean of the rows of every group; of `nominal` columns the most frequent value."""
+    _, codes, counts = np.unique(groups, return_inverse=True, return_counts=True)
+    membership = np.zeros((len(counts), len(codes)), dtype=np.result_type(X.dtype, np.float32))
+    membership[codes, np.arange(len(codes))] = 1.0
+    means = membership @ X / counts[:, None]
+    for j in np.flatnonzero(nominal):
+        levels, level_codes = np.unique(np.asarray(X[:, j]), return_inverse=True)
+        frequencies = np.zeros((len(counts), len(levels)))
+        np.add.at(frequencies, (codes, level_codes), 1.0)
+        means[:, j] = levels[frequencies.argmax(axis=1)]
+    return means
+
+
+def batches_of_groups(batch: Array, groups: Array) -> Array:
+    """Return a batch number per group; groups that have samples of the same batches are in one."""
+    codes, batch_codes = number_rows(groups), number_rows(batch)
+    has_batch = np.zeros((codes.max() + 1, batch_codes.max() + 1), dtype=bool)
+    has_batch[codes, batch_codes] = True
+    return number_rows(has_batch)
