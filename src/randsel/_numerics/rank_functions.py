@@ -174,7 +174,7 @@ def rank_function_source(
 
 def monotone_score(ranks: Array) -> Array:
     """Return the sum of the ranks and the normal scores, both of variance one, for ranks in (0, 1) (eq. 16)."""
-    return np.asarray(np.sqrt(12.0) * (ranks - 0.5) + ndtri(ranks))
+    return np.asarray(np.sqrt(12.0) * (ranks - 0.5) + ndtri(np.clip(ranks, 1e-12, 1.0 - 1e-12)))
 
 
 def column_scores(y: Array) -> Array:

@@ -56,7 +56,7 @@ SMOOTH = 2
 #: A product is left out if projections leave less than this fraction of its mean square.
 MIN_MEAN_SQUARE = 0.05
 #: Shares of the three tests in the combined p-value: first function, smooth functions, all functions.
-SHARES = (0.7, 0.15, 0.15)
+SHARES = np.array([0.7, 0.15, 0.15])
 #: Shares of the forms of the outcome, by their number: scores of ranks, and numbers as they are.
 RESPONSE_SHARES = {1: np.array([1.0]), 2: np.array([0.75, 0.25])}
 #: Outcomes of a larger excess kurtosis have extreme values.
@@ -103,25 +103,26 @@ def _test_batch(functions: RankFunctions, sets: Array, design: Design, responses
     weights = np.divide(weights, mean_squares, out=np.zeros_like(weights), where=mean_squares > MIN_MEAN_SQUARE)
     products *= np.sqrt(weights, dtype=np.float32)[:, :, None] * sample_weights
     statistic, log_p = np.zeros(len(sets)), []
+    has_one_function = functions.counts[sets].max(axis=1) <= 1
     for response in responses:
         squares = np.square((products @ response.Y.astype(np.float32)).astype(np.float64)).sum(axis=2)
         statistic = np.maximum(statistic, squares.sum(axis=1) / total)
-        first, *others = _functions_of_tests(used, size)
-        tests = [_log_tail_of_one(products[:, 0].astype(np.float64), design, response)]
-        if response.Y.shape[1] > 1 or others:
-            forms = _log_tails_of_forms(products, squares, design, response.Y, [first, *others])
-            if response.Y.shape[1] > 1:
-                tests[0] = combine_log_p(np.stack([tests[0], forms[0]]), np.full(2, 0.5))
-            tests += forms[1:]
-        log_p.append(combine_log_p(np.stack(tests), np.array(SHARES[: len(tests)]) / sum(SHARES[: len(tests)])))
+        first = _log_tail_of_one(products[:, 0].astype(np.float64), design, response)
+        if response.Y.shape[1] == 1 and has_one_function.all():
+            log_p.append(first)
+            continue
+        forms = _log_tails_of_forms(products, squares, design, response.Y, _functions_of_tests(used, size))
+        if response.Y.shape[1] > 1:
+            first = combine_log_p(np.stack([first, forms[0]]), np.full(2, 0.5))
+        log_p.append(np.where(has_one_function, first, combine_log_p(np.stack([first, *forms[1:]]), SHARES)))
     combined = combine_log_p(np.stack(log_p), RESPONSE_SHARES[len(log_p)])
     return statistic, np.clip(combined, design.min_log_p, 0.0)
 
 
 def _functions_of_tests(used: int, size: int) -> list[Array]:
-    """Return the indices of the products of first functions, of smooth functions if more are used, and of all."""
+    """Return the indices of the products of first functions, of smooth functions, and of all functions."""
     digits = np.indices((used,) * size).reshape(size, -1)
-    return [np.flatnonzero((digits < limit).all(axis=0)) for limit in sorted({1, min(SMOOTH, used), used})]
+    return [np.flatnonzero((digits < limit).all(axis=0)) for limit in (1, SMOOTH, used)]
 
 
 def _log_tails_of_forms(products: Array, squares: Array, design: Design, Y: Array, subsets: list[Array]) -> list[Array]:
@@ -144,7 +145,9 @@ def _log_tails_of_forms(products: Array, squares: Array, design: Design, Y: Arra
         weights = np.concatenate([eigenvalues(matrix[block]) for matrix in uneven], axis=1)
         log_tail = log_tail_of_form(statistic, weights, freedom)
         if design.clusters is None:
-            weights = (eigenvalues(even[block])[:, :, None] * (spectrum / spectrum.mean())).reshape(len(products), -1)
+            weights = (eigenvalues(even[block])[:, :, None] * (spectrum / max(spectrum.mean(), 1e-300))).reshape(
+                len(products), -1
+            )
             log_tail = np.maximum(log_tail, log_tail_of_form(statistic, weights, freedom))
         log_tails.append(log_tail)
     return log_tails
@@ -359,8 +362,7 @@ def _approximate_batch(functions: RankFunctions, sets: Array, design: Design, re
             varies = moments[0] > 0.0
             statistic = terms[varies][:, subset].sum(axis=1)
             row[varies] = log_tail_of_moments(statistic, *(value[varies] for value in moments))
-        shares = np.array(SHARES[: len(subsets)])
-        combined.append(combine_log_p(log_p, shares / shares.sum()))
+        combined.append(combine_log_p(log_p, SHARES))
     return combine_log_p(np.stack(combined), RESPONSE_SHARES[len(combined)])
 
 

@@ -13,6 +13,10 @@ from randsel._utils.typing import Array
 Comparison = Literal["samples", "between groups", "within groups", "mixed"]
 
 
+#: Minimum number of groups to compare.
+MIN_GROUPS = 4
+
+
 @dataclass(frozen=True)
 class Samples:
     """The samples that tests compare, after groups and batches are accounted for.
@@ -58,6 +62,11 @@ class Samples:
                 strata = groups
             return cls(X, y, weights, strata, None, comparison)
         first = np.unique(groups, return_index=True)[1]
+        if len(first) < MIN_GROUPS:
+            raise ValueError(
+                f"y is the same within each of the {len(first)} groups, and fewer than {MIN_GROUPS} groups tell nothing "
+                "about it; leave groups out only if samples of a group are independent."
+            )
         weights = None if weights is None else np.bincount(groups, weights=weights)
         batch = None if batch is None else batches_of_groups(batch, groups)
         return cls(average_rows(X, groups, nominal), y[first], weights, batch, None, comparison)
