@@ -64,8 +64,8 @@ class Samples:
         first = np.unique(groups, return_index=True)[1]
         if len(first) < MIN_GROUPS:
             raise ValueError(
-                f"y is the same within each of the {len(first)} groups, and fewer than {MIN_GROUPS} groups tell nothing "
-                "about it; leave groups out only if samples of a group are independent."
+                f"y is the same within each of the {len(first)} groups, and fewer than {MIN_GROUPS} groups tell "
+                "nothing about it; leave groups out only if samples of a group are independent."
             )
         weights = None if weights is None else np.bincount(groups, weights=weights)
         batch = None if batch is None else batches_of_groups(batch, groups)
