@@ -262,3 +262,50 @@ def left_out_errors(K, Y, penalty, weights, groups):
             _, a, b = ridge_objective(K[np.ix_(~out, ~out)], y[~out], penalty, weights[~out])
             squares[out] += weights[out] * (y[out] - K[np.ix_(out, ~out)] @ a - b) ** 2
     return squares
+
+
+def monotone_functions(x, n_functions):
+    """Rank functions without rare levels: a monotone score and cosines of the midranks, by Gram–Schmidt (eq. 16)."""
+    m = len(x)
+    ranks = [(sum(x[q] < x[p] for q in range(m)) + sum(x[q] == x[p] for q in range(m)) / 2) / m for p in range(m)]
+    raw = [np.array([np.sqrt(12) * (r - 0.5) + norm.ppf(r) for r in ranks])]
+    raw += [np.array([np.cos(a * np.pi * r) for r in ranks]) for a in range(2, n_functions + 1)]
+    basis = []
+    for row in raw:
+        earlier = np.array([np.ones(m), *basis]).T
+        left = row - earlier @ np.linalg.lstsq(earlier, row, rcond=None)[0]
+        basis.append(left / np.sqrt(np.mean(left**2)))
+    return np.array(basis)
+
+
+def permutation_sums(a, e, strata):
+    """Return Σ_i a_i e_π(i) for all permutations π within strata."""
+    sums = np.zeros(1)
+    for stratum in np.unique(strata):
+        rows = np.flatnonzero(strata == stratum)
+        within = [a[rows] @ e[list(order)] for order in itertools.permutations(rows)]
+        sums = (sums[:, None] + np.array(within)).ravel()
+    return sums
+
+
+def label_sums(a, labels, strata):
+    """Return the sum of a over every set of samples with as many samples of each stratum as have labels."""
+    sums = np.zeros(1)
+    for stratum in np.unique(strata):
+        rows = np.flatnonzero(strata == stratum)
+        chosen = itertools.combinations(rows, int(labels[rows].sum()))
+        sums = (sums[:, None] + np.array([a[list(c)].sum() for c in chosen])).ravel()
+    return sums
+
+
+def label_p_value(a, labels, strata):
+    """Twice the share of label sets whose sum is as far on the side of the observed sum, at most one."""
+    sums, observed = label_sums(a, labels, strata), a @ labels
+    side = np.sign(observed)
+    return min(1.0, 2 * np.mean(side * sums >= side * observed - 1e-9))
+
+
+def cauchy_combination(p, shares):
+    """Tail of the Cauchy distribution at the weighted mean of tan((½ - p) π)."""
+    statistic = sum(share * np.tan((0.5 - value) * np.pi) for share, value in zip(shares, p, strict=True))
+    return 0.5 - np.arctan(statistic) / np.pi

@@ -65,6 +65,8 @@ MAX_KURTOSIS = 1.0
 CANDIDATE_LOG_P = np.log(0.2)
 #: Newton steps of the search for the saddlepoint.
 NEWTON_STEPS = 60
+#: Values of a product, of mean square one, that differ by less are equal up to rounding.
+EQUAL = 1e-4
 
 
 # ---------------------------------------------------------------- the p-value that is reported
@@ -212,11 +214,11 @@ def log_tail_of_labels(a: Array, labels: Array, strata: Array | None) -> Array:
     Given the numbers of labels in all strata, the sum has the distribution of independent labels of probability
     `1/(1 + exp(-s_h - t a_i))` in stratum h, for any s and t. The double saddlepoint approximation chooses s and t such
     that the numbers of labels and the sum have the observed values as means (Booth and Butler 1990). It is accurate to
-    a few per cent, also for few labels and in the far tail.
+    a few per cent, also for few labels and in the far tail. Features of few levels have sums on a lattice, and half its
+    spacing is subtracted, the second continuity correction of Daniels (1987).
     """
     codes = np.zeros(len(labels), dtype=int) if strata is None else strata
-    sizes = np.bincount(codes)
-    n_labels = np.bincount(codes, weights=labels)
+    sizes, n_labels = np.bincount(codes), np.bincount(codes, weights=labels)
     informative = (n_labels > 0) & (n_labels < sizes)
     samples = informative[codes]
     codes, labels = np.unique(codes[samples], return_inverse=True)[1], labels[samples]
@@ -225,14 +227,41 @@ def log_tail_of_labels(a: Array, labels: Array, strata: Array | None) -> Array:
     a = a[:, samples] / np.where(spread > 0, spread, 1.0)[:, None]
     observed = a @ labels
     a, observed = np.where(observed < 0, -1, 1)[:, None] * a, np.abs(observed)
+    # The labels are not needed any more: sort samples by stratum, and then by a, the largest first.
+    a = np.take_along_axis(a, np.lexsort((-a, np.broadcast_to(codes, a.shape)), axis=1), axis=1)
+    codes = np.sort(codes)
+    gaps = np.where(np.diff(codes) == 0, -np.diff(a, axis=1), np.inf)
+    spacing = np.where(gaps > EQUAL, gaps, np.inf).min(axis=1)
+    largest, log_p_of_largest = _largest_sum(a, codes, sizes, n_labels)
+    # The largest sum has no saddlepoint, because its t is infinite.
+    inner = np.clip(observed - spacing / 2.0, 0.0, largest * (1.0 - 1e-4))
+    one_sided = np.maximum(_log_tail_of_labels(a, codes, sizes, n_labels, inner, spacing), log_p_of_largest)
+    one_sided = np.where(observed > largest - EQUAL, log_p_of_largest, one_sided)
+    return np.asarray(np.minimum(one_sided + np.log(2.0), 0.0))
+
+
+def _largest_sum(a: Array, codes: Array, sizes: Array, n_labels: Array) -> tuple[Array, Array]:
+    """Return the largest sum that labels can have and the log of its probability; a is sorted within strata."""
+    starts = np.cumsum(sizes) - sizes
+    is_largest = np.arange(len(codes)) - starts[codes] < n_labels[codes]
+    last = a[:, (starts + n_labels).astype(int) - 1]
+    is_tied = np.abs(a - last[:, codes]) < EQUAL
+    n_tied, n_tied_labels = sums_by(codes, is_tied.astype(float)), sums_by(codes, (is_tied & is_largest).astype(float))
+    log_p = _log_binomial(n_tied, n_tied_labels).sum(axis=1) - _log_binomial(sizes, n_labels).sum()
+    return (a * is_largest).sum(axis=1), log_p
+
+
+def _log_binomial(n: Array, k: Array) -> Array:
+    """Return the log of the number of subsets of k out of n."""
+    return np.asarray(gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0))
+
+
+def _log_tail_of_labels(
+    a: Array, codes: Array, sizes: Array, n_labels: Array, observed: Array, spacing: Array
+) -> Array:
+    """Return the log of the upper tail of the sums at `observed`, half a spacing below a possible sum."""
     share = n_labels / sizes
     s0 = np.log(share / (1 - share))
-    # The largest sum has no saddlepoint: its t is infinite.
-    by_size = np.lexsort((-a, np.broadcast_to(codes, a.shape)), axis=1)
-    starts = np.cumsum(sizes) - sizes
-    is_first = np.arange(len(codes)) - starts[codes[by_size[:1]]] < n_labels[codes[by_size[:1]]]
-    largest = (np.take_along_axis(a, by_size, axis=1) * is_first).sum(axis=1)
-    observed = np.minimum(observed, largest * (1 - 1e-4))
     t, s = observed / np.square(a).sum(axis=1), np.tile(s0, (len(a), 1))
     for _ in range(NEWTON_STEPS):
         p = expit(s[:, codes] + t[:, None] * a)
@@ -250,11 +279,10 @@ def log_tail_of_labels(a: Array, labels: Array, strata: Array | None) -> Array:
     K = np.logaddexp(0.0, s[:, codes] + t[:, None] * a).sum(axis=1)
     K0 = (sizes * np.logaddexp(0.0, s0)).sum()
     w = np.sqrt(np.maximum(2 * ((K0 - s0 @ n_labels) - (K - s @ n_labels - t * observed)), 1e-12))
-    v = t * np.sqrt(np.exp(np.log(h_ss / (sizes * share * (1 - share))).sum(axis=1)) * schur)
-    one_sided = log_ndtr(-(w + np.log(v / w) / w))
-    one_sided = np.where(w < 0.1, log_ndtr(-w), one_sided)
-    n_outcomes = (gammaln(sizes + 1) - gammaln(n_labels + 1) - gammaln(sizes - n_labels + 1)).sum()
-    return np.asarray(np.minimum(np.maximum(one_sided, -n_outcomes) + np.log(2.0), 0.0))
+    step = 2.0 * np.sinh(t * spacing / 2.0) / spacing
+    v = step * np.sqrt(np.exp(np.log(h_ss / (sizes * share * (1 - share))).sum(axis=1)) * schur)
+    # The formula is singular at the mean.
+    return np.where(w < 0.1, log_ndtr(-w), log_ndtr(-(w + np.log(np.maximum(v, 1e-300) / w) / w)))
 
 
 def products_of(functions: RankFunctions, sets: Array, function_weights: Array) -> tuple[Array, Array]:
