@@ -282,7 +282,7 @@ def _log_tail_of_labels(
     step = 2.0 * np.sinh(t * spacing / 2.0) / spacing
     v = step * np.sqrt(np.exp(np.log(h_ss / (sizes * share * (1 - share))).sum(axis=1)) * schur)
     # The formula is singular at the mean.
-    return np.where(w < 0.1, log_ndtr(-w), log_ndtr(-(w + np.log(np.maximum(v, 1e-300) / w) / w)))
+    return np.asarray(np.where(w < 0.1, log_ndtr(-w), log_ndtr(-(w + np.log(np.maximum(v, 1e-300) / w) / w))))
 
 
 def products_of(functions: RankFunctions, sets: Array, function_weights: Array) -> tuple[Array, Array]:
