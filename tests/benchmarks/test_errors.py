@@ -1,4 +1,4 @@
-"""The benchmark of errors: its estimates, simulations and blocks."""
+"""The benchmark of errors: its estimates and blocks, and the sizes of the p-values in a quick version of it."""
 
 import importlib
 import json
@@ -11,6 +11,7 @@ import pytest
 from scipy import stats
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+LEVEL = 0.05
 
 
 @pytest.fixture
@@ -21,6 +22,52 @@ def modules(monkeypatch):
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         monkeypatch.setenv(variable, "1")
     return importlib.import_module
+
+
+def size_at_05(modules, name, n_sets):
+    """Return the fraction of p-values at most .05 and its standard error, at least that of independent p-values."""
+    cell = modules("errors").all_cells(Path("nowhere"))[name]
+    tallies = [t for seed in range(n_sets) for t in cell.simulate(np.random.default_rng([77, seed]))]
+    weights, totals = zip(*[(t.weight, t.total) for t in tallies if t.measure == "p ≤ .05"], strict=True)
+    result = modules("errors_page").estimate(weights, totals)
+    return result.value, max(result.error, np.sqrt(LEVEL * (1.0 - LEVEL) / sum(weights)))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:y is constant within:UserWarning")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "size/classes/classes 10 %/n 100",
+        "size/classes/classes 50 %/n 30",
+        "size/classes/classes 50 %/n 100",
+        "size/numbers/normal/n 100",
+        "size/numbers/lognormal/n 100",
+        "size/groups/constant/classes 50 %/30 groups",
+        "size/groups/varying/classes 50 %/30 groups",
+        "size/groups/mixed/classes 50 %/30 groups",
+        "size/groups/constant/normal/30 groups",
+        "size/groups/varying/normal/30 groups",
+        "size/groups/mixed/normal/30 groups",
+        "size/groups/paired/20 donors",
+        "size/batches/classes 50 %/n 100",
+        "size/batches/lognormal/n 100",
+        "size/columns/SNP/classes 10 %/n 100",
+    ],
+)
+def test_p_values_of_features_are_small_as_often_as_their_level(modules, name):
+    size, error = size_at_05(modules, name, 40)
+    # a test of few samples or of discrete columns may be conservative, but not by half
+    assert size <= LEVEL + 0.005 + 3.5 * error
+    assert size >= LEVEL / 2.0 - 3.5 * error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("outcome", ["classes 10 %", "classes 50 %", "normal", "lognormal"])
+@pytest.mark.parametrize("situation", ["null", "beside main effects"])
+def test_p_values_of_pairs_are_not_small_too_often(modules, situation, outcome):
+    size, error = size_at_05(modules, f"size/pairs/all of 10/{situation}/{outcome}/n 100", 40)
+    assert size <= LEVEL + 0.005 + 3.5 * error
 
 
 def test_the_standard_error_is_that_of_means_of_data_sets(modules):
