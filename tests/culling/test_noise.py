@@ -7,8 +7,8 @@ from sklearn.feature_selection import f_classif
 
 from randsel.contribution import Sample
 from randsel.culling import permutation_test
-from randsel.culling._noise import permuted_rows
-from randsel.targets import KINDS, Target
+from randsel.culling._noise import changed_signs, permuted_rows
+from randsel.targets import KINDS, Target, batches_of_groups, compare_groups
 
 
 def make_sample(X, y, kind="classification", weights=None, groups=None):
@@ -16,16 +16,29 @@ def make_sample(X, y, kind="classification", weights=None, groups=None):
     return Sample.from_columns(X, Target.encode(y, KINDS[kind], weights, groups))
 
 
-def test_squared_correlations_are_those_of_f_statistics_and_of_pearson():
+def expected_pvalue(X, target, permuted):
+    """Return the p-value by the F statistics, or squared correlations, of the target and its permutations."""
+    if target.dtype.kind == "f":
+        squared = np.array([[stats.pearsonr(x, z).statistic ** 2 for x in X.T] for z in (target, *permuted)])
+    else:
+        ratio = np.array([f_classif(X, z)[0] for z in (target, *permuted)]) * (len(np.unique(target)) - 1)
+        squared = ratio / (ratio + len(X) - len(np.unique(target)))
+    tails = []
+    for values in (squared.max(axis=1), squared.mean(axis=1)):
+        tails.append([np.mean(values >= value * (1 - 1e-9)) for value in values])
+    smaller = np.min(tails, axis=0)
+    return np.mean(smaller <= smaller[0])
+
+
+@pytest.mark.parametrize("effect", [0.0, 0.3, 0.6])
+def test_pvalue_is_that_of_f_statistics_and_of_squared_correlations(effect):
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(60, 30)), rng.integers(0, 3, 60)
-    X[:, 3] += y
-    squared = permutation_test(make_sample(X, y)).squared_correlations
-    np.testing.assert_allclose(squared / (1 - squared) * 57 / 2, f_classif(X, y)[0], rtol=1e-9)
-    z = rng.normal(size=60)
-    expected = [stats.pearsonr(x, z).statistic ** 2 for x in X.T]
-    squared = permutation_test(make_sample(X, z, "regression")).squared_correlations
-    np.testing.assert_allclose(squared, expected, rtol=1e-8)
+    X, y = rng.normal(size=(60, 12)), rng.integers(0, 3, 60)
+    X[:, 3] += effect * y
+    rows = permuted_rows(60, None, None, 99)
+    assert permutation_test(make_sample(X, y)) == pytest.approx(expected_pvalue(X, y, y[rows]))
+    z = rng.normal(size=60) + effect * X[:, 5]
+    assert permutation_test(make_sample(X, z, "regression")) == pytest.approx(expected_pvalue(X, z, z[rows]))
 
 
 @pytest.mark.parametrize("correlated", [False, True])
@@ -34,7 +47,7 @@ def test_false_alarms_are_as_rare_as_the_level(correlated):
     for seed in range(200):
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(30, 40)) + (3 * rng.normal(size=(30, 1)) if correlated else 0.0)
-        alarms += permutation_test(make_sample(X, rng.integers(0, 2, 30))).pvalue <= 0.05
+        alarms += permutation_test(make_sample(X, rng.integers(0, 2, 30))) <= 0.05
     # Binomial(200, 0.05): above 18 with probability 0.01.
     assert alarms <= 18
 
@@ -45,14 +58,13 @@ def test_one_strong_feature_and_many_weak_features_are_both_noticed():
     strong, weak = rng.normal(size=(80, 500)), rng.normal(size=(80, 500))
     strong[:, 0] += 2 * y
     weak += 0.35 * y[:, None]
-    assert permutation_test(make_sample(strong, y)).pvalue <= 0.02
-    assert permutation_test(make_sample(weak, y)).pvalue <= 0.02
+    assert permutation_test(make_sample(strong, y)) <= 0.02
+    assert permutation_test(make_sample(weak, y)) <= 0.02
 
 
 def test_permutations_stay_within_batches_and_move_whole_groups():
-    outcomes = np.repeat([0.0, 1.0, 0.0, 1.0, 1.0, 0.0], 3)[:, None]
     groups, batch = np.repeat(np.arange(6), 3), np.repeat([0, 0, 0, 1, 1, 1], 3)
-    rows = permuted_rows(outcomes, groups, batch, 50)
+    rows = permuted_rows(18, groups, batch, 50)
     assert (batch[rows] == batch).all()
     moved = groups[rows].reshape(50, 6, 3)
     assert (moved == moved[:, :, :1]).all()
@@ -60,12 +72,60 @@ def test_permutations_stay_within_batches_and_move_whole_groups():
     assert len(np.unique(rows, axis=0)) > 20
 
 
-def test_an_outcome_that_varies_within_groups_is_permuted_within_them():
-    rng = np.random.default_rng(0)
+def test_permutations_within_strata_permute_every_stratum():
     groups = np.repeat(np.arange(5), 4)
-    rows = permuted_rows(rng.normal(size=(20, 1)), groups, None, 20)
+    rows = permuted_rows(20, None, groups, 20)
     assert (groups[rows] == groups).all()
     assert (np.sort(rows, axis=1) == np.arange(20)).all()
+
+
+def test_changed_signs_are_those_of_whole_groups():
+    groups = np.repeat([4, 7, 1, 9, 3], 4)
+    signs = changed_signs(groups, 50)
+    assert set(np.unique(signs)) == {-1.0, 1.0}
+    by_group = signs.reshape(50, 5, 4)
+    assert (by_group == by_group[:, :, :1]).all()
+    assert len(np.unique(signs, axis=0)) > 20
+    assert abs(signs.mean()) < 0.25
+
+
+DESIGNS = {
+    "between groups": lambda rng, donors: rng.permutation(np.arange(20) % 2)[donors],
+    "within groups": lambda rng, donors: (np.arange(len(donors)) + rng.integers(0, 2, 20)[donors]) % 2,
+    "mixed": lambda rng, donors: np.where(donors < 8, np.arange(len(donors)) % 2, donors % 2),
+}
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_groups_hold_the_level_and_leave_power_in_every_design(design):
+    """Of 100 tests of noise at 0.05, more than 11 have probability 0.004; donors differ in all features."""
+    donors, alarms, detected = np.repeat(np.arange(20), 4), 0, 0
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        y = DESIGNS[design](rng, donors)
+        assert compare_groups(y, donors) == design
+        X = rng.normal(size=(20, 30))[donors] + 0.5 * rng.normal(size=(80, 30))
+        alarms += permutation_test(make_sample(X, y, groups=donors)) <= 0.05
+        if seed < 20:
+            X[:, 0] += 4.0 * y
+            detected += permutation_test(make_sample(X, y, groups=donors)) <= 0.05
+    assert alarms <= 11
+    assert detected >= 18
+
+
+def test_donors_that_span_batches_are_permuted_among_donors_of_the_same_batches():
+    donors = np.repeat(np.arange(12), 4)
+    batch = np.where(donors < 6, np.arange(48) % 2, 2 + np.arange(48) % 2)  # every donor is in two batches
+    strata = batches_of_groups(batch, donors)
+    assert strata.tolist() == [strata[0]] * 6 + [strata[6]] * 6
+    assert strata[0] != strata[6]
+    alarms = 0
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        y = np.concatenate([rng.permutation(6) < 4, rng.permutation(6) < 2])[donors]
+        X = rng.normal(size=(12, 20))[donors] + 0.3 * rng.normal(size=(48, 20)) + 2.0 * (donors < 6)[:, None]
+        alarms += permutation_test(make_sample(X, y, groups=donors), batch) <= 0.05
+    assert alarms <= 11
 
 
 def test_groups_remove_false_alarms_of_repeated_samples():
@@ -78,20 +138,22 @@ def test_groups_remove_false_alarms_of_repeated_samples():
         y = rng.permutation(np.arange(10) % 2)[donors]
         for grouped in alarms:
             sample = make_sample(X, y, groups=donors if grouped else None)
-            alarms[grouped] += permutation_test(sample).pvalue <= 0.05
+            alarms[grouped] += permutation_test(sample) <= 0.05
     assert alarms[False] > 50
     assert alarms[True] <= 8
 
 
-def test_weights_that_repeat_samples_leave_the_statistics_of_the_data_unchanged():
+def test_weights_scale_the_influence_of_samples():
+    """Half of the samples follow y and half do not: only weight on the former gives a small p-value."""
     rng = np.random.default_rng(0)
-    X, y, weights = rng.normal(size=(40, 10)), np.arange(40) % 2, rng.integers(1, 3, 40).astype(float)
-    X = X - weights @ X / weights.sum()
-    target = Target.encode(y, KINDS["classification"], weights)
-    squared = permutation_test(Sample.from_columns(X, target)).squared_correlations
-    repeated = np.repeat(np.arange(40), weights.astype(int))
-    statistic, _ = f_classif(X[repeated], y[repeated])
-    assert np.argsort(squared).tolist() == np.argsort(statistic).tolist()
+    X, y = rng.normal(size=(60, 10)), np.arange(60) % 2
+    X[:30, 0] += 2.0 * y[:30]
+    X[30:, 0] -= 2.0 * y[30:]
+    first = np.where(np.arange(60) < 30, 1.0, 0.02)
+    for weights, small in ((first, True), (np.ones(60), False)):
+        centred = X - weights @ X / weights.sum()
+        target = Target.encode(y, KINDS["classification"], weights)
+        assert (permutation_test(Sample.from_columns(centred, target)) <= 0.05) == small
 
 
 def test_weights_do_not_make_a_constant_outcome_of_groups_look_variable():
@@ -100,4 +162,4 @@ def test_weights_do_not_make_a_constant_outcome_of_groups_look_variable():
     y = (np.arange(20) % 2)[groups]
     X = rng.normal(size=(60, 5)) + 3 * y[:, None]
     sample = make_sample(X, y, weights=rng.uniform(0.5, 2.0, 60), groups=groups)
-    assert permutation_test(sample).pvalue <= 0.02
+    assert permutation_test(sample) <= 0.02

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 import reference
+from scipy.stats import norm
 
-from randsel._numerics.rank_functions import centre, rank_functions
+from randsel._numerics.rank_functions import centre, column_scores, monotone_score, rank_functions
 
 
 def functions(X, n_functions=4, weights=None, nominal=None):
@@ -17,12 +18,22 @@ def gram(basis, column, weights):
     return (values * weights) @ values.T / weights.sum()
 
 
-def test_functions_of_untied_columns_are_orthonormal_cosines(rng):
+def test_functions_of_untied_columns_are_a_monotone_score_and_cosines(rng):
     x = rng.standard_normal(37)
     basis = functions(x[:, None], 5)
-    assert np.allclose(basis.values[0], reference.midrank_cosines(x, 5), atol=1e-6)
+    assert np.allclose(basis.values[0], reference.rank_functions(x, 5), atol=1e-5)
     assert np.allclose(gram(basis, 0, np.ones(37)), np.eye(5), atol=1e-6)
+    assert np.all(np.diff(basis.values[0, 0][np.argsort(x)]) > 0)
     assert basis.untied[0]
+
+
+def test_monotone_score_adds_ranks_and_normal_scores_of_equal_variance():
+    r = (np.arange(10_000) + 0.5) / 10_000
+    normal = norm.ppf(r)
+    assert np.std(monotone_score(r) - normal) == pytest.approx(1.0, rel=1e-3)
+    assert np.std(normal) == pytest.approx(1.0, rel=1e-3)
+    x = np.array([3.0, 1.0, 3.0, 8.0])
+    assert np.allclose(column_scores(x[:, None])[:, 0], monotone_score(np.array([0.5, 0.125, 0.5, 0.875])))
 
 
 def test_a_column_of_few_levels_has_one_function_less_than_levels(rng):
@@ -35,13 +46,21 @@ def test_a_column_of_few_levels_has_one_function_less_than_levels(rng):
         assert np.allclose(basis.values[column].mean(axis=1), 0.0, atol=1e-6)
 
 
-def test_functions_of_tied_columns_span_the_midrank_cosines(rng):
+def test_functions_of_tied_columns_are_those_of_the_midranks(rng):
     x = np.round(rng.standard_normal(80), 1)
-    basis = functions(x[:, None], 3).values[0].astype(float)
-    raw = reference.midrank_cosines(x, 3)
-    raw = raw - raw.mean(axis=1, keepdims=True)
-    left = raw - (raw @ basis.T / 80) @ basis
-    assert np.abs(left).max() < 1e-5
+    assert np.allclose(functions(x[:, None], 3).values[0], reference.rank_functions(x, 3), atol=1e-5)
+
+
+def test_columns_of_many_values_are_ranked_after_the_mean_of_their_stratum_is_subtracted(rng):
+    strata = np.repeat(np.arange(6), 10)
+    levels, numbers = rng.integers(0, 3, 60), rng.standard_normal(60)
+    shift = 5.0 * rng.standard_normal(6)[strata]
+    X = np.stack([numbers, numbers + shift, levels], axis=1)
+    within = rank_functions(X, 3, np.ones(60), np.zeros(3, dtype=bool), strata)
+    assert np.allclose(within.values[0], within.values[1], atol=1e-6)
+    centred = numbers - np.array([numbers[strata == stratum].mean() for stratum in strata])
+    assert np.allclose(within.values[0], reference.rank_functions(centred, 3), atol=1e-5)
+    assert np.array_equal(within.values[2], functions(X, 3).values[2])
 
 
 def test_functions_follow_their_rows_and_ignore_monotone_transforms(rng):

@@ -157,18 +157,6 @@ def unbiased_hsic(K, L):
     return (first + second - third) / (m * (m - 3))
 
 
-def midrank_cosines(x, n_functions):
-    """√2 cos(aπr) with midranks r = (below + equal / 2) / m, value by value."""
-    m = len(x)
-    result = np.zeros((n_functions, m))
-    for p in range(m):
-        below = sum(x[q] < x[p] for q in range(m))
-        equal = sum(x[q] == x[p] for q in range(m))
-        for a in range(n_functions):
-            result[a, p] = np.sqrt(2) * np.cos((a + 1) * np.pi * (below + equal / 2) / m)
-    return result
-
-
 def normal_scores(X):
     """Φ⁻¹((rank - ½)/m) with midranks, column by column, to mean zero and standard deviation one."""
     scores = np.zeros(X.shape)
@@ -203,24 +191,26 @@ def pair_statistic(f, g, Y, omega):
     return total / len(Y)
 
 
-def pair_evidence(f, g, Y, omega, chosen):
-    """Statistic of a pair with the main effects of both projected out by least squares, and its two sets of weights.
-
-    `chosen` are the products to use, in the order (0, 0), (0, 1), …
-    """
-    m = len(Y)
+def projected_products(f, g, omega):
+    """Products of the functions of two features, main effects projected out, of mean square ω_a ω_b."""
+    m = f.shape[1]
     nuisance = np.vstack([np.ones(m), f, g]).T
-    rows, scales = [], []
+    rows = []
     for a in range(len(f)):
         for b in range(len(g)):
             v = f[a] * g[b]
             v = v - nuisance @ np.linalg.lstsq(nuisance, v, rcond=None)[0]
-            rows.append(v / np.sqrt(np.mean(v**2)))
-            scales.append(omega[a] * omega[b])
-    V = (np.array(rows) * np.sqrt(scales)[:, None])[chosen]
-    statistic = sum((V @ Y[:, c]) @ (V @ Y[:, c]) for c in range(Y.shape[1])) / m
-    even = np.kron(np.linalg.eigvalsh(V @ V.T / m), np.linalg.eigvalsh(Y.T @ Y / m))
-    uneven = np.concatenate([np.linalg.eigvalsh(V @ np.diag(Y[:, c] ** 2) @ V.T / m) for c in range(Y.shape[1])])
+            rows.append(v / np.sqrt(np.mean(v**2)) * np.sqrt(omega[a] * omega[b]))
+    return np.array(rows)
+
+
+def form(V, Y):
+    """Σ_c |V y_c|², and its weights for exchangeable residuals and for residuals of unequal variance."""
+    m, n_outputs = Y.shape
+    statistic = sum((V @ Y[:, c]) @ (V @ Y[:, c]) for c in range(n_outputs))
+    covariance = np.linalg.eigvalsh(Y.T @ Y / (m - 1))
+    even = np.kron(np.linalg.eigvalsh(V @ V.T), covariance)
+    uneven = np.concatenate([np.linalg.eigvalsh(V @ np.diag(Y[:, c] ** 2) @ V.T) for c in range(n_outputs)])
     return statistic, even, uneven
 
 
@@ -264,7 +254,7 @@ def left_out_errors(K, Y, penalty, weights, groups):
     return squares
 
 
-def monotone_functions(x, n_functions):
+def rank_functions(x, n_functions):
     """Rank functions without rare levels: a monotone score and cosines of the midranks, by Gram–Schmidt (eq. 16)."""
     m = len(x)
     ranks = [(sum(x[q] < x[p] for q in range(m)) + sum(x[q] == x[p] for q in range(m)) / 2) / m for p in range(m)]
@@ -306,6 +296,6 @@ def label_p_value(a, labels, strata):
 
 
 def cauchy_combination(p, shares):
-    """Tail of the Cauchy distribution at the weighted mean of tan((½ - p) π)."""
-    statistic = sum(share * np.tan((0.5 - value) * np.pi) for share, value in zip(shares, p, strict=True))
+    """Tail of the Cauchy distribution at the weighted mean of tan((½ - p) π), for p of at most 0.99."""
+    statistic = sum(share * np.tan((0.5 - min(q, 0.99)) * np.pi) for share, q in zip(shares, p, strict=True))
     return 0.5 - np.arctan(statistic) / np.pi
