@@ -133,5 +133,6 @@ def test_a_command_with_a_time_limit_leaves_no_process_when_it_is_ended(number, 
         children = descendants(process.pid)
         process.send_signal(number)
         process.wait(PATIENCE)
+    assert process.returncode == (-number if number == signal.SIGKILL else 128 + number)
     assert children
     wait_until(lambda: all(map(is_gone, children)))

@@ -283,15 +283,29 @@ def group_is_gone(process):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("command", "jobs"), [("select", "1"), ("select", "2"), ("compare", "2")])
-def test_sigterm_ends_a_run_with_a_sentence_and_it_goes_on(command, jobs, table, undisturbed, tmp_path):
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [
+        (signal.SIGINT, "Interrupted. What is finished is kept: run the same command again to go on."),
+        (signal.SIGTERM, "Terminated. What is finished is kept: run the same command again to go on."),
+    ],
+    ids=["interrupted", "terminated"],
+)
+def test_a_signal_ends_a_run_with_a_message_and_it_resumes(
+    number, message, command, jobs, table, undisturbed, tmp_path
+):
     out = tmp_path / "out"
     process = start(command, table, out, "--jobs", jobs)
     until(process, FINISHED[command], out, 2)
-    process.send_signal(signal.SIGTERM)
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)  # as a terminal does: workers get it as well
+    else:
+        process.send_signal(number)
     _, said = process.communicate(timeout=120)
-    assert process.returncode == 143
-    assert "Terminated. What is finished is kept: run the same command again to go on." in said
+    assert process.returncode == 128 + number
+    assert said.endswith(f"\n{message}\n")
     assert "Traceback" not in said
+    assert "Warning" not in said
     wait_until(lambda: group_is_gone(process))
     kept = whole(out, killed=True)
     assert len(kept) >= 2
@@ -299,6 +313,24 @@ def test_sigterm_ends_a_run_with_a_sentence_and_it_goes_on(command, jobs, table,
     assert invoke(command, table, out).exit_code == 0
     assert kept.items() <= whole(out).items()
     assert results_of(command, out) == undisturbed[command]
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_scan_which_then_resumes(tmp_path):
+    X, y, _ = datasets.make_xor(300, 1200, random_state=0)
+    np.savez(tmp_path / "table.npz", X=X, y=y)
+    words = ["interactions", str(tmp_path / "table.npz"), "--jobs", "2", "--out", str(tmp_path / "out")]
+    command = [sys.executable, "-m", "randsel", *words]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    wait_until(lambda: process.poll() is not None or (tmp_path / "out" / "so-far").exists())
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert said.endswith("\nInterrupted. What is finished is kept: run the same command again to go on.\n")
+    assert "Traceback" not in said
+    wait_until(lambda: group_is_gone(process))
+    assert CliRunner().invoke(main, words).exit_code == 0
+    assert (tmp_path / "out" / "pairs.csv").exists()
 
 
 def workers_of(process):

@@ -13,11 +13,12 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing import active_children
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from threadpoolctl import threadpool_limits
 
@@ -36,7 +37,7 @@ def start_python(*arguments: str, variables: dict[str, str], show_errors: bool =
     """Start Python with pipes for input and output and a process group of its own, which `kill` ends."""
     # Pass on the import path, but not the current folder, which may contain files of others.
     path = os.pathsep.join(folder for folder in sys.path if folder)
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-P", *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -44,20 +45,60 @@ def start_python(*arguments: str, variables: dict[str, str], show_errors: bool =
         env={**os.environ, **variables, "PYTHONPATH": path},
         start_new_session=True,
     )
+    _children.add(process)
+    return process
+
+
+_children: set[subprocess.Popen[bytes]] = set()  # processes of `start_python` that `kill` has not ended yet
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
     """Kill a process of `start_python` and all processes that it started, and wait until it has ended."""
-    if process.returncode is None:  # otherwise its id may belong to another process by now
-        if sys.platform == "win32":
-            subprocess.run(["taskkill", "/T", "/F", "/PID", str(process.pid)], capture_output=True, check=False)
-        else:
-            with suppress(ProcessLookupError, PermissionError):  # the latter on macOS, if all have ended
-                os.killpg(process.pid, signal.SIGKILL)
+    _kill_group(process)
     process.wait()
     if process.stdin is not None:
         with suppress(OSError):  # data that was not sent yet is lost
             process.stdin.close()
+    _children.discard(process)
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    if process.returncode is not None:  # its id may belong to another process by now
+        return
+    if sys.platform == "win32":
+        subprocess.run(["taskkill", "/T", "/F", "/PID", str(process.pid)], capture_output=True, check=False)
+    else:
+        with suppress(ProcessLookupError, PermissionError):  # the latter on macOS, if all have ended
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def kill_children() -> None:
+    """Kill the processes of `start_python` and the worker processes of joblib, without waiting for their end.
+
+    This process must end next. A signal handler may call it: waiting could need a lock that the same thread holds.
+    """
+    for process in list(_children):
+        _kill_group(process)
+    for worker in active_children():
+        with suppress(OSError):
+            os.kill(cast("int", worker.pid), signal.SIGKILL)
+
+
+@contextmanager
+def silence_resource_tracker() -> Iterator[None]:
+    """Suppress the warning of joblib's resource tracker when it removes the shared memory of a process that was ended.
+
+    The tracker is another process, which prints to the standard error of this one and takes its settings from variables.
+    """
+    previous = os.environ.get("PYTHONWARNINGS")
+    os.environ["PYTHONWARNINGS"] = ",".join(filter(None, [previous, "ignore:resource_tracker"]))
+    try:
+        yield
+    finally:
+        if previous is None:
+            del os.environ["PYTHONWARNINGS"]
+        else:
+            os.environ["PYTHONWARNINGS"] = previous
 
 
 def write_message(stream: IO[bytes], message: bytes) -> None:
@@ -112,7 +153,6 @@ class _Child:
         self.process = start_python("-c", code, variables=ONE_BLAS_THREAD)
         self.answers: SimpleQueue[bytes | None] = SimpleQueue()
         self.retirement = threading.Timer(IDLE_SECONDS, _end_if_idle, [self])
-        _children.add(self)
         receive = (self.process.stdout, self.answers.put, lambda: self.answers.put(None))
         threading.Thread(target=_receive_messages, args=receive, daemon=True).start()
 
@@ -149,7 +189,6 @@ class _Child:
     def end(self) -> None:
         """Kill the process with all processes that it started."""
         kill(self.process)
-        _children.discard(self)
 
 
 def _receive_messages(stream: IO[bytes], use: Callable[[bytes], None], at_end: Callable[[], None]) -> None:
@@ -160,8 +199,7 @@ def _receive_messages(stream: IO[bytes], use: Callable[[bytes], None], at_end: C
     at_end()
 
 
-_children: set[_Child] = set()  # all child processes that serve calls
-_idle: list[_Child] = []  # those of them that are idle
+_idle: list[_Child] = []  # child processes that wait for the next call
 _idle_lock = threading.Lock()
 
 
@@ -202,8 +240,8 @@ def end_idle_children() -> None:
 
 @atexit.register
 def _end_all_children() -> None:
-    for child in list(_children):
-        child.end()
+    for process in list(_children):
+        kill(process)
 
 
 # ---------------------------------------------------------------- in the child process

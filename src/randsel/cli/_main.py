@@ -8,10 +8,10 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -49,25 +49,74 @@ ADVICE_TO_RESUME = "What is finished is kept: run the same command again to go o
 
 
 @contextmanager
-def _end_on_sigterm(ctx: click.Context) -> Iterator[None]:
-    """End the process when SIGTERM arrives, which job schedulers and systems that shut down send.
+def _end_on_signals(ctx: click.Context) -> Iterator[None]:
+    """End the process with its child processes on Ctrl-C (SIGINT) and on SIGTERM, which job schedulers send.
 
-    No exception is raised, because at an arbitrary moment it could leave a lock of any library held. Ending at once
-    loses nothing, because result files are written atomically.
+    No exception is raised: at an arbitrary moment it could leave a lock of any library held, and Python ignores those
+    raised in a destructor. Ending at once loses nothing, because result files are written atomically. Signals stay as
+    they are where a caller ignores or handles them, or has replaced standard error, and on Windows.
     """
-    if threading.current_thread() is not threading.main_thread():
+    ends = {signal.SIGINT: ("Interrupted.", INTERRUPTED), signal.SIGTERM: ("Terminated.", TERMINATED)}
+    usual = (signal.SIG_DFL, signal.default_int_handler)
+    numbers = [number for number in ends if signal.getsignal(number) in usual]
+    is_main_thread = threading.current_thread() is threading.main_thread()
+    if not numbers or not is_main_thread or not hasattr(signal, "pthread_sigmask") or not _has_descriptor(sys.stderr):
         yield
         return
+    from randsel._utils.processes import kill_children, silence_resource_tracker
 
-    def end(*_: Any) -> None:
-        os.write(sys.stderr.fileno(), f"\nTerminated.{_advice_to_resume(ctx)}\n".encode())
-        os._exit(TERMINATED)
+    def end(number: int, _: Any = None) -> None:
+        message, status = ends[signal.Signals(number)]
+        try:
+            with suppress(OSError):  # standard error may be closed
+                os.write(sys.stderr.fileno(), f"\n{message}{_advice_to_resume(ctx)}\n".encode())
+            kill_children()
+        finally:
+            os._exit(status)
 
-    previous = signal.signal(signal.SIGTERM, end)
+    with ExitStack() as stack:
+        for number in numbers:
+            stack.callback(signal.signal, number, signal.signal(number, end))
+        if signal.SIGINT in numbers:
+            stack.enter_context(_wait_in_thread(signal.SIGINT, end))
+        stack.enter_context(silence_resource_tracker())
+        yield
+
+
+def _has_descriptor(stream: Any) -> bool:
+    """Return whether a stream writes to a file, a pipe or a terminal; those of a test runner or notebook may not."""
+    try:
+        return bool(stream.fileno() >= 0)
+    except (AttributeError, OSError, ValueError):
+        return False
+
+
+@contextmanager
+def _wait_in_thread(number: signal.Signals, end: Callable[[int], None]) -> Iterator[None]:
+    """Let a thread of its own wait for a signal and call `end`, and block the signal in this thread.
+
+    Worker processes inherit the blocked signal. Otherwise Ctrl-C, which a terminal sends to all of them, would print
+    their tracebacks. The thread also notices the signal while this one runs a long matrix product.
+    """
+    is_over, is_over_lock = threading.Event(), threading.Lock()
+
+    def wait() -> None:
+        signal.sigwait({number})
+        with is_over_lock:
+            if not is_over.is_set():
+                end(number)
+
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        with is_over_lock:  # so that the thread, which Ctrl-C may wake just now, does not end before it is woken
+            is_over.set()
+            signal.pthread_kill(cast("int", thread.ident), number)
+        thread.join()
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
 
 
 def _advice_to_resume(ctx: click.Context) -> str:
@@ -84,7 +133,7 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; turn exceptions into messages and exit statuses."""
         try:
-            with _end_on_sigterm(ctx):
+            with _end_on_signals(ctx):
                 return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
