@@ -88,7 +88,7 @@ def kill_children() -> None:
 def silence_resource_tracker() -> Iterator[None]:
     """Suppress the warning of joblib's resource tracker when it removes the shared memory of a process that was ended.
 
-    The tracker is another process, which prints to the standard error of this one and takes its settings from variables.
+    The tracker is another process, which prints to the standard error of this one and inherits its environment.
     """
     previous = os.environ.get("PYTHONWARNINGS")
     os.environ["PYTHONWARNINGS"] = ",".join(filter(None, [previous, "ignore:resource_tracker"]))
