@@ -375,13 +375,6 @@ def log_tail_of_moments(q: Array, first: Array | float, second: Array | float, t
     return _log_pearson_tail((q - first) / np.sqrt(2.0 * second), np.asarray(second**3 / third**2))
 
 
-def log_tail_of_score(score: Array, skewness: Array | float) -> Array:
-    """Return the log tail of a standard score of this skewness: Pearson type III, or normal without skewness."""
-    skewness = np.maximum(np.broadcast_to(skewness, np.shape(score)), 1e-4)
-    pearson = _log_pearson_tail(score, np.asarray(8.0 / skewness**2))
-    return np.asarray(np.where(skewness <= 1e-3, log_ndtr(-score), pearson))
-
-
 def _log_pearson_tail(score: Array, df: Array) -> Array:
     """Return the log tail of a standardised χ² variable; its leading terms where that underflows."""
     x = np.maximum(df + score * np.sqrt(2.0 * df), 0.0)

@@ -14,8 +14,12 @@ from randsel._utils.typing import Array
 
 #: Defaults of `RandSel`: fraction of the features culled per round, and number of features at which the path ends.
 DROP, MIN_FEATURES = 0.25, 1
-#: Largest p-value of the permutation test at which features stand out: below 0.05, as the alignment rule adds alarms.
-NOISE_LEVEL = 0.04
+#: Largest p-value of the permutation test at which features stand out. Below 0.05, because a selection is also made if
+#: single features or pairs are significant.
+NOISE_LEVEL = 0.03
+#: Null standard deviations by which a round must align better than noise, to stand out. Noise stays below 5.6 in 200
+#: tables of 60 to 500 features; the XOR problem reaches 7 to 22 with 150 to 300 samples.
+MIN_EXCESS = 6.0
 #: Fields of `Round` that are arrays; those of `PER_FEATURE` have one entry per feature.
 PER_FEATURE = ("contributions", "main", "interaction", "scores")
 ARRAYS = ("features", *PER_FEATURE, "dropped", "fixed")
@@ -233,13 +237,14 @@ class CullingPath:
     def stands_out(self) -> bool:
         """Whether the features stand out from noise.
 
-        By the permutation test; or if some round aligns better with y than culled independent noise would, by three
-        null standard deviations. Noise of correlated features aligns less, so that the second rule is cautious; it
-        assumes independent samples.
+        By the permutation test; or if some round aligns better with y than culled independent noise would, by
+        `MIN_EXCESS` null standard deviations. The second rule assumes independent samples.
         """
         if self.noise_pvalue is not None and self.noise_pvalue <= NOISE_LEVEL:
             return True
-        return self.independent and any(r.alignment - r.chance > 3.0 * self.null_sd for r in self.recorded.rounds)
+        return self.independent and any(
+            r.alignment - r.chance > MIN_EXCESS * self.null_sd for r in self.recorded.rounds
+        )
 
     @property
     def fixed(self) -> Array:

@@ -62,7 +62,8 @@ class InteractionScan(Selector):
 
     Features enter by their ranks, so monotone transforms and outliers do not matter. The null hypothesis is that the
     target is exchangeable between samples; the tests look for dependence on a few smooth functions of each feature,
-    and on the products of the functions of two features. Main effects are removed before pairs are tested.
+    and on the products of the functions of two features. Main effects are removed before pairs are tested. Numbers in
+    y are tested by their ranks, and also as they are if that differs much.
 
     Parameters
     ----------
@@ -105,7 +106,8 @@ class InteractionScan(Selector):
     ----------
     pvalues_, qvalues_ : ndarray of float
         Per feature: p-value of its main effect or its best pair, corrected for the number of tests; q-values of
-        Benjamini and Hochberg.
+        Benjamini and Hochberg. They control false discoveries of association: a feature with a low q may only be a
+        proxy of one that acts on y. `taken_` lists features that are significant given those before them.
     main_pvalues_ : ndarray of float
         P-values of the main effects, not corrected.
     left_pvalues_ : ndarray of float

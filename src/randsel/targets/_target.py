@@ -13,7 +13,6 @@ from randsel._numerics.arrays import (
     dot,
     frobenius_norm,
     namespace,
-    rowwise_dot,
     to_floats,
     to_numpy,
 )
@@ -99,18 +98,6 @@ class Target:
             return math.sqrt(self._norms[0])
         norm = frobenius_norm(self.u_centred)
         return norm if norm > 1e-10 * frobenius_norm(self.kernel) else 0.0
-
-    @cached_property
-    def u_centred_cube(self) -> float:
-        """`tr U(L)³`. Off the diagonal U(L) is `M = Y Yᵀ - ρ 1ᵀ - 1 ρᵀ`, a matrix of low rank."""
-        xp, rho = namespace(self.Y), self.offsets[:, None]
-        ones = xp.ones_like(rho)
-        left, right = xp.concat([self.Y, rho, ones], axis=1), xp.concat([self.Y, -ones, -rho], axis=1)
-        core = right.T @ left
-        diagonal, square_diagonal = rowwise_dot(left, right), rowwise_dot(left @ core, right)
-        cube = float(dot(core @ core, core.T))
-        # With D the diagonal of M: tr (M - D)³ = tr M³ - 3 tr M² D + 3 tr M D² - tr D³, and tr M D² = tr D³.
-        return cube - 3 * float(dot(diagonal, square_diagonal)) + 2 * float(dot(diagonal**2, diagonal))
 
     @cached_property
     def lopsided(self) -> bool:
