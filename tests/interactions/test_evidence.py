@@ -15,15 +15,10 @@ from randsel._numerics.rank_functions import (
 )
 from randsel.interactions import _pair_scan as pair_scan
 from randsel.interactions._design import Design, Response, responses_of
-from randsel.interactions._evidence import (
-    evidence,
-    log_number_of_sets,
-    log_tail_of_labels,
-    permutation_cumulants,
-    residual,
-)
+from randsel.interactions._evidence import evidence, log_number_of_sets, residual
 from randsel.interactions._forward_selection import scan_interactions
 from randsel.interactions._pair_scan import scan_pairs, scan_triples
+from randsel.interactions._permutation_tails import log_tail_of_labels, log_tail_of_signs, permutation_cumulants
 from randsel.targets._kinds import KINDS, NUMBERS
 
 
@@ -326,3 +321,104 @@ def test_scan_of_triples(rng):
 def test_number_of_sets():
     assert np.exp(log_number_of_sets(20, 2)) == pytest.approx(190)
     assert np.exp(log_number_of_sets(20, 3)) == pytest.approx(1140)
+
+
+def test_sums_over_clusters_replace_samples(rng):
+    """Samples of a cluster are not independent: the signs of whole clusters change, not those of samples."""
+    clusters = np.repeat(np.arange(12), 5)
+    donor = rng.standard_normal(12)[clusters]
+    for effect in (0.0, 0.5, 1.0):
+        x = donor + rng.standard_normal(60)
+        y = effect * x + rng.standard_normal(12)[clusters] + rng.standard_normal(60)
+        functions, design = make_problem(x[:, None], y, "regression", 1, clusters=clusters)
+        assert len(design.responses) == 1
+        a, e = functions.values[0, 0].astype(float), design.responses[0].Y[:, 0]
+        sums = np.array([a[clusters == cluster] @ e[clusters == cluster] for cluster in range(12)])
+        log_p = evidence_for(functions, design, [0]).log_p[0]
+        expected = log_tail_of_form(np.array([sums.sum() ** 2]), np.array([[np.sum(sums**2)]]), 11)[0]
+        expected = max(expected, log_tail_of_signs(sums[None])[0])
+        assert log_p == pytest.approx(np.clip(expected, design.min_log_p, np.log(0.99)), rel=1e-4)
+        enumerated = reference.sign_p_value(sums)
+        if enumerated > 0.005:
+            assert np.exp(log_p) == pytest.approx(enumerated, rel=0.3)
+    assert design.min_log_p == pytest.approx(-11 * np.log(2))
+    assert design.freedom == 11
+
+
+def test_clusters_enter_the_forms_by_their_sums(rng):
+    """Two outputs, one function: the covariance of sums over clusters is the null covariance."""
+    clusters = np.repeat(np.arange(15), 4)
+    functions, design = make_problem(
+        rng.standard_normal((60, 1)), rng.standard_normal((60, 2)), "regression", 1, clusters=clusters
+    )
+    a, Y = functions.values[0, 0].astype(float), design.responses[0].Y
+    p, weights = [], []
+    for e in Y.T:
+        sums = np.array([a[clusters == cluster] @ e[clusters == cluster] for cluster in range(15)])
+        weights.append(np.sum(sums**2))
+        spherical = log_tail_of_form(np.array([sums.sum() ** 2]), np.array([weights[-1:]]), 14)[0]
+        p.append(np.exp(max(spherical, log_tail_of_signs(sums[None])[0])))
+    statistic = np.array([np.sum((a @ Y) ** 2)])
+    form = np.exp(log_tail_of_form(statistic, np.array([weights]), 28)[0])
+    expected = reference.cauchy_combination([reference.cauchy_combination(p, [0.5, 0.5]), form], [0.5, 0.5])
+    assert np.exp(evidence_for(functions, design, [0]).log_p[0]) == pytest.approx(expected, rel=1e-3)
+
+
+def test_perfect_separation_of_few_samples(rng):
+    """One of all sets of 5 samples out of 100 has the largest sum: p is twice its share, 2.7e-8."""
+    X, y = rng.standard_normal((100, 3)), np.arange(100) < 5
+    X[:5, 0] += 10.0
+    functions, design = make_problem(X, y, n_functions=4)
+    log_p = evidence_for(functions, design, [0], [1]).log_p
+    assert np.log(2.6e-8) < log_p[0] < np.log(1e-6)
+    assert log_p[1] > np.log(0.001)
+
+
+@pytest.mark.parametrize("kind", ["classification", "regression"])
+def test_p_values_do_not_depend_on_the_other_features_of_a_batch(rng, kind):
+    m = 120
+    X = np.stack([rng.integers(0, levels, m) for levels in (2, 3, 5)] + [rng.standard_normal(m) for _ in range(3)], 1)
+    y = rng.integers(0, 3, m) if kind == "classification" else rng.exponential(size=m)
+    functions, design = make_problem(X, y, kind, 4)
+    for size in (1, 2, 3):
+        sets = list(combinations(range(6), size))
+        together = evidence_for(functions, design, *sets)
+        for k, members in enumerate(sets):
+            alone = evidence_for(functions, design, members)
+            assert alone.log_p[0] == pytest.approx(together.log_p[k], rel=1e-4, abs=1e-5)
+            assert alone.statistic[0] == pytest.approx(together.statistic[k], rel=1e-4)
+
+
+def test_forms_of_numbers(rng):
+    """Scores of the ranks alone if they correlate with the numbers, both forms if a few numbers are extreme."""
+    weights = np.ones(100)
+    y = rng.standard_normal(100)
+    (scores,) = responses_of(y, NUMBERS, weights, None)
+    assert np.corrcoef(scores.Y[:, 0], reference.rank_functions(y, 1)[0])[0, 1] == pytest.approx(1.0)
+    both = responses_of(np.exp(3 * y), NUMBERS, weights, None)
+    assert len(both) == 2
+    assert np.allclose(both[0].Y, scores.Y)
+    assert np.corrcoef(both[1].Y[:, 0], np.exp(3 * y))[0, 1] == pytest.approx(1.0)
+
+
+def test_effects_on_extremes_and_on_the_bulk_are_both_detected(rng):
+    """An effect on a few extreme numbers hides in ranks; one on the others hides in the numbers as they are."""
+    X = rng.standard_normal((200, 2))
+    extremes = np.where(np.abs(X[:, 0]) > 1.5, 1e3 * X[:, 0], rng.standard_normal(200))
+    bulk = 0.5 * X[:, 1] + rng.standard_normal(200)
+    bulk[:3] = [4e4, -3e4, 5e4]
+    for y, feature in ((extremes, 0), (bulk, 1)):
+        assert evidence_for(*make_problem(X, y, "regression"), [feature]).log_p[0] < np.log(1e-3)
+
+
+def test_variance_of_every_stratum_counts():
+    """A noisy stratum and a quiet one: the null variance is that of permutations within strata."""
+    rng = np.random.default_rng(3)
+    strata = np.repeat([0, 1], [40, 40])
+    y = rng.standard_normal(80) * np.where(strata == 0, 0.1, 3.0)
+    _, design = make_problem(rng.standard_normal((80, 2)), y, "regression", 2, strata)
+    Y = design.responses[-1].Y
+    variances = design.variances(Y)
+    for stratum in (0, 1):
+        here = strata == stratum
+        assert np.allclose(variances[here], np.sum(np.square(Y[here]).mean(axis=1)) / 39)

@@ -5,7 +5,7 @@ import pytest
 import reference
 from scipy.stats import hypergeom
 
-from randsel.interactions._evidence import log_tail_of_labels, permutation_cumulants
+from randsel.interactions._permutation_tails import log_tail_of_labels, log_tail_of_signs, permutation_cumulants
 
 
 def centred_within(a, strata):
@@ -103,3 +103,25 @@ def test_strata_of_one_label_only_do_not_count(rng):
     more = np.concatenate([a, rng.standard_normal(12)])
     strata = np.repeat([0, 1], [30, 12])
     assert log_tail_of_labels(more[None], np.append(labels, np.ones(12)), strata)[0] == pytest.approx(alone)
+
+
+@pytest.mark.parametrize("n_terms", [6, 10, 14])
+@pytest.mark.parametrize("equal", [True, False])
+def test_tail_of_signs_equals_the_share_of_changes_of_signs(rng, n_terms, equal):
+    """Equal terms are the sign test, to 2 per cent; the others are within 1.6 of all 2^k changes of signs."""
+    limit = np.log(1.02) if equal else np.log(1.6)
+    sizes = np.append(np.ones(n_terms) if equal else rng.standard_normal(n_terms) ** 2, 0.0)
+    for n_negative in range(n_terms // 2 + 1):
+        terms = sizes * np.where(np.arange(n_terms + 1) < n_negative, -1.0, 1.0)
+        tail = log_tail_of_signs(terms[None])[0]
+        assert tail == pytest.approx(np.log(reference.sign_p_value(terms[:-1])), abs=limit)
+    assert log_tail_of_signs(sizes[None])[0] == pytest.approx((1 - n_terms) * np.log(2))
+    assert log_tail_of_signs(np.zeros((1, 3)))[0] == 0.0
+
+
+def test_tail_of_signs_is_that_of_permutations_in_pairs_of_samples(rng):
+    strata = np.repeat(np.arange(6), 2)
+    a, e = centred_within(rng.standard_normal(12), strata), centred_within(rng.exponential(size=12), strata)
+    sums = reference.permutation_sums(a, e, strata)
+    terms = np.array([a[strata == stratum] @ e[strata == stratum] for stratum in range(6)])
+    assert reference.sign_p_value(terms) == pytest.approx(np.mean(np.abs(sums) >= abs(a @ e) - 1e-9))

@@ -295,6 +295,12 @@ def label_p_value(a, labels, strata):
     return min(1.0, 2 * np.mean(side * sums >= side * observed - 1e-9))
 
 
+def sign_p_value(terms):
+    """Share of all changes of signs whose sum is at least as large in absolute value."""
+    sums = [np.dot(signs, terms) for signs in itertools.product([-1.0, 1.0], repeat=len(terms))]
+    return np.mean(np.abs(sums) >= abs(terms.sum()) - 1e-9)
+
+
 def cauchy_combination(p, shares):
     """Tail of the Cauchy distribution at the weighted mean of tan((½ - p) π), for p of at most 0.99."""
     statistic = sum(share * np.tan((0.5 - min(q, 0.99)) * np.pi) for share, q in zip(shares, p, strict=True))

@@ -88,6 +88,11 @@ class Design:
         smallest = self.n_samples if self.strata is None else np.bincount(self.strata).min()
         return bool(self.clusters is None and np.all(self.sample_weights == 1.0) and smallest >= MIN_STRATUM)
 
+    @cached_property
+    def strata_are_pairs(self) -> bool:
+        """Whether no stratum has more than two samples."""
+        return bool(self.clusters is None and self.strata is not None and np.bincount(self.strata).max() <= 2)
+
     def spectrum(self, Y: Array) -> Array:
         """Return the eigenvalues of the weighted covariance of the columns of an outcome."""
         weights = self.sample_weights
