@@ -19,6 +19,7 @@ from randsel.culling._path import CullingPath
 from randsel.culling._storage import path_to_arrays, restore_path
 from randsel.interactions._evidence import main_effects
 from randsel.tables._read import Table
+from randsel.targets import Samples
 from randsel.targets._kinds import CLASSES
 
 QUICK = {"halves": 4, "folds": 2}
@@ -84,7 +85,7 @@ def test_main_effects_in_blocks_are_those_of_the_scan(rng, monkeypatch):
     nominal = np.zeros(13, dtype=bool)
     nominal[12] = True
     monkeypatch.setattr("randsel.interactions._evidence.BLOCK_BYTES", 4 * 6 * 80 * 3)
-    p = main_effects(X, y, CLASSES, nominal=nominal, strata=None, n_jobs=None)
+    p = main_effects(Samples(X, y, None, None, None, "samples"), CLASSES, nominal=nominal, n_jobs=None)
     scan = InteractionScan(order=1, categorical_features=nominal).fit(X, y)
     np.testing.assert_allclose(p, scan.pvalues_, rtol=1e-6)
     assert p[11] == 1.0
@@ -191,8 +192,9 @@ def test_noise_gives_an_empty_selection(rng):
         assert analysis.nothing_stands_out
         assert not analysis.has_findings
         assert not names(analysis)
-        # a model without features guesses
-        np.testing.assert_array_equal(analysis.accuracy.selected, [0.5] * 3)
+        # a model without features guesses; chance may find one in a fold
+        assert (analysis.accuracy.sizes == 0).sum() >= 2
+        assert np.all(analysis.accuracy.selected[analysis.accuracy.sizes == 0] == 0.5)
         np.testing.assert_array_equal(analysis.accuracy.sizes, [0] * 3)
     first = analyse(data, Settings(halves=0, folds=0, top=4))
     assert len(names(first)) == 4
@@ -374,7 +376,7 @@ def test_means_of_groups_and_levels_of_categories():
     averaged = _pipeline.average_groups(table(X, y, groups=groups, nominal=(1,), batch=np.array(list("uuuvvuuv"))))
     np.testing.assert_allclose(averaged.X, [[3.0, 2.0], [0.5, 4.0], [1.5, 0.0], [7.0, 5.0]])
     assert averaged.y.tolist() == [1, 0, 1, 0]
-    assert averaged.batch.tolist() == ["u", "v", "u", "v"]
+    assert averaged.batch[0] == averaged.batch[2] != averaged.batch[1] == averaged.batch[3]
     varies = table(X, np.arange(8) % 2, groups=groups)
     assert _pipeline.average_groups(varies) is varies
     with pytest.raises(ValueError, match="fewer than 4 groups tell nothing"):
@@ -465,3 +467,19 @@ def test_a_significant_pair_that_is_not_selected_gives_a_warning(rng):
         analysis = analyse(table(X, y), Settings(top=1, halves=0, folds=0))
     assert names(analysis) == ["g5"]
     assert any("A pair stands out" in warning and "g0 with g1" in warning for warning in analysis.warnings)
+
+
+@pytest.mark.parametrize(
+    ("design", "sentence"),
+    [("within", "The target varies within every group"), ("mixed", "The target varies within some groups")],
+)
+def test_the_notes_say_how_groups_are_compared(rng, design, sentence):
+    donor = np.repeat(np.arange(20), 3)
+    y = (np.arange(60) % 3 == 0).astype(int)
+    if design == "mixed":
+        y[donor < 15] = (donor[donor < 15] % 2 == 0).astype(int)
+    X = rng.standard_normal((20, 8))[donor] + rng.standard_normal((60, 8))
+    X[:, 0] += 3 * y
+    analysis = analyse(table(X, y, groups=donor), Settings(halves=0, folds=0))
+    assert any(sentence in note for note in analysis.notes)
+    assert {feature.name: feature.q for feature in analysis.features}["g0"] < 0.01
