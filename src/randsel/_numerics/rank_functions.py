@@ -25,6 +25,8 @@ MAX_LEVELS = 12
 MIN_VARIANCE = 0.05
 #: Tables of functions to remember, by the frequencies of the levels.
 MAX_CACHED_TABLES = 4096
+#: Fraction of the variance, beyond chance, that strata must explain for their means to be subtracted.
+MIN_EXPLAINED = 0.25
 #: Columns to transpose at a time.
 COLUMNS_PER_BLOCK = 256
 #: Newton steps of the search for the saddlepoint; a step that leaves the bracket is replaced by bisection.
@@ -120,7 +122,8 @@ def rank_functions(
     """Compute at most `n_functions` rank functions of every column of X (eq. 16).
 
     X has no missing values, `sample_weights` have mean one, and the values of `nominal` columns are names of levels.
-    With `strata`, columns of more than `MAX_LEVELS` values are ranked after their mean in every stratum is subtracted.
+    With `strata`, a column of more than `MAX_LEVELS` values that differs between strata is ranked after its mean in
+    every stratum is subtracted.
     """
     m, n = X.shape
     unweighted = bool(np.all(sample_weights == 1.0))
@@ -134,7 +137,7 @@ def rank_functions(
         for j, x in enumerate(block, start):
             codes = _codes_of_small_integers(x)
             if strata is not None and codes is None and not nominal[j] and len(np.unique(x)) > MAX_LEVELS:
-                x = centre(x.astype(np.float64), sample_weights, strata)  # noqa: PLW2901
+                x = _subtract_strata(x.astype(np.float64), sample_weights, strata)  # noqa: PLW2901
             if codes is None:
                 order = np.argsort(x, kind="stable")
                 increases = np.diff(x[order]) != 0
@@ -170,6 +173,18 @@ def rank_function_source(
     order = np.lexsort((column_keys(functions.values[:, 0].T), functions.kinds))
     order = order[functions.kinds[order] > 0]
     return functions.take(order), order
+
+
+def _subtract_strata(x: Array, sample_weights: Array, strata: Array) -> Array:
+    """Subtract the means of strata if these explain enough of the variance of x; otherwise return x.
+
+    Subtraction helps where strata differ, such as donors. Where they do not, it would remove from small strata what two
+    features do together.
+    """
+    within, total = (sample_weights @ np.square(centre(x, sample_weights, labels)) for labels in (strata, None))
+    chance = strata.max() / (len(x) - 1)
+    explained = 1.0 - within / total if total > 0.0 else 0.0
+    return centre(x, sample_weights, strata) if explained > chance + MIN_EXPLAINED * (1.0 - chance) else x
 
 
 def monotone_score(ranks: Array) -> Array:
