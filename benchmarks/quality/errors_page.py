@@ -271,7 +271,7 @@ columns of one data set share the outcome. *Data sets* is their number. Features
 where that has a power of .5 to .95; at least .8 for a product for which least squares has .98. {missed} marks a goal
 missed by more than two standard errors, {uncertain} one missed by less.
 
-**Size.** A data set has 300 columns that have nothing to do with the outcome. Classes have fixed shares: "classes 10
+**Size.** A data set has 150 columns that have nothing to do with the outcome. Classes have fixed shares: "classes 10
 %" are two classes, the rarer of 10 % of the samples. "lognormal" is exp(1.5 z) of a normal z, "counts" are negative
 binomial of mean 2, "5 outliers" are 20 times as large as the other values. SNPs have minor allele frequencies of .05
 to .5; correlated blocks have ten columns of correlation .8. Groups have two to five samples and donor effects in
