@@ -260,6 +260,19 @@ def test_a_few_samples_do_not_make_a_small_p_value(rng, outcome):
     assert pairs <= 28
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [2, 4, 6])
+def test_rare_levels_in_small_strata_do_not_make_a_small_p_value(rng, size):
+    """Few arrangements of a rare level are possible in small strata: 4 of 40000 tests below 0.0001 are expected."""
+    m, p_small, strata = 96, 0, np.arange(96) // size
+    for _ in range(100):
+        X = (rng.random((m, 400)) < rng.uniform(0.03, 0.2, 400)).astype(float)
+        functions, design = make_problem(X, np.exp(1.5 * rng.standard_normal(m)), "regression", 1, strata)
+        varying = np.flatnonzero(functions.counts)
+        p_small += np.sum(evidence_for(functions, design, *varying[:, None]).log_p <= np.log(0.0001))
+    assert p_small <= 12
+
+
 def test_residual_has_no_additive_effect(rng):
     X = rng.standard_normal((200, 6))
     y = np.sin(2 * X[:, 0]) + X[:, 1] ** 2 + 0.1 * rng.standard_normal(200)

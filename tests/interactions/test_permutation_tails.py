@@ -1,11 +1,18 @@
 """Cumulants and tails of sums over permuted outcomes, against the enumeration of all permutations."""
 
+from itertools import permutations
+
 import numpy as np
 import pytest
 import reference
 from scipy.stats import hypergeom
 
-from randsel.interactions._permutation_tails import log_tail_of_labels, log_tail_of_signs, permutation_cumulants
+from randsel.interactions._permutation_tails import (
+    log_p_of_arrangement,
+    log_tail_of_labels,
+    log_tail_of_signs,
+    permutation_cumulants,
+)
 
 
 def centred_within(a, strata):
@@ -110,7 +117,7 @@ def test_strata_of_one_label_only_do_not_count(rng):
 def test_tail_of_signs_equals_the_share_of_changes_of_signs(rng, n_terms, equal):
     """Equal terms are the sign test, to 2 per cent; the others are within 1.6 of all 2^k changes of signs."""
     limit = np.log(1.02) if equal else np.log(1.6)
-    sizes = np.append(np.ones(n_terms) if equal else rng.standard_normal(n_terms) ** 2, 0.0)
+    sizes = np.append(np.ones(n_terms) if equal else rng.uniform(0.05, 1.0, n_terms) ** 2, 0.0)
     for n_negative in range(n_terms // 2 + 1):
         terms = sizes * np.where(np.arange(n_terms + 1) < n_negative, -1.0, 1.0)
         tail = log_tail_of_signs(terms[None])[0]
@@ -125,3 +132,11 @@ def test_tail_of_signs_is_that_of_permutations_in_pairs_of_samples(rng):
     sums = reference.permutation_sums(a, e, strata)
     terms = np.array([a[strata == stratum] @ e[strata == stratum] for stratum in range(6)])
     assert reference.sign_p_value(terms) == pytest.approx(np.mean(np.abs(sums) >= abs(a @ e) - 1e-9))
+
+
+def test_number_of_arrangements_within_strata(rng):
+    strata = np.array([1, 0, 0, 1, 0, 1, 1])
+    a = np.stack([rng.standard_normal(7), rng.integers(0, 2, 7), np.ones(7)])
+    for row, log_p in zip(a, log_p_of_arrangement(a, strata), strict=True):
+        arrangements = [set(permutations(row[strata == stratum])) for stratum in (0, 1)]
+        assert log_p == pytest.approx(-np.log(len(arrangements[0]) * len(arrangements[1])))

@@ -45,7 +45,12 @@ from randsel.interactions._design import (
     responses_of,
     sums_by,
 )
-from randsel.interactions._permutation_tails import log_tail_of_labels, log_tail_of_signs, permutation_cumulants
+from randsel.interactions._permutation_tails import (
+    log_p_of_arrangement,
+    log_tail_of_labels,
+    log_tail_of_signs,
+    permutation_cumulants,
+)
 from randsel.targets import OutcomeKind, Samples
 
 Responses = tuple[Response, ...]
@@ -61,7 +66,7 @@ SHARES = np.array([0.7, 0.15, 0.15])
 RESPONSE_SHARES = {1: np.array([1.0]), 2: np.array([0.75, 0.25])}
 #: Outcomes of a larger excess kurtosis have extreme values.
 MAX_KURTOSIS = 1.0
-#: The tail of labels is computed where the approximation by moments has log p below this.
+#: Tails of labels, and numbers of arrangements, are computed where the approximation by moments is below this.
 CANDIDATE_LOG_P = np.log(0.2)
 
 
@@ -187,6 +192,9 @@ def _log_tail_of_sum(a: Array, e: Array, design: Design) -> Array:
     varies = variance > 1e-12
     scale = np.where(varies, variance, 1.0)
     log_tail = np.where(varies, log_tail_of_kurtosis(statistic / scale, fourth_cumulant / scale**2), 0.0)
+    if design.strata is not None:
+        rows = np.flatnonzero(log_tail < CANDIDATE_LOG_P)
+        log_tail[rows] = np.maximum(log_tail[rows], log_p_of_arrangement(a[rows], design.strata))
     return log_tail if signs_log_tail is None else np.maximum(log_tail, signs_log_tail)
 
 

@@ -140,3 +140,17 @@ def log_tail_of_signs(terms: Array) -> Array:
     one_sided = np.where(w < 0.1, log_ndtr(-w), log_ndtr(-(w + np.log(np.maximum(v, 1e-300) / w) / w)))
     one_sided = np.where(observed > largest - EQUAL, log_p_of_largest, np.maximum(one_sided, log_p_of_largest))
     return np.asarray(np.minimum(one_sided + np.log(2.0), 0.0))
+
+
+def log_p_of_arrangement(a: Array, strata: Array) -> Array:
+    """Return the log probability of one arrangement of the values of every row of a within strata.
+
+    No p-value is smaller. Features of rare levels have few arrangements in small strata.
+    """
+    order = np.lexsort((a, np.broadcast_to(strata, a.shape)), axis=1)
+    ordered, codes = np.take_along_axis(a, order, axis=1), np.sort(strata)
+    is_new = (np.diff(ordered, axis=1) > EQUAL) | (np.diff(codes) > 0)
+    runs = np.cumsum(np.pad(is_new, ((0, 0), (1, 0)), constant_values=True))
+    _, first, lengths = np.unique(runs, return_index=True, return_counts=True)
+    ties = np.bincount(first // a.shape[1], weights=gammaln(lengths + 1.0), minlength=len(a))
+    return np.asarray(ties - gammaln(np.bincount(strata) + 1.0).sum())
