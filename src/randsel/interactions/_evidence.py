@@ -177,17 +177,15 @@ def _log_tail_of_sum(a: Array, e: Array, design: Design) -> Array:
     The tail is that of a symmetric distribution with the variance and the kurtosis that permutations of e within strata
     have. If e has extreme values, the distribution need not be symmetric, and the larger of this tail and that of
     changes of the signs of all terms is taken. In strata of two samples, a permutation changes the sign of the sum of
-    the stratum. With clusters, the signs of sums over clusters change.
+    the stratum.
     """
+    if design.clusters is not None:
+        return _log_tail_of_clusters(a, e, design.clusters)
     if design.strata_are_pairs:
         return log_tail_of_signs(sums_by(design.strata, a * e))
     statistic, signs_log_tail = np.square(a @ e), None
-    if design.clusters is not None or (e**4).mean() > (3.0 + MAX_KURTOSIS) * (e**2).mean() ** 2:
-        sums = a * e if design.clusters is None else sums_by(design.clusters, a * e)
-        signs_log_tail = log_tail_of_form(statistic, np.square(sums).sum(axis=1)[:, None], design.freedom)
-        if design.clusters is not None:
-            # of the two, only the second knows how few clusters have a sum that is not zero
-            return np.maximum(signs_log_tail, log_tail_of_signs(sums))
+    if (e**4).mean() > (3.0 + MAX_KURTOSIS) * (e**2).mean() ** 2:
+        signs_log_tail = log_tail_of_form(statistic, np.square(a * e).sum(axis=1)[:, None], design.freedom)
     variance, fourth_cumulant = permutation_cumulants(a, e, design.strata)
     varies = variance > 1e-12
     scale = np.where(varies, variance, 1.0)
@@ -196,6 +194,20 @@ def _log_tail_of_sum(a: Array, e: Array, design: Design) -> Array:
         rows = np.flatnonzero(log_tail < CANDIDATE_LOG_P)
         log_tail[rows] = np.maximum(log_tail[rows], log_p_of_arrangement(a[rows], design.strata))
     return log_tail if signs_log_tail is None else np.maximum(log_tail, signs_log_tail)
+
+
+def _log_tail_of_clusters(a: Array, e: Array, clusters: Array) -> Array:
+    """Return the log tail of `(Σ_i a_i e_i)²` if the signs of the sums over clusters are random.
+
+    It is combined with that of the sum within clusters, which is free of differences between clusters.
+    """
+    log_tails = []
+    for rows in (a, centre(a, np.ones(len(e)), clusters)):
+        sums = sums_by(clusters, rows * e)
+        spherical = log_tail_of_form(np.square(sums.sum(axis=1)), np.square(sums).sum(axis=1)[:, None], clusters.max())
+        # only the tail of signs knows how few clusters have a sum that is not zero
+        log_tails.append(np.maximum(spherical, log_tail_of_signs(sums)))
+    return combine_log_p(np.stack(log_tails), np.full(2, 0.5))
 
 
 def products_of(functions: RankFunctions, sets: Array, function_weights: Array) -> tuple[Array, Array]:
