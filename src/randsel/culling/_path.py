@@ -16,7 +16,7 @@ from randsel._utils.typing import Array
 DROP, MIN_FEATURES = 0.25, 1
 #: Largest p-value of the permutation test at which features stand out. Below 0.05, because a selection is also made if
 #: single features or pairs are significant.
-NOISE_LEVEL = 0.03
+NOISE_LEVEL = 0.02
 #: Null standard deviations by which a round must align better than noise, to stand out. Noise stays below 5.6 in 200
 #: tables of 60 to 500 features; the XOR problem reaches 7 to 22 with 150 to 300 samples.
 MIN_EXCESS = 6.0

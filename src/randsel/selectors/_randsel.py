@@ -163,7 +163,7 @@ class RandSel(StandInsMixin, Selector):
         P-value of the hypothesis that no feature is related to y, by 99 permutations of y (within batches, of whole
         groups): of the best feature or of all features, whichever is smaller, corrected for this choice.
     stands_out_ : bool
-        Whether the features stand out from noise: the p-value is at most 0.03, or some round of the path aligns better
+        Whether the features stand out from noise: the p-value is at most 0.02, or some round of the path aligns better
         with y than culled independent noise would. If not, the fit warns, and the selection should not be read as a
         finding.
     path_ : CullingPath
