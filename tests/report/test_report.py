@@ -235,7 +235,7 @@ def test_one_sentence_says_which_features_are_selected(plain, quick, rule, words
     ("pvalue", "stands_out", "words"),
     [
         (0.01, True, "related to the target: p = 0.010, the smallest that 99 permutations allow."),
-        (0.03, True, "related to the target: p = 0.030 by 99 permutations of the target."),
+        (0.02, True, "related to the target: p = 0.020 by 99 permutations of the target."),
         (0.5, True, "one by one they do not stand out (p = 0.50 by 99 permutations of the target)."),
         (0.5, False, "The features as a whole do not stand out from noise: p = 0.50 by 99 permutations of the target."),
     ],
