@@ -271,7 +271,7 @@ columns of one data set share the outcome. *Data sets* is their number. Features
 where that has a power of .5 to .95; at least .8 for a product for which least squares has .98. {missed} marks a goal
 missed by more than two standard errors, {uncertain} one missed by less.
 
-**Size.** A data set has 150 columns that have nothing to do with the outcome. Classes have fixed shares: "classes 10
+**Size.** A data set has 60 columns that have nothing to do with the outcome. Classes have fixed shares: "classes 10
 %" are two classes, the rarer of 10 % of the samples. "lognormal" is exp(1.5 z) of a normal z, "counts" are negative
 binomial of mean 2, "5 outliers" are 20 times as large as the other values. SNPs have minor allele frequencies of .05
 to .5; correlated blocks have ten columns of correlation .8. Groups have two to five samples and donor effects in
@@ -281,7 +281,7 @@ Columns of real tables meet an outcome that is drawn at random. Pairs: all p-val
 whether any pair of 100 columns is called at .05 after correction; "beside main effects": two of the columns determine
 two thirds of the outcome.
 
-**Power.** A data set has 200 columns with the same effect, independent given the outcome. For each level, the effect
+**Power.** A data set has 100 columns with the same effect, independent given the outcome. For each level, the effect
 is set by simulation so that the better yardstick has a power of about .8. *ratio* is the power of randsel divided by
 that of the better yardstick. "Permuted ranks" is a test of the covariance of ranks by {permutations} permutations,
 whose smallest p-value is .001. Slopes: the outcome is a monotone transform of effect × column + normal noise; the

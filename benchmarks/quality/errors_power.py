@@ -35,7 +35,7 @@ from errors_tests import (
 )
 from scipy.stats import mannwhitneyu, norm
 
-N_COLUMNS = 200
+N_COLUMNS = 100
 N_SETS = 40
 #: Power of the better yardstick to which effects are set.
 POWER = 0.8

@@ -27,7 +27,7 @@ from errors_tests import main_pvalues, permutation_pvalue, scan_pairs
 MAIN_OUTCOMES = ("classes 10 %", "classes 50 %", "normal", "lognormal")
 TABLES = ("colon", "tb_gambia_ord", "lung_gordon", "riboflavin", "wheat_yield", "pbmc68k")
 DESIGNS = ("constant", "varying", "mixed")
-N_COLUMNS = 150
+N_COLUMNS = 60
 N_SETS = 200
 
 

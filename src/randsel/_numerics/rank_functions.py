@@ -283,7 +283,8 @@ def combine_log_p(log_p: Array, shares: Array) -> Array:
     """Return one log p-value of several tests of a hypothesis (rows of `log_p`), by the Cauchy combination.
 
     `Σ_k s_k cot(π p_k)`, with shares s of sum one, has a Cauchy distribution if the tests are independent, and its tail
-    is nearly the same if they are not (Liu and Xie 2020). Equal p-values combine to the same p-value.
+    is nearly the same if they are not (Liu and Xie 2020). Equal p-values combine to the same p-value. Shares of a
+    smaller sum give larger p-values.
     """
     log_p = np.clip(log_p, None, np.log(0.99))  # a p-value of 1 would outweigh all others
     shares = np.asarray(shares)[:, None]
