@@ -203,9 +203,10 @@ def test_p_values_are_bounded_by_the_number_of_permutations():
     assert numbers.min_log_p == pytest.approx(-2 * np.log(24))
 
 
-def test_pairs_are_detected_within_strata_of_four_samples(rng):
+@pytest.mark.parametrize("size", [2, 4])
+def test_pairs_are_detected_within_small_strata(rng, size):
     X = rng.standard_normal((200, 4))
-    functions, design = make_problem(X, X[:, 0] * X[:, 1], "regression", 3, np.arange(200) // 4)
+    functions, design = make_problem(X, X[:, 0] * X[:, 1], "regression", 3, np.arange(200) // size)
     assert evidence_for(functions, design, [0, 1], [2, 3]).log_p[0] < np.log(1e-6)
 
 
@@ -336,24 +337,36 @@ def test_number_of_sets():
     assert np.exp(log_number_of_sets(20, 3)) == pytest.approx(1140)
 
 
-def test_sums_over_clusters_replace_samples(rng):
+def expected_p_of_clusters(a, e, clusters):
+    """Return the p-value of one product in clusters: signs of the sums over clusters change, of a and of a within."""
+    p = []
+    means = np.array([a[clusters == cluster].mean() for cluster in clusters])
+    n_varying = sum(np.ptp(e[clusters == cluster]) > 1e-6 for cluster in np.unique(clusters))
+    for rows in (a, a - means) if n_varying >= 4 else (a,):
+        sums = np.array([rows[clusters == cluster] @ e[clusters == cluster] for cluster in np.unique(clusters)])
+        tails = [log_tail_of_form(np.array([sums.sum() ** 2]), np.array([[np.sum(sums**2)]]), len(sums) - 1)[0]]
+        p.append(np.exp(max(*tails, log_tail_of_signs(sums[None])[0])))
+        if reference.sign_p_value(sums) > 0.005:
+            assert p[-1] == pytest.approx(reference.sign_p_value(sums), rel=0.3)
+    return reference.cauchy_combination(p, [1 / len(p)] * len(p))
+
+
+@pytest.mark.parametrize("effect", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("n_varying", [12, 6, 3, 1])
+def test_sums_over_clusters_replace_samples(rng, effect, n_varying):
     """Samples of a cluster are not independent: the signs of whole clusters change, not those of samples."""
     clusters = np.repeat(np.arange(12), 5)
-    donor = rng.standard_normal(12)[clusters]
-    for effect in (0.0, 0.5, 1.0):
-        x = donor + rng.standard_normal(60)
-        y = effect * x + rng.standard_normal(12)[clusters] + rng.standard_normal(60)
-        functions, design = make_problem(x[:, None], y, "regression", 1, clusters=clusters)
-        assert len(design.responses) == 1
-        a, e = functions.values[0, 0].astype(float), design.responses[0].Y[:, 0]
-        sums = np.array([a[clusters == cluster] @ e[clusters == cluster] for cluster in range(12)])
-        log_p = evidence_for(functions, design, [0]).log_p[0]
-        expected = log_tail_of_form(np.array([sums.sum() ** 2]), np.array([[np.sum(sums**2)]]), 11)[0]
-        expected = max(expected, log_tail_of_signs(sums[None])[0])
-        assert log_p == pytest.approx(np.clip(expected, design.min_log_p, np.log(0.99)), rel=1e-4)
-        enumerated = reference.sign_p_value(sums)
-        if enumerated > 0.005:
-            assert np.exp(log_p) == pytest.approx(enumerated, rel=0.3)
+    x = rng.standard_normal(12)[clusters] + rng.standard_normal(60)
+    x = np.where(clusters < n_varying, x, x + effect)
+    y = effect * x + rng.standard_normal(12)[clusters] + rng.standard_normal(60)
+    first = np.unique(clusters, return_index=True)[1]
+    y = np.where(clusters < n_varying, y, y[first][clusters])
+    functions, design = make_problem(x[:, None], y, "regression", 1, clusters=clusters)
+    a = functions.values[0, 0].astype(float)
+    p = [expected_p_of_clusters(a, response.Y[:, 0], clusters) for response in design.responses]
+    expected = reference.cauchy_combination(p, [1.0] if len(p) == 1 else [0.75, 0.25])
+    log_p = evidence_for(functions, design, [0]).log_p[0]
+    assert log_p == pytest.approx(max(np.log(expected), design.min_log_p), rel=1e-3)
     assert design.min_log_p == pytest.approx(-11 * np.log(2))
     assert design.freedom == 11
 
@@ -365,14 +378,9 @@ def test_clusters_enter_the_forms_by_their_sums(rng):
         rng.standard_normal((60, 1)), rng.standard_normal((60, 2)), "regression", 1, clusters=clusters
     )
     a, Y = functions.values[0, 0].astype(float), design.responses[0].Y
-    p, weights = [], []
-    for e in Y.T:
-        sums = np.array([a[clusters == cluster] @ e[clusters == cluster] for cluster in range(15)])
-        weights.append(np.sum(sums**2))
-        spherical = log_tail_of_form(np.array([sums.sum() ** 2]), np.array([weights[-1:]]), 14)[0]
-        p.append(np.exp(max(spherical, log_tail_of_signs(sums[None])[0])))
-    statistic = np.array([np.sum((a @ Y) ** 2)])
-    form = np.exp(log_tail_of_form(statistic, np.array([weights]), 28)[0])
+    sums = np.array([[a[clusters == cluster] @ e[clusters == cluster] for cluster in range(15)] for e in Y.T])
+    p = [expected_p_of_clusters(a, e, clusters) for e in Y.T]
+    form = np.exp(log_tail_of_form(np.sum((a @ Y) ** 2)[None], np.sum(sums**2, axis=1)[None], 28)[0])
     expected = reference.cauchy_combination([reference.cauchy_combination(p, [0.5, 0.5]), form], [0.5, 0.5])
     assert np.exp(evidence_for(functions, design, [0]).log_p[0]) == pytest.approx(expected, rel=1e-3)
 

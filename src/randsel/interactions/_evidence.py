@@ -51,7 +51,7 @@ from randsel.interactions._permutation_tails import (
     log_tail_of_signs,
     permutation_cumulants,
 )
-from randsel.targets import OutcomeKind, Samples
+from randsel.targets import MIN_GROUPS, OutcomeKind, Samples
 
 Responses = tuple[Response, ...]
 #: Memory of the rank functions of one block of columns in `main_effects`, in bytes.
@@ -200,15 +200,18 @@ def _log_tail_of_sum(a: Array, e: Array, design: Design) -> Array:
 def _log_tail_of_clusters(a: Array, e: Array, clusters: Array) -> Array:
     """Return the log tail of `(Σ_i a_i e_i)²` if the signs of the sums over clusters are random.
 
-    It is combined with that of the sum within clusters, which is free of differences between clusters.
+    It is combined with that of the sum within clusters, which is free of differences between clusters, if e varies in
+    enough of them.
     """
+    within = sums_by(clusters, np.square(centre(e, np.ones(len(e)), clusters))) > 1e-9
+    terms = [a * e] if within.sum() < MIN_GROUPS else [a * e, centre(a, np.ones(len(e)), clusters) * e]
     log_tails = []
-    for rows in (a, centre(a, np.ones(len(e)), clusters)):
-        sums = sums_by(clusters, rows * e)
+    for rows in terms:
+        sums = sums_by(clusters, rows)
         spherical = log_tail_of_form(np.square(sums.sum(axis=1)), np.square(sums).sum(axis=1)[:, None], clusters.max())
         # only the tail of signs knows how few clusters have a sum that is not zero
         log_tails.append(np.maximum(spherical, log_tail_of_signs(sums)))
-    return combine_log_p(np.stack(log_tails), np.full(2, 0.5))
+    return combine_log_p(np.stack(log_tails), np.full(len(terms), 1.0 / len(terms)))
 
 
 def products_of(functions: RankFunctions, sets: Array, function_weights: Array) -> tuple[Array, Array]:

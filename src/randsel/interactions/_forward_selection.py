@@ -192,7 +192,10 @@ def _forward_selection(
             break
         size, row = strongest
         steps[size][row] = step
-        taken += [int(j) for j in pools[size][row] if j not in taken]
+        # the stronger members of a set first: the numbers of features depend on where the table is held
+        members = pools[size][row]
+        members = members[np.argsort(approximate_log_p(functions, design, responses, members[:, None]), kind="stable")]
+        taken += [int(j) for j in members if j not in taken]
         taken_sets = [pool[steps[size][: len(pool)] > 0] for size, pool in pools.items() if size > 1]
         responses = residual(functions, design, np.array(taken)[:, None], *taken_sets)
     log_p = {size: approximate_log_p(functions, design, responses, members) for size, members in pools.items()}

@@ -3,7 +3,15 @@
 Imports `_utils` and `_numerics`.
 """
 
-from randsel.targets._groups import Comparison, Samples, average_rows, batches_of_groups, compare_groups, number_rows
+from randsel.targets._groups import (
+    MIN_GROUPS,
+    Comparison,
+    Samples,
+    average_rows,
+    batches_of_groups,
+    compare_groups,
+    number_rows,
+)
 from randsel.targets._kinds import (
     CLASSES,
     KINDS,
@@ -18,6 +26,7 @@ from randsel.targets._target import Target
 __all__ = [
     "CLASSES",
     "KINDS",
+    "MIN_GROUPS",
     "Comparison",
     "OutcomeKind",
     "Samples",
