@@ -467,19 +467,3 @@ def test_a_significant_pair_that_is_not_selected_gives_a_warning(rng):
         analysis = analyse(table(X, y), Settings(top=1, halves=0, folds=0))
     assert names(analysis) == ["g5"]
     assert any("A pair stands out" in warning and "g0 with g1" in warning for warning in analysis.warnings)
-
-
-@pytest.mark.parametrize(
-    ("design", "sentence"),
-    [("within", "The target varies within every group"), ("mixed", "The target varies within some groups")],
-)
-def test_the_notes_say_how_groups_are_compared(rng, design, sentence):
-    donor = np.repeat(np.arange(20), 3)
-    y = (np.arange(60) % 3 == 0).astype(int)
-    if design == "mixed":
-        y[donor < 15] = (donor[donor < 15] % 2 == 0).astype(int)
-    X = rng.standard_normal((20, 8))[donor] + rng.standard_normal((60, 8))
-    X[:, 0] += 3 * y
-    analysis = analyse(table(X, y, groups=donor), Settings(halves=0, folds=0))
-    assert any(sentence in note for note in analysis.notes)
-    assert {feature.name: feature.q for feature in analysis.features}["g0"] < 0.01

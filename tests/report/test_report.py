@@ -551,3 +551,24 @@ def test_summary_counts_selected_features_that_no_test_finds(hostile):
     assert any("4 of the 4 selected have a q-value above 0.5" in sentence for sentence in said)
     sure = [replace(f, q=0.01, selected=at < 4) for at, f in enumerate(hostile.features)]
     assert not any("have a q-value above" in s for s in summarise(replace(hostile, features=tuple(sure))))
+
+
+@pytest.mark.parametrize(
+    ("design", "sentence"),
+    [
+        ("between", "The target is the same within every group"),
+        ("within", "The target varies within every group"),
+        ("mixed", "The target varies within some groups"),
+    ],
+)
+def test_the_summary_says_how_groups_are_compared(rng, design, sentence):
+    donor = np.repeat(np.arange(20), 3)
+    y = (np.arange(60) % 3 == 0).astype(int)
+    constant = {"between": donor < 20, "within": donor < 0, "mixed": donor < 15}[design]
+    y[constant] = donor[constant] % 2
+    X = rng.standard_normal((20, 8))[donor] + rng.standard_normal((60, 8))
+    X[:, 0] += 3 * y
+    table = Table(X, y, tuple(f"g{j}" for j in range(8)), groups=donor)
+    analysis = analysis_of(table, "classification", halves=0, folds=0)
+    assert any(text.startswith(sentence) for text in summarise(analysis))
+    assert {feature.name: feature.q for feature in analysis.features}["g0"] < 0.01

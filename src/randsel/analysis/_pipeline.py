@@ -44,13 +44,11 @@ from randsel.interactions import LEVEL, main_effects
 from randsel.selectors import InteractionScan, RandSel
 from randsel.tables import Table, imputer
 from randsel.targets import (
-    Comparison,
     OutcomeKind,
     Samples,
     Target,
     average_rows,
     batches_of_groups,
-    compare_groups,
     describe_guess,
     find_kind,
     number_rows,
@@ -64,13 +62,6 @@ THRESHOLD = 0.6  # fraction of half-samples from which a feature counts as stabl
 FOLD_SHAPES = {"selected": ("f",), "everything": ("f",), "size": ("iu",)}
 Progress = Callable[[str, float, float], None]  # called with the name of a step, the amount done and the total
 TEST_FIELDS = ("p", "q", "partner", "step")  # stored fields of `FeatureTests`
-#: How tests treat groups in which the target is not constant.
-COMPARISONS: dict[Comparison, str] = {
-    "between groups": "p, q, pairs and the permutation test compare groups.",
-    "within groups": "The target varies within every group; p, q, pairs and the permutation test compare within them.",
-    "mixed": "The target varies within some groups; p, q, pairs and the permutation test take samples of a group as "
-    "dependent (sums over groups).",
-}
 PAIR_FIELDS = ("i", "j", "statistic", "p", "p_corrected", "step")  # and of its pairs
 
 
@@ -189,8 +180,6 @@ def _describe_tests(table: Table, tests: FeatureTests) -> Iterator[str]:
     if tests.pairs is None:
         alone = f"p and q are of the {len(table.names)} features alone"
         yield f"Pairs of features were not tested: {alone}. --pairs all tests them."
-    if table.groups is not None:
-        yield COMPARISONS[compare_groups(table.y, table.groups)]
     if table.batch is not None and not _is_constant_within(table.y, table.batch):
         yield "p, q, pairs and the permutation test compare within batches; contributions and accuracy do not."
 

@@ -8,12 +8,19 @@ from randsel._utils import text
 from randsel.analysis import Accuracy, Analysis, Rule, Stability
 from randsel.culling import N_PERMUTATIONS, NOISE_LEVEL
 from randsel.interactions import LEVEL
+from randsel.targets import Comparison, compare_groups
 
 #: What a q-value does not say.
 MEANING_OF_Q = (
     "q controls false discoveries of association: a feature with a low q may only be a proxy of one that acts on the "
     "target."
 )
+#: What tests compare, by how the target varies within groups.
+COMPARISONS: dict[Comparison, str] = {
+    "between groups": "The target is the same within every group: tests compare groups, whose samples are averaged.",
+    "within groups": "The target varies within every group: tests compare samples of the same group.",
+    "mixed": "The target varies within some groups: tests take the samples of a group as dependent on each other.",
+}
 DOUBTFUL = 0.5  # a selected feature with a q-value above this is called doubtful
 LONG_NAME = 50  # maximum number of characters of a name in a sentence
 NAMED_CLASSES = 5  # maximum number of classes that are named with their counts
@@ -28,6 +35,7 @@ def summarise(analysis: Analysis) -> list[str]:
         describe_rule(analysis.rule),
         *_describe_doubts(analysis),
         _describe_samples(analysis),
+        *_describe_groups(analysis),
         *_describe_steps(analysis),
         *_describe_interactions(analysis),
     ]
@@ -121,6 +129,11 @@ def _describe_samples(analysis: Analysis) -> str:
     if len(classes) > len(largest):
         phrases.append(f"{len(classes) - len(largest)} smaller classes")
     return f"The table has {samples}: {text.join_words(phrases)}."
+
+
+def _describe_groups(analysis: Analysis) -> Iterator[str]:
+    if analysis.table.groups is not None:
+        yield COMPARISONS[compare_groups(analysis.table.y, analysis.table.groups)]
 
 
 def _describe_steps(analysis: Analysis) -> Iterator[str]:
