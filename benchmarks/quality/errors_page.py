@@ -189,6 +189,7 @@ TITLES = {
     "size/columns": "Size: other columns",
     "size/tables": "Size: columns of real tables, simulated outcome",
     "size/pairs": "Size: pairs",
+    "size/steps": "Errors of forward steps",
     "size/selection": "Size: permutation p-value of RandSel",
     "power/shift": "Power: shift between classes",
     "power/slope": "Power: numeric outcome",
@@ -279,7 +280,8 @@ columns and outcome; the outcome is constant within each group, varies within ea
 second group. Three batches differ in the means of the columns and in the class shares or means of the outcome.
 Columns of real tables meet an outcome that is drawn at random. Pairs: all p-values of the pairs of 10 columns, and
 whether any pair of 100 columns is called at .05 after correction; "beside main effects": two of the columns determine
-two thirds of the outcome.
+two thirds of the outcome. Forward steps: the fraction of data sets in which a step selects a column outside the blocks
+of the planted columns; 200 columns in blocks of five of correlation .7, of which none or five have an effect.
 
 **Power.** A data set has 100 columns with the same effect, independent given the outcome. For each level, the effect
 is set by simulation so that the better yardstick has a power of about .8. *ratio* is the power of randsel divided by

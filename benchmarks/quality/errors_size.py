@@ -21,7 +21,7 @@ from errors_data import (
     rarest_class,
     target_of,
 )
-from errors_tests import main_pvalues, permutation_pvalue, scan_pairs
+from errors_tests import forward_steps, main_pvalues, permutation_pvalue, scan_pairs
 
 #: Outcomes for which columns, tables and designs are crossed.
 MAIN_OUTCOMES = ("classes 10 %", "classes 50 %", "normal", "lognormal")
@@ -83,6 +83,20 @@ def family_wise_error(rng, outcome, n, with_main_effects, m=100):
     return count_below(smallest, levels=(0.05,))
 
 
+# ---------------------------------------------------------------- forward steps
+
+
+def errors_of_steps(rng, outcome, n, n_planted, m=200, block=5, correlation=0.7):
+    """Count data sets in which a forward step selects a column outside the blocks of the planted columns."""
+    X = np.sqrt(correlation) * np.repeat(rng.normal(size=(n, m // block)), block, axis=1)
+    X += np.sqrt(1.0 - correlation) * rng.normal(size=(n, m))
+    planted = 3 * block * np.arange(n_planted)
+    latent = rng.normal(size=n) + 0.5 * X[:, planted].sum(axis=1)
+    sample = Sample(X, outcome_from_latent(outcome, latent / latent.std()), target_of(outcome))
+    outside = set(forward_steps(sample) // block) - set(planted // block)
+    return count_below(np.array(0.0 if outside else 1.0), levels=(0.05,))
+
+
 # ---------------------------------------------------------------- RandSel
 
 
@@ -96,7 +110,7 @@ def size_of_selection(make_sample, rng):
 
 def size_cells(folder):
     """Return all cells, the plain ones first; `folder` holds the real tables."""
-    sections = (outcome_cells, group_cells, batch_cells, column_cells, pair_cells, selection_cells)
+    sections = (outcome_cells, group_cells, batch_cells, column_cells, pair_cells, step_cells, selection_cells)
     return [*(cell for section in sections for cell in section()), *table_cells(folder)]
 
 
@@ -147,6 +161,13 @@ def pair_cells():
         if n == 100 or not with_main_effects:
             n_sets = 300 if n == 100 else N_SETS
             yield Cell(f"size/pairs/best of 100/{name}", n_sets, partial(family_wise_error, **arguments))
+
+
+def step_cells():
+    """Yield cells of forward steps: no effect, and five planted columns in blocks of five correlated ones."""
+    for n_planted, outcome in product((0, 5), MAIN_OUTCOMES):
+        name = f"size/steps/{n_planted} planted/{outcome}/n 200"
+        yield Cell(name, N_SETS, partial(errors_of_steps, outcome=outcome, n=200, n_planted=n_planted))
 
 
 def selection_cells():

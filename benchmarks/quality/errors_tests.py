@@ -24,6 +24,11 @@ def scan_pairs(sample, n_pairs=None):
     return scan.fit(sample.X, sample.y, groups=sample.groups, batch=sample.batch).pairs_
 
 
+def forward_steps(sample):
+    """Return the columns that forward steps select."""
+    return InteractionScan(target=sample.target).fit(sample.X, sample.y).taken_
+
+
 def permutation_pvalue(sample, n_features=5):
     """Return the permutation p-value of a selection."""
     selector = RandSel(n_features, target=sample.target, random_state=0)
