@@ -4,6 +4,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import pearsonr
 
 from randsel import InteractionScan, datasets
 
@@ -280,3 +281,17 @@ def test_no_pairs_after_a_feature_that_explains_the_target(rng):
     assert scan.get_support(indices=True).tolist() == [0]
     assert len(scan.pairs_) == 0
     assert scan.partner_.tolist() == [-1] * 5
+
+
+@pytest.mark.slow
+def test_a_straight_line_in_a_column_of_heavy_tails_is_a_weakness_of_ranks():
+    """Power at 0.05 over 150 data sets, standard error 0.04: ranks see less of such an effect than correlation does."""
+    rng = np.random.default_rng(0)
+    ranks, correlation = [], []
+    for _ in range(150):
+        x = np.exp(rng.standard_normal(100))
+        y = 0.25 * (x - x.mean()) / x.std() + np.sqrt(1 - 0.25**2) * rng.standard_normal(100)
+        ranks.append(InteractionScan(order=1, target="regression").fit(x[:, None], y).main_pvalues_[0])
+        correlation.append(pearsonr(x, y).pvalue)
+    assert 0.35 < np.mean(np.array(ranks) <= 0.05) < 0.65
+    assert 0.6 < np.mean(np.array(correlation) <= 0.05) < 0.85
