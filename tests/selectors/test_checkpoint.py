@@ -21,6 +21,7 @@ from randsel.culling._storage import path_to_arrays
 from randsel.interactions import _evidence as evidence
 from randsel.interactions import _pair_scan as pair_scan
 from randsel.tables._read import Table
+from randsel.targets import Samples
 from randsel.targets._kinds import CLASSES
 
 
@@ -216,12 +217,13 @@ def test_a_scan_resumes_with_the_same_result(order, after, tmp_path, cut, counte
 def test_tests_of_single_features_resume(tmp_path, cut, counted, monkeypatch):
     X, y, _ = datasets.make_xor(80, 40, random_state=0)
     monkeypatch.setattr(evidence, "BLOCK_BYTES", 4 * 6 * 80 * 5)
-    how = {"nominal": np.zeros(40, dtype=bool), "strata": None, "n_jobs": None}
-    whole = evidence.main_effects(X, y, CLASSES, **how)
+    how = {"nominal": np.zeros(40, dtype=bool), "n_jobs": None}
+    samples = Samples(X, y, None, None, None, "samples")
+    whole = evidence.main_effects(samples, CLASSES, **how)
     how["checkpoint"] = tmp_path / "kept"
-    cut(lambda: evidence.main_effects(X, y, CLASSES, **how), 3)
+    cut(lambda: evidence.main_effects(samples, CLASSES, **how), 3)
     counted.clear()
-    np.testing.assert_array_equal(evidence.main_effects(X, y, CLASSES, **how), whole)
+    np.testing.assert_array_equal(evidence.main_effects(samples, CLASSES, **how), whole)
     assert counted[0] > 15
 
 
