@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import cache
 from importlib import import_module
+from multiprocessing import current_process
 from threading import Lock, Thread
 from typing import Any, Protocol
 from uuid import uuid4
@@ -105,7 +106,7 @@ def _run(
 def _run_in_worker(function: Callable[..., Any], task: tuple[Any, ...], parent: tuple[int, str]) -> Any:
     """Call the function in a worker; if that is a process of its own, let it end with its parent."""
     if process_identity() != parent:
-        exit_with_parent()
+        exit_with_parent(parent[0])
     return run_single_threaded(function, task, parent)
 
 
@@ -118,14 +119,18 @@ def process_identity() -> tuple[int, str]:
 
 
 @cache
-def exit_with_parent() -> None:
-    """End this process soon after its parent, which may be killed without a chance to stop its workers."""
+def exit_with_parent(parent_of_task: int) -> None:
+    """End this process soon after its parent, which may be killed without a chance to stop its workers.
+
+    A worker of loky is a child of the process that made the task, unless that has ended before this call.
+    """
     # otherwise joblib's worker processes would finish their tasks and then wait for more for minutes; no effect on
     # Windows, where a process keeps the id of a parent that has ended
     parent = os.getppid()
+    is_orphan = current_process().name.startswith("LokyProcess") and parent != parent_of_task
 
     def watch() -> None:
-        while os.getppid() == parent:
+        while os.getppid() == parent and not is_orphan:
             time.sleep(PARENT_POLL)
         os._exit(1)
 
