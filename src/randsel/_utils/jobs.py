@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import cache
 from importlib import import_module
-from multiprocessing import current_process
 from threading import Lock, Thread
 from typing import Any, Protocol
 from uuid import uuid4
@@ -19,6 +18,8 @@ import numpy as np
 from joblib import Parallel, delayed
 from joblib.parallel import get_active_backend
 from threadpoolctl import ThreadpoolController
+
+from randsel._utils.processes import is_loky_worker
 
 #: Class name of a joblib backend -> module whose `job_runner(backend)` returns the `JobRunner` to use instead.
 RUNNERS = {"DaskDistributedBackend": "randsel.distributed"}
@@ -127,7 +128,7 @@ def exit_with_parent(parent_of_task: int) -> None:
     # otherwise joblib's worker processes would finish their tasks and then wait for more for minutes; no effect on
     # Windows, where a process keeps the id of a parent that has ended
     parent = os.getppid()
-    is_orphan = current_process().name.startswith("LokyProcess") and parent != parent_of_task
+    is_orphan = is_loky_worker() and parent != parent_of_task
 
     def watch() -> None:
         while os.getppid() == parent and not is_orphan:

@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from multiprocessing import active_children
+from multiprocessing import active_children, current_process
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import IO, Any, cast
@@ -273,3 +273,8 @@ def _end_own_group() -> None:
     if sys.platform != "win32":
         os.killpg(0, signal.SIGKILL)
     os._exit(1)
+
+
+def is_loky_worker() -> bool:
+    """Return whether this is a worker process of joblib's default backend."""
+    return current_process().name.startswith("LokyProcess")
