@@ -1,7 +1,6 @@
 """Run tasks in processes of one thread each; a fit that passes its time limit ends its process, not the benchmark."""
 
-import faulthandler
-import os
+import signal
 from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.connection import wait
@@ -9,18 +8,20 @@ from multiprocessing.connection import wait
 import measure
 
 #: Exit status of a process that `time_limit` ends.
-TIME_LIMIT_STATUS = 1
+TIME_LIMIT_STATUS = -signal.SIGALRM
 
 
 @contextmanager
 def time_limit(seconds):
     """End this process if the block takes longer, whatever it is doing."""
-    with open(os.devnull, "w") as nowhere:  # noqa: PTH123
-        faulthandler.dump_traceback_later(seconds, exit=True, file=nowhere)
-        try:
-            yield
-        finally:
-            faulthandler.cancel_dump_traceback_later()
+    # The default action of the signal ends the process in the kernel. `faulthandler.dump_traceback_later` would first
+    # walk the frames of all threads, which crashes now and then while they run.
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
 
 
 def run_tasks(tasks, work, jobs):
