@@ -15,7 +15,6 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import argparse
 import ast
-import json
 import platform
 import sys
 import time
@@ -32,6 +31,7 @@ from errors_page import write_page, write_tables
 from errors_power import power_cells
 from errors_size import size_cells
 from pool import run_tasks, time_limit
+from records import Records
 
 from randsel import __version__
 
@@ -81,21 +81,13 @@ def simulate_block(task, cells):
 
 
 class Blocks:
-    """Finished blocks in the files of a folder; each run appends to a file of its own, a line per block."""
+    """Finished blocks of data sets of the present package and simulation."""
 
     def __init__(self, folder):
-        self.folder, self.by_task, self.runs, self._file = folder, {}, [], None
-        for path in sorted(folder.glob("*.jsonl")):
-            run = {}
-            for line in path.read_text().splitlines():
-                try:
-                    record = json.loads(line)
-                except json.JSONDecodeError:
-                    continue  # the run was killed while it wrote this line
-                if "run" in record:
-                    run = record["run"]
-                elif record["source"] == source():
-                    self._add((record["cell"], record["block"]), record, run)
+        self.records, self.by_task, self.runs = Records(folder), {}, []
+        for record, run in self.records:
+            if record["source"] == source():
+                self._add((record["cell"], record["block"]), record, run)
 
     def _add(self, task, record, run):
         self.by_task[task] = record
@@ -105,12 +97,7 @@ class Blocks:
     def append(self, task, result, run):
         """Store the result of a task at once."""
         record = {"cell": task[0], "block": task[1], "source": source(), **result}
-        if self._file is None:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            name = f"{time.strftime('%Y%m%d-%H%M%S')}-{platform.node()}-{os.getpid()}.jsonl"
-            self._file = (self.folder / name).open("a", buffering=1)
-            self._file.write(json.dumps({"run": run}) + "\n")
-        self._file.write(json.dumps(record, separators=(",", ":")) + "\n")
+        self.records.append(record, run)
         self._add(task, record, run)
 
     def forget_failed(self):

@@ -33,6 +33,7 @@ import sklearn
 from pool import run_tasks, time_limit
 from real_methods import CLASSES, NUMBERS, RANDSEL, default_name, methods_by_name
 from real_page import write_page
+from records import Records
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 from sklearn.preprocessing import StandardScaler
@@ -211,29 +212,16 @@ def timed(method, data, limit):
 
 
 class Cells:
-    """Finished cells in the files of a folder; each run appends to a file of its own, a line per cell."""
+    """Finished cells of the present methods and protocol."""
 
     def __init__(self, folder, methods, source=None):
-        self.folder, self.methods = folder, methods
+        self.records, self.methods = Records(folder), methods
         self.sources = {
             name: source if source and method.subpackages == RANDSEL else method.source
             for name, method in methods.items()
         }
         self.by_task, self.runs, self.other_sources = {}, [], {}
-        for path in sorted(folder.glob("*.jsonl")):
-            self._read(path)
-        self._file = None
-
-    def _read(self, path):
-        run = {}
-        for line in path.read_text().splitlines():
-            try:
-                record = json.loads(line)
-            except json.JSONDecodeError:
-                continue  # the run was killed while it wrote this line
-            if "run" in record:
-                run = record["run"]
-                continue
+        for record, run in self.records:
             task = tuple(record[name] for name in ("set", "method", "repetition", "fold"))
             if self._identity(task[1]) == [record[name] for name in ("settings", "source", "protocol")]:
                 self._add(task, {**record, "run": run})
@@ -258,12 +246,7 @@ class Cells:
         settings, source, evaluated_by = self._identity(task[1])
         record = dict(zip(("set", "method", "repetition", "fold"), task, strict=True))
         record |= {"settings": settings, "source": source, "protocol": evaluated_by, **result}
-        if self._file is None:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            name = f"{time.strftime('%Y%m%d-%H%M%S')}-{platform.node()}-{os.getpid()}.jsonl"
-            self._file = (self.folder / name).open("a", buffering=1)
-            self._file.write(json.dumps({"run": run}) + "\n")
-        self._file.write(json.dumps(record, separators=(",", ":")) + "\n")
+        self.records.append(record, run)
         self._add(task, {**record, "run": run})
 
     def failed(self, limit, again):

@@ -60,28 +60,19 @@ def start(body, before="", after=""):
     return subprocess.Popen([sys.executable, "-c", code], **pipes, text=True, start_new_session=True)
 
 
-@pytest.mark.parametrize("name", ENDLESS)
-def test_ctrl_c_ends_a_command_where_an_exception_would_be_lost(name):
+SIGNALS = [*((signal.SIGINT, name) for name in ENDLESS), (signal.SIGTERM, "children")]
+
+
+@pytest.mark.parametrize(("number", "name"), SIGNALS)
+def test_a_signal_ends_a_command_with_its_children_where_an_exception_would_be_lost(number, name):
     process = start(ENDLESS[name])
     assert process.stdout.readline() == "begun\n", process.communicate()
     children = descendants(process.pid)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, said = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 130
-    assert said == "\nInterrupted.\n"
+    assert process.returncode == 128 + number
+    assert said == f"\n{'Interrupted' if number == signal.SIGINT else 'Terminated'}.\n"
     assert len(children) == (4 if name == "children" else 0)
-    wait_until(lambda: all(map(is_gone, children)))
-
-
-def test_sigterm_ends_a_command_with_its_children():
-    process = start(ENDLESS["children"])
-    assert process.stdout.readline() == "begun\n", process.communicate()
-    children = descendants(process.pid)
-    process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 143
-    assert said == "\nTerminated.\n"
-    assert len(children) == 4
     wait_until(lambda: all(map(is_gone, children)))
 
 
