@@ -213,7 +213,13 @@ def interaction_heatmap(scan: Any, *, names: Any = None, title: str = "") -> Any
     axes.set_xticks(range(len(labels)), labels, rotation=90, parse_math=False)
     axes.set_yticks(range(len(labels)), labels, parse_math=False)
     axes.set_title(title or "Pairs, and main effects on the diagonal", loc="left", fontsize="medium")
-    figure.colorbar(image, ax=axes, label="-log10 p", shrink=0.8, extend="max" if strength.max() > 20.0 else "neither")
+    figure.colorbar(
+        image,
+        ax=axes,
+        label="-log10 p, not corrected",
+        shrink=0.8,
+        extend="max" if strength.max() > 20.0 else "neither",
+    )
     return figure
 
 

@@ -101,7 +101,13 @@ def _draw_figures(scan: Any, table: "Table", out: Path) -> None:
 
 
 def features_tested(scan: Any, names: tuple[str, ...]) -> list[dict[str, str]]:
-    """Return the features of a fitted `InteractionScan`, best first, with p- and q-values and partner."""
+    """Return the features of a fitted `InteractionScan`, best first, with p- and q-values.
+
+    A partner is named only if the pair is significant after correction for all pairs.
+    """
+    from randsel.analysis import FeatureTests
+
+    partner = FeatureTests.from_scan(scan).partner
     return [
         {
             "feature": names[j],
@@ -110,9 +116,7 @@ def features_tested(scan: Any, names: tuple[str, ...]) -> list[dict[str, str]]:
             "p": f"{scan.pvalues_[j]:.3g}",
             "q": f"{scan.qvalues_[j]:.3g}",
             "p of main effect": f"{scan.main_pvalues_[j]:.3g}",
-            "partner": names[scan.partner_[j]] if scan.partner_[j] >= 0 else "",
-            "p of pair": f"{scan.partner_pvalues_[j]:.3g}",
-            "p in what is left": f"{scan.left_pvalues_[j]:.3g}",
+            "partner": names[partner[j]] if partner[j] >= 0 else "",
         }
         for j in scan.order_.tolist()
     ]

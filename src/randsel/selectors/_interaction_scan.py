@@ -110,9 +110,9 @@ class InteractionScan(Selector):
         proxy of one that acts on y. `taken_` lists features that are significant given those before them.
     main_pvalues_ : ndarray of float
         P-values of the main effects, not corrected.
-    left_pvalues_ : ndarray of float
-        Product of the p-values of main effect and best pair in the residual of the forward selection; a measure for
-        ranking, not a test.
+    residual_scores_ : ndarray of float
+        How strong a feature and its best pair are in the residual of the forward selection. The scores rank features;
+        they are not logarithms of valid p-values.
     partner_ : ndarray of int
         Partner of each feature in its best pair; -1 if it is in none.
     partner_pvalues_ : ndarray of float
@@ -131,7 +131,7 @@ class InteractionScan(Selector):
         P-values of all pairs of these, with their main effects on the diagonal; not corrected.
     support_, ranking_, order_ : ndarray
         Mask of the selected features; rank 1 for those and 2, 3, … for the others; all columns, best first: the
-        features of `taken_`, then the others by the smaller of `pvalues_` and `left_pvalues_`.
+        features of `taken_`, then the others by `pvalues_` and `residual_scores_`.
     n_features_, n_functions_ : int
         Number of selected features, and of functions per feature.
     comparison_ : str
@@ -332,7 +332,7 @@ class InteractionScan(Selector):
             return full
 
         self.pvalues_ = for_all_columns(np.exp(result.log_p), 1.0)
-        self.left_pvalues_ = for_all_columns(np.exp(np.minimum(result.residual_log_p, 0.0)), 1.0)
+        self.residual_scores_ = for_all_columns(np.maximum(-result.residual_log_p, 0.0), 0.0)
         self.qvalues_ = np.asarray(false_discovery_control(self.pvalues_))
         self.main_pvalues_ = for_all_columns(np.exp(np.minimum(result.main.log_p, 0.0)), 1.0)
         partner, log_p = result.partners()
