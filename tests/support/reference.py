@@ -305,3 +305,54 @@ def cauchy_combination(p, shares):
     """Tail of the Cauchy distribution at the weighted mean of tan((½ - p) π), for p of at most 0.99."""
     statistic = sum(share * np.tan((0.5 - min(q, 0.99)) * np.pi) for share, q in zip(shares, p, strict=True))
     return 0.5 - np.arctan(statistic) / np.pi
+
+
+# ---------------------------------------------------------------- survival
+
+
+def martingale_residuals(time, event, weights=None, strata=None, risks=None):
+    """Events less expected events, from the definition of the Nelson-Aalen (Breslow) estimate in every stratum."""
+    m = len(time)
+    w = np.ones(m) if weights is None else weights
+    s = np.zeros(m) if strata is None else strata
+    r = np.ones(m) if risks is None else risks
+    residuals = np.zeros(m)
+    for i in range(m):
+        hazard = 0.0
+        for j in range(m):
+            if s[j] == s[i] and event[j] and time[j] <= time[i]:
+                hazard += w[j] / sum(w[k] * r[k] for k in range(m) if s[k] == s[i] and time[k] >= time[j])
+        residuals[i] = event[i] - r[i] * hazard
+    return residuals
+
+
+def cox_log_likelihood(beta, time, event, Z, weights=None, strata=None):
+    """Breslow's log partial likelihood."""
+    m = len(time)
+    w = np.ones(m) if weights is None else weights
+    s = np.zeros(m) if strata is None else strata
+    total = 0.0
+    for i in range(m):
+        if event[i]:
+            at_risk = sum(w[k] * np.exp(Z[k] @ beta) for k in range(m) if s[k] == s[i] and time[k] >= time[i])
+            total += w[i] * (Z[i] @ beta - np.log(at_risk))
+    return total
+
+
+def concordance_index(time, event, risks):
+    """Pairs in order among the comparable ones, counted one by one."""
+    in_order = comparable = 0.0
+    for i, j in itertools.permutations(range(len(time)), 2):
+        if event[i] and (time[i] < time[j] or (time[i] == time[j] and not event[j])):
+            comparable += 1.0
+            in_order += 1.0 if risks[i] > risks[j] else 0.5 if risks[i] == risks[j] else 0.0
+    return in_order / comparable
+
+
+def survival_at(moment, time, event):
+    """Kaplan-Meier estimate of the probability to survive a moment."""
+    survival = 1.0
+    for t in np.unique(time[event]):
+        if t <= moment:
+            survival *= 1.0 - (event & (time == t)).sum() / (time >= t).sum()
+    return survival

@@ -63,7 +63,7 @@ def check_data(
         X = check_remote_table(estimator, remote, reset=True)
     if y is None:
         raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None.")
-    y = check_outcome(y)
+    y = check_outcome(y, target)
     rows = np.empty(len(X))
     check_consistent_length(rows, y)
     if remote is None:

@@ -68,6 +68,7 @@ class Baseline(Selector):
             This estimator, fitted.
         """
         X, y, kind, _ = check_data(self, X, y, None, self.target)
+        y, kind = kind.to_numbers(y)
         count_or_fraction = 0.5 if self.n_features_to_select is None else self.n_features_to_select
         n_to_select = check_number_to_select(count_or_fraction, X.shape[1]) or 1
         Z, varies = standardise(X, None, getattr(self, "scale", True))

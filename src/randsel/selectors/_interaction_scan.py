@@ -85,9 +85,10 @@ class InteractionScan(Selector):
     categorical_features : "from_dtype", array of names, indices or bool, or None, default="from_dtype"
         Columns whose values are names of levels, without order. "from_dtype": the categorical columns of a data frame.
         Columns of few distinct numbers need not be listed: their order is used.
-    target : {"auto", "classification", "regression"}, default="auto"
-        Kind of y. "auto" treats text, and whole numbers of at most 4 distinct values, as classes, and anything else as
-        numbers. It warns about whole numbers that could be codes of 5 to 20 classes.
+    target : {"auto", "classification", "regression", "survival"}, default="auto"
+        Kind of y. "auto" treats text, and whole numbers of at most 4 distinct values, as classes, events and times as
+        survival, and anything else as numbers. It warns about whole numbers that could be codes of 5 to 20 classes.
+        Survival becomes numbers, the martingale residuals of a model without features (with a hazard per batch).
     device : str or None, default=None
         Device of the scan of pairs: "cpu", "cuda", "cuda:1". None: the device of X, as in `RandSel`. A GPU scans in
         half precision; the best pairs are then tested on the host.
@@ -207,7 +208,8 @@ class InteractionScan(Selector):
         X : array, data frame or Dask array of shape (n_samples, n_features)
             Numbers, or categories of a data frame, without missing values.
         y : array of shape (n_samples,) or (n_samples, n_outputs)
-            Class labels, numbers, or several columns of numbers.
+            Class labels, numbers, several columns of numbers, or survival: a structured array of events (bool) and
+            times, as in scikit-survival, or a data frame of these two columns.
         sample_weight : array of shape (n_samples,), default=None
             Weights of the samples; samples of weight zero are left out.
         groups : array of shape (n_samples,), default=None
@@ -232,6 +234,7 @@ class InteractionScan(Selector):
             check_labels(labels, name, weights, len(y)) for name, labels in (("groups", groups), ("batch", batch))
         )
         X, y, weights = drop_unweighted_rows(X, y, weights)
+        y, kind = kind.to_numbers(y, weights, batch)
         X, device = self._check_device(X)
         n_selected = self.n_features_to_select
         n_selected = None if n_selected is None else check_number_to_select(n_selected, n_features)

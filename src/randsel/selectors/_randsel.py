@@ -117,9 +117,10 @@ class RandSel(StandInsMixin, Selector):
         about 1000 rows, at most `n_bootstraps` of them.
     fix_top, fix_after : float in (0, 1) and int, default=None
         A feature in this top fraction for this many consecutive rounds is never dropped, and enters every subset.
-    target : {"auto", "classification", "regression"}, default="auto"
-        Kind of y. "auto" treats text, and whole numbers of at most 4 distinct values, as classes, and anything else as
-        numbers. It warns about whole numbers that could be codes of 5 to 20 classes.
+    target : {"auto", "classification", "regression", "survival"}, default="auto"
+        Kind of y. "auto" treats text, and whole numbers of at most 4 distinct values, as classes, events and times as
+        survival, and anything else as numbers. It warns about whole numbers that could be codes of 5 to 20 classes.
+        Survival becomes numbers, the martingale residuals of a model without features (with a hazard per batch).
     scale : bool, "normal" or "auto", default="auto"
         True: z-scores, columns of standard deviation one. "normal": normal scores, the normal quantiles of the ranks
         (midranks for ties), also of standard deviation one; increasing transforms of columns, such as the logarithm,
@@ -264,7 +265,8 @@ class RandSel(StandInsMixin, Selector):
         X : array, data frame or Dask array of shape (n_samples, n_features)
             Numbers, no missing values. A Dask array may be in blocks of columns or of rows; blocks of columns are best.
         y : array of shape (n_samples,) or (n_samples, n_outputs)
-            Class labels, numbers, or several columns of numbers.
+            Class labels, numbers, several columns of numbers, or survival: a structured array of events (bool) and
+            times, as in scikit-survival, or a data frame of these two columns.
         sample_weight : array of shape (n_samples,), default=None
             How much each sample counts; samples of weight zero are left out.
         groups : array of shape (n_samples,), default=None
@@ -287,6 +289,7 @@ class RandSel(StandInsMixin, Selector):
         if groups is not None and groups.min() == groups.max():  # nothing is left without the only group
             groups = None
         X, y, weights = drop_unweighted_rows(X, y, weights)
+        y, kind = kind.to_numbers(y, weights, batch)
         n_to_select = check_number_to_select(self.n_features_to_select, X.shape[1])
         seed = seed_of(self.random_state)
         checkpoint = self._open_checkpoint(X, y, weights, groups, kind, seed)

@@ -32,7 +32,7 @@ from randsel._utils.jobs import ordered_map, seed_of
 from randsel._utils.typing import Array
 from randsel.culling import path_sizes
 from randsel.selectors._randsel import RandSel
-from randsel.targets import OutcomeKind
+from randsel.targets import SURVIVAL, OutcomeKind, is_structured
 
 #: Number of folds that `cv=None` means in scikit-learn.
 DEFAULT_FOLDS = 5
@@ -47,19 +47,20 @@ class RandSelCV(Selector):
     Parameters
     ----------
     estimator : scikit-learn estimator, default=None
-        The model that is scored. None: a Gaussian support vector machine with C = 1 on standardised features.
+        The model that is scored. None: a Gaussian support vector machine with C = 1 on standardised features; for
+        survival, a regression of the martingale residuals of the training samples. Models of scikit-survival fit.
     selector : RandSel, default=None
         The selector, whose `gamma` and `n_features_to_select` are chosen here. None: `RandSel()`. With its
         `target="auto"`, one column y holds classes if `estimator` is a classifier, and numbers if it is a regressor.
     cv : int, splitter or iterable, default=10
         An integer is a number of folds. They are shuffled by `random_state`, and hold equal fractions of every class,
-        or of every quantile bin of a number; groups that `fit` gets are not split. The number is reduced, with a
-        warning, if a class has fewer members. None is 5. A splitter of scikit-learn, or an iterable of training and
-        test rows, is used as it is.
+        of every quantile bin of a number, or of events; groups that `fit` gets are not split. The number is reduced,
+        with a warning, if a class has fewer members. None is 5. A splitter of scikit-learn, or an iterable of training
+        and test rows, is used as it is.
     gammas : sequence of float or str, default=("0.25*median", "median", "4*median")
         Bandwidths to try, as in `RandSel`.
     scoring : str or callable, default=None
-        Score of the model. None: the model's own score (accuracy, or R²).
+        Score of the model. None: the model's own score (accuracy, R², or concordance index).
     n_jobs : int, default=None
         Number of jobs (joblib) over folds and bandwidths.
     random_state : int, RandomState or None, default=0
@@ -132,7 +133,7 @@ class RandSelCV(Selector):
         X : array or data frame of shape (n_samples, n_features)
             Numbers, no missing values.
         y : array of shape (n_samples,) or (n_samples, n_outputs)
-            Class labels, numbers, or several columns of numbers.
+            Class labels, numbers, several columns of numbers, or events and times, as in `RandSel`.
         sample_weight : array of shape (n_samples,), default=None
             Passed to the selector, and to the model if it takes weights.
         groups : array of shape (n_samples,), default=None
@@ -155,7 +156,7 @@ class RandSelCV(Selector):
         gammas = _check_gammas(self.gammas)
         selector = clone(selector).set_params(target=kind.name, random_state=seed_of(selector.random_state))
         model = _default_model(kind, y) if self.estimator is None else self.estimator
-        scorer = check_scoring(model, scoring=self.scoring)
+        scorer = _check_scorer(model, self.scoring, kind)
         folds = _check_folds(self._split(X, y, kind, groups), weights)
         sizes = path_sizes(X.shape[1], selector.drop, selector.min_features)
         candidates = [(gamma, fold) for gamma in gammas for fold in folds]
@@ -193,7 +194,7 @@ class RandSelCV(Selector):
 
     def _find_target(self, selector: RandSel, y: Any) -> str:
         """Return `target` of the selector; "auto" is resolved by the model where it can be."""
-        if selector.target != "auto" or not hasattr(self.estimator, "__sklearn_tags__"):
+        if selector.target != "auto" or not hasattr(self.estimator, "__sklearn_tags__") or is_structured(y):
             return str(selector.target)
         shape = np.asarray(tensor_to_numpy(y)).shape
         if len(shape) == 2 and shape[1] > 1:
@@ -210,14 +211,15 @@ class RandSelCV(Selector):
         possible = int(kind.units_per_stratum(y, groups).min())
         if possible < 2:
             cause = "a class of one member" if groups is None else "a class within one group, or one group only"
+            cause = "one event, or events within one group only" if kind is SURVIVAL else cause
             raise ValueError(
                 f"y has {cause}, which no fold can hold out and fit at once; drop it, or pass splits of your own as cv."
             )
         n_splits = min(int(cv), possible)
         if n_splits < int(cv):
-            unit = "members of the smallest class" if kind.has_classes else "samples"
+            unit = kind.limit_of_folds
             if groups is not None:
-                unit = "groups of a class" if kind.has_classes else "groups of samples"
+                unit = f"groups of {'a class' if kind.has_classes else kind.limit_of_folds}"
             warnings.warn(
                 f"cv={cv} was reduced to {n_splits} folds, because there are only {possible} {unit}.",
                 UserWarning,
@@ -272,6 +274,16 @@ def _check_folds(splits: Any, weights: Array | None) -> list[tuple[Array, Array]
             "cv leaves a fold with fewer than 4 samples to fit on or none to score, or gives no fold; use fewer folds."
         )
     return folds
+
+
+def _check_scorer(model: Any, scoring: Any, kind: OutcomeKind) -> Any:
+    """Return the scorer; raise ValueError for names of scores, which know no censored times, with survival."""
+    if kind is SURVIVAL and isinstance(scoring, str):
+        raise ValueError(
+            f"scoring={scoring!r} cannot score survival times, of which some are censored; leave it out for the "
+            "model's own score, such as the concordance index, or pass a function of model, X and y."
+        )
+    return check_scoring(model, scoring=scoring)
 
 
 def _default_model(kind: OutcomeKind, y: Array) -> Any:

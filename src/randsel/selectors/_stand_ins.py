@@ -75,7 +75,7 @@ class StandInsMixin:
         X = check_table(self, X, reset=False)
         model = None
         if y is not None:
-            y = check_outcome(y)
+            y = check_outcome(y, self.target)
             check_consistent_length(X, y)
             target = Target.encode(y, find_kind(y, self.target), None, check_labels(groups, "groups", None, len(y)))
             model = SwapModel(target, self.gamma, self.ridge, self._scale())

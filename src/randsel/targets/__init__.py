@@ -1,8 +1,9 @@
-"""The outcome y: its kind (classes or numbers), its checks and encodings, and the factor of its kernel.
+"""The outcome y: its kind (classes, numbers or survival), its checks and encodings, and the factor of its kernel.
 
 Imports `_utils` and `_numerics`.
 """
 
+from randsel.targets._event_times import is_structured, survival_array
 from randsel.targets._groups import (
     MIN_GROUPS,
     Comparison,
@@ -15,21 +16,25 @@ from randsel.targets._groups import (
 from randsel.targets._kinds import (
     CLASSES,
     KINDS,
+    SURVIVAL,
     OutcomeKind,
     check_outcome,
     describe_guess,
     find_kind,
     warn_of_guess,
 )
+from randsel.targets._survival import SurvivalCurve, kaplan_meier
 from randsel.targets._target import Target
 
 __all__ = [
     "CLASSES",
     "KINDS",
     "MIN_GROUPS",
+    "SURVIVAL",
     "Comparison",
     "OutcomeKind",
     "Samples",
+    "SurvivalCurve",
     "Target",
     "average_rows",
     "batches_of_groups",
@@ -37,6 +42,9 @@ __all__ = [
     "compare_groups",
     "describe_guess",
     "find_kind",
+    "is_structured",
+    "kaplan_meier",
     "number_rows",
+    "survival_array",
     "warn_of_guess",
 ]

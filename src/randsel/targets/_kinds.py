@@ -1,4 +1,4 @@
-"""Kinds of outcome: class labels, or numbers in one or several columns.
+"""Kinds of outcome: class labels, numbers in one or several columns, or survival times.
 
 Whatever depends on the kind of y (checks, encodings, folds, models and scores) is a method of its `OutcomeKind`.
 """
@@ -20,6 +20,8 @@ from sklearn.utils.validation import check_array
 from randsel._numerics.kernels import bandwidth, squared_distances
 from randsel._numerics.rank_functions import centre
 from randsel._utils.typing import Array
+from randsel.targets._event_times import check_times, is_structured, read_survival
+from randsel.targets._survival import concordance_index, martingale_residuals
 
 #: Whole numbers of at most this many distinct values are class codes; more are grades or counts.
 MAX_CLASS_CODES = 4
@@ -41,11 +43,14 @@ class OutcomeKind(ABC):
         Whether y holds class labels.
     score_name
         Name of the measure that `score` returns.
+    limit_of_folds
+        What limits the number of folds: samples of the smallest class, samples, or events.
     """
 
     name: ClassVar[str]
     has_classes: ClassVar[bool]
     score_name: ClassVar[str]
+    limit_of_folds: ClassVar[str] = "samples"
 
     @abstractmethod
     def check(self, y: Array) -> None:
@@ -79,6 +84,19 @@ class OutcomeKind(ABC):
     def svm(self, **options: Any) -> Any:
         """Return a Gaussian support vector machine with C = 1, not fitted."""
 
+    def to_numbers(
+        self,
+        y: Array,
+        sample_weights: Array | None = None,  # noqa: ARG002 (survival uses the arguments)
+        strata: Array | None = None,  # noqa: ARG002
+        covariates: Array | None = None,  # noqa: ARG002
+    ) -> tuple[Array, "OutcomeKind"]:
+        """Return the outcome that contributions and tests refer to, and its kind: y itself unless it is survival.
+
+        `covariates` is a numeric design matrix without a constant.
+        """
+        return y, self
+
     def units_per_stratum(self, y: Array, groups: Array | None) -> Array:
         """Return the number of groups, or samples, per stratum; the least is the largest possible number of folds."""
         strata, units = self.strata(y), np.arange(len(y)) if groups is None else groups
@@ -104,6 +122,7 @@ class Classes(OutcomeKind):
     name = "classification"
     has_classes = True
     score_name = "balanced accuracy"
+    limit_of_folds = "members of the smallest class"
 
     def check(self, y: Array) -> None:
         """Raise ValueError if there is only one class."""
@@ -214,8 +233,92 @@ class Numbers(OutcomeKind):
         return np.asarray(model.fit(Z, (y - mean) / spread).predict(held_out) * spread + mean)
 
 
-CLASSES, NUMBERS = Classes(), Numbers()
-KINDS: dict[str, OutcomeKind] = {kind.name: kind for kind in (CLASSES, NUMBERS)}
+class Survival(OutcomeKind):
+    """Events and times, in a structured array of `SURVIVAL_DTYPE`; contributions refer to martingale residuals."""
+
+    name = "survival"
+    has_classes = False
+    score_name = "concordance index"
+    limit_of_folds = "events"
+
+    def check(self, y: Array) -> None:
+        """Raise ValueError if there is no event, or no two times differ."""
+        if not y["event"].any():
+            raise ValueError(
+                f"all {len(y)} samples of y are censored, so there is nothing to explain; is the event coded as False?"
+            )
+        if y["time"].min() == y["time"].max():
+            raise ValueError(
+                f"all times of y are equal ({y['time'][0]:g}), so nobody survived longer than another; use the events "
+                "as classes instead."
+            )
+
+    def to_numbers(
+        self,
+        y: Array,
+        sample_weights: Array | None = None,
+        strata: Array | None = None,
+        covariates: Array | None = None,
+    ) -> tuple[Array, OutcomeKind]:
+        """Return martingale residuals: of the null model within strata, or of a Cox model on the covariates."""
+        residuals = martingale_residuals(y["time"], y["event"], sample_weights, strata, covariates)
+        if np.ptp(residuals) == 0.0:
+            raise ValueError("no event of y has another sample at risk within its batch, so that nothing is compared.")
+        return residuals, NUMBERS
+
+    def kernel_factor(self, y: Array, weights: Array) -> Array:
+        """Return the standardised martingale residuals."""
+        return NUMBERS.kernel_factor(self.to_numbers(y, weights)[0], weights)
+
+    def contrasts(self, y: Array, weights: Array, strata: Array | None) -> Array:
+        """Return the martingale residuals, standardised within strata."""
+        return NUMBERS.contrasts(self.to_numbers(y, weights, strata)[0], weights, strata)
+
+    def strata(self, y: Array) -> Array:
+        """Return 1 for events and 0 for censored samples, or zeros if all are alike."""
+        return np.unique(y["event"], return_inverse=True)[1]
+
+    def units_per_stratum(self, y: Array, groups: Array | None) -> Array:
+        """Return the number of groups, or samples, that had the event: every fold needs one."""
+        return np.array([len(np.unique((np.arange(len(y)) if groups is None else groups)[y["event"]]))])
+
+    def splits(self, y: Array, groups: Array | None, n_splits: int, seed: int) -> list[tuple[Array, Array]]:
+        """Return shuffled folds with equal fractions of events, as far as groups allow."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The least populated class", UserWarning)  # few censored samples
+            return CLASSES.splits(y["event"], groups, n_splits, seed)
+
+    def chance_score(self, y: Array) -> float:  # noqa: ARG002 (the same for every y)
+        """Return 0.5, the concordance index of predictions that are all equal."""
+        return 0.5
+
+    def score(self, y: Array, predicted: Array) -> float:
+        """Return the concordance index of predicted risks; NaN if no two samples can be compared."""
+        return concordance_index(y["time"], y["event"], predicted)
+
+    def svm(self, **options: Any) -> "MartingaleSVR":
+        """Return a regressor of martingale residuals, whose predictions are risks."""
+        return MartingaleSVR(C=1.0, **options)
+
+
+class MartingaleSVR(SVR):  # type: ignore[misc] (scikit-learn has no types)
+    """Support vector regression of the martingale residuals of the training samples; predicts risks."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "MartingaleSVR":
+        """Fit the standardised residuals of a survival outcome."""
+        weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        residuals, _ = SURVIVAL.to_numbers(check_outcome(y, SURVIVAL.name), weights)
+        # SVR ignores errors below 0.1, so residuals are standardised.
+        super().fit(X, (residuals - residuals.mean()) / (residuals.std() or 1.0), sample_weight)
+        return self
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:  # noqa: ARG002 (the contract of scikit-learn)
+        """Return the concordance index of the predictions."""
+        return SURVIVAL.score(check_outcome(y, SURVIVAL.name), self.predict(X))
+
+
+CLASSES, NUMBERS, SURVIVAL = Classes(), Numbers(), Survival()
+KINDS: dict[str, OutcomeKind] = {kind.name: kind for kind in (CLASSES, NUMBERS, SURVIVAL)}
 
 
 def _columns(y: Array) -> Array:
@@ -228,12 +331,21 @@ def _columns(y: Array) -> Array:
 def find_kind(y: Array, target: str) -> OutcomeKind:
     """Return the kind that `target` names, or for "auto" the one that y looks like.
 
-    Text and truth values are classes. Several columns, and numbers with fractions, are numbers. Whole numbers can be
-    codes of classes, grades or counts, and their values do not tell which. Those of at most `MAX_CLASS_CODES` distinct
-    values are classes: codes of three or four classes are common. Those of more distinct values are numbers: classes
-    would ignore the order of grades and counts, and tests would lose most of their power. A wrong guess costs power in
-    both directions, so `describe_guess` and `warn_of_guess` tell the user what was assumed.
+    Events and times are survival. Text and truth values are classes. Several columns, and numbers with fractions, are
+    numbers. Whole numbers can be codes of classes, grades or counts, and their values do not tell which. Those of at
+    most `MAX_CLASS_CODES` distinct values are classes: codes of three or four classes are common. Those of more
+    distinct values are numbers: classes would ignore the order of grades and counts, and tests would lose most of their
+    power. A wrong guess costs power in both directions, so `describe_guess` and `warn_of_guess` tell the user what was
+    assumed.
     """
+    if (target == SURVIVAL.name) != is_structured(y) and target != "auto":
+        raise ValueError(
+            f"target={target!r} does not fit events and times; leave it out, or pass target='survival'."
+            if is_structured(y)
+            else "target='survival' needs events and times (--event and --time); this y has one column."
+        )
+    if is_structured(y):
+        return SURVIVAL
     numeric = y.dtype.kind in "fiub"
     if target == NUMBERS.name and not numeric:
         raise ValueError("target='regression' needs numbers, but y holds text; use target='classification'.")
@@ -286,8 +398,15 @@ def _whole_numbers(y: Array) -> Array | None:
     return values if np.array_equal(values, np.floor(values)) else None
 
 
-def check_outcome(y: Any) -> Array:
-    """Return y as an array of text or of finite numbers, with two dimensions only if it has several columns."""
+def check_outcome(y: Any, target: str = "auto") -> Array:
+    """Return y as an array of text or of finite numbers, with two dimensions only if it has several columns.
+
+    A survival outcome (see `read_survival`, which `target` may help) becomes a structured array of events and times.
+    """
+    survival = read_survival(y, target)
+    if survival is not None:
+        check_times(survival)
+        return survival
     y = check_array(y, ensure_2d=False, dtype=None, ensure_all_finite=False, input_name="y", ensure_min_samples=0)
     if y.ndim == 2 and y.shape[1] == 1:
         y = y.ravel()
