@@ -301,7 +301,7 @@ class Survival(OutcomeKind):
         return MartingaleSVR(C=1.0, **options)
 
 
-class MartingaleSVR(SVR):  # type: ignore[misc] (scikit-learn has no types)
+class MartingaleSVR(SVR):  # type: ignore[misc]
     """Support vector regression of the martingale residuals of the training samples; predicts risks."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "MartingaleSVR":
