@@ -115,3 +115,25 @@ def test_kernel_weights_draw_every_run_and_class():
     assert [label.get_text() for label in bottom.get_yticklabels()] == ["a", "b", "c"]
     assert [label.get_text() for label in bottom.get_xticklabels()] == ["16", "8", "4", "2"]
     figure.savefig(io.BytesIO(), format="png")
+
+
+def test_survival_panels_split_at_the_median_and_count_who_is_at_risk():
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal(40)
+    y = np.zeros(40, dtype=[("event", bool), ("time", float)])
+    y["event"], y["time"] = np.arange(40) % 3 > 0, 10.0 * rng.exponential(np.exp(-values))
+    missing = np.where(np.arange(40) < 10, np.nan, values)
+    scores = {"a$b": values, "high": values > 1.0, "missing": missing, "two": values > 0, "constant": np.ones(40)}
+    figure = plots.survival_panels(y, scores, labels=("below", "above"), title="Survival")
+    first, second, third, _, constant, empty = figure.axes
+    assert first.get_title("left") == "a$b"
+    assert not empty.axison
+    assert [text.get_text() for text in first.get_legend().get_texts()] == ["below", "above"]
+    assert [text.get_text() for text in first.texts[:: len(first.texts) // 2]] == ["20", "20"]
+    assert int(second.texts[-len(second.texts) // 2].get_text()) == (values > 1.0).sum()
+    assert [text.get_text() for text in third.texts[:: len(third.texts) // 2]] == ["15", "15"]
+    assert len(constant.get_legend().get_texts()) == 1
+    steps = [line for line in first.lines if line.get_drawstyle() == "steps-post"]
+    assert all(line.get_ydata()[0] == 1.0 and (np.diff(line.get_ydata()) <= 0.0).all() for line in steps)
+    with pytest.raises(ValueError, match="needs events and times"):
+        plots.survival_panels(values, {"a": values})

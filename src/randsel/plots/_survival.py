@@ -1,0 +1,104 @@
+"""Figures of survival: Kaplan-Meier curves of samples of low and of high values."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from randsel._utils.text import optional, shorten
+from randsel._utils.typing import Array
+from randsel.plots._style import LONG_NAME, LOW_TO_HIGH, new_figure
+from randsel.targets import check_outcome, kaplan_meier
+
+COLUMNS = 3  # maximum number of panels side by side
+FEW_TICKS = 5  # maximum number of times at which the samples at risk are counted
+
+
+def survival_panels(
+    y: Any,
+    values: Mapping[str, Array],
+    *,
+    labels: tuple[str, str] = ("low", "high"),
+    title: str | None = None,
+    size: tuple[float, float] = (3.2, 2.9),
+) -> Any:
+    """Draw Kaplan-Meier curves of the samples of low and of high values, with the numbers of samples at risk.
+
+    Parameters
+    ----------
+    y : structured array or data frame
+        Events and times, as in `RandSel.fit`.
+    values : dict of str to array
+        Title and values of each panel. Numbers are split at their median, which counts as low; a bool array is True for
+        high. Samples of missing values are left out.
+    labels, title : tuple of str and str
+        Names of the two curves, and title of the figure.
+    size : tuple of float
+        Width and height of a panel, inches.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        One panel for each entry of `values`. Small ticks on the curves are censored samples.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from randsel import plots
+    >>> rng = np.random.default_rng(0)
+    >>> risk = rng.standard_normal(80)
+    >>> y = np.zeros(80, dtype=[("event", bool), ("time", float)])
+    >>> y["event"], y["time"] = rng.random(80) < 0.7, rng.exponential(np.exp(-risk))
+    >>> figure = plots.survival_panels(y, {"risk": risk})
+    >>> figure.axes[0].get_ylabel()
+    'surviving'
+    """
+    outcome = check_outcome(y, "survival")
+    n_columns = max(1, min(COLUMNS, len(values)))
+    n_rows = max(1, -(-len(values) // n_columns))
+    figure = new_figure(size[0] * n_columns, size[1] * n_rows)
+    panels = figure.subplots(n_rows, n_columns, squeeze=False)
+    for axes, (name, scores) in zip(panels.ravel(), values.items(), strict=False):
+        _draw_curves(axes, outcome, np.asarray(scores), labels)
+        if name:
+            axes.set_title(shorten(name, LONG_NAME), loc="left", fontsize="medium", parse_math=False)
+    for axes in panels.ravel()[len(values) :]:
+        axes.set_axis_off()
+    if title:
+        figure.suptitle(title)
+    return figure
+
+
+def split_at_median(values: Array) -> Array:
+    """Return which values are above the median; at least the median if that is the largest value."""
+    if values.dtype.kind == "b":
+        return values
+    median = np.nanmedian(values)
+    is_high = values > median
+    return is_high if is_high.any() else values >= median
+
+
+def _draw_curves(axes: Any, y: Array, values: Array, labels: tuple[str, str]) -> None:
+    ticker = optional("matplotlib.ticker", extra="plot", purpose="Drawing")
+    known = np.full(len(y), True) if values.dtype.kind == "b" else np.isfinite(values)
+    is_high = split_at_median(values[known])
+    outcome, last = y[known], float(y["time"].max())
+    ticks = [t for t in ticker.MaxNLocator(FEW_TICKS - 1).tick_values(0.0, last) if 0.0 <= t <= last]
+    offset = {"textcoords": "offset points", "ha": "center", "va": "top", "fontsize": "small", "annotation_clip": False}
+    for row, (name, members) in enumerate(zip(labels, (outcome[~is_high], outcome[is_high]), strict=True)):
+        if not len(members):
+            continue
+        colour, curve = LOW_TO_HIGH[2 * row], kaplan_meier(members["time"], members["event"])
+        axes.step([0.0, *curve.times], [1.0, *curve.survival], where="post", color=colour, linewidth=1.6, label=name)
+        censored = curve.n_censored > 0
+        style = {"linestyle": "", "marker": "|", "markersize": 5.0, "color": colour}
+        axes.plot(curve.times[censored], curve.survival[censored], **style)
+        # numbers at risk are written below the labels of the axis
+        for tick in ticks:
+            position = {"xy": (tick, 0.0), "xycoords": ("data", "axes fraction"), "xytext": (0, -30 - 10 * row)}
+            axes.annotate(str(int((members["time"] >= tick).sum())), color=colour, **position, **offset)
+    axes.set_xticks(ticks)
+    axes.set(xlim=(0.0, 1.02 * last), ylim=(0.0, 1.05), ylabel="surviving")
+    axes.set_xlabel("time, and samples at risk", fontsize="small", labelpad=1)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize="small", loc="best", handlelength=1.2)
