@@ -74,7 +74,7 @@ def split_at_median(values: Array) -> Array:
     if values.dtype.kind == "b":
         return values
     median = np.nanmedian(values)
-    is_high = values > median
+    is_high: Array = values > median
     return is_high if is_high.any() else values >= median
 
 
