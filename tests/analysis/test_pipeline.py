@@ -54,6 +54,26 @@ def test_interacting_features_are_selected_with_partner_and_stability(analysis):
     assert not analysis.nothing_stands_out
 
 
+def test_features_to_keep_are_selected_by_every_rule_and_in_every_half_and_fold(monkeypatch):
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((120, 20))
+    X[:, 3] = np.arange(120) == 7  # constant in every second half-sample
+    data = table(X, np.where(X[:, 0] + X[:, 1] + 0.5 * rng.standard_normal(120) > 0, "case", "control"))
+    selections = []
+    select = _pipeline.select_features
+    monkeypatch.setattr(_pipeline, "select_features", lambda *how: selections.append(select(*how)) or selections[-1])
+    for how in ({}, {"top": 4}, {"fdr": 0.1}, {"top": 2, "fdr": 0.1}):
+        selections.clear()
+        found = analyse(data, Settings(**QUICK, keep=["g3", "g0"], **how))
+        assert names(found)[:2] == ["g3", "g0"]
+        assert found.rule.always_kept == (3, 0)
+        assert len(selections) == 1 + 4 + 2
+        assert all(set(columns[:2]) == {3, 0} for columns in selections)
+        assert np.isnan(found.stability.frequencies[[3, 0]]).all()
+    with pytest.raises(ValueError, match="keep names 'g2', which is constant"):
+        analyse(replace(data, X=np.where(np.arange(20) == 2, 1.0, X)), Settings(keep=["g2"]))
+
+
 def test_features_are_ranked_in_the_order_of_culling(analysis):
     data = xor()
     selector = RandSel(target="classification").fit(data.X, data.y)

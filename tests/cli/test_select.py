@@ -302,6 +302,14 @@ USER_ERRORS = {
         ["no value at all", "--missing median"],
     ),
     "top 0": (text_of(X, Y), ["--target", "status", "--top", "0"], 2, ["'--top'", "x>=1"]),
+    "keep a stranger": (text_of(X, Y), ["--target", "status", "--keep", "q0"], 1, ["keep names 'q0'", "did you mean"]),
+    "keep twice": (text_of(X, Y), ["--target", "status", "--keep", "g0, g0"], 1, ["'g0' twice"]),
+    "keep more than top": (
+        text_of(X, Y),
+        ["--target", "status", "--keep", "g0,g1", "--top", "1"],
+        1,
+        ["top=1 selects fewer features than the 2 to keep"],
+    ),
     "fdr 2": (text_of(X, Y), ["--target", "status", "--fdr", "2"], 2, ["'--fdr'", "0<x<1"]),
     "folds 1": (text_of(X, Y), ["--target", "status", "--folds", "1"], 1, ["folds=1 is too few", "0 to leave"]),
     "no jobs": (text_of(X, Y), ["--target", "status", "--jobs", "0"], 2, ["leaves nobody to work"]),
@@ -391,6 +399,36 @@ def test_exit_status_if_nothing_stands_out(tmp_path):
     assert top.exit_code == cli.NOTHING, top.output
     assert "Nothing stands out" in top.stdout
     assert [row["selected"] for row in read(tmp_path / "top" / "ranking.csv")] == ["yes"] * 3 + ["no"] * 5
+
+
+def test_features_to_keep_are_selected_and_named(tmp_path):
+    file = write(tmp_path / "table.csv", *numbers(200, 12))
+    out = tmp_path / "out"
+    result = invoke("select", file, "--target", "status", *SHORT, "--keep", "g7,g0", "--out", out)
+    assert result.exit_code == 0, result.output
+    assert "Kept by request (--keep): g7 and g0. The other features were ranked by what they add" in result.stdout
+    rows = read(out / "ranking.csv")
+    assert [row["feature"] for row in rows[:3]] == ["g7", "g0", "g1"]
+    assert [row["selected"] for row in rows[:4]] == ["yes", "yes", "yes", "no"]
+    assert [row["stability"] for row in rows[:3]] == ["", "", "1.0"]
+    about = json.loads((out / "run.json").read_text())
+    assert "--keep g7,g0" in about["command"]
+    assert about["parameters"]["keep"] == ["g7", "g0"]
+    assert "Kept by request" in (out / "report.html").read_text()
+    first = (out / "report.html").read_bytes()
+    assert invoke("report", out).exit_code == 0
+    assert (out / "report.html").read_bytes() == first
+    assert invoke("select", file, "--target", "status", *SHORT, "--keep", "g7,g0", "--out", out).exit_code == 0
+    refused(invoke("select", file, "--target", "status", *SHORT, "--out", out), "with other settings", "keep")
+
+
+def test_a_feature_to_keep_is_not_a_finding(tmp_path):
+    rng = np.random.default_rng(0)
+    file = write(tmp_path / "noise.csv", rng.standard_normal((60, 8)), rng.permutation(60) % 2)
+    result = invoke("select", file, "--target", "status", *SHORT, "--keep", "g4", "--out", tmp_path / "out")
+    assert result.exit_code == cli.NOTHING, result.output
+    assert "Nothing is selected by the data" in result.stdout
+    assert [row["feature"] for row in read(tmp_path / "out" / "ranking.csv") if row["selected"] == "yes"] == ["g4"]
 
 
 def test_debug_shows_the_traceback_at_any_position(tmp_path):

@@ -106,6 +106,37 @@ def test_residual_contributions_equal_their_literal_definition(rng, n, kind):
     np.testing.assert_allclose(result.total, literal, rtol=1e-6, atol=1e-9 * np.abs(literal).max())
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_second_kernel_explains_what_the_fixed_features_do(rng, weighted):
+    m, gamma = 40, 0.05
+    X = rng.normal(size=(m, 6))
+    target = make_target(rng, m, "numbers", weighted=weighted)
+    weights, outcome = parts(target)
+    fixed = np.arange(6) < 2
+    sample = Sample.from_columns(X, target, fixed)
+    K = reference.kernel_with_fixed(X, fixed, gamma, weights)
+    penalty = reference.ridge_penalty(K, 2.0, weights)
+    alpha = np.stack([reference.ridge_objective(K, y, penalty, weights)[1] for y in outcome.T], axis=1)
+    result = exact(sample, gamma, Draws(), Weighting(2.0, residual=True, explain_fixed=True))
+    pairs = alpha @ alpha.T * reference.expected_kernel(X[:, 2:], gamma) * reference.gaussian_kernel(X[:, :2], gamma)
+    np.fill_diagonal(pairs, 0.0)
+    literal = [-(pairs * 2 * np.tanh(gamma * (x[:, None] - x) ** 2 / 2)).sum() / target.n_pairs for x in X.T[2:]]
+    np.testing.assert_allclose(result.total[2:], literal, rtol=1e-6, atol=1e-9 * np.abs(literal).max())
+    left_out = reference.left_out_errors(K, outcome, penalty, weights, np.arange(m))
+    np.testing.assert_allclose(result.errors, left_out / (weights @ (outcome**2).sum(axis=1) / m), rtol=1e-7)
+    plain = exact(sample, gamma, Draws(), Weighting(2.0, residual=True))
+    assert result.errors.mean() != pytest.approx(plain.errors.mean(), rel=1e-3)
+
+
+def test_a_second_kernel_may_be_constant_in_a_block_of_rows(rng):
+    target = make_target(rng, 20, "numbers", weighted=False)
+    Q = np.log(reference.expected_kernel(rng.normal(size=(20, 3)), 0.2))
+    duals, errors = fit_ridge(Q, target, 1.0, np.ones((20, 20)))
+    expected, left_out = fit_ridge(Q, target, 1.0)
+    np.testing.assert_allclose(duals, expected, rtol=1e-6)
+    np.testing.assert_allclose(errors, left_out, rtol=1e-6)
+
+
 def test_a_constant_kernel_leaves_the_target(rng):
     target = make_target(rng, 20, "numbers", weighted=False)
     duals, errors = fit_ridge(np.zeros((20, 20)), target, 1.0)

@@ -326,6 +326,7 @@ def _parts() -> dict[str, dict[str, np.ndarray]]:
         "nothing_stands_out": np.array(False),
         "rule": np.array("top"),
         "rule_limits": np.array([2.0, np.nan]),
+        "always_kept": np.array([0]),
         "kind": np.array("classification"),
         "warnings": np.array(["Be careful."]),
         "notes": np.array(["Six samples."]),

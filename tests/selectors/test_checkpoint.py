@@ -92,6 +92,7 @@ VARIANTS = {
     "single precision": (lambda: xor(np.float32), {}),
     "sketched sums": (wide, {}),
     "fixing": (xor, {"fix_top": 0.1, "fix_after": 2}),
+    "features to keep": (xor, {"always_keep": [7, 3]}),
     "total": (xor, {"criterion": "total", "gamma": 0.001}),
     "calibrated": (lambda: xor(columns=60), {"criterion": "calibrated", "scale": True}),
     "regression": (xor, {"target": "regression"}),

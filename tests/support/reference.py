@@ -222,6 +222,28 @@ def expected_kernel(X, gamma):
     return Q
 
 
+def gaussian_kernel(X, gamma):
+    """Return exp(-gamma ‖x - x'‖²) for all pairs of rows."""
+    return np.exp(-gamma * ((X[:, None, :] - X[None, :, :]) ** 2).sum(axis=2))
+
+
+def kernel_with_fixed(X, fixed, gamma, weights):
+    """Return the expected kernel with some features in every subset, plus a kernel of these alone.
+
+    The second kernel has the same mean eigenvalue, and the (weighted) median bandwidth of the distances.
+    """
+    m = len(X)
+    Q = expected_kernel(X[:, ~fixed], gamma) * gaussian_kernel(X[:, fixed], gamma)
+    distances = ((X[:, None, fixed] - X[None, :, fixed]) ** 2).sum(axis=2)
+    pairs = [(distances[p, q], weights[p] * weights[q]) for p in range(m) for q in range(m) if p != q]
+    smallest = weights.min() ** 2  # weights are multiples of the smallest
+    repeated = np.repeat([d for d, _ in pairs], [round(w / smallest) for _, w in pairs])
+    second = gaussian_kernel(X[:, fixed], 1 / np.median(repeated))
+    centre = np.eye(m) - 1 / m
+    first_trace, second_trace = (np.trace(centre @ K @ centre) for K in (Q, second))
+    return Q + second * first_trace / second_trace
+
+
 def ridge_objective(K, y, penalty, weights):
     """Smallest weighted sum of squared residuals plus penalty, over functions of the kernel and an intercept."""
     m = len(y)

@@ -3,7 +3,6 @@
 The only file that imports private names of scikit-learn. Error messages name the cause and the remedy.
 """
 
-import difflib
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -201,30 +200,6 @@ def categories_to_codes(X: Any) -> tuple[Any, list[int]]:
             )
         X.isetitem(j, codes.astype(np.float64))
     return X, categorical
-
-
-def nominal_columns(categorical: Any, from_frame: list[int], n: int, names: Array | None) -> Array:
-    """Return a mask of the nominal columns: categorical columns of a data frame, or those that `categorical` lists."""
-    nominal = np.zeros(n, dtype=bool)
-    if categorical is None or isinstance(categorical, str):
-        nominal[[] if categorical is None else from_frame] = True
-        return nominal
-    entries, known = np.asarray(categorical), [] if names is None else [str(name) for name in names]
-    if entries.dtype.kind == "b":
-        if entries.shape != (n,):
-            raise ValueError(f"categorical_features is a mask of shape {entries.shape}, but X has n_features={n}.")
-        return entries.copy()
-    for name in entries.ravel().tolist():
-        if isinstance(name, str) and name not in known:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
-            hint = f", did you mean {near[0]!r}?" if near else "; X has no column names."
-            raise ValueError(f"categorical_features names {name!r}, which X does not have{hint}")
-        if not isinstance(name, str) and not (isinstance(name, int) and -n <= name < n):
-            raise ValueError(
-                f"categorical_features holds {name!r}, but X has n_features={n}; give names, indices or a mask."
-            )
-        nominal[known.index(name) if isinstance(name, str) else name] = True
-    return nominal
 
 
 def check_strata(y: Array, strata: Array | None, name: str) -> None:

@@ -40,7 +40,8 @@ def select_adata(
     progress : callable, default=None
         Called with the name of a step, how much of it is done, and how much there is.
     **settings
-        `top`, `fdr`, `task`, `pairs`, `halves`, `folds`, `seed`, `memory`, `device`: as in `randsel select`.
+        `top`, `fdr`, `task`, `pairs`, `halves`, `folds`, `seed`, `memory`, `device`: as in `randsel select`; `keep`, a
+        list of variables.
 
     Returns
     -------
@@ -125,8 +126,8 @@ def _write_results(adata: Any, analysis: Analysis) -> None:
     adata.var["randsel_stand_ins"] = np.array(stand_ins, dtype=object)
     adata.uns["randsel"] = {
         "version": analysis.settings["version"],
-        # None cannot be written to h5ad
-        "settings": {name: value for name, value in analysis.settings["parameters"].items() if value is not None},
+        # None and empty tuples cannot be written to h5ad
+        "settings": {name: value for name, value in analysis.settings["parameters"].items() if value not in (None, ())},
         "data_hash": analysis.settings["data_hash"],
         "nothing_stands_out": bool(analysis.nothing_stands_out),
         "warnings": list(analysis.warnings),

@@ -29,6 +29,7 @@ class Settings:
 
     top: int | None = None  # select at most this many features
     fdr: float | None = None  # select features with at most this q-value
+    keep: Sequence[str] = ()  # names of features that are always selected; the others are asked what they add to them
     task: str = "auto"  # "classification", "regression" or "auto"
     pairs: str = "auto"  # whether to test pairs: "all", "none", or "auto", which tests them up to `PAIR_BUDGET`
     halves: int = 50  # number of half-samples, rounded up to even; 0 for none
@@ -91,11 +92,14 @@ class Rule:
         q-value of at most `fdr`. "nothing": no feature, because nothing stands out.
     top, fdr
         Maximum number of features, and maximum q-value; None for no limit.
+    always_kept
+        Columns that are selected in any case, because the user asked for them.
     """
 
     name: str
     top: int | None = None
     fdr: float | None = None
+    always_kept: tuple[int, ...] = ()
 
     @property
     def is_prefix_of_path(self) -> bool:
@@ -332,7 +336,7 @@ class Analysis:
 
     @property
     def has_findings(self) -> bool:
-        """Whether something is selected and stands out; what --top selects need not."""
+        """Whether something is selected and stands out; what --top selects need not, and --keep is no finding."""
         if self.rule.name == "top" and self.nothing_stands_out:
             return any(feature.q <= LEVEL for feature in self.features)
-        return any(feature.selected for feature in self.features)
+        return any(feature.selected and feature.column not in self.rule.always_kept for feature in self.features)

@@ -19,6 +19,7 @@ from randsel._utils.jobs import as_finished, generator
 from randsel._utils.text import format_label
 from randsel._utils.typing import Array
 from randsel.analysis._cautions import cautions, check_selection
+from randsel.analysis._keep import check_columns_to_keep, columns_to_keep, varying_columns
 from randsel.analysis._model import (
     Accuracy,
     Analysis,
@@ -104,10 +105,11 @@ def analyse(
             f"The target is the same within every group, so the {len(table.y)} samples are averaged to {len(units.y)} "
             "groups for ranking, tests and half-samples; the accuracy is that of samples, their groups never split."
         )
+    check_columns_to_keep(units, settings)
     path = _cull_or_restore(units, kind, settings, execution)
     tests, messages = _test_or_restore(units, kind, settings, execution)
     notes += _describe_tests(units, tests)
-    rule = choose_rule(path, tests, settings)
+    rule = choose_rule(path, tests, settings, columns_to_keep(table, settings))
     columns = select_features(rule, path, tests)
     stability = measure_stability(table, kind, settings, rule, execution, notes)
     accuracy = measure_accuracy(table, kind, settings, execution, notes)
@@ -256,6 +258,7 @@ def cull_table(
 ) -> CullingPath:
     """Return the culling path of all rows of a table."""
     options: dict[str, Any] = {"max_memory": settings.memory, "random_state": settings.seed}
+    options["always_keep"] = varying_columns(table.X, columns_to_keep(table, settings)) or None
     selector = RandSel(target=kind.name, device=settings.device, verbose=on_round, checkpoint=checkpoint, **options)
     # If the target is constant within batches, tests compare samples of different batches, and so do permutations.
     batch = None if table.batch is None or _is_constant_within(table.y, table.batch) else table.batch
@@ -298,32 +301,37 @@ def _is_constant_within(y: Array, labels: Array) -> bool:
     return all(len(np.unique(y[labels == label])) == 1 for label in np.unique(labels))
 
 
-def choose_rule(path: CullingPath, tests: FeatureTests | None, settings: Settings) -> Rule:
+def choose_rule(
+    path: CullingPath, tests: FeatureTests | None, settings: Settings, always_kept: tuple[int, ...] = ()
+) -> Rule:
     """Return the rule of selection: that of the settings, or else the first that has something to select.
 
     Without `top` and `fdr`: the best round, if the features stand out from noise; otherwise significant features, if
     there are any. `tests` may be None where the rule does not depend on them.
     """
     if settings.fdr is not None:
-        return Rule("fdr", settings.top, settings.fdr)
+        return Rule("fdr", settings.top, settings.fdr, always_kept)
     if settings.top is not None:
-        return Rule("top", settings.top)
+        return Rule("top", settings.top, None, always_kept)
     if path.stands_out:
-        return Rule("path")
-    return Rule("nothing") if tests is None or not (tests.q <= LEVEL).any() else Rule("tests", fdr=LEVEL)
+        return Rule("path", always_kept=always_kept)
+    significant = tests is not None and (tests.q <= LEVEL).any()
+    return Rule("tests", None, LEVEL, always_kept) if significant else Rule("nothing", always_kept=always_kept)
 
 
 def select_features(rule: Rule, path: CullingPath, tests: FeatureTests | None) -> Array:
-    """Return the columns that a rule selects, in the order of culling."""
+    """Return the columns that a rule selects, in the order of culling, which starts with the features to keep."""
+    by_request = np.array(rule.always_kept, dtype=int)
     if rule.name == "nothing":
-        return path.order[:0]
+        return by_request
+    # On a half-sample or a fold, a feature to keep may be constant and not in the order.
+    order = np.concatenate([by_request, path.order[~np.isin(path.order, by_request)]])
     if rule.name == "path":
-        return path.order[: len(path.best_round.features)]
-    order = path.order
+        return order[: max(len(path.best_round.features), len(by_request))]
     if rule.fdr is not None:
         if tests is None:
             raise ValueError("a selection by q-value needs tests.")
-        order = order[tests.q[order] <= rule.fdr]
+        order = order[(tests.q[order] <= rule.fdr) | np.isin(order, by_request)]
     return order[: rule.top]
 
 
@@ -369,8 +377,11 @@ def measure_stability(
     for result in results:
         counts[result["selected"]] += 1.0
     # Meinshausen and Bühlmann (2010): E[false] ≤ q² / ((2π − 1) p), with q the mean number of selected features
-    mean_size = float(np.mean([len(result["selected"]) for result in results]))
-    n_varying = max(int((np.ptp(table.X, axis=0) != 0.0).sum()), 1)
+    # features that every half keeps are not counted, and have no stability
+    n_kept = len(rule.always_kept)
+    counts[list(rule.always_kept)] = np.nan
+    mean_size = max(float(np.mean([len(result["selected"]) for result in results])) - n_kept, 0.0)
+    n_varying = max(int((np.ptp(table.X, axis=0) != 0.0).sum()) - n_kept, 1)
     bound = mean_size**2 / ((2 * THRESHOLD - 1) * n_varying)
     stability = Stability(n_halves, THRESHOLD, None, counts / n_halves)
     return replace(stability, expected_false=bound) if 2 * bound <= stability.n_stable else stability
@@ -471,7 +482,7 @@ def _select_on_fold(table: Table, kind: OutcomeKind, settings: Settings) -> Arra
     # the selection depends on tests with --fdr, and where neither --top is given nor culling stands out
     needs_tests = settings.fdr is not None or (settings.top is None and not path.stands_out)
     tests = _test_quietly(table, kind, settings) if needs_tests else None
-    return select_features(choose_rule(path, tests, settings), path, tests)
+    return select_features(choose_rule(path, tests, settings, columns_to_keep(table, settings)), path, tests)
 
 
 def score_svm(table: Table, kind: OutcomeKind, train: Array, test: Array, columns: Array) -> float:

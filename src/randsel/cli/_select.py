@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from randsel._utils.text import ProgressLine
-from randsel.cli._main import NOTHING, RATE, job_options, main, read_table, say, table_options, task_option
+from randsel.cli._main import NOTHING, RATE, job_options, main, read_table, say, split_names, table_options, task_option
 
 
 @main.command()
@@ -15,6 +15,7 @@ from randsel.cli._main import NOTHING, RATE, job_options, main, read_table, say,
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Result folder.")
 @click.option("--top", type=click.IntRange(1), help="Select at most this many features, and print as many.")
 @click.option("--fdr", type=RATE, help="Select features with at most this q-value, such as 0.1.")
+@click.option("--keep", metavar="NAMES", help="Comma-separated features to select in any case, such as known markers.")
 @task_option
 @click.option(
     "--pairs",
@@ -40,7 +41,7 @@ def select(file: Path, reading: dict[str, Any], out: Path, jobs: int | None, no_
     smallest along the culling path, if the features stand out from permutations of the target; otherwise features with
     a q-value of at most 0.05; otherwise nothing. --fdr 0.1 selects features with a q-value of at most 0.1 instead,
     --top 20 selects the first 20 whether or not they stand out, and both together select at most 20 features with such
-    a q-value.
+    a q-value. --keep TP53,age holds known markers in every subset of features and asks what the others add to them.
 
     \b
     Exit status:
@@ -67,7 +68,8 @@ def select(file: Path, reading: dict[str, Any], out: Path, jobs: int | None, no_
     from randsel import report
     from randsel.analysis import Settings, analyse
 
-    settings = Settings(**{**how, "folds": 0 if no_accuracy else how["folds"]})
+    how |= {"folds": 0 if no_accuracy else how["folds"], "keep": tuple(split_names(how["keep"]))}
+    settings = Settings(**how)
     about = report.describe_run(file, table, reading, settings, out)
     out.mkdir(parents=True, exist_ok=True)
     with lock_folder(out):

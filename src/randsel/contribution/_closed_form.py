@@ -249,14 +249,14 @@ def _evaluate(
     log_expected, neglected, sums = _log_expected(sample, gamma, routes, elements, sums)
     if elements is not None and elementwise.all() and elements.least_row_sum() >= m - 1:
         raise ValueError(UNDERFLOW.format(gamma))
-    target, errors = weighting.apply(log_expected, sample.target)
+    target, errors = weighting.apply(log_expected, sample)
     pairing, scale = PairingMatrices.from_log_expected(sample, target, log_expected)
     allowed = _allowed_log_error(pairing, m)
     if neglected > 0.5 * allowed:
         # The error of the sketch of Σ d² could matter: compute Σ d² itself.
         sums = sample.complete_sums()
         log_expected, neglected, sums = _log_expected(sample, gamma, routes, elements, sums)
-        target, errors = weighting.apply(log_expected, sample.target)
+        target, errors = weighting.apply(log_expected, sample)
         pairing, scale = PairingMatrices.from_log_expected(sample, target, log_expected)
         allowed = _allowed_log_error(pairing, m)
 

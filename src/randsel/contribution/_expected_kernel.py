@@ -25,7 +25,7 @@ from randsel._numerics.arrays import (
     to_floats,
     to_numpy,
 )
-from randsel._numerics.kernels import u_centre_with_offsets
+from randsel._numerics.kernels import bandwidth, distances_from_gram, u_centre_with_offsets
 from randsel._utils.typing import Array
 from randsel.contribution._sample import Sample
 from randsel.targets import Target
@@ -47,14 +47,20 @@ class Weighting:
         Penalty λ of the ridge regression.
     residual
         Whether contributions are to the residual of the regression instead of the target itself.
+    explain_fixed
+        Whether the regression has a second kernel, on the fixed features alone. In the expected kernel they weigh
+        little among many features, and the residual would still contain most of what they explain.
     """
 
     ridge: float = RIDGE
     residual: bool = False
+    explain_fixed: bool = False
 
-    def apply(self, log_expected: Any, target: Target) -> tuple[Target, Any]:
+    def apply(self, log_expected: Any, sample: Sample) -> tuple[Target, Any]:
         """Return the weighed target, and the squared error of every sample when it is left out of the regression."""
-        duals, errors = fit_ridge(log_expected, target, self.ridge)
+        target = sample.target
+        kernel = _kernel_of_fixed(sample) if self.explain_fixed and sample.fixed.any() else None
+        duals, errors = fit_ridge(log_expected, target, self.ridge, kernel)
         return (replace(target, Y=duals) if self.residual else target), errors
 
 
@@ -62,17 +68,28 @@ class Weighting:
 PLAIN = Weighting()
 
 
-def fit_ridge(log_expected: Any, target: Target, ridge: float) -> tuple[Any, Any]:
+def _kernel_of_fixed(sample: Sample) -> Any:
+    """Return the kernel on the fixed features, with the median bandwidth of their distances."""
+    gamma = bandwidth("median", distances_from_gram(sample.fixed_products), sample.target.weights)
+    return namespace(sample.target.Y).exp(to_double(sample.log_fixed_kernel(gamma)))
+
+
+def fit_ridge(log_expected: Any, target: Target, ridge: float, second_kernel: Any = None) -> tuple[Any, Any]:
     """Return the duals `α = (HQH + λτI)⁻¹ Y`, and squared errors of left-out samples divided by the variance of y.
 
     With weights w, H projects on the complement of √w in the metric of the weights (eq. 14). A sample is left out with
     all samples of its group, and the intercept is fitted without it: with `C` the inverse less its part along √w, the
-    error of group g is `C_gg⁻¹ α_g` (eq. 15).
+    error of group g is `C_gg⁻¹ α_g` (eq. 15). A second kernel is added with the weight that gives both the same mean
+    eigenvalue.
     """
     xp, m = namespace(log_expected), len(target.Y)
     # Before the bounds are checked, a series may be far off: the kernel is at most one.
     kernel = xp.exp(clip(to_double(log_expected), None, 0.0))
     set_diagonal(kernel, 1.0)
+    if second_kernel is not None:
+        # The mean eigenvalue of a centred kernel with ones on the diagonal is one less the mean of all entries. In a
+        # block of rows the second kernel may be constant, and then explains nothing.
+        kernel += second_kernel * ((1.0 - kernel.mean()) / clip(1.0 - second_kernel.mean(), 1e-6))
     Y = target.Y
     roots = xp.ones_like(kernel[0]) if target.weights is None else target.weights**0.5
     if target.weights is not None:

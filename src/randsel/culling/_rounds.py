@@ -29,7 +29,7 @@ Estimator = Callable[[Sample, float, Draws, Weighting], Contribution]
 
 @dataclass(frozen=True)
 class Rules:
-    """How rounds drop and fix features: the parameters of `RandSel` of the same names."""
+    """How rounds drop and fix features: parameters of `RandSel` of the same names, and one of `Weighting`."""
 
     drop: float = DROP
     min_features: int = MIN_FEATURES
@@ -37,6 +37,7 @@ class Rules:
     fix_after: int | None = None
     gamma: float | str = "median"
     ridge: float = RIDGE
+    explain_fixed: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class CullingState:
     rounds
         The rounds so far.
     fixed_scores
-        Index of every fixed feature -> its score in the round that fixed it.
+        Index of every fixed feature -> its score in the round that fixed it; infinite if it was fixed before.
     """
 
     sample: Sample
@@ -67,14 +68,15 @@ class CullingState:
     fixed_scores: dict[int, float] = field(default_factory=dict)
 
     @classmethod
-    def start(cls, sample: Sample, draws: Draws) -> "CullingState":
-        """Return the state before the first round."""
+    def start(cls, sample: Sample, draws: Draws, always_kept: Sequence[int] = ()) -> "CullingState":
+        """Return the state before the first round; `always_kept` are the fixed features, in the order of the path."""
         n_features = sample.X.shape[1]
         blocks = row_blocks(sample.target, draws)
         null_sd = float(np.sqrt(sum(null_scale(len(rows)) ** -2 for rows in blocks))) / len(blocks)
         chance = Chance.from_target(to_numpy(sample.target.Y), n_features, null_sd, len(blocks))
         columns = as_index(np.arange(n_features), sample.target.Y)
-        return cls(sample, columns, chance, np.zeros(n_features, dtype=int))
+        streak, infinite = np.zeros(n_features, dtype=int), dict.fromkeys(always_kept, np.inf)
+        return cls(sample, columns, chance, streak, fixed_scores=infinite)
 
     def drop(self, dropped: Any, surviving: Any, newly_fixed: Array, sums: PairSums | None) -> "CullingState":
         """Return the state without the dropped features; `sums` are the pair sums of this round, if it had any."""
@@ -123,7 +125,8 @@ def cull(
     while True:
         sample, round_draws = state.sample, replace(draws, seed=draws.seed + len(state.rounds))
         gamma, alignment = _bandwidth_and_alignment(sample, rules.gamma, round_draws)
-        contributions = estimator(sample, gamma, round_draws, Weighting(rules.ridge, criterion.residual))
+        weighting = Weighting(rules.ridge, criterion.residual, rules.explain_fixed)
+        contributions = estimator(sample, gamma, round_draws, weighting)
         scores, ties = criterion.scores(contributions)
         ascending = _argsort_scores(scores, ties, sample)
         dropped = _positions_to_drop(ascending, sample.fixed, rules)

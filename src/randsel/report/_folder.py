@@ -64,6 +64,7 @@ REPORT_SHAPES: dict[str, tuple[Any, ...]] = {
     "nothing_stands_out": ("b",),
     "rule": ("U",),
     "rule_limits": ("f", 2),
+    "always_kept": ("iu", "always kept"),
     "kind": ("U",),
     "warnings": ("U", "warnings"),
     "notes": ("U", "notes"),
@@ -79,7 +80,8 @@ def describe_run(file: Path, table: Table, reading: Mapping[str, Any], settings:
     options = json.loads(json.dumps(options, default=str))  # tuples become lists, paths text
     # the limit on the size of the file does not change the table, and so does not identify a run
     parameters = {name: value for name, value in options.items() if name != "max_bytes"}
-    parameters |= {name: value for name, value in asdict(settings).items() if value is not None and name != "seed"}
+    chosen = {name: value for name, value in asdict(settings).items() if value not in (None, ()) and name != "seed"}
+    parameters |= json.loads(json.dumps(chosen))
     return {
         "version": version("randsel"),
         "command": _write_command(file, options, settings, out),
@@ -100,7 +102,8 @@ def _write_command(file: Path, options: Mapping[str, Any], settings: Settings, o
     for name, value in {**options, **asdict(settings)}.items():
         if value != defaults.get(name) and value is not None:
             option = f"--{name.replace('_', '-')}"
-            words += [option] if value is True else [option, ",".join(value) if isinstance(value, list) else str(value)]
+            listed = isinstance(value, list | tuple)
+            words += [option] if value is True else [option, ",".join(value) if listed else str(value)]
     return shlex.join([*words, "--out", str(out)])
 
 
@@ -171,6 +174,7 @@ def _store_analysis(analysis: Analysis, parts: FinishedParts) -> None:
         "nothing_stands_out": analysis.nothing_stands_out,
         "rule": analysis.rule.name,
         "rule_limits": [np.nan if limit is None else limit for limit in (analysis.rule.top, analysis.rule.fdr)],
+        "always_kept": np.array(analysis.rule.always_kept, dtype=int),
         "kind": analysis.kind,
         "warnings": np.array(analysis.warnings, dtype=str),
         "notes": np.array(analysis.notes, dtype=str),
@@ -202,7 +206,7 @@ def load_analysis(out: Path) -> Analysis:
 
 def _restore_analysis(arrays: Mapping[str, Array], path: CullingPath, settings: Mapping[str, Any]) -> Analysis:
     names, kind = tuple(arrays["names"].tolist()), str(arrays["kind"])
-    for indices in ("columns", "order", "pair_columns", "stand_in_columns"):
+    for indices in ("columns", "order", "pair_columns", "stand_in_columns", "always_kept"):
         check_indices(arrays[indices], len(names))
     if len(np.unique(arrays["order"])) < len(names) or kind not in KINDS:
         raise ValueError("features are not in an order, or the kind of the target is not known")
@@ -250,7 +254,8 @@ def _restore_rule(arrays: Mapping[str, Array]) -> Rule:
     name, (top, fdr) = str(arrays["rule"]), arrays["rule_limits"].tolist()
     if name not in RULES or np.isinf([top, fdr]).any() or (name in ("tests", "fdr") and np.isnan(fdr)):
         raise ValueError("the rule of selection is not known")
-    return Rule(name, None if np.isnan(top) else int(top), None if np.isnan(fdr) else fdr)
+    limits = None if np.isnan(top) else int(top), None if np.isnan(fdr) else fdr
+    return Rule(name, *limits, tuple(arrays["always_kept"].tolist()))
 
 
 def format_ranking(analysis: Analysis, n_rows: int) -> str:

@@ -33,6 +33,7 @@ def summarise(analysis: Analysis) -> list[str]:
         _describe_whole(analysis),
         *_describe_selection(analysis),
         describe_rule(analysis.rule),
+        *_describe_kept(analysis),
         *_describe_doubts(analysis),
         _describe_samples(analysis),
         *_describe_groups(analysis),
@@ -103,12 +104,24 @@ def describe_rule(rule: Rule) -> str:
     if rule.name == "fdr":
         number = "the features" if rule.top is None else f"the first features, at most {rule.top},"
         return f"Selected are {number} with a q-value of at most {rule.fdr:g} (--fdr)."
-    return f"Nothing is selected: culling does not stand out from noise, and no q-value is at most {LEVEL:g}."
+    nothing = "Nothing is selected by the data" if rule.always_kept else "Nothing is selected"
+    return f"{nothing}: culling does not stand out from noise, and no q-value is at most {LEVEL:g}."
+
+
+def _describe_kept(analysis: Analysis) -> Iterator[str]:
+    """Name the features that were selected because the user asked for them."""
+    names = [_write_name(analysis.table.names[column]) for column in analysis.rule.always_kept]
+    if names:
+        yield (
+            f"Kept by request (--keep): {text.join_words(names)}. The other features were ranked by what they add to "
+            f"{'this one' if len(names) == 1 else 'these'}."
+        )
 
 
 def _describe_doubts(analysis: Analysis) -> Iterator[str]:
     """Warn if most selected features are not significant."""
-    selected = [feature for feature in analysis.features if feature.selected]
+    always_kept = analysis.rule.always_kept
+    selected = [feature for feature in analysis.features if feature.selected and feature.column not in always_kept]
     n_doubtful = sum(feature.q > DOUBTFUL for feature in selected)
     if 2 * n_doubtful >= len(selected) > 1:
         yield (

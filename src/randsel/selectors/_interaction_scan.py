@@ -30,9 +30,9 @@ from randsel._sklearn.base import (
     drop_unweighted_rows,
     fit_context,
     fit_task,
-    nominal_columns,
     rank_columns,
 )
+from randsel._sklearn.named_columns import nominal_columns
 from randsel._utils.files import Checkpoint, open_checkpoint
 from randsel._utils.typing import Array
 from randsel.interactions import (

@@ -10,6 +10,7 @@ from numbers import Integral, Real
 from os import PathLike
 from typing import Any, ClassVar
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from randsel._numerics.arrays import (
@@ -52,6 +53,7 @@ from randsel.culling import (
     restore_state,
     state_to_arrays,
 )
+from randsel.selectors._always_keep import columns_to_keep, positions_to_keep
 from randsel.selectors._features import array_on_device_of, prepare_features
 from randsel.selectors._stand_ins import StandInsMixin
 from randsel.targets import KINDS, OutcomeKind, Target
@@ -117,6 +119,9 @@ class RandSel(StandInsMixin, Selector):
         about 1000 rows, at most `n_bootstraps` of them.
     fix_top, fix_after : float in (0, 1) and int, default=None
         A feature in this top fraction for this many consecutive rounds is never dropped, and enters every subset.
+    always_keep : list of str or int, or mask of features, default=None
+        Features, such as known markers, that enter every subset, are never dropped, are always selected and come first
+        in `order_`, as listed. The others are ranked by what they add to them. Names need a data frame.
     target : {"auto", "classification", "regression", "survival"}, default="auto"
         Kind of y. "auto" treats text, and whole numbers of at most 4 distinct values, as classes, events and times as
         survival, and anything else as numbers. It warns about whole numbers that could be codes of 5 to 20 classes.
@@ -201,6 +206,7 @@ class RandSel(StandInsMixin, Selector):
         "subsample": [Interval(Real, 0, 1, closed="right")],
         "fix_top": [Interval(Real, 0, 1, closed="neither"), None],
         "fix_after": [Interval(Integral, 1, None, closed="left"), None],
+        "always_keep": ["array-like", None],
         "target": [StrOptions({"auto", *KINDS})],
         "scale": ["boolean", StrOptions({"auto", "normal"})],
         "max_memory": [Interval(Integral, 1, None, closed="left"), str, None],
@@ -226,6 +232,7 @@ class RandSel(StandInsMixin, Selector):
         subsample: float = 0.25,
         fix_top: float | None = None,
         fix_after: int | None = None,
+        always_keep: Any = None,
         target: str = "auto",
         scale: bool | str = "auto",
         max_memory: int | str | None = None,
@@ -247,6 +254,7 @@ class RandSel(StandInsMixin, Selector):
         self.subsample = subsample
         self.fix_top = fix_top
         self.fix_after = fix_after
+        self.always_keep = always_keep
         self.target = target
         self.scale = scale
         self.max_memory = max_memory
@@ -291,11 +299,14 @@ class RandSel(StandInsMixin, Selector):
         X, y, weights = drop_unweighted_rows(X, y, weights)
         y, kind = kind.to_numbers(y, weights, batch)
         n_to_select = check_number_to_select(self.n_features_to_select, X.shape[1])
+        columns_to_keep(self, n_to_select)
         seed = seed_of(self.random_state)
         checkpoint = self._open_checkpoint(X, y, weights, groups, kind, seed)
         Z, columns = prepare_features(self, X, weights)
+        fixed = np.isin(np.arange(len(columns)), positions_to_keep(self, columns))
+        rules = replace(rules, explain_fixed=bool(fixed.any()))
         del X  # validation may have made a copy
-        sample = Sample.from_columns(Z, Target.encode(y, kind, weights, groups).beside(array_on_device_of(Z)))
+        sample = Sample.from_columns(Z, Target.encode(y, kind, weights, groups).beside(array_on_device_of(Z)), fixed)
         del Z
         noise_pvalue = permutation_test(sample, batch)
         with self._observe(sample, columns, n_to_select, checkpoint, seed) as (state, draws, observers):
@@ -338,6 +349,7 @@ class RandSel(StandInsMixin, Selector):
             return nullcontext()
         parameters = {name: getattr(self, name) for name in PATH_PARAMETERS}
         parameters |= {"criterion": self._criterion(), "scale": self._scale(), "target": kind.name}
+        parameters["always_keep"] = columns_to_keep(self)
         parameters["device"] = check_device(self.device, X)
         parameters["random_state"] = None if self.random_state is None else seed
         identity = {"estimator": "RandSel", "data_hash": fingerprint(X, y, weights, groups), "parameters": parameters}
@@ -354,14 +366,15 @@ class RandSel(StandInsMixin, Selector):
     ) -> Iterator[tuple[CullingState, Draws, list[Observer]]]:
         """Yield the state to cull from, the draws, and the observers of rounds: `verbose`, callbacks, checkpoint."""
         rows, n = sample.X.shape
-        n_rounds = len(path_sizes(n, self.drop, self.min_features))
+        always_kept = positions_to_keep(self, columns)
+        n_rounds = len(path_sizes(n, self.drop, max(self.min_features, len(always_kept))))
         with checkpoint as stored, fit_task(self, n_rounds) as task, one_blas_thread(rows * n < SMALL):
             draws = Draws(self.n_bootstraps, self.subsample, seed if stored is None else stored.seed, self.n_jobs)
             steps = Steps(task)
             n_blocks = _blocks_per_round(self.estimator, sample.target, draws) if task.has_callbacks else 0
             if n_blocks:
                 draws = replace(draws, on_block=steps.block_done)
-            state, observers = CullingState.start(sample, draws), list[Observer]()
+            state, observers = CullingState.start(sample, draws, always_kept), list[Observer]()
             show = self.verbose if callable(self.verbose) else _write_round if self.verbose else None
             if show is not None and self.kernel != "rank":
                 observers.append(lambda finished: show(finished.round.to_host().relabel(columns)))

@@ -28,6 +28,7 @@ from randsel._sklearn.base import (
     fit_task,
     tensor_to_numpy,
 )
+from randsel._sklearn.named_columns import find_distinct_columns
 from randsel._utils.jobs import ordered_map, seed_of
 from randsel._utils.typing import Array
 from randsel.culling import path_sizes
@@ -154,11 +155,14 @@ class RandSelCV(Selector):
             groups = None if groups is None else groups[weights > 0.0]
             X, y, weights = drop_unweighted_rows(X, y, weights)
         gammas = _check_gammas(self.gammas)
+        names = getattr(self, "feature_names_in_", None)  # the selector gets an array without names
+        always_keep = find_distinct_columns(selector.always_keep, "always_keep", self.n_features_in_, names)
         selector = clone(selector).set_params(target=kind.name, random_state=seed_of(selector.random_state))
+        selector.set_params(always_keep=always_keep)
         model = _default_model(kind, y) if self.estimator is None else self.estimator
         scorer = _check_scorer(model, self.scoring, kind)
         folds = _check_folds(self._split(X, y, kind, groups), weights)
-        sizes = path_sizes(X.shape[1], selector.drop, selector.min_features)
+        sizes = path_sizes(X.shape[1], selector.drop, max(selector.min_features, len(always_keep)))
         candidates = [(gamma, fold) for gamma in gammas for fold in folds]
         with fit_task(self, len(candidates) + 1, in_order=False) as task:
             common = (selector, model, scorer), sizes, (X, y, weights, groups)
@@ -304,7 +308,7 @@ def _score_fold(
     X, y, weights, groups = data
     train, test = fold
     train_weights, train_groups = (None if values is None else values[train] for values in (weights, groups))
-    fitted_selector = clone(selector).set_params(gamma=gamma, n_features_to_select=1)
+    fitted_selector = clone(selector).set_params(gamma=gamma, n_features_to_select=max(1, len(selector.always_keep)))
     scores = []
     with task.delegate_to(fitted_selector), task:
         with warnings.catch_warnings():
