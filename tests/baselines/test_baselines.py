@@ -399,9 +399,9 @@ def test_constant_columns_come_last(rng, selector):
 def test_bad_input_gets_the_sentences_of_randsel(rng, selector):
     X, y = rng.normal(size=(30, 3)), np.arange(30) % 2
     hole = pd.DataFrame(X, columns=list("abc"))
-    hole.iloc[4, 2] = np.nan
+    hole.iloc[4, 2] = np.inf
     for message, bad_X, bad_y in (
-        ("NaN in column 'c' \\(1 values\\); impute", hole, y),
+        ("infinity in column 'c' \\(1 values\\); replace", hole, y),
         ("one class only", X, np.zeros(30)),
         ("y is None", X, None),
         ("n_samples=3 of weight above zero", X[:3], y[:3]),
@@ -410,6 +410,19 @@ def test_bad_input_gets_the_sentences_of_randsel(rng, selector):
             again(selector).fit(bad_X, bad_y)
     with pytest.raises(TypeError, match="sample_weight"):
         again(selector).fit(X, y, sample_weight=np.ones(30))
+
+
+@every
+def test_missing_values_become_the_mean(rng, selector):
+    X, y = rng.normal(size=(60, 5)), np.arange(60) % 2
+    X[:, 2] += 2 * y
+    X[rng.random(X.shape) < 0.1] = np.nan
+    X[:, 4] = np.nan
+    filled = np.where(np.isnan(X), [*np.nanmean(X[:, :4], axis=0), 0.0], X)
+    with_gaps = again(selector, 1).fit(X, y)
+    assert with_gaps.order_.tolist() == again(selector, 1).fit(filled, y).order_.tolist()
+    assert with_gaps.missing_counts_.tolist() == np.isnan(X).sum(axis=0).tolist()
+    assert with_gaps.transform(X).shape == (60, 1)
 
 
 @pytest.mark.parametrize("selector", ALL[:3], ids=lambda selector: type(selector).__name__)

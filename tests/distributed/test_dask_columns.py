@@ -39,8 +39,8 @@ def little_memory(monkeypatch):
     """Load almost no columns into this process, so that all rounds but the last work on blocks."""
     from_array = cluster_columns.ClusterColumns.from_array
 
-    def small(X, weights, *, scale, max_bytes):
-        return from_array(X, weights, scale=scale, max_bytes=20 * 8 * len(X))
+    def small(X, weights, **options):
+        return from_array(X, weights, **options | {"max_bytes": 20 * 8 * len(X)})
 
     monkeypatch.setattr(cluster_columns.ClusterColumns, "from_array", small)
 
@@ -233,12 +233,26 @@ def test_files_that_cannot_be_read_in_blocks(xor, tmp_path, write, target, messa
         read_blocks(write(tmp_path, xor[0][:, :5], xor[1]), target)
 
 
-def test_missing_values_in_parquet_are_found_by_the_fit(xor, tmp_path):
+def test_missing_values_in_parquet_are_neutral(xor, tmp_path):
     X, y = xor[0][:, :10].copy(), xor[1]
     X[3, 4] = np.nan
     table = read_blocks(parquet(tmp_path / "x.parquet", X, y), "label", columns=3)
-    with pytest.raises(ValueError, match=r"NaN in column 4 .1 values"):
-        RandSel().fit(table.X, table.y)
+    found = RandSel().fit(table.X, table.y)
+    assert found.missing_counts_.tolist() == [0, 0, 0, 0, 1, 0, 0, 0, 0, 0]
+    same_path(found, RandSel().fit(X, y))
+
+
+@pytest.mark.parametrize("scale", ["normal", True, False])
+def test_missing_values_in_blocks_are_neutral(xor, rng, scale, little_memory):
+    X, y = xor[0].copy(), xor[1]
+    X[rng.random(X.shape) < 0.1] = np.nan
+    X[:100, 30] = np.nan
+    selectors = []
+    for table in (X, da.from_array(X, chunks=(150, 128))):
+        with pytest.warns(UserWarning, match="One column is left out, because more than 50 %.*: 30[.]"):
+            selectors.append(RandSel(5, scale=scale).fit(table, y))
+    same_path(*selectors[::-1])
+    assert selectors[1].missing_counts_.tolist() == np.isnan(X).sum(axis=0).tolist()
 
 
 # ---------------------------------------------------------------- pairs
@@ -316,17 +330,30 @@ def test_a_scan_in_blocks_resumes_from_a_checkpoint(mixed, tmp_path, monkeypatch
     same_scan(found, InteractionScan().fit(X, y))
 
 
-def test_triples_and_missing_values_are_refused(mixed):
+def test_pairs_with_missing_values(mixed, rng):
+    X, y = mixed[0].copy(), mixed[1]
+    X[rng.random(X.shape) < 0.1] = np.nan
+    X[:100, 90] = np.nan
+    batch = rng.integers(0, 3, 160)
+    scans = []
+    for table in (X, da.from_array(X, chunks=(160, 40))):
+        with pytest.warns(UserWarning, match="One column is left out"):
+            scans.append(InteractionScan(categorical_features=[61]).fit(table, y, batch=batch))
+    same_scan(*scans[::-1])
+    assert scans[1].missing_counts_.tolist() == np.isnan(X).sum(axis=0).tolist()
+
+
+def test_triples_and_infinite_values_are_refused(mixed):
     X, y = mixed
     D = da.from_array(X, chunks=(160, 40))
     with pytest.raises(ValueError, match="order=1 or 2"):
         InteractionScan(order=3).fit(D, y)
-    with pytest.raises(ValueError, match="NaN in column 45"):
-        InteractionScan().fit(da.where(da.arange(120, chunks=40) == 45, np.nan, D), y)
+    with pytest.raises(ValueError, match="infinity in column 45"):
+        InteractionScan().fit(da.where(da.arange(120, chunks=40) == 45, np.inf, D), y)
 
 
 MISTAKES = {
-    "missing values": (lambda X: np.where(np.arange(900) == 505, np.nan, X), {}, "NaN in column 505 .150 values.; imp"),
+    "infinite": (lambda X: np.where(np.arange(900) == 505, np.inf, X), {}, "infinity in column 505 .150 values.; repl"),
     "several": (lambda X: np.where(np.arange(900) > 700, np.inf, X), {}, "infinity in column 701 .* and in 198 other"),
     "constant": (np.ones_like, {}, "Every column of X is constant"),
     "text": (lambda X: X.astype(str), {}, "Dask array of type <U"),

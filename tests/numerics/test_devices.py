@@ -111,11 +111,22 @@ def test_without_dispatch_a_tensor_of_the_processor_is_an_array():
     assert isinstance(RandSel(2).fit(torch.asarray(X), y).transform(torch.asarray(X)), np.ndarray)
 
 
-def test_nan_in_a_tensor_is_refused(dispatch):
+def test_infinity_in_a_tensor_is_refused(dispatch):
     X, y = PROBLEMS["xor"]()
-    X[3, 7] = np.nan
-    with pytest.raises(ValueError, match="NaN in column 7"):
+    X[3, 7] = np.inf
+    with pytest.raises(ValueError, match="infinity in column 7"):
         RandSel().fit(torch.asarray(X), y)
+
+
+@pytest.mark.filterwarnings("ignore:Nothing stands out")
+@pytest.mark.parametrize("kernel", ["gaussian", "rank"])
+def test_missing_values_in_a_tensor_are_neutral(dispatch, rng, kernel):
+    X, y = PROBLEMS["xor"]()
+    X[rng.random(X.shape) < 0.1] = np.nan
+    expected, found = RandSel(3, kernel=kernel).fit(X, y), RandSel(3, kernel=kernel).fit(torch.asarray(X), y)
+    close(found.path_.rounds[0].contributions, expected.path_.rounds[0].contributions, 1e-8)
+    assert list(found.order_) == list(expected.order_)
+    assert list(found.missing_counts_) == np.isnan(X).sum(axis=0).tolist()
 
 
 def test_missing_devices_are_refused():

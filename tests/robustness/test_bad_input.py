@@ -29,15 +29,31 @@ def check_refused(message, X, y, **options):
             selector.fit(X, y)
 
 
-def test_missing_and_infinite_values_name_the_column(data):
+def test_infinite_values_name_the_column(data):
     X, y = data
-    check_refused("contains NaN in column 2", with_value(X, np.nan), y)
     check_refused("contains infinity in column 2", with_value(X, -np.inf), y)
-    frame = pd.DataFrame(with_value(X, np.nan), columns=list("abcdef"))
-    check_refused("NaN in column 'c' \\(1 values\\); impute them or drop", frame, y)
-    both = with_value(X, np.nan)
-    both[0, 5] = np.inf
-    check_refused("and in 1 other columns", both, y)
+    frame = pd.DataFrame(with_value(X, np.inf), columns=list("abcdef"))
+    check_refused("infinity in column 'c' \\(1 values\\); replace them by numbers first", frame, y)
+    both = with_value(X, np.inf)
+    both[0, 5], both[0, 0] = np.inf, np.nan
+    check_refused("infinity in column 2 .* and in 1 other columns", both, y)
+
+
+def test_columns_that_are_missing_are_left_out_by_name(data):
+    X, y = data
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    frame["c"] = np.nan
+    frame.iloc[:20, 4] = np.nan
+    with pytest.warns(UserWarning, match="2 columns are left out, because more than 50 % .* missing: 'c', 'e'"):
+        selector = RandSel(1).fit(frame, y)
+    assert selector.missing_counts_.tolist() == [0, 0, 30, 0, 20, 0]
+    assert selector.ranking_[2] == selector.ranking_[4] == selector.ranking_.max()
+    with pytest.warns(UserWarning, match="One column is left out, because all values are missing: 'c'"):
+        RandSel(1, max_missing=1.0).fit(frame, y)
+    with pytest.raises(ValueError, match="or has more missing values than max_missing allows"):
+        RandSel(1, max_missing=0.0).fit(with_value(X, np.nan)[:, [2]], y)
+    with pytest.raises(ValueError, match="max_missing"):
+        RandSel(max_missing=1.5).fit(X, y)
 
 
 def test_targets_that_cannot_be_used(data):
@@ -46,6 +62,8 @@ def test_targets_that_cannot_be_used(data):
     check_refused("one class only", X, np.array(["sick"] * 30))
     check_refused("Input y contains NaN.*first in row 3", X, np.where(np.arange(30) == 3, np.nan, y))
     check_refused("Input y contains NaN", X, np.where(np.arange(30) == 3, None, "a"))
+    series = pd.Series(np.where(np.arange(30) == 3, np.nan, y), index=[f"patient {i}" for i in range(30)])
+    check_refused("in 1 of 30 samples, the first in row 'patient 3'; drop", X, series)
     check_refused("inconsistent numbers of samples", X, y[:-1])
     check_refused("y is None", X, None)
     check_refused("y is constant", X, np.full(30, 1.5), target="regression")

@@ -219,10 +219,15 @@ def test_bad_parameters(rng, options, message):
         InteractionScan(**options).fit(X, y)
 
 
-def test_a_missing_category_is_named(rng):
-    X = pd.DataFrame({"a": pd.Categorical(["x", None] * 15), "b": rng.standard_normal(30)})
-    with pytest.raises(ValueError, match="NaN in column 'a' \\(15 values\\)"):
-        InteractionScan().fit(X, rng.integers(0, 2, 30))
+def test_a_missing_category_is_neutral(rng):
+    X = pd.DataFrame({"a": pd.Categorical(["x", "z", None] * 20), "b": rng.standard_normal(60)})
+    y = np.arange(60) % 3 == 0
+    scan = InteractionScan(1).fit(X, y)
+    assert scan.missing_counts_.tolist() == [20, 0]
+    assert scan.pvalues_[0] < 1e-4
+    assert scan.get_support(indices=True).tolist() == [0]
+    # what is missing says nothing: classes that differ in it only do not differ
+    assert InteractionScan(1).fit(X, np.arange(60) % 3 == 2).main_pvalues_[0] > 0.9
 
 
 def test_progress_is_shown_with_verbose(xor, capsys):

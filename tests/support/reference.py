@@ -181,6 +181,39 @@ def weighted_normal_scores(X, weights):
     return scores
 
 
+def neutral_normal_scores(X, weights=None):
+    """Normal scores of the observed values of each column; NaN gets their weighted mean; mean zero."""
+    weights = np.ones(len(X)) if weights is None else weights
+    scores = np.zeros(X.shape)
+    for j, x in enumerate(X.T):
+        seen = [p for p in range(len(x)) if x[p] == x[p]]
+        observed = weighted_normal_scores(x[seen][:, None], weights[seen])[:, 0]
+        scores[:, j] = np.average(observed, weights=weights[seen])
+        scores[seen, j] = observed
+        scores[:, j] -= scores[:, j].mean()
+    return scores
+
+
+def neutral_z_scores(X, weights=None):
+    """Observed values less their weighted mean, over their weighted deviation; NaN is 0; then mean zero."""
+    weights = np.ones(len(X)) if weights is None else weights
+    scores = np.zeros(X.shape)
+    for j, x in enumerate(X.T):
+        seen = [p for p in range(len(x)) if x[p] == x[p]]
+        mean = np.average(x[seen], weights=weights[seen])
+        scores[seen, j] = (x[seen] - mean) / np.sqrt(np.average((x[seen] - mean) ** 2, weights=weights[seen]))
+        scores[:, j] -= scores[:, j].mean()
+    return scores
+
+
+def neutral_rank_functions(x, n_functions):
+    """Rank functions of the observed values, and 0 for NaN."""
+    seen = [p for p in range(len(x)) if x[p] == x[p]]
+    functions = np.zeros((n_functions, len(x)))
+    functions[:, seen] = rank_functions(x[seen], n_functions)
+    return functions
+
+
 def pair_statistic(f, g, Y, omega):
     """Σ_ab ω_a ω_b Σ_c (y_cᵀ[f_a∘g_b])² / m, term by term."""
     total = 0.0

@@ -450,12 +450,12 @@ class RemoteTable(Protocol):
         """Return hashes of all columns, in order and in any number of pieces."""
 
     def standardised_columns(
-        self, weights: Array | None, *, scale: bool | str, max_bytes: int | None
+        self, weights: Array | None, *, scale: bool | str, max_bytes: int | None, max_missing: float = 1.0
     ) -> tuple[Any, Array]:
         """Return the columns that vary, standardised, as a `ColumnSource`, and their indices."""
 
     def rank_functions(
-        self, n_functions: int, weights: Array, nominal: Array, strata: Array | None = None
+        self, n_functions: int, weights: Array, nominal: Array, strata: Array | None = None, max_missing: float = 1.0
     ) -> tuple[Any, Array]:
         """Return a `RankFunctionSource` of the columns that have rank functions, and the indices of these columns."""
 

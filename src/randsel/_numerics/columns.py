@@ -31,6 +31,7 @@ from randsel._numerics.arrays import (
     to_floats,
     to_numpy,
 )
+from randsel._numerics.missing import fill_with_means, fill_with_values, missing_mask, too_many_missing
 from randsel._numerics.normal_scores import normal_scores_into
 from randsel._utils.jobs import generator
 from randsel._utils.typing import Array
@@ -41,7 +42,10 @@ STRIP = 512
 MAPPED_ROWS = 16
 #: Range of unscaled values whose fourth powers neither overflow nor underflow in double precision.
 UNSCALED_RANGE = (1e-50, 1e50)
-ALL_CONSTANT = "Every column of X is constant, so there is nothing to select; check how the table was read."
+ALL_CONSTANT = (
+    "Every column of X is constant, or has more missing values than max_missing allows, so there is nothing to select; "
+    "check how the table was read."
+)
 
 
 class ColumnSource(ABC):
@@ -108,7 +112,7 @@ class MappedColumns(ColumnSource):
         The table as the user passed it, often a memory map.
     columns
         Indices of the columns of the table that belong to this source, ascending.
-    weights, scale
+    weights, scale, max_missing
         As in `standardise`.
     max_bytes, device
         As in `ColumnSource`.
@@ -123,14 +127,22 @@ class MappedColumns(ColumnSource):
     max_bytes: int
     device: str | None = None
     rows: Array | None = None
+    max_missing: float = 1.0
 
     @classmethod
     def from_table(
-        cls, table: Array, weights: Array | None, *, scale: bool | str, max_bytes: int, device: str | None
+        cls,
+        table: Array,
+        weights: Array | None,
+        *,
+        scale: bool | str,
+        max_bytes: int,
+        device: str | None,
+        max_missing: float = 1.0,
     ) -> "MappedColumns":
         """Return the columns that vary; reads the table once to find them."""
-        all_columns = cls(table, np.arange(table.shape[1]), weights, scale, max_bytes)
-        varies = [standardise_columns(block, weights, scale)[1] for block in all_columns.raw_blocks(STRIP)]
+        all_columns = cls(table, np.arange(table.shape[1]), weights, scale, max_bytes, max_missing=max_missing)
+        varies = [standardise_columns(block, weights, scale, max_missing)[1] for block in all_columns.raw_blocks(STRIP)]
         columns = np.flatnonzero(np.concatenate(varies))
         if not len(columns):
             raise ValueError(ALL_CONSTANT)
@@ -165,7 +177,7 @@ class MappedColumns(ColumnSource):
     def map_blocks(self, width: int, function: Callable[..., Any], *shared: Any) -> Iterator[Any]:
         """Yield `function(block, *shared)` for consecutive standardised blocks."""
         for raw in self.raw_blocks(width):
-            block = centre_rows(standardise_columns(raw, self.weights, self.scale)[0], self.rows)
+            block = centre_rows(standardise_columns(raw, self.weights, self.scale, self.max_missing)[0], self.rows)
             yield function(to_device(block, self.device), *shared)
 
     def sum_blocks(self, width: int, function: Callable[..., Any], *shared: Any) -> Any:
@@ -307,71 +319,26 @@ def centre_rows(block: Any, rows: Array | None) -> Any:
     return block
 
 
-# ---------------------------------------------------------------- finite values
-
-
-@dataclass(frozen=True)
-class NonFinite:
-    """Columns of a table that hold NaN or infinity.
-
-    Attributes
-    ----------
-    column, has_nan, count
-        Index of the first such column, whether NaN is among its values, and how many of them are not finite.
-    n_columns
-        Number of such columns.
-    """
-
-    column: int
-    has_nan: bool
-    count: int
-    n_columns: int
-
-    def message(self, names: Any = None) -> str:
-        """Return the error message; columns are named by `names`, or by their index."""
-        name = self.column if names is None else repr(str(names[self.column]))
-        value = "NaN" if self.has_nan else "infinity"
-        others = "" if self.n_columns == 1 else f" and in {self.n_columns - 1} other columns"
-        remedy = "impute them or drop the columns first."
-        return f"Input X contains {value} in column {name} ({self.count} values){others}; {remedy}"
-
-
-def find_nonfinite(X: Any, *, allow_nan: bool = False) -> NonFinite | None:
-    """Return where an array holds NaN or infinity (only infinity with `allow_nan`), or None if nowhere."""
-    with np.errstate(all="ignore"):
-        total, step = 0.0, MAPPED_ROWS if on_host(X) else len(X)
-        for start in range(0, len(X), step):
-            total += float(X[start : start + step].sum())
-            release_pages(X)
-        # A finite sum has finite terms only. A sum that is not finite may be an overflow, so all values are checked.
-        if np.isfinite(total):
-            return None
-        X = to_numpy(X)
-        bad = np.isinf(X) if allow_nan else ~np.isfinite(X)
-    counts = np.count_nonzero(bad, axis=0)
-    columns = np.flatnonzero(counts)
-    if not len(columns):
-        return None
-    first = int(columns[0])
-    return NonFinite(first, bool(np.isnan(X[bad[:, first], first]).any()), int(counts[first]), len(columns))
-
-
 # ---------------------------------------------------------------- standardising
 
 
-def standardise(X: Any, weights: Array | None, scale: bool | str) -> tuple[Any, Array]:
+def standardise(X: Any, weights: Array | None, scale: bool | str, max_missing: float = 1.0) -> tuple[Any, Array]:
     """Return the columns that vary, with mean zero and, unless `scale` is False, standard deviation one, and a mask.
 
-    With `scale="normal"` they are normal scores. Standard deviations are weighted. Raises ValueError if no column
+    With `scale="normal"` they are normal scores. Standard deviations are weighted. A missing value (NaN) gets the
+    weighted mean of the observed values of its column, whose standard deviation is one: 0, if weights are equal.
+    Columns in which a larger fraction than `max_missing` is missing count as constant. Raises ValueError if no column
     varies.
     """
-    Z, varies = standardise_columns(X, weights, scale)
+    Z, varies = standardise_columns(X, weights, scale, max_missing)
     if not varies.any():
         raise ValueError(ALL_CONSTANT)
     return Z, varies
 
 
-def standardise_columns(X: Any, weights: Array | None, scale: bool | str) -> tuple[Any, Array]:
+def standardise_columns(
+    X: Any, weights: Array | None, scale: bool | str, max_missing: float = 1.0
+) -> tuple[Any, Array]:
     """Return what `standardise` returns, also if no column varies."""
     xp = namespace(X)
     dtype = X.dtype if scale else xp.float64
@@ -383,13 +350,17 @@ def standardise_columns(X: Any, weights: Array | None, scale: bool | str) -> tup
         if scale == "normal":
             varies[piece] = to_numpy(normal_scores_into(out, x, row_weights))
         else:
-            varies[piece] = to_numpy(_scale_into(out, x, row_weights) if scale else _centre_into(out, x))
+            varies[piece] = to_numpy(_scale_into(out, x, row_weights) if scale else _centre_into(out, x, row_weights))
+        if max_missing < 1.0 and (missing := missing_mask(x)) is not None:
+            varies[piece] &= ~too_many_missing(to_numpy(missing.sum(axis=0)), len(x), max_missing)
     return (Z if varies.all() else take_columns(Z, varies)), varies
 
 
-def _centre_into(out: Any, x: Any) -> Any:
+def _centre_into(out: Any, x: Any, row_weights: Any) -> Any:
     """Write centred columns into `out` and return which of them vary."""
-    xp = namespace(x)
+    xp, missing = namespace(x), missing_mask(x)
+    if missing is not None:
+        x = fill_with_values(x, missing)
     low, high = column_ranges(x)
     varies = high > low
     peaks = to_numpy(to_double(xp.maximum(xp.abs(low), xp.abs(high))))[to_numpy(varies)]
@@ -399,13 +370,19 @@ def _centre_into(out: Any, x: Any) -> Any:
             "scale=False; use scale=True."
         )
     z = to_double(x)
+    if missing is not None:
+        z = fill_with_means(z, missing, row_weights)[0]
     out[:] = z - xp.mean(z, axis=0)
+    if missing is not None and row_weights is None:
+        out[missing] = 0.0  # without rounding errors
     return varies
 
 
 def _scale_into(out: Any, x: Any, row_weights: Any) -> Any:
     """Write centred columns of standard deviation one into `out` and return which of them vary."""
-    xp = namespace(x)
+    xp, missing = namespace(x), missing_mask(x)
+    if missing is not None:
+        x = fill_with_values(x, missing)
     low, high = column_ranges(x)
     varies = high > low
     peak = xp.maximum(xp.abs(low), xp.abs(high))
@@ -418,17 +395,23 @@ def _scale_into(out: Any, x: Any, row_weights: Any) -> Any:
         x *= as_array_like(np.exp2(exponents - np.clip(exponents, -100, 100)), x, precise=False)
     # Differences of neighbouring numbers are exact, so a small spread around a large value keeps its digits.
     z = x - x[0, :]
+    if missing is not None:
+        z, observed_weight = fill_with_means(z, missing, row_weights)
     z -= xp.mean(z, axis=0)
     # Differences are no smaller than the last digit of the largest value, so their squares do not vanish.
     if row_weights is None:
         variance = _mean_square(z)
     else:
         variance = _mean(to_double(z) ** 2, row_weights) - _mean(z, row_weights) ** 2
+    if missing is not None:
+        variance = variance / observed_weight
     # A column that varies by less than the rounding of its own mean counts as constant.
     varies &= variance > 0.0
     deviation = xp.sqrt(xp.where(varies, variance, xp.ones_like(variance)))
     z /= astype(deviation, z.dtype)
     xp.subtract(z, xp.mean(z, axis=0), out=out)  # scaling has rounded, so centre again
+    if missing is not None and row_weights is None:
+        out[missing] = 0.0  # without rounding errors
     return varies
 
 
@@ -452,7 +435,7 @@ def _mean(z: Any, row_weights: Any) -> Any:
 
 def rescale_extremes(X: Array) -> Array:
     """Divide columns of extreme size by a power of two, so that sums of squares in other libraries stay in range."""
-    peak = np.abs(X).max(axis=0, initial=0.0)
+    peak = np.fmax.reduce(np.abs(X), axis=0, initial=0.0)  # without missing values
     extreme = (peak > 0.0) & ((peak > 1e15) | (peak < 1e-10))
     if not extreme.any():
         return X

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from randsel._numerics.arrays import SCRATCH, as_array_like, astype, clip, namespace, on_host, rowwise_dot
+from randsel._numerics.missing import missing_mask, take_along_rows
 from randsel._utils.typing import Array
 
 #: Distance of weighted ranks from 0 and 1, where the quantile is infinite.
@@ -24,6 +25,9 @@ def normal_scores_into(out: Any, x: Any, row_weights: Any) -> Any:
 
     With weights, of sum one, the rank of a value is the weight of smaller values and half the weight of equal values,
     and the weighted standard deviation is one. For equal weights that is (rank - ½)/m.
+
+    In a column with missing values, the observed values have the scores of a column of their own, and missing values
+    have their weighted mean: 0, if weights are equal.
     """
     if not on_host(x):
         return _write_scores(out, x, row_weights)
@@ -36,16 +40,52 @@ def normal_scores_into(out: Any, x: Any, row_weights: Any) -> Any:
 def _write_scores(out: Any, x: Any, row_weights: Any) -> Any:
     """Do what `normal_scores_into` does, for a block of columns."""
     rows = x.T.astype(np.float64, order="C") if on_host(x) else x.T.contiguous()
+    missing = missing_mask(rows)
+    if missing is None:
+        scores, varies = _scores_of_rows(rows, row_weights, out.dtype)
+        out[:] = scores.T
+        return varies
+    incomplete = namespace(x).any(missing, axis=1)
+    varies = namespace(x).zeros_like(incomplete)
+    if not bool(incomplete.all()):
+        scores, varies[~incomplete] = _scores_of_rows(rows[~incomplete], row_weights, out.dtype)
+        out[:, ~incomplete] = scores.T
+    scores, varies[incomplete] = _scores_of_incomplete_rows(rows[incomplete], missing[incomplete], row_weights)
+    out[:, incomplete] = astype(scores, out.dtype).T
+    return varies
+
+
+def _scores_of_rows(rows: Any, row_weights: Any, dtype: Any) -> tuple[Any, Any]:
+    """Return the scores of rows without missing values, and which rows vary."""
     order, tied, values = _sort_rows(rows, weighted=row_weights is not None)
-    varies, tied_scores = namespace(x).ones_like(rows[:, 0], dtype=bool), None
+    varies, tied_scores = namespace(rows).ones_like(rows[:, 0], dtype=bool), None
     if tied.shape[0]:
         varies[tied] = values[:, 0] < values[:, -1]
         sorted_weights = None if row_weights is None else row_weights[order]
-        tied_scores = astype(_scores_of_sorted_rows(values, sorted_weights), out.dtype)
+        tied_scores = astype(_scores_of_sorted_rows(values, sorted_weights), dtype)
     # All columns without ties have the same scores, each in its own order.
-    untied_scores = astype(as_array_like(_untied_scores(rows.shape[1]), x), out.dtype)
-    out[:] = _scatter_rows(order, untied_scores, tied, tied_scores).T
-    return varies
+    untied_scores = astype(as_array_like(_untied_scores(rows.shape[1]), rows), dtype)
+    return _scatter_rows(order, untied_scores, tied, tied_scores), varies
+
+
+def _scores_of_incomplete_rows(rows: Any, missing: Any, row_weights: Any) -> tuple[Any, Any]:
+    """Return the scores of rows with missing values, and which rows vary."""
+    xp = namespace(rows)
+    # A missing value comes last and has no weight.
+    rows = xp.where(missing, xp.full_like(rows, np.inf), rows)
+    weights = astype(~missing, xp.float64) * (1.0 if row_weights is None else row_weights)
+    order = np.argsort(rows, axis=1, kind="stable") if on_host(rows) else rows.argsort(dim=1, stable=True)
+    values, weights = take_along_rows(rows, order), take_along_rows(weights, order)
+    totals = weights.sum(axis=1)[:, None]
+    weights /= xp.where(totals > 0.0, totals, xp.ones_like(totals))
+    scores = _scores_of_sorted_rows(values, weights)
+    scores -= rowwise_dot(weights, scores)[:, None]
+    sorted_missing = take_along_rows(missing, order)
+    scores = xp.where(sorted_missing, xp.zeros_like(scores), scores)
+    if row_weights is not None:  # as in complete columns, the mean without weights is zero
+        scores -= scores.mean(axis=1)[:, None]
+    largest = xp.where(sorted_missing, xp.full_like(values, -np.inf), values)
+    return take_along_rows(scores, order.argsort(1)), values[:, 0] < xp.max(largest, axis=1)
 
 
 def _sort_rows(rows: Any, *, weighted: bool) -> tuple[Any, Any, Any]:
@@ -149,12 +189,13 @@ class NormalScorer:
     """Normal scores by the distribution of the training rows.
 
     The rank of a value between two training values is midway between theirs. Beyond the extremes of the training rows,
-    it is the rank of the extreme. Training rows get the scores that `normal_scores_into` writes.
+    it is the rank of the extreme. Training rows get the scores that `normal_scores_into` writes. Missing values
+    have the score 0.
 
     Attributes
     ----------
     sorted_columns
-        The training values of each column (rows), ascending.
+        The training values of each column (rows), ascending; missing ones last.
     mean, deviation
         Mean and standard deviation of the quantiles of each training column; constant columns have deviation one.
     """
@@ -166,17 +207,25 @@ class NormalScorer:
     @classmethod
     def from_samples(cls, X: Array) -> "NormalScorer":
         """Return the scorer of training rows."""
-        sorted_columns = np.sort(X.T, axis=1)
-        quantiles = cls(sorted_columns, np.zeros(X.shape[1]), np.ones(X.shape[1])).apply(X)
-        deviation = quantiles.std(axis=0)
-        return cls(sorted_columns, quantiles.mean(axis=0), np.where(np.ptp(X, axis=0) > 0, deviation, 1.0))
+        sorted_columns, mean, deviation = np.sort(X.T, axis=1), np.zeros(X.shape[1]), np.ones(X.shape[1])
+        quantiles = cls(sorted_columns, mean, deviation).apply(X)
+        mean, deviation = quantiles.mean(axis=0), quantiles.std(axis=0)
+        varies = np.ptp(sorted_columns, axis=1) > 0
+        for j in np.flatnonzero(np.isnan(sorted_columns[:, -1])):
+            observed = quantiles[~np.isnan(X[:, j]), j]
+            varies[j] = len(observed) > 0 and np.ptp(observed) > 0
+            mean[j], deviation[j] = (observed.mean(), observed.std()) if varies[j] else (0.0, 1.0)
+        return cls(sorted_columns, mean, np.where(varies, deviation, 1.0))
 
     def apply(self, X: Array) -> Array:
         """Return the scores of rows."""
         scores = np.empty(X.shape)
-        quantiles = _midrank_quantiles(self.sorted_columns.shape[1])
-        for j, column in enumerate(self.sorted_columns):
+        counts = np.count_nonzero(~np.isnan(self.sorted_columns), axis=1)
+        for j, (training, count) in enumerate(zip(self.sorted_columns, counts.tolist(), strict=True)):
+            column = training[:count] if count else np.zeros(1)
             x = np.clip(X[:, j], column[0], column[-1])
             doubled_ranks = np.searchsorted(column, x, side="left") + np.searchsorted(column, x, side="right")
-            scores[:, j] = quantiles[doubled_ranks - 1]
-        return np.asarray((scores - self.mean) / self.deviation)
+            scores[:, j] = _midrank_quantiles(len(column))[np.minimum(doubled_ranks, 2 * len(column) - 1) - 1]
+        scores = (scores - self.mean) / self.deviation
+        missing = missing_mask(X)
+        return scores if missing is None else np.where(missing, 0.0, scores)

@@ -8,6 +8,7 @@ levels has at most L-1 functions. Nominal columns have no order; their functions
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +17,7 @@ from scipy.stats import beta, chi2, rankdata, t
 
 from randsel._numerics.arrays import remote_table
 from randsel._numerics.columns import column_keys
+from randsel._numerics.missing import missing_mask, too_many_missing
 from randsel._utils.jobs import ordered_map
 from randsel._utils.typing import Array
 
@@ -74,9 +76,10 @@ class RankFunctionSource(Protocol):
 class RankFunctions(RankFunctionSource):
     """Rank functions in memory."""
 
-    values: Array  # shape (features, functions, samples), single precision; weighted mean zero, mean square one
+    values: Array  # (features, functions, samples), single precision; over observed samples mean zero, mean square one
     counts: Array  # number of functions of each feature; the other rows of `values` are zero
-    untied: Array  # mask of features without ties: products of functions of two independent ones have mean square 1
+    #: Mask of complete features without ties: products of functions of two independent ones have mean square 1.
+    untied: Array
 
     def __len__(self) -> int:
         return len(self.values)
@@ -117,24 +120,37 @@ class RankFunctions(RankFunctionSource):
 
 
 def rank_functions(
-    X: Array, n_functions: int, sample_weights: Array, nominal: Array, strata: Array | None = None
+    X: Array,
+    n_functions: int,
+    sample_weights: Array,
+    nominal: Array,
+    strata: Array | None = None,
+    max_missing: float = 1.0,
 ) -> RankFunctions:
     """Compute at most `n_functions` rank functions of every column of X (eq. 16).
 
-    X has no missing values, `sample_weights` have mean one, and the values of `nominal` columns are names of levels.
-    With `strata`, a column of more than `MAX_LEVELS` values that differs between strata is ranked after its mean in
-    every stratum is subtracted.
+    `sample_weights` have mean one, and the values of `nominal` columns are names of levels. With `strata`, a column of
+    more than `MAX_LEVELS` values that differs between strata is ranked after its mean in every stratum is subtracted.
+    Missing values (NaN) have functions of value zero, and the observed values those of a column of their own. A column
+    in which a larger fraction than `max_missing` is missing has no functions.
     """
     m, n = X.shape
     unweighted = bool(np.all(sample_weights == 1.0))
-    untied_values = _orthonormalise(_raw_functions((np.arange(m) + 0.5) / m, n_functions), np.ones(m))
+    untied_values = _untied_functions(m, n_functions)
     values = np.zeros((n, n_functions, m), dtype=np.float32)
     counts, untied = np.zeros(n, dtype=int), np.zeros(n, dtype=bool)
     # Columns of equal level frequencies, such as SNPs of equal genotype counts, share a table of functions.
     tables: dict[tuple[bool, bytes], Array] = {}
     for start in range(0, n, COLUMNS_PER_BLOCK):
         block = np.ascontiguousarray(np.asarray(X[:, start : start + COLUMNS_PER_BLOCK]).T)
+        missing = missing_mask(block)
         for j, x in enumerate(block, start):
+            if missing is not None and missing[j - start].any():
+                observed = ~missing[j - start]
+                if not too_many_missing(m - np.count_nonzero(observed), m, max_missing):
+                    functions = _functions_of_observed(x, observed, n_functions, sample_weights, nominal[[j]], strata)
+                    counts[j], values[j][:, observed] = functions.counts[0], functions.values[0]
+                continue
             codes = _codes_of_small_integers(x)
             if strata is not None and codes is None and not nominal[j] and len(np.unique(x)) > MAX_LEVELS:
                 x = _subtract_strata(x.astype(np.float64), sample_weights, strata)  # noqa: PLW2901
@@ -159,8 +175,28 @@ def rank_functions(
     return RankFunctions(values, counts, untied)
 
 
+def _functions_of_observed(
+    x: Array, observed: Array, n_functions: int, sample_weights: Array, nominal: Array, strata: Array | None
+) -> RankFunctions:
+    """Return the functions of the observed values of a column."""
+    if strata is not None:  # some strata may have no observed value
+        strata = np.unique(strata[observed], return_inverse=True)[1]
+    return rank_functions(x[observed, None], n_functions, sample_weights[observed], nominal, strata)
+
+
+@lru_cache(maxsize=64)
+def _untied_functions(m: int, n_functions: int) -> Array:
+    """Return the functions (rows) of m ascending values without ties."""
+    return _orthonormalise(_raw_functions((np.arange(m) + 0.5) / m, n_functions), np.ones(m))
+
+
 def rank_function_source(
-    X: Any, n_functions: int, sample_weights: Array, nominal: Array, strata: Array | None = None
+    X: Any,
+    n_functions: int,
+    sample_weights: Array,
+    nominal: Array,
+    strata: Array | None = None,
+    max_missing: float = 1.0,
 ) -> tuple[RankFunctionSource, Array]:
     """Return a source of the rank functions of the columns that have any, and the indices of these columns.
 
@@ -168,8 +204,8 @@ def rank_function_source(
     A remote table keeps its order.
     """
     if (remote := remote_table(X)) is not None:
-        return remote.rank_functions(n_functions, sample_weights, nominal, strata)
-    functions = rank_functions(X, n_functions, sample_weights, nominal, strata)
+        return remote.rank_functions(n_functions, sample_weights, nominal, strata, max_missing)
+    functions = rank_functions(X, n_functions, sample_weights, nominal, strata, max_missing)
     order = np.lexsort((column_keys(functions.values[:, 0].T), functions.kinds))
     order = order[functions.kinds[order] > 0]
     return functions.take(order), order

@@ -26,7 +26,7 @@ from sklearn.utils.validation import (
 )
 
 from randsel._numerics.arrays import RemoteTable, complement, remote_table, to_numpy
-from randsel._numerics.columns import find_nonfinite
+from randsel._numerics.finite import count_nonfinite, find_refused
 from randsel._utils.jobs import ordered_map
 from randsel._utils.typing import Array
 from randsel.targets import CLASSES, OutcomeKind, check_outcome, find_kind, warn_of_guess
@@ -50,7 +50,8 @@ def check_data(
 ) -> tuple[Array, Array, OutcomeKind, Array | None]:
     """Check the data of a fit; return X, y, the kind of y, and the weights, scaled to a maximum of 1.
 
-    Tensors may stay on their device. A remote table is not read; its values are checked when they are.
+    Tensors may stay on their device. Missing values are counted in `missing_counts_`. A remote table is not read; its
+    values are checked and counted when they are.
     """
     _refuse_masked_values_and_dates(X, "X")
     _refuse_masked_values_and_dates(y, "y")
@@ -65,10 +66,13 @@ def check_data(
     y = check_outcome(y, target)
     rows = np.empty(len(X))
     check_consistent_length(rows, y)
-    if remote is None:
-        _check_finite(estimator, X)
-    kind = find_kind(y, target)
     weights = None if sample_weight is None else _check_weights(sample_weight, rows)
+    if remote is None:
+        n_missing = _check_finite(estimator, X, allow_nan=True)
+        if weights is not None and n_missing.any() and not weights.all():
+            n_missing = count_nonfinite(X[weights > 0.0])[0]
+        estimator.missing_counts_ = n_missing
+    kind = find_kind(y, target)
     weighted_y = y if weights is None else y[weights > 0.0]
     if len(weighted_y) < 4:
         raise ValueError(
@@ -118,11 +122,11 @@ def check_remote_table(estimator: Any, table: RemoteTable, *, reset: bool) -> An
     return X
 
 
-def check_table(estimator: Any, X: Any, *, reset: bool) -> Array:
+def check_table(estimator: Any, X: Any, *, reset: bool, allow_nan: bool = False) -> Array:
     """Check X without y, and return it in double precision."""
     _refuse_masked_values_and_dates(X, "X")
     X = validate_data(estimator, X=X, reset=reset, dtype=np.float64, ensure_all_finite=False)
-    _check_finite(estimator, X)
+    _check_finite(estimator, X, allow_nan=allow_nan)
     return np.asarray(X)
 
 
@@ -186,19 +190,14 @@ def check_labels(labels: Any, name: str, weights: Array | None, m: int) -> Array
 
 
 def categories_to_codes(X: Any) -> tuple[Any, list[int]]:
-    """Return a data frame with categories replaced by codes, and the indices of the categorical columns."""
+    """Return a data frame with categories replaced by codes, NaN where missing, and the categorical columns."""
     dtypes = [str(dtype) for dtype in X.dtypes] if hasattr(X, "iloc") and hasattr(X, "columns") else []
     categorical = [j for j, dtype in enumerate(dtypes) if dtype == "category"]
     if categorical:
         X = X.copy()
     for j in categorical:
-        codes = X.iloc[:, j].cat.codes
-        if missing := int((codes < 0).sum()):
-            name = str(X.columns[j])
-            raise ValueError(
-                f"Input X contains NaN in column {name!r} ({missing} values); impute them or drop it first."
-            )
-        X.isetitem(j, codes.astype(np.float64))
+        codes = X.iloc[:, j].cat.codes.astype(np.float64)
+        X.isetitem(j, codes.where(codes >= 0.0))
     return X, categorical
 
 
@@ -253,9 +252,12 @@ def _text_column(X: Any) -> str | None:
     return None
 
 
-def _check_finite(estimator: Any, X: Any) -> None:
-    if (nonfinite := find_nonfinite(X)) is not None:
-        raise ValueError(nonfinite.message(getattr(estimator, "feature_names_in_", None)))
+def _check_finite(estimator: Any, X: Any, *, allow_nan: bool) -> Array:
+    """Raise ValueError for infinite values, and for missing ones unless allowed; return the number of missing ones."""
+    counts = count_nonfinite(X)
+    if (refused := find_refused(*counts, allow_nan=allow_nan)) is not None:
+        raise ValueError(refused.message(getattr(estimator, "feature_names_in_", None)))
+    return counts[0]
 
 
 def check_number_to_select(count_or_fraction: int | float | str, n_features: int) -> int | None:
@@ -275,7 +277,12 @@ def check_number_to_select(count_or_fraction: int | float | str, n_features: int
 
 
 class Selector(CallbackSupportMixin, SelectorMixin, BaseEstimator):
-    """Base class of the selectors: `support_` is the selection; y is required and may have several columns."""
+    """Base class of the selectors: `support_` is the selection; y is required and may have several columns.
+
+    X may have missing values, whose number in every column is `missing_counts_`.
+    """
+
+    missing_counts_: Array
 
     def _get_support_mask(self) -> Array:
         check_is_fitted(self)
@@ -305,6 +312,7 @@ class Selector(CallbackSupportMixin, SelectorMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
         tags.target_tags.required = True
         tags.target_tags.multi_output = True
         tags.target_tags.two_d_labels = True
@@ -314,7 +322,7 @@ class Selector(CallbackSupportMixin, SelectorMixin, BaseEstimator):
 def rank_columns(order: Array, n_columns: int, n_to_select: int) -> tuple[Array, Array]:
     """Return all columns, best first, and their ranks: 1 for the first `n_to_select`, then 2, 3, ….
 
-    Columns that are not in `order` are constant: they come last and share the last rank.
+    Columns that are not in `order` are constant or have too many missing values: they come last and share a rank.
     """
     ranks = np.empty(n_columns, dtype=int)
     ranks[order] = np.maximum(np.arange(len(order)) + 2 - n_to_select, 1)

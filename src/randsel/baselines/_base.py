@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from randsel._numerics.columns import canonical_order, standardise
+from randsel._numerics.missing import impute_means
 from randsel._sklearn.base import (
     Interval,
     RealNotInt,
@@ -58,7 +59,7 @@ class Baseline(Selector):
         Parameters
         ----------
         X : array or data frame of shape (n_samples, n_features)
-            Numbers, no missing values.
+            Numbers. Missing values (NaN) are replaced by the mean of the column.
         y : array of shape (n_samples,) or (n_samples, n_outputs)
             Class labels, numbers, or several columns of numbers.
 
@@ -71,7 +72,7 @@ class Baseline(Selector):
         y, kind = kind.to_numbers(y)
         count_or_fraction = 0.5 if self.n_features_to_select is None else self.n_features_to_select
         n_to_select = check_number_to_select(count_or_fraction, X.shape[1]) or 1
-        Z, varies = standardise(X, None, getattr(self, "scale", True))
+        Z, varies = standardise(impute_means(X), None, getattr(self, "scale", True))
         order = canonical_order(Z)
         with fit_task(self, self._count_tasks(len(order), n_to_select), in_order=self._in_order) as task:
             ranked = self._rank(Z[:, order].astype(np.float64), y, kind, n_to_select, task)

@@ -103,21 +103,30 @@ def find_stand_ins(
 def _correlated_columns(
     X: Array, panel: Array, selected: Array, weights: Array | None, min_correlation: float, max_count: int
 ) -> dict[int, list[tuple[int, float]]]:
-    """Return, for every column of the panel, the most correlated columns that are not selected, with correlations."""
+    """Return, for every column of the panel, the most correlated columns that are not selected, with correlations.
+
+    Correlations are over the samples in which neither value is missing.
+    """
     fractions = np.full(len(X), 1.0 / len(X)) if weights is None else weights / weights.sum()
 
-    def centred_scores(columns: Any) -> tuple[Array, Array]:
+    def centred_scores(columns: Any) -> tuple[Array, Array, Array]:
         Z, varies = standardise_columns(X[:, columns], weights, "normal")
-        return np.asarray(Z - fractions @ Z, dtype=np.float64), varies
+        Z = np.asarray(Z - fractions @ Z, dtype=np.float64)
+        return Z, ~np.isnan(X[:, columns][:, varies]), varies
 
-    weighted = centred_scores(panel)[0] * fractions[:, None]
+    panel_scores, panel_observed, _ = centred_scores(panel)
+    weighted = panel_scores * fractions[:, None]
     best: dict[int, list[tuple[int, float]]] = {column: [] for column in panel.tolist()}
     for start in range(0, X.shape[1], WIDTH):
         columns = np.setdiff1d(np.arange(start, min(start + WIDTH, X.shape[1])), selected)
         if not len(columns) or not len(panel):
             continue
-        Z, varies = centred_scores(columns)
-        correlations = np.clip(weighted.T @ Z, -1.0, 1.0)
+        Z, observed, varies = centred_scores(columns)
+        correlations = weighted.T @ Z
+        if not (panel_observed.all() and observed.all()):
+            squares = (weighted * panel_scores).T @ observed, panel_observed.T @ (fractions[:, None] * Z * Z)
+            correlations /= np.sqrt(np.maximum(squares[0] * squares[1], 1e-12))
+        correlations = np.clip(correlations, -1.0, 1.0)
         for column, values in zip(panel.tolist(), correlations, strict=True):
             alike = np.flatnonzero(np.abs(values) >= min_correlation)
             candidates = [*best[column], *zip(columns[varies][alike].tolist(), values[alike].tolist(), strict=True)]

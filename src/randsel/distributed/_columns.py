@@ -16,13 +16,12 @@ from randsel._numerics.arrays import take_columns
 from randsel._numerics.columns import (
     ALL_CONSTANT,
     ColumnSource,
-    NonFinite,
     centre_rows,
-    find_nonfinite,
     map_blocks,
     standardise_columns,
     sum_blocks,
 )
+from randsel._numerics.finite import count_nonfinite, find_refused
 from randsel._utils.jobs import one_blas_thread
 from randsel._utils.typing import Array
 from randsel.distributed._client import Executor, delay, delay_argument, identity
@@ -52,6 +51,8 @@ class ClusterColumns(ColumnSource):
         computed from the table whenever they are needed.
     executor
         What computes the delayed values.
+    n_missing
+        Number of missing values of every column of the table, also of those that do not vary.
     rows
         Rows that remain, after standardising; None for all.
     """
@@ -64,25 +65,26 @@ class ClusterColumns(ColumnSource):
     max_bytes: int
     is_persisted: bool
     executor: Executor
+    n_missing: Array
     rows: Array | None = None
     device: None = None
     computes_elsewhere: ClassVar[bool] = True
 
     @classmethod
     def from_array(
-        cls, X: Any, weights: Array | None, *, scale: bool | str, max_bytes: int | None
+        cls, X: Any, weights: Array | None, *, scale: bool | str, max_bytes: int | None, max_missing: float = 1.0
     ) -> tuple["ClusterColumns", Array]:
         """Return the columns of a Dask array that vary, standardised, and their indices."""
         X, executor = rechunk_by_columns(X), Executor.for_array(X)
         standardise, shared_weights = delay(_standardise_block, nout=2), delay_argument(weights)
-        results = [standardise(chunk, shared_weights, scale) for chunk in X.to_delayed()[0]]
+        results = [standardise(chunk, shared_weights, scale, max_missing) for chunk in X.to_delayed()[0]]
         blocks, summaries = [block for block, _ in results], [summary for _, summary in results]
         is_persisted = X.nbytes < MEMORY_FRACTION * executor.memory()
         if is_persisted:
             tasks = executor.persist([*blocks, *summaries])
             blocks, summaries = tasks[: len(blocks)], tasks[len(blocks) :]
         masks, nonfinite = zip(*executor.compute(summaries), strict=True)
-        check_finite(nonfinite, X.chunks[1])
+        n_missing = check_finite(nonfinite)
         varies = np.concatenate(masks)
         if not varies.any():
             raise ValueError(ALL_CONSTANT)
@@ -99,6 +101,7 @@ class ClusterColumns(ColumnSource):
             max_bytes=max_bytes,
             is_persisted=is_persisted,
             executor=executor,
+            n_missing=n_missing,
         )
         return columns._without_empty_blocks(), np.flatnonzero(varies)
 
@@ -216,13 +219,15 @@ def rechunk_by_columns(X: Any) -> Any:
     return X.rechunk({0: -1, 1: max(1, largest // len(X))})
 
 
-def check_finite(blocks: Sequence[NonFinite | None], widths: tuple[int, ...]) -> None:
-    """Raise ValueError if `find_nonfinite` found something in one of the blocks of a table."""
-    bad = [(start, block) for start, block in zip(np.cumsum([0, *widths]).tolist(), blocks, strict=False) if block]
-    if bad:
-        start, first = bad[0]
-        n_columns = sum(block.n_columns for _, block in bad)
-        raise ValueError(replace(first, column=start + first.column, n_columns=n_columns).message())
+def check_finite(blocks: Sequence[tuple[Array, Array]]) -> Array:
+    """Raise ValueError for infinite values, given `count_nonfinite` of all blocks.
+
+    Return the number of missing values of every column.
+    """
+    n_missing, n_infinite = np.concatenate(blocks, axis=1)
+    if (refused := find_refused(n_missing, n_infinite, allow_nan=True)) is not None:
+        raise ValueError(refused.message())
+    return np.asarray(n_missing)
 
 
 def split_at(indices: Array, ends: Array) -> list[Array]:
@@ -234,15 +239,15 @@ def split_at(indices: Array, ends: Array) -> list[Array]:
 
 
 def _standardise_block(
-    block: Array, weights: Array | None, scale: bool | str
-) -> tuple[Array, tuple[Array, NonFinite | None]]:
-    """Standardise a block, and return which columns vary and which are not finite."""
-    nonfinite = find_nonfinite(block)
-    if nonfinite is not None:
+    block: Array, weights: Array | None, scale: bool | str, max_missing: float
+) -> tuple[Array, tuple[Array, tuple[Array, Array]]]:
+    """Standardise a block, and return which columns vary and how many values are not finite."""
+    nonfinite = count_nonfinite(block)
+    if nonfinite[1].any():
         return block[:, :0], (np.zeros(block.shape[1], dtype=bool), nonfinite)
     with one_blas_thread():
-        Z, varies = standardise_columns(np.ascontiguousarray(block), weights, scale)
-    return Z, (varies, None)
+        Z, varies = standardise_columns(np.ascontiguousarray(block), weights, scale, max_missing)
+    return Z, (varies, nonfinite)
 
 
 def _call_on_block(

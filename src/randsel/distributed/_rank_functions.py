@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.columns import NonFinite, find_nonfinite
+from randsel._numerics.finite import count_nonfinite
 from randsel._numerics.rank_functions import (
     BlockPairs,
     RankFunctions,
@@ -43,10 +43,17 @@ class ClusterRankFunctions(RankFunctionSource):
     sample_weights: Array  # of mean one
     strata: Array | None  # of each sample
     executor: Executor  # computes the delayed values
+    n_missing: Array  # number of missing values of every column of the array
 
     @classmethod
     def from_array(
-        cls, X: Any, n_functions: int, sample_weights: Array, nominal: Array, strata: Array | None = None
+        cls,
+        X: Any,
+        n_functions: int,
+        sample_weights: Array,
+        nominal: Array,
+        strata: Array | None = None,
+        max_missing: float = 1.0,
     ) -> tuple["ClusterRankFunctions", Array]:
         """Return the functions of a Dask array, and the indices of the columns that have any."""
         X = rechunk_by_columns(X)
@@ -54,12 +61,14 @@ class ClusterRankFunctions(RankFunctionSource):
         nominal_by_chunk = [nominal[start:end] for start, end in pairwise(starts)]
         samples = delay_argument((sample_weights, strata))
         count = delay(_count_functions)
-        tasks = [count(*chunk, n_functions, samples) for chunk in zip(chunks, nominal_by_chunk, strict=True)]
+        tasks = [
+            count(*chunk, n_functions, samples, max_missing) for chunk in zip(chunks, nominal_by_chunk, strict=True)
+        ]
         counts, nonfinite = zip(*executor.compute(tasks), strict=True)
-        check_finite(nonfinite, X.chunks[1])
+        n_missing = check_finite(nonfinite)
         columns = tuple(np.flatnonzero(count) for count in counts)
         nominal_columns = tuple(mask[indices] for mask, indices in zip(nominal_by_chunk, columns, strict=True))
-        how = n_functions, sample_weights, strata, executor
+        how = n_functions, sample_weights, strata, executor, n_missing
         functions = cls(tuple(chunks), columns, nominal_columns, X.chunks[1], *how)
         return functions, np.concatenate([start + indices for start, indices in zip(starts, columns, strict=False)])
 
@@ -142,14 +151,14 @@ def _group_equal_rows(table: Array) -> list[Array]:
 
 
 def _count_functions(
-    chunk: Array, nominal: Array, n_functions: int, samples: tuple[Array, Array | None]
-) -> tuple[Array, NonFinite | None]:
-    """Return the number of functions of every column, and the columns that are not finite."""
-    nonfinite = find_nonfinite(chunk)
-    if nonfinite is not None:
+    chunk: Array, nominal: Array, n_functions: int, samples: tuple[Array, Array | None], max_missing: float
+) -> tuple[Array, tuple[Array, Array]]:
+    """Return the number of functions of every column, and the numbers of values that are not finite."""
+    nonfinite = count_nonfinite(chunk)
+    if nonfinite[1].any():
         return np.zeros(chunk.shape[1], dtype=int), nonfinite
     sample_weights, strata = samples
-    return rank_functions(chunk, n_functions, sample_weights, nominal, strata).counts, None
+    return rank_functions(chunk, n_functions, sample_weights, nominal, strata, max_missing).counts, nonfinite
 
 
 def _call_on_functions(

@@ -145,7 +145,7 @@ def _open_parquet(files: list[Path], target: str | None, columns: int | None) ->
 
 
 def _read_columns(files: list[str], dtype: Any, names: list[str]) -> Array:
-    """Read some columns; missing values become NaN, which a fit refuses."""
+    """Read some columns; missing values become NaN."""
     polars = optional("polars", extra="files", purpose="Reading Parquet")
     frame = polars.scan_parquet(files).select(polars.col(names).cast(polars.Float64).fill_null(float("nan"))).collect()
     return np.ascontiguousarray(frame.to_numpy(), dtype=dtype)
@@ -192,16 +192,17 @@ class DaskTable(RemoteTable):
         return Executor.for_array(self.collection).compute([delay(_hash_columns)(block) for block in blocks])
 
     def standardised_columns(
-        self, weights: Array | None, *, scale: bool | str, max_bytes: int | None
+        self, weights: Array | None, *, scale: bool | str, max_bytes: int | None, max_missing: float = 1.0
     ) -> tuple[ClusterColumns, Array]:
         """Return the columns that vary, standardised, and their indices."""
-        return ClusterColumns.from_array(self.collection, weights, scale=scale, max_bytes=max_bytes)
+        how: dict[str, Any] = {"scale": scale, "max_bytes": max_bytes, "max_missing": max_missing}
+        return ClusterColumns.from_array(self.collection, weights, **how)
 
     def rank_functions(
-        self, n_functions: int, weights: Array, nominal: Array, strata: Array | None = None
+        self, n_functions: int, weights: Array, nominal: Array, strata: Array | None = None, max_missing: float = 1.0
     ) -> tuple[ClusterRankFunctions, Array]:
         """Return the rank functions of the columns that have any, and the indices of these columns."""
-        return ClusterRankFunctions.from_array(self.collection, n_functions, weights, nominal, strata)
+        return ClusterRankFunctions.from_array(self.collection, n_functions, weights, nominal, strata, max_missing)
 
 
 def remote_table(X: Any) -> DaskTable | None:

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, r2_score
 
-from randsel._numerics.columns import find_nonfinite
 from randsel._numerics.fingerprint import fingerprint
+from randsel._numerics.finite import count_nonfinite, find_refused
 from randsel._utils.typing import Array
 from randsel.culling import path_sizes
 from randsel.experiments._specification import METHODS, Spec, plan
@@ -152,7 +152,7 @@ def evaluate(cell: Cell, table: Table) -> dict[str, Any]:
 
 
 def _check_finite(table: Table, name: str) -> None:
-    nonfinite = find_nonfinite(table.X, allow_nan=table.missing == "median")
+    nonfinite = find_refused(*count_nonfinite(table.X), allow_nan=table.missing == "median")
     if nonfinite is not None:
         first, others = table.names[nonfinite.column], nonfinite.n_columns - 1
         raise ValueError(

@@ -25,7 +25,10 @@ RANK_FUNCTIONS = 4
 def prepare_features(selector: Any, X: Any, weights: Array | None) -> tuple[Any, Array]:
     """Return the features of the kernel, columns that vary or functions of their ranks, and the column of each."""
     Z, columns = _standardised(selector, X, weights)
-    return _rank_columns(Z, columns, weights) if selector.kernel == "rank" else (Z, columns)
+    if selector.kernel != "rank":
+        return Z, columns
+    missing = np.isnan(to_numpy(X)[:, columns]) if selector.missing_counts_.any() else None
+    return _rank_columns(Z, columns, weights, missing)
 
 
 def _standardised(selector: Any, X: Any, weights: Array | None) -> tuple[Any, Array]:
@@ -42,7 +45,11 @@ def _standardised(selector: Any, X: Any, weights: Array | None) -> tuple[Any, Ar
                 "A Dask array needs kernel='gaussian', estimator='exact' and no device; for other choices pass an "
                 "array in memory, such as X.compute()."
             )
-        return remote.standardised_columns(weights, scale=scale, max_bytes=max_bytes)
+        columns, indices = remote.standardised_columns(
+            weights, scale=scale, max_bytes=max_bytes, max_missing=selector.max_missing
+        )
+        selector.missing_counts_ = columns.n_missing
+        return columns, indices
     device = check_device(selector.device, X)
     if selector.device == "cpu":
         X = to_numpy(X)
@@ -51,9 +58,11 @@ def _standardised(selector: Any, X: Any, weights: Array | None) -> tuple[Any, Ar
             raise ValueError(
                 "max_memory is too small for X, and only kernel='gaussian', estimator='exact' read it in blocks."
             )
-        stream = MappedColumns.from_table(X, weights, scale=scale, max_bytes=max_bytes, device=device)
+        stream = MappedColumns.from_table(
+            X, weights, scale=scale, max_bytes=max_bytes, device=device, max_missing=selector.max_missing
+        )
         return stream, stream.columns
-    Z, varies = standardise(to_device(X, device), weights, scale)
+    Z, varies = standardise(to_device(X, device), weights, scale, selector.max_missing)
     if is_coarse(Z, Z.shape[1]):
         return Z, np.flatnonzero(varies)
     order = canonical_order(Z)
@@ -65,10 +74,11 @@ def array_on_device_of(Z: Any) -> Any:
     return to_device(np.zeros(0), Z.device) if isinstance(Z, ColumnSource) else Z
 
 
-def _rank_columns(Z: Array, columns: Array, weights: Array | None) -> tuple[Array, Array]:
+def _rank_columns(Z: Array, columns: Array, weights: Array | None, missing: Array | None) -> tuple[Array, Array]:
     """Return rank functions of all columns, as columns, and for each of them its column of X."""
     sample_weights = np.ones(len(Z)) if weights is None else weights * (len(Z) / weights.sum())
-    functions = rank_functions(to_numpy(Z), RANK_FUNCTIONS, sample_weights, np.zeros(Z.shape[1], dtype=bool))
+    values = to_numpy(Z) if missing is None else np.where(missing, np.nan, to_numpy(Z))
+    functions = rank_functions(values, RANK_FUNCTIONS, sample_weights, np.zeros(Z.shape[1], dtype=bool))
     if not functions.counts.any():
         raise ValueError(
             "No column of X has two levels seen often enough for kernel='rank', which pools rare levels; use "

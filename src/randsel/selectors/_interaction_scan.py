@@ -32,6 +32,7 @@ from randsel._sklearn.base import (
     fit_task,
     rank_columns,
 )
+from randsel._sklearn.missing import MAX_MISSING, warn_of_incomplete_columns
 from randsel._sklearn.named_columns import nominal_columns
 from randsel._utils.files import Checkpoint, open_checkpoint
 from randsel._utils.typing import Array
@@ -85,6 +86,8 @@ class InteractionScan(Selector):
     categorical_features : "from_dtype", array of names, indices or bool, or None, default="from_dtype"
         Columns whose values are names of levels, without order. "from_dtype": the categorical columns of a data frame.
         Columns of few distinct numbers need not be listed: their order is used.
+    max_missing : float in [0, 1], default=0.5
+        Columns with a larger fraction of missing values are left out, with a warning, and rank last.
     target : {"auto", "classification", "regression", "survival"}, default="auto"
         Kind of y. "auto" treats text, and whole numbers of at most 4 distinct values, as classes, events and times as
         survival, and anything else as numbers. It warns about whole numbers that could be codes of 5 to 20 classes.
@@ -135,6 +138,8 @@ class InteractionScan(Selector):
         features of `taken_`, then the others by `pvalues_` and `residual_scores_`.
     n_features_, n_functions_ : int
         Number of selected features, and of functions per feature.
+    missing_counts_ : ndarray of int
+        Number of missing values of every column.
     comparison_ : str
         What the tests compare: "samples", "between groups", "within groups" or "mixed".
     n_features_in_, feature_names_in_
@@ -161,6 +166,7 @@ class InteractionScan(Selector):
         "order": [Interval(Integral, 1, 3, closed="both")],
         "n_pairs": [Interval(Integral, 1, None, closed="left"), None],
         "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
+        "max_missing": [Interval(Real, 0, 1, closed="both")],
         "target": [StrOptions({"auto", *KINDS})],
         "device": [str, None],
         "n_jobs": [Integral, None],
@@ -178,6 +184,7 @@ class InteractionScan(Selector):
         order: int = 2,
         n_pairs: int | None = None,
         categorical_features: Any = "from_dtype",
+        max_missing: float = MAX_MISSING,
         target: str = "auto",
         device: str | None = None,
         n_jobs: int | None = None,
@@ -191,6 +198,7 @@ class InteractionScan(Selector):
         self.order = order
         self.n_pairs = n_pairs
         self.categorical_features = categorical_features
+        self.max_missing = max_missing
         self.target = target
         self.device = device
         self.n_jobs = n_jobs
@@ -206,7 +214,8 @@ class InteractionScan(Selector):
         Parameters
         ----------
         X : array, data frame or Dask array of shape (n_samples, n_features)
-            Numbers, or categories of a data frame, without missing values.
+            Numbers, or categories of a data frame. A missing value (NaN) is neutral: the functions of its column are
+            zero there, the mean over the observed values.
         y : array of shape (n_samples,) or (n_samples, n_outputs)
             Class labels, numbers, several columns of numbers, or survival: a structured array of events (bool) and
             times, as in scikit-survival, or a data frame of these two columns.
@@ -244,7 +253,10 @@ class InteractionScan(Selector):
         check_strata(y, strata, "groups" if samples.comparison == "within groups" else "batch")
         sample_weights = np.ones(len(X)) if weights is None else weights / weights.mean()
         self.n_functions_ = self._check_n_functions(degrees_of_freedom(len(X), strata, clusters))
-        functions, columns = rank_function_source(X, self.n_functions_, sample_weights, nominal, strata)
+        functions, columns = rank_function_source(
+            X, self.n_functions_, sample_weights, nominal, strata, self.max_missing
+        )
+        self._check_missing(X, functions)
         responses = responses_of(y, kind, sample_weights, strata)
         if not responses:
             raise ValueError(
@@ -257,7 +269,7 @@ class InteractionScan(Selector):
         opening: AbstractContextManager[Checkpoint | None] = nullcontext()
         if self.checkpoint is not None:
             parameters = {"functions": self.n_functions_, "decay": self.decay, "order": self.order, "device": device}
-            parameters |= {"n_pairs": n_pairs, "target": kind.name}
+            parameters |= {"n_pairs": n_pairs, "target": kind.name, "max_missing": self.max_missing}
             data_hash = fingerprint(X, y, weights, strata, clusters, nominal)
             identity = {"estimator": "InteractionScan", "data_hash": data_hash, "parameters": parameters}
             opening = open_checkpoint(self.checkpoint, identity)
@@ -269,6 +281,14 @@ class InteractionScan(Selector):
             self._set_attributes(result, columns, n_features)
             self._select(columns[result.order], n_features, n_selected)
         return self
+
+    def _check_missing(self, X: Any, functions: Any) -> None:
+        """Warn of columns that have too many missing values; set their numbers if the table is remote."""
+        if remote_table(X) is not None:
+            counts = self.missing_counts_ = functions.n_missing
+        else:  # samples of a group may have been averaged
+            counts = np.isnan(X).sum(axis=0) if self.missing_counts_.any() else self.missing_counts_
+        warn_of_incomplete_columns(self, counts, len(X))
 
     def _check_device(self, X: Any) -> tuple[Any, str | None]:
         """Return X, in memory unless it is remote, and the device of the scan of pairs."""

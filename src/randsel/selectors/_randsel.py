@@ -32,6 +32,7 @@ from randsel._sklearn.base import (
     fit_task,
     rank_columns,
 )
+from randsel._sklearn.missing import MAX_MISSING, warn_of_incomplete_columns
 from randsel._utils.files import Checkpoint, Stages, open_checkpoint
 from randsel._utils.jobs import one_blas_thread, seed_of
 from randsel._utils.typing import Array
@@ -75,6 +76,7 @@ PATH_PARAMETERS = (
     "fix_top",
     "fix_after",
     "max_memory",
+    "max_missing",
 )
 
 
@@ -131,6 +133,8 @@ class RandSel(StandInsMixin, Selector):
         (midranks for ties), also of standard deviation one; increasing transforms of columns, such as the logarithm,
         then change nothing, and outliers little. False: columns are centred only, and those of large values dominate
         the distances. "auto" is "normal", and True with `estimator="bootstrap"`, as in the paper.
+    max_missing : float in [0, 1], default=0.5
+        Columns with a larger fraction of missing values are left out, with a warning, and rank last.
     max_memory : int or str, default=None
         Bytes ("2GB", "500MB") that the computation may use in addition to X. A larger table is read in blocks of
         columns, in every round until the features left fit: pass X as a memory map of float32 or float64 (other types,
@@ -155,7 +159,8 @@ class RandSel(StandInsMixin, Selector):
     support_ : ndarray of bool
         The selected features.
     ranking_ : ndarray of int
-        1 for selected features, 2 for the one culled last, and so on. Constant columns share the last rank.
+        1 for selected features, 2 for the one culled last, and so on. Constant columns, and those with too many missing
+        values, share the last rank.
     order_ : ndarray of int
         All columns, best first: survivors by score, then the culled, last culled first; constant columns at the end.
     contributions_ : ndarray of float
@@ -178,6 +183,8 @@ class RandSel(StandInsMixin, Selector):
         Features that were fixed.
     n_features_ : int
         Number of selected features.
+    missing_counts_ : ndarray of int
+        Number of missing values of every column.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -209,6 +216,7 @@ class RandSel(StandInsMixin, Selector):
         "always_keep": ["array-like", None],
         "target": [StrOptions({"auto", *KINDS})],
         "scale": ["boolean", StrOptions({"auto", "normal"})],
+        "max_missing": [Interval(Real, 0, 1, closed="both")],
         "max_memory": [Interval(Integral, 1, None, closed="left"), str, None],
         "device": [str, None],
         "n_jobs": [Integral, None],
@@ -235,6 +243,7 @@ class RandSel(StandInsMixin, Selector):
         always_keep: Any = None,
         target: str = "auto",
         scale: bool | str = "auto",
+        max_missing: float = MAX_MISSING,
         max_memory: int | str | None = None,
         device: str | None = None,
         n_jobs: int | None = None,
@@ -257,6 +266,7 @@ class RandSel(StandInsMixin, Selector):
         self.always_keep = always_keep
         self.target = target
         self.scale = scale
+        self.max_missing = max_missing
         self.max_memory = max_memory
         self.device = device
         self.n_jobs = n_jobs
@@ -271,7 +281,8 @@ class RandSel(StandInsMixin, Selector):
         Parameters
         ----------
         X : array, data frame or Dask array of shape (n_samples, n_features)
-            Numbers, no missing values. A Dask array may be in blocks of columns or of rows; blocks of columns are best.
+            Numbers. A missing value (NaN) is neutral: it counts as the mean of its column on the scale of `scale`. A
+            Dask array may be in blocks of columns or of rows; blocks of columns are best.
         y : array of shape (n_samples,) or (n_samples, n_outputs)
             Class labels, numbers, several columns of numbers, or survival: a structured array of events (bool) and
             times, as in scikit-survival, or a data frame of these two columns.
@@ -303,6 +314,7 @@ class RandSel(StandInsMixin, Selector):
         seed = seed_of(self.random_state)
         checkpoint = self._open_checkpoint(X, y, weights, groups, kind, seed)
         Z, columns = prepare_features(self, X, weights)
+        warn_of_incomplete_columns(self, None, len(y))
         fixed = np.isin(np.arange(len(columns)), positions_to_keep(self, columns))
         rules = replace(rules, explain_fixed=bool(fixed.any()))
         del X  # validation may have made a copy

@@ -13,10 +13,12 @@ from sklearn.model_selection import check_cv
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
 from randsel._numerics.columns import rescale_extremes
 from randsel._numerics.kernels import median_factor
+from randsel._numerics.missing import impute_means
 from randsel._sklearn.base import (
     HasMethods,
     Selector,
@@ -132,7 +134,8 @@ class RandSelCV(Selector):
         Parameters
         ----------
         X : array or data frame of shape (n_samples, n_features)
-            Numbers, no missing values.
+            Numbers. A missing value (NaN) is neutral in the selection, as in `RandSel`. Models that do not take NaN get
+            the means of the training samples.
         y : array of shape (n_samples,) or (n_samples, n_outputs)
             Class labels, numbers, several columns of numbers, or events and times, as in `RandSel`.
         sample_weight : array of shape (n_samples,), default=None
@@ -188,6 +191,7 @@ class RandSelCV(Selector):
                 "fixed_",
                 "stands_out_",
                 "permutation_pvalue_",
+                "missing_counts_",
             ):
                 setattr(self, name, getattr(self.selector_, name))
         if self.verbose:
@@ -312,14 +316,24 @@ def _score_fold(
     scores = []
     with task.delegate_to(fitted_selector), task:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Nothing stands out", UserWarning)  # the fit on all samples tells
+            # The fit on all samples tells.
+            warnings.filterwarnings("ignore", "Nothing stands out|.*values are missing", UserWarning)
             fitted_selector.fit(X[train], y[train], sample_weight=train_weights, groups=train_groups)
+        X = X if _takes_missing(model) else impute_means(X, train)
         for size in sizes:
             columns = fitted_selector.order_[:size]
             fitted_model = clone(model)
             fitted_model.fit(X[np.ix_(train, columns)], y[train], **_weights_for(fitted_model, train_weights))
             scores.append(float(scorer(fitted_model, X[np.ix_(test, columns)], y[test])))
     return scores
+
+
+def _takes_missing(model: Any) -> bool:
+    """Return whether a model takes missing values, or a pipeline replaces them itself."""
+    if isinstance(model, Pipeline):
+        steps = [step for _, step in model.steps if step not in (None, "passthrough")]
+        return any(type(step).__module__.startswith("sklearn.impute") for step in steps)
+    return hasattr(model, "__sklearn_tags__") and bool(get_tags(model).input_tags.allow_nan)
 
 
 def _weights_for(model: Any, weights: Array | None) -> dict[str, Array]:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from randsel._numerics.missing import missing_mask
 from randsel._utils.typing import Array
 
 #: How an outcome is compared: between samples; between groups if it is constant in every group; within groups if it
@@ -88,16 +89,27 @@ def compare_groups(y: Array, groups: Array) -> Comparison:
 
 
 def average_rows(X: Array, groups: Array, nominal: Array) -> Array:
-    """Return the mean of the rows of every group; of `nominal` columns the most frequent value."""
+    """Return the mean of the rows of every group; of `nominal` columns the most frequent value.
+
+    Missing values (NaN) are left out; a mean is missing if all of its values are.
+    """
     _, codes, counts = np.unique(groups, return_inverse=True, return_counts=True)
     membership = np.zeros((len(counts), len(codes)), dtype=np.result_type(X.dtype, np.float32))
     membership[codes, np.arange(len(codes))] = 1.0
-    means = membership @ X / counts[:, None]
+    if isinstance(X, np.ndarray) and missing_mask(X) is None:
+        means = membership @ X / counts[:, None]
+    else:
+        n_observed = membership @ (~np.isnan(X)).astype(membership.dtype)
+        sums = membership @ np.where(np.isnan(X), X.dtype.type(0.0), X)
+        means = np.where(n_observed > 0, sums / np.where(n_observed > 0, n_observed, 1), np.nan)
     for j in np.flatnonzero(nominal):
-        levels, level_codes = np.unique(np.asarray(X[:, j]), return_inverse=True)
+        column = np.asarray(X[:, j])
+        observed = ~np.isnan(column)
+        levels, level_codes = np.unique(column[observed], return_inverse=True)
         frequencies = np.zeros((len(counts), len(levels)))
-        np.add.at(frequencies, (codes, level_codes), 1.0)
-        means[:, j] = levels[frequencies.argmax(axis=1)]
+        np.add.at(frequencies, (codes[observed], level_codes), 1.0)
+        modes = levels[frequencies.argmax(axis=1)] if len(levels) else np.nan
+        means[:, j] = np.where(frequencies.any(axis=1), modes, np.nan)
     return means
 
 

@@ -18,6 +18,7 @@ from sklearn.svm import SVC, SVR
 from sklearn.utils.validation import check_array
 
 from randsel._numerics.kernels import bandwidth, squared_distances
+from randsel._numerics.missing import impute_means
 from randsel._numerics.rank_functions import centre
 from randsel._utils.typing import Array
 from randsel.targets._event_times import check_times, is_structured, read_survival
@@ -105,12 +106,16 @@ class OutcomeKind(ABC):
     def predict_held_out(
         self, X: Array, y: Array, train: Array, test: Array, columns: Array, gamma: float | str, **options: Any
     ) -> Array:
-        """Return predictions of the test rows by `svm(**options)`, fitted to some columns of the training rows."""
-        # Nothing of the test rows is used: neither for scaling nor for the bandwidth.
-        scaler = StandardScaler().fit(X[np.ix_(train, columns)])
-        Z = scaler.transform(X[np.ix_(train, columns)])
+        """Return predictions of the test rows by `svm(**options)`, fitted to some columns of the training rows.
+
+        Missing values are replaced by the mean of the training rows, 0 after scaling.
+        """
+        # Nothing of the test rows is used: neither for means and scaling nor for the bandwidth.
+        X = impute_means(np.take(X, columns, axis=1), train)
+        scaler = StandardScaler().fit(X[train])
+        Z = scaler.transform(X[train])
         model = self.svm(gamma=bandwidth(gamma, squared_distances(Z)), **options)
-        return self._fit_predict(model, Z, y[train], scaler.transform(X[np.ix_(test, columns)]))
+        return self._fit_predict(model, Z, y[train], scaler.transform(X[test]))
 
     def _fit_predict(self, model: Any, Z: Array, y: Array, held_out: Array) -> Array:
         return np.asarray(model.fit(Z, y).predict(held_out))
@@ -407,6 +412,7 @@ def check_outcome(y: Any, target: str = "auto") -> Array:
     if survival is not None:
         check_times(survival)
         return survival
+    row_names = y.index if hasattr(y, "iloc") else None  # of a pandas series or data frame
     y = check_array(y, ensure_2d=False, dtype=None, ensure_all_finite=False, input_name="y", ensure_min_samples=0)
     if y.ndim == 2 and y.shape[1] == 1:
         y = y.ravel()
@@ -422,9 +428,10 @@ def check_outcome(y: Any, target: str = "auto") -> Array:
         missing = np.zeros(y.shape, dtype=bool)
     if missing.any():
         rows = np.flatnonzero(missing.reshape(len(y), -1).any(axis=1))
+        name = rows[0] if row_names is None else repr(row_names[rows[0]])
         raise ValueError(
             f"Input y contains NaN, inf or missing values in {len(rows)} of {len(y)} samples, the first in row "
-            f"{rows[0]}; drop those samples first."
+            f"{name}; drop those samples first."
         )
     return np.asarray(y) if y.dtype.kind in "fiub" else _check_labels(y)
 

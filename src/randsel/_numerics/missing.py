@@ -1,0 +1,73 @@
+"""Missing values, which are NaN: a missing value takes the mean of its column, and so is neutral.
+
+On a centred scale that is 0. Such a value neither helps nor hurts: its sample says nothing about the column.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from randsel._numerics.arrays import as_array_like, astype, namespace, on_host
+from randsel._utils.typing import Array
+
+
+def missing_mask(x: Any) -> Any:
+    """Return a mask of the NaN of an array, or None if it has none."""
+    xp = namespace(x)
+    with np.errstate(all="ignore"):
+        # Most tables are complete, and a sum is faster than a mask.
+        if not bool(xp.isnan(x.sum())):
+            return None
+    mask = xp.isnan(x)
+    return mask if bool(mask.any()) else None
+
+
+def fill_with_values(x: Any, missing: Any) -> Any:
+    """Replace missing values by the first observed value of the column, and by 0 in columns without any."""
+    xp = namespace(x)
+    first_row = xp.argmax(astype(~missing, xp.int8), axis=0)
+    values = x[first_row, as_array_like(np.arange(x.shape[1]), x)]
+    return xp.where(missing, xp.where(xp.isnan(values), xp.zeros_like(values), values), x)
+
+
+def fill_with_means(x: Any, missing: Any, row_weights: Any) -> tuple[Any, Any]:
+    """Replace missing values by the mean of the observed values of the column.
+
+    `row_weights` have the sum one; None for equal weights. The values of x at missing places do not matter, but must be
+    finite. Also returns the weight of the observed values of every column, 1 for complete columns.
+    """
+    xp = namespace(x)
+    weights = astype(~missing, xp.float64)
+    weights = weights / x.shape[0] if row_weights is None else weights * row_weights[:, None]
+    observed_weight = weights.sum(axis=0)
+    observed_weight = xp.where(xp.any(missing, axis=0), observed_weight, xp.ones_like(observed_weight))
+    divisors = xp.where(observed_weight > 0.0, observed_weight, xp.ones_like(observed_weight))
+    means = (weights * x).sum(axis=0) / divisors
+    return xp.where(missing, astype(means, x.dtype), x), divisors
+
+
+def impute_means(X: Array, train: Array | None = None) -> Array:
+    """Replace missing values by the means of the columns over the training rows (all rows by default).
+
+    A column without any value in these rows becomes zero. X itself is returned if it is complete.
+    """
+    missing = missing_mask(X)
+    if missing is None:
+        return X
+    rows = X if train is None else X[train]
+    observed = ~np.isnan(rows)
+    # Less an observed value, sums keep the digits of a small spread around a large mean.
+    offset = np.where(observed.any(axis=0), rows[observed.argmax(axis=0), np.arange(X.shape[1])], 0.0)
+    sums = np.where(observed, rows - offset, 0.0).sum(axis=0, dtype=np.float64)
+    means = offset + sums / np.maximum(observed.sum(axis=0), 1)
+    return np.where(missing, means.astype(X.dtype), X)
+
+
+def too_many_missing(counts: Any, m: int, max_missing: float) -> Any:
+    """Return which counts of missing values are more than the fraction `max_missing` of m samples, or all of them."""
+    return (counts > max_missing * m + 1e-9) | (counts == m)
+
+
+def take_along_rows(values: Any, order: Any) -> Any:
+    """Return the entries of every row in an order of its own."""
+    return np.take_along_axis(values, order, axis=1) if on_host(values) else values.gather(1, order)
