@@ -23,10 +23,11 @@ import sklearn
 import torch
 
 from randsel import InteractionScan, RandSel, datasets
+from randsel._numerics.nuisance import Nuisance
 from randsel._numerics.rank_functions import RankFunctions
 from randsel.contribution._bootstrap import Draws, bootstrap
 from randsel.contribution._sample import Sample
-from randsel.interactions._evidence import Design
+from randsel.interactions._design import Design, Response
 from randsel.interactions._pair_scan import scan_pairs
 from randsel.targets._kinds import CLASSES
 from randsel.targets._target import Target
@@ -114,8 +115,9 @@ def arguments_of_scan(values, y, decay=0.9, *, untied=True):
     counts = np.full(n, functions)
     y = torch.as_tensor(y, dtype=torch.float64).cpu().numpy()
     y = (y - y.mean()) / y.std()
-    design = Design(decay ** np.arange(functions), y[:, None], np.ones(m), None, None, "cuda")
-    return RankFunctions(values, counts, np.full(n, untied)), design, design.Y
+    responses, nuisance = (Response(y[:, None]),), Nuisance.from_samples(m, None, None)
+    design = Design(decay ** np.arange(functions), responses, nuisance, device="cuda")
+    return RankFunctions(values, counts, np.full(n, untied)), design, y[:, None]
 
 
 def continuous(m, n, functions):

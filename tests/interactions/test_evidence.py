@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import reference
 
+from randsel._numerics.nuisance import Nuisance
 from randsel._numerics.rank_functions import (
     RankFunctions,
     cumulants,
@@ -26,8 +27,9 @@ def make_problem(X, y, kind="classification", n_functions=3, strata=None, weight
     weights = np.ones(len(X)) if weights is None else weights
     X = np.asarray(X, dtype=float)
     functions = rank_functions(X, n_functions, weights, np.zeros(X.shape[1], dtype=bool), strata)
-    responses = responses_of(np.asarray(y), KINDS[kind], weights, strata)
-    return functions, Design(0.9 ** np.arange(n_functions), responses, weights, strata, clusters)
+    nuisance = Nuisance.from_samples(len(X), weights, strata)
+    responses = responses_of(np.asarray(y), KINDS[kind], nuisance)
+    return functions, Design(0.9 ** np.arange(n_functions), responses, nuisance, clusters)
 
 
 def evidence_for(functions, design, *sets):
@@ -229,9 +231,10 @@ def test_p_value_of_a_pair_does_not_depend_on_its_batch(rng):
 def test_constant_outputs_and_large_offsets(rng):
     y = rng.standard_normal(60)
     weights = np.ones(60)
-    alone = NUMBERS.contrasts(y, weights, None)
-    assert np.allclose(NUMBERS.contrasts(np.stack([y, np.full(60, 0.1)], axis=1), weights, None), alone)
-    assert np.allclose(NUMBERS.contrasts(np.round(y * 64) + 1e15, weights, None)[:, 0], alone[:, 0], atol=0.05)
+    nuisance = Nuisance.from_samples(60, weights, None)
+    alone = NUMBERS.contrasts(y, nuisance)
+    assert np.allclose(NUMBERS.contrasts(np.stack([y, np.full(60, 0.1)], axis=1), nuisance), alone)
+    assert np.allclose(NUMBERS.contrasts(np.round(y * 64) + 1e15, nuisance)[:, 0], alone[:, 0], atol=0.05)
 
 
 RARE_OUTCOMES = {
@@ -414,9 +417,9 @@ def test_forms_of_numbers(rng):
     """Scores of the ranks alone if they correlate with the numbers, both forms if a few numbers are extreme."""
     weights = np.ones(100)
     y = rng.standard_normal(100)
-    (scores,) = responses_of(y, NUMBERS, weights, None)
+    (scores,) = responses_of(y, NUMBERS, Nuisance.from_samples(len(y), None, None))
     assert np.corrcoef(scores.Y[:, 0], reference.rank_functions(y, 1)[0])[0, 1] == pytest.approx(1.0)
-    both = responses_of(np.exp(3 * y), NUMBERS, weights, None)
+    both = responses_of(np.exp(3 * y), NUMBERS, Nuisance.from_samples(len(y), None, None))
     assert len(both) == 2
     assert np.allclose(both[0].Y, scores.Y)
     assert np.corrcoef(both[1].Y[:, 0], np.exp(3 * y))[0, 1] == pytest.approx(1.0)

@@ -3,7 +3,8 @@ import pytest
 import reference
 from scipy.stats import norm
 
-from randsel._numerics.rank_functions import centre, column_scores, monotone_score, rank_functions
+from randsel._numerics.nuisance import centre
+from randsel._numerics.rank_functions import column_scores, monotone_score, rank_functions
 
 
 def functions(X, n_functions=4, weights=None, nominal=None):

@@ -450,7 +450,13 @@ class RemoteTable(Protocol):
         """Return hashes of all columns, in order and in any number of pieces."""
 
     def standardised_columns(
-        self, weights: Array | None, *, scale: bool | str, max_bytes: int | None, max_missing: float = 1.0
+        self,
+        weights: Array | None,
+        *,
+        scale: bool | str,
+        max_bytes: int | None,
+        max_missing: float = 1.0,
+        nuisance: Any = None,
     ) -> tuple[Any, Array]:
         """Return the columns that vary, standardised, as a `ColumnSource`, and their indices."""
 

@@ -33,6 +33,7 @@ from randsel._numerics.arrays import (
 )
 from randsel._numerics.missing import fill_with_means, fill_with_values, missing_mask, too_many_missing
 from randsel._numerics.normal_scores import normal_scores_into
+from randsel._numerics.nuisance import MIN_LEFT, Nuisance
 from randsel._utils.jobs import generator
 from randsel._utils.typing import Array
 
@@ -112,7 +113,7 @@ class MappedColumns(ColumnSource):
         The table as the user passed it, often a memory map.
     columns
         Indices of the columns of the table that belong to this source, ascending.
-    weights, scale, max_missing
+    weights, scale, max_missing, nuisance
         As in `standardise`.
     max_bytes, device
         As in `ColumnSource`.
@@ -128,6 +129,7 @@ class MappedColumns(ColumnSource):
     device: str | None = None
     rows: Array | None = None
     max_missing: float = 1.0
+    nuisance: Nuisance | None = None
 
     @classmethod
     def from_table(
@@ -139,10 +141,13 @@ class MappedColumns(ColumnSource):
         max_bytes: int,
         device: str | None,
         max_missing: float = 1.0,
+        nuisance: Nuisance | None = None,
     ) -> "MappedColumns":
         """Return the columns that vary; reads the table once to find them."""
-        all_columns = cls(table, np.arange(table.shape[1]), weights, scale, max_bytes, max_missing=max_missing)
-        varies = [standardise_columns(block, weights, scale, max_missing)[1] for block in all_columns.raw_blocks(STRIP)]
+        all_columns = cls(
+            table, np.arange(table.shape[1]), weights, scale, max_bytes, None, None, max_missing, nuisance
+        )
+        varies = [all_columns.standardise(block)[1] for block in all_columns.raw_blocks(STRIP)]
         columns = np.flatnonzero(np.concatenate(varies))
         if not len(columns):
             raise ValueError(ALL_CONSTANT)
@@ -158,6 +163,10 @@ class MappedColumns(ColumnSource):
         """Type of the blocks, on their device."""
         dtype = self.table.dtype if self.scale else np.float64  # as in `standardise_columns`
         return to_device(np.zeros(0, dtype=dtype), self.device).dtype
+
+    def standardise(self, block: Array) -> tuple[Array, Array]:
+        """Standardise a block of the table; return the columns that vary, and a mask of them."""
+        return standardise_columns(block, self.weights, self.scale, self.max_missing, self.nuisance)
 
     def raw_blocks(self, width: int) -> Iterator[Array]:
         """Yield consecutive blocks of at most `width` columns as the table holds them."""
@@ -177,7 +186,7 @@ class MappedColumns(ColumnSource):
     def map_blocks(self, width: int, function: Callable[..., Any], *shared: Any) -> Iterator[Any]:
         """Yield `function(block, *shared)` for consecutive standardised blocks."""
         for raw in self.raw_blocks(width):
-            block = centre_rows(standardise_columns(raw, self.weights, self.scale, self.max_missing)[0], self.rows)
+            block = centre_rows(self.standardise(raw)[0], self.rows)
             yield function(to_device(block, self.device), *shared)
 
     def sum_blocks(self, width: int, function: Callable[..., Any], *shared: Any) -> Any:
@@ -322,22 +331,24 @@ def centre_rows(block: Any, rows: Array | None) -> Any:
 # ---------------------------------------------------------------- standardising
 
 
-def standardise(X: Any, weights: Array | None, scale: bool | str, max_missing: float = 1.0) -> tuple[Any, Array]:
+def standardise(
+    X: Any, weights: Array | None, scale: bool | str, max_missing: float = 1.0, nuisance: Nuisance | None = None
+) -> tuple[Any, Array]:
     """Return the columns that vary, with mean zero and, unless `scale` is False, standard deviation one, and a mask.
 
     With `scale="normal"` they are normal scores. Standard deviations are weighted. A missing value (NaN) gets the
     weighted mean of the observed values of its column, whose standard deviation is one: 0, if weights are equal.
-    Columns in which a larger fraction than `max_missing` is missing count as constant. Raises ValueError if no column
-    varies.
+    Nuisance variables are projected out of the columns. Columns that these explain, and columns in which a larger
+    fraction than `max_missing` is missing, count as constant. Raises ValueError if no column varies.
     """
-    Z, varies = standardise_columns(X, weights, scale, max_missing)
+    Z, varies = standardise_columns(X, weights, scale, max_missing, nuisance)
     if not varies.any():
         raise ValueError(ALL_CONSTANT)
     return Z, varies
 
 
 def standardise_columns(
-    X: Any, weights: Array | None, scale: bool | str, max_missing: float = 1.0
+    X: Any, weights: Array | None, scale: bool | str, max_missing: float = 1.0, nuisance: Nuisance | None = None
 ) -> tuple[Any, Array]:
     """Return what `standardise` returns, also if no column varies."""
     xp = namespace(X)
@@ -353,6 +364,8 @@ def standardise_columns(
             varies[piece] = to_numpy(_scale_into(out, x, row_weights) if scale else _centre_into(out, x, row_weights))
         if max_missing < 1.0 and (missing := missing_mask(x)) is not None:
             varies[piece] &= ~too_many_missing(to_numpy(missing.sum(axis=0)), len(x), max_missing)
+        if nuisance is not None:
+            varies[piece] &= to_numpy(nuisance.remove_from_columns(out, rescale=bool(scale)) > MIN_LEFT)
     return (Z if varies.all() else take_columns(Z, varies)), varies
 
 

@@ -18,6 +18,7 @@ from scipy.stats import beta, chi2, rankdata, t
 from randsel._numerics.arrays import remote_table
 from randsel._numerics.columns import column_keys
 from randsel._numerics.missing import missing_mask, too_many_missing
+from randsel._numerics.nuisance import centre
 from randsel._utils.jobs import ordered_map
 from randsel._utils.typing import Array
 
@@ -298,17 +299,6 @@ def _orthonormalise(raw: Array, mass: Array) -> Array:
         if variance_left > MIN_VARIANCE * max(variance, 0.01 * total):
             basis.append(centre(f, mass, None) * np.sqrt(total / variance_left))
     return np.array(basis).reshape(len(basis), raw.shape[1])
-
-
-def centre(rows: Array, mass: Array, strata: Array | None) -> Array:
-    """Subtract the mean over the last axis, the samples, weighted by `mass`; within each stratum if there are any."""
-    if strata is None:
-        return np.asarray(rows - (rows @ mass / mass.sum())[..., None])
-    order = np.argsort(strata, kind="stable")
-    starts = np.flatnonzero(np.diff(strata[order], prepend=-1))
-    sums = np.add.reduceat((rows * mass)[..., order], starts, axis=-1)
-    means = sums / np.add.reduceat(mass[order], starts)
-    return np.asarray(rows - means[..., strata])
 
 
 # ---------------------------------------------------------------- tails of null distributions

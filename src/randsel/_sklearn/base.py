@@ -176,19 +176,6 @@ def drop_unweighted_rows(X: Array, y: Array, weights: Array | None) -> tuple[Arr
     return X, y, None if np.all(weights == weights[0]) else weights
 
 
-def check_labels(labels: Any, name: str, weights: Array | None, m: int) -> Array | None:
-    """Return labels of samples, such as groups, as numbers from 0; without samples of weight zero."""
-    if labels is None:
-        return None
-    values = np.asarray(labels)
-    missing = values.dtype.kind == "O" and any(value is None for value in values.ravel().tolist())
-    missing |= values.dtype.kind == "f" and not np.isfinite(values).all()
-    if values.shape != (m,) or missing:
-        raise ValueError(f"{name} must hold one entry per sample ({m}), none missing; its shape is {values.shape}.")
-    codes: Array = np.unique(values.astype(str) if values.dtype.kind == "O" else values, return_inverse=True)[1]
-    return codes if weights is None else codes[weights > 0.0]
-
-
 def categories_to_codes(X: Any) -> tuple[Any, list[int]]:
     """Return a data frame with categories replaced by codes, NaN where missing, and the categorical columns."""
     dtypes = [str(dtype) for dtype in X.dtypes] if hasattr(X, "iloc") and hasattr(X, "columns") else []
@@ -199,27 +186,6 @@ def categories_to_codes(X: Any) -> tuple[Any, list[int]]:
         codes = X.iloc[:, j].cat.codes.astype(np.float64)
         X.isetitem(j, codes.where(codes >= 0.0))
     return X, categorical
-
-
-def check_strata(y: Array, strata: Array | None, name: str) -> None:
-    """Raise ValueError if y is constant within every stratum, and warn if it is within some.
-
-    `name` is that of the parameter that the strata were given by.
-    """
-    if strata is None:
-        return
-    is_constant = [len(np.unique(y[strata == s], axis=0)) == 1 for s in np.unique(strata)]
-    if all(is_constant):
-        raise ValueError(
-            f"y is constant within every {name}, so that no comparison within them is possible; leave {name} out."
-        )
-    if any(is_constant):
-        warnings.warn(
-            f"y is constant within {sum(is_constant)} of {len(is_constant)} strata of {name}; their samples tell "
-            "nothing.",
-            UserWarning,
-            stacklevel=4,
-        )
 
 
 def _refuse_masked_values_and_dates(values: Any, name: str) -> None:

@@ -13,11 +13,11 @@ import numpy as np
 
 from randsel._numerics.arrays import as_array_like, astype, clip, namespace, to_numpy
 from randsel._numerics.columns import map_blocks
-from randsel._numerics.rank_functions import centre
+from randsel._numerics.nuisance import Covariates, Nuisance
 from randsel._utils.jobs import generator
 from randsel._utils.typing import Array
 from randsel.contribution import Sample
-from randsel.targets import batches_of_groups, compare_groups, number_rows
+from randsel.targets import Comparison, average_rows, batches_of_groups, compare_groups, number_rows
 
 #: Permutations of y: the p-value is at least 0.01, and the test costs less than a tenth of a path.
 N_PERMUTATIONS = 99
@@ -25,31 +25,44 @@ N_PERMUTATIONS = 99
 WIDTH = 1024
 
 
-def permutation_test(sample: Sample, batch: Array | None = None) -> float:
+def permutation_test(
+    sample: Sample,
+    batch: Array | None = None,
+    covariates: Covariates | None = None,
+    comparison: Comparison | None = None,
+) -> float:
     """Return the p-value of the hypothesis that no feature is related to y. Always draws the same permutations.
 
     Permutations stay within batches. With groups, they exchange the outcomes of whole groups if the outcome is constant
     in every group, and permute within groups if it varies in every group. If it varies in some, the signs of whole
-    groups change instead.
+    groups change instead. With covariates, residuals of y are permuted, and covariates are removed from the result
+    (Freedman and Lane 1983); they are already removed from the features of the sample.
     """
     target = sample.target
     outcomes = to_numpy(target.Y)
     weights = np.ones(len(outcomes)) if target.weights is None else to_numpy(target.weights)
     outcomes, groups = outcomes / weights[:, None], target.groups
-    comparison = "samples" if groups is None else compare_groups(outcomes.round(9), groups)
+    if groups is None:
+        comparison = "samples"
+    elif comparison is None:
+        comparison = compare_groups(outcomes.round(9), groups)
     strata = batch
     if groups is not None and comparison == "within groups":
         strata = groups if batch is None else number_rows(np.stack([groups, batch], axis=1))
     elif groups is not None and comparison == "between groups" and batch is not None:
         strata = batches_of_groups(batch, groups)[number_rows(groups)]
-    outcomes = centre(outcomes.T, weights, strata).T
+    nuisance = Nuisance.from_samples(len(outcomes), weights, strata, covariates)
+    outcomes = nuisance.remove(outcomes.T).T
+    if groups is not None and comparison == "between groups" and covariates is not None:
+        outcomes = average_rows(outcomes, groups, np.zeros(outcomes.shape[1], dtype=bool))[number_rows(groups)]
     if groups is not None and comparison == "mixed":
         basis = _orthonormal(outcomes, weights)
         bases = [basis, *(basis * signs[:, None] for signs in changed_signs(groups, N_PERMUTATIONS))]
     else:
         units = groups if comparison == "between groups" else None
         rows = permuted_rows(len(outcomes), units, strata, N_PERMUTATIONS)
-        bases = [_orthonormal(outcomes[permutation], weights) for permutation in (np.arange(len(outcomes)), *rows)]
+        permuted = (nuisance.remove_covariates(outcomes[row].T).T for row in (np.arange(len(outcomes)), *rows))
+        bases = [_orthonormal(Y, weights) for Y in permuted]
     rank = min(basis.shape[1] for basis in bases)
     if rank == 0:
         return 1.0

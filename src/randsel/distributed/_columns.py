@@ -22,6 +22,7 @@ from randsel._numerics.columns import (
     sum_blocks,
 )
 from randsel._numerics.finite import count_nonfinite, find_refused
+from randsel._numerics.nuisance import Nuisance
 from randsel._utils.jobs import one_blas_thread
 from randsel._utils.typing import Array
 from randsel.distributed._client import Executor, delay, delay_argument, identity
@@ -72,12 +73,19 @@ class ClusterColumns(ColumnSource):
 
     @classmethod
     def from_array(
-        cls, X: Any, weights: Array | None, *, scale: bool | str, max_bytes: int | None, max_missing: float = 1.0
+        cls,
+        X: Any,
+        weights: Array | None,
+        *,
+        scale: bool | str,
+        max_bytes: int | None,
+        max_missing: float = 1.0,
+        nuisance: Nuisance | None = None,
     ) -> tuple["ClusterColumns", Array]:
         """Return the columns of a Dask array that vary, standardised, and their indices."""
         X, executor = rechunk_by_columns(X), Executor.for_array(X)
-        standardise, shared_weights = delay(_standardise_block, nout=2), delay_argument(weights)
-        results = [standardise(chunk, shared_weights, scale, max_missing) for chunk in X.to_delayed()[0]]
+        standardise, samples = delay(_standardise_block, nout=2), delay_argument((weights, nuisance))
+        results = [standardise(chunk, samples, scale, max_missing) for chunk in X.to_delayed()[0]]
         blocks, summaries = [block for block, _ in results], [summary for _, summary in results]
         is_persisted = X.nbytes < MEMORY_FRACTION * executor.memory()
         if is_persisted:
@@ -239,14 +247,15 @@ def split_at(indices: Array, ends: Array) -> list[Array]:
 
 
 def _standardise_block(
-    block: Array, weights: Array | None, scale: bool | str, max_missing: float
+    block: Array, samples: tuple[Array | None, Nuisance | None], scale: bool | str, max_missing: float
 ) -> tuple[Array, tuple[Array, tuple[Array, Array]]]:
     """Standardise a block, and return which columns vary and how many values are not finite."""
     nonfinite = count_nonfinite(block)
     if nonfinite[1].any():
         return block[:, :0], (np.zeros(block.shape[1], dtype=bool), nonfinite)
+    weights, nuisance = samples
     with one_blas_thread():
-        Z, varies = standardise_columns(np.ascontiguousarray(block), weights, scale, max_missing)
+        Z, varies = standardise_columns(np.ascontiguousarray(block), weights, scale, max_missing, nuisance)
     return Z, (varies, nonfinite)
 
 

@@ -192,10 +192,16 @@ class DaskTable(RemoteTable):
         return Executor.for_array(self.collection).compute([delay(_hash_columns)(block) for block in blocks])
 
     def standardised_columns(
-        self, weights: Array | None, *, scale: bool | str, max_bytes: int | None, max_missing: float = 1.0
+        self,
+        weights: Array | None,
+        *,
+        scale: bool | str,
+        max_bytes: int | None,
+        max_missing: float = 1.0,
+        nuisance: Any = None,
     ) -> tuple[ClusterColumns, Array]:
         """Return the columns that vary, standardised, and their indices."""
-        how: dict[str, Any] = {"scale": scale, "max_bytes": max_bytes, "max_missing": max_missing}
+        how: dict[str, Any] = {"scale": scale, "max_bytes": max_bytes, "max_missing": max_missing, "nuisance": nuisance}
         return ClusterColumns.from_array(self.collection, weights, **how)
 
     def rank_functions(

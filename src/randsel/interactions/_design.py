@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import gammaln
 
+from randsel._numerics.nuisance import Nuisance
 from randsel._numerics.rank_functions import column_scores
 from randsel._utils.typing import Array
 from randsel.targets import OutcomeKind
@@ -18,6 +19,8 @@ DEFAULT_FUNCTIONS, DEFAULT_DECAY = 6, 0.9
 MIN_CORRELATION = 0.975
 #: Minimum number of samples in a stratum for the saddlepoint approximation of `log_tail_of_labels`.
 MIN_STRATUM = 10
+#: Least variance of a residual relative to the mean, where it is estimated as a function of covariates.
+MIN_RELATIVE_VARIANCE = 0.1
 
 
 @dataclass(frozen=True)
@@ -42,11 +45,20 @@ class Design:
 
     function_weights: Array  # `ω_a`, weight of the a-th function of a feature
     responses: tuple[Response, ...]  # forms of the outcome; p-values of all forms are combined
-    sample_weights: Array  # of mean one
-    strata: Array | None  # of each sample; under the null hypothesis the outcome is exchangeable within strata
+    nuisance: Nuisance  # strata, within which the outcome is exchangeable under the null hypothesis, and covariates
     clusters: Array | None = None  # of each sample; samples of one cluster are not independent
     n_jobs: int | None = None
     device: str | None = None  # of the scan of pairs, as in `to_device`; None for the host
+
+    @property
+    def sample_weights(self) -> Array:
+        """Weights of the samples, of mean one."""
+        return self.nuisance.weights
+
+    @property
+    def strata(self) -> Array | None:
+        """Stratum of every sample, None for one stratum."""
+        return self.nuisance.strata
 
     @property
     def n_samples(self) -> int:
@@ -64,8 +76,8 @@ class Design:
 
     @property
     def freedom(self) -> int:
-        """Degrees of freedom of the outcome, whose mean is zero in every stratum; at most those of the clusters."""
-        return degrees_of_freedom(self.n_samples, self.strata, self.clusters)
+        """Degrees of freedom of the outcome without nuisance variables; at most those of the clusters."""
+        return degrees_of_freedom(self.nuisance, self.clusters)
 
     @cached_property
     def min_log_p(self) -> float:
@@ -93,42 +105,56 @@ class Design:
         """Whether no stratum has more than two samples."""
         return bool(self.clusters is None and self.strata is not None and np.bincount(self.strata).max() <= 2)
 
+    @property
+    def variance_factor(self) -> float:
+        """Variance of an outcome divided by that of its residual from the covariates."""
+        n_covariates = len(self.nuisance.basis)
+        return self.n_samples / (self.n_samples - n_covariates)
+
     def spectrum(self, Y: Array) -> Array:
         """Return the eigenvalues of the weighted covariance of the columns of an outcome."""
         weights = self.sample_weights
         return eigenvalues((Y * weights[:, None]).T @ Y / weights.sum())
 
     def variances(self, Y: Array) -> Array:
-        """Return the variance of every sample under permutation within its stratum, as a mean over the columns of Y."""
+        """Return the variance of every sample under the null hypothesis, as a mean over the columns of Y.
+
+        It is the same for all samples of a stratum. With covariates, on which the variance of residuals may depend, it
+        is a regression of their squares on the covariates.
+        """
         squares = np.square(Y).mean(axis=1)
+        if len(self.nuisance.basis):
+            fit = squares - self.nuisance.remove(squares)
+            fit = np.maximum(fit, MIN_RELATIVE_VARIANCE * squares.mean())
+            return np.asarray(fit * (squares.sum() / fit.sum()) * (len(Y) / (len(Y) - self.nuisance.rank)))
         if self.strata is None:
             return np.full(len(Y), squares.sum() / (len(Y) - 1))
         sizes = np.bincount(self.strata)
         return np.asarray((np.bincount(self.strata, weights=squares) / np.maximum(sizes - 1, 1))[self.strata])
 
 
-def responses_of(y: Array, kind: OutcomeKind, sample_weights: Array, strata: Array | None) -> tuple[Response, ...]:
-    """Return the forms in which an outcome is tested; none if it does not vary within strata.
+def responses_of(y: Array, kind: OutcomeKind, nuisance: Nuisance) -> tuple[Response, ...]:
+    """Return the forms in which an outcome is tested; none if it does not vary beyond nuisance variables.
 
     Classes are tested as contrasts. Numbers are tested as scores of their ranks, and as they are if that differs much:
     a few extreme numbers hide an effect on the others, and ranks hide an effect on the extremes.
     """
-    Y = kind.contrasts(y, sample_weights, strata)
+    Y = kind.contrasts(y, nuisance)
     if not Y.shape[1]:
         return ()
     if kind.has_classes:
         labels = y[:, None] == np.unique(y)
         return (Response(Y, labels[:, 1:] if labels.shape[1] == 2 else labels),)
-    scores = kind.contrasts(column_scores(Y), sample_weights, strata)
+    scores = kind.contrasts(column_scores(Y), nuisance)
     if scores.shape == Y.shape:
-        correlations = sample_weights @ (scores * Y) / sample_weights.sum()
+        correlations = nuisance.weights @ (scores * Y) / nuisance.weights.sum()
         return (Response(scores),) if correlations.min() > MIN_CORRELATION else (Response(scores), Response(Y))
     return (Response(Y),)
 
 
-def degrees_of_freedom(m: int, strata: Array | None, clusters: Array | None = None) -> int:
-    """Return the degrees of freedom of an outcome of m samples whose mean is zero in every stratum."""
-    freedom = m - (1 if strata is None else int(strata.max()) + 1)
+def degrees_of_freedom(nuisance: Nuisance, clusters: Array | None = None) -> int:
+    """Return the degrees of freedom of an outcome without nuisance variables."""
+    freedom = len(nuisance.weights) - nuisance.rank
     return freedom if clusters is None else min(freedom, int(clusters.max()))
 
 

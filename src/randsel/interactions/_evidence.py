@@ -21,10 +21,10 @@ import numpy as np
 
 from randsel._numerics.columns import column_slices
 from randsel._numerics.fingerprint import fingerprint
+from randsel._numerics.nuisance import Nuisance, centre
 from randsel._numerics.rank_functions import (
     RankFunctions,
     RankFunctionSource,
-    centre,
     combine_log_p,
     cumulants,
     log_tail_of_form,
@@ -99,10 +99,10 @@ def _test_batch(functions: RankFunctions, sets: Array, design: Design, responses
     products, weights = products_of(functions, sets, design.function_weights[:used])
     # single precision is ample for products: sums over a few thousand samples keep five digits
     sample_weights, total = design.sample_weights.astype(np.float32), design.sample_weights.sum()
-    if size > 1 or design.strata is not None:
-        products = centre(products, sample_weights, design.strata)
+    if size > 1 or not design.nuisance.only_centres:
+        products = design.nuisance.remove(products)
     if size > 1:
-        products -= _fit_of_smaller_sets(products, functions, sets, used, sample_weights, design.strata)
+        products -= _fit_of_smaller_sets(products, functions, sets, used, design.nuisance)
     # rare levels would inflate a product that is not divided by its own mean square
     mean_squares = np.square(products) @ sample_weights / total
     weights = np.divide(weights, mean_squares, out=np.zeros_like(weights), where=mean_squares > MIN_MEAN_SQUARE)
@@ -148,7 +148,7 @@ def _log_tails_of_forms(products: Array, squares: Array, design: Design, Y: Arra
         block = np.ix_(np.arange(len(products)), subset, subset)
         statistic = squares[:, subset].sum(axis=1)
         weights = np.concatenate([eigenvalues(matrix[block]) for matrix in uneven], axis=1)
-        log_tail = log_tail_of_form(statistic, weights, freedom)
+        log_tail = log_tail_of_form(statistic, weights * design.variance_factor, freedom)
         if design.clusters is None:
             weights = (eigenvalues(even[block])[:, :, None] * (spectrum / max(spectrum.mean(), 1e-300))).reshape(
                 len(products), -1
@@ -165,7 +165,7 @@ def _log_tail_of_one(a: Array, design: Design, response: Response) -> Array:
     else:
         log_p = []
         for labels in response.labels.T:
-            e = centre(labels.astype(np.float64), design.sample_weights, design.strata)
+            e = design.nuisance.remove(labels.astype(np.float64))
             approximate = _log_tail_of_sum(a, e, design)
             rows = np.flatnonzero(approximate < CANDIDATE_LOG_P)
             approximate[rows] = log_tail_of_labels(a[rows], labels, design.strata)
@@ -187,8 +187,13 @@ def _log_tail_of_sum(a: Array, e: Array, design: Design) -> Array:
         return log_tail_of_signs(sums_by(design.strata, a * e))
     statistic, signs_log_tail = np.square(a @ e), None
     if (e**4).mean() > (3.0 + MAX_KURTOSIS) * (e**2).mean() ** 2:
-        signs_log_tail = log_tail_of_form(statistic, np.square(a * e).sum(axis=1)[:, None], design.freedom)
+        terms = np.square(a * e).sum(axis=1)[:, None]
+        signs_log_tail = log_tail_of_form(statistic, terms * design.variance_factor, design.freedom)
     variance, fourth_cumulant = permutation_cumulants(a, e, design.strata)
+    if len(design.nuisance.basis):
+        residual_variance = np.square(a) @ design.variances(e[:, None])
+        fourth_cumulant *= np.square(residual_variance / np.where(variance > 0.0, variance, 1.0))
+        variance = residual_variance
     varies = variance > 1e-12
     scale = np.where(varies, variance, 1.0)
     log_tail = np.where(varies, log_tail_of_kurtosis(statistic / scale, fourth_cumulant / scale**2), 0.0)
@@ -229,19 +234,20 @@ def products_of(functions: RankFunctions, sets: Array, function_weights: Array) 
 
 
 def _fit_of_smaller_sets(
-    products: Array, functions: RankFunctions, sets: Array, used: int, sample_weights: Array, strata: Array | None
+    products: Array, functions: RankFunctions, sets: Array, used: int, nuisance: Nuisance
 ) -> Array:
     """Return the regression of the products on the products of all proper subsets of every set."""
+    sample_weights = nuisance.weights.astype(np.float32)
     size = sets.shape[1]
     subsets = [list(columns) for smaller in range(1, size) for columns in combinations(range(size), smaller)]
     smaller_products = [products_of(functions, sets[:, columns], np.ones(used))[0] for columns in subsets]
-    nuisance = centre(np.concatenate(smaller_products, axis=1), sample_weights, strata)
-    weighted = nuisance * sample_weights
-    gram = (weighted @ nuisance.transpose(0, 2, 1)).astype(np.float64)
+    smaller = nuisance.remove(np.concatenate(smaller_products, axis=1))
+    weighted = smaller * sample_weights
+    gram = (weighted @ smaller.transpose(0, 2, 1)).astype(np.float64)
     # the ridge is for singular matrices: missing functions are zero, and equal features have equal functions
     gram += 1e-6 * float(sample_weights.sum()) * np.eye(gram.shape[1])
     slopes = np.linalg.solve(gram, (weighted @ products.transpose(0, 2, 1)).astype(np.float64))
-    return np.asarray(slopes.transpose(0, 2, 1).astype(np.float32) @ nuisance)
+    return np.asarray(slopes.transpose(0, 2, 1).astype(np.float32) @ smaller)
 
 
 def log_number_of_sets(n: int, size: int) -> float:
@@ -261,15 +267,14 @@ def main_effects(
 
     All functions at once would take several times the memory of X. `checkpoint` is as in `InteractionScan`.
     """
-    X, y, strata, clusters = samples.X, samples.y, samples.strata, samples.clusters
+    X, y, nuisance, clusters = samples.X, samples.y, samples.nuisance, samples.clusters
     m, n = X.shape
-    sample_weights = np.ones(m)
-    n_functions = min(DEFAULT_FUNCTIONS, max_functions(degrees_of_freedom(m, strata, clusters)))
-    responses = responses_of(y, kind, sample_weights, strata)
-    design = Design(DEFAULT_DECAY ** np.arange(n_functions), responses, sample_weights, strata, clusters, n_jobs)
+    n_functions = min(DEFAULT_FUNCTIONS, max_functions(degrees_of_freedom(nuisance, clusters)))
+    responses = responses_of(y, kind, nuisance)
+    design = Design(DEFAULT_DECAY ** np.arange(n_functions), responses, nuisance, clusters, n_jobs)
     opening: AbstractContextManager[Checkpoint | None] = nullcontext()
     if checkpoint is not None:
-        data_hash = fingerprint(X, y, strata, clusters, nominal)
+        data_hash = fingerprint(X, y, nuisance.strata, nuisance.basis, clusters, nominal)
         identity = {"estimator": "main effects", "data_hash": data_hash, "parameters": {"target": kind.name}}
         opening = open_checkpoint(checkpoint, identity)
     pvalues, done = np.ones(n), 0
@@ -280,7 +285,7 @@ def main_effects(
         for block in column_slices(n, max(1, BLOCK_BYTES // (4 * n_functions * m))):
             if block.stop <= done:
                 continue
-            functions = rank_functions(X[:, block], n_functions, sample_weights, nominal[block], strata)
+            functions = rank_functions(X[:, block], n_functions, nuisance.weights, nominal[block], nuisance.strata)
             varying = np.flatnonzero(functions.counts)
             result = evidence(functions.take(varying), design, responses, np.arange(len(varying))[:, None])
             pvalues[np.arange(n)[block][varying]] = np.exp(np.minimum(result.log_p, 0.0))
@@ -339,7 +344,7 @@ def residual(functions: RankFunctionSource, design: Design, *sets: Array) -> Res
             features, local = np.unique(members, return_inverse=True)
             function_weights = design.function_weights[: design.n_functions(members.shape[1])]
             products, weights = products_of(functions.take(features), local.reshape(members.shape), function_weights)
-            products = centre(products, design.sample_weights, design.strata) * np.sqrt(weights)[:, :, None]
+            products = design.nuisance.remove(products) * np.sqrt(weights)[:, :, None]
             rows.append(products.reshape(-1, products.shape[2]))
     if not rows:
         return design.responses
@@ -350,9 +355,9 @@ def residual(functions: RankFunctionSource, design: Design, *sets: Array) -> Res
 def _residual_of_columns(F: Array, design: Design, Y: Array) -> Array:
     """Return the residuals of the columns of Y from a ridge regression on the rows of F, of mean square one."""
     root = np.sqrt(design.sample_weights)
-    freedom = degrees_of_freedom(len(Y), design.strata)
+    freedom = degrees_of_freedom(design.nuisance)
     remainder = Y - _ridge_fit(F * root, Y * root[:, None], freedom) / root[:, None]
-    remainder = centre(remainder.T, design.sample_weights, design.strata).T
+    remainder = design.nuisance.remove(remainder.T).T
     spread = np.sqrt(design.sample_weights @ (remainder * remainder) / design.sample_weights.sum())
     # even the smallest penalty leaves a little of a column that is fitted completely
     return np.asarray(remainder / np.where(spread > 1e-3, spread, np.inf))

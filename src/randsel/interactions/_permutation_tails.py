@@ -6,7 +6,7 @@
 import numpy as np
 from scipy.special import expit, gammaln, log_ndtr
 
-from randsel._numerics.rank_functions import centre
+from randsel._numerics.nuisance import centre
 from randsel._utils.typing import Array
 from randsel.interactions._design import sums_by
 

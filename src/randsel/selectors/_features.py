@@ -15,6 +15,7 @@ from randsel._numerics.arrays import (
     to_numpy,
 )
 from randsel._numerics.columns import ColumnSource, MappedColumns, canonical_order, memory_for_columns, standardise
+from randsel._numerics.nuisance import MIN_LEFT, Nuisance
 from randsel._numerics.rank_functions import rank_functions
 from randsel._utils.typing import Array
 
@@ -22,16 +23,21 @@ from randsel._utils.typing import Array
 RANK_FUNCTIONS = 4
 
 
-def prepare_features(selector: Any, X: Any, weights: Array | None) -> tuple[Any, Array]:
-    """Return the features of the kernel, columns that vary or functions of their ranks, and the column of each."""
-    Z, columns = _standardised(selector, X, weights)
+def prepare_features(
+    selector: Any, X: Any, weights: Array | None, nuisance: Nuisance | None = None
+) -> tuple[Any, Array]:
+    """Return the features of the kernel, columns that vary or functions of their ranks, and the column of each.
+
+    Nuisance variables are projected out of them.
+    """
     if selector.kernel != "rank":
-        return Z, columns
+        return _standardised(selector, X, weights, nuisance)
+    Z, columns = _standardised(selector, X, weights, None)
     missing = np.isnan(to_numpy(X)[:, columns]) if selector.missing_counts_.any() else None
-    return _rank_columns(Z, columns, weights, missing)
+    return _rank_columns(Z, columns, weights, missing, nuisance)
 
 
-def _standardised(selector: Any, X: Any, weights: Array | None) -> tuple[Any, Array]:
+def _standardised(selector: Any, X: Any, weights: Array | None, nuisance: Nuisance | None) -> tuple[Any, Array]:
     """Return the columns that vary, standardised, and their indices; on a device or a cluster if X is there.
 
     In memory, they are sorted by their values, so that results do not depend on the order of the columns of X.
@@ -45,9 +51,8 @@ def _standardised(selector: Any, X: Any, weights: Array | None) -> tuple[Any, Ar
                 "A Dask array needs kernel='gaussian', estimator='exact' and no device; for other choices pass an "
                 "array in memory, such as X.compute()."
             )
-        columns, indices = remote.standardised_columns(
-            weights, scale=scale, max_bytes=max_bytes, max_missing=selector.max_missing
-        )
+        how: dict[str, Any] = {"scale": scale, "max_missing": selector.max_missing, "nuisance": nuisance}
+        columns, indices = remote.standardised_columns(weights, max_bytes=max_bytes, **how)
         selector.missing_counts_ = columns.n_missing
         return columns, indices
     device = check_device(selector.device, X)
@@ -58,11 +63,10 @@ def _standardised(selector: Any, X: Any, weights: Array | None) -> tuple[Any, Ar
             raise ValueError(
                 "max_memory is too small for X, and only kernel='gaussian', estimator='exact' read it in blocks."
             )
-        stream = MappedColumns.from_table(
-            X, weights, scale=scale, max_bytes=max_bytes, device=device, max_missing=selector.max_missing
-        )
+        how = {"scale": scale, "max_missing": selector.max_missing, "nuisance": nuisance}
+        stream = MappedColumns.from_table(X, weights, max_bytes=max_bytes, device=device, **how)
         return stream, stream.columns
-    Z, varies = standardise(to_device(X, device), weights, scale, selector.max_missing)
+    Z, varies = standardise(to_device(X, device), weights, scale, selector.max_missing, nuisance)
     if is_coarse(Z, Z.shape[1]):
         return Z, np.flatnonzero(varies)
     order = canonical_order(Z)
@@ -74,7 +78,9 @@ def array_on_device_of(Z: Any) -> Any:
     return to_device(np.zeros(0), Z.device) if isinstance(Z, ColumnSource) else Z
 
 
-def _rank_columns(Z: Array, columns: Array, weights: Array | None, missing: Array | None) -> tuple[Array, Array]:
+def _rank_columns(
+    Z: Array, columns: Array, weights: Array | None, missing: Array | None, nuisance: Nuisance | None
+) -> tuple[Array, Array]:
     """Return rank functions of all columns, as columns, and for each of them its column of X."""
     sample_weights = np.ones(len(Z)) if weights is None else weights * (len(Z) / weights.sum())
     values = to_numpy(Z) if missing is None else np.where(missing, np.nan, to_numpy(Z))
@@ -86,5 +92,8 @@ def _rank_columns(Z: Array, columns: Array, weights: Array | None, missing: Arra
         )
     exists = np.arange(RANK_FUNCTIONS) < functions.counts[:, None]
     values = functions.values[exists].T
-    values = values - values.mean(axis=0)
-    return as_array_like(values, Z, precise=False), np.repeat(columns, functions.counts)
+    values, columns = values - values.mean(axis=0), np.repeat(columns, functions.counts)
+    if nuisance is not None:
+        varies = nuisance.remove_from_columns(values, rescale=True) > MIN_LEFT
+        values, columns = values[:, varies], columns[varies]
+    return as_array_like(values, Z, precise=False), columns

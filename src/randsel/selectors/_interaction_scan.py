@@ -16,6 +16,7 @@ from scipy.stats import false_discovery_control
 from randsel._numerics.arrays import check_device, remote_table, to_numpy
 from randsel._numerics.fingerprint import fingerprint
 from randsel._numerics.rank_functions import rank_function_source
+from randsel._sklearn.annotations import Annotations, check_freedom, check_strata
 from randsel._sklearn.base import (
     Interval,
     RealNotInt,
@@ -24,9 +25,7 @@ from randsel._sklearn.base import (
     StrOptions,
     categories_to_codes,
     check_data,
-    check_labels,
     check_number_to_select,
-    check_strata,
     drop_unweighted_rows,
     fit_context,
     fit_task,
@@ -207,7 +206,14 @@ class InteractionScan(Selector):
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, batch: Any = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        groups: Any = None,
+        batch: Any = None,
+        covariates: Any = None,
     ) -> "InteractionScan":
         """Test and select features.
 
@@ -228,6 +234,9 @@ class InteractionScan(Selector):
         batch : array of shape (n_samples,), default=None
             Strata, such as plates or sub-studies. The target is compared within batches only, so differences between
             them are not evidence.
+        covariates : array or data frame of shape (n_samples,) or (n_samples, n_covariates), default=None
+            Variables whose effects are removed from y and from the functions of all features, such as age: numbers, or
+            categories as text. Numbers are removed as smooth functions.
 
         Returns
         -------
@@ -239,38 +248,37 @@ class InteractionScan(Selector):
         n_features = X.shape[1]
         names = getattr(self, "feature_names_in_", None)
         nominal = nominal_columns(self.categorical_features, categorical, n_features, names)
-        groups, batch = (
-            check_labels(labels, name, weights, len(y)) for name, labels in (("groups", groups), ("batch", batch))
-        )
+        known = Annotations.check(groups, batch, covariates, weights, len(y))
         X, y, weights = drop_unweighted_rows(X, y, weights)
-        y, kind = kind.to_numbers(y, weights, batch)
+        y, kind = kind.to_numbers(y, weights, known.batch, known.covariate_columns)
         X, device = self._check_device(X)
         n_selected = self.n_features_to_select
         n_selected = None if n_selected is None else check_number_to_select(n_selected, n_features)
-        samples = Samples.from_groups(X, y, weights, groups, batch, nominal)
-        X, y, weights, strata, clusters = samples.X, samples.y, samples.weights, samples.strata, samples.clusters
+        samples = Samples.from_groups(X, y, weights, known.groups, known.batch, nominal, known.covariates)
+        X, y, nuisance, clusters = samples.X, samples.y, samples.nuisance, samples.clusters
         self.comparison_ = samples.comparison
-        check_strata(y, strata, "groups" if samples.comparison == "within groups" else "batch")
-        sample_weights = np.ones(len(X)) if weights is None else weights / weights.mean()
-        self.n_functions_ = self._check_n_functions(degrees_of_freedom(len(X), strata, clusters))
+        check_strata(y, samples.strata, "groups" if samples.comparison == "within groups" else "batch")
+        check_freedom(nuisance)
+        self.n_functions_ = self._check_n_functions(degrees_of_freedom(nuisance, clusters))
         functions, columns = rank_function_source(
-            X, self.n_functions_, sample_weights, nominal, strata, self.max_missing
+            X, self.n_functions_, nuisance.weights, nominal, nuisance.strata, self.max_missing
         )
         self._check_missing(X, functions)
-        responses = responses_of(y, kind, sample_weights, strata)
+        responses = responses_of(y, kind, nuisance)
         if not responses:
             raise ValueError(
-                "y hardly varies under sample_weight and within strata, so there is nothing to explain; check them."
+                "y hardly varies under sample_weight, within strata and beyond covariates, so there is nothing to "
+                "explain; check them."
             )
         self._check_sizes(len(X), len(columns))
         function_weights = float(self.decay) ** np.arange(self.n_functions_)
-        design = Design(function_weights, responses, sample_weights, strata, clusters, self.n_jobs, device)
+        design = Design(function_weights, responses, nuisance, clusters, self.n_jobs, device)
         n_pairs = self.n_pairs or DEFAULT_PAIRS
         opening: AbstractContextManager[Checkpoint | None] = nullcontext()
         if self.checkpoint is not None:
             parameters = {"functions": self.n_functions_, "decay": self.decay, "order": self.order, "device": device}
             parameters |= {"n_pairs": n_pairs, "target": kind.name, "max_missing": self.max_missing}
-            data_hash = fingerprint(X, y, weights, strata, clusters, nominal)
+            data_hash = fingerprint(X, y, samples.weights, nuisance.strata, nuisance.basis, clusters, nominal)
             identity = {"estimator": "InteractionScan", "data_hash": data_hash, "parameters": parameters}
             opening = open_checkpoint(self.checkpoint, identity)
         with opening as checkpoint, fit_task(self, self.order + 1) as task:

@@ -18,6 +18,7 @@ from randsel._numerics.arrays import (
 )
 from randsel._numerics.fingerprint import fingerprint
 from randsel._numerics.kernels import median_factor
+from randsel._sklearn.annotations import Annotations, check_strata, warn_of_explained_columns
 from randsel._sklearn.base import (
     Interval,
     RealNotInt,
@@ -25,7 +26,6 @@ from randsel._sklearn.base import (
     Steps,
     StrOptions,
     check_data,
-    check_labels,
     check_number_to_select,
     drop_unweighted_rows,
     fit_context,
@@ -275,7 +275,16 @@ class RandSel(StandInsMixin, Selector):
         self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None, batch: Any = None) -> "RandSel":
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        groups: Any = None,
+        batch: Any = None,
+        covariates: Any = None,
+    ) -> "RandSel":
         """Rank and select features.
 
         Parameters
@@ -293,7 +302,11 @@ class RandSel(StandInsMixin, Selector):
             the permutation test compares between groups, within groups, or both, as `InteractionScan` does. One group
             only is like none.
         batch : array of shape (n_samples,), default=None
-            Permutations of y stay within batches.
+            Differences between batches, such as plates, are removed from features and y; permutations of y stay within
+            batches.
+        covariates : array or data frame of shape (n_samples,) or (n_samples, n_covariates), default=None
+            Variables whose effects are removed from features and y, such as age: numbers, of which smooth functions are
+            removed, or categories as text.
 
         Returns
         -------
@@ -302,31 +315,31 @@ class RandSel(StandInsMixin, Selector):
         """
         criterion, rules = CRITERIA[self._criterion()], self._rules()
         X, y, kind, weights = check_data(self, X, y, sample_weight, self.target)
-        groups, batch = (
-            check_labels(labels, name, weights, len(y)) for name, labels in (("groups", groups), ("batch", batch))
-        )
-        if groups is not None and groups.min() == groups.max():  # nothing is left without the only group
-            groups = None
+        annotations = Annotations.check(groups, batch, covariates, weights, len(y))
         X, y, weights = drop_unweighted_rows(X, y, weights)
-        y, kind = kind.to_numbers(y, weights, batch)
+        y, kind = kind.to_numbers(y, weights, annotations.batch, annotations.covariate_columns)
+        check_strata(y, annotations.batch, "batch")
+        nuisance = annotations.nuisance(len(y), weights)
         n_to_select = check_number_to_select(self.n_features_to_select, X.shape[1])
         columns_to_keep(self, n_to_select)
         seed = seed_of(self.random_state)
-        checkpoint = self._open_checkpoint(X, y, weights, groups, kind, seed)
-        Z, columns = prepare_features(self, X, weights)
+        checkpoint = self._open_checkpoint(X, y, weights, annotations, kind, seed)
+        Z, columns = prepare_features(self, X, weights, nuisance)
         warn_of_incomplete_columns(self, None, len(y))
+        warn_of_explained_columns(X, getattr(self, "feature_names_in_", None), columns, nuisance)
         fixed = np.isin(np.arange(len(columns)), positions_to_keep(self, columns))
         rules = replace(rules, explain_fixed=bool(fixed.any()))
         del X  # validation may have made a copy
-        sample = Sample.from_columns(Z, Target.encode(y, kind, weights, groups).beside(array_on_device_of(Z)), fixed)
+        target = Target.encode(y, kind, weights, annotations.groups, nuisance)
+        sample = Sample.from_columns(Z, target.beside(array_on_device_of(Z)), fixed)
         del Z
-        noise_pvalue = permutation_test(sample, batch)
+        noise_pvalue = permutation_test(sample, annotations.batch, annotations.covariates, annotations.comparison(y))
         with self._observe(sample, columns, n_to_select, checkpoint, seed) as (state, draws, observers):
             path = cull(state, criterion, ESTIMATORS[self.estimator], rules, draws, observers)
             path = replace(
                 self._name_features(path, columns),
                 noise_pvalue=noise_pvalue,
-                independent=groups is None and batch is None,
+                independent=annotations.are_none,
             )
             self.__dict__.update(self._results(path, n_to_select))
         if not path.stands_out:
@@ -354,7 +367,7 @@ class RandSel(StandInsMixin, Selector):
         return path.last_values(name, self.n_features_in_, min(self.n_features_, len(path.order)))
 
     def _open_checkpoint(
-        self, X: Any, y: Array, weights: Array | None, groups: Array | None, kind: OutcomeKind, seed: int
+        self, X: Any, y: Array, weights: Array | None, annotations: Annotations, kind: OutcomeKind, seed: int
     ) -> AbstractContextManager[Checkpoint | None]:
         """Return a context that opens the checkpoint of this fit, or yields None without a folder."""
         if self.checkpoint is None:
@@ -364,7 +377,8 @@ class RandSel(StandInsMixin, Selector):
         parameters["always_keep"] = columns_to_keep(self)
         parameters["device"] = check_device(self.device, X)
         parameters["random_state"] = None if self.random_state is None else seed
-        identity = {"estimator": "RandSel", "data_hash": fingerprint(X, y, weights, groups), "parameters": parameters}
+        data_hash = fingerprint(X, y, weights, *annotations.arrays())
+        identity = {"estimator": "RandSel", "data_hash": data_hash, "parameters": parameters}
         return open_checkpoint(self.checkpoint, identity, seed)
 
     @contextmanager

@@ -19,12 +19,12 @@ from sklearn.utils.validation import has_fit_parameter
 from randsel._numerics.columns import rescale_extremes
 from randsel._numerics.kernels import median_factor
 from randsel._numerics.missing import impute_means
+from randsel._sklearn.annotations import Annotations
 from randsel._sklearn.base import (
     HasMethods,
     Selector,
     Task,
     check_data,
-    check_labels,
     drop_unweighted_rows,
     fit_context,
     fit_task,
@@ -128,7 +128,16 @@ class RandSelCV(Selector):
         self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> "RandSelCV":
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        groups: Any = None,
+        batch: Any = None,
+        covariates: Any = None,
+    ) -> "RandSelCV":
         """Choose bandwidth and number of features, and select.
 
         Parameters
@@ -142,6 +151,8 @@ class RandSelCV(Selector):
             Passed to the selector, and to the model if it takes weights.
         groups : array of shape (n_samples,), default=None
             Samples of one group, such as a donor, stay in one fold. Also passed to the selector.
+        batch, covariates : array of shape (n_samples,), and array or data frame, default=None
+            Passed to the selector, see `RandSel.fit`. The model does not use them.
 
         Returns
         -------
@@ -153,9 +164,9 @@ class RandSelCV(Selector):
         X = tensor_to_numpy(X)
         X, y, kind, weights = check_data(self, X, y, sample_weight, self._find_target(selector, y))
         X = rescale_extremes(X) if selector._scale() else X
-        groups = check_labels(groups, "groups", None, len(X))
+        annotations = Annotations.check(groups, batch, covariates, None, len(X))
         if (self.cv is None or isinstance(self.cv, Integral)) and weights is not None:
-            groups = None if groups is None else groups[weights > 0.0]
+            annotations = annotations.rows(weights > 0.0)
             X, y, weights = drop_unweighted_rows(X, y, weights)
         gammas = _check_gammas(self.gammas)
         names = getattr(self, "feature_names_in_", None)  # the selector gets an array without names
@@ -164,11 +175,11 @@ class RandSelCV(Selector):
         selector.set_params(always_keep=always_keep)
         model = _default_model(kind, y) if self.estimator is None else self.estimator
         scorer = _check_scorer(model, self.scoring, kind)
-        folds = _check_folds(self._split(X, y, kind, groups), weights)
+        folds = _check_folds(self._split(X, y, kind, annotations.groups), weights)
         sizes = path_sizes(X.shape[1], selector.drop, max(selector.min_features, len(always_keep)))
         candidates = [(gamma, fold) for gamma in gammas for fold in folds]
         with fit_task(self, len(candidates) + 1, in_order=False) as task:
-            common = (selector, model, scorer), sizes, (X, y, weights, groups)
+            common = (selector, model, scorer), sizes, (X, y, weights, annotations)
             tasks = [(*common, *entry, task.subtask("fold", number=k)) for k, entry in enumerate(candidates)]
             scores = np.reshape(ordered_map(_score_fold, tasks, self.n_jobs), (len(gammas), len(folds), len(sizes)))
             if not np.isfinite(scores).all():
@@ -179,7 +190,7 @@ class RandSelCV(Selector):
             self.selector_ = clone(selector).set_params(gamma=self.gamma_, n_features_to_select=self.n_features_)
             refit = task.subtask("refit", number=len(candidates))
             with refit.delegate_to(self.selector_), refit:
-                self.selector_.fit(X, y, sample_weight=weights, groups=groups)
+                self.selector_.fit(X, y, sample_weight=weights, **annotations.as_arguments())
             for name in (
                 "support_",
                 "ranking_",
@@ -302,23 +313,24 @@ def _default_model(kind: OutcomeKind, y: Array) -> Any:
 def _score_fold(
     estimators: tuple[RandSel, Any, Any],
     sizes: list[int],
-    data: tuple[Array, Array, Array | None, Array | None],
+    data: tuple[Array, Array, Array | None, Annotations],
     gamma: float | str,
     fold: Any,
     task: Task,
 ) -> list[float]:
     """Return the score of the model on the held-out samples, for the best features of every size."""
     selector, model, scorer = estimators
-    X, y, weights, groups = data
+    X, y, weights, annotations = data
     train, test = fold
-    train_weights, train_groups = (None if values is None else values[train] for values in (weights, groups))
+    train_weights = None if weights is None else weights[train]
+    known = annotations.rows(train).as_arguments()
     fitted_selector = clone(selector).set_params(gamma=gamma, n_features_to_select=max(1, len(selector.always_keep)))
     scores = []
     with task.delegate_to(fitted_selector), task:
         with warnings.catch_warnings():
             # The fit on all samples tells.
             warnings.filterwarnings("ignore", "Nothing stands out|.*values are missing", UserWarning)
-            fitted_selector.fit(X[train], y[train], sample_weight=train_weights, groups=train_groups)
+            fitted_selector.fit(X[train], y[train], sample_weight=train_weights, **known)
         X = X if _takes_missing(model) else impute_means(X, train)
         for size in sizes:
             columns = fitted_selector.order_[:size]

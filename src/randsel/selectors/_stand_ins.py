@@ -5,7 +5,8 @@ from typing import Any
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from randsel._numerics.arrays import remote_table
-from randsel._sklearn.base import check_labels, check_table
+from randsel._sklearn.annotations import check_labels
+from randsel._sklearn.base import check_table
 from randsel.culling import MAX_COUNT, MIN_CORRELATION, StandIn, SwapModel, find_stand_ins
 from randsel.targets import Target, check_outcome, find_kind
 

@@ -1,12 +1,14 @@
 """Groups of samples that are not independent, such as the samples of one donor, and what can be compared in them."""
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
 from randsel._numerics.missing import missing_mask
+from randsel._numerics.nuisance import Covariates, Nuisance
 from randsel._utils.typing import Array
 
 #: How an outcome is compared: between samples; between groups if it is constant in every group; within groups if it
@@ -32,6 +34,8 @@ class Samples:
         Samples of one cluster are not independent; None where all are.
     comparison
         What is compared.
+    covariates
+        Variables whose effects are removed; None for none.
     """
 
     X: Any
@@ -40,17 +44,30 @@ class Samples:
     strata: Array | None
     clusters: Array | None
     comparison: Comparison
+    covariates: Covariates | None = None
+
+    @cached_property
+    def nuisance(self) -> Nuisance:
+        """What is projected out of features and outcome."""
+        return Nuisance.from_samples(len(self.y), self.weights, self.strata, self.covariates)
 
     @classmethod
     def from_groups(
-        cls, X: Any, y: Array, weights: Array | None, groups: Array | None, batch: Array | None, nominal: Array
+        cls,
+        X: Any,
+        y: Array,
+        weights: Array | None,
+        groups: Array | None,
+        batch: Array | None,
+        nominal: Array,
+        covariates: Covariates | None = None,
     ) -> "Samples":
         """Decide how to compare samples of `groups` and `batch`, both numbers from 0 or None."""
         if groups is None or groups.max() in (0, len(groups) - 1):  # one group of all, or every sample its own
-            return cls(X, y, weights, batch, None, "samples")
+            return cls(X, y, weights, batch, None, "samples", covariates)
         comparison = compare_groups(y, groups)
         if comparison == "mixed":
-            return cls(X, y, weights, batch, groups, comparison)
+            return cls(X, y, weights, batch, groups, comparison, covariates)
         if comparison == "within groups":
             strata = groups if batch is None else number_rows(np.stack([groups, batch], axis=1))
             if len(np.unique(np.column_stack([strata, number_rows(y)]), axis=0)) == strata.max() + 1:
@@ -61,7 +78,7 @@ class Samples:
                     stacklevel=4,
                 )
                 strata = groups
-            return cls(X, y, weights, strata, None, comparison)
+            return cls(X, y, weights, strata, None, comparison, covariates)
         first = np.unique(groups, return_index=True)[1]
         if len(first) < MIN_GROUPS:
             raise ValueError(
@@ -70,7 +87,10 @@ class Samples:
             )
         weights = None if weights is None else np.bincount(groups, weights=weights)
         batch = None if batch is None else batches_of_groups(batch, groups)
-        return cls(average_rows(X, groups, nominal), y[first], weights, batch, None, comparison)
+        if covariates is not None:
+            means = average_rows(covariates.values, groups, np.zeros(len(covariates.names), dtype=bool))
+            covariates = replace(covariates, values=means)
+        return cls(average_rows(X, groups, nominal), y[first], weights, batch, None, comparison, covariates)
 
 
 def number_rows(labels: Array) -> Array:

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_array
 
 from randsel._numerics.kernels import bandwidth, squared_distances
 from randsel._numerics.missing import impute_means
-from randsel._numerics.rank_functions import centre
+from randsel._numerics.nuisance import Nuisance
 from randsel._utils.typing import Array
 from randsel.targets._event_times import check_times, is_structured, read_survival
 from randsel.targets._survival import concordance_index, martingale_residuals
@@ -62,8 +62,8 @@ class OutcomeKind(ABC):
         """Return the factor Y of the kernel `Y Yᵀ` of y, centred under weights that sum to one."""
 
     @abstractmethod
-    def contrasts(self, y: Array, weights: Array, strata: Array | None) -> Array:
-        """Return columns that vary, to test features against: mean zero in every stratum, variance one."""
+    def contrasts(self, y: Array, nuisance: Nuisance) -> Array:
+        """Return columns to test features against: those that vary, without nuisance variables, of variance one."""
 
     @abstractmethod
     def strata(self, y: Array) -> Array:
@@ -142,10 +142,10 @@ class Classes(OutcomeKind):
         Y = np.where(codes == 1, 1.0, -1.0)[:, None] if len(classes) == 2 else np.eye(len(classes))[codes]
         return np.asarray(Y - weights @ Y)
 
-    def contrasts(self, y: Array, weights: Array, strata: Array | None) -> Array:
+    def contrasts(self, y: Array, nuisance: Nuisance) -> Array:
         """Return orthonormal contrasts of the classes."""
         Y = (y[:, None] == np.unique(y)).astype(np.float64)
-        Y = centre(Y.T, weights, strata).T
+        Y, weights = nuisance.remove(Y.T).T, nuisance.weights
         values, vectors = np.linalg.eigh((Y * weights[:, None]).T @ Y / weights.sum())
         varies = values > 1e-10
         return np.asarray(Y @ vectors[:, varies] / np.sqrt(values[varies]))
@@ -193,14 +193,19 @@ class Numbers(OutcomeKind):
         spread = np.sqrt(weights @ (Y * Y))
         return np.asarray(Y / np.where(spread > 0.0, spread, 1.0))
 
-    def contrasts(self, y: Array, weights: Array, strata: Array | None) -> Array:
-        """Return columns standardised within strata."""
+    def contrasts(self, y: Array, nuisance: Nuisance) -> Array:
+        """Return standardised columns."""
         Y = _columns(y)
         # Less a value of the stratum, a constant is exactly zero, and a small spread around a large mean keeps digits.
+        strata, weights = nuisance.strata, nuisance.weights
         first = 0 if strata is None else np.unique(strata, return_index=True)[1][strata]
-        Y = centre((Y - Y[first]).T, weights, strata).T
+        Y = Y - Y[first]
+        before = np.abs(Y).max(axis=0)
+        Y = nuisance.remove(Y.T).T
         spread = np.sqrt(weights @ (Y * Y) / weights.sum())
-        return np.asarray(Y[:, spread > 0.0] / spread[spread > 0.0])
+        # Covariates that explain a column leave its rounding errors.
+        varies = spread > (1e-9 * before if len(nuisance.basis) else 0.0)
+        return np.asarray(Y[:, varies] / spread[varies])
 
     def strata(self, y: Array) -> Array:
         """Return zeros: one stratum."""
@@ -275,9 +280,9 @@ class Survival(OutcomeKind):
         """Return the standardised martingale residuals."""
         return NUMBERS.kernel_factor(self.to_numbers(y, weights)[0], weights)
 
-    def contrasts(self, y: Array, weights: Array, strata: Array | None) -> Array:
-        """Return the martingale residuals, standardised within strata."""
-        return NUMBERS.contrasts(self.to_numbers(y, weights, strata)[0], weights, strata)
+    def contrasts(self, y: Array, nuisance: Nuisance) -> Array:
+        """Return the martingale residuals, standardised."""
+        return NUMBERS.contrasts(self.to_numbers(y, nuisance.weights, nuisance.strata)[0], nuisance)
 
     def strata(self, y: Array) -> Array:
         """Return 1 for events and 0 for censored samples, or zeros if all are alike."""

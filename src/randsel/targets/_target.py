@@ -17,6 +17,7 @@ from randsel._numerics.arrays import (
     to_numpy,
 )
 from randsel._numerics.kernels import u_centre
+from randsel._numerics.nuisance import Nuisance
 from randsel._utils.typing import Array
 from randsel.targets._kinds import OutcomeKind
 
@@ -41,10 +42,19 @@ class Target:
     groups: Array | None = None
 
     @classmethod
-    def encode(cls, y: Array, kind: OutcomeKind, weights: Array | None = None, groups: Array | None = None) -> "Target":
-        """Return the target of y, which is checked already; `kind` encodes it."""
+    def encode(
+        cls,
+        y: Array,
+        kind: OutcomeKind,
+        weights: Array | None = None,
+        groups: Array | None = None,
+        nuisance: Nuisance | None = None,
+    ) -> "Target":
+        """Return the target of y, which is checked already; `kind` encodes it, and `nuisance` is projected out."""
         fractions = np.full(len(y), 1.0 / len(y)) if weights is None else weights / weights.sum()
         Y = kind.kernel_factor(y, fractions)
+        if nuisance is not None:
+            Y = nuisance.remove_from_outcome(Y)
         if weights is None:
             return cls(Y, None, groups)
         weights = fractions * len(Y)

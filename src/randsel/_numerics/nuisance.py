@@ -1,0 +1,182 @@
+"""Nuisance variables: what is removed from features and outcome before they are compared.
+
+Centring is projection on a constant. With batches and covariates, the projection is on their columns as well, in the
+metric of the sample weights: `M = I - Z (Zᵀ W Z)⁻¹ Zᵀ W` for `Z = (constant, batches, covariates)`. What is left of a
+column has weighted mean zero, in every batch, and no weighted correlation with a covariate.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+from scipy.stats import rankdata
+
+from randsel._numerics.arrays import as_array_like, astype, namespace
+from randsel._utils.typing import Array
+
+#: A column of Z is left out if those before it leave less than this fraction of its mean square.
+MIN_INDEPENDENT = 1e-8
+#: A feature is left out if less than this fraction of its variance is left.
+MIN_LEFT = 1e-4
+#: Functions of a numeric covariate: powers of itself and of its normal scores up to degree three.
+COVARIATE_FUNCTIONS = 6
+#: Samples per function of a covariate; with fewer samples, a covariate has fewer functions.
+SAMPLES_PER_FUNCTION = 10
+
+
+@dataclass(frozen=True)
+class Covariates:
+    """Covariates as columns of numbers; a categorical covariate has an indicator column per level.
+
+    Attributes
+    ----------
+    values
+        One column per number or level.
+    names
+        Names of the columns.
+    numeric
+        Mask of the columns that are numbers; the others are indicators.
+    """
+
+    values: Array
+    names: tuple[str, ...]
+    numeric: Array
+
+    def rows(self, index: Array) -> "Covariates":
+        """Return the covariates of some samples."""
+        return replace(self, values=self.values[index])
+
+    def functions(self) -> Array:
+        """Return the columns to project on: smooth functions of numbers, and indicators of levels.
+
+        Tests use ranks, and ranks of a column that depends on a covariate depend on it in a curve. So a number enters
+        by powers of itself and of its normal scores, as many as the samples allow.
+        """
+        m, n_numeric = len(self.values), int(self.numeric.sum())
+        count = int(np.clip(m / (SAMPLES_PER_FUNCTION * max(n_numeric, 1)), 1, COVARIATE_FUNCTIONS))
+        columns = [_smooth_functions(values)[:count] for values in self.values[:, self.numeric].T]
+        return np.column_stack([*(f for functions in columns for f in functions), self.values[:, ~self.numeric]])
+
+
+def _smooth_functions(values: Array) -> list[Array]:
+    """Return the powers 1 to 3 of a column, standardised, and of its normal scores."""
+    spread, scores = values.std(), ndtri((rankdata(values) - 0.5) / len(values))
+    z = (values - values.mean()) / (spread if spread > 0.0 else 1.0)
+    return [z, scores, z**2, scores**2, z**3, scores**3]
+
+
+@dataclass(frozen=True)
+class Nuisance:
+    """Strata and covariates that are projected out.
+
+    Attributes
+    ----------
+    weights
+        Weights of the samples, of mean one.
+    strata
+        Stratum of every sample, numbered from 0; None for one stratum.
+    basis
+        Rows that span what covariates add to the means of strata: orthonormal under the weights, mean zero in every
+        stratum. No rows without covariates.
+    """
+
+    weights: Array
+    strata: Array | None
+    basis: Array
+
+    @classmethod
+    def from_samples(
+        cls, m: int, weights: Array | None, strata: Array | None, covariates: Covariates | None = None
+    ) -> "Nuisance":
+        """Return the projection for m samples; weights may be None or of any scale."""
+        weights = np.ones(m) if weights is None else weights / weights.mean()
+        plain = cls(weights, strata, np.zeros((0, m)))
+        if covariates is None:
+            return plain
+        columns = plain.remove(covariates.functions().T)
+        return cls(weights, strata, _orthonormal_rows(columns, weights))
+
+    @property
+    def n_strata(self) -> int:
+        """Number of strata."""
+        return 1 if self.strata is None else int(self.strata.max()) + 1
+
+    @property
+    def rank(self) -> int:
+        """Number of columns that are projected out."""
+        return self.n_strata + len(self.basis)
+
+    @property
+    def only_centres(self) -> bool:
+        """Whether only one mean is subtracted."""
+        return self.rank == 1
+
+    def remove(self, rows: Array) -> Array:
+        """Return rows without the means of strata and without covariates; samples are the last axis."""
+        weights = self.weights.astype(rows.dtype, copy=False)
+        return self.remove_covariates(centre(rows, weights, self.strata))
+
+    def remove_covariates(self, rows: Array) -> Array:
+        """Return rows without covariates; the means of strata stay."""
+        if not len(self.basis):
+            return rows
+        basis, weights = (values.astype(rows.dtype, copy=False) for values in (self.basis, self.weights))
+        return np.asarray(rows - ((rows * weights) @ basis.T / weights.sum()) @ basis)
+
+    @cached_property
+    def _columns(self) -> Array:
+        """An orthonormal basis, under the weights, of everything that is projected out; samples are rows."""
+        indicators = np.ones((1, len(self.weights)))
+        if self.strata is not None:
+            indicators = (self.strata == np.arange(self.n_strata)[:, None]).astype(np.float64)
+        masses = indicators @ self.weights
+        return np.concatenate([indicators / np.sqrt(masses / self.weights.sum())[:, None], self.basis]).T
+
+    def remove_from_columns(self, Z: Any, *, rescale: bool) -> Any:
+        """Remove it from the columns of Z, in place and on their device; return the fraction of variance left.
+
+        With `rescale`, columns of which enough is left get back the weighted mean square that they had.
+        """
+        xp = namespace(Z)
+        columns = astype(as_array_like(self._columns, Z), Z.dtype)
+        weights = astype(as_array_like(self.weights, Z), Z.dtype)
+        before = weights @ (Z * Z)
+        Z -= columns @ ((columns * weights[:, None]).T @ Z / float(self.weights.sum()))
+        left = weights @ (Z * Z) / xp.where(before > 0.0, before, xp.ones_like(before))
+        if rescale:
+            Z /= xp.sqrt(xp.where(left > MIN_LEFT, left, xp.ones_like(left)))
+        return left
+
+    def remove_from_outcome(self, Y: Array) -> Array:
+        """Remove it from the columns of an outcome; raise ValueError if nothing is left."""
+        left = self.remove(Y.T).T
+        if np.square(left).sum() < MIN_INDEPENDENT * np.square(Y).sum():
+            cause = "covariates explain y completely" if len(self.basis) else "y is constant within every batch"
+            raise ValueError(f"The {cause}, so nothing is left for features; leave some of them out.")
+        return left
+
+
+def _orthonormal_rows(rows: Array, weights: Array) -> Array:
+    """Apply Gram–Schmidt to the rows in the metric of the weights; drop rows that depend on those before them."""
+    total, basis = weights.sum(), np.zeros((0, rows.shape[1]))
+    for row in rows:
+        square, left = (row * row) @ weights / total, row
+        for _ in range(2):  # a second pass makes the rows orthogonal up to rounding
+            left = left - ((left * weights) @ basis.T / total) @ basis
+        remaining = (left * left) @ weights / total
+        if remaining > MIN_INDEPENDENT * max(square, 1e-300) and square > 1e-20:
+            basis = np.concatenate([basis, left[None] / np.sqrt(remaining)])
+    return basis
+
+
+def centre(rows: Array, mass: Array, strata: Array | None) -> Array:
+    """Subtract the mean over the last axis, the samples, weighted by `mass`; within each stratum if there are any."""
+    if strata is None:
+        return np.asarray(rows - (rows @ mass / mass.sum())[..., None])
+    order = np.argsort(strata, kind="stable")
+    starts = np.flatnonzero(np.diff(strata[order], prepend=-1))
+    sums = np.add.reduceat((rows * mass)[..., order], starts, axis=-1)
+    means = sums / np.add.reduceat(mass[order], starts)
+    return np.asarray(rows - means[..., strata])

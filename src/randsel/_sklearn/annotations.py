@@ -1,0 +1,204 @@
+"""Annotations of samples beside X and y: groups, batches and covariates, checked."""
+
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from randsel._numerics.arrays import complement, remote_table, to_numpy
+from randsel._numerics.nuisance import Covariates, Nuisance
+from randsel._utils.text import list_first
+from randsel._utils.typing import Array
+from randsel.targets import Comparison, compare_groups
+
+#: Least degrees of freedom that batches and covariates must leave.
+MIN_FREEDOM = 3
+
+
+@dataclass(frozen=True)
+class Annotations:
+    """Groups, batches and covariates of the samples of weight above zero; each may be None.
+
+    Attributes
+    ----------
+    groups, batch
+        Numbers from 0.
+    covariates
+        Columns of numbers.
+    """
+
+    groups: Array | None
+    batch: Array | None
+    covariates: Covariates | None
+
+    @classmethod
+    def check(cls, groups: Any, batch: Any, covariates: Any, weights: Array | None, m: int) -> "Annotations":
+        """Check what `fit` was passed for m samples; one group of all samples is like none."""
+        groups, batch = (
+            check_labels(labels, name, weights, m) for name, labels in (("groups", groups), ("batch", batch))
+        )
+        if groups is not None and groups.min() == groups.max():
+            groups = None
+        checked = None if covariates is None else check_covariates(covariates, m)
+        if checked is not None and weights is not None:
+            checked = checked.rows(weights > 0.0)
+        return cls(groups, batch, checked)
+
+    def rows(self, index: Array) -> "Annotations":
+        """Return the annotations of some samples."""
+        groups, batch = (None if labels is None else labels[index] for labels in (self.groups, self.batch))
+        return Annotations(groups, batch, None if self.covariates is None else self.covariates.rows(index))
+
+    def as_arguments(self) -> dict[str, Any]:
+        """Return the arguments of `fit` that pass them on."""
+        return {"groups": self.groups, "batch": self.batch, "covariates": self.covariates}
+
+    @property
+    def are_none(self) -> bool:
+        """Whether nothing is known of the samples."""
+        return self.groups is None and self.batch is None and self.covariates is None
+
+    @property
+    def covariate_columns(self) -> Array | None:
+        """The covariates as columns of numbers, for a Cox model."""
+        return None if self.covariates is None else self.covariates.values
+
+    def nuisance(self, m: int, weights: Array | None) -> Nuisance | None:
+        """Return what is projected out of features and outcome of m samples; None if that is a mean only."""
+        if self.batch is None and self.covariates is None:
+            return None
+        nuisance = Nuisance.from_samples(m, weights, self.batch, self.covariates)
+        check_freedom(nuisance)
+        return nuisance
+
+    def comparison(self, y: Array) -> Comparison:
+        """Return how y is compared between samples and groups."""
+        return "samples" if self.groups is None else compare_groups(y, self.groups)
+
+    def arrays(self) -> Iterator[Array | None]:
+        """Yield groups, and batches and covariates if there are any, for a fingerprint."""
+        yield self.groups
+        if self.batch is not None or self.covariates is not None:
+            yield self.batch
+        if self.covariates is not None:
+            yield self.covariates.values
+
+
+def check_labels(labels: Any, name: str, weights: Array | None, m: int) -> Array | None:
+    """Return labels of samples, such as groups, as numbers from 0; without samples of weight zero."""
+    if labels is None:
+        return None
+    values = np.asarray(labels)
+    missing = values.dtype.kind == "O" and any(value is None for value in values.ravel().tolist())
+    missing |= values.dtype.kind == "f" and not np.isfinite(values).all()
+    if values.shape != (m,) or missing:
+        raise ValueError(f"{name} must hold one entry per sample ({m}), none missing; its shape is {values.shape}.")
+    codes: Array = np.unique(values.astype(str) if values.dtype.kind == "O" else values, return_inverse=True)[1]
+    return codes if weights is None else codes[weights > 0.0]
+
+
+def check_strata(y: Array, strata: Array | None, name: str) -> None:
+    """Raise ValueError if y is constant within every stratum, and warn if it is within some.
+
+    `name` is that of the parameter that the strata were given by.
+    """
+    if strata is None:
+        return
+    is_constant = [len(np.unique(y[strata == s], axis=0)) == 1 for s in np.unique(strata)]
+    if all(is_constant):
+        raise ValueError(
+            f"y is constant within every {name}, so that no comparison within them is possible; leave {name} out."
+        )
+    if any(is_constant):
+        warnings.warn(
+            f"y is constant within {sum(is_constant)} of {len(is_constant)} strata of {name}; their samples tell "
+            "nothing.",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def check_freedom(nuisance: Nuisance) -> None:
+    """Raise ValueError if covariates leave too few degrees of freedom."""
+    m = len(nuisance.weights)
+    if len(nuisance.basis) and m - nuisance.rank < MIN_FREEDOM:
+        raise ValueError(
+            f"Batches and covariates have {nuisance.rank} columns, too many for {m} samples; leave some of them out."
+        )
+
+
+def check_covariates(covariates: Any, m: int) -> Covariates:
+    """Return covariates of m samples as columns of numbers; text and categories become indicators of their levels."""
+    if isinstance(covariates, Covariates):
+        return covariates
+    columns = [(name, np.asarray(values)) for name, values in _named_columns(covariates)]
+    parts, names, numeric = [np.zeros((m, 0))], [], []
+    for name, column in columns:
+        if column.shape != (m,):
+            raise ValueError(
+                f"covariates must have one row per sample ({m}), but {name} has shape {column.shape}; check its length."
+            )
+        missing = np.array([value is None or value != value for value in column.tolist()])  # noqa: PLR0124 (NaN)
+        if missing.any() or (column.dtype.kind == "f" and not np.isfinite(column).all()):
+            row = int(np.flatnonzero(missing if missing.any() else ~np.isfinite(column))[0])
+            raise ValueError(
+                f"covariates are not known for all samples: {name} is missing in row {row}; fill it in, or drop the "
+                "sample."
+            )
+        numbers = _as_numbers(column)
+        if numbers is not None:
+            parts.append(numbers[:, None])
+            names.append(name)
+            numeric.append(True)
+            continue
+        levels, codes = np.unique(column.astype(str), return_inverse=True)
+        if len(levels) > m / 2:
+            raise ValueError(
+                f"The covariate {name} has {len(levels)} levels for {m} samples, so it would explain everything; pass "
+                "numbers, or broader categories."
+            )
+        parts.append(np.eye(len(levels))[codes])
+        names += [f"{name}={level}" for level in levels]
+        numeric += [False] * len(levels)
+    return Covariates(np.concatenate(parts, axis=1), tuple(names), np.array(numeric, dtype=bool))
+
+
+def _named_columns(covariates: Any) -> list[tuple[str, Any]]:
+    """Return the columns of a data frame, mapping or array of one or two dimensions, with their names."""
+    if isinstance(covariates, Mapping):
+        return [(repr(str(name)), values) for name, values in covariates.items()]
+    if hasattr(covariates, "columns"):
+        return [(repr(str(name)), covariates[name]) for name in covariates.columns]
+    values = np.asarray(covariates)
+    if values.ndim == 1:
+        return [("the covariate", values)]
+    if values.ndim != 2:
+        raise ValueError(f"covariates must have one or two dimensions, not {values.ndim}; pass a column per covariate.")
+    return [(f"column {j}", column) for j, column in enumerate(values.T)]
+
+
+def _as_numbers(column: Array) -> Array | None:
+    """Return a column of numbers or truth values as numbers; None for text."""
+    if column.dtype.kind in "fiub":
+        return column.astype(np.float64)
+    if column.dtype.kind == "O" and all(isinstance(value, (int, float, np.number)) for value in column.tolist()):
+        return column.astype(np.float64)
+    return None
+
+
+def warn_of_explained_columns(X: Any, names: Any, columns: Array, nuisance: Nuisance | None) -> None:
+    """Warn of columns that vary, but were left out because batches and covariates explain them."""
+    left_out = complement(np.unique(columns), X.shape[1])
+    if nuisance is None or not len(left_out) or remote_table(X) is not None:
+        return
+    values = to_numpy(X[:, left_out])
+    explained = left_out[np.ptp(values, axis=0) > 0.0]
+    if len(explained):
+        listed = list_first([str(j) if names is None else repr(str(names[j])) for j in explained.tolist()], 3)
+        warnings.warn(
+            f"Batches and covariates explain {len(explained)} columns of X completely ({listed}); they are left out.",
+            UserWarning,
+            stacklevel=4,
+        )
