@@ -97,9 +97,9 @@ def test_groups_stay_together(xor, monkeypatch, kind):
     groups = np.arange(150) // 10
     fitted_rows, original = [], RandSel.fit
 
-    def fit(self, X, y, sample_weight=None, *, groups=None, batch=None):
+    def fit(self, X, y, sample_weight=None, **known):
         fitted_rows.append(X)
-        return original(self, X, y, sample_weight, groups=groups, batch=batch)
+        return original(self, X, y, sample_weight, **known)
 
     monkeypatch.setattr(RandSel, "fit", fit)
     RandSelCV(cv=3, gammas=["median"]).fit(X, y, groups=groups)
@@ -126,9 +126,9 @@ def test_groups_reach_the_selector(xor, monkeypatch):
     folds = list(GroupKFold(3).split(X, y, groups))
     seen, original = [], RandSel.fit
 
-    def fit(self, X, y, sample_weight=None, *, groups=None, batch=None):
-        seen.append((X, groups))
-        return original(self, X, y, sample_weight, groups=groups, batch=batch)
+    def fit(self, X, y, sample_weight=None, **known):
+        seen.append((X, known["groups"]))
+        return original(self, X, y, sample_weight, **known)
 
     monkeypatch.setattr(RandSel, "fit", fit)
     selector = RandSelCV(LogisticRegression(), cv=folds, gammas=["median"]).fit(X, y, weights, groups=groups)
