@@ -415,7 +415,6 @@ def test_p_values_do_not_depend_on_the_other_features_of_a_batch(rng, kind):
 
 def test_forms_of_numbers(rng):
     """Scores of the ranks alone if they correlate with the numbers, both forms if a few numbers are extreme."""
-    weights = np.ones(100)
     y = rng.standard_normal(100)
     (scores,) = responses_of(y, NUMBERS, Nuisance.from_samples(len(y), None, None))
     assert np.corrcoef(scores.Y[:, 0], reference.rank_functions(y, 1)[0])[0, 1] == pytest.approx(1.0)

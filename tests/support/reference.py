@@ -411,3 +411,13 @@ def survival_at(moment, time, event):
         if t <= moment:
             survival *= 1.0 - (event & (time == t)).sum() / (time >= t).sum()
     return survival
+
+
+def residuals(rows, weights, strata, covariates):
+    """Residuals of rows from weighted least squares on indicators of strata and on covariates."""
+    m = rows.shape[1]
+    weights = np.ones(m) if weights is None else weights
+    indicators = np.ones((m, 1)) if strata is None else (strata[:, None] == np.unique(strata)).astype(float)
+    Z, root = np.hstack([indicators, covariates]), np.sqrt(weights)
+    fits = [Z @ np.linalg.lstsq(Z * root[:, None], row * root, rcond=None)[0] for row in rows]
+    return rows - np.array(fits)

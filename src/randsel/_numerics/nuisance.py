@@ -150,12 +150,13 @@ class Nuisance:
         return left
 
     def remove_from_outcome(self, Y: Array) -> Array:
-        """Remove it from the columns of an outcome; raise ValueError if nothing is left."""
+        """Remove it from the columns of an outcome, which keep their mean square; refuse if nothing is left."""
         left = self.remove(Y.T).T
-        if np.square(left).sum() < MIN_INDEPENDENT * np.square(Y).sum():
+        before, after = self.weights @ np.square(Y), self.weights @ np.square(left)
+        if after.sum() < MIN_INDEPENDENT * before.sum():
             cause = "covariates explain y completely" if len(self.basis) else "y is constant within every batch"
             raise ValueError(f"The {cause}, so nothing is left for features; leave some of them out.")
-        return left
+        return np.asarray(left * np.sqrt(before.sum() / after.sum()))
 
 
 def _orthonormal_rows(rows: Array, weights: Array) -> Array:

@@ -1,0 +1,205 @@
+"""Covariates and batches: what they explain is removed from features and outcome."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.model_selection import StratifiedKFold, cross_validate
+from sklearn.pipeline import make_pipeline
+from tests.support import reference
+
+from randsel import InteractionScan, RandSel, RandSelCV
+from randsel._numerics.nuisance import Covariates, Nuisance
+
+
+def make_confounded(seed, m=150, n=300, n_driven=60, effect=1.0):
+    """Outcome and the first features depend on age; the last five act on the outcome given age."""
+    rng = np.random.default_rng(seed)
+    age = rng.uniform(20.0, 80.0, m)
+    z = (age - 50.0) / 17.3
+    X = rng.normal(size=(m, n))
+    X[:, :n_driven] += z[:, None]
+    relevant = np.arange(n - 5, n)
+    return X, z + effect * X[:, relevant].sum(axis=1) + rng.normal(size=m), age, relevant
+
+
+# ---------------------------------------------------------------- the projection
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("with_strata", [False, True])
+def test_the_projection_is_that_of_weighted_least_squares(rng, weighted, with_strata):
+    m = 40
+    weights = rng.uniform(0.5, 2.0, m) if weighted else None
+    strata = rng.integers(0, 3, m) if with_strata else None
+    covariates = Covariates(rng.normal(size=(m, 2)), ("a", "b"), np.array([True, False]))
+    nuisance = Nuisance.from_samples(m, weights, strata, covariates)
+    rows = rng.normal(size=(5, m))
+    expected = reference.residuals(rows, weights, strata, covariates.functions())
+    assert np.allclose(nuisance.remove(rows), expected)
+    columns = rows.T.copy()
+    left = nuisance.remove_from_columns(columns, rescale=False)
+    assert np.allclose(columns.T, expected)
+    mass = np.ones(m) if weights is None else weights
+    assert np.allclose(left, (expected**2 @ mass) / (rows**2 @ mass))
+
+
+def test_repeated_and_constant_covariates_add_nothing(rng):
+    values = rng.normal(size=(30, 1))
+    twice = Covariates(np.column_stack([values, values, np.ones(30)]), ("a", "b", "c"), np.zeros(3, dtype=bool))
+    assert Nuisance.from_samples(30, None, None, twice).rank == 2
+
+
+# ---------------------------------------------------------------- selection and tests
+
+
+def test_features_that_follow_a_covariate_do_not_lead():
+    recalls = []
+    for seed in range(5):
+        X, y, age, relevant = make_confounded(seed)
+        assert (RandSel(20).fit(X, y).order_[:20] < 60).sum() > (
+            RandSel(20).fit(X, y, covariates=age).order_[:20] < 60
+        ).sum()
+        adjusted = RandSel(5).fit(X, y, covariates=age)
+        recalls.append(np.isin(relevant, np.flatnonzero(adjusted.support_)).mean())
+        assert adjusted.stands_out_
+    assert np.mean(recalls) >= 0.9
+
+
+@pytest.mark.parametrize("kind", ["numbers", "classes"])
+def test_tests_agree_with_partial_regression(kind):
+    X, y, age, relevant = make_confounded(1)
+    if kind == "classes":
+        y = (y > np.median(y)).astype(int)
+    scan = InteractionScan(order=1).fit(X, y, covariates=pd.DataFrame({"age": age}))
+    assert np.sort(scan.main_pvalues_[relevant])[3] < 0.005
+    assert (scan.main_pvalues_[:60] < 0.05).mean() < 0.12
+    assert (InteractionScan(order=1).fit(X, y).main_pvalues_[:60] < 0.05).mean() > 0.18
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("curve", ["linear", "curved"])
+@pytest.mark.parametrize("kind", ["numbers", "classes"])
+def test_family_wise_error_given_a_covariate(kind, curve):
+    alarms, n_sets = 0, 60
+    for seed in range(n_sets):
+        rng = np.random.default_rng([7, seed])
+        age = rng.normal(size=100)
+        driven = age if curve == "linear" else age**2
+        X = rng.normal(size=(100, 100))
+        X[:, :40] += driven[:, None]
+        y = driven + rng.normal(size=100)
+        y = y if kind == "numbers" else (y > np.median(y)).astype(int)
+        p = InteractionScan(order=1).fit(X, y, covariates=age).main_pvalues_
+        alarms += p.min() * 100 <= 0.05
+    assert alarms <= 8  # binomial: 9 of 60 or more have a probability of 0.003 at 0.05
+
+
+@pytest.mark.parametrize("estimator", ["exact", "bootstrap"])
+def test_batches_act_in_the_culling(rng, estimator):
+    batch = np.repeat([0, 1], 60)
+    X = rng.normal(size=(120, 40))
+    X[:, :10] += 3.0 * batch[:, None]
+    y = 2.0 * batch + X[:, 20] + rng.normal(size=120)
+    how = {"estimator": estimator, "n_bootstraps": 300, "random_state": 0}
+    assert np.sum(RandSel(3, **how).fit(X, y).order_[:3] < 10) >= 2
+    adjusted = RandSel(3, **how).fit(X, y, batch=batch)
+    assert adjusted.order_[0] == 20
+    assert not (adjusted.main_scores_[:10] > 3.0).any()
+
+
+def test_removing_a_covariate_is_fitting_the_residuals(rng):
+    """With z-scores of residuals and an indicator as covariate, the fit is that of centred residuals."""
+    sex = rng.integers(0, 2, 80).astype(str)
+    X = rng.normal(size=(80, 12)) + 2.0 * (sex == "1")[:, None]
+    y = X[:, 3] + (sex == "1")
+    residual = LinearRegression().fit((sex == "1")[:, None], np.column_stack([X, y]))
+    left = np.column_stack([X, y]) - residual.predict((sex == "1")[:, None])
+    by_covariate = RandSel(scale=True).fit(X, y, covariates=sex)
+    by_hand = RandSel(scale=True).fit(left[:, :-1], left[:, -1])
+    assert np.array_equal(by_covariate.order_, by_hand.order_)
+    assert np.allclose(by_covariate.contributions_, by_hand.contributions_)
+
+
+def test_rank_kernel_row_blocks_and_weights(rng):
+    X, y, age, _ = make_confounded(2, m=200, n=40, n_driven=10, effect=0.0)
+    y += X[:, 30]
+    assert RandSel(1, kernel="rank").fit(X, y, covariates=age).order_[0] == 30
+    assert RandSel(1).fit(X, y, rng.uniform(0.5, 2.0, 200), covariates=age).order_[0] == 30
+    tall = np.tile(X, (11, 1)) + 0.1 * rng.normal(size=(2200, 40))
+    assert RandSel(1, random_state=0).fit(tall, np.tile(y, 11), covariates=np.tile(age, 11)).order_[0] == 30
+
+
+def test_covariates_of_groups_and_mixed_types(rng):
+    donors = np.repeat(np.arange(30), 3)
+    frame = pd.DataFrame({"age": np.repeat(rng.normal(size=30), 3), "sex": np.where(donors % 2, "f", "m")})
+    X = rng.normal(size=(90, 20)) + frame["age"].to_numpy()[:, None]
+    y = np.repeat(rng.normal(size=30), 3) + 2.0 * frame["age"].to_numpy()
+    scan = InteractionScan(order=1).fit(X, y, groups=donors, covariates=frame)
+    assert scan.comparison_ == "between groups"
+    assert (scan.main_pvalues_ < 0.01).mean() <= 0.1
+    assert not RandSel(3).fit(X, rng.permutation(y), groups=None, covariates=frame).support_.all()
+
+
+# ---------------------------------------------------------------- routing
+
+
+def test_metadata_reach_the_selector_through_a_pipeline():
+    X, y, age, _ = make_confounded(3)
+    y = (y > np.median(y)).astype(int)
+    batch = np.arange(len(y)) % 3
+    with sklearn.config_context(enable_metadata_routing=True):
+        selector = RandSel(5).set_fit_request(covariates=True, batch=True)
+        pipeline = make_pipeline(selector, LogisticRegression())
+        params = {"covariates": age, "batch": batch}
+        folds = list(StratifiedKFold(3).split(X, y))
+        results = cross_validate(pipeline, X, y, cv=folds, params=params, return_estimator=True)
+    for (train, _), fitted in zip(folds, results["estimator"], strict=True):
+        direct = RandSel(5).fit(X[train], y[train], covariates=age[train], batch=batch[train])
+        assert np.array_equal(fitted[0].order_, direct.order_)
+        assert not np.array_equal(fitted[0].order_, RandSel(5).fit(X[train], y[train]).order_)
+
+
+def test_cross_validation_passes_covariates_on():
+    X, y, age, relevant = make_confounded(4, n=150)
+    selector = RandSelCV(cv=3, gammas=["median"]).fit(X, y, covariates=age, batch=np.arange(len(y)) % 2)
+    direct = RandSel(selector.n_features_).fit(X, y, covariates=age, batch=np.arange(len(y)) % 2)
+    assert np.array_equal(selector.order_, direct.order_)
+    assert np.isin(relevant, selector.order_[:8]).all()
+
+
+# ---------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize("estimator", [RandSel(2), InteractionScan()])
+def test_bad_covariates_are_refused(rng, estimator):
+    X, y = rng.normal(size=(40, 5)), rng.normal(size=40)
+    with pytest.raises(ValueError, match="one row per sample"):
+        estimator.fit(X, y, covariates=np.ones(39))
+    with pytest.raises(ValueError, match="'age' is missing in row 7"):
+        estimator.fit(X, y, covariates=pd.DataFrame({"age": np.where(np.arange(40) == 7, np.nan, 1.0)}))
+    with pytest.raises(ValueError, match="40 levels for 40 samples"):
+        estimator.fit(X, y, covariates=[f"patient {i}" for i in range(40)])
+    with pytest.raises(ValueError, match="explain"):
+        estimator.fit(X, y, covariates=y)
+    with pytest.raises(ValueError, match="too many for 40 samples"):
+        estimator.fit(X, y, covariates=rng.normal(size=(40, 39)))
+    with pytest.raises(ValueError, match="one or two dimensions"):
+        estimator.fit(X, y, covariates=np.ones((40, 2, 2)))
+
+
+def test_a_covariate_that_equals_a_feature(rng):
+    X, y = rng.normal(size=(60, 5)), rng.normal(size=60)
+    with pytest.warns(UserWarning, match=r"explain 1 columns of X completely \(2\); they are left out"):
+        selector = RandSel(2).fit(X, y + X[:, 2], covariates=X[:, 2])
+    assert selector.order_[-1] == 2
+    assert InteractionScan(order=1).fit(X, y, covariates=X[:, 2]).main_pvalues_[2] > 0.9
+
+
+def test_batches_of_one_sample_and_batches_that_explain_everything(rng):
+    X, y = rng.normal(size=(40, 5)), rng.normal(size=40)
+    with pytest.warns(UserWarning, match="constant within 1 of 3 strata of batch"):
+        RandSel(2).fit(X, y, batch=np.r_[0, np.repeat([1, 2], [20, 19])])
+    with pytest.raises(ValueError, match="constant within every batch"):
+        RandSel(2).fit(X, np.arange(40) // 20, batch=np.arange(40) // 20)
