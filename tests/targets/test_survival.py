@@ -16,6 +16,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 
 from randsel import BaHSIC, CorrelationFilter, InteractionScan, RandSel, RandSelCV
+from randsel._numerics.nuisance import Nuisance
 from randsel.targets import SURVIVAL, Target, check_outcome, find_kind, survival_array
 from randsel.targets._kinds import MartingaleSVR
 from randsel.targets._survival import (
@@ -283,11 +284,10 @@ def test_baselines_and_stand_ins_take_survival():
     stand_ins = selector.stand_ins(X, y)
     assert set(stand_ins) == set(selector.get_support(indices=True))
     assert np.isfinite([s.loss for s in stand_ins[first]]).all()
-    weights = np.full(100, 0.01)
     np.testing.assert_allclose(
         Target.encode(y, SURVIVAL).Y[:, 0], Target.encode(*SURVIVAL.to_numbers(y)).Y[:, 0], atol=1e-12
     )
-    np.testing.assert_allclose(SURVIVAL.contrasts(y, weights, None).std(), 1.0)
+    np.testing.assert_allclose(SURVIVAL.contrasts(y, Nuisance.from_samples(100, None, None)).std(), 1.0)
 
 
 # ---------------------------------------------------------------- models and folds

@@ -1,6 +1,5 @@
 """Annotations of samples beside X and y: groups, batches and covariates, checked."""
 
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +8,7 @@ import numpy as np
 
 from randsel._numerics.arrays import complement, remote_table, to_numpy
 from randsel._numerics.nuisance import Covariates, Nuisance
+from randsel._utils.messages import warn
 from randsel._utils.text import list_first
 from randsel._utils.typing import Array
 from randsel.targets import Comparison, compare_groups
@@ -112,10 +112,9 @@ def check_strata(y: Array, strata: Array | None, name: str) -> None:
             f"y is constant within every {name}, so that no comparison within them is possible; leave {name} out."
         )
     if any(is_constant):
-        warnings.warn(
+        warn(
             f"y is constant within {sum(is_constant)} of {len(is_constant)} strata of {name}; their samples tell "
             "nothing.",
-            UserWarning,
             stacklevel=4,
         )
 
@@ -197,8 +196,7 @@ def warn_of_explained_columns(X: Any, names: Any, columns: Array, nuisance: Nuis
     explained = left_out[np.ptp(values, axis=0) > 0.0]
     if len(explained):
         listed = list_first([str(j) if names is None else repr(str(names[j])) for j in explained.tolist()], 3)
-        warnings.warn(
+        warn(
             f"Batches and covariates explain {len(explained)} columns of X completely ({listed}); they are left out.",
-            UserWarning,
             stacklevel=4,
         )

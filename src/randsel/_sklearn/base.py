@@ -3,7 +3,6 @@
 The only file that imports private names of scikit-learn. Error messages name the cause and the remedy.
 """
 
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from sklearn.utils.validation import (
 from randsel._numerics.arrays import RemoteTable, complement, remote_table, to_numpy
 from randsel._numerics.finite import count_nonfinite, find_refused
 from randsel._utils.jobs import ordered_map
+from randsel._utils.messages import warn
 from randsel._utils.typing import Array
 from randsel.targets import CLASSES, OutcomeKind, check_outcome, find_kind, warn_of_guess
 
@@ -297,10 +297,9 @@ def rank_columns(order: Array, n_columns: int, n_to_select: int) -> tuple[Array,
     constant = complement(order, n_columns)
     ranks[constant] = max(len(order) - n_to_select + 2, 2)
     if n_to_select > len(order):
-        warnings.warn(
+        warn(
             f"{n_to_select} features were asked for but only {len(order)} vary; the selection was filled up with "
             "constant columns, which carry no information.",
-            UserWarning,
             stacklevel=5,
         )
         ranks[constant[: n_to_select - len(order)]] = 1

@@ -1,11 +1,11 @@
 """Missing values of the data of a fit: their number, and columns that are left out because of them."""
 
-import warnings
 from typing import Any
 
 import numpy as np
 
 from randsel._numerics.missing import too_many_missing
+from randsel._utils.messages import warn
 from randsel._utils.text import list_first
 from randsel._utils.typing import Array
 
@@ -26,8 +26,7 @@ def warn_of_incomplete_columns(selector: Any, counts: Array | None, n_samples: i
     first = list_first([str(j) if names is None else repr(str(names[j])) for j in left_out[:6].tolist()], 5)
     columns = f"{len(left_out)} columns are" if len(left_out) > 1 else "One column is"
     amount = "all" if selector.max_missing >= 1.0 else f"more than {100 * selector.max_missing:g} % of the"
-    warnings.warn(
+    warn(
         f"{columns} left out, because {amount} values are missing: {first}. A larger max_missing keeps more.",
-        UserWarning,
         stacklevel=4,
     )

@@ -27,6 +27,7 @@ from typing import IO, Any, TypeVar
 
 import numpy as np
 
+from randsel._utils.messages import warn
 from randsel._utils.typing import Array
 
 LARGEST_JSON = 1 << 25  # maximum size of a JSON or TOML file, in bytes
@@ -375,7 +376,7 @@ class Stages:
             arrays = self.parts.load(path.stem)
             if arrays is not None:
                 return arrays
-            warnings.warn(f"{path} is damaged; what came after the stage before is done again.", stacklevel=5)
+            warn(f"{path} is damaged; what came after the stage before is done again.", stacklevel=5)
             path.unlink()
         return None
 

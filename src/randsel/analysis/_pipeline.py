@@ -3,7 +3,6 @@
 Culling, tests, every half-sample and every fold are stored when they are finished.
 """
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,6 +15,7 @@ from scipy.stats import false_discovery_control
 from randsel._numerics.arrays import complement
 from randsel._utils.files import FinishedParts, check_arrays, check_indices
 from randsel._utils.jobs import as_finished, generator
+from randsel._utils.messages import collect_warnings, warn
 from randsel._utils.text import format_label
 from randsel._utils.typing import Array
 from randsel.analysis._cautions import cautions, check_selection
@@ -152,11 +152,10 @@ def _test_or_restore(
     """Return the tests, and the text of warnings that they raised."""
 
     def compute(checkpoint: Path | None) -> dict[str, Any]:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", UserWarning)
+        with collect_warnings() as messages:
             tests = run_tests(table, kind, settings, execution, checkpoint)
         pairs = {} if tests.pairs is None else {f"pairs_{name}": tests.pairs[name] for name in PAIR_FIELDS}
-        remarks = np.array([str(warning.message) for warning in caught], dtype=str)
+        remarks = np.array(messages, dtype=str)
         return {name: getattr(tests, name) for name in TEST_FIELDS} | pairs | {"remarks": remarks}
 
     arrays = execution.parts.load_or_compute("tests", compute, lambda arrays: _check_tests(arrays, len(table.names)))
@@ -262,7 +261,7 @@ def cull_table(
     selector = RandSel(target=kind.name, device=settings.device, verbose=on_round, checkpoint=checkpoint, **options)
     # If the target is constant within batches, tests compare samples of different batches, and so do permutations.
     batch = None if table.batch is None or _is_constant_within(table.y, table.batch) else table.batch
-    with warnings.catch_warnings(action="ignore", category=UserWarning):  # the summary says if nothing stands out
+    with collect_warnings():  # the summary says if nothing stands out
         path: CullingPath = selector.fit(table.X, table.y, groups=table.groups, batch=batch).path_
     return path
 
@@ -274,10 +273,9 @@ def run_tests(
     m, n = table.X.shape
     nominal, batch = nominal_mask(table), table.batch
     if batch is not None and _is_constant_within(table.y, batch):
-        warnings.warn(
+        warn(
             "The target is the same within every batch, so that no comparison within batches is possible: p and q "
             "compare samples across batches, and cannot tell an effect of the target from one of the batch.",
-            UserWarning,
             stacklevel=2,
         )
         batch = None
@@ -400,7 +398,7 @@ def _select_on_half(table: Table, kind: OutcomeKind, settings: Settings, rule: R
 
 def _test_quietly(table: Table, kind: OutcomeKind, settings: Settings) -> FeatureTests:
     """Run the tests without the warnings that those on all samples give."""
-    with warnings.catch_warnings(action="ignore", category=UserWarning):
+    with collect_warnings():
         return run_tests(table, kind, settings, Execution())
 
 

@@ -1,6 +1,5 @@
 """StabilitySelection: selection of features by a randomised lasso on many random halves of the samples."""
 
-import warnings
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -12,6 +11,7 @@ from sklearn.utils.fixes import parse_version
 
 from randsel._sklearn.base import Interval, StrOptions, Task
 from randsel._utils.jobs import generator, seed_of
+from randsel._utils.messages import warn
 from randsel._utils.typing import Array
 from randsel.baselines._base import COMMON, Baseline, Ranked
 from randsel.targets import OutcomeKind, Target
@@ -123,10 +123,9 @@ class StabilitySelection(Baseline):
         if self.n_features_to_select is None:
             n_to_select = int((probabilities >= self.threshold).sum())
             if not n_to_select:
-                warnings.warn(
+                warn(
                     f"No feature reaches the probability threshold={self.threshold:g}; the best one, which reaches "
                     f"{probabilities.max():.2f}, was selected. Do not read it as a finding.",
-                    UserWarning,
                     stacklevel=4,
                 )
                 n_to_select = 1

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from randsel._utils.messages import collect_warnings
 from randsel._utils.text import ProgressLine, as_csv, as_markdown, make_printable
 from randsel.cli._main import RATE, main, read_table, say, table_options, task_option
 
@@ -63,13 +64,12 @@ def interactions(file: Path, reading: dict[str, Any], out: Path, task: str, **ho
     how["target"] = find_kind(table.y, task).name
     scan = InteractionScan(categorical_features=list(table.nominal) or None, **how)
     try:
-        with warnings.catch_warnings(record=True) as remarks:
-            warnings.simplefilter("always", UserWarning)
+        with collect_warnings() as remarks:
             scan.fit(table.X, table.y, groups=table.groups, batch=table.batch)
     finally:
         line.end()
     for remark in remarks:
-        click.echo(f"Note: {remark.message}", err=True)
+        click.echo(f"Note: {remark}", err=True)
     say("Warning", check_pairs(table, scan.pairs_))
     features, pair_rows = features_tested(scan, table.names), pairs_tested(scan, table.names)
     files.write_atomically(out / "features.csv", as_csv(features))

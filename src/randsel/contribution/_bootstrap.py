@@ -1,6 +1,5 @@
 """The contribution by Algorithm 1 of the paper: thousands of random feature subsets, each on a subsample of rows."""
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +9,7 @@ import numpy as np
 from randsel._numerics.arrays import clip, namespace, on_host, to_double, to_numpy
 from randsel._numerics.kernels import UNDERFLOW
 from randsel._utils.jobs import generator, ordered_map
+from randsel._utils.messages import warn
 from randsel._utils.typing import Array
 from randsel.contribution._expected_kernel import PLAIN, Weighting
 from randsel.contribution._sample import Contribution, Sample
@@ -60,10 +60,9 @@ def bootstrap(sample: Sample, gamma: float, draws: Draws, weighting: Weighting =
     without_sum, without_count = without_mean * draws.n_bootstraps - all_sum, draws.n_bootstraps - all_count
     uncovered = int(((with_count == 0) | (without_count == 0)).sum())
     if uncovered:
-        warnings.warn(
+        warn(
             f"{uncovered} of {n_free} features were in none of the {draws.n_bootstraps} larger random subsets, or in "
             "all of the smaller ones, and count as neutral; raise n_bootstraps, or use estimator='exact'.",
-            UserWarning,
             stacklevel=2,
         )
     mean_with = np.where(with_count > 0, with_sum / np.maximum(with_count, 1), with_mean)

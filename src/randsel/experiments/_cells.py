@@ -8,7 +8,6 @@ numbers, within each fold.
 import hashlib
 import json
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -19,6 +18,7 @@ from sklearn.metrics import accuracy_score, balanced_accuracy_score, r2_score
 
 from randsel._numerics.fingerprint import fingerprint
 from randsel._numerics.finite import count_nonfinite, find_refused
+from randsel._utils.messages import collect_warnings
 from randsel._utils.typing import Array
 from randsel.culling import path_sizes
 from randsel.experiments._specification import METHODS, Spec, plan
@@ -174,9 +174,7 @@ def _rankings(cell: Cell, X: Array, y: Array, gammas: tuple[float | str, ...]) -
     known = selector().get_params()
     if "random_state" in known:
         params["random_state"] = cell.seed
-    with warnings.catch_warnings():
-        # the held-out samples show whether a selection is of any use
-        warnings.filterwarnings("ignore", "Nothing stands out")
+    with collect_warnings():  # the held-out samples show whether a selection is of any use
         if "gamma" not in known or params.get("kernel") == "linear":
             return [selector(**params).fit(X, y).order_] * len(gammas)
         return [selector(**params, gamma=gamma).fit(X, y).order_ for gamma in gammas]

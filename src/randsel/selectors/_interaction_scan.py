@@ -1,7 +1,6 @@
 """`InteractionScan`: validates the data, tests features and pairs, and sets the results as attributes."""
 
 import sys
-import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -34,6 +33,7 @@ from randsel._sklearn.base import (
 from randsel._sklearn.missing import MAX_MISSING, warn_of_incomplete_columns
 from randsel._sklearn.named_columns import nominal_columns
 from randsel._utils.files import Checkpoint, open_checkpoint
+from randsel._utils.messages import warn
 from randsel._utils.typing import Array
 from randsel.interactions import (
     DEFAULT_DECAY,
@@ -315,10 +315,9 @@ class InteractionScan(Selector):
             return min(DEFAULT_FUNCTIONS, limit)
         requested = int(self.n_functions)
         if requested > limit:
-            warnings.warn(
+            warn(
                 f"n_functions={requested} makes {requested**2} products of two features, too many for {freedom} "
                 f"degrees of freedom; {limit} are used.",
-                UserWarning,
                 stacklevel=4,
             )
         return min(requested, limit)
@@ -331,9 +330,8 @@ class InteractionScan(Selector):
                 "read."
             )
         if self.order > 1 and self.n_pairs is not None and self.n_pairs > comb(n, 2):
-            warnings.warn(
+            warn(
                 f"n_pairs={self.n_pairs} but {n} features that vary make {comb(n, 2)} pairs; all are reported.",
-                UserWarning,
                 stacklevel=4,
             )
         work = comb(n, 3) * m * functions_in_triples(m, self.n_functions_) ** 3
@@ -383,10 +381,9 @@ class InteractionScan(Selector):
         first = order if n_selected is None else order[:n_selected]
         selected = first if alpha is None else first[self.qvalues_[first] <= alpha]
         if n_selected is not None and alpha is not None and len(selected) < n_selected:
-            warnings.warn(
+            warn(
                 f"{len(selected)} features are selected, not {n_selected}: only those of the first {n_selected} with a "
                 f"q-value of at most {alpha:g}; leave alpha out to get {n_selected} whatever their q-values.",
-                UserWarning,
                 stacklevel=4,
             )
             n_selected = len(selected)

@@ -1,7 +1,6 @@
 """`RandSel`: validates the data, culls features, and sets the results as attributes."""
 
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
@@ -35,6 +34,7 @@ from randsel._sklearn.base import (
 from randsel._sklearn.missing import MAX_MISSING, warn_of_incomplete_columns
 from randsel._utils.files import Checkpoint, Stages, open_checkpoint
 from randsel._utils.jobs import one_blas_thread, seed_of
+from randsel._utils.messages import warn
 from randsel._utils.typing import Array
 from randsel.contribution import RIDGE, Draws, Sample, bootstrap, exact, row_blocks
 from randsel.culling import (
@@ -482,11 +482,10 @@ def _save_state(stages: Stages, finished: FinishedRound) -> None:
 
 
 def _warn_that_nothing_stands_out(path: CullingPath) -> None:
-    warnings.warn(
+    warn(
         f"Nothing stands out: the permutation test of correlations with y has p = {path.noise_pvalue:.2g} (limit "
         f"{NOISE_LEVEL}), and no round aligns with y better than noise would. Do not read this selection as a finding; "
         "more samples may help.",
-        UserWarning,
         stacklevel=4,
     )
 

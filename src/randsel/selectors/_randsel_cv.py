@@ -1,7 +1,6 @@
 """`RandSelCV`: chooses bandwidth and number of features by cross-validation of a model."""
 
 import sys
-import warnings
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -32,6 +31,7 @@ from randsel._sklearn.base import (
 )
 from randsel._sklearn.named_columns import find_distinct_columns
 from randsel._utils.jobs import ordered_map, seed_of
+from randsel._utils.messages import collect_warnings, warn
 from randsel._utils.typing import Array
 from randsel.culling import path_sizes
 from randsel.selectors._randsel import RandSel
@@ -239,11 +239,7 @@ class RandSelCV(Selector):
             unit = kind.limit_of_folds
             if groups is not None:
                 unit = f"groups of {'a class' if kind.has_classes else kind.limit_of_folds}"
-            warnings.warn(
-                f"cv={cv} was reduced to {n_splits} folds, because there are only {possible} {unit}.",
-                UserWarning,
-                stacklevel=4,
-            )
+            warn(f"cv={cv} was reduced to {n_splits} folds, because there are only {possible} {unit}.", stacklevel=4)
         return kind.splits(y, groups, n_splits, seed_of(self.random_state))
 
     def _choose(self, gammas: list[float | str], sizes: list[int], scores: Array) -> None:
@@ -327,9 +323,7 @@ def _score_fold(
     fitted_selector = clone(selector).set_params(gamma=gamma, n_features_to_select=max(1, len(selector.always_keep)))
     scores = []
     with task.delegate_to(fitted_selector), task:
-        with warnings.catch_warnings():
-            # The fit on all samples tells.
-            warnings.filterwarnings("ignore", "Nothing stands out|.*values are missing", UserWarning)
+        with collect_warnings():  # the fit on all samples tells
             fitted_selector.fit(X[train], y[train], sample_weight=train_weights, **known)
         X = X if _takes_missing(model) else impute_means(X, train)
         for size in sizes:

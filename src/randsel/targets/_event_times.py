@@ -1,10 +1,10 @@
 """Survival outcomes y as users have them: recognised by type, checked, and turned into one structured array."""
 
-import warnings
 from typing import Any
 
 import numpy as np
 
+from randsel._utils.messages import warn
 from randsel._utils.typing import Array
 
 #: Fields of a survival outcome: whether the event was observed, and the time of the event or of censoring.
@@ -50,11 +50,10 @@ def read_survival(y: Any, target: str) -> Array | None:
         return None
     if _has_word(names[event], EVENT_WORDS) and _has_word(names[time], TIME_WORDS):
         return _read_columns(*columns)
-    warnings.warn(
+    warn(
         f"y has a column of 0 and 1 ({names[event]!r}) and one of positive numbers ({names[time]!r}), which are taken "
         "for two outputs. If they are events and times, pass target='survival'; if not, target='regression' turns this "
         "warning off.",
-        UserWarning,
         stacklevel=6,
     )
     return None

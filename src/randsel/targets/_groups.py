@@ -1,6 +1,5 @@
 """Groups of samples that are not independent, such as the samples of one donor, and what can be compared in them."""
 
-import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -9,6 +8,7 @@ import numpy as np
 
 from randsel._numerics.missing import missing_mask
 from randsel._numerics.nuisance import Covariates, Nuisance
+from randsel._utils.messages import warn
 from randsel._utils.typing import Array
 
 #: How an outcome is compared: between samples; between groups if it is constant in every group; within groups if it
@@ -71,10 +71,9 @@ class Samples:
         if comparison == "within groups":
             strata = groups if batch is None else number_rows(np.stack([groups, batch], axis=1))
             if len(np.unique(np.column_stack([strata, number_rows(y)]), axis=0)) == strata.max() + 1:
-                warnings.warn(
+                warn(
                     "y is constant in every batch of a group, so that batches are ignored and y is compared within "
                     "groups.",
-                    UserWarning,
                     stacklevel=4,
                 )
                 strata = groups
