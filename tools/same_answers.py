@@ -881,7 +881,9 @@ fit("correlation-odd-columns", CorrelationFilter(3), lambda: odd_columns(80, 20)
 fit("stability-classes", StabilitySelection(n_subsamples=20, random_state=0), lambda: normal(100, 30), quick=True)
 fit(
     "stability-pairs",
-    StabilitySelection(4, n_subsamples=15, complementary=True, weakness=1.0, n_lambdas=10, random_state=1),
+    StabilitySelection(
+        n_features_to_select=4, n_subsamples=15, complementary=True, weakness=1.0, n_lambdas=10, random_state=1
+    ),
     lambda: four_classes(100, 20),
 )
 fit(
@@ -894,7 +896,11 @@ fit(
     StabilitySelection(n_subsamples=20, lambda_min=0.1, threshold=0.8, n_jobs=2, random_state=3),
     lambda: numbers(100, 30),
 )
-fit("stability-several", StabilitySelection(0.2, n_subsamples=10, random_state=4), lambda: several(80, 15))
+fit(
+    "stability-several",
+    StabilitySelection(n_features_to_select=0.2, n_subsamples=10, random_state=4),
+    lambda: several(80, 15),
+)
 fit("stability-noise", StabilitySelection(n_subsamples=10, threshold=1.0, random_state=5), lambda: noise(60, 30))
 fit("stability-error", StabilitySelection(loss="logistic"), lambda: numbers(50, 5), raises=True)
 

@@ -16,11 +16,10 @@ if TYPE_CHECKING:
         ForestImportance,
         FTest,
         KernelRFE,
-        StabilitySelection,
     )
     from randsel.distributed import read_blocks
     from randsel.learning import LPBoostMKL, PathKernels, SparseFiltering
-    from randsel.selectors import InteractionScan, RandSel, RandSelCV
+    from randsel.selectors import InteractionScan, RandSel, RandSelCV, StabilitySelection
 
 __all__ = [
     "BaHSIC",
@@ -60,7 +59,7 @@ _SUBPACKAGES = {
     "RandSel": "selectors",
     "RandSelCV": "selectors",
     "SparseFiltering": "learning",
-    "StabilitySelection": "baselines",
+    "StabilitySelection": "selectors",
     "read_blocks": "distributed",
     "select_adata": "analysis",
 }

@@ -237,7 +237,7 @@ def test_halves_share_no_sample_and_no_group_and_have_every_class(grouped):
     groups = np.arange(44) // 2 if grouped else None
     seen = set()
     for number in range(5):
-        one, other = _pipeline.split_halves(y, groups, CLASSES, 3, number)
+        one, other = _pipeline.draw_halves(y, groups, CLASSES, 3, number)
         assert not set(one) & set(other)
         assert abs(len(one) - len(other)) <= 2
         if grouped:
@@ -253,7 +253,7 @@ def test_frequencies_and_bound_are_those_of_the_halves():
     stability = analyse(data, Settings(halves=6, folds=0, top=3, seed=5)).stability
     counts = np.zeros(20)
     for number in range(3):
-        for rows in _pipeline.split_halves(data.y, None, CLASSES, 5, number):
+        for rows in _pipeline.draw_halves(data.y, None, CLASSES, 5, number):
             counts[RandSel(3).fit(data.X[rows], data.y[rows]).support_] += 1
     np.testing.assert_allclose(stability.frequencies, counts / 6)
     assert stability.n_halves == 6
@@ -271,7 +271,7 @@ def test_halves_repeat_the_rule_of_the_selection(how):
     stability = analyse(data, Settings(halves=4, folds=0, **how)).stability
     counts = np.zeros(12)
     for number in range(2):
-        for rows in _pipeline.split_halves(data.y, None, CLASSES, 0, number):
+        for rows in _pipeline.draw_halves(data.y, None, CLASSES, 0, number):
             selector = RandSel().fit(data.X[rows], data.y[rows])
             order = selector.order_[: selector.n_features_]
             if how:

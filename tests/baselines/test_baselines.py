@@ -21,11 +21,10 @@ from randsel import (
     StabilitySelection,
     datasets,
 )
+from randsel import baselines as methods
 from randsel._numerics.columns import canonical_order
-from randsel._sklearn.base import Task
-from randsel.baselines import _stability_selection as stability
 from randsel.targets import Target
-from randsel.targets._kinds import CLASSES, NUMBERS
+from randsel.targets._kinds import NUMBERS
 
 STABLE = StabilitySelection(n_subsamples=10, random_state=0)
 FOREST = ForestImportance(n_estimators=20, random_state=0)
@@ -250,74 +249,6 @@ def test_forest_is_that_of_scikit_learn(data, kind):
     np.testing.assert_array_equal(ours.importances_, again(FOREST, 2, n_jobs=2).fit(X, y).importances_)
 
 
-# ---------------------------------------------------------------- stability selection
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, {"loss": "logistic"}, {"complementary": True, "n_subsamples": 49}])
-def test_stability_selection_finds_a_linear_problem_and_bounds_its_errors(options):
-    X, y, relevant = datasets.make_weston_linear(300, 60, random_state=0)
-    selector = StabilitySelection(**{"n_subsamples": 50, "random_state": 0, "threshold": 0.7, **options}).fit(X, y)
-    assert set(selector.get_support(indices=True)) <= set(relevant)
-    assert selector.n_features_ >= 2
-    assert again(selector, 4).fit(X, y).support_[relevant].sum() == 4
-    np.testing.assert_array_equal(selector.support_, selector.probabilities_ >= 0.7)
-    Z = standardised(X)
-    halves = np.array(selector._select_on_halves(Z[:, canonical_order(Z)], y, CLASSES, Task(selector, None)))
-    assert len(halves) == 50
-    q = np.mean([len(set(np.nonzero(half)[0])) for half in halves])
-    assert selector.expected_false_bound_ == pytest.approx(q**2 / (0.4 * 60), rel=1e-9)
-
-
-def test_bound_by_hand(monkeypatch, rng):
-    X, y = rng.normal(size=(20, 4)), np.arange(20) % 2
-    first, second = np.zeros((4, 2), dtype=bool), np.zeros((4, 2), dtype=bool)
-    first[[0, 1], [0, 1]] = second[0] = True
-    monkeypatch.setattr(StabilitySelection, "_select_on_halves", lambda *_: [first, second])
-    selector = StabilitySelection(threshold=0.75).fit(X, y)
-    assert selector.expected_false_bound_ == pytest.approx(1.5**2 / (0.5 * 4))
-    np.testing.assert_array_equal(np.sort(selector.probabilities_), [0, 0, 0.5, 1.0])
-    assert selector.n_features_ == 1
-
-
-@unstable
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("complementary", [False, True])
-def test_stability_selection_does_not_depend_on_the_number_of_jobs(data, kind, complementary):
-    X, y = data[0], data[1][kind]
-    fits = [again(STABLE, n_jobs=n, complementary=complementary).fit(X, y) for n in (None, 2)]
-    np.testing.assert_array_equal(fits[0].probabilities_, fits[1].probabilities_)
-    np.testing.assert_array_equal(fits[0].ranking_, fits[1].ranking_)
-    other = again(STABLE, random_state=1, complementary=complementary).fit(X, y)
-    assert (other.probabilities_ != fits[0].probabilities_).any()
-
-
-def test_complementary_halves_share_no_sample():
-    Z = np.arange(11.0)[:, None]
-    seen = []
-
-    def path(X, y, penalties):
-        seen.append(y)
-        return np.zeros((1, len(penalties)))
-
-    for number in range(4):
-        stability._select_on_half(Z, Z, np.ones((2, 1)), path, 1.0, True, 0, number)
-    assert [len(half) for half in seen] == [5] * 4
-    assert not set(seen[0]) & set(seen[1])
-    assert not set(seen[2]) & set(seen[3])
-    assert set(seen[0]) != set(seen[2])
-
-
-def test_nothing_stable_is_said_and_the_best_returned(rng):
-    X, y = rng.normal(size=(40, 30)), np.arange(40) % 2
-    with pytest.warns(UserWarning, match=r"No feature reaches the probability threshold=1"):
-        selector = StabilitySelection(n_subsamples=10, threshold=1.0, lambda_min=0.9, random_state=0).fit(X, y)
-    assert selector.support_.sum() == 1
-    assert selector.probabilities_[selector.support_][0] == selector.probabilities_.max()
-    with pytest.raises(ValueError, match="loss='logistic' needs classes"):
-        StabilitySelection(loss="logistic").fit(X, X[:, 0])
-
-
 # ---------------------------------------------------------------- what the paper says of them
 
 
@@ -348,8 +279,13 @@ def test_weston_problems(seed):
 # ---------------------------------------------------------------- the contract
 
 
+def expected_failures(estimator):
+    reason = "Halves are drawn from samples: two copies of a sample may be in different halves."
+    return {"check_sample_weight_equivalence_on_dense_data": reason} if isinstance(estimator, type(STABLE)) else {}
+
+
 @unstable
-@parametrize_with_checks(ALL)
+@parametrize_with_checks(ALL, expected_failed_checks=expected_failures)
 def test_estimator(estimator, check):
     check(estimator)
 
@@ -408,8 +344,9 @@ def test_bad_input_gets_the_sentences_of_randsel(rng, selector):
     ):
         with pytest.raises(ValueError, match=message):
             again(selector).fit(bad_X, bad_y)
-    with pytest.raises(TypeError, match="sample_weight"):
-        again(selector).fit(X, y, sample_weight=np.ones(30))
+    if selector is not STABLE:
+        with pytest.raises(TypeError, match="sample_weight"):
+            again(selector).fit(X, y, sample_weight=np.ones(30))
 
 
 @every
@@ -463,7 +400,7 @@ def test_machines_without_support_vectors_are_worth_nothing(rng):
 
 
 def test_a_comparison_shares_nothing_with_what_it_compares():
-    for file in Path(stability.__file__).parent.glob("*.py"):
+    for file in Path(methods.__file__).parent.glob("*.py"):
         imports = {node.module for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ImportFrom)}
         assert not [
             m for m in imports if m.startswith(("randsel.contribution", "randsel.culling", "randsel.selectors"))

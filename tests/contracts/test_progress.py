@@ -61,6 +61,7 @@ ESTIMATORS = {
     "RandSelCV": RandSelCV(cv=3, gammas=["median", "4*median"], n_jobs=2),
     "InteractionScan": InteractionScan(2, order=3),
     "StabilitySelection": StabilitySelection(n_subsamples=5, complementary=True, random_state=0, n_jobs=2),
+    "halves of a selector": StabilitySelection(RandSel(3), n_subsamples=3, random_state=0, n_jobs=2),
     "BaHSIC": BaHSIC(3),
     "FoHSIC": FoHSIC(3),
     "KernelRFE": KernelRFE(3),

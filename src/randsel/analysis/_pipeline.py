@@ -50,9 +50,11 @@ from randsel.targets import (
     Target,
     average_rows,
     batches_of_groups,
+    bound_false_selections,
     describe_guess,
     find_kind,
     number_rows,
+    split_halves,
 )
 
 #: By default, pairs are tested if samples × features² is at most this: about half a minute on one core.
@@ -336,16 +338,10 @@ def select_features(rule: Rule, path: CullingPath, tests: FeatureTests | None) -
 # ---------------------------------------------------------------- half-samples
 
 
-def split_halves(y: Array, groups: Array | None, kind: OutcomeKind, seed: int, number: int) -> tuple[Array, Array]:
+def draw_halves(y: Array, groups: Array | None, kind: OutcomeKind, seed: int, number: int) -> tuple[Array, Array]:
     """Return the rows of two random halves that share no sample or group; each has half of every class."""
-    unit = np.arange(len(y)) if groups is None else np.unique(groups, return_inverse=True)[1]
-    _, first = np.unique(unit, return_index=True)
-    classes = kind.strata(y[first])  # a group has the class of its first sample
-    rng = generator(seed, 2, number)
-    members = [rng.permutation(np.flatnonzero(classes == k)) for k in range(int(classes.max()) + 1)]
-    one = np.concatenate([units[: len(units) // 2] for units in members])
-    other = np.concatenate([units[len(units) // 2 : len(units) // 2 * 2] for units in members])
-    return np.flatnonzero(np.isin(unit, one)), np.flatnonzero(np.isin(unit, other))
+    one, other = split_halves(kind.strata(y), groups, None, generator(seed, 2, number))
+    return np.sort(one), np.sort(other)
 
 
 def measure_stability(
@@ -354,7 +350,7 @@ def measure_stability(
     """Repeat the selection by the same rule on each of many halves; None, with a note, if that is not possible."""
     if not settings.halves:
         return None
-    halves = split_halves(table.y, table.groups, kind, settings.seed, 0)
+    halves = draw_halves(table.y, table.groups, kind, settings.seed, 0)
     smallest = min(len(average_groups(table.rows(rows)).y) for rows in halves)
     if smallest < LEAST_HALF:
         notes.append(f"No half-samples: a half would have {smallest} samples, fewer than {LEAST_HALF}.")
@@ -374,19 +370,18 @@ def measure_stability(
     counts = np.zeros(n_features)
     for result in results:
         counts[result["selected"]] += 1.0
-    # Meinshausen and Bühlmann (2010): E[false] ≤ q² / ((2π − 1) p), with q the mean number of selected features
     # features that every half keeps are not counted, and have no stability
     n_kept = len(rule.always_kept)
     counts[list(rule.always_kept)] = np.nan
     mean_size = max(float(np.mean([len(result["selected"]) for result in results])) - n_kept, 0.0)
     n_varying = max(int((np.ptp(table.X, axis=0) != 0.0).sum()) - n_kept, 1)
-    bound = mean_size**2 / ((2 * THRESHOLD - 1) * n_varying)
+    bound = bound_false_selections(mean_size, THRESHOLD, n_varying)
     stability = Stability(n_halves, THRESHOLD, None, counts / n_halves)
     return replace(stability, expected_false=bound) if 2 * bound <= stability.n_stable else stability
 
 
 def _select_on_half(table: Table, kind: OutcomeKind, settings: Settings, rule: Rule, number: int) -> dict[str, Any]:
-    rows = split_halves(table.y, table.groups, kind, settings.seed, number // 2)[number % 2]
+    rows = draw_halves(table.y, table.groups, kind, settings.seed, number // 2)[number % 2]
     try:
         half = average_groups(impute_medians(table.rows(rows)))
         path = cull_table(half, kind, settings)

@@ -6,6 +6,5 @@ distances and centring, but imports neither contribution nor culling nor selecto
 
 from randsel.baselines._kernel_methods import BaHSIC, FoHSIC, KernelRFE
 from randsel.baselines._one_pass import CorrelationFilter, ForestImportance, FTest
-from randsel.baselines._stability_selection import StabilitySelection
 
-__all__ = ["BaHSIC", "CorrelationFilter", "FTest", "FoHSIC", "ForestImportance", "KernelRFE", "StabilitySelection"]
+__all__ = ["BaHSIC", "CorrelationFilter", "FTest", "FoHSIC", "ForestImportance", "KernelRFE"]

@@ -13,6 +13,7 @@ from randsel.targets._groups import (
     compare_groups,
     number_rows,
 )
+from randsel.targets._halves import bound_false_selections, split_halves
 from randsel.targets._kinds import (
     CLASSES,
     KINDS,
@@ -38,6 +39,7 @@ __all__ = [
     "Target",
     "average_rows",
     "batches_of_groups",
+    "bound_false_selections",
     "check_outcome",
     "compare_groups",
     "describe_guess",
@@ -45,6 +47,7 @@ __all__ = [
     "is_structured",
     "kaplan_meier",
     "number_rows",
+    "split_halves",
     "survival_array",
     "warn_of_guess",
 ]
