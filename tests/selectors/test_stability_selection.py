@@ -218,6 +218,9 @@ def test_groups_of_randsel_stay_together_and_batches_are_divided(data):
     labels = {"groups": np.arange(120) // 2, "batch": np.arange(120) % 3}
     fitted = StabilitySelection(RandSel(4), n_subsamples=4, random_state=0).fit(X, y, **labels)
     assert fitted.support_[:5].sum() >= 2
+    age = pd.DataFrame({"age": np.arange(120.0), "sex": np.where(np.arange(120) % 2, "f", "m")})
+    adjusted = StabilitySelection(RandSel(4), n_subsamples=4, random_state=0).fit(X, y, covariates=age, **labels)
+    assert adjusted.support_[:5].sum() >= 2
     lasso_fit = StabilitySelection(n_subsamples=4, random_state=0).fit(X, y, **labels)
     assert lasso_fit.support_[:5].sum() >= 2
 

@@ -15,6 +15,7 @@ from randsel._numerics.arrays import remote_table
 from randsel._numerics.columns import canonical_order, standardise
 from randsel._numerics.fingerprint import fingerprint
 from randsel._numerics.missing import impute_means
+from randsel._sklearn.annotations import check_labels
 from randsel._sklearn.base import (
     HasMethods,
     Interval,
@@ -23,7 +24,6 @@ from randsel._sklearn.base import (
     StrOptions,
     Task,
     check_data,
-    check_labels,
     check_number_to_select,
     drop_unweighted_rows,
     fit_context,
