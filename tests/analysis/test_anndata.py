@@ -79,9 +79,12 @@ def test_error_messages_name_the_cause(adata, label, options, message):
         randsel.select_adata(adata, label, **options)
 
 
-def test_names_that_occur_twice_and_missing_values_are_refused(adata):
+def test_names_that_occur_twice_and_infinite_values_are_refused(adata):
     adata.X[3, 2] = np.nan
-    with pytest.raises(ValueError, match="missing or infinite values"):
+    randsel.select_adata(adata, "status", halves=0, folds=0)
+    assert adata.var["randsel_missing"].tolist() == [0, 0, 1, 0, 0, 0, 0, 0]
+    adata.X[3, 2] = np.inf
+    with pytest.raises(ValueError, match="infinite values"):
         randsel.select_adata(adata, "status")
     adata.var_names = ["a"] * 8
     with pytest.raises(ValueError, match="var_names_make_unique"):

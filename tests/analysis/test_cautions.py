@@ -34,6 +34,20 @@ def test_a_faultless_table_raises_no_caution(table, rng):
     assert cautions(replace(table, batch=np.arange(80)), CLASSES) == ()
 
 
+def test_missing_values_raise_no_caution_and_hide_none(table, rng):
+    X = np.where(rng.random(table.X.shape) < 0.1, np.nan, table.X)
+    assert cautions(replace(table, X=X), CLASSES) == ()
+    constant = X.copy()
+    constant[:, 3] = np.where(np.isnan(X[:, 3]), np.nan, 1.0)
+    only(cautions(replace(table, X=constant), CLASSES), "1 feature is constant")
+    repeated = X.copy()
+    repeated[1] = repeated[0]
+    only(cautions(replace(table, X=repeated), CLASSES), "1 sample is an exact copy")
+    alike = X.copy()
+    alike[1] = np.where(np.isnan(alike[0]), np.nan, alike[0] + 1e-9)
+    only(cautions(replace(table, X=alike), CLASSES), "2 samples are nearly copies")
+
+
 def test_unequal_and_small_classes(table):
     unequal = replace(table, y=np.repeat([0.0, 1.0], [62, 18]))
     only(cautions(unequal, CLASSES), "unequal", "18 samples of class 1", "62", "balanced")

@@ -11,7 +11,7 @@ from sklearn.svm import SVC
 from randsel import InteractionScan, RandSel, datasets
 from randsel._numerics.kernels import bandwidth, squared_distances
 from randsel._utils.files import FinishedParts
-from randsel.analysis import _pipeline
+from randsel.analysis import _missing, _pipeline
 from randsel.analysis._cautions import check_selection
 from randsel.analysis._model import FeatureTests, Rule, Settings
 from randsel.analysis._pipeline import analyse
@@ -457,7 +457,7 @@ def test_medians_are_those_of_training_samples(monkeypatch):
     X = data.X.copy()
     X[::7, 3] = np.nan
     data = replace(data, X=X, missing="median")
-    fitted, real = [], _pipeline.imputer
+    fitted, real = [], _missing.imputer
 
     def spy():
         step = real()
@@ -465,12 +465,50 @@ def test_medians_are_those_of_training_samples(monkeypatch):
         step.fit = lambda values: (fitted.append(len(values)), original(values))[1]
         return step
 
-    monkeypatch.setattr(_pipeline, "imputer", spy)
+    monkeypatch.setattr(_missing, "imputer", spy)
     analysis = analyse(data, Settings(halves=2, folds=2))
     assert sorted(fitted) == [39, 39, 40, 40, 80]  # halves of equal classes, folds, all
     assert any("take the medians of all samples" in note for note in analysis.notes)
-    with pytest.raises(ValueError, match="missing values"):
-        analyse(replace(data, missing="error"), Settings())
+
+
+def with_gaps(rng, rows=160, columns=12):
+    data = xor(rows, columns)
+    X = data.X.copy()
+    X[:, 5] = X[:, 0] + 0.1 * rng.standard_normal(rows)
+    X[rng.random(X.shape) < 0.1] = np.nan
+    X[: rows // 2 + 10, 7] = np.nan
+    return replace(data, X=X)
+
+
+NOT_RANKED = "1 column is not ranked or tested, because more than half of the values are missing: g7."
+
+
+@pytest.mark.parametrize("pairs", ["all", "none"])
+def test_missing_values_are_neutral(rng, pairs):
+    data = with_gaps(rng)
+    analysis = analyse(data, Settings(halves=2, folds=2, top=2, pairs=pairs))
+    assert analysis.features[-1].name == "g7"
+    counts = np.isnan(data.X).sum(axis=0)
+    assert [feature.missing for feature in analysis.features] == [counts[f.column] for f in analysis.features]
+    assert NOT_RANKED in analysis.notes
+    assert not any("missing" in warning for warning in analysis.warnings)
+    assert {feature.column for feature in analysis.features[:3]} == {0, 1, 5}
+    assert [feature.p for feature in analysis.features if feature.column == 7] == [1.0]
+    assert analysis.accuracy.selected.mean() > 0.5
+    assert np.isfinite([feature.p for feature in analysis.features]).all()
+
+
+def test_means_of_groups_skip_missing_values(rng):
+    data = with_gaps(rng)
+    twice = data.rows(np.repeat(np.arange(160), 2))
+    X = twice.X.copy()
+    X[::2][rng.random((160, 12)) < 0.5] = np.nan  # the other sample of the group has the value
+    settings = Settings(halves=0, folds=0, top=2)
+    grouped = analyse(replace(twice, X=X, groups=np.repeat(np.arange(160), 2)), settings)
+    plain = analyse(data, settings)
+    assert [f.column for f in grouped.features] == [f.column for f in plain.features]
+    np.testing.assert_allclose([f.p for f in grouped.features], [f.p for f in plain.features], rtol=1e-6)
+    assert NOT_RANKED in grouped.notes
 
 
 @pytest.mark.parametrize("bad", [{"top": 0}, {"fdr": 2.0}, {"halves": 1}, {"folds": 1}])

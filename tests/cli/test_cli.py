@@ -195,9 +195,13 @@ def test_a_table_that_lies_on_its_side_with_gaps(run, tmp_path):
     labels = "".join(f"s{j},{label}\n" for j, label in enumerate(status))
     (tmp_path / "labels.csv").write_text("sample,status\n" + labels)
     options = [str(tmp_path / "genes.tsv"), "--target-file", str(tmp_path / "labels.csv")]
-    refused = run("interactions", *options, "--out", str(tmp_path / "scan"))
+    refused = run("interactions", *options, "--missing", "error", "--out", str(tmp_path / "scan"))
     assert refused.exit_code == 1
-    assert "Choose --missing median (imputed within folds) or --missing drop-columns" in refused.output
+    assert "Choose --missing neutral, median (imputed within folds) or drop-columns" in refused.output
+    result = run("interactions", *options, "--out", str(tmp_path / "neutral"))
+    assert result.exit_code == 0, result.output
+    assert "Note: Missing values are neutral" in result.stderr
+    assert read(tmp_path / "neutral" / "features.csv")[0]["feature"] == "g2"
     result = run("interactions", *options, "--missing", "median", "--out", str(tmp_path / "scan"))
     assert result.exit_code == 0, result.output
     assert "Note: Features are in rows: ids of the target file are in the header." in result.stderr

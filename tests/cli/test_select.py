@@ -174,6 +174,26 @@ def test_csv_parquet_and_h5ad_of_a_table_give_one_ranking(finished, tmp_path):
             assert (tmp_path / kind / name).read_bytes() == (out / name).read_bytes()
 
 
+def test_missing_values_are_counted_in_the_ranking(finished, tmp_path):
+    X, y = numbers(200, 12)
+    X[::9, 0], X[1::4, 3], X[:150, 5] = np.nan, np.nan, np.nan
+    file = write(tmp_path / "table.csv", X, y)
+    result = invoke("select", file, "--target", "status", *SHORT, "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert "Note: 223 values are missing, in 3 of 12 columns." in result.stderr
+    left_out = "Note: 1 column is not ranked or tested, because more than half of the values are missing: g5."
+    assert left_out in result.stderr
+    rows = read(tmp_path / "out" / "ranking.csv")
+    assert {row["feature"] for row in rows[:2]} == {"g0", "g1"}
+    assert {row["feature"]: row["missing"] for row in rows if row["missing"]} == {"g0": "23", "g3": "50", "g5": "150"}
+    assert "missing" not in read(finished[1] / "ranking.csv")[0]
+    assert invoke("report", tmp_path / "out").exit_code == 0
+    how = [file, "--target", "status", "--missing", "indicator", "--top", "2", "--halves", "0", "--folds", "0"]
+    assert invoke("select", *how, "--out", tmp_path / "indicators").exit_code in (0, 3)
+    names = [row["feature"] for row in read(tmp_path / "indicators" / "ranking.csv")]
+    assert {"g0 missing", "g3 missing", "g5 missing"} <= {*names}
+
+
 # ---------------------------------------------------------------- interruptions
 
 
@@ -297,9 +317,9 @@ USER_ERRORS = {
     ),
     "all missing": (
         cells(["a", "b", "status"], [["1", "", "x"], ["2", "NA", "y"], ["3", "", "x"]] * 3),
-        ["--target", "status"],
+        ["--target", "status", "--missing", "error"],
         1,
-        ["no value at all", "--missing median"],
+        ["no value at all", "--missing neutral, median"],
     ),
     "top 0": (text_of(X, Y), ["--target", "status", "--top", "0"], 2, ["'--top'", "x>=1"]),
     "keep a stranger": (text_of(X, Y), ["--target", "status", "--keep", "q0"], 1, ["keep names 'q0'", "did you mean"]),

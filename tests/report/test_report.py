@@ -18,7 +18,7 @@ from PIL import Image
 
 from randsel import RandSel, datasets, plots
 from randsel._utils.text import make_visible
-from randsel.analysis._model import NAME, RANK, SELECTED, VALUE_COLUMNS, Accuracy, Feature, Rule, Stability
+from randsel.analysis._model import MISSING, NAME, RANK, SELECTED, VALUE_COLUMNS, Accuracy, Feature, Rule, Stability
 from randsel.culling import StandIn
 from randsel.report import _html as report
 from randsel.report._sentences import summarise
@@ -126,7 +126,7 @@ class Page(HTMLParser):
 
 
 def test_every_field_of_a_feature_is_a_column():
-    columns = [column.field for column in (NAME, RANK, SELECTED, *VALUE_COLUMNS)]
+    columns = [column.field for column in (NAME, RANK, SELECTED, *VALUE_COLUMNS, MISSING)]
     assert sorted([*columns, "column"]) == sorted(field.name for field in fields(Feature))
 
 

@@ -94,7 +94,7 @@ def _table(data: bytes, path: Path, *options: dict) -> object:
 
 _OPTIONS = (
     {"target": "y", "drop_columns": ["k"], "missing": "median"},
-    {"target": "y", "missing": "keep", "categorical": ["k"]},
+    {"target": "y", "missing": "neutral", "categorical": ["k"]},
     {"target": "y", "missing": "median", "id_column": "id", "groups": "k"},
     {"target": "y", "missing": "drop-columns", "log2": True, "orientation": "features-in-rows"},
 )
@@ -192,7 +192,7 @@ def _read_npz(data: bytes, folder: Path) -> object:
             for name, member in members.items():
                 archive.writestr(f"{name}.npy", member)
         data = b"\0" + content.getvalue()
-    return _table(data[1:], folder / "table.npz", {"missing": "keep"})
+    return _table(data[1:], folder / "table.npz", {"missing": "neutral"})
 
 
 def _parquet_seeds() -> Iterator[bytes]:
@@ -211,7 +211,7 @@ def _parquet_seeds() -> Iterator[bytes]:
 
 
 def _read_parquet(data: bytes, folder: Path) -> object:
-    return _table(data, folder / "table.parquet", {"target": "y", "missing": "keep", "categorical": ["k"]})
+    return _table(data, folder / "table.parquet", {"target": "y", "missing": "neutral", "categorical": ["k"]})
 
 
 def _mat_seeds() -> Iterator[bytes]:
@@ -236,7 +236,7 @@ def _read_mat(data: bytes, folder: Path) -> object:
         head = b"MATLAB 5.0 MAT-file".ljust(124) + b"\0\1IM"
         packed = zlib.compress(data[1:], 1)
         data = b"\0" + head + struct.pack("<II", 15, len(packed)) + packed
-    return _table(data[1:], folder / "table.mat", {"missing": "keep"})
+    return _table(data[1:], folder / "table.mat", {"missing": "neutral"})
 
 
 def _h5ad_seeds() -> Iterator[bytes]:
@@ -267,7 +267,7 @@ def _write_h5ad(path: Path, X: np.ndarray, kind: str) -> None:
 
 
 def _read_h5ad(data: bytes, folder: Path) -> object:
-    return _table(data, folder / "table.h5ad", {"target": "y", "missing": "keep"})
+    return _table(data, folder / "table.h5ad", {"target": "y", "missing": "neutral"})
 
 
 def _plink_seeds() -> Iterator[bytes]:
@@ -281,7 +281,7 @@ def _plink_seeds() -> Iterator[bytes]:
 def _read_plink(data: bytes, folder: Path) -> object:
     for name, content in zip(("fam", "bim", "bed"), (data.split(BETWEEN) + [b""] * 3)[:3], strict=True):
         (folder / f"study.{name}").write_bytes(content)
-    return tables.read(folder / "study.bed", missing="keep", max_bytes=LIMIT)
+    return tables.read(folder / "study.bed", max_bytes=LIMIT)
 
 
 # ---------------------------------------------------------------- result folders and experiments

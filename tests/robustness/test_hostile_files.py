@@ -251,7 +251,7 @@ def test_a_line_that_is_too_long_or_a_cell_that_does_not_end(tmp_path, monkeypat
     refused(path, "line 2, not within 100000 lines, is never closed", target="y")
     path.write_text('y;a\n"' + "\n" * 90_000 + '";2,5\n' + "1;2,5\n2;3,5\n" * 5)
     # the search for decimal commas once took minutes here, as it looked for spaces across lines
-    assert len(tables.read(path, target="a", missing="keep", orientation="samples-in-rows").y) == 11
+    assert len(tables.read(path, target="a", orientation="samples-in-rows").y) == 11
     monkeypatch.setattr("randsel.tables.formats._text.LONGEST_LINE", 1000)
     path.write_text("y,a\n1," + "1" * 2000)
     refused(path, "line 2 has more than 1000 characters", target="y")
@@ -276,7 +276,7 @@ def test_plink_files_that_do_not_belong_together(tmp_path):
     fam, bim, bed = next(READERS["plink"].seeds()).split(fuzz_readers.BETWEEN)
     for name, content in (("fam", fam), ("bim", bim), ("bed", bed)):
         (tmp_path / f"s.{name}").write_bytes(content)
-    assert tables.read(tmp_path / "s.bed", missing="keep").X.shape == (6, 3)
+    assert tables.read(tmp_path / "s.bed").X.shape == (6, 3)
     (tmp_path / "s.fam").write_bytes(fam * 3)
     refused(tmp_path / "s.bed", "should start with 6c 1b 01 and have 18 bytes for 18 samples and 3 variants")
     (tmp_path / "s.fam").write_bytes(fam * 10_000)

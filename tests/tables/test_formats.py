@@ -124,7 +124,7 @@ def test_parquet_with_features_in_rows_text_and_gaps(tmp_path):
     frame.write_parquet(path)
     labels = tmp_path / "labels.csv"
     labels.write_text("id,y\ns1,0\ns2,1\ns3,0\ns4,1\n")
-    table = tables.read(path, target_file=labels, missing="keep")
+    table = tables.read(path, target_file=labels)
     np.testing.assert_array_equal(table.X, [[1, 2], [3, np.nan], [5, 6], [7, 8]])
     frame = pl.DataFrame({"a": [True, False, True, False], "k": ["u", "v", None, "u"], "y": [1, 2, 1, 2]})
     frame.write_parquet(path)
@@ -346,7 +346,7 @@ def write_plink(folder, genotypes, phenotype, names=("rs1", "rs2", "rs3")):
 
 def test_plink(tmp_path):
     path = write_plink(tmp_path, GENOTYPES, [1, 2, 1, 2, -9, 2])
-    table = tables.read(path, missing="keep")
+    table = tables.read(path)
     np.testing.assert_array_equal(table.X, GENOTYPES[[0, 1, 2, 3, 5]])
     assert table.X.dtype == np.float32
     assert table.y.tolist() == [1, 2, 1, 2, 2]
@@ -354,11 +354,11 @@ def test_plink(tmp_path):
     assert table.ids.tolist() == ["I0", "I1", "I2", "I3", "I5"]
     labels = tmp_path / "pheno.txt"
     labels.write_text("FID IID dose\n" + "".join(f"F{i} I{i} {i}.5\n" for i in range(6)))
-    table = tables.read(path, target_file=labels, target="dose", missing="keep")
+    table = tables.read(path, target_file=labels, target="dose")
     assert table.y.tolist() == [0.5, 1.5, 2.5, 3.5, 4.5, 5.5]
     assert any("matched by column 'IID'" in note for note in table.notes)
     path = write_plink(tmp_path, GENOTYPES, [0, 1.5, 2.5, 3, -9, 2], names=("rs1", ".", "."))
-    table = tables.read(path, missing="keep")
+    table = tables.read(path)
     assert table.names == ("1:100:A:G", "1:101:A:G", "1:102:A:G")
     assert table.y.tolist() == [0, 1.5, 2.5, 3, 2]
 

@@ -7,6 +7,7 @@ from table_files import PLAIN, has_note
 
 from randsel import RandSel
 from randsel.tables import _read as tables
+from randsel.tables import imputer
 
 
 def test_csv(file, engine):
@@ -40,14 +41,16 @@ GAPS = "a,b,c,k,y\n1,NA,2,u,p\n2,,,v,q\n3,5,1,,p\n4,7,3,u,q\n6,9,4,v,\n"
 def test_missing_values_are_counted(file, engine):
     words = r"5 entries of 3 columns \(2 entries of column 'b', 1 .* 'c', 1 .* 'k'\) are missing.*drop-columns"
     with pytest.raises(ValueError, match=words.replace("5 entries", "4 entries")):
-        tables.read(file(GAPS), target="y", categorical=["k"])
+        tables.read(file(GAPS), target="y", categorical=["k"], missing="error")
 
 
-def test_missing_values_are_kept_or_dropped(file, engine):
-    table = tables.read(file(GAPS), target="y", categorical=["k"], missing="keep")
+def test_missing_values_are_neutral_or_dropped(file, engine):
+    table = tables.read(file(GAPS), target="y", categorical=["k"])
     assert np.isnan(table.X).sum() == 4
     assert has_note(table, "1 samples have no target and are left out.")
     assert has_note(table, "4 values are missing, in 3 of 4 columns.")
+    assert has_note(table, "Missing values are neutral: they count as the mean of their column (--missing).")
+    assert table.missing == "neutral"
     table = tables.read(file(GAPS), target="y", categorical=["k"], missing="drop-columns")
     assert table.names == ("a",)
     assert table.nominal == ()
@@ -58,22 +61,39 @@ def test_missing_values_are_kept_or_dropped(file, engine):
     assert table.X[:, 3].tolist() == [0, 1, 2, 0]  # what is missing is a level of its own
 
 
+@pytest.mark.parametrize("log2", [False, True])
+def test_indicators_say_where_values_are_missing(file, log2):
+    table = tables.read(file(GAPS), target="y", categorical=["k"], missing="indicator", log2=log2)
+    assert table.names == ("a", "b", "c", "k", "b missing", "c missing", "k missing")
+    assert table.X[:, 4:].T.tolist() == [[1, 1, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]]
+    assert table.nominal == (3,)
+    assert np.isnan(table.X).sum() == 4
+    assert has_note(table, "3 columns that say where values are missing are added (--missing indicator).")
+    assert tables.read(file("a,y\n1,p\n2,q\n3,p\n4,q\n"), target="y", missing="indicator").names == ("a",)
+    text = "a,a missing,y\n,1,p\n2,2,q\n3,3,p\n4,4,q\n"
+    with pytest.raises(ValueError, match="a column is named 'a missing', as an indicator would be; rename it"):
+        tables.read(file(text), target="y", missing="indicator")
+
+
 def test_columns_without_any_value(file):
     text = "a,b,y\n1,,p\n2,NA,q\n3,,p\n4,,q\n"
     with pytest.raises(ValueError, match=r"4 entries of column 'b'.* 1 of them have no value at all"):
-        tables.read(file(text), target="y")
-    table = tables.read(file(text), target="y", missing="median")
-    assert table.names == ("a",)
-    assert has_note(table, "1 columns with no value at all are left out.")
-    with pytest.raises(ValueError, match="every column has missing values; choose --missing median"):
+        tables.read(file(text), target="y", missing="error")
+    for missing in ("neutral", "indicator", "median"):
+        table = tables.read(file(text), target="y", missing=missing)
+        assert table.names == ("a",)
+        assert has_note(table, "1 columns with no value at all are left out.")
+    with pytest.raises(ValueError, match="every column has missing values; choose --missing neutral"):
         tables.read(file("a,y\n,p\n2,q\n3,p\n4,q\n"), target="y", missing="drop-columns")
+    with pytest.raises(ValueError, match="every column has no value at all; check how the table was read"):
+        tables.read(file("a,y\n,p\n,q\n,p\n,q\n"), target="y")
 
 
 def test_the_imputer_uses_training_rows_only(rng):
     X = rng.standard_normal((40, 5))
     X[::7, 2] = np.nan
     y = (X[:, 0] > 0).astype(int)
-    fitted = make_pipeline(tables.imputer(), RandSel(1)).fit(X[:30], y[:30])
+    fitted = make_pipeline(imputer(), RandSel(1)).fit(X[:30], y[:30])
     assert fitted[0].statistics_[2] == np.nanmedian(X[:30, 2])
     assert fitted.transform(X[30:]).shape == (10, 1)
 
@@ -154,7 +174,7 @@ IDS = "name,a\n" + "".join(f"n{i},{i}\n" for i in range(40))
         ("a,b,y\n1,inf,0\n2,1,0\n3,-inf,1\n4,1,1\n", {}, r"2 entries of 1 columns \(2 .* 'b'\) are infinite; replace"),
         ("a,y\n1,0\n2,0\n3,1\n4,1\n", {"drop_columns": ["a"]}, "has no features"),
         ("a,y\n1,0\n2,0\n3,1\n4,1\n", {"layer": "counts"}, "layers are parts of h5ad"),
-        ("a,y\n1,0\n2,0\n3,1\n4,1\n", {"missing": "mean"}, "missing='mean' is none of 'error', 'median'"),
+        ("a,y\n1,0\n2,0\n3,1\n4,1\n", {"missing": "mean"}, "missing='mean' is none of 'neutral', 'indicator'"),
         ("a,y\n1,0\n2,0\n3,1\n4,1\n", {"orientation": "rows"}, "orientation='rows' is none of"),
         ("a,y\n1,0\n2,0\n3,1\n4,1\n", {"max_bytes": "much"}, "max_bytes='much' is not a size"),
         ("a,y\n1,0\n2,0\n3,1\n4,1\n", {"max_bytes": 8}, "unpacks to more than .* raise the limit: --max-bytes"),

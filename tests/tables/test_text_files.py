@@ -51,7 +51,7 @@ def test_quotes_spaces_and_names_of_rows_without_a_header(file, engine):
 
 
 def test_truth_values_are_numbers_and_mixtures_are_not(file, engine):
-    table = tables.read(file("t,a,y\nTrue,1,x\nFALSE,2,z\ntrue,3,x\nNA,4,z\n"), target="y", missing="keep")
+    table = tables.read(file("t,a,y\nTrue,1,x\nFALSE,2,z\ntrue,3,x\nNA,4,z\n"), target="y")
     np.testing.assert_array_equal(table.X[:, 0], [1, 0, 1, np.nan])
     table = tables.read(file("a,t,y\n1,True,x\n2,FALSE,z\n3,true,x\n4,False,z\n"), target="y")
     np.testing.assert_array_equal(table.X[:, 1], [1, 0, 1, 0])

@@ -10,6 +10,9 @@ import numpy as np
 from randsel._numerics.arrays import as_array_like, astype, namespace, on_host
 from randsel._utils.typing import Array
 
+#: Default of `max_missing`, the largest fraction of missing values of a column that is not left out.
+MAX_MISSING = 0.5
+
 
 def missing_mask(x: Any) -> Any:
     """Return a mask of the NaN of an array, or None if it has none."""
@@ -61,6 +64,11 @@ def impute_means(X: Array, train: Array | None = None) -> Array:
     sums = np.where(observed, rows - offset, 0.0).sum(axis=0, dtype=np.float64)
     means = offset + sums / np.maximum(observed.sum(axis=0), 1)
     return np.where(missing, means.astype(X.dtype), X)
+
+
+def columns_vary(X: Array) -> Array:
+    """Return which columns have two different observed values."""
+    return np.asarray(np.fmax.reduce(X, axis=0) > np.fmin.reduce(X, axis=0))
 
 
 def too_many_missing(counts: Any, m: int, max_missing: float) -> Any:

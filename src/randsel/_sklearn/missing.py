@@ -4,13 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.missing import too_many_missing
+from randsel._numerics.missing import MAX_MISSING, too_many_missing
 from randsel._utils.messages import warn
 from randsel._utils.text import list_first
 from randsel._utils.typing import Array
 
-#: Default of `max_missing`.
-MAX_MISSING = 0.5
+__all__ = ["MAX_MISSING", "warn_of_incomplete_columns"]
 
 
 def warn_of_incomplete_columns(selector: Any, counts: Array | None, n_samples: int) -> None:

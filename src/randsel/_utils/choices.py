@@ -4,8 +4,8 @@ from typing import Any
 
 #: Orientations of a table.
 ORIENTATIONS = ("auto", "samples-in-rows", "features-in-rows")
-#: What to do about missing values. The command line does not offer "keep", which leaves them to the caller.
-MISSING_RULES = ("error", "median", "drop-columns", "keep")
+#: What to do about missing values; the first is the default.
+MISSING_RULES = ("neutral", "indicator", "median", "drop-columns", "error")
 #: Methods of a comparison: name -> (name of the public class, parameters).
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "randSel": ("RandSel", {}),

@@ -6,6 +6,7 @@ Imports from all folders of the method and from `tables`. Output for users is wr
 from randsel.analysis._anndata import select_adata
 from randsel.analysis._cautions import cautions, check_pairs
 from randsel.analysis._model import (
+    MISSING,
     NAME,
     RANK,
     RULES,
@@ -25,6 +26,7 @@ from randsel.analysis._model import (
 from randsel.analysis._pipeline import analyse
 
 __all__ = [
+    "MISSING",
     "NAME",
     "RANK",
     "RULES",

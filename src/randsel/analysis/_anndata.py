@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from randsel._utils.typing import Array
-from randsel.analysis._model import RANK, SELECTED, VALUE_COLUMNS, Analysis, Settings
+from randsel.analysis._model import MISSING, RANK, SELECTED, VALUE_COLUMNS, Analysis, Settings
 from randsel.analysis._pipeline import Progress, analyse
 from randsel.tables import Table
 
@@ -80,8 +80,8 @@ def _build_table(adata: Any, label: str, layer: str | None, groups: str | None, 
     names = tuple(map(str, adata.var_names))
     if len(set(names)) < len(names):
         raise ValueError("two variables of adata have one name; call adata.var_names_make_unique() first.")
-    if not np.isfinite(X).all():
-        raise ValueError("adata has missing or infinite values; impute them, or leave these variables out first.")
+    if np.isinf(X).any():
+        raise ValueError("adata has infinite values; replace them by numbers, or leave these variables out first.")
     return Table(
         X[~missing] if missing.any() else X,
         y[~missing],
@@ -118,7 +118,8 @@ def _read_complete_column(adata: Any, name: str | None, rows: Array) -> Array | 
 def _write_results(adata: Any, analysis: Analysis) -> None:
     """Write the columns of the ranking to `adata.var`, columns of numbers last, and the settings to `adata.uns`."""
     features = sorted(analysis.features, key=lambda feature: feature.column)
-    for column in sorted((RANK, SELECTED, *VALUE_COLUMNS), key=lambda column: column.type is float):
+    columns = (RANK, SELECTED, *VALUE_COLUMNS, *((MISSING,) if any(f.missing for f in features) else ()))
+    for column in sorted(columns, key=lambda column: column.type is float):
         values = [getattr(feature, column.field) for feature in features]
         texts = np.array([value or "" for value in values], dtype=object) if column.is_text else None
         adata.var[f"randsel_{column.field}"] = np.asarray(values) if texts is None else texts

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from scipy.stats import rankdata, spearmanr
 
+from randsel._numerics.missing import columns_vary, missing_mask
 from randsel._utils.jobs import generator
 from randsel._utils.text import format_label, join_words, pluralise
 from randsel._utils.typing import Array
@@ -201,12 +202,17 @@ def _check_sample_names(samples: Sequence[str] | None) -> Iterator[str]:
 
 def _check_similar_rows(X: Array) -> Iterator[str]:
     """Warn of samples that are nearly copies of others, such as repeated measurements."""
-    X = X[:, np.ptp(X, axis=0) > 0.0]
+    X = X[:, columns_vary(X)]
     if X.shape[1] < ENOUGH_FEATURES or len(X) > COMPARED_ROWS:
         return
     columns = np.unique(np.linspace(0, X.shape[1] - 1, COMPARED_COLUMNS).astype(int))
-    ranks = rankdata(X[:, columns], axis=0)
-    Z = (ranks - ranks.mean(axis=0)) / ranks.std(axis=0)
+    missing = missing_mask(X[:, columns])
+    if missing is None:
+        ranks = rankdata(X[:, columns], axis=0)
+        Z = (ranks - ranks.mean(axis=0)) / ranks.std(axis=0)
+    else:
+        ranks = rankdata(X[:, columns], axis=0, nan_policy="omit")
+        Z = np.where(missing, 0.0, (ranks - np.nanmean(ranks, axis=0)) / np.nanstd(ranks, axis=0))
     Z -= Z.mean(axis=1, keepdims=True)
     Z /= np.maximum(np.linalg.norm(Z, axis=1, keepdims=True), 1e-12)
     correlations = Z @ Z.T
@@ -223,7 +229,7 @@ def _check_similar_rows(X: Array) -> Iterator[str]:
 
 
 def _check_columns(X: Array) -> Iterator[str]:
-    varies = np.ptp(X, axis=0) > 0.0
+    varies = columns_vary(X)
     n_constant = int((~varies).sum())
     if n_constant:
         yield f"{n_constant} {pluralise(n_constant, 'feature is', 'features are')} constant and cannot be selected."
@@ -232,8 +238,8 @@ def _check_columns(X: Array) -> Iterator[str]:
     if n_copies:
         copies = pluralise(n_copies, "feature is an exact copy of another", "features are exact copies of others")
         yield f"{n_copies} {copies}. Copies have the same scores, so that a selection holds all of them or none."
-    counts = [np.unique(column, return_counts=True)[1] for column in columns]
-    tied = float(np.mean([len(c) > FEW_VALUES and c.max() > 0.5 * len(X) for c in counts] or [0.0]))
+    counts = [np.unique(column[~np.isnan(column)], return_counts=True)[1] for column in columns]
+    tied = float(np.mean([len(c) > FEW_VALUES and c.max() > 0.5 * c.sum() for c in counts] or [0.0]))
     if tied > 0.5:
         yield (
             f"In {100 * tied:.0f} % of the features more than half of the samples have one and the same value "
@@ -247,7 +253,8 @@ def check_pairs(table: Table, pairs: Array | None) -> Iterator[str]:
     echoes = []
     for pair in () if pairs is None else pairs[pairs["p_corrected"] <= LEVEL]:
         if not {pair["i"], pair["j"]} & {*table.nominal}:
-            correlation = spearmanr(table.X[:, pair["i"]], table.X[:, pair["j"]]).statistic
+            values = table.X[:, pair["i"]], table.X[:, pair["j"]]
+            correlation = spearmanr(*values, nan_policy="omit").statistic
             if abs(correlation) >= ECHO / len(table.X) ** 0.5:
                 echoes.append(f"{table.names[pair['i']]} and {table.names[pair['j']]} ({correlation:.2f})")
     if len(echoes) > NAMED_ECHOES:

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from randsel._numerics.missing import MAX_MISSING, columns_vary, too_many_missing
 from randsel._sklearn.named_columns import find_distinct_columns
 from randsel._utils.typing import Array
 from randsel.analysis._model import Settings
@@ -32,4 +33,6 @@ def columns_to_keep(table: Table, settings: Settings) -> tuple[int, ...]:
 
 def varying_columns(X: Array, columns: tuple[int, ...]) -> list[int]:
     """Return those of the columns that vary; on a half-sample or a fold, a rare marker may be constant."""
-    return [column for column in columns if np.ptp(X[:, column]) != 0.0]
+    values = X[:, list(columns)]
+    left_out = too_many_missing(np.isnan(values).sum(axis=0), len(X), MAX_MISSING)
+    return [column for column, usable in zip(columns, columns_vary(values) & ~left_out, strict=True) if usable]

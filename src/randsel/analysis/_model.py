@@ -130,6 +130,8 @@ class Feature:
         Fraction of half-samples in which it was selected.
     selected
         Whether it was selected on all samples.
+    missing
+        Number of samples without a value.
     """
 
     name: str
@@ -144,6 +146,7 @@ class Feature:
     step: int
     stability: float
     selected: bool
+    missing: int = 0
 
 
 @dataclass(frozen=True)
@@ -205,6 +208,8 @@ VALUE_COLUMNS = (
     FeatureColumn("step", int, "step", lambda step: str(step or text.DASH)),
     FeatureColumn("stability", float, "stability", text.format_percent, descending=True),
 )
+#: Column of files, if any value is missing.
+MISSING = FeatureColumn("missing", int, "missing")
 #: Columns of numbers, which are stored as one matrix.
 SCORE_COLUMNS = tuple(column for column in VALUE_COLUMNS if column.type is float)
 

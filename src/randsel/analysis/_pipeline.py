@@ -13,6 +13,7 @@ import numpy as np
 from scipy.stats import false_discovery_control
 
 from randsel._numerics.arrays import complement
+from randsel._numerics.missing import columns_vary
 from randsel._utils.files import FinishedParts, check_arrays, check_indices
 from randsel._utils.jobs import as_finished, generator
 from randsel._utils.messages import collect_warnings, warn
@@ -20,6 +21,7 @@ from randsel._utils.text import format_label
 from randsel._utils.typing import Array
 from randsel.analysis._cautions import cautions, check_selection
 from randsel.analysis._keep import check_columns_to_keep, columns_to_keep, varying_columns
+from randsel.analysis._missing import describe_missing, impute_medians
 from randsel.analysis._model import (
     Accuracy,
     Analysis,
@@ -43,7 +45,7 @@ from randsel.culling import (
 )
 from randsel.interactions import LEVEL, main_effects
 from randsel.selectors import InteractionScan, RandSel
-from randsel.tables import Table, imputer
+from randsel.tables import Table
 from randsel.targets import (
     OutcomeKind,
     Samples,
@@ -88,7 +90,7 @@ def analyse(
 ) -> Analysis:
     """Select features from a table, and measure how far to trust the selection.
 
-    Missing values are allowed if `table.missing` is "median". `about` becomes the `settings` of the result: what is
+    Missing values are neutral unless `table.missing` is "median". `about` becomes the `settings` of the result: what is
     needed to repeat it. `parts` holds finished steps of an earlier run and stores those of this one. `progress` is
     called with the name of a step, the amount done and the total. `n_jobs` is the number of half-samples and folds
     computed at a time; results do not depend on it.
@@ -98,10 +100,9 @@ def analyse(
     notes = list(table.notes)
     if (guess := describe_guess(table.y, settings.task)) and guess not in notes:
         notes.append(guess)
-    if np.isnan(table.X).any():
-        notes.append("Ranking and tests take the medians of all samples; half-samples and folds those of their own.")
     imputed = impute_medians(table)
     units = average_groups(imputed)
+    notes += describe_missing(table, units)
     if len(units.y) < len(table.y):
         notes.append(
             f"The target is the same within every group, so the {len(table.y)} samples are averaged to {len(units.y)} "
@@ -157,7 +158,8 @@ def _test_or_restore(
         with collect_warnings() as messages:
             tests = run_tests(table, kind, settings, execution, checkpoint)
         pairs = {} if tests.pairs is None else {f"pairs_{name}": tests.pairs[name] for name in PAIR_FIELDS}
-        remarks = np.array(messages, dtype=str)
+        # a note names columns that are left out because values are missing
+        remarks = np.array([text for text in messages if "values are missing" not in text], dtype=str)
         return {name: getattr(tests, name) for name in TEST_FIELDS} | pairs | {"remarks": remarks}
 
     arrays = execution.parts.load_or_compute("tests", compute, lambda arrays: _check_tests(arrays, len(table.names)))
@@ -210,6 +212,7 @@ def _rank_features(
         "step": tests.step,
         "stability": np.full(n, np.nan) if stability is None else stability.frequencies,
         "selected": np.isin(np.arange(n), selected),
+        "missing": np.isnan(table.X).sum(axis=0),
     }
     return list_features(names, order.tolist(), {name: values[order].tolist() for name, values in fields.items()})
 
@@ -220,17 +223,6 @@ def _find_stand_ins(table: Table, kind: OutcomeKind, selected: Array) -> dict[in
 
 
 # ---------------------------------------------------------------- preparation of a table
-
-
-def impute_medians(table: Table, rows: Array | None = None) -> Table:
-    """Replace missing values by the medians of `rows`, or of all rows."""
-    if not np.isnan(table.X).any():
-        return table
-    if table.missing == "error":
-        raise ValueError(
-            "X has missing values; read the table with missing='median' or 'drop-columns', or impute them first."
-        )
-    return replace(table, X=imputer().fit(table.X if rows is None else table.X[rows]).transform(table.X))
 
 
 def average_groups(table: Table) -> Table:
@@ -374,7 +366,7 @@ def measure_stability(
     n_kept = len(rule.always_kept)
     counts[list(rule.always_kept)] = np.nan
     mean_size = max(float(np.mean([len(result["selected"]) for result in results])) - n_kept, 0.0)
-    n_varying = max(int((np.ptp(table.X, axis=0) != 0.0).sum()) - n_kept, 1)
+    n_varying = max(int(columns_vary(table.X).sum()) - n_kept, 1)
     bound = bound_false_selections(mean_size, THRESHOLD, n_varying)
     stability = Stability(n_halves, THRESHOLD, None, counts / n_halves)
     return replace(stability, expected_false=bound) if 2 * bound <= stability.n_stable else stability
@@ -459,7 +451,7 @@ def _score_fold(table: Table, kind: OutcomeKind, settings: Settings, train: Arra
     """Select on the training samples, by the same rules as on all samples, and score models on the test samples."""
     imputed = impute_medians(table, train)
     columns = _select_on_fold(average_groups(imputed.rows(train)), kind, settings)
-    varying = np.flatnonzero(np.ptp(imputed.X[train], axis=0) > 0.0)
+    varying = np.flatnonzero(columns_vary(imputed.X[train]))
     return {
         "selected": score_svm(imputed, kind, train, test, columns),
         "everything": score_svm(imputed, kind, train, test, varying),

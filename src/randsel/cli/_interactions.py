@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 def interactions(file: Path, reading: dict[str, Any], out: Path, task: str, **how: Any) -> None:
     """Test every feature alone, and in pairs with every other feature.
 
-    FILE is a table in any format of docs/files.md. Samples are compared within groups and batches only, and --missing
-    median takes medians of all samples. The folder gets features.csv (best first: p- and q-values, partner),
-    pairs.csv, heatmap.png and pairs.png. Without --top and --fdr, features with a q-value of at most 0.05 are selected.
-    Run the command again to resume after an interruption.
+    FILE is a table in any format of docs/files.md. Samples are compared within groups and batches only. Missing values
+    are neutral, and --missing median takes medians of all samples. The folder gets features.csv (best first: p- and
+    q-values, partner), pairs.csv, heatmap.png and pairs.png. Without --top and --fdr, features with a q-value of at
+    most 0.05 are selected. Run the command again to resume after an interruption.
 
     \b
     Examples:
@@ -56,7 +56,7 @@ def interactions(file: Path, reading: dict[str, Any], out: Path, task: str, **ho
         )
     files.check_folder(out)
     table = read_table(file, reading, task)
-    if np.isnan(table.X).any():
+    if table.missing == "median" and np.isnan(table.X).any():
         click.echo("Note: there are no folds here, so medians are those of all samples.", err=True)
         table = replace(table, X=imputer().fit_transform(table.X))
     line = ProgressLine()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from randsel.tables import Table
 
 _ORIENTATION = click.Choice(ORIENTATIONS)
-_MISSING_RULE = click.Choice([rule for rule in MISSING_RULES if rule != "keep"])
+_MISSING_RULE = click.Choice(MISSING_RULES)
 #: Options of reading a table, by the names of the keyword arguments of `randsel.tables.read`.
 READING: dict[str, dict[str, Any]] = {
     "target": {"help": "Column of the target: class labels, or numbers."},
@@ -36,7 +36,7 @@ READING: dict[str, dict[str, Any]] = {
     "log2": {"is_flag": True, "help": "Take logarithms of the features."},
     "layer": {"help": "Layer of an h5ad file, instead of X."},
     "orientation": {"default": "auto", "type": _ORIENTATION, "help": "Whether samples or features are in rows."},
-    "missing": {"default": "error", "type": _MISSING_RULE, "help": "How to handle missing values."},
+    "missing": {"default": MISSING_RULES[0], "type": _MISSING_RULE, "help": "How to handle missing values."},
     "max_bytes": {"default": "4GB", "help": "Refuse larger tables."},
 }
 #: Exit status if nothing stands out, if a cluster was lost, after Ctrl-C and after SIGTERM (128 plus the number of the

@@ -125,14 +125,14 @@ def evaluate(cell: Cell, table: Table) -> dict[str, Any]:
     scores = np.zeros((len(cell.gammas), len(sizes)))
     inner = kind.splits(training.y, training.groups, number_of_folds(training, kind, cell.folds), seed + 1)
     for fit, held in inner:
-        X = _impute(training.X, fit)
+        X = _impute(training, fit)
         for g, order in enumerate(_rankings(cell, X[fit], training.y[fit], cell.gammas)):
             for k, size in enumerate(sizes):
                 predicted = kind.predict_held_out(X, training.y, fit, held, order[:size], cell.gammas[g])
                 scores[g, k] += score(training.y[held], predicted) / len(inner)
     # The best score; on ties (up to rounding) the fewest features, then the first bandwidth.
     g, k = min(np.argwhere(scores >= scores.max() - 1e-12).tolist(), key=lambda index: (sizes[index[1]], index[0]))
-    X = _impute(table.X, train)
+    X = _impute(table, train)
     start = time.perf_counter()
     (order,) = _rankings(cell, X[train], training.y, cell.gammas[g : g + 1])
     seconds = time.perf_counter() - start
@@ -152,19 +152,19 @@ def evaluate(cell: Cell, table: Table) -> dict[str, Any]:
 
 
 def _check_finite(table: Table, name: str) -> None:
-    nonfinite = find_refused(*count_nonfinite(table.X), allow_nan=table.missing == "median")
-    if nonfinite is not None:
-        first, others = table.names[nonfinite.column], nonfinite.n_columns - 1
+    infinite = find_refused(*count_nonfinite(table.X), allow_nan=True)
+    if infinite is not None:
+        first, others = table.names[infinite.column], infinite.n_columns - 1
         raise ValueError(
-            f"{name}: column {first!r} and {others} others have missing values; impute or drop them first."
+            f"{name}: column {first!r} and {others} others have infinite values; replace them by numbers first."
         )
 
 
-def _impute(X: Array, train: Array) -> Array:
-    """Replace missing values by the medians of the training samples."""
-    if not np.isnan(X).any():
-        return X
-    imputed: Array = imputer().fit(X[train]).transform(X)
+def _impute(table: Table, train: Array) -> Array:
+    """Return X; missing values are replaced by the medians of the training samples if the table asks for it."""
+    if table.missing != "median" or not np.isnan(table.X).any():
+        return table.X
+    imputed: Array = imputer().fit(table.X[train]).transform(table.X)
     return imputed
 
 

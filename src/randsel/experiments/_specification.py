@@ -130,7 +130,7 @@ def load_table(entry: dict[str, Any], folder: Path) -> Table:
             X, y, relevant = getattr(datasets, maker)(**options)
             table = Table(X, y, tuple(map(str, range(X.shape[1]))), relevant=relevant)
         else:
-            table = read(_file_in_folder(folder, file, entry["name"]), **{"missing": "keep", **options})
+            table = read(_file_in_folder(folder, file, entry["name"]), **options)
     except TypeError as error:
         raise ValueError(f"{entry['name']}: the data set cannot be made or read so: {error}.") from error
     # The logarithm of a value depends on no other value, so nothing leaks between folds.

@@ -21,6 +21,7 @@ import numpy as np
 
 from randsel._numerics.columns import column_slices
 from randsel._numerics.fingerprint import fingerprint
+from randsel._numerics.missing import MAX_MISSING
 from randsel._numerics.nuisance import Nuisance, centre
 from randsel._numerics.rank_functions import (
     RankFunctions,
@@ -285,7 +286,8 @@ def main_effects(
         for block in column_slices(n, max(1, BLOCK_BYTES // (4 * n_functions * m))):
             if block.stop <= done:
                 continue
-            functions = rank_functions(X[:, block], n_functions, nuisance.weights, nominal[block], nuisance.strata)
+            options = nominal[block], nuisance.strata, MAX_MISSING
+            functions = rank_functions(X[:, block], n_functions, nuisance.weights, *options)
             varying = np.flatnonzero(functions.counts)
             result = evidence(functions.take(varying), design, responses, np.arange(len(varying))[:, None])
             pvalues[np.arange(n)[block][varying]] = np.exp(np.minimum(result.log_p, 0.0))

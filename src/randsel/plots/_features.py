@@ -127,7 +127,7 @@ def pair_panel(
     Parameters
     ----------
     first, second, y : arrays
-        Values of the two features, and the target.
+        Values of the two features, and the target. Samples of missing values are left out.
     categories : bool
         Whether y are classes; numbers get the colours of `LOW_TO_HIGH`.
     labels, size : tuples
@@ -163,7 +163,7 @@ def feature_panel(
     Parameters
     ----------
     values, y : arrays
-        Values of the feature, and the target.
+        Values of the feature, and the target. Samples of missing values are left out.
     categories : bool
         Whether y are classes.
     labels : tuple of str
@@ -187,14 +187,18 @@ def feature_panel(
     figure, axes = one_panel(size)
     style = {"linestyle": "", "marker": "o", "markersize": 2.8, "markeredgewidth": 0, "alpha": 0.65}
     values = np.asarray(values, dtype=float)
+    classes, codes = np.unique(y, return_inverse=True)
+    observed = ~np.isnan(values)
+    values, y, codes = values[observed], y[observed], codes[observed]
     if not categories:
         axes.plot(jitter(values, 0), y, **style, color=CLASS_COLOURS[0], rasterized=len(y) > MANY)
         axes.set_ylabel("target")
         return figure
-    classes, codes = np.unique(y, return_inverse=True)
     offset = np.random.default_rng(0).uniform(-0.22, 0.22, len(y))
     for code in range(len(classes)):
         x, members = code + offset[codes == code], values[codes == code]
+        if not len(members):
+            continue
         low, middle, high = np.quantile(members, [0.25, 0.5, 0.75])
         colour = str(class_colours(code))
         axes.plot(x, members, **style, color=colour, rasterized=len(y) > MANY, clip_on=False)
@@ -208,12 +212,16 @@ def feature_panel(
 
 def _draw_pair(axes: Any, first: Array, second: Array, y: Array, categories: bool, **style: Any) -> Any:
     """Scatter samples by two features; return the collection, for a colour bar."""
-    u, v = (jitter(np.asarray(values, dtype=float), seed) for seed, values in enumerate((first, second)))
+    codes = np.unique(y, return_inverse=True)[1]
+    first, second = (np.asarray(values, dtype=float) for values in (first, second))
+    observed = ~(np.isnan(first) | np.isnan(second))
+    first, second, y, codes = first[observed], second[observed], y[observed], codes[observed]
+    u, v = (jitter(values, seed) for seed, values in enumerate((first, second)))
     if categories:
         # in random order: otherwise the class drawn last would hide the others
         shuffled = np.random.default_rng(0).permutation(len(y))
-        codes = np.unique(y, return_inverse=True)[1][shuffled]
-        u, v, style = u[shuffled], v[shuffled], {"c": class_colours(codes), "alpha": 0.8, "s": style["s"]}
+        style = {"c": class_colours(codes[shuffled]), "alpha": 0.8, "s": style["s"]}
+        u, v = u[shuffled], v[shuffled]
     else:
         style["c"] = np.asarray(y, dtype=float)
     drawn = axes.scatter(u, v, linewidths=0, rasterized=len(y) > MANY, **style)

@@ -22,6 +22,7 @@ from randsel._utils.files import (
 from randsel._utils.text import as_csv, format_exact, make_visible
 from randsel._utils.typing import Array
 from randsel.analysis import (
+    MISSING,
     NAME,
     RANK,
     RULES,
@@ -98,7 +99,7 @@ def describe_run(file: Path, table: Table, reading: Mapping[str, Any], settings:
 def _write_command(file: Path, options: Mapping[str, Any], settings: Settings, out: Path) -> str:
     """Write the command line with all options that differ from their defaults."""
     words = ["randsel", "select", str(file)]
-    defaults = {"orientation": "auto", "missing": "error", "max_bytes": "4GB", **asdict(Settings())}
+    defaults = {"orientation": "auto", "missing": "neutral", "max_bytes": "4GB", **asdict(Settings())}
     for name, value in {**options, **asdict(settings)}.items():
         if value != defaults.get(name) and value is not None:
             option = f"--{name.replace('_', '-')}"
@@ -112,7 +113,8 @@ def write_results(analysis: Analysis, out: Path, parts: FinishedParts) -> list[s
 
     Return messages about files that could not be written because an optional package is missing.
     """
-    columns = (NAME, RANK, SELECTED, *VALUE_COLUMNS)
+    columns = [NAME, RANK, SELECTED, *VALUE_COLUMNS]
+    columns += [MISSING] if any(feature.missing for feature in analysis.features) else []
     ranking = [
         {column.title: column.to_csv(feature) for column in columns}
         | {"stand_ins": analysis.describe_stand_ins(feature.column)}

@@ -4,6 +4,7 @@
 column its role: ids, target, groups, batch or feature. Imports only `_numerics` and `_utils`.
 """
 
-from randsel.tables._read import LOWEST, Table, imputer, read
+from randsel.tables._missing import imputer
+from randsel.tables._read import LOWEST, Table, read
 
 __all__ = ["LOWEST", "Table", "imputer", "read"]

@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from randsel._numerics.fingerprint import fingerprint
 from randsel._utils.choices import MISSING_RULES, ORIENTATIONS
 from randsel._utils.text import list_first, shorten_errors
 from randsel._utils.typing import Array
+from randsel.tables._missing import add_indicators, handle_missing
 from randsel.tables._roles import (
     assign_roles,
     check_target,
@@ -23,9 +24,6 @@ from randsel.tables._roles import (
 )
 from randsel.tables._sandbox import read_in_sandbox
 from randsel.tables.formats import FORMATS, ReadOptions, Sheet, read_text
-
-if TYPE_CHECKING:
-    from sklearn.impute import SimpleImputer
 
 #: Smaller values are raised to this value before logarithms are taken.
 LOWEST = 1e-3
@@ -50,7 +48,7 @@ class Table:
     ids
         Names of the samples; None if the file has none.
     missing
-        How to handle NaN in X: "error", "median" (imputed within folds, see `imputer`), or "keep".
+        What NaN in X means: "neutral", or "median" (imputed within folds, see `imputer`).
     notes
         Sentences about the file and how it was read.
 
@@ -71,7 +69,7 @@ class Table:
     relevant: Array | None = None
     nominal: tuple[int, ...] = ()
     ids: Array | None = None
-    missing: str = "error"
+    missing: str = "neutral"
     notes: tuple[str, ...] = ()
 
     def rows(self, index: Array) -> "Table":
@@ -83,23 +81,6 @@ class Table:
         """Return a SHA-256 hash of shape, values (independent of their dtype), names, target, groups and batch."""
         shape = repr((self.X.shape, self.names, self.nominal))
         return fingerprint(shape, self.X, self.y, self.groups, self.batch, convention="values")
-
-
-def imputer() -> "SimpleImputer":
-    """Return a pipeline step that replaces NaN by the median of the column in the rows that it is fitted on.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from randsel import tables
-    >>> tables.imputer().fit_transform([[1.0, np.nan], [3.0, 5.0], [2.0, 7.0]])
-    array([[1., 6.],
-           [3., 5.],
-           [2., 7.]])
-    """
-    from sklearn.impute import SimpleImputer  # noqa: PLC0415 (takes a second, not needed to read a file)
-
-    return SimpleImputer(strategy="median", keep_empty_features=True)
 
 
 @shorten_errors()
@@ -117,7 +98,7 @@ def read(
     log2: bool = False,
     layer: str | None = None,
     orientation: str = "auto",
-    missing: str = "error",
+    missing: str = "neutral",
     classes: Sequence[Any] | dict[str, str] | None = None,
     batches: Sequence[Any] | None = None,
     max_bytes: int | str = "4GB",
@@ -147,8 +128,11 @@ def read(
         Layer of an h5ad file; None is X.
     orientation : {"auto", "samples-in-rows", "features-in-rows"}, default="auto"
         Orientation of text and Parquet. "auto" finds the target, or its ids, in the header or in the rows.
-    missing : {"error", "median", "drop-columns", "keep"}, default="error"
-        "median" and "keep" leave NaN in X, "drop-columns" leaves the columns out.
+    missing : {"neutral", "indicator", "median", "drop-columns", "error"}, default="neutral"
+        What to do about missing values. "neutral" and "median" leave NaN in X: selectors take them for the mean of the
+        column, or `imputer` replaces them by medians. "indicator" is "neutral", with a column of 0 and 1 for each
+        column with missing values, which says where they are. "drop-columns" leaves columns with missing values out,
+        "error" refuses them.
     classes : sequence or dict, default=None
         Keep only samples whose target is one of these; or a dict from text to look for in the target to its label.
     batches : sequence, default=None
@@ -205,15 +189,17 @@ def read(
     check_target(samples, y, roles["target"], known.get("groups"))
     other_roles = {name for name in (*roles.values(), *samples.roles.values(), id_column) if name is not None}
     selected = select_features(samples, other_roles, categorical, drop_columns, rows)
-    X, feature_names, nominal = _handle_missing(path, *selected, missing, notes)
+    X, feature_names, nominal = handle_missing(path, *selected, missing, notes)
     if log2:
         X = _take_log2(X, nominal, notes)
+    if missing == "indicator":
+        X, feature_names = add_indicators(path, X, feature_names, notes)
     used = {*other_roles, *feature_names, *samples.columns}
     unused = [name for name in samples.named_columns if name not in used]
     _note_contents(X, len(nominal), y, roles["target"], unused, notes)
     relevant = samples.named_columns.get("relevant") if "relevant" in samples.roles else None
     ids = None if samples.row_names is None else np.array(samples.row_names, dtype=str)[rows]
-    rule = missing if missing in ("median", "keep") else "error"
+    rule = "median" if missing == "median" else "neutral"
     return Table(
         X, y, feature_names, relevant=relevant, nominal=nominal, ids=ids, missing=rule, notes=tuple(notes), **known
     )
@@ -289,50 +275,6 @@ def _take_complete(path: Path, cells: Any, rows: Array, name: str) -> Array:
 
 
 # ---------------------------------------------------------------- values
-
-
-def _handle_missing(
-    path: Path, X: Array, names: list[str], nominal: list[int], missing: str, notes: list[str]
-) -> tuple[Array, tuple[str, ...], tuple[int, ...]]:
-    """Apply the rule for missing values; raise ValueError for infinite ones."""
-    n_infinite, n_missing = np.isinf(X).sum(axis=0), np.isnan(X).sum(axis=0)
-    if n_infinite.any():
-        problem = f"{_most_affected(n_infinite, names)} infinite; replace them by numbers"
-        raise ValueError(f"{path}: {problem}, or use --drop-columns.")
-    is_empty = n_missing == len(X)
-    if missing == "error" and n_missing.any():
-        empty = f" {int(is_empty.sum())} of them have no value at all." if is_empty.any() else ""
-        raise ValueError(
-            f"{path}: {_most_affected(n_missing, names)} missing.{empty} Choose --missing median (imputed within "
-            "folds) or --missing drop-columns."
-        )
-    dropped = n_missing > 0 if missing == "drop-columns" else is_empty & (missing == "median")
-    if n_missing.any():
-        n_columns = int((n_missing > 0).sum())
-        notes.append(f"{int(n_missing.sum())} values are missing, in {n_columns} of {len(names)} columns.")
-    if missing == "median" and (n_missing[~dropped] > 0).any():
-        notes.append("Missing values are replaced by medians of training samples; in categorical columns by a level.")
-        X = X if X.flags.writeable else X.copy()
-        for j in nominal:
-            # an extra level depends on no other sample, so nothing leaks between folds
-            X[np.isnan(X[:, j]), j] = np.nanmax(X[:, j], initial=-1.0) + 1.0
-    if dropped.any():
-        reason = "missing values" if missing == "drop-columns" else "no value at all"
-        notes.append(f"{int(dropped.sum())} columns with {reason} are left out.")
-        if dropped.all():
-            raise ValueError(f"{path}: every column has missing values; choose --missing median instead.")
-        remaining = np.flatnonzero(~dropped).tolist()
-        X, names = X[:, ~dropped], [names[j] for j in remaining]
-        nominal = [remaining.index(j) for j in nominal if not dropped[j]]
-    return X, tuple(names), tuple(nominal)
-
-
-def _most_affected(counts: Array, names: list[str]) -> str:
-    """Describe the columns with the highest counts, with the total number of columns and entries."""
-    n_columns = int((counts > 0).sum())
-    order = np.argsort(-counts, kind="stable")[: min(3, n_columns)]
-    shown = ", ".join(f"{counts[j]} entries of column {names[j]!r}" for j in order.tolist())
-    return f"{int(counts.sum())} entries of {n_columns} columns ({shown}) are"
 
 
 def _take_log2(X: Array, nominal: tuple[int, ...], notes: list[str]) -> Array:
