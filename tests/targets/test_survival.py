@@ -16,8 +16,9 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 
 from randsel import BaHSIC, CorrelationFilter, InteractionScan, RandSel, RandSelCV
+from randsel._numerics.event_times import survival_array
 from randsel._numerics.nuisance import Nuisance
-from randsel.targets import SURVIVAL, Target, check_outcome, find_kind, survival_array
+from randsel.targets import SURVIVAL, Target, check_outcome, find_kind
 from randsel.targets._kinds import MartingaleSVR
 from randsel.targets._survival import (
     concordance_index,
@@ -230,6 +231,7 @@ def test_bad_survival_outcomes_name_cause_and_remedy():
     refused("target='survival' needs events and times; pass a structured array", X, time, target="survival")
     refused("neither column of y", X, np.column_stack([time, time]), target="survival")
     refused("events cannot be told from times", X, np.column_stack([event, event]) * 1.0, target="survival")
+    refused("'Censored' of y may say who did not have the event", X, pd.DataFrame({"Censored": event, "time": time}))
     mixed = pd.DataFrame({"time": event, "status": time})
     refused("names of the columns of y contradict their values: 'time' holds events, 'status' times", X, mixed)
     refused("must hold times, but is of type", X, pd.DataFrame({"a": event, "b": ["x"] * 60}), target="survival")
@@ -335,10 +337,10 @@ def test_folds_have_equal_fractions_of_events():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert len(SURVIVAL.splits(y, None, 5, 0)) == 5
-    assert SURVIVAL.units_per_stratum(y, None).tolist() == [88]
-    y["event"] = np.arange(90) < 3
-    with pytest.warns(UserWarning, match="reduced to 3 folds, because there are only 3 events"):
+    assert SURVIVAL.units_per_stratum(y, None).tolist() == [44]
+    y["event"] = np.arange(90) < 7
+    with pytest.warns(UserWarning, match="reduced to 3 folds, because there are only 3 pairs of events"):
         RandSelCV(cv=5, gammas=["median"]).fit(X, y)
-    y["event"] = np.arange(90) < 1
-    with pytest.raises(ValueError, match="y has one event"):
+    y["event"] = np.arange(90) < 3
+    with pytest.raises(ValueError, match="y has fewer than four events"):
         RandSelCV(cv=5, gammas=["median"]).fit(X, y)

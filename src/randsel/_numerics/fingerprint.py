@@ -59,6 +59,9 @@ def _value_bytes(item: Any) -> Iterator[bytes]:
         yield item.encode()
     elif item is None:
         yield b";"
+    elif item.dtype.names is not None:
+        for name in item.dtype.names:
+            yield from _value_bytes(item[name])
     elif item.ndim == 2:
         for row in item:
             # Adding 0.0 turns -0.0 into 0.0; all kinds of NaN become one.

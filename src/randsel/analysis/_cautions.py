@@ -15,10 +15,11 @@ from randsel.analysis._model import FeatureTests
 from randsel.culling import CullingPath
 from randsel.interactions import LEVEL
 from randsel.tables import Table
-from randsel.targets import KINDS, OutcomeKind
+from randsel.targets import KINDS, SURVIVAL, OutcomeKind
 
 UNEQUAL = 0.5  # classes are called unequal if the smallest has less than this fraction of the mean class size
 FEW_SAMPLES = 10  # a class with fewer samples gets a caution
+FEW_EVENTS = 20  # fewer events get a caution
 #: Batch and target are called confounded if their association is at least this strong, with at most this p-value.
 CONFOUNDED, CONFOUNDED_P = 0.3, 0.01
 COPY = 0.99  # rank correlation over all features above which one sample is called a copy of another
@@ -49,7 +50,7 @@ def cautions(table: Table, kind: str | OutcomeKind, *, samples: Sequence[str] | 
     ----------
     table : Table
         The data.
-    kind : {"classification", "regression"}
+    kind : {"classification", "regression", "survival"}
         Meaning of the target.
     samples : sequence of str, default=None
         Names of the samples, which may show that donors repeat.
@@ -75,6 +76,8 @@ def cautions(table: Table, kind: str | OutcomeKind, *, samples: Sequence[str] | 
     sentences: list[str] = []
     if kind.has_classes:
         sentences += _check_class_sizes(table.y)
+    if kind is SURVIVAL:
+        sentences += _check_events(table.y)
     if table.batch is not None:
         sentences += _check_confounding(table.y, table.batch, kind)
     sentences += (copies := list(_check_equal_rows(table)))
@@ -102,6 +105,16 @@ def _check_class_sizes(y: Array) -> Iterator[str]:
         )
 
 
+def _check_events(y: Array) -> Iterator[str]:
+    n_events = int(y["event"].sum())
+    if n_events < FEW_EVENTS:
+        subject = "sample has" if n_events == 1 else "samples have"
+        yield (
+            f"Only {n_events} of {len(y)} {subject} the event: censored samples tell little, so that the selection "
+            "changes with every event. Follow samples longer, or collect more."
+        )
+
+
 def _check_confounding(y: Array, batch: Array, kind: OutcomeKind) -> Iterator[str]:
     """Warn if target and batch are associated: Cramér's V or the correlation ratio, with a permutation p-value."""
     _, batch = np.unique(batch, return_inverse=True)
@@ -111,7 +124,7 @@ def _check_confounding(y: Array, batch: Array, kind: OutcomeKind) -> Iterator[st
         _, y = np.unique(y, return_inverse=True)
         measure, name = cramers_v, "Cramér's V"
     else:
-        y = np.asarray(y, dtype=float)
+        y = np.asarray(kind.to_numbers(y)[0], dtype=float)
         measure, name = correlation_ratio, "correlation ratio η"
     strength = measure(y, batch)
     rng, repeats = generator(0), int(np.clip(10**7 // len(y), 99, 999))

@@ -30,7 +30,7 @@ class Settings:
     top: int | None = None  # select at most this many features
     fdr: float | None = None  # select features with at most this q-value
     keep: Sequence[str] = ()  # names of features that are always selected; the others are asked what they add to them
-    task: str = "auto"  # "classification", "regression" or "auto"
+    task: str = "auto"  # "classification", "regression", "survival" or "auto"
     pairs: str = "auto"  # whether to test pairs: "all", "none", or "auto", which tests them up to `PAIR_BUDGET`
     halves: int = 50  # number of half-samples, rounded up to even; 0 for none
     folds: int = 5  # number of folds of the cross-validation; 0 for none
@@ -242,13 +242,16 @@ class Accuracy:
     Attributes
     ----------
     measure
-        "balanced accuracy" or "R²".
+        "balanced accuracy", "R²" or "concordance index".
     selected, everything
         One value per outer fold: of a model on the features selected in the fold, and of one on all features.
     chance
         Score of guessing.
     sizes
         Number of features selected in each fold.
+    high_risk
+        With survival, for every sample: 1 if its risk, predicted by the model on the features selected in the fold that
+        held it out, is above the median of the fold; 0 if not; NaN if no feature was selected. None for other outcomes.
     """
 
     measure: str
@@ -256,6 +259,7 @@ class Accuracy:
     everything: Array
     chance: float
     sizes: Array
+    high_risk: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -293,7 +297,7 @@ class Analysis:
     table, path
         The data, and the rounds of culling.
     kind
-        "classification" or "regression".
+        "classification", "regression" or "survival".
     features, pairs
         All features and the pairs that were stored, best first.
     stand_ins

@@ -33,6 +33,7 @@ from randsel.analysis._model import (
     Stability,
     list_features,
 )
+from randsel.analysis._predictions import predict_by_svm, score_svm, split_by_risk
 from randsel.culling import (
     CullingPath,
     Round,
@@ -47,6 +48,7 @@ from randsel.interactions import LEVEL, main_effects
 from randsel.selectors import InteractionScan, RandSel
 from randsel.tables import Table
 from randsel.targets import (
+    SURVIVAL,
     OutcomeKind,
     Samples,
     Target,
@@ -64,7 +66,7 @@ PAIR_BUDGET = 3e10
 LEAST_HALF = 4  # minimum number of samples, or groups, in a half
 THRESHOLD = 0.6  # fraction of half-samples from which a feature counts as stable
 #: Stored results of a fold, see `check_arrays`.
-FOLD_SHAPES = {"selected": ("f",), "everything": ("f",), "size": ("iu",)}
+FOLD_SHAPES = {"selected": ("f",), "everything": ("f",), "size": ("iu",), "risks?": ("f", "held out")}
 Progress = Callable[[str, float, float], None]  # called with the name of a step, the amount done and the total
 TEST_FIELDS = ("p", "q", "partner", "step")  # stored fields of `FeatureTests`
 PAIR_FIELDS = ("i", "j", "statistic", "p", "p_corrected", "step")  # and of its pairs
@@ -276,7 +278,8 @@ def run_tests(
     how: dict[str, Any] = {"n_jobs": execution.n_jobs, "checkpoint": checkpoint}
     if settings.pairs == "none" or (settings.pairs == "auto" and m * n**2 > PAIR_BUDGET) or n == 1:
         groups, batch = (None if labels is None else number_rows(labels) for labels in (table.groups, batch))
-        samples = Samples.from_groups(table.X, table.y, None, groups, batch, nominal)
+        y, kind = kind.to_numbers(table.y, None, batch)
+        samples = Samples.from_groups(table.X, y, None, groups, batch, nominal)
         p = main_effects(samples, kind, nominal=nominal, **how)
         return FeatureTests(p, np.asarray(false_discovery_control(p)), np.full(n, -1), np.zeros(n, dtype=int), None)
     how |= {"device": settings.device, "verbose": partial(execution.show, "testing pairs")}
@@ -425,7 +428,9 @@ def measure_accuracy(
     members = kind.units_per_stratum(table.y, table.groups)
     size = int(members.min())
     limit = f"the number of {'samples' if table.groups is None else 'groups'}"
-    if kind.has_classes:
+    if kind is SURVIVAL:
+        limit = f"half {limit} with an event"
+    elif kind.has_classes:
         limit += f" of class {format_label(np.unique(table.y)[int(np.argmin(members))])}"
     if size < 2:
         reason = "and every fold needs some to test and some to learn from"
@@ -436,8 +441,10 @@ def measure_accuracy(
     folds = split_folds(table, kind, min(size, settings.folds), settings.seed)
     tasks = [(table, kind, settings, train, test) for train, test in folds]
     results = _run_tasks(_score_fold, tasks, "fold", "folds", partial(check_arrays, shapes=FOLD_SHAPES), execution)
-    selected, everything, sizes = (np.array([result[name].item() for result in results]) for name in FOLD_SHAPES)
-    return Accuracy(kind.score_name, selected, everything, kind.chance_score(table.y), sizes)
+    names = ("selected", "everything", "size")
+    selected, everything, sizes = (np.array([result[name].item() for result in results]) for name in names)
+    high_risk = split_by_risk(results, [test for _, test in folds], len(table.y)) if kind is SURVIVAL else None
+    return Accuracy(kind.score_name, selected, everything, kind.chance_score(table.y), sizes, high_risk)
 
 
 def split_folds(table: Table, kind: OutcomeKind, n_folds: int, seed: int) -> list[tuple[Array, Array]]:
@@ -452,10 +459,13 @@ def _score_fold(table: Table, kind: OutcomeKind, settings: Settings, train: Arra
     imputed = impute_medians(table, train)
     columns = _select_on_fold(average_groups(imputed.rows(train)), kind, settings)
     varying = np.flatnonzero(columns_vary(imputed.X[train]))
+    predicted = predict_by_svm(imputed, kind, train, test, columns)
+    chance = kind.chance_score(table.y)
     return {
-        "selected": score_svm(imputed, kind, train, test, columns),
+        "selected": chance if predicted is None else kind.score(table.y[test], predicted),
         "everything": score_svm(imputed, kind, train, test, varying),
         "size": len(columns),
+        **({"risks": predicted} if kind is SURVIVAL and predicted is not None else {}),
     }
 
 
@@ -468,13 +478,3 @@ def _select_on_fold(table: Table, kind: OutcomeKind, settings: Settings) -> Arra
     needs_tests = settings.fdr is not None or (settings.top is None and not path.stands_out)
     tests = _test_quietly(table, kind, settings) if needs_tests else None
     return select_features(choose_rule(path, tests, settings, columns_to_keep(table, settings)), path, tests)
-
-
-def score_svm(table: Table, kind: OutcomeKind, train: Array, test: Array, columns: Array) -> float:
-    """Return the test score of a Gaussian support vector machine; the score of guessing if there are no columns."""
-    if not len(columns):
-        return kind.chance_score(table.y)
-    # class weights, because all classes count the same in balanced accuracy
-    options = {"class_weight": "balanced"} if kind.has_classes else {}
-    predicted = kind.predict_held_out(table.X, table.y, train, test, columns, "median", **options)
-    return kind.score(table.y[test], predicted)

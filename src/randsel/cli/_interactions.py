@@ -88,12 +88,16 @@ def interactions(file: Path, reading: dict[str, Any], out: Path, task: str, **ho
 def _draw_figures(scan: Any, table: "Table", out: Path) -> None:
     """Draw the heat map and the best pairs; print a message if values are too extreme to draw."""
     from randsel import plots
+    from randsel._numerics.event_times import is_structured
     from randsel._utils import files
+    from randsel.targets import SURVIVAL
 
     with warnings.catch_warnings(action="ignore"):  # missing glyphs of a font
         try:
             heatmap = plots.interaction_heatmap(scan, names=table.names)
-            panels = plots.pair_panels(table.X, table.y, scan, names=table.names)
+            # survival is coloured by its martingale residuals
+            y = SURVIVAL.to_numbers(table.y)[0] if is_structured(table.y) else table.y
+            panels = plots.pair_panels(table.X, y, scan, names=table.names)
             files.write_figure(out / "heatmap.png", heatmap, 120)
             files.write_figure(out / "pairs.png", panels, 120)
         except (ImportError, ArithmeticError, ValueError) as error:

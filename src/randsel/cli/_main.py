@@ -28,6 +28,8 @@ _MISSING_RULE = click.Choice(MISSING_RULES)
 READING: dict[str, dict[str, Any]] = {
     "target": {"help": "Column of the target: class labels, or numbers."},
     "target_file": {"type": click.Path(path_type=Path), "help": "File of sample ids and target."},
+    "event": {"help": "Column of events, with --time: 0 and 1, or dead and alive. Instead of --target."},
+    "time": {"help": "Column of times of the event or of censoring."},
     "groups": {"help": "Column of groups of samples that belong together, such as donors."},
     "batch": {"help": "Column of batches, such as sub-studies."},
     "categorical": {"help": "Comma-separated columns of unordered categories."},
@@ -234,7 +236,7 @@ RATE = click.FloatRange(0, 1, min_open=True, max_open=True)  # type of a false d
 task_option = click.option(
     "--task",
     default="auto",
-    type=click.Choice(["auto", "classification", "regression"]),
+    type=click.Choice(["auto", "classification", "regression", "survival"]),
     help="Kind of target; auto takes text, and up to 4 distinct whole numbers, for classes.",
 )
 

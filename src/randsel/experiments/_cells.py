@@ -1,8 +1,8 @@
 """One cell of nested cross-validation: an outer fold of one reshuffle of a data set, with one method.
 
 The inner loop chooses the bandwidth and the number of features by the validation score of a Gaussian support vector
-machine with C = 1, fewer features on ties. The outer fold tests them. Scores are accuracies for classes, and R² for
-numbers, within each fold.
+machine with C = 1, fewer features on ties. The outer fold tests them. Scores are accuracies for classes, R² for numbers
+and the concordance index for survival, within each fold.
 """
 
 import hashlib
@@ -23,12 +23,13 @@ from randsel._utils.typing import Array
 from randsel.culling import path_sizes
 from randsel.experiments._specification import METHODS, Spec, plan
 from randsel.tables import Table, imputer
-from randsel.targets import KINDS, OutcomeKind, describe_guess, find_kind
+from randsel.targets import KINDS, SURVIVAL, OutcomeKind, describe_guess, find_kind
 
 #: Kind of outcome -> scores of a cell: name and function of y and predictions. The first one chooses in the inner loop.
 SCORES: dict[str, dict[str, Callable[[Array, Array], float]]] = {
     "classification": {"accuracy": accuracy_score, "balanced_accuracy": balanced_accuracy_score},
     "regression": {"r2": r2_score},
+    "survival": {"concordance": SURVIVAL.score},
 }
 
 
@@ -72,6 +73,7 @@ def build_cells(spec: Spec, tables: dict[str, Table]) -> tuple[list[Cell], list[
         number_of_folds(table.rows(kind.splits(table.y, table.groups, n_splits, spec.seed)[0][0]), kind, spec.folds)
         if n_splits < spec.folds:
             limit = "the size of the smallest class" if kind.has_classes else "so that each has two to test"
+            limit = "so that each has two events" if kind is SURVIVAL else limit
             notes.append(f"{entry['name']}: {n_splits} folds instead of {spec.folds}, {limit}.")
         data_hash = hash_table(table)
         for method in spec.methods:
@@ -94,10 +96,15 @@ def hash_table(table: Table) -> str:
 def number_of_folds(table: Table, kind: OutcomeKind, wanted: int) -> int:
     """Return the wanted number of folds, or fewer if the smallest class, or half of all samples, is smaller.
 
-    Numbers need two samples to test in every fold: R² of one is not defined. With groups, groups count.
+    Numbers need two samples to test in every fold: R² of one is not defined. Survival needs two events. With groups,
+    groups count.
     """
     members = kind.units_per_stratum(table.y, table.groups)
     units = "samples" if table.groups is None else "groups"
+    if kind is SURVIVAL:
+        if members[0] < 2:
+            raise ValueError(f"a fold is left with fewer than four {units} with an event; nested folds need eight.")
+        return min(wanted, int(members[0]))
     if not kind.has_classes:
         if members[0] < 4:
             raise ValueError(f"a fold is left with {members[0]} {units}; nested folds of numbers need eight.")

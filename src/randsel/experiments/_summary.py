@@ -18,6 +18,7 @@ COLUMNS = {
     "accuracy": ("accuracy, %", 100.0, 1),
     "balanced_accuracy": ("balanced, %", 100.0, 1),
     "r2": ("R²", 1.0, 3),
+    "concordance": ("concordance index", 1.0, 3),
     "n_features": ("features", 1.0, 1),
     "precision": ("precision, %", 100.0, 1),
     "recall": ("recall, %", 100.0, 1),
@@ -90,7 +91,8 @@ def curves(spec: Spec, outcome: Outcome) -> list[dict[str, Any]]:
         if group.results:
             sizes = sorted(map(int, group.results[0]["curve"]))
             values = np.array([[result["curve"][str(size)] for size in sizes] for result in group.results])
-            measure = "R²" if "r2" in group.results[0] else "accuracy"
+            measures = {"r2": "R²", "concordance": "concordance index"}
+            measure = next((name for score, name in measures.items() if score in group.results[0]), "accuracy")
             mean, spread = values.mean(axis=0), values.std(axis=0)
             rows.append({**group.label, "measure": measure, "sizes": sizes, "mean": mean, "spread": spread})
     return rows

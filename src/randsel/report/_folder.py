@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from randsel._numerics.event_times import is_structured, survival_array
 from randsel._utils.files import (
     FinishedParts,
     check_arrays,
@@ -38,11 +39,11 @@ from randsel.analysis import (
     list_features,
 )
 from randsel.culling import CullingPath, StandIn, restore_path
-from randsel.plots import culling_path
+from randsel.plots import culling_path, survival_panels
 from randsel.report import _html as report
 from randsel.report._sentences import MEANING_OF_Q
 from randsel.tables import Table
-from randsel.targets import KINDS
+from randsel.targets import KINDS, SURVIVAL, check_outcome
 
 #: Entries of run.json that must be equal for a run to reuse the finished steps of an earlier one.
 MUST_AGREE = ("version", "data_hash", "parameters")
@@ -56,6 +57,8 @@ REPORT_SHAPES: dict[str, tuple[Any, ...]] = {
     "steps": ("iu", "features"),
     "selected": ("b", "features"),
     "y": ("biufU", "samples"),
+    "event?": ("b", "samples"),
+    "high_risk?": ("f", "samples"),
     "columns": ("iu", "drawn"),
     "values": ("biuf", "samples", "drawn"),
     "pair_columns": ("iu", "pairs", 2),
@@ -109,7 +112,9 @@ def _write_command(file: Path, options: Mapping[str, Any], settings: Settings, o
 
 
 def write_results(analysis: Analysis, out: Path, parts: FinishedParts) -> list[str]:
-    """Write `ranking.csv`, `pairs.csv`, `path.png` and `report.html`, and store the data of the report.
+    """Write `ranking.csv`, `pairs.csv`, `path.png`, `report.html` and store the data of the report.
+
+    Survival also gets `survival.png`.
 
     Return messages about files that could not be written because an optional package is missing.
     """
@@ -129,7 +134,10 @@ def write_results(analysis: Analysis, out: Path, parts: FinishedParts) -> list[s
     write_atomically(out / "pairs.csv", as_csv(pairs) or "feature,partner,statistic,p,corrected_p\n")
     _store_analysis(analysis, parts)
     missing = []
-    for write_file, name in ((_write_path_figure, "path.png"), (write_report, "report.html")):
+    writers = [(_write_path_figure, "path.png"), (write_report, "report.html")]
+    if analysis.outcome is SURVIVAL:
+        writers.append((_write_survival_figure, "survival.png"))
+    for write_file, name in writers:
         try:
             write_file(analysis, out / name)
         except ImportError as error:
@@ -147,6 +155,11 @@ def _write_path_figure(analysis: Analysis, file: Path) -> None:
     write_figure(file, figure, 150)
 
 
+def _write_survival_figure(analysis: Analysis, file: Path) -> None:
+    curves = report.survival_of_first_features(analysis, report.NAMED - 1) | report.survival_of_predictions(analysis)
+    write_figure(file, survival_panels(analysis.table.y, curves), 150)
+
+
 def write_report(analysis: Analysis, file: Path) -> None:
     """Write the report."""
     write_atomically(file, report.render(report.contents(analysis)))
@@ -162,7 +175,7 @@ def _store_analysis(analysis: Analysis, parts: FinishedParts) -> None:
     arrays: dict[str, Any] = {
         "columns": columns,
         "values": analysis.table.X[:, columns],
-        "y": analysis.table.y,
+        **_store_outcome(analysis.table.y),
         "names": np.array(analysis.table.names, dtype=str),
         "order": [feature.column for feature in features],
         "scores": [[getattr(feature, column.field) for column in SCORE_COLUMNS] for feature in features],
@@ -183,10 +196,28 @@ def _store_analysis(analysis: Analysis, parts: FinishedParts) -> None:
     }
     if (accuracy := analysis.accuracy) is not None:
         arrays |= {"folds": [accuracy.selected, accuracy.everything, accuracy.sizes], "chance": accuracy.chance}
+        arrays |= {} if accuracy.high_risk is None else {"high_risk": accuracy.high_risk}
     if (stability := analysis.stability) is not None:
         bound = np.nan if stability.expected_false is None else stability.expected_false
         arrays["stability"] = [stability.n_halves, stability.threshold, bound]
     parts.save("report", arrays)
+
+
+def _store_outcome(y: Array) -> dict[str, Array]:
+    """Return the target as plain arrays: of survival the times, and the events apart."""
+    return {"y": y["time"], "event": y["event"]} if is_structured(y) else {"y": y}
+
+
+def _restore_outcome(arrays: Mapping[str, Array], kind: str) -> Array:
+    """Return the target of `_store_outcome`; raise ValueError if it is not of the kind that is stored with it."""
+    if ("event" in arrays) != (kind == SURVIVAL.name) or (kind == SURVIVAL.name and arrays["y"].dtype.kind != "f"):
+        raise ValueError("the target is not of its kind")
+    if kind != SURVIVAL.name:
+        return arrays["y"]
+    y = survival_array(arrays["event"], arrays["y"])
+    check_outcome(y)
+    SURVIVAL.check(y)
+    return y
 
 
 def load_analysis(out: Path) -> Analysis:
@@ -229,14 +260,15 @@ def _restore_analysis(arrays: Mapping[str, Array], path: CullingPath, settings: 
     accuracy, stability = None, None
     if "folds" in arrays:
         selected, everything, sizes = arrays["folds"]
-        accuracy = Accuracy(KINDS[kind].score_name, selected, everything, float(arrays["chance"]), sizes.astype(int))
+        scores = selected, everything, float(arrays["chance"]), sizes.astype(int)
+        accuracy = Accuracy(KINDS[kind].score_name, *scores, arrays.get("high_risk"))
     if "stability" in arrays:
         n_halves, threshold, bound = arrays["stability"].tolist()
         frequencies = np.zeros(len(names))
         frequencies[arrays["order"]] = fields["stability"]
         stability = Stability(int(n_halves), threshold, None if np.isnan(bound) else bound, frequencies)
     return Analysis(
-        table=Table(X, arrays["y"], names),
+        table=Table(X, _restore_outcome(arrays, kind), names),
         path=path,
         kind=kind,
         features=list_features(names, arrays["order"].tolist(), fields),

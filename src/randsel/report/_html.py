@@ -20,10 +20,18 @@ from randsel._utils import text
 from randsel._utils.text import optional
 from randsel.analysis import NAME, RANK, SELECTED, VALUE_COLUMNS, Accuracy, Analysis, Pair, Stability
 from randsel.interactions import LEVEL
-from randsel.plots import LOW_TO_HIGH, RED, class_colours, culling_path, feature_panel, pair_panel
+from randsel.plots import (
+    LOW_TO_HIGH,
+    RED,
+    class_colours,
+    culling_path,
+    feature_panel,
+    pair_panel,
+    survival_panels,
+)
 from randsel.plots import accuracy as accuracy_panel
 from randsel.report._sentences import MEANING_OF_Q, describe_rule, summarise
-from randsel.targets import KINDS
+from randsel.targets import KINDS, SURVIVAL
 
 #: Maximum number of features listed and drawn, and of pairs listed and drawn. The CSV files contain all.
 TABLE, DRAWN, PAIRS, DRAWN_PAIRS = 500, 12, 10, 6
@@ -88,6 +96,7 @@ def contents(analysis: Analysis) -> dict[str, Any]:
         },
         "stand_ins": _describe_stand_ins(analysis),
         "accuracy": None if analysis.accuracy is None else _describe_accuracy(analysis.accuracy),
+        "survival": _describe_survival(analysis),
         "stability": None if analysis.stability is None else _describe_stability(analysis.stability),
         "settings": _flatten_settings(analysis.settings),
         "repeat": run,
@@ -107,6 +116,8 @@ def _list_facts(analysis: Analysis) -> list[dict[str, str]]:
 def _describe_target(analysis: Analysis) -> Any:
     """Return the range of numbers, or the classes in ascending order with the colours that figures give them."""
     y = analysis.table.y
+    if analysis.outcome is SURVIVAL:
+        return {"events": int(y["event"].sum()), "last": float(y["time"].max())}
     if not analysis.outcome.has_classes:
         return {"low": float(np.min(y)), "middle": float(np.median(y)), "high": float(np.max(y))}
     classes, counts = np.unique(y, return_counts=True)
@@ -124,7 +135,11 @@ def _describe_features(analysis: Analysis) -> dict[str, Any]:
     drawn = []
     for feature in analysis.features[:DRAWN]:
         name, values = text.make_visible(feature.name), analysis.table.X[:, feature.column]
-        figure = _draw_svg(feature_panel, values, analysis.table.y, about=f"{name} by target", **options)
+        if analysis.outcome is SURVIVAL:
+            about = f"survival of samples of low and of high {name}"
+            figure = _draw_svg(survival_panels, analysis.table.y, {"": values}, size=(2.3, 2.2), about=about)
+        else:
+            figure = _draw_svg(feature_panel, values, analysis.table.y, about=f"{name} by target", **options)
         drawn.append({"name": name, "selected": bool(feature.selected), "figure": figure})
     return {
         "total": len(analysis.features),
@@ -132,6 +147,36 @@ def _describe_features(analysis: Analysis) -> dict[str, Any]:
         "rows": [{column.field: column.to_json(feature) for column in columns} for feature in listed],
         "numbered": not labels,
         "drawn": drawn,
+    }
+
+
+def survival_of_first_features(analysis: Analysis, count: int) -> dict[str, Any]:
+    """Return name -> values of the first selected features, or of the first features if none is selected."""
+    features = ([feature for feature in analysis.features if feature.selected] or list(analysis.features))[:count]
+    return {text.make_visible(feature.name): analysis.table.X[:, feature.column] for feature in features}
+
+
+def survival_of_predictions(analysis: Analysis) -> dict[str, Any]:
+    """Return title -> whether the predicted risk of held-out samples is high; nothing if it is not known."""
+    high_risk = None if analysis.accuracy is None else analysis.accuracy.high_risk
+    if high_risk is None or not np.isfinite(high_risk).any():
+        return {}
+    return {"predicted risk, held out": high_risk}
+
+
+def _describe_survival(analysis: Analysis) -> dict[str, Any] | None:
+    """Return the curves of held-out samples of low and of high predicted risk; None if there are none."""
+    curves = survival_of_predictions(analysis) if analysis.outcome is SURVIVAL else {}
+    if not curves:
+        return None
+    about = "survival of held-out samples of low and of high predicted risk"
+    sizes = {"wide": (5.2, 3.0), "narrow": (3.7, 2.8)}
+    values = {"": next(iter(curves.values()))}
+    return {
+        "figures": {
+            width: _draw_svg(survival_panels, analysis.table.y, values, size=size, about=about)
+            for width, size in sizes.items()
+        }
     }
 
 
@@ -186,7 +231,8 @@ def _draw_pair(analysis: Analysis, pair: Pair) -> dict[str, Any]:
     names = row["first"], row["second"]
     about = f"{names[0]} and {names[1]}, coloured by target"
     options: dict[str, Any] = {"labels": names, "categories": analysis.outcome.has_classes, "size": (3.0, 2.7)}
-    values = X[:, pair.first_column], X[:, pair.second_column], analysis.table.y
+    # survival is shown by its martingale residuals: more or fewer events than expected
+    values = X[:, pair.first_column], X[:, pair.second_column], analysis.outcome.to_numbers(analysis.table.y)[0]
     return {**row, "figure": _draw_svg(pair_panel, *values, about=about, **options)}
 
 

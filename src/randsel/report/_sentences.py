@@ -8,7 +8,7 @@ from randsel._utils import text
 from randsel.analysis import Accuracy, Analysis, Rule, Stability
 from randsel.culling import N_PERMUTATIONS, NOISE_LEVEL
 from randsel.interactions import LEVEL
-from randsel.targets import Comparison, compare_groups
+from randsel.targets import SURVIVAL, Comparison, compare_groups
 
 #: What a q-value does not say.
 MEANING_OF_Q = (
@@ -133,6 +133,12 @@ def _describe_doubts(analysis: Analysis) -> Iterator[str]:
 def _describe_samples(analysis: Analysis) -> str:
     y = analysis.table.y
     samples = _write_count(len(y), "sample", "samples")
+    if analysis.outcome is SURVIVAL:
+        events = _write_count(int(y["event"].sum()), "had the event", "had the event")
+        last, middle = (text.format_number(float(value)) for value in (y["time"].max(), np.median(y["time"])))
+        return (
+            f"The table has {samples}: {events}, the others were censored. Times end at {last}, half before {middle}."
+        )
     if not analysis.outcome.has_classes:
         low, middle, high = (text.format_number(float(value)) for value in np.quantile(y, [0.0, 0.5, 1.0]))
         return f"The table has {samples}; the target runs from {low} to {high}, half of it below {middle}."

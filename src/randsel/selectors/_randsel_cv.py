@@ -16,6 +16,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
 from randsel._numerics.columns import rescale_extremes
+from randsel._numerics.event_times import is_structured
 from randsel._numerics.kernels import median_factor
 from randsel._numerics.missing import impute_means
 from randsel._sklearn.annotations import Annotations
@@ -35,7 +36,7 @@ from randsel._utils.messages import collect_warnings, warn
 from randsel._utils.typing import Array
 from randsel.culling import path_sizes
 from randsel.selectors._randsel import RandSel
-from randsel.targets import SURVIVAL, OutcomeKind, is_structured
+from randsel.targets import SURVIVAL, OutcomeKind
 
 #: Number of folds that `cv=None` means in scikit-learn.
 DEFAULT_FOLDS = 5
@@ -230,15 +231,14 @@ class RandSelCV(Selector):
         possible = int(kind.units_per_stratum(y, groups).min())
         if possible < 2:
             cause = "a class of one member" if groups is None else "a class within one group, or one group only"
-            cause = "one event, or events within one group only" if kind is SURVIVAL else cause
+            if kind is SURVIVAL:
+                cause = "fewer than four events" if groups is None else "events in fewer than four groups"
             raise ValueError(
                 f"y has {cause}, which no fold can hold out and fit at once; drop it, or pass splits of your own as cv."
             )
         n_splits = min(int(cv), possible)
         if n_splits < int(cv):
-            unit = kind.limit_of_folds
-            if groups is not None:
-                unit = f"groups of {'a class' if kind.has_classes else kind.limit_of_folds}"
+            unit = kind.limits_of_folds[groups is not None]
             warn(f"cv={cv} was reduced to {n_splits} folds, because there are only {possible} {unit}.", stacklevel=4)
         return kind.splits(y, groups, n_splits, seed_of(self.random_state))
 

@@ -23,6 +23,7 @@ from randsel.tables._roles import (
     to_target,
 )
 from randsel.tables._sandbox import read_in_sandbox
+from randsel.tables._survival_columns import check_outcome_names, is_missing_survival, read_survival_columns
 from randsel.tables.formats import FORMATS, ReadOptions, Sheet, read_text
 
 #: Smaller values are raised to this value before logarithms are taken.
@@ -36,7 +37,7 @@ class Table:
     Attributes
     ----------
     X, y
-        Features, and the target (text or numbers).
+        Features, and the target: text, numbers, or a structured array of events and times.
     names
         Names of the columns of X.
     groups, batch
@@ -90,6 +91,8 @@ def read(
     *,
     target: str | None = None,
     target_file: str | Path | None = None,
+    event: str | None = None,
+    time: str | None = None,
     groups: str | None = None,
     batch: str | None = None,
     categorical: Sequence[str] = (),
@@ -114,6 +117,9 @@ def read(
         column of obs. None: y of NPZ and MAT, the phenotype of PLINK, the only column besides the ids of a target file.
     target_file : str or Path, default=None
         Text file with ids of samples and the target, and optionally groups and batch.
+    event, time : str, default=None
+        Columns of a survival outcome instead of a target, in the table or the target file: whether the event was
+        observed (0 and 1, true and false, yes and no, dead and alive), and the time of the event or of censoring.
     groups, batch : str, default=None
         Columns of groups and of batches; they are not features.
     categorical : sequence of str, default=()
@@ -163,7 +169,8 @@ def read(
     for name, value, choices in (("orientation", orientation, ORIENTATIONS), ("missing", missing, MISSING_RULES)):
         if value not in choices:
             raise ValueError(f"{name}={value!r} is none of {', '.join(map(repr, choices))}.")
-    requested = {"target": target, "groups": groups, "batch": batch}
+    check_outcome_names(path, target, event, time)
+    requested = {"target": target, "event": event, "time": time, "groups": groups, "batch": batch}
     names = [n for n in (*requested.values(), id_column, *categorical, *drop_columns) if n is not None]
     repeated = next((name for name in names if names.count(name) > 1), None)
     if repeated is not None:
@@ -173,20 +180,23 @@ def read(
     labels = None
     if target_file is not None:
         labels = read_text(_check_exists(Path(target_file)), ReadOptions(limit, names=None))
-    elif target is None and "target" not in sheet.roles:
+    elif target is None and event is None and "target" not in sheet.roles:
         raise ValueError(f"{path}: no target is named; name its column (--target) or its file (--target-file).")
     notes = [f"{path.name}: {sheet.description}.", *sheet.notes]
-    samples = put_samples_in_rows(sheet, orientation, target, id_column, labels, notes)
+    samples = put_samples_in_rows(sheet, orientation, target or time, id_column, labels, notes)
     del sheet  # frees its numbers if they were transposed
     roles, cells = assign_roles(samples, requested, id_column, labels, notes)
-    y, rows = _choose_samples(samples, cells["target"], drop_columns, classes, notes)
-    known = {role: _take_complete(path, cells[role], rows, name) for role, name in roles.items() if role != "target"}
+    y, rows = _choose_samples(samples, roles, cells, drop_columns, classes, notes)
+    known = {
+        role: _take_complete(path, cells[role], rows, roles[role]) for role in ("groups", "batch") if role in roles
+    }
     if batches is not None:
         if "batch" not in known:
             raise ValueError(f"{path} has no array 'batch', so its batches cannot be chosen; name a column (batch=).")
         keep = np.isin(known["batch"], list(batches))
         y, rows, known = y[keep], rows[keep], {role: values[keep] for role, values in known.items()}
-    check_target(samples, y, roles["target"], known.get("groups"))
+    outcome = roles.get("target") or roles["time"]
+    check_target(samples, y, outcome, known.get("groups"))
     other_roles = {name for name in (*roles.values(), *samples.roles.values(), id_column) if name is not None}
     selected = select_features(samples, other_roles, categorical, drop_columns, rows)
     X, feature_names, nominal = handle_missing(path, *selected, missing, notes)
@@ -196,7 +206,7 @@ def read(
         X, feature_names = add_indicators(path, X, feature_names, notes)
     used = {*other_roles, *feature_names, *samples.columns}
     unused = [name for name in samples.named_columns if name not in used]
-    _note_contents(X, len(nominal), y, roles["target"], unused, notes)
+    _note_contents(X, len(nominal), y, outcome, unused, notes)
     relevant = samples.named_columns.get("relevant") if "relevant" in samples.roles else None
     ids = None if samples.row_names is None else np.array(samples.row_names, dtype=str)[rows]
     rule = "median" if missing == "median" else "neutral"
@@ -234,10 +244,16 @@ def _read_sheet(path: Path, options: ReadOptions) -> Sheet:
 
 
 def _choose_samples(
-    samples: Sheet, cells: Any, dropped: Sequence[str], classes: Sequence[Any] | dict[str, str] | None, notes: list[str]
+    samples: Sheet,
+    roles: dict[str, str],
+    cells: dict[str, Any],
+    dropped: Sequence[str],
+    classes: Sequence[Any] | dict[str, str] | None,
+    notes: list[str],
 ) -> tuple[Array, Array]:
-    """Return target and row indices of the samples to analyse; `cells` is the column of the target."""
-    without_target = is_missing(cells)
+    """Return target and row indices of the samples to analyse; `cells` has the columns of the roles."""
+    is_survival = "event" in roles
+    without_target = is_missing_survival(samples, roles, cells) if is_survival else is_missing(cells["target"])
     if without_target.any():
         notes.append(f"{int(without_target.sum())} samples have no target and are left out.")
     is_dropped = np.isin(np.array(samples.row_names), list(dropped)) if samples.features_in_rows else False
@@ -245,7 +261,11 @@ def _choose_samples(
     bad = next((i for i in rows.tolist() if i in samples.bad_rows), None)
     if bad is not None:
         raise ValueError(f"{samples.path}: {samples.bad_rows[bad]}")
-    y = labels = to_target(cells, rows)
+    if is_survival:
+        if classes is not None:
+            raise ValueError(f"{samples.path}: survival has no classes to choose; leave them out.")
+        return read_survival_columns(samples, roles, cells, rows, notes), rows
+    y = labels = to_target(cells["target"], rows)
     if classes is None:
         return y, rows
     wanted = list(classes)
@@ -300,7 +320,10 @@ def _note_contents(X: Array, n_nominal: int, y: Array, target: str, unused: list
         f"{n_constant} constant; {X.dtype.name}."
     )
     levels, counts = np.unique(y, return_counts=True)
-    if y.dtype.kind == "U":
+    if y.dtype.names is not None:
+        low, middle, high = np.quantile(y["time"], [0.0, 0.5, 1.0])
+        notes.append(f"Times in {target!r} run from {low:g} to {high:g}, half of them below {middle:g}.")
+    elif y.dtype.kind == "U":
         shown = [f"{level} ({count})" for level, count in zip(levels.tolist(), counts.tolist(), strict=True)]
         notes.append(f"The target {target!r} is text of {len(levels)} levels: {list_first(shown, 5)}.")
     else:

@@ -124,11 +124,15 @@ def _with_row_names(sheet: Sheet, id_column: str | None, labels: Sheet | None, n
 def assign_roles(
     samples: Sheet, requested: dict[str, str | None], id_column: str | None, labels: Sheet | None, notes: list[str]
 ) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return role -> name, and role -> cells, of target, groups and batch: columns of the table or the target file."""
+    """Return role -> name, and role -> cells, of the roles: columns of the table or of the target file."""
     label_columns: dict[str, list[str]] = {}
     names = {role: name or samples.roles.get(role) for role, name in requested.items()}
+    is_survival = requested.get("event") is not None
+    if is_survival:  # a target that the format itself names is then not used
+        del names["target"]
     if labels is not None:
         label_columns = _match_labels(samples, labels, id_column, notes)
+    if labels is not None and not is_survival:
         free = [name for name in label_columns if name not in (requested["groups"], requested["batch"])]
         names["target"] = _find_target(samples, labels.path, label_columns, free, requested["target"])
     roles = {role: name for role, name in names.items() if name is not None}
@@ -222,6 +226,10 @@ def check_target(samples: Sheet, y: Array, name: str, groups: Array | None) -> N
         hint = " If features are in rows, say so: --orientation features-in-rows."
         hint = hint if samples.features_in_rows is None else ""
         raise ValueError(f"{path} has {len(y)} samples with a target, and at least 4 are needed.{hint}")
+    if y.dtype.names is not None:
+        if len(np.unique(y["time"])) == 1:
+            raise ValueError(f"{path}: all times in {name!r} are equal, so nobody survived longer than another.")
+        return
     levels = np.unique(y)
     target = f"{path}: the target {name!r}"
     if len(levels) == 1:

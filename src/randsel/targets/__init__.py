@@ -3,7 +3,6 @@
 Imports `_utils` and `_numerics`.
 """
 
-from randsel.targets._event_times import is_structured, survival_array
 from randsel.targets._groups import (
     MIN_GROUPS,
     Comparison,
@@ -44,10 +43,8 @@ __all__ = [
     "compare_groups",
     "describe_guess",
     "find_kind",
-    "is_structured",
     "kaplan_meier",
     "number_rows",
     "split_halves",
-    "survival_array",
     "warn_of_guess",
 ]

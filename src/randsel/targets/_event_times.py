@@ -4,23 +4,17 @@ from typing import Any
 
 import numpy as np
 
+from randsel._numerics.event_times import OPPOSITE_WORDS, is_structured, survival_array
 from randsel._utils.messages import warn
 from randsel._utils.typing import Array
 
-#: Fields of a survival outcome: whether the event was observed, and the time of the event or of censoring.
-SURVIVAL_DTYPE = np.dtype([("event", np.bool_), ("time", np.float64)])
 #: Words in names of columns. They confirm what the types say, or decide where types cannot.
-EVENT_WORDS = ("event", "status", "death", "dead", "died", "deceased", "relapse", "cens", "vital", "progress")
+EVENT_WORDS = ("event", "status", "death", "dead", "died", "deceased", "relapse", "vital", "progress")
 TIME_WORDS = ("time", "day", "week", "month", "year", "duration", "follow", "surv", "pfs", "dfs")
 HOW_TO_PASS = (
     "pass a structured array of a bool field (whether the event was observed) and a float field (the time), such as "
     "np.array([(True, 5.0), (False, 7.5)], dtype=[('event', bool), ('time', float)])"
 )
-
-
-def is_structured(y: Any) -> bool:
-    """Return whether y is an array with named fields."""
-    return getattr(getattr(y, "dtype", None), "names", None) is not None
 
 
 def read_survival(y: Any, target: str) -> Array | None:
@@ -57,13 +51,6 @@ def read_survival(y: Any, target: str) -> Array | None:
         stacklevel=6,
     )
     return None
-
-
-def survival_array(event: Array, time: Array) -> Array:
-    """Return events and times as one structured array."""
-    y = np.empty(len(event), dtype=SURVIVAL_DTYPE)
-    y["event"], y["time"] = event, time
-    return y
 
 
 def _read_fields(y: Array) -> Array:
@@ -125,6 +112,11 @@ def _read_columns(first: tuple[str, Array], second: tuple[str, Array]) -> Array:
             )
         event_first = telling[0]
     event, time = (first, second) if event_first else (second, first)
+    if _has_word(event[0], OPPOSITE_WORDS):
+        raise ValueError(
+            f"column {event[0]!r} of y may say who did not have the event; name it 'event' if 1 (True) is the event, "
+            "and exchange its values if not."
+        )
     if _has_word(time[0], EVENT_WORDS) and _has_word(event[0], TIME_WORDS):
         raise ValueError(
             f"the names of the columns of y contradict their values: {event[0]!r} holds events, {time[0]!r} times; "

@@ -17,12 +17,13 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 from sklearn.utils.validation import check_array
 
+from randsel._numerics.event_times import is_structured
 from randsel._numerics.kernels import bandwidth, squared_distances
 from randsel._numerics.missing import impute_means
 from randsel._numerics.nuisance import Nuisance
 from randsel._utils.messages import warn
 from randsel._utils.typing import Array
-from randsel.targets._event_times import check_times, is_structured, read_survival
+from randsel.targets._event_times import check_times, read_survival
 from randsel.targets._survival import concordance_index, martingale_residuals
 
 #: Whole numbers of at most this many distinct values are class codes; more are grades or counts.
@@ -45,14 +46,14 @@ class OutcomeKind(ABC):
         Whether y holds class labels.
     score_name
         Name of the measure that `score` returns.
-    limit_of_folds
-        What limits the number of folds: samples of the smallest class, samples, or events.
+    limits_of_folds
+        What limits the number of folds, see `units_per_stratum`: without groups, and with groups.
     """
 
     name: ClassVar[str]
     has_classes: ClassVar[bool]
     score_name: ClassVar[str]
-    limit_of_folds: ClassVar[str] = "samples"
+    limits_of_folds: ClassVar[tuple[str, str]] = ("samples", "groups of samples")
 
     @abstractmethod
     def check(self, y: Array) -> None:
@@ -128,7 +129,7 @@ class Classes(OutcomeKind):
     name = "classification"
     has_classes = True
     score_name = "balanced accuracy"
-    limit_of_folds = "members of the smallest class"
+    limits_of_folds = ("members of the smallest class", "groups of a class")
 
     def check(self, y: Array) -> None:
         """Raise ValueError if there is only one class."""
@@ -248,7 +249,7 @@ class Survival(OutcomeKind):
     name = "survival"
     has_classes = False
     score_name = "concordance index"
-    limit_of_folds = "events"
+    limits_of_folds = ("pairs of events", "pairs of groups with an event")
 
     def check(self, y: Array) -> None:
         """Raise ValueError if there is no event, or no two times differ."""
@@ -288,8 +289,9 @@ class Survival(OutcomeKind):
         return np.unique(y["event"], return_inverse=True)[1]
 
     def units_per_stratum(self, y: Array, groups: Array | None) -> Array:
-        """Return the number of groups, or samples, that had the event: every fold needs one."""
-        return np.array([len(np.unique((np.arange(len(y)) if groups is None else groups)[y["event"]]))])
+        """Return half the number of samples, or groups, with an event: one event may have nothing to compare with."""
+        units = np.arange(len(y)) if groups is None else groups
+        return np.array([len(np.unique(units[y["event"]])) // 2])
 
     def splits(self, y: Array, groups: Array | None, n_splits: int, seed: int) -> list[tuple[Array, Array]]:
         """Return shuffled folds with equal fractions of events, as far as groups allow."""

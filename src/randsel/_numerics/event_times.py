@@ -1,0 +1,24 @@
+"""Survival outcomes as arrays: one structured array of events and times."""
+
+from typing import Any
+
+import numpy as np
+
+from randsel._utils.typing import Array
+
+#: Fields of a survival outcome: whether the event was observed, and the time of the event or of censoring.
+SURVIVAL_DTYPE = np.dtype([("event", np.bool_), ("time", np.float64)])
+#: Words in the name of a column of events whose True or 1 may mean the opposite: that there was no event.
+OPPOSITE_WORDS = ("cens", "alive", "living")
+
+
+def survival_array(event: Array, time: Array) -> Array:
+    """Return events and times as one structured array."""
+    y = np.empty(len(event), dtype=SURVIVAL_DTYPE)
+    y["event"], y["time"] = event, time
+    return y
+
+
+def is_structured(y: Any) -> bool:
+    """Return whether y is an array with named fields."""
+    return getattr(getattr(y, "dtype", None), "names", None) is not None
