@@ -55,6 +55,7 @@ from randsel.targets import (
     average_rows,
     batches_of_groups,
     bound_false_selections,
+    check_outcome,
     describe_guess,
     find_kind,
     number_rows,
@@ -99,6 +100,7 @@ def analyse(
     """
     execution = Execution(parts or FinishedParts(), progress or (lambda *_: None), n_jobs)
     kind = find_kind(table.y, settings.task)
+    table = replace(table, y=check_outcome(table.y)) if kind is SURVIVAL else table  # fields of any names
     notes = list(table.notes)
     if (guess := describe_guess(table.y, settings.task)) and guess not in notes:
         notes.append(guess)
