@@ -85,6 +85,11 @@ class RankFunctions(RankFunctionSource):
     def __len__(self) -> int:
         return len(self.values)
 
+    def join(self, other: "RankFunctions") -> "RankFunctions":
+        """Return the functions of the features of both."""
+        arrays = ((self.values, other.values), (self.counts, other.counts), (self.untied, other.untied))
+        return RankFunctions(*(np.concatenate(pair) for pair in arrays))
+
     @property
     def kinds(self) -> Array:
         """One integer per feature: equal for features with equal `counts` and equal `untied`."""

@@ -137,13 +137,13 @@ def check_covariates(covariates: Any, m: int) -> Covariates:
     for name, column in columns:
         if column.shape != (m,):
             raise ValueError(
-                f"covariates must have one row per sample ({m}), but {name} has shape {column.shape}; check its length."
+                f"covariates must have one row per sample ({m}), but {name!r} has {column.shape}; check its length."
             )
         missing = np.array([value is None or value != value for value in column.tolist()])  # noqa: PLR0124 (NaN)
         if missing.any() or (column.dtype.kind == "f" and not np.isfinite(column).all()):
             row = int(np.flatnonzero(missing if missing.any() else ~np.isfinite(column))[0])
             raise ValueError(
-                f"covariates are not known for all samples: {name} is missing in row {row}; fill it in, or drop the "
+                f"covariates are not known for all samples: {name!r} is missing in row {row}; fill it in, or drop the "
                 "sample."
             )
         numbers = _as_numbers(column)
@@ -155,7 +155,7 @@ def check_covariates(covariates: Any, m: int) -> Covariates:
         levels, codes = np.unique(column.astype(str), return_inverse=True)
         if len(levels) > m / 2:
             raise ValueError(
-                f"The covariate {name} has {len(levels)} levels for {m} samples, so it would explain everything; pass "
+                f"The covariate {name!r} has {len(levels)} levels for {m} samples, so it would explain all; pass "
                 "numbers, or broader categories."
             )
         parts.append(np.eye(len(levels))[codes])
@@ -167,12 +167,12 @@ def check_covariates(covariates: Any, m: int) -> Covariates:
 def _named_columns(covariates: Any) -> list[tuple[str, Any]]:
     """Return the columns of a data frame, mapping or array of one or two dimensions, with their names."""
     if isinstance(covariates, Mapping):
-        return [(repr(str(name)), values) for name, values in covariates.items()]
+        return [(str(name), values) for name, values in covariates.items()]
     if hasattr(covariates, "columns"):
-        return [(repr(str(name)), covariates[name]) for name in covariates.columns]
+        return [(str(name), covariates[name]) for name in covariates.columns]
     values = np.asarray(covariates)
     if values.ndim == 1:
-        return [("the covariate", values)]
+        return [("covariate", values)]
     if values.ndim != 2:
         raise ValueError(f"covariates must have one or two dimensions, not {values.ndim}; pass a column per covariate.")
     return [(f"column {j}", column) for j, column in enumerate(values.T)]

@@ -14,6 +14,7 @@ from scipy.stats import false_discovery_control
 
 from randsel._numerics.arrays import complement
 from randsel._numerics.missing import columns_vary
+from randsel._sklearn.annotations import Annotations
 from randsel._utils.files import FinishedParts, check_arrays, check_indices
 from randsel._utils.jobs import as_finished, generator
 from randsel._utils.messages import collect_warnings, warn
@@ -34,6 +35,7 @@ from randsel.analysis._model import (
     list_features,
 )
 from randsel.analysis._predictions import predict_by_svm, score_svm, split_by_risk
+from randsel.analysis._units import LEAST_HALF, average_groups, nominal_mask
 from randsel.culling import (
     CullingPath,
     Round,
@@ -52,19 +54,15 @@ from randsel.targets import (
     OutcomeKind,
     Samples,
     Target,
-    average_rows,
-    batches_of_groups,
     bound_false_selections,
     check_outcome,
     describe_guess,
     find_kind,
-    number_rows,
     split_halves,
 )
 
 #: By default, pairs are tested if samples × features² is at most this: about half a minute on one core.
 PAIR_BUDGET = 3e10
-LEAST_HALF = 4  # minimum number of samples, or groups, in a half
 THRESHOLD = 0.6  # fraction of half-samples from which a feature counts as stable
 #: Stored results of a fold, see `check_arrays`.
 FOLD_SHAPES = {"selected": ("f",), "everything": ("f",), "size": ("iu",), "risks?": ("f", "held out")}
@@ -190,7 +188,10 @@ def _describe_tests(table: Table, tests: FeatureTests) -> Iterator[str]:
         alone = f"p and q are of the {len(table.names)} features alone"
         yield f"Pairs of features were not tested: {alone}. --pairs all tests them."
     if table.batch is not None and not _is_constant_within(table.y, table.batch):
-        yield "p, q, pairs and the permutation test compare within batches; contributions and accuracy do not."
+        yield "Differences between batches are removed from features and target; the accuracy is that of all samples."
+    if table.covariates:
+        names = ", ".join(table.covariates)
+        yield f"Effects of {names} are removed from features and target; the accuracy is that of the features alone."
 
 
 def _rank_features(
@@ -229,24 +230,6 @@ def _find_stand_ins(table: Table, kind: OutcomeKind, selected: Array) -> dict[in
 # ---------------------------------------------------------------- preparation of a table
 
 
-def average_groups(table: Table) -> Table:
-    """Return one row per group, the mean of its samples, if the target is the same within each group."""
-    # samples of one donor are not independent evidence on what differs between donors
-    if table.groups is None:
-        return table
-    groups, first, codes = np.unique(table.groups, return_index=True, return_inverse=True)
-    if len(groups) == len(table.y) or not np.array_equal(table.y[first][codes], table.y):
-        return table
-    if len(groups) < LEAST_HALF:
-        raise ValueError(
-            f"the target is the same within each of the {len(groups)} groups, and fewer than {LEAST_HALF} groups tell "
-            "nothing about it; leave --groups out only if samples of a group are independent."
-        )
-    X = average_rows(table.X, codes, nominal_mask(table))
-    batch = None if table.batch is None else batches_of_groups(table.batch, codes)
-    return replace(table, X=X, y=table.y[first], groups=None, batch=batch, ids=None)
-
-
 # ---------------------------------------------------------------- selection on all rows of a table
 
 
@@ -260,7 +243,8 @@ def cull_table(
     # If the target is constant within batches, tests compare samples of different batches, and so do permutations.
     batch = None if table.batch is None or _is_constant_within(table.y, table.batch) else table.batch
     with collect_warnings():  # the summary says if nothing stands out
-        path: CullingPath = selector.fit(table.X, table.y, groups=table.groups, batch=batch).path_
+        known = {"groups": table.groups, "batch": batch, "covariates": table.covariates or None}
+        path: CullingPath = selector.fit(table.X, table.y, **known).path_
     return path
 
 
@@ -279,19 +263,15 @@ def run_tests(
         batch = None
     how: dict[str, Any] = {"n_jobs": execution.n_jobs, "checkpoint": checkpoint}
     if settings.pairs == "none" or (settings.pairs == "auto" and m * n**2 > PAIR_BUDGET) or n == 1:
-        groups, batch = (None if labels is None else number_rows(labels) for labels in (table.groups, batch))
-        y, kind = kind.to_numbers(table.y, None, batch)
-        samples = Samples.from_groups(table.X, y, None, groups, batch, nominal)
+        known = Annotations.check(table.groups, batch, table.covariates or None, None, m)
+        y, kind = kind.to_numbers(table.y, None, known.batch, known.covariate_columns)
+        samples = Samples.from_groups(table.X, y, None, known.groups, known.batch, nominal, known.covariates)
         p = main_effects(samples, kind, nominal=nominal, **how)
         return FeatureTests(p, np.asarray(false_discovery_control(p)), np.full(n, -1), np.zeros(n, dtype=int), None)
     how |= {"device": settings.device, "verbose": partial(execution.show, "testing pairs")}
     scan = InteractionScan(target=kind.name, categorical_features=nominal, **how)
-    return FeatureTests.from_scan(scan.fit(table.X, table.y, groups=table.groups, batch=batch))
-
-
-def nominal_mask(table: Table) -> Array:
-    """Return a mask of the nominal features."""
-    return np.isin(np.arange(len(table.names)), table.nominal)
+    scan.fit(table.X, table.y, groups=table.groups, batch=batch, covariates=table.covariates or None)
+    return FeatureTests.from_scan(scan)
 
 
 def _is_constant_within(y: Array, labels: Array) -> bool:

@@ -69,6 +69,8 @@ def compare(
     from randsel.experiments import Spec
 
     check_folder(out)
+    if reading["covariates"]:
+        raise click.UsageError("Most methods of compare cannot remove covariates; leave --covariates out.")
     names = split_names(methods) or DEFAULT_METHODS
     spec = Spec(file.stem, ({"name": file.stem},), tuple({"name": name} for name in names), **protocol)
     _run(spec, {file.stem: read_table(file, reading, protocol["task"])}, out, jobs, timeout)

@@ -26,14 +26,16 @@ if TYPE_CHECKING:
 @task_option
 @click.option("--pairs", "n_pairs", type=click.IntRange(1), help="Number of pairs to write; 1000 (or all) by default.")
 @click.option("--order", default=2, type=click.IntRange(1, 3), help="Size of the largest sets.")
+@click.option("--with-covariates", is_flag=True, help="Also test every feature together with every covariate.")
 @click.option("--jobs", "n_jobs", type=int, help="Number of threads.")
 def interactions(file: Path, reading: dict[str, Any], out: Path, task: str, **how: Any) -> None:
     """Test every feature alone, and in pairs with every other feature.
 
     FILE is a table in any format of docs/files.md. Samples are compared within groups and batches only. Missing values
     are neutral, and --missing median takes medians of all samples. The folder gets features.csv (best first: p- and
-    q-values, partner), pairs.csv, heatmap.png and pairs.png. Without --top and --fdr, features with a q-value of at
-    most 0.05 are selected. Run the command again to resume after an interruption.
+    q-values, partner), pairs.csv, heatmap.png and pairs.png; --with-covariates adds covariate-pairs.csv. Without --top
+    and --fdr, features with a q-value of at most 0.05 are selected. Run the command again to resume after an
+    interruption.
 
     \b
     Examples:
@@ -65,7 +67,8 @@ def interactions(file: Path, reading: dict[str, Any], out: Path, task: str, **ho
     scan = InteractionScan(categorical_features=list(table.nominal) or None, **how)
     try:
         with collect_warnings() as remarks:
-            scan.fit(table.X, table.y, groups=table.groups, batch=table.batch)
+            known = {"groups": table.groups, "batch": table.batch, "covariates": table.covariates or None}
+            scan.fit(table.X, table.y, **known)
     finally:
         line.end()
     for remark in remarks:
@@ -74,12 +77,17 @@ def interactions(file: Path, reading: dict[str, Any], out: Path, task: str, **ho
     features, pair_rows = features_tested(scan, table.names), pairs_tested(scan, table.names)
     files.write_atomically(out / "features.csv", as_csv(features))
     files.write_atomically(out / "pairs.csv", as_csv(pair_rows))
+    if scan.with_covariates:
+        by_covariate = covariate_pairs_tested(scan, table.names)
+        files.write_atomically(out / "covariate-pairs.csv", as_csv(by_covariate))
     click.echo(f"{len(table.X)} samples, {len(table.names)} features; {scan.n_features_} selected.\n")
     click.echo(make_printable(as_markdown(features[: max(5, min(20, scan.n_features_))])))
     click.echo("\n" + MEANING_OF_Q)
     for rows in (pair_rows[: len(scan.pairs_)], pair_rows[len(scan.pairs_) :]):
         if rows:
             click.echo("\n" + make_printable(as_markdown(rows[:5])))
+    if scan.with_covariates:
+        click.echo("\n" + make_printable(as_markdown(by_covariate[:5])))
     _draw_figures(scan, table, out)
     shutil.rmtree(out / "so-far", ignore_errors=True)
     click.echo(f"\nAll of it: {out}")
@@ -123,6 +131,19 @@ def features_tested(scan: Any, names: tuple[str, ...]) -> list[dict[str, str]]:
             "partner": names[partner[j]] if partner[j] >= 0 else "",
         }
         for j in scan.order_.tolist()
+    ]
+
+
+def covariate_pairs_tested(scan: Any, names: tuple[str, ...]) -> list[dict[str, str]]:
+    """Return the best pairs of a covariate and a feature."""
+    return [
+        {
+            "covariate": str(row["covariate"]),
+            "feature": names[row["j"]],
+            "p": f"{row['p']:.3g}",
+            "corrected p": f"{row['p_corrected']:.3g}",
+        }
+        for row in scan.covariate_pairs_
     ]
 
 

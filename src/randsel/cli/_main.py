@@ -32,6 +32,7 @@ READING: dict[str, dict[str, Any]] = {
     "time": {"help": "Column of times of the event or of censoring."},
     "groups": {"help": "Column of groups of samples that belong together, such as donors."},
     "batch": {"help": "Column of batches, such as sub-studies."},
+    "covariates": {"help": "Comma-separated columns whose effects are removed, such as age,sex."},
     "categorical": {"help": "Comma-separated columns of unordered categories."},
     "drop_columns": {"help": "Comma-separated columns to leave out."},
     "id_column": {"help": "Column of sample names."},
@@ -41,6 +42,8 @@ READING: dict[str, dict[str, Any]] = {
     "missing": {"default": MISSING_RULES[0], "type": _MISSING_RULE, "help": "How to handle missing values."},
     "max_bytes": {"default": "4GB", "help": "Refuse larger tables."},
 }
+#: Those that hold several names.
+COMMA_SEPARATED = ("covariates", "categorical", "drop_columns")
 #: Exit status if nothing stands out, if a cluster was lost, after Ctrl-C and after SIGTERM (128 plus the number of the
 #: signal, as in shells). As usual with click, 1 is an error in a file and 2 an error in the options.
 NOTHING, LOST, INTERRUPTED, TERMINATED = 3, 4, 130, 143
@@ -193,7 +196,7 @@ def table_options(command: Any) -> Any:
     @functools.wraps(command)
     def with_reading(**arguments: Any) -> Any:
         reading = {name: arguments.pop(name) for name in READING}
-        reading.update({name: tuple(split_names(reading[name])) for name in ("categorical", "drop_columns")})
+        reading.update({name: tuple(split_names(reading[name])) for name in COMMA_SEPARATED})
         return command(reading=reading, **arguments)
 
     for name, how in reversed(READING.items()):

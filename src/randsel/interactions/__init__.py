@@ -15,7 +15,7 @@ from randsel.interactions._design import (
     max_functions,
     responses_of,
 )
-from randsel.interactions._evidence import main_effects
+from randsel.interactions._evidence import main_effects, pairs_with_covariates
 from randsel.interactions._forward_selection import LEVEL, ScanResult, scan_interactions
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "functions_in_triples",
     "main_effects",
     "max_functions",
+    "pairs_with_covariates",
     "responses_of",
     "scan_interactions",
 ]

@@ -22,7 +22,7 @@ import numpy as np
 from randsel._numerics.columns import column_slices
 from randsel._numerics.fingerprint import fingerprint
 from randsel._numerics.missing import MAX_MISSING
-from randsel._numerics.nuisance import Nuisance, centre
+from randsel._numerics.nuisance import Covariates, Nuisance, centre
 from randsel._numerics.rank_functions import (
     RankFunctions,
     RankFunctionSource,
@@ -294,6 +294,21 @@ def main_effects(
             if stages is not None:
                 stages.save(block.stop, partial(dict, p=pvalues, done=block.stop))
     return pvalues
+
+
+def pairs_with_covariates(functions: RankFunctions, covariates: Covariates, design: Design) -> Array:
+    """Return the log p-value of every pair of a covariate (rows) and a feature (columns).
+
+    What both do alone is projected out.
+    """
+    n_functions = len(design.function_weights)
+    arguments = n_functions, design.sample_weights, ~covariates.numeric, design.strata
+    partners = rank_functions(covariates.values, *arguments)
+    both = partners.join(functions)
+    n_partners = len(partners)
+    pairs = np.indices((n_partners, len(functions))).reshape(2, -1).T + np.array([0, n_partners])
+    log_p = evidence(both, design, design.responses, pairs).log_p
+    return np.minimum(log_p, 0.0).reshape(n_partners, len(functions))
 
 
 # ---------------------------------------------------------------- the p-value that ranks

@@ -14,7 +14,8 @@ from scipy.stats import false_discovery_control
 
 from randsel._numerics.arrays import check_device, remote_table, to_numpy
 from randsel._numerics.fingerprint import fingerprint
-from randsel._numerics.rank_functions import rank_function_source
+from randsel._numerics.nuisance import Covariates
+from randsel._numerics.rank_functions import RankFunctions, rank_function_source
 from randsel._sklearn.annotations import Annotations, check_freedom, check_strata
 from randsel._sklearn.base import (
     Interval,
@@ -44,6 +45,7 @@ from randsel.interactions import (
     degrees_of_freedom,
     functions_in_triples,
     max_functions,
+    pairs_with_covariates,
     responses_of,
     scan_interactions,
 )
@@ -85,6 +87,8 @@ class InteractionScan(Selector):
     categorical_features : "from_dtype", array of names, indices or bool, or None, default="from_dtype"
         Columns whose values are names of levels, without order. "from_dtype": the categorical columns of a data frame.
         Columns of few distinct numbers need not be listed: their order is used.
+    with_covariates : bool, default=False
+        Also test what every feature does together with every covariate of `fit`.
     max_missing : float in [0, 1], default=0.5
         Columns with a larger fraction of missing values are left out, with a warning, and rank last.
     target : {"auto", "classification", "regression", "survival"}, default="auto"
@@ -125,6 +129,9 @@ class InteractionScan(Selector):
         step that selected the pair (0: none, because other features or pairs explain it).
     triples_ : structured ndarray
         Best triples, with `k` in addition, if `order=3`.
+    covariate_pairs_ : structured ndarray
+        With `with_covariates`, the best pairs of a covariate and a feature: `covariate` (its name), `j`, `p`, and
+        `p_corrected` for the number of these pairs.
     taken_ : ndarray of int
         Features in the order in which forward steps selected them: each was significant, after correction for all
         tests, in the residual of those before it.
@@ -165,6 +172,7 @@ class InteractionScan(Selector):
         "order": [Interval(Integral, 1, 3, closed="both")],
         "n_pairs": [Interval(Integral, 1, None, closed="left"), None],
         "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
+        "with_covariates": ["boolean"],
         "max_missing": [Interval(Real, 0, 1, closed="both")],
         "target": [StrOptions({"auto", *KINDS})],
         "device": [str, None],
@@ -183,6 +191,7 @@ class InteractionScan(Selector):
         order: int = 2,
         n_pairs: int | None = None,
         categorical_features: Any = "from_dtype",
+        with_covariates: bool = False,
         max_missing: float = MAX_MISSING,
         target: str = "auto",
         device: str | None = None,
@@ -197,6 +206,7 @@ class InteractionScan(Selector):
         self.order = order
         self.n_pairs = n_pairs
         self.categorical_features = categorical_features
+        self.with_covariates = with_covariates
         self.max_missing = max_missing
         self.target = target
         self.device = device
@@ -287,6 +297,7 @@ class InteractionScan(Selector):
             result = scan_interactions(functions, design, n_pairs, self.order, progress, checkpoint)
             steps.end()
             self._set_attributes(result, columns, n_features)
+            self._test_with_covariates(functions, samples.covariates, design, columns)
             self._select(columns[result.order], n_features, n_selected)
         return self
 
@@ -374,6 +385,25 @@ class InteractionScan(Selector):
         self.__dict__.pop("triples_", None)
         if self.order == 3:
             self.triples_ = result.table(3, self.n_pairs or DEFAULT_PAIRS, columns)
+
+    def _test_with_covariates(
+        self, functions: Any, covariates: Covariates | None, design: Design, columns: Array
+    ) -> None:
+        """Set `covariate_pairs_` if it is asked for."""
+        self.__dict__.pop("covariate_pairs_", None)
+        if not self.with_covariates:
+            return
+        if covariates is None or not isinstance(functions, RankFunctions):
+            raise ValueError("with_covariates=True needs covariates in fit, and a table in memory.")
+        log_p = pairs_with_covariates(functions, covariates, design)
+        best = np.argsort(log_p, axis=None, kind="stable")[: self.n_pairs or DEFAULT_PAIRS]
+        covariate, feature = np.unravel_index(best, log_p.shape)
+        names = np.array(covariates.names)[covariate]
+        fields = [("covariate", names.dtype), ("j", np.intp), ("p", float), ("p_corrected", float)]
+        pairs = np.zeros(len(best), dtype=fields)
+        pairs["covariate"], pairs["j"], pairs["p"] = names, columns[feature], np.exp(log_p.ravel()[best])
+        pairs["p_corrected"] = np.minimum(pairs["p"] * log_p.size, 1.0)
+        self.covariate_pairs_ = pairs
 
     def _select(self, order: Array, n_features: int, n_selected: int | None) -> None:
         """Select the first `n_selected` features, those with q-values of at most alpha, or those that fulfil both."""

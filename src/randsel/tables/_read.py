@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,8 @@ class Table:
         Names of the columns of X.
     groups, batch
         Samples that belong together (a donor) or were measured together; None if the file does not say.
+    covariates
+        Name -> values of variables whose effects are removed, numbers or text.
     relevant
         Columns known to be relevant; None if not known.
     nominal
@@ -67,6 +69,7 @@ class Table:
     names: tuple[str, ...]
     groups: Array | None = None
     batch: Array | None = None
+    covariates: dict[str, Array] = field(default_factory=dict)
     relevant: Array | None = None
     nominal: tuple[int, ...] = ()
     ids: Array | None = None
@@ -76,12 +79,15 @@ class Table:
     def rows(self, index: Array) -> "Table":
         """Return the table restricted to some rows."""
         by_row = {name: getattr(self, name) for name in ("X", "y", "groups", "batch", "ids")}
-        return replace(self, **{name: values[index] for name, values in by_row.items() if values is not None})
+        taken = {name: values[index] for name, values in by_row.items() if values is not None}
+        covariates = {name: values[index] for name, values in self.covariates.items()}
+        return replace(self, **taken, covariates=covariates)
 
     def fingerprint(self) -> str:
-        """Return a SHA-256 hash of shape, values (independent of their dtype), names, target, groups and batch."""
+        """Return a SHA-256 hash of shape, values (independent of their dtype), names, target and annotations."""
         shape = repr((self.X.shape, self.names, self.nominal))
-        return fingerprint(shape, self.X, self.y, self.groups, self.batch, convention="values")
+        annotations = (self.groups, self.batch, *self.covariates.values())
+        return fingerprint(shape, self.X, self.y, *annotations, convention="values")
 
 
 @shorten_errors()
@@ -95,6 +101,7 @@ def read(
     time: str | None = None,
     groups: str | None = None,
     batch: str | None = None,
+    covariates: Sequence[str] = (),
     categorical: Sequence[str] = (),
     drop_columns: Sequence[str] = (),
     id_column: str | None = None,
@@ -116,12 +123,14 @@ def read(
         Column of y (or row, if features are in rows), read as numbers if all of its entries are numbers. In h5ad a
         column of obs. None: y of NPZ and MAT, the phenotype of PLINK, the only column besides the ids of a target file.
     target_file : str or Path, default=None
-        Text file with ids of samples and the target, and optionally groups and batch.
+        Text file with ids of samples and the target, and optionally groups, batch and covariates.
     event, time : str, default=None
         Columns of a survival outcome instead of a target, in the table or the target file: whether the event was
         observed (0 and 1, true and false, yes and no, dead and alive), and the time of the event or of censoring.
     groups, batch : str, default=None
         Columns of groups and of batches; they are not features.
+    covariates : sequence of str, default=()
+        Columns of variables whose effects are removed from target and features, such as age; they are not features.
     categorical : sequence of str, default=()
         Columns of categories, which may be text; they become codes.
     drop_columns : sequence of str, default=()
@@ -171,6 +180,7 @@ def read(
             raise ValueError(f"{name}={value!r} is none of {', '.join(map(repr, choices))}.")
     check_outcome_names(path, target, event, time)
     requested = {"target": target, "event": event, "time": time, "groups": groups, "batch": batch}
+    requested |= {f"covariate {name}": name for name in covariates}
     names = [n for n in (*requested.values(), id_column, *categorical, *drop_columns) if n is not None]
     repeated = next((name for name in names if names.count(name) > 1), None)
     if repeated is not None:
@@ -187,9 +197,9 @@ def read(
     del sheet  # frees its numbers if they were transposed
     roles, cells = assign_roles(samples, requested, id_column, labels, notes)
     y, rows = _choose_samples(samples, roles, cells, drop_columns, classes, notes)
-    known = {
-        role: _take_complete(path, cells[role], rows, roles[role]) for role in ("groups", "batch") if role in roles
-    }
+    annotations = [role for role in roles if role not in ("target", "event", "time")]
+    known = {role: _take_complete(path, cells[role], rows, roles[role]) for role in annotations}
+    known |= {role: to_target(cells[role], rows) for role in annotations if role.startswith("covariate ")}
     if batches is not None:
         if "batch" not in known:
             raise ValueError(f"{path} has no array 'batch', so its batches cannot be chosen; name a column (batch=).")
@@ -197,6 +207,7 @@ def read(
         y, rows, known = y[keep], rows[keep], {role: values[keep] for role, values in known.items()}
     outcome = roles.get("target") or roles["time"]
     check_target(samples, y, outcome, known.get("groups"))
+    removed = {name: known.pop(f"covariate {name}") for name in covariates}
     other_roles = {name for name in (*roles.values(), *samples.roles.values(), id_column) if name is not None}
     selected = select_features(samples, other_roles, categorical, drop_columns, rows)
     X, feature_names, nominal = handle_missing(path, *selected, missing, notes)
@@ -211,7 +222,16 @@ def read(
     ids = None if samples.row_names is None else np.array(samples.row_names, dtype=str)[rows]
     rule = "median" if missing == "median" else "neutral"
     return Table(
-        X, y, feature_names, relevant=relevant, nominal=nominal, ids=ids, missing=rule, notes=tuple(notes), **known
+        X,
+        y,
+        feature_names,
+        relevant=relevant,
+        nominal=nominal,
+        ids=ids,
+        missing=rule,
+        notes=tuple(notes),
+        covariates=removed,
+        **known,
     )
 
 

@@ -133,7 +133,8 @@ def assign_roles(
     if labels is not None:
         label_columns = _match_labels(samples, labels, id_column, notes)
     if labels is not None and not is_survival:
-        free = [name for name in label_columns if name not in (requested["groups"], requested["batch"])]
+        others = [name for role, name in requested.items() if role != "target"]
+        free = [name for name in label_columns if name not in others]
         names["target"] = _find_target(samples, labels.path, label_columns, free, requested["target"])
     roles = {role: name for role, name in names.items() if name is not None}
     return roles, {role: _get_column(samples, label_columns, name) for role, name in roles.items()}

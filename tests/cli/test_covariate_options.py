@@ -1,0 +1,84 @@
+"""`--covariates`: effects of columns of the table or the target file are removed, and the columns are no features."""
+
+import csv
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from randsel.cli import main
+from randsel.tables import read
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    rng, folder = np.random.default_rng(0), tmp_path_factory.mktemp("table")
+    age = rng.uniform(20.0, 80.0, 100)
+    z = (age - 50.0) / 17.3
+    X = rng.normal(size=(100, 20)) + np.outer(z, np.arange(20) < 6)
+    score = z + 1.5 * X[:, 15] + 0.5 * rng.normal(size=100)
+    status = np.where(score > np.median(score), "case", "control")
+    with (folder / "table.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "status", "age", "sex", *(f"g{j}" for j in range(20))])
+        for i in range(100):
+            writer.writerow([f"s{i}", status[i], round(age[i], 1), "fm"[i % 2], *X[i].round(4)])
+    return folder / "table.csv"
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def test_covariates_are_removed_and_are_no_features(table, tmp_path):
+    result = run(
+        *("select", table, "--target", "status", "--covariates", "age,sex", "--id-column", "id"),
+        *("--halves", 4, "--folds", 3, "--out", tmp_path / "out"),
+    )
+    assert result.exit_code == 0, result.output
+    assert "Effects of age, sex are removed from features and target" in result.output
+    rows = list(csv.DictReader((tmp_path / "out" / "ranking.csv").read_text().splitlines()))
+    assert rows[0]["feature"] == "g15"
+    assert len(rows) == 20
+    assert sum(float(row["q"]) <= 0.05 for row in rows) <= 2
+
+
+def test_interactions_with_covariates(table, tmp_path):
+    result = run(
+        *("interactions", table, "--target", "status", "--covariates", "age,sex", "--id-column", "id"),
+        *("--with-covariates", "--out", tmp_path / "out"),
+    )
+    assert result.exit_code == 0, result.output
+    rows = list(csv.DictReader((tmp_path / "out" / "covariate-pairs.csv").read_text().splitlines()))
+    assert {row["covariate"] for row in rows} == {"age", "sex=f", "sex=m"}
+    assert len(rows) == 60
+
+
+def test_covariates_of_the_target_file_and_their_types(table, tmp_path):
+    rows = list(csv.reader(table.read_text().splitlines()))
+    with (tmp_path / "samples.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([row[0], row[1], row[2], row[3]] for row in rows)
+    with (tmp_path / "genes.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([row[0], *row[4:]] for row in rows)
+    how = {"target_file": tmp_path / "samples.csv", "target": "status", "covariates": ("age", "sex")}
+    read_table = read(tmp_path / "genes.csv", **how)
+    assert len(read_table.names) == 20
+    assert read_table.covariates["age"].dtype == np.float64
+    assert read_table.covariates["sex"].tolist()[:2] == ["f", "m"]
+    some = read_table.rows(np.array([3, 1]))
+    assert some.covariates["age"].tolist() == read_table.covariates["age"][[3, 1]].tolist()
+    assert some.fingerprint() != read_table.rows(np.array([1, 3])).fingerprint()
+
+
+def test_missing_covariates_and_compare_are_refused(table, tmp_path):
+    lines = table.read_text().splitlines()
+    cells = lines[8].split(",")
+    cells[2] = ""
+    lines[8] = ",".join(cells)
+    (tmp_path / "gap.csv").write_text("\n".join(lines) + "\n")
+    result = run("select", tmp_path / "gap.csv", "--target", "status", "--covariates", "age", "--out", tmp_path / "a")
+    assert result.exit_code == 1
+    assert "entries of column 'age' are missing, the first of sample 8" in result.output
+    result = run("compare", table, "--target", "status", "--covariates", "age", "--out", tmp_path / "b")
+    assert result.exit_code == 2
+    assert "leave --covariates out" in result.output
