@@ -283,11 +283,11 @@ def check_selection(table: Table, path: CullingPath, tests: FeatureTests, select
     """Warn where culling and tests disagree, of pairs that may be echoes, and of names that look like formulas."""
     yield from check_pairs(table, tests.pairs)
     least_q = float(tests.q.min())
-    if (table.batch is not None or table.groups is not None) and path.stands_out and least_q > LEVEL:
-        # permutations respect groups and batches; the order of culling does not
+    if table.groups is not None and path.stands_out and least_q > LEVEL:
+        # the permutation test respects groups; the order of culling does not
         yield (
-            f"Culling stands out, but compared within batches or groups no feature does (smallest q {least_q:.2g}): "
-            "what is ranked first may differ between batches only."
+            f"Culling stands out, but compared within or between groups no feature does (smallest q {least_q:.2g}): "
+            "what is ranked first may differ between groups only."
         )
     missed = [
         pair
