@@ -48,6 +48,16 @@ def test_missing_values_raise_no_caution_and_hide_none(table, rng):
     only(cautions(replace(table, X=alike), CLASSES), "2 samples are nearly copies")
 
 
+def test_values_that_are_missing_by_class_or_number(table, rng):
+    rates = np.where(table.y == "case", 0.3, 0.1)
+    by_class = replace(table, X=np.where(rng.random(table.X.shape) < rates[:, None], np.nan, table.X))
+    only(cautions(by_class, CLASSES), "depends on the target (29 % in class case and 9 % in class control; p 0.001")
+    y = rng.standard_normal(80)
+    by_number = np.where(rng.random(table.X.shape) < (y > 0)[:, None] * 0.3, np.nan, table.X)
+    only(cautions(replace(table, X=by_number, y=y), NUMBERS), "rank correlation with the target 0.", "indicator")
+    assert cautions(replace(table, X=by_number), CLASSES) == ()
+
+
 def test_unequal_and_small_classes(table):
     unequal = replace(table, y=np.repeat([0.0, 1.0], [62, 18]))
     only(cautions(unequal, CLASSES), "unequal", "18 samples of class 1", "62", "balanced")

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from scipy.stats import rankdata, spearmanr
@@ -20,7 +20,7 @@ from randsel.targets import KINDS, SURVIVAL, OutcomeKind
 UNEQUAL = 0.5  # classes are called unequal if the smallest has less than this fraction of the mean class size
 FEW_SAMPLES = 10  # a class with fewer samples gets a caution
 FEW_EVENTS = 20  # fewer events get a caution
-#: Batch and target are called confounded if their association is at least this strong, with at most this p-value.
+#: Batch (or missing values) and target are confounded if associated at least this strongly, with at most this p-value.
 CONFOUNDED, CONFOUNDED_P = 0.3, 0.01
 COPY = 0.99  # rank correlation over all features above which one sample is called a copy of another
 #: Correlation does not identify copies if the median sample has a neighbour this close, as in smooth spectra.
@@ -39,6 +39,7 @@ REPETITION = re.compile(
 #: A significant pair gets a caution if the rank correlation of its features is at least this many standard errors,
 #: 1/√m: echoes need a correlation that falls with m as well, and 0.3 % of pairs of independent features get it.
 ECHO = 3.0
+NAMED_CLASSES = 4  # maximum number of classes whose missing values are counted in a caution
 NAMED_ECHOES = 3  # maximum number of such pairs that are named
 MOST_REPETITIONS = 20  # maximum mean number of repetitions of a donor; more suggest the numbers of a plate or a study
 
@@ -80,6 +81,7 @@ def cautions(table: Table, kind: str | OutcomeKind, *, samples: Sequence[str] | 
         sentences += _check_events(table.y)
     if table.batch is not None:
         sentences += _check_confounding(table.y, table.batch, kind)
+    sentences += _check_missing(table.X, table.y, kind)
     sentences += (copies := list(_check_equal_rows(table)))
     if table.groups is None:
         sentences += (repeated := list(_check_sample_names(samples)))
@@ -126,9 +128,7 @@ def _check_confounding(y: Array, batch: Array, kind: OutcomeKind) -> Iterator[st
     else:
         y = np.asarray(kind.to_numbers(y)[0], dtype=float)
         measure, name = correlation_ratio, "correlation ratio η"
-    strength = measure(y, batch)
-    rng, repeats = generator(0), int(np.clip(10**7 // len(y), 99, 999))
-    p = (1 + sum(measure(rng.permutation(y), batch) >= strength - 1e-12 for _ in range(repeats))) / (repeats + 1)
+    strength, p = _permute(measure, y, batch)
     if strength < CONFOUNDED or p > CONFOUNDED_P:
         return
     single_class = ""
@@ -141,6 +141,38 @@ def _check_confounding(y: Array, batch: Array, kind: OutcomeKind) -> Iterator[st
         "What differs between batches then looks like an effect of the target. Believe what also holds within batches: "
         "compare there (--batch), and quote the accuracy within a batch."
     )
+
+
+def _permute(measure: Callable[[Array, Array], float], y: Array, other: Array) -> tuple[float, float]:
+    """Return how strongly y is associated with something else, and the p-value by permutations of y."""
+    strength = measure(y, other)
+    rng, repeats = generator(0), int(np.clip(10**7 // len(y), 99, 999))
+    p = (1 + sum(measure(rng.permutation(y), other) >= strength - 1e-12 for _ in range(repeats))) / (repeats + 1)
+    return strength, p
+
+
+def _check_missing(X: Array, y: Array, kind: OutcomeKind) -> Iterator[str]:
+    """Warn if the number of missing values of a sample is associated with its target."""
+    missing = missing_mask(X)
+    counts = np.zeros(len(X)) if missing is None else rankdata(missing.sum(axis=1))
+    if np.ptp(counts) == 0.0:
+        return
+    if kind.has_classes:
+        classes, codes = np.unique(y, return_inverse=True)
+        strength, p = _permute(correlation_ratio, counts, codes)
+        shares = [f"{100 * missing[codes == k].mean():.0f} % in class {format_label(c)}" for k, c in enumerate(classes)]
+        where = join_words(shares[:NAMED_CLASSES])
+    else:
+        numbers = np.asarray(kind.to_numbers(y)[0], dtype=float)
+        if numbers.ndim > 1 and numbers.shape[1] > 1:
+            return
+        strength, p = _permute(lambda a, b: abs(np.corrcoef(a, b)[0, 1]), counts, rankdata(numbers.ravel()))
+        where = f"rank correlation with the target {strength:.2f}"
+    if strength >= CONFOUNDED and p <= CONFOUNDED_P:
+        yield (
+            f"Whether values are missing depends on the target ({where}; p {p:.2g} by permutation). Missing values are "
+            "neutral, so that the features do not show this. See where they are missing (--missing indicator), and why."
+        )
 
 
 def cramers_v(y: Array, batch: Array) -> float:
