@@ -2,12 +2,14 @@
 
 import csv
 import json
+import shutil
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from randsel._numerics.event_times import survival_array
+from randsel._utils.files import FinishedParts
 from randsel.analysis import Settings, analyse, cautions
 from randsel.cli._main import main
 from randsel.report import contents, load_analysis
@@ -213,3 +215,32 @@ def test_groups_batches_and_few_events():
     assert any(
         note.startswith("No cross-validation: half the number of samples with an event is 1") for note in analysis.notes
     )
+
+
+def test_bool_and_number_columns_of_parquet(tmp_path):
+    polars = pytest.importorskip("polars")
+    X, y = simulate(30)
+    columns = {f"g{j}": X[:, j] for j in range(8)} | {"dead": y["event"], "days": y["time"].astype(np.float32)}
+    polars.DataFrame(columns).write_parquet(tmp_path / "t.parquet")
+    table = read(tmp_path / "t.parquet", event="dead", time="days")
+    np.testing.assert_array_equal(table.y["event"], y["event"])
+    np.testing.assert_allclose(table.y["time"], y["time"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("change", ["no events", "no times", "negative", "censored"])
+def test_a_folder_whose_outcome_was_changed_is_refused(finished, tmp_path, change):
+    _, out, _ = finished
+    shutil.copytree(out, tmp_path / "out")
+    parts = FinishedParts(tmp_path / "out" / "parts")
+    arrays = parts.load("report")
+    if change == "no events":
+        del arrays["event"]
+    elif change == "no times":
+        arrays["y"] = arrays["y"].astype(str)
+    elif change == "negative":
+        arrays["y"] = -arrays["y"]
+    else:
+        arrays["event"] = arrays["event"] & False
+    parts.save("report", arrays)
+    with pytest.raises(ValueError, match="holds parts that are damaged"):
+        load_analysis(tmp_path / "out")
