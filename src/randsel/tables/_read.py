@@ -175,16 +175,12 @@ def read(
     'small.csv: text, 3 columns separated by commas.'
     """
     path = _check_exists(Path(path))
-    for name, value, choices in (("orientation", orientation, ORIENTATIONS), ("missing", missing, MISSING_RULES)):
-        if value not in choices:
-            raise ValueError(f"{name}={value!r} is none of {', '.join(map(repr, choices))}.")
     check_outcome_names(path, target, event, time)
     requested = {"target": target, "event": event, "time": time, "groups": groups, "batch": batch}
     requested |= {f"covariate {name}": name for name in covariates}
+    _check_choices(orientation, missing)
     names = [n for n in (*requested.values(), id_column, *categorical, *drop_columns) if n is not None]
-    repeated = next((name for name in names if names.count(name) > 1), None)
-    if repeated is not None:
-        raise ValueError(f"{path}: column {repeated!r} is named twice, for two purposes; name it once.")
+    _check_named_once(path, names)
     limit = parse_bytes(max_bytes, "max_bytes")
     sheet = _read_sheet(path, ReadOptions(limit, frozenset(names), layer))
     labels = None
@@ -201,9 +197,7 @@ def read(
     known = {role: _take_complete(path, cells[role], rows, roles[role]) for role in annotations}
     known |= {role: to_target(cells[role], rows) for role in annotations if role.startswith("covariate ")}
     if batches is not None:
-        if "batch" not in known:
-            raise ValueError(f"{path} has no array 'batch', so its batches cannot be chosen; name a column (batch=).")
-        keep = np.isin(known["batch"], list(batches))
+        keep = _is_in_batches(path, known, batches)
         y, rows, known = y[keep], rows[keep], {role: values[keep] for role, values in known.items()}
     outcome = roles.get("target") or roles["time"]
     check_target(samples, y, outcome, known.get("groups"))
@@ -233,6 +227,25 @@ def read(
         covariates=removed,
         **known,
     )
+
+
+def _check_choices(orientation: str, missing: str) -> None:
+    for name, value, choices in (("orientation", orientation, ORIENTATIONS), ("missing", missing, MISSING_RULES)):
+        if value not in choices:
+            raise ValueError(f"{name}={value!r} is none of {', '.join(map(repr, choices))}.")
+
+
+def _check_named_once(path: Path, names: list[str]) -> None:
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise ValueError(f"{path}: column {repeated!r} is named twice, for two purposes; name it once.")
+
+
+def _is_in_batches(path: Path, known: dict[str, Array], batches: Sequence[Any]) -> Array:
+    """Return a mask of the samples of some batches."""
+    if "batch" not in known:
+        raise ValueError(f"{path} has no array 'batch', so its batches cannot be chosen; name a column (batch=).")
+    return np.isin(known["batch"], list(batches))
 
 
 def _check_exists(path: Path) -> Path:
