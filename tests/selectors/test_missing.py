@@ -69,6 +69,18 @@ def test_every_mode_finds_a_pair_with_gaps(xor, selector):
     assert selector.transform(X[:, : len(selector.support_)]).shape == (250, 2)
 
 
+@pytest.mark.parametrize("as_frame", [False, True])
+@pytest.mark.parametrize("selector", [None, RandSel(2)], ids=["lasso", "RandSel"])
+def test_stability_selection_takes_gaps(rng, selector, as_frame):
+    X, y = rng.standard_normal((100, 8)), rng.permutation(100) % 2
+    X[:, 2] += 2 * y
+    X = with_gaps(X)
+    table = pd.DataFrame(X).add_prefix("g") if as_frame else X
+    stable = StabilitySelection(selector, n_subsamples=10, random_state=0).fit(table, y)
+    assert 2 in stable.get_support(indices=True)
+    assert stable.missing_counts_.tolist() == np.isnan(X).sum(axis=0).tolist()
+
+
 def test_row_blocks_above_two_thousand_samples():
     X, y, _ = datasets.make_xor(2200, 12, random_state=0)
     assert RandSel(2, random_state=0).fit(with_gaps(X), y).get_support(indices=True).tolist() == [0, 1]

@@ -85,6 +85,8 @@ class RandSelCV(Selector):
         "gamma", "n_features", "mean_score", "std_score", one entry per candidate.
     selector_ : RandSel
         The selector fitted on all samples; this estimator has its attributes `support_`, `ranking_`, `path_`, ….
+    missing_counts_ : ndarray of int
+        Number of missing values of every column.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 

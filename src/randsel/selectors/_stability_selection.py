@@ -320,6 +320,7 @@ class StabilitySelection(Selector):
         method = FittedOnHalves(self.selector, X, y, accepted)
         hashed = (*_arrays_of(X), outcome, *(np.asarray(values) for values in accepted.values()), *labels)
         columns = np.arange(self.n_features_in_)
+        self.missing_counts_ = _count_missing(X, len(columns))
         return Problem(method, columns, _count_varying(X, len(columns)), strata, *labels, hashed)
 
     @contextmanager
@@ -426,6 +427,16 @@ def _arrays_of(X: Any) -> tuple[Any, ...]:
         return (X,)
     values = np.asarray(X)
     return values, (np.array(list(map(str, X.columns))) if hasattr(X, "columns") else None)
+
+
+def _count_missing(X: Any, n_features: int) -> Array:
+    """Return the number of missing values of every column; zeros if X is not an array or data frame in memory."""
+    if hasattr(X, "tocsr") or remote_table(X) is not None:
+        return np.zeros(n_features, dtype=int)
+    if hasattr(X, "isna"):
+        return np.asarray(X.isna().sum(axis=0), dtype=int)
+    values = np.asarray(X)
+    return np.isnan(values).sum(axis=0) if values.dtype.kind == "f" else np.zeros(n_features, dtype=int)
 
 
 def _count_varying(X: Any, n_features: int) -> int:
