@@ -1,101 +1,30 @@
 """Tables and page of errors.py, from the tallies of its blocks."""
 
-from collections import defaultdict
-from typing import NamedTuple
-
-import numpy as np
-from errors_cells import LEVELS, OURS, level_name
+from cells import LEVELS, OURS, level_name
 from errors_tests import N_PERMUTATIONS
+from estimates import (
+    MISSED,
+    UNCERTAIN,
+    Results,
+    as_markdown,
+    estimate,
+    goal_mark,
+    left_out,
+    measure_rows,
+    n_sets,
+    provenance,
+    sections_of,
+    short_name,
+    summary_rows,
+    with_error,
+)
 
 #: Largest size at each level, and smallest power relative to the better yardstick.
 SIZE_GOALS = {0.05: 0.07, 0.001: 0.002}
 RELATIVE_POWER, POWER_RANGE, PRODUCT_POWER = 0.9, (0.5, 0.95), 0.8
-MISSED, UNCERTAIN, DASH = "✗", "?", "–"
-
-
-class Estimate(NamedTuple):
-    """A ratio of sums over data sets, with its standard error over data sets."""
-
-    value: float
-    error: float
-    n_sets: int
-
-
-def estimate(weights, totals):
-    """Return `Σ total / Σ weight` and its standard error over data sets, to first order."""
-    weights, totals = np.asarray(weights, dtype=float), np.asarray(totals, dtype=float)
-    n, value = len(weights), totals.sum() / weights.sum()
-    deviations = (totals - value * weights) / weights.mean()
-    return Estimate(float(value), float(deviations.std(ddof=1) / np.sqrt(n)) if n > 1 else np.nan, n)
-
-
-class Results:
-    """Estimates by cell, measure and test."""
-
-    def __init__(self, blocks):
-        sums = defaultdict(lambda: ([], []))
-        self.errors = {}
-        for block in blocks:
-            if "error" in block:
-                self.errors[block["cell"]] = block["error"]
-            for measure, test, weights, totals in block.get("tallies", ()):
-                collected = sums[block["cell"], measure, test]
-                collected[0].extend(weights)
-                collected[1].extend(totals)
-        self.totals = {key: totals for key, (_, totals) in sums.items()}
-        self.by_key = {key: estimate(*values) for key, values in sums.items()}
-
-    def get(self, cell, measure, test=OURS):
-        """Return an estimate; None if it is missing."""
-        return self.by_key.get((cell, measure, test))
-
-    def tests(self, cells, measures):
-        """Return the tests that any of the cells has, in order."""
-        names = {cell.name for cell in cells}
-        return list(dict.fromkeys(t for cell, m, t in self.by_key if cell in names and m in measures))
-
-
-# ---------------------------------------------------------------- text
-
-
-def number(value, digits=3):
-    """Return a number without the zero before its point."""
-    text = f"{value:.{digits}f}"
-    return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
-
-
-def with_error(value, digits=3):
-    if value is None:
-        return DASH
-    error = "" if np.isnan(value.error) else f" ± {number(value.error, digits)}"
-    return number(value.value, digits) + error
-
-
-def as_markdown(rows):
-    """Return a table with the columns of all rows, in the order of their first appearance."""
-    titles = list(dict.fromkeys(title for row in rows for title in row))
-    lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
-    lines += ["| " + " | ".join(row.get(title, DASH) for title in titles) + " |" for row in rows]
-    return "\n".join(lines)
-
-
-def short_name(cell):
-    """Return the parts of the name after the section."""
-    return ", ".join(cell.name.split("/")[2:])
-
-
-def n_sets(results, cell):
-    return str(max((e.n_sets for key, e in results.by_key.items() if key[0] == cell.name), default=0))
 
 
 # ---------------------------------------------------------------- tables
-
-
-def size_mark(value, goal):
-    """Return a mark if the size is above the goal: uncertain within two standard errors."""
-    if value.value <= goal:
-        return ""
-    return f" {MISSED}" if not value.value - 2.0 * value.error <= goal else f" {UNCERTAIN}"
 
 
 def size_rows(cells, results):
@@ -106,7 +35,7 @@ def size_rows(cells, results):
             value = results.get(cell.name, level_name(level))
             if value is not None:
                 digits = 4 if level < 0.01 else 3
-                row[level_name(level)] = with_error(value, digits) + size_mark(value, SIZE_GOALS[level])
+                row[level_name(level)] = with_error(value, digits) + goal_mark(value, SIZE_GOALS[level])
         rows.append(row)
     return rows
 
@@ -122,9 +51,8 @@ def ratio_to_better(results, cell, measure):
 
 def ratio_mark(power, ratio):
     """Return a mark if the ratio is below the goal: uncertain within two standard errors."""
-    if not POWER_RANGE[0] <= power <= POWER_RANGE[1] or ratio.value >= RELATIVE_POWER:
-        return ""
-    return f" {MISSED}" if not ratio.value + 2.0 * ratio.error >= RELATIVE_POWER else f" {UNCERTAIN}"
+    in_range = POWER_RANGE[0] <= power <= POWER_RANGE[1]
+    return goal_mark(ratio, RELATIVE_POWER, at_least=True) if in_range else ""
 
 
 def power_rows(cells, results, levels):
@@ -165,18 +93,6 @@ def product_rows(cells, results):
     return rows
 
 
-def measure_rows(cells, results):
-    """Return a row per cell and test with one column per measure."""
-    rows = []
-    for cell in cells:
-        measures = list(dict.fromkeys(m for c, m, _ in results.by_key if c == cell.name))
-        for test in results.tests([cell], set(measures)):
-            row = {"situation": short_name(cell), "test": test, "data sets": n_sets(results, cell)}
-            row |= {m: with_error(results.get(cell.name, m, test), 2) for m in measures}
-            rows.append(row)
-    return rows
-
-
 # ---------------------------------------------------------------- sections
 
 
@@ -213,49 +129,25 @@ def section_rows(section, cells, results):
     return size_rows(cells, results) if section.startswith("size") else power_rows(cells, results, LEVELS)
 
 
-def summary_rows(tables):
-    """Return a row per section: the numbers of rows and of goals missed."""
-    rows = []
-    for title, table in tables.items():
-        texts = [text for row in table for text in row.values()]
-        marks = {mark: sum(text.endswith(f" {mark}") for text in texts) for mark in (MISSED, UNCERTAIN)}
-        rows.append({"table": title, "rows": str(len(table)), **{m: str(count) for m, count in marks.items()}})
-    return rows
-
-
 def write_tables(cells, blocks):
     """Return the tables of all sections as Markdown, and the cells that failed or are missing."""
-    results, sections = Results(blocks), defaultdict(list)
-    for cell in cells:
-        sections["/".join(cell.name.split("/")[:2])].append(cell)
-    tables = {}
-    for section, title in TITLES.items():
-        present = [cell for cell in sections[section] if n_sets(results, cell) != "0"]
-        if present:
-            tables[title] = section_rows(section, present, results)
+    results = Results(blocks)
+    sections = sections_of(cells, results)
+    tables = {
+        title: section_rows(section, sections[section], results)
+        for section, title in TITLES.items()
+        if section in sections
+    }
     lines = ["## Goals missed", as_markdown(summary_rows(tables))]
     lines += [text for title, rows in tables.items() for text in (f"## {title}", as_markdown(rows))]
-    absent = {cell.name: cell.missing for cell in cells if cell.missing} | results.errors
-    if absent:
-        lines += ["## Left out", as_markdown([{"cell": name, "reason": why} for name, why in absent.items()])]
-    return "\n\n".join(lines)
+    return "\n\n".join([*lines, *left_out(cells, results)])
 
 
 def write_page(cells, blocks, runs):
     """Return the page as Markdown."""
-    cells = list(cells)
-    dates = sorted({run["date"] for run in runs}) or [DASH]
-    opening = OPENING.format(
-        commits=", ".join(dict.fromkeys(run["commit"] for run in runs)) or DASH,
-        dates=" to ".join(dict.fromkeys([dates[0], dates[-1]])),
-        machines="; ".join(dict.fromkeys(run["processor"] for run in runs)) or DASH,
-        versions=", ".join(f"{name} {value}" for name, value in (runs[-1]["versions"] if runs else {}).items()),
-        missed=MISSED,
-        uncertain=UNCERTAIN,
-        permutations=N_PERMUTATIONS,
-        seconds=round(sum(block.get("seconds", 0.0) for block in blocks)),
-    )
-    return f"{opening}\n\n{write_tables(cells, blocks)}\n"
+    marks = {"missed": MISSED, "uncertain": UNCERTAIN, "permutations": N_PERMUTATIONS}
+    opening = OPENING.format(**provenance(blocks, runs), **marks)
+    return f"{opening}\n\n{write_tables(list(cells), blocks)}\n"
 
 
 OPENING = """\

@@ -4,7 +4,7 @@ from functools import cache, lru_cache, partial
 from itertools import product
 
 import numpy as np
-from errors_cells import LEVELS, OURS, Cell, Tally, count_below
+from cells import LEVELS, OURS, Cell, Tally, count_below
 from errors_data import (
     CLASS_SHARES,
     CLASSES,

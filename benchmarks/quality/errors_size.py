@@ -5,7 +5,7 @@ from functools import lru_cache, partial
 from itertools import product
 
 import numpy as np
-from errors_cells import Cell, count_below
+from cells import Cell, count_below
 from errors_data import (
     CLASS_SHARES,
     COLUMNS,

@@ -29,7 +29,7 @@ def size_at_05(modules, name, n_sets):
     cell = modules("errors").all_cells(Path("nowhere"))[name]
     tallies = [t for seed in range(n_sets) for t in cell.simulate(np.random.default_rng([77, seed]))]
     weights, totals = zip(*[(t.weight, t.total) for t in tallies if t.measure == "p ≤ .05"], strict=True)
-    result = modules("errors_page").estimate(weights, totals)
+    result = modules("estimates").estimate(weights, totals)
     return result.value, max(result.error, np.sqrt(LEVEL * (1.0 - LEVEL) / sum(weights)))
 
 
@@ -72,7 +72,7 @@ def test_p_values_of_pairs_are_not_small_too_often(modules, situation, outcome):
 
 def test_the_standard_error_is_that_of_means_of_data_sets(modules):
     totals = np.random.default_rng(0).binomial(300, 0.05, size=50)
-    result = modules("errors_page").estimate([300.0] * 50, totals)
+    result = modules("estimates").estimate([300.0] * 50, totals)
     assert result.value == pytest.approx((totals / 300.0).mean())
     assert result.error == pytest.approx(stats.sem(totals / 300.0))
 

@@ -1,4 +1,4 @@
-"""Cells of errors.py: each simulates one data set and returns what its tests decided."""
+"""Cells of errors.py and outcomes.py: each simulates one data set and returns what its tests decided."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,6 +8,8 @@ import numpy as np
 
 #: Levels of the tests.
 LEVELS = (0.05, 0.001)
+#: Data sets per block; a block is what is simulated and stored at once.
+BLOCK = 10
 #: Name of the p-values of this package among those of other tests.
 OURS = "randsel"
 
@@ -25,10 +27,12 @@ class Tally(NamedTuple):
 class Cell:
     """A simulated situation: `simulate(rng)` returns the tallies of one data set."""
 
-    name: str  # "size/..." or "power/...": parts from general to special
+    name: str  # "size/classes/...": parts from general to special; the first two are the section
     n_sets: int
     simulate: Callable[[np.random.Generator], list[Tally]]
     missing: str = ""  # reason why it cannot be simulated
+    block: int = BLOCK
+    files: tuple[str, ...] = ()  # files that decide its result, beside those of all cells
 
 
 def level_name(level):
