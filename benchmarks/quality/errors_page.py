@@ -107,6 +107,7 @@ TITLES = {
     "size/pairs": "Size: pairs",
     "size/steps": "Errors of forward steps",
     "size/selection": "Size: permutation p-value of RandSel",
+    "size/alarms": "False alarms of `randsel select` as a whole",
     "power/shift": "Power: shift between classes",
     "power/slope": "Power: numeric outcome",
     "power/groups": "Power: groups (`groups=`)",
@@ -158,7 +159,8 @@ OPENING = """\
 Every figure is a fraction over the p-values of simulated data sets, ± its standard error over data sets, because the
 columns of one data set share the outcome. *Data sets* is their number. Features are tested by
 `InteractionScan(order=1).main_pvalues_`, pairs by `InteractionScan().pairs_`, selections by
-`RandSel(5).permutation_pvalue_`.
+`RandSel(5).permutation_pvalue_`. A false alarm of `randsel select` is exit status 0 on 100 columns of noise: the
+features stand out, or some have q-values of at most .05; its goal is .07.
 
 **Goals.** Size at most .07 at level .05, and .002 at level .001. Power at least .9 of that of the better yardstick,
 where that has a power of .5 to .95; at least .8 for a product for which least squares has .98. {missed} marks a goal

@@ -5,7 +5,7 @@ from functools import lru_cache, partial
 from itertools import product
 
 import numpy as np
-from cells import Cell, count_below
+from cells import OURS, Cell, Tally, count_below, level_name
 from errors_data import (
     CLASS_SHARES,
     COLUMNS,
@@ -21,7 +21,7 @@ from errors_data import (
     rarest_class,
     target_of,
 )
-from errors_tests import forward_steps, main_pvalues, permutation_pvalue, scan_pairs
+from errors_tests import finds_something, forward_steps, main_pvalues, permutation_pvalue, scan_pairs
 
 #: Outcomes for which columns, tables and designs are crossed.
 MAIN_OUTCOMES = ("classes 10 %", "classes 50 %", "normal", "lognormal")
@@ -105,13 +105,18 @@ def size_of_selection(make_sample, rng):
     return count_below(permutation_pvalue(make_sample(rng)), levels=(0.05,))
 
 
+def false_alarm(make_sample, rng):
+    """Return 1 if `randsel select` finds something where there is nothing."""
+    return [Tally(level_name(0.05), OURS, 1.0, float(finds_something(make_sample(rng))))]
+
+
 # ---------------------------------------------------------------- list
 
 
 def size_cells(folder):
     """Return all cells, the plain ones first; `folder` holds the real tables."""
     sections = (outcome_cells, group_cells, batch_cells, column_cells, pair_cells, step_cells, selection_cells)
-    return [*(cell for section in sections for cell in section()), *table_cells(folder)]
+    return [*(cell for section in sections for cell in section()), *table_cells(folder), *alarm_cells(folder)]
 
 
 def outcome_cells():
@@ -178,6 +183,23 @@ def selection_cells():
     for design, outcome in product(DESIGNS, ("classes 50 %", "normal")):
         sample = partial(null_groups, outcome=outcome, n_groups=30, m=50, design=design)
         yield Cell(f"size/selection/groups {design}/{outcome}/30 groups", 300, partial(size_of_selection, sample))
+
+
+def alarm_cells(folder):
+    """Yield cells of whole runs of `randsel select`."""
+    outcomes, m = ("classes 50 %", "classes 10 %", "normal"), 100
+    for outcome in outcomes:
+        sample = partial(null_columns, outcome=outcome, columns="correlated blocks", n=100, m=m)
+        yield Cell(f"size/alarms/{outcome}/n 100", N_SETS, partial(false_alarm, sample))
+        sample = partial(null_batches, outcome=outcome, n=100, m=m)
+        yield Cell(f"size/alarms/batches/{outcome}/n 100", N_SETS, partial(false_alarm, sample))
+    for design, outcome in product(DESIGNS, ("classes 50 %", "normal")):
+        sample = partial(null_groups, outcome=outcome, n_groups=30, m=m, design=design)
+        yield Cell(f"size/alarms/groups {design}/{outcome}/30 groups", N_SETS, partial(false_alarm, sample))
+    for table, outcome in product(TABLES[:4], ("classes 50 %", "normal")):
+        if (folder / f"{table}.npz").exists():
+            sample = partial(null_table, outcome=outcome, table=table, folder=folder, m=m)
+            yield Cell(f"size/alarms/{table}/{outcome}", N_SETS, partial(false_alarm, sample))
 
 
 def size_cell(name, make_sample, **arguments):

@@ -5,6 +5,8 @@ from scipy import stats
 from scipy.special import stdtr
 
 from randsel import InteractionScan, RandSel
+from randsel.analysis import Settings, analyse
+from randsel.tables import Table
 
 N_PERMUTATIONS = 999
 
@@ -33,6 +35,13 @@ def permutation_pvalue(sample, n_features=5):
     """Return the permutation p-value of a selection."""
     selector = RandSel(n_features, target=sample.target, random_state=0)
     return selector.fit(sample.X, sample.y, groups=sample.groups, batch=sample.batch).permutation_pvalue_
+
+
+def finds_something(sample):
+    """Return whether `randsel select` ends with status 0: features stand out, or some have q-values of at most .05."""
+    names = tuple(f"x{j}" for j in range(sample.X.shape[1]))
+    table = Table(sample.X, sample.y, names, groups=sample.groups, batch=sample.batch)
+    return analyse(table, Settings(task=sample.target, halves=0, folds=0)).has_findings
 
 
 # ---------------------------------------------------------------- yardsticks
