@@ -40,6 +40,20 @@ from randsel.targets import SURVIVAL, OutcomeKind
 
 #: Number of folds that `cv=None` means in scikit-learn.
 DEFAULT_FOLDS = 5
+#: Attributes of the fitted selector that this estimator has as well.
+SELECTOR_ATTRIBUTES = (
+    "support_",
+    "ranking_",
+    "order_",
+    "contributions_",
+    "main_scores_",
+    "interaction_scores_",
+    "path_",
+    "fixed_",
+    "stands_out_",
+    "permutation_pvalue_",
+    "missing_counts_",
+)
 
 
 class RandSelCV(Selector):
@@ -194,19 +208,7 @@ class RandSelCV(Selector):
             refit = task.subtask("refit", number=len(candidates))
             with refit.delegate_to(self.selector_), refit:
                 self.selector_.fit(X, y, sample_weight=weights, **annotations.as_arguments())
-            for name in (
-                "support_",
-                "ranking_",
-                "order_",
-                "contributions_",
-                "main_scores_",
-                "interaction_scores_",
-                "path_",
-                "fixed_",
-                "stands_out_",
-                "permutation_pvalue_",
-                "missing_counts_",
-            ):
+            for name in SELECTOR_ATTRIBUTES:
                 setattr(self, name, getattr(self.selector_, name))
         if self.verbose:
             sys.stderr.write(

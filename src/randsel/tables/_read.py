@@ -183,19 +183,17 @@ def read(
     _check_named_once(path, names)
     limit = parse_bytes(max_bytes, "max_bytes")
     sheet = _read_sheet(path, ReadOptions(limit, frozenset(names), layer))
-    labels = None
-    if target_file is not None:
-        labels = read_text(_check_exists(Path(target_file)), ReadOptions(limit, names=None))
-    elif target is None and event is None and "target" not in sheet.roles:
+    labels = (
+        None if target_file is None else read_text(_check_exists(Path(target_file)), ReadOptions(limit, names=None))
+    )
+    if labels is None and target is None and event is None and "target" not in sheet.roles:
         raise ValueError(f"{path}: no target is named; name its column (--target) or its file (--target-file).")
     notes = [f"{path.name}: {sheet.description}.", *sheet.notes]
     samples = put_samples_in_rows(sheet, orientation, target or time, id_column, labels, notes)
     del sheet  # frees its numbers if they were transposed
     roles, cells = assign_roles(samples, requested, id_column, labels, notes)
     y, rows = _choose_samples(samples, roles, cells, drop_columns, classes, notes)
-    annotations = [role for role in roles if role not in ("target", "event", "time")]
-    known = {role: _take_complete(path, cells[role], rows, roles[role]) for role in annotations}
-    known |= {role: to_target(cells[role], rows) for role in annotations if role.startswith("covariate ")}
+    known = _read_annotations(path, roles, cells, rows)
     if batches is not None:
         keep = _is_in_batches(path, known, batches)
         y, rows, known = y[keep], rows[keep], {role: values[keep] for role, values in known.items()}
@@ -215,18 +213,15 @@ def read(
     relevant = samples.named_columns.get("relevant") if "relevant" in samples.roles else None
     ids = None if samples.row_names is None else np.array(samples.row_names, dtype=str)[rows]
     rule = "median" if missing == "median" else "neutral"
-    return Table(
-        X,
-        y,
-        feature_names,
-        relevant=relevant,
-        nominal=nominal,
-        ids=ids,
-        missing=rule,
-        notes=tuple(notes),
-        covariates=removed,
-        **known,
-    )
+    about: dict[str, Any] = {"covariates": removed, "relevant": relevant, "nominal": nominal, "ids": ids, **known}
+    return Table(X, y, feature_names, missing=rule, notes=tuple(notes), **about)
+
+
+def _read_annotations(path: Path, roles: dict[str, str], cells: dict[str, Any], rows: Array) -> dict[str, Array]:
+    """Return groups, batches and covariates of some rows, by role; covariates as numbers where all are numbers."""
+    annotations = [role for role in roles if role not in ("target", "event", "time")]
+    known = {role: _take_complete(path, cells[role], rows, roles[role]) for role in annotations}
+    return known | {role: to_target(cells[role], rows) for role in annotations if role.startswith("covariate ")}
 
 
 def _check_choices(orientation: str, missing: str) -> None:
