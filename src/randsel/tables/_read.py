@@ -183,9 +183,8 @@ def read(
     _check_named_once(path, names)
     limit = parse_bytes(max_bytes, "max_bytes")
     sheet = _read_sheet(path, ReadOptions(limit, frozenset(names), layer))
-    labels = (
-        None if target_file is None else read_text(_check_exists(Path(target_file)), ReadOptions(limit, names=None))
-    )
+    label_path = None if target_file is None else _check_exists(Path(target_file))
+    labels = None if label_path is None else read_text(label_path, ReadOptions(limit, names=None))
     if labels is None and target is None and event is None and "target" not in sheet.roles:
         raise ValueError(f"{path}: no target is named; name its column (--target) or its file (--target-file).")
     notes = [f"{path.name}: {sheet.description}.", *sheet.notes]
