@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 CORE_TESTS := tests/selectors/test_randsel.py tests/contracts/test_estimator_checks.py tests/selectors/test_interaction_scan.py tests/contracts/test_progress.py
 
-.PHONY: help demo test test-slow lint types check check-versions kill nightly fuzz bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-sketch bench-recovery bench-missing readme bench-auto bench-centring bench-interactions bench-rules bench-real bench-errors bench-scaling bench-reading bench-mkl bench-select formats gallery screenshots docs dist check-dist lock clean bench-dask bench-scale
+.PHONY: help demo test test-slow lint types check check-versions kill nightly fuzz bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-sketch bench-recovery bench-missing readme bench-auto bench-centring bench-interactions bench-rules bench-real bench-errors bench-scaling bench-reading bench-mkl bench-select formats gallery screenshots docs dist check-dist lock clean bench-dask bench-scale bench-sparse
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -64,6 +64,9 @@ bench-growth: .venv/dev  ## measure how time and memory grow with samples and fe
 
 bench-large: .venv/dev  ## fit 100 000 features, a table larger than the memory limit, and 100 000 samples; ten minutes
 	$(BIN)/python benchmarks/scale/large.py --out docs/results/large.md
+
+bench-sparse: .venv/dev  ## fit a sparse table of 20 000 × 20 000 counts within 4 GB; ten minutes
+	$(BIN)/python benchmarks/scale/sparse.py --out docs/results/sparse.md
 
 bench-scale: .venv/dev  ## estimate the cost of a fit on a cluster from constants measured on one core; five minutes, resumable
 	$(BIN)/python benchmarks/scale/scale.py --out docs/results/scale.md

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from array_api_compat import array_namespace, device, is_torch_array
 from scipy.linalg import get_blas_funcs, get_lapack_funcs
+from scipy.sparse import issparse
 
 from randsel._utils.text import optional
 from randsel._utils.typing import Array
@@ -51,6 +52,11 @@ def namespace(x: Any) -> Any:
 def on_host(x: Any) -> bool:
     """Whether an array is a numpy array."""
     return isinstance(x, np.ndarray)
+
+
+def is_sparse(x: Any) -> bool:
+    """Whether x is a sparse matrix or array of scipy."""
+    return bool(issparse(x))
 
 
 def to_numpy(x: Any) -> Array:
@@ -426,7 +432,7 @@ def check_device(name: str | None, X: Any) -> str | None:
     """Return the device to compute on: the one named, or where X is; None for numpy on the host."""
     if name is not None and re.fullmatch(r"cpu|cuda(:\d+)?", name) is None:
         raise ValueError(f"device={name!r} is not a device; use 'cpu', 'cuda', 'cuda:1', or leave it out.")
-    if name is None and not on_host(X):
+    if name is None and not on_host(X) and not is_sparse(X):
         return str(device(X))
     return None if name == "cpu" else name
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.arrays import on_host, remote_table, to_numpy
+from randsel._numerics.arrays import is_sparse, on_host, remote_table, to_numpy
 from randsel._numerics.columns import release_pages
 from randsel._utils.typing import Array
 
@@ -36,6 +36,10 @@ def _stored_bytes(values: Any) -> Iterator[Any]:
         yield b"none;"
         return
     yield f"{values.dtype} {tuple(values.shape)};".encode()
+    if is_sparse(values):
+        for array in (values.data, values.indices, values.indptr):
+            yield from _stored_bytes(array)
+        return
     if (remote := remote_table(values)) is not None:
         yield from remote.hash_blocks()
     elif on_host(values) and values.dtype.kind not in "biuf":

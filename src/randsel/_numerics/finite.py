@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.arrays import namespace, on_host, to_numpy
+from randsel._numerics.arrays import is_sparse, namespace, on_host, to_numpy
 from randsel._numerics.columns import MAPPED_ROWS, release_pages
 from randsel._utils.typing import Array
 
@@ -37,7 +37,16 @@ class NonFinite:
 
 
 def count_nonfinite(X: Any) -> tuple[Array, Array]:
-    """Return the number of NaN and of infinite values in every column; a memory map is read row by row."""
+    """Return the number of NaN and of infinite values in every column; a memory map is read row by row.
+
+    X may be sparse, in compressed columns.
+    """
+    if is_sparse(X):
+        columns = np.repeat(np.arange(X.shape[1]), np.diff(X.indptr))
+        n_missing, n_infinite = (
+            np.bincount(columns[mask], minlength=X.shape[1]) for mask in (np.isnan(X.data), np.isinf(X.data))
+        )
+        return n_missing, n_infinite
     step = MAPPED_ROWS if on_host(X) else len(X)
     blocks = range(0, len(X), step)
     n_missing, n_infinite = np.zeros((2, X.shape[1]), dtype=int)

@@ -134,16 +134,22 @@ class Nuisance:
         masses = indicators @ self.weights
         return np.concatenate([indicators / np.sqrt(masses / self.weights.sum())[:, None], self.basis]).T
 
+    def explain_columns(self, Z: Any) -> tuple[Any, Any]:
+        """Return a basis (samples, rank) and coefficients (rank, columns), whose product it removes from Z."""
+        columns = astype(as_array_like(self._columns, Z), Z.dtype)
+        weights = astype(as_array_like(self.weights, Z), Z.dtype)
+        return columns, (columns * weights[:, None]).T @ Z / float(self.weights.sum())
+
     def remove_from_columns(self, Z: Any, *, rescale: bool) -> Any:
         """Remove it from the columns of Z, in place and on their device; return the fraction of variance left.
 
         With `rescale`, columns of which enough is left get back the weighted mean square that they had.
         """
         xp = namespace(Z)
-        columns = astype(as_array_like(self._columns, Z), Z.dtype)
         weights = astype(as_array_like(self.weights, Z), Z.dtype)
         before = weights @ (Z * Z)
-        Z -= columns @ ((columns * weights[:, None]).T @ Z / float(self.weights.sum()))
+        basis, coefficients = self.explain_columns(Z)
+        Z -= basis @ coefficients
         left = weights @ (Z * Z) / xp.where(before > 0.0, before, xp.ones_like(before))
         if rescale:
             Z /= xp.sqrt(xp.where(left > MIN_LEFT, left, xp.ones_like(left)))

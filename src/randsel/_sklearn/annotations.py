@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.arrays import complement, remote_table, to_numpy
+from randsel._numerics.arrays import complement, is_sparse, remote_table, to_numpy
 from randsel._numerics.nuisance import Covariates, Nuisance
 from randsel._utils.messages import warn
 from randsel._utils.text import list_first
@@ -192,7 +192,8 @@ def warn_of_explained_columns(X: Any, names: Any, columns: Array, nuisance: Nuis
     left_out = complement(np.unique(columns), X.shape[1])
     if nuisance is None or not len(left_out) or remote_table(X) is not None:
         return
-    values = to_numpy(X[:, left_out])
+    values = X[:, left_out]
+    values = values.toarray() if is_sparse(values) else to_numpy(values)
     explained = left_out[np.ptp(values, axis=0) > 0.0]
     if len(explained):
         listed = list_first([str(j) if names is None else repr(str(names[j])) for j in explained.tolist()], 3)

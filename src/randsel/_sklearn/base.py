@@ -26,6 +26,7 @@ from sklearn.utils.validation import (
 
 from randsel._numerics.arrays import RemoteTable, complement, remote_table, to_numpy
 from randsel._numerics.finite import count_nonfinite, find_refused
+from randsel._sklearn.sparse import dense_if_small
 from randsel._utils.jobs import ordered_map
 from randsel._utils.messages import warn
 from randsel._utils.typing import Array
@@ -64,7 +65,7 @@ def check_data(
     if y is None:
         raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None.")
     y = check_outcome(y, target)
-    rows = np.empty(len(X))
+    rows = np.empty(X.shape[0])
     check_consistent_length(rows, y)
     weights = None if sample_weight is None else _check_weights(sample_weight, rows)
     if remote is None:
@@ -106,7 +107,8 @@ def _check_array(estimator: Any, X: Any) -> Any:
     try:
         # With `max_memory`, X is read in blocks and must not be copied.
         order = "C" if getattr(estimator, "max_memory", None) is None else None
-        return validate_data(estimator, X=X, accept_sparse=False, dtype=dtypes, order=order, ensure_all_finite=False)
+        X = validate_data(estimator, X=X, accept_sparse="csc", dtype=dtypes, order=order, ensure_all_finite=False)
+        return dense_if_small(estimator, X, blocks=getattr(estimator, "_reads_sparse_blocks", False))
     except ValueError as error:
         column = _text_column(X) if "convert string" in str(error) else None
         if column is None:
@@ -125,7 +127,8 @@ def check_remote_table(estimator: Any, table: RemoteTable, *, reset: bool) -> An
 def check_table(estimator: Any, X: Any, *, reset: bool, allow_nan: bool = False) -> Array:
     """Check X without y, and return it in double precision."""
     _refuse_masked_values_and_dates(X, "X")
-    X = validate_data(estimator, X=X, reset=reset, dtype=np.float64, ensure_all_finite=False)
+    X = validate_data(estimator, X=X, reset=reset, accept_sparse="csc", dtype=np.float64, ensure_all_finite=False)
+    X = dense_if_small(estimator, X, blocks=False)
     _check_finite(estimator, X, allow_nan=allow_nan)
     return np.asarray(X)
 
@@ -248,6 +251,8 @@ class Selector(CallbackSupportMixin, SelectorMixin, BaseEstimator):
     X may have missing values, whose number in every column is `missing_counts_`.
     """
 
+    _reads_sparse_blocks = False  # whether a sparse X need not be made dense
+
     missing_counts_: Array
 
     def _get_support_mask(self) -> Array:
@@ -282,6 +287,7 @@ class Selector(CallbackSupportMixin, SelectorMixin, BaseEstimator):
         tags.target_tags.required = True
         tags.target_tags.multi_output = True
         tags.target_tags.two_d_labels = True
+        tags.input_tags.sparse = True
         return tags
 
 

@@ -8,6 +8,7 @@ from randsel._numerics.arrays import (
     as_array_like,
     check_device,
     is_coarse,
+    is_sparse,
     on_host,
     remote_table,
     take_columns,
@@ -17,6 +18,7 @@ from randsel._numerics.arrays import (
 from randsel._numerics.columns import ColumnSource, MappedColumns, canonical_order, memory_for_columns, standardise
 from randsel._numerics.nuisance import MIN_LEFT, Nuisance
 from randsel._numerics.rank_functions import rank_functions
+from randsel._numerics.sparse_columns import DEFAULT_BYTES, SparseColumns
 from randsel._utils.typing import Array
 
 #: With kernel="rank", number of functions of its ranks that replace a column.
@@ -56,13 +58,15 @@ def _standardised(selector: Any, X: Any, weights: Array | None, nuisance: Nuisan
         selector.missing_counts_ = columns.n_missing
         return columns, indices
     device = check_device(selector.device, X)
+    if is_sparse(X):
+        _refuse_other_than_exact(selector, "X is sparse and too large for a dense array")
+        how = {"scale": scale, "max_missing": selector.max_missing, "nuisance": nuisance}
+        limit = DEFAULT_BYTES if max_bytes is None else max_bytes
+        return SparseColumns.from_matrix(X, weights, max_bytes=limit, device=device, **how)
     if selector.device == "cpu":
         X = to_numpy(X)
     if max_bytes is not None and on_host(X) and X.size * (X.itemsize if scale else 8) > max_bytes:
-        if selector.kernel == "rank" or selector.estimator != "exact":
-            raise ValueError(
-                "max_memory is too small for X, and only kernel='gaussian', estimator='exact' read it in blocks."
-            )
+        _refuse_other_than_exact(selector, "max_memory is too small for X")
         how = {"scale": scale, "max_missing": selector.max_missing, "nuisance": nuisance}
         stream = MappedColumns.from_table(X, weights, max_bytes=max_bytes, device=device, **how)
         return stream, stream.columns
@@ -71,6 +75,12 @@ def _standardised(selector: Any, X: Any, weights: Array | None, nuisance: Nuisan
         return Z, np.flatnonzero(varies)
     order = canonical_order(Z)
     return take_columns(Z, order), np.flatnonzero(varies)[order]
+
+
+def _refuse_other_than_exact(selector: Any, cause: str) -> None:
+    """Raise ValueError if the options of the selector need all columns in memory."""
+    if selector.kernel == "rank" or selector.estimator != "exact":
+        raise ValueError(f"{cause}, and only kernel='gaussian', estimator='exact' read it in blocks.")
 
 
 def array_on_device_of(Z: Any) -> Any:

@@ -196,6 +196,7 @@ class RandSel(StandInsMixin, Selector):
     array([0, 1])
     """
 
+    _reads_sparse_blocks = True
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_features_to_select": [
             Interval(Integral, 1, None, closed="left"),
@@ -289,9 +290,10 @@ class RandSel(StandInsMixin, Selector):
 
         Parameters
         ----------
-        X : array, data frame or Dask array of shape (n_samples, n_features)
+        X : array, data frame, sparse matrix or Dask array of shape (n_samples, n_features)
             Numbers. A missing value (NaN) is neutral: it counts as the mean of its column on the scale of `scale`. A
-            Dask array may be in blocks of columns or of rows; blocks of columns are best.
+            Dask array may be in blocks of columns or of rows; blocks of columns are best. A sparse matrix of scipy is
+            made dense if that takes at most 256 MB or fits into `max_memory`, and is read in blocks otherwise.
         y : array of shape (n_samples,) or (n_samples, n_outputs)
             Class labels, numbers, several columns of numbers, or survival: a structured array of events (bool) and
             times, as in scikit-survival, or a data frame of these two columns.

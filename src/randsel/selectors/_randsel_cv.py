@@ -15,10 +15,12 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
+from randsel._numerics.arrays import is_sparse
 from randsel._numerics.columns import rescale_extremes
 from randsel._numerics.event_times import is_structured
 from randsel._numerics.kernels import median_factor
 from randsel._numerics.missing import impute_means
+from randsel._numerics.sparse_columns import MAX_DENSE, dense_bytes
 from randsel._sklearn.annotations import Annotations
 from randsel._sklearn.base import (
     HasMethods,
@@ -112,6 +114,7 @@ class RandSelCV(Selector):
     array([0, 1])
     """
 
+    _reads_sparse_blocks = True
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "estimator": [HasMethods(["fit"]), None],
         "selector": [RandSel, None],
@@ -159,9 +162,10 @@ class RandSelCV(Selector):
 
         Parameters
         ----------
-        X : array or data frame of shape (n_samples, n_features)
+        X : array, data frame or sparse matrix of shape (n_samples, n_features)
             Numbers. A missing value (NaN) is neutral in the selection, as in `RandSel`. Models that do not take NaN get
-            the means of the training samples.
+            the means of the training samples. Of a sparse matrix that is read in blocks, as in `RandSel`, only numbers
+            of features are scored that take at most 256 MB as a dense array.
         y : array of shape (n_samples,) or (n_samples, n_outputs)
             Class labels, numbers, several columns of numbers, or events and times, as in `RandSel`.
         sample_weight : array of shape (n_samples,), default=None
@@ -180,8 +184,8 @@ class RandSelCV(Selector):
         selector._validate_params()
         X = tensor_to_numpy(X)
         X, y, kind, weights = check_data(self, X, y, sample_weight, self._find_target(selector, y))
-        X = rescale_extremes(X) if selector._scale() else X
-        annotations = Annotations.check(groups, batch, covariates, None, len(X))
+        X = X.tocsr() if is_sparse(X) else rescale_extremes(X) if selector._scale() else X
+        annotations = Annotations.check(groups, batch, covariates, None, len(y))
         if (self.cv is None or isinstance(self.cv, Integral)) and weights is not None:
             annotations = annotations.rows(weights > 0.0)
             X, y, weights = drop_unweighted_rows(X, y, weights)
@@ -194,6 +198,8 @@ class RandSelCV(Selector):
         scorer = _check_scorer(model, self.scoring, kind)
         folds = _check_folds(self._split(X, y, kind, annotations.groups), weights)
         sizes = path_sizes(X.shape[1], selector.drop, max(selector.min_features, len(always_keep)))
+        if is_sparse(X):  # models get dense columns
+            sizes = [size for size in sizes if dense_bytes(X) * size <= MAX_DENSE * X.shape[1]]
         candidates = [(gamma, fold) for gamma in gammas for fold in folds]
         with fit_task(self, len(candidates) + 1, in_order=False) as task:
             common = (selector, model, scorer), sizes, (X, y, weights, annotations)
@@ -313,13 +319,14 @@ def _default_model(kind: OutcomeKind, y: Array) -> Any:
 def _score_fold(
     estimators: tuple[RandSel, Any, Any],
     sizes: list[int],
-    data: tuple[Array, Array, Array | None, Annotations],
+    data: tuple[Any, Array, Array | None, Annotations],
     gamma: float | str,
     fold: Any,
     task: Task,
 ) -> list[float]:
     """Return the score of the model on the held-out samples, for the best features of every size."""
     selector, model, scorer = estimators
+    X: Any
     X, y, weights, annotations = data
     train, test = fold
     train_weights = None if weights is None else weights[train]
@@ -329,12 +336,18 @@ def _score_fold(
     with task.delegate_to(fitted_selector), task:
         with collect_warnings():  # the fit on all samples tells
             fitted_selector.fit(X[train], y[train], sample_weight=train_weights, **known)
-        X = X if _takes_missing(model) else impute_means(X, train)
+        complete = _takes_missing(model)
+        if not complete and not is_sparse(X):
+            X = impute_means(X, train)
         for size in sizes:
             columns = fitted_selector.order_[:size]
+            values, indices = X, columns
+            if is_sparse(X):
+                values, indices = X[:, columns].toarray(), np.arange(size)
+                values = values if complete else impute_means(values, train)
             fitted_model = clone(model)
-            fitted_model.fit(X[np.ix_(train, columns)], y[train], **_weights_for(fitted_model, train_weights))
-            scores.append(float(scorer(fitted_model, X[np.ix_(test, columns)], y[test])))
+            fitted_model.fit(values[np.ix_(train, indices)], y[train], **_weights_for(fitted_model, train_weights))
+            scores.append(float(scorer(fitted_model, values[np.ix_(test, indices)], y[test])))
     return scores
 
 
