@@ -25,7 +25,7 @@ def expected_failures(estimator):
     if isinstance(estimator, InteractionScan) and estimator.n_features_to_select is not None:
         return {}  # the best feature is the same, whatever its p-value
     reason = EVIDENCE if isinstance(estimator, InteractionScan) else WEIGHTS
-    return {"check_sample_weight_equivalence_on_dense_data": reason}
+    return {f"check_sample_weight_equivalence_on_{kind}_data": reason for kind in ("dense", "sparse")}
 
 
 @pytest.mark.filterwarnings("ignore:Nothing stands out")

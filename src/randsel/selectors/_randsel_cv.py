@@ -336,15 +336,15 @@ def _score_fold(
     with task.delegate_to(fitted_selector), task:
         with collect_warnings():  # the fit on all samples tells
             fitted_selector.fit(X[train], y[train], sample_weight=train_weights, **known)
-        complete = _takes_missing(model)
-        if not complete and not is_sparse(X):
+        takes_missing = _takes_missing(model)
+        if not takes_missing and not is_sparse(X):
             X = impute_means(X, train)
         for size in sizes:
             columns = fitted_selector.order_[:size]
             values, indices = X, columns
             if is_sparse(X):
                 values, indices = X[:, columns].toarray(), np.arange(size)
-                values = values if complete else impute_means(values, train)
+                values = values if takes_missing else impute_means(values, train)
             fitted_model = clone(model)
             fitted_model.fit(values[np.ix_(train, indices)], y[train], **_weights_for(fitted_model, train_weights))
             scores.append(float(scorer(fitted_model, values[np.ix_(test, indices)], y[test])))
