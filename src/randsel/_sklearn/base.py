@@ -124,10 +124,11 @@ def check_remote_table(estimator: Any, table: RemoteTable, *, reset: bool) -> An
     return X
 
 
-def check_table(estimator: Any, X: Any, *, reset: bool, allow_nan: bool = False) -> Array:
-    """Check X without y, and return it in double precision."""
+def check_table(estimator: Any, X: Any, *, reset: bool, allow_nan: bool = False, accept_sparse: bool = False) -> Array:
+    """Check X without y, and return it as an array in double precision."""
     _refuse_masked_values_and_dates(X, "X")
-    X = validate_data(estimator, X=X, reset=reset, accept_sparse="csc", dtype=np.float64, ensure_all_finite=False)
+    accepted: Any = "csc" if accept_sparse else False
+    X = validate_data(estimator, X=X, reset=reset, accept_sparse=accepted, dtype=np.float64, ensure_all_finite=False)
     X = dense_if_small(estimator, X, blocks=False)
     _check_finite(estimator, X, allow_nan=allow_nan)
     return np.asarray(X)

@@ -73,7 +73,7 @@ class StandInsMixin:
             )
         if remote_table(X) is not None:
             raise ValueError("stand_ins needs X in memory; pass X.compute(), or a part of its columns.")
-        X = check_table(self, X, reset=False, allow_nan=True)
+        X = check_table(self, X, reset=False, allow_nan=True, accept_sparse=True)
         model = None
         if y is not None:
             y = check_outcome(y, self.target)
