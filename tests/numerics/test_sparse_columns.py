@@ -205,10 +205,13 @@ def test_max_memory_decides_what_is_made_dense(monkeypatch):
     )
     same_fit(RandSel(5, max_memory="1GB").fit(sparse.csr_array(X), y), expected)
     assert not used
-    monkeypatch.setattr("randsel._sklearn.sparse.memory_for_columns", lambda *_: int(0.5 * X.nbytes))
-    monkeypatch.setattr("randsel.selectors._features.memory_for_columns", lambda *_: int(0.5 * X.nbytes))
+    monkeypatch.setattr("randsel._sklearn.sparse.memory_for_columns", lambda *_: int(0.9 * X.nbytes))
+    monkeypatch.setattr("randsel.selectors._features.memory_for_columns", lambda *_: int(0.9 * X.nbytes))
     same_fit(RandSel(5, max_memory="1MB").fit(sparse.csr_array(X), y), expected)
     assert used
+    monkeypatch.setattr("randsel.selectors._features.memory_for_columns", lambda *_: int(0.1 * X.nbytes))
+    with pytest.raises(ValueError, match="max_memory='1MB' is too little for X, whose standardised values take 0 MB"):
+        RandSel(5, max_memory="1MB").fit(sparse.csr_array(X), y)
 
 
 def test_a_checkpoint_of_a_sparse_table_resumes(never_dense, tmp_path):

@@ -28,6 +28,11 @@ def dense_bytes(X: Any) -> int:
     return int(X.shape[0]) * int(X.shape[1]) * int(X.dtype.itemsize)
 
 
+def stored_bytes(X: Any) -> int:
+    """Return the size of the standardised values of a sparse matrix: values and indices, by columns and by rows."""
+    return 2 * int(X.nnz) * (int(X.dtype.itemsize) + int(X.indices.itemsize))
+
+
 def canonical_csc(X: Any) -> Any:
     """Return X in compressed columns, with sorted indices and without duplicates; X itself is not changed."""
     columns = sparse.csc_array(X)

@@ -18,7 +18,7 @@ from randsel._numerics.arrays import (
 from randsel._numerics.columns import ColumnSource, MappedColumns, canonical_order, memory_for_columns, standardise
 from randsel._numerics.nuisance import MIN_LEFT, Nuisance
 from randsel._numerics.rank_functions import rank_functions
-from randsel._numerics.sparse_columns import DEFAULT_BYTES, SparseColumns
+from randsel._numerics.sparse_columns import DEFAULT_BYTES, SparseColumns, stored_bytes
 from randsel._utils.typing import Array
 
 #: With kernel="rank", number of functions of its ranks that replace a column.
@@ -61,7 +61,7 @@ def _standardised(selector: Any, X: Any, weights: Array | None, nuisance: Nuisan
     if is_sparse(X):
         _refuse_other_than_exact(selector, "X is sparse and too large for a dense array")
         how = {"scale": scale, "max_missing": selector.max_missing, "nuisance": nuisance}
-        limit = DEFAULT_BYTES if max_bytes is None else max_bytes
+        limit = DEFAULT_BYTES if max_bytes is None else _memory_beside_stored(X, selector.max_memory, max_bytes)
         return SparseColumns.from_matrix(X, weights, max_bytes=limit, device=device, **how)
     if selector.device == "cpu":
         X = to_numpy(X)
@@ -75,6 +75,17 @@ def _standardised(selector: Any, X: Any, weights: Array | None, nuisance: Nuisan
         return Z, np.flatnonzero(varies)
     order = canonical_order(Z)
     return take_columns(Z, order), np.flatnonzero(varies)[order]
+
+
+def _memory_beside_stored(X: Any, max_memory: int | str, max_bytes: int) -> int:
+    """Return the bytes for dense columns beside the standardised values of a sparse X; refuse if there are too few."""
+    left, least = max_bytes - stored_bytes(X), 64 * 8 * X.shape[0]
+    if left < least:
+        raise ValueError(
+            f"max_memory={max_memory!r} is too little for X, whose standardised values take "
+            f"{stored_bytes(X) / 1e6:.0f} MB although they are sparse; allow more, or leave max_memory out."
+        )
+    return int(left)
 
 
 def _refuse_other_than_exact(selector: Any, cause: str) -> None:
