@@ -77,6 +77,7 @@ def main():
         return
     table = ["--cells", options.cells, "--genes", options.genes, "--density", options.density]
     command = [sys.executable, __file__, *table, "--limit", options.limit, "--child"]
+    commit = measure.commit()  # before the fit, during which files may change
     record = measure.run(command, limit=options.limit, memory=int(options.memory * 1e9))
     if "error" in record:
         sys.exit(f"no result within {options.memory:g} GB and {options.limit:g} s: {record['error']}")
@@ -85,7 +86,7 @@ def main():
         "as stored, MB",
         "as a dense array, GB",
         "seconds",
-        "of the core",
+        "processor seconds",
         "memory added, MB",
         "peak, MB",
         "markers",
@@ -97,7 +98,8 @@ def main():
     if options.out:
         head = (
             "# Sparse tables\n\n`make bench-sparse`: `RandSel(50)` on counts of simulated cells, one core, in a "
-            f"process whose address space is limited to {options.memory:g} GB. Commit {measure.commit()}, "
+            f"process whose address space is limited to {options.memory:g} GB. On a busy machine, seconds exceed "
+            f"processor seconds. Commit {commit}, "
             f"{datetime.now(UTC):%Y-%m-%d}, {measure.processor()}.\n\n"
         )
         options.out.write_text(head + "\n".join(lines) + "\n")
