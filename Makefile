@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 CORE_TESTS := tests/selectors/test_randsel.py tests/contracts/test_estimator_checks.py tests/selectors/test_interaction_scan.py tests/contracts/test_progress.py
 
-.PHONY: help demo test test-slow lint types check check-versions kill nightly fuzz bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-sketch bench-recovery bench-missing readme bench-auto bench-centring bench-interactions bench-rules bench-real bench-errors bench-scaling bench-reading bench-mkl bench-select formats gallery screenshots docs dist check-dist lock clean bench-dask bench-scale bench-sparse
+.PHONY: help demo test test-slow lint types check check-versions kill nightly fuzz bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-sketch bench-recovery bench-missing readme bench-auto bench-centring bench-interactions bench-rules bench-real bench-errors bench-outcomes bench-scaling bench-reading bench-mkl bench-select formats gallery screenshots docs dist check-dist lock clean bench-dask bench-scale bench-sparse
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -111,6 +111,9 @@ bench-real: .venv/dev  ## compare selections on the real tables of ../shared/dat
 bench-errors: .venv/dev  ## measure size and power of the p-values, compared with classical tests; an hour on two cores, resumable
 	$(BIN)/python benchmarks/quality/errors.py --out docs/results/errors.md
 
+bench-outcomes: .venv/dev build/outcomes/ready  ## measure covariates, batches, survival, missing values, known markers; two hours on two cores, resumable
+	$(BIN)/python benchmarks/quality/outcomes.py --out docs/results/outcomes.md
+
 bench-scaling: .venv/dev  ## compare scaled and unscaled columns on the linear Weston problem; a minute
 	$(BIN)/python benchmarks/quality/scaling.py --out docs/results/scaling.md
 
@@ -204,6 +207,13 @@ build/mkl/ready: benchmarks/peers/mkl.txt requirements-dev.lock
 	$(PYTHON) -m venv build/mkl
 	-build/mkl/bin/python -m pip --disable-pip-version-check --quiet install \
 		--constraint requirements-dev.lock --requirement benchmarks/peers/mkl.txt
+	@touch $@
+
+# scikit-survival at the versions of the lock; if it cannot be installed, the benchmark leaves real survival data out
+build/outcomes/ready: benchmarks/quality/outcomes.txt requirements-dev.lock
+	$(PYTHON) -m venv build/outcomes
+	-build/outcomes/bin/python -m pip --disable-pip-version-check --quiet install \
+		--constraint requirements-dev.lock --requirement benchmarks/quality/outcomes.txt
 	@touch $@
 
 # another scikit-learn beside the versions of the lock; before 1.9 it asks frames for __dataframe__, which polars 2

@@ -44,3 +44,13 @@ def count_below(pvalues, test=OURS, levels=LEVELS):
     pvalues = np.atleast_1d(pvalues)
     # a p-value of 50 / 1000 permutations must not fail by rounding
     return [Tally(level_name(x), test, len(pvalues), float((pvalues <= x * (1 + 1e-9)).sum())) for x in levels]
+
+
+def value_of(measure, test, value):
+    """Return the tally of a data set that has one value."""
+    return Tally(measure, test, 1.0, float(value))
+
+
+def any_called(pvalues, test=OURS, measure="any called", level=0.05):
+    """Return 1 if the smallest of the p-values is at most the level after correction for their number."""
+    return value_of(measure, test, pvalues.min() * len(pvalues) <= level)

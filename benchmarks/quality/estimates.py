@@ -96,14 +96,16 @@ def goal_mark(value, goal, *, at_least=False):
     return f" {MISSED}" if not excess <= 2.0 * value.error else f" {UNCERTAIN}"
 
 
-def measure_rows(cells, results):
-    """Return a row per cell and test with one column per measure."""
+def measure_rows(cells, results, mark=lambda measure, test, value: ""):  # noqa: ARG005
+    """Return a row per cell and test with one column per measure; `mark` returns the mark of a value."""
     rows = []
     for cell in cells:
         measures = list(dict.fromkeys(m for c, m, _ in results.by_key if c == cell.name))
         for test in results.tests([cell], set(measures)):
             row = {"situation": short_name(cell), "test": test, "data sets": n_sets(results, cell)}
-            row |= {m: with_error(results.get(cell.name, m, test), 2) for m in measures}
+            for measure in measures:
+                value = results.get(cell.name, measure, test)
+                row[measure] = with_error(value, 2) + (mark(measure, test, value) if value else "")
             rows.append(row)
     return rows
 

@@ -1,6 +1,5 @@
 """The benchmark of errors: its estimates and blocks, and the sizes of the p-values in a quick version of it."""
 
-import importlib
 import json
 import subprocess
 import sys
@@ -12,16 +11,6 @@ from scipy import stats
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 LEVEL = 0.05
-
-
-@pytest.fixture
-def modules(monkeypatch):
-    """Import a module of the benchmark by name."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    monkeypatch.syspath_prepend(str(BENCHMARKS / "quality"))
-    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        monkeypatch.setenv(variable, "1")
-    return importlib.import_module
 
 
 def size_at_05(modules, name, n_sets):

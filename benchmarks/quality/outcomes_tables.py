@@ -1,0 +1,98 @@
+"""Cells of outcomes.py with missing values, and with features that are always kept."""
+
+from functools import partial
+from itertools import product
+
+import numpy as np
+import recovery
+from cells import OURS, Cell, any_called, value_of
+from errors_data import draw_outcome, target_of
+
+from randsel import InteractionScan, RandSel
+
+#: Problems of the recovery table.
+PROBLEMS = (
+    "XOR, 300×100",
+    "XOR, 300×1000",
+    "linear Weston, 300×100, 5 relevant",
+    "non-linear Weston, 300×100, 2 relevant",
+)
+SHARES = (0.0, 0.1, 0.3)
+FILES = ("outcomes_tables.py", "errors_data.py", "recovery.py")
+
+
+def percent(share):
+    return f"{100 * share:.0f} %"
+
+
+def delete_values(rng, X, share):
+    """Return a copy of X of which a fraction of the values, chosen at random, is missing."""
+    return np.where(rng.random(X.shape) < share, np.nan, X)
+
+
+def recall_with_missing(rng, problem):
+    """Return recall of the relevant features with 0, 10 and 30 % of the values deleted, and what it loses."""
+    make, arguments = recovery.PROBLEMS[problem]
+    X, y, relevant = make(random_state=int(rng.integers(2**31)), **arguments)
+    recall = {
+        percent(share): RandSel(len(relevant)).fit(delete_values(rng, X, share), y).support_[relevant].mean()
+        for share in SHARES
+    }
+    return [
+        *(value_of("recall", share, value) for share, value in recall.items()),
+        *(value_of("drop", share, recall[percent(0.0)] - value) for share, value in recall.items()),
+    ]
+
+
+def errors_with_missing(rng, outcome, n, share):
+    """Return whether any of 100 features, and whether any pair of them, is called, where none has an effect."""
+    X, y = rng.normal(size=(n, 100)), draw_outcome(rng, outcome, n)
+    scan = InteractionScan(target=target_of(outcome)).fit(delete_values(rng, X, share), y)
+    return [
+        any_called(scan.main_pvalues_, measure="any feature called"),
+        value_of("any pair called", OURS, scan.pairs_["p_corrected"].min(initial=1.0) <= 0.05),
+    ]
+
+
+# ---------------------------------------------------------------- features that are kept
+
+
+def first_beside_marker(rng, effect, n=150, m=200, n_copies=5, correlation=0.95):
+    """Return what ranks first beside a known marker: one of its copies, or a feature with an effect of its own.
+
+    Column 0 is the marker, columns 1 to 5 are its copies, and column 6 is the complementary feature.
+    """
+    X = rng.normal(size=(n, m))
+    copies, complement = np.arange(1, n_copies + 1), n_copies + 1
+    X[:, copies] = correlation * X[:, :1] + np.sqrt(1.0 - correlation**2) * X[:, copies]
+    y = X[:, 0] + effect * X[:, complement] + rng.normal(size=n)
+    rankings = {
+        "RandSel(2)": RandSel(2).fit(X, y),
+        'RandSel(2, criterion="total")': RandSel(2, criterion="total").fit(X, y),
+        "always_keep": RandSel(2, always_keep=[0]).fit(X, y),
+        'always_keep, criterion="total"': RandSel(2, always_keep=[0], criterion="total").fit(X, y),
+    }
+    tallies = []
+    for name, selector in rankings.items():
+        others = selector.order_[selector.order_ != 0]
+        tallies.append(value_of("copy first", name, others[0] in copies))
+        tallies.append(value_of("complementary feature first", name, others[0] == complement))
+    return tallies
+
+
+# ---------------------------------------------------------------- list
+
+
+def table_cells():
+    """Yield all cells of missing values and of kept features."""
+    for problem in PROBLEMS:
+        yield cell(f"missing/recall/{problem}", 20, recall_with_missing, problem=problem)
+    for share, outcome, n in product((0.1, 0.4), ("classes 50 %", "normal"), (100, 300)):
+        name = f"missing/error/{percent(share)} missing/{outcome}/n {n}"
+        yield cell(name, 200, errors_with_missing, outcome=outcome, n=n, share=share)
+    for effect in (0.5, 0.7):
+        yield cell(f"fixed/marker/effect {effect:g}", 20, first_beside_marker, effect=effect)
+
+
+def cell(name, n_sets, simulate, **arguments):
+    return Cell(name, n_sets, partial(simulate, **arguments), files=FILES)
