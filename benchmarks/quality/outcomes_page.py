@@ -1,6 +1,7 @@
 """Tables and page of outcomes.py, from the tallies of its blocks."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 from cells import OURS
@@ -22,6 +23,8 @@ from estimates import (
 from outcomes_covariates import AUTO_GIVEN, FIVE_GIVEN
 
 ERROR, RECALL, DROP = 0.07, 0.9, 0.02
+#: Page of the benchmark of sparse tables, `make bench-sparse`.
+SPARSE = Path(__file__).parents[2] / "docs" / "results" / "sparse.md"
 
 
 def error_mark(measure, test, value):
@@ -166,12 +169,22 @@ def write_tables(cells, blocks):
     return "\n\n".join([*lines, *left_out(cells, results)])
 
 
+def sparse_section():
+    """Return the section of sparse tables, which is that of their own page; nothing before that was made."""
+    if not SPARSE.exists():
+        return ""
+    _, text, *tables = SPARSE.read_text().strip().split("\n\n")
+    return "\n\n".join(
+        ["\n\n## Sparse tables", f"Goal: within 4 GB. From [their own page](sparse.md): {text}", *tables]
+    )
+
+
 def write_page(cells, blocks, runs):
     """Return the page as Markdown."""
     opening = OPENING.format(
         **provenance(blocks, runs), missed=MISSED, uncertain=UNCERTAIN, error=ERROR, recall=RECALL, drop=DROP
     )
-    return f"{opening}\n\n{write_tables(cells, blocks)}\n"
+    return f"{opening}\n\n{write_tables(cells, blocks)}{sparse_section()}\n"
 
 
 OPENING = """\
