@@ -105,7 +105,7 @@ def test_scan_of_mixed_blocks_equals_that_of_sorted_features(rng, monkeypatch):
     functions, design = make_problem(X, rng.integers(0, 2, 60))
     pairs, log_p = scan_pairs(functions, design, design.responses[0].Y, 300)
     monkeypatch.setattr(pair_scan, "BLOCK", 4)
-    chunks = InChunks(functions.values, functions.counts, functions.untied)
+    chunks = InChunks(functions.values, functions.counts, functions.untied, functions.incomplete)
     other_pairs, other_log_p = scan_pairs(chunks, design, design.responses[0].Y, 300)
     assert sorted(map(tuple, other_pairs)) == sorted(map(tuple, pairs))
     assert np.allclose(other_log_p, log_p, rtol=1e-5)

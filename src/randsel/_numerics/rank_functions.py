@@ -7,7 +7,7 @@ levels has at most L-1 functions. Nominal columns have no order; their functions
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -81,14 +81,15 @@ class RankFunctions(RankFunctionSource):
     counts: Array  # number of functions of each feature; the other rows of `values` are zero
     #: Mask of complete features without ties: products of functions of two independent ones have mean square 1.
     untied: Array
+    incomplete: Array  # mask of features with missing values
 
     def __len__(self) -> int:
         return len(self.values)
 
     def join(self, other: "RankFunctions") -> "RankFunctions":
         """Return the functions of the features of both."""
-        arrays = ((self.values, other.values), (self.counts, other.counts), (self.untied, other.untied))
-        return RankFunctions(*(np.concatenate(pair) for pair in arrays))
+        names = ("values", "counts", "untied", "incomplete")
+        return RankFunctions(*(np.concatenate([getattr(self, name), getattr(other, name)]) for name in names))
 
     @property
     def kinds(self) -> Array:
@@ -97,11 +98,12 @@ class RankFunctions(RankFunctionSource):
 
     def take(self, features: Array | slice) -> "RankFunctions":
         """Return the functions of some features."""
-        return RankFunctions(self.values[features], self.counts[features], self.untied[features])
+        masks = self.untied[features], self.incomplete[features]
+        return RankFunctions(self.values[features], self.counts[features], *masks)
 
     def first(self, n_functions: int) -> "RankFunctions":
         """Return the first few functions of every feature."""
-        return RankFunctions(self.values[:, :n_functions], np.minimum(self.counts, n_functions), self.untied)
+        return replace(self, values=self.values[:, :n_functions], counts=np.minimum(self.counts, n_functions))
 
     def map_sets(self, work: Work, sets: Array, *shared: Any, batch: int, n_jobs: int | None = None) -> Results:
         """Apply work to batches of sets of features; see `RankFunctionSource`."""
@@ -144,7 +146,7 @@ def rank_functions(
     unweighted = bool(np.all(sample_weights == 1.0))
     untied_values = _untied_functions(m, n_functions)
     values = np.zeros((n, n_functions, m), dtype=np.float32)
-    counts, untied = np.zeros(n, dtype=int), np.zeros(n, dtype=bool)
+    counts, (untied, incomplete) = np.zeros(n, dtype=int), np.zeros((2, n), dtype=bool)
     # Columns of equal level frequencies, such as SNPs of equal genotype counts, share a table of functions.
     tables: dict[tuple[bool, bytes], Array] = {}
     for start in range(0, n, COLUMNS_PER_BLOCK):
@@ -152,7 +154,7 @@ def rank_functions(
         missing = missing_mask(block)
         for j, x in enumerate(block, start):
             if missing is not None and missing[j - start].any():
-                observed = ~missing[j - start]
+                observed, incomplete[j] = ~missing[j - start], True
                 if not too_many_missing(m - np.count_nonzero(observed), m, max_missing):
                     functions = _functions_of_observed(x, observed, n_functions, sample_weights, nominal[[j]], strata)
                     counts[j], values[j][:, observed] = functions.counts[0], functions.values[0]
@@ -178,7 +180,7 @@ def rank_functions(
                 tables[key] = _functions_of_levels(mass, m, n_functions, nominal=bool(nominal[j]))
             counts[j] = len(tables[key])
             values[j, : counts[j]] = tables[key][:, codes]
-    return RankFunctions(values, counts, untied)
+    return RankFunctions(values, counts, untied, incomplete)
 
 
 def _functions_of_observed(

@@ -171,8 +171,7 @@ def _check_missing(X: Array, y: Array, kind: OutcomeKind) -> Iterator[str]:
     if strength >= CONFOUNDED and p <= CONFOUNDED_P:
         yield (
             f"Whether values are missing depends on the target ({where}; p {p:.2g} by permutation). Missing values are "
-            "neutral, so the features do not show this; but p-values of pairs may be too small. See where values are"
-            " missing (--missing indicator), and why."
+            "neutral, so that the features do not show this. See where they are missing (--missing indicator), and why."
         )
 
 

@@ -110,10 +110,11 @@ def _test_batch(functions: RankFunctions, sets: Array, design: Design, responses
     products *= np.sqrt(weights, dtype=np.float32)[:, :, None] * sample_weights
     statistic, log_p = np.zeros(len(sets)), []
     has_one_function = functions.counts[sets].max(axis=1) <= 1
+    is_incomplete = functions.incomplete[sets].any(axis=1) & (size > 1)
     for response in responses:
         squares = np.square((products @ response.Y.astype(np.float32)).astype(np.float64)).sum(axis=2)
         statistic = np.maximum(statistic, squares.sum(axis=1) / total)
-        first = _log_tail_of_one(products[:, 0].astype(np.float64), design, response)
+        first = _log_tail_of_one(products[:, 0].astype(np.float64), design, response, is_incomplete)
         if response.Y.shape[1] == 1 and has_one_function.all():
             log_p.append(first)
             continue
@@ -159,18 +160,32 @@ def _log_tails_of_forms(products: Array, squares: Array, design: Design, Y: Arra
     return log_tails
 
 
-def _log_tail_of_one(a: Array, design: Design, response: Response) -> Array:
-    """Return the log p-value of one product per set (rows of a) against every column or class alone, combined."""
+def _log_tail_of_one(a: Array, design: Design, response: Response, is_incomplete: Array) -> Array:
+    """Return the log p-value of one product per set (rows of a) against every column or class alone, combined.
+
+    Of sets with missing values, it is at least that of changes of the signs of all terms: if values are missing more
+    often in one class, products have unequal variances in the classes, which permutations do not keep.
+    """
     if response.labels is None or not design.labels_have_saddlepoint:
         log_p = [_log_tail_of_sum(a, column, design) for column in response.Y.T]
+        outcomes = list(response.Y.T)
     else:
-        log_p = []
+        log_p, outcomes = [], []
         for labels in response.labels.T:
             e = design.nuisance.remove(labels.astype(np.float64))
             approximate = _log_tail_of_sum(a, e, design)
             rows = np.flatnonzero(approximate < CANDIDATE_LOG_P)
             approximate[rows] = log_tail_of_labels(a[rows], labels, design.strata)
             log_p.append(approximate)
+            outcomes.append(e)
+    rows = np.flatnonzero(is_incomplete)
+    if len(rows) and design.clusters is None:
+        for log_tail, e in zip(log_p, outcomes, strict=True):
+            terms = a[rows] * e
+            of_signs = log_tail_of_form(
+                np.square(terms.sum(axis=1)), np.square(terms).sum(axis=1)[:, None], design.freedom
+            )
+            log_tail[rows] = np.maximum(log_tail[rows], of_signs)
     return combine_log_p(np.stack(log_p), np.full(len(log_p), 1.0 / len(log_p)))
 
 
