@@ -6,7 +6,7 @@ python benchmarks/quality/outcomes.py [--only TEXT] [--sets N] [--quick] [--jobs
 
 `--only survival --sets 20` simulates the cells whose name contains the text, on 20 data sets each. Finished blocks of
 data sets are appended to a file in the folder of cells. They are not computed again unless the code has changed. Files
-of other machines may be copied there. Simulated cells need numpy, scipy and scikit-learn only. Cells of real data
+of other machines may be copied there. Simulated cells need only what the package itself needs. Cells of real data
 ("real/...") need the environment build/outcomes, which `make bench-outcomes` sets up.
 """
 

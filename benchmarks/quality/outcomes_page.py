@@ -92,7 +92,7 @@ SECTIONS = {
     ),
     "covariates/products": Section(
         "Features together with covariates: errors and power",
-        "`InteractionScan(order=1, with_covariates=True)`: the product of age and one feature acts on y, with 0.8 "
+        "`InteractionScan(order=1, with_covariates=True)`: the product of age and one feature acts on y, with 0.6 "
         "standard deviations of the noise, or none does. *Beside main effects*: five features have effects of 0.5. "
         "*least squares* tests the product given age and the feature.",
         measure_rows,
