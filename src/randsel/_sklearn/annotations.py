@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import has_fit_parameter, validate_data
 
 from randsel._numerics.arrays import complement, is_sparse, remote_table, to_numpy
 from randsel._numerics.nuisance import Covariates, Nuisance
@@ -189,9 +190,9 @@ def _as_numbers(column: Array) -> Array | None:
 
 def warn_of_explained_columns(X: Any, names: Any, columns: Array, nuisance: Nuisance | None) -> None:
     """Warn of columns that vary, but were left out because batches and covariates explain them."""
-    left_out = complement(np.unique(columns), X.shape[1])
-    if nuisance is None or not len(left_out) or remote_table(X) is not None:
+    if nuisance is None or remote_table(X) is not None:
         return
+    left_out = complement(columns, X.shape[1])
     values = X[:, left_out]
     values = values.toarray() if is_sparse(values) else to_numpy(values)
     explained = left_out[np.ptp(values, axis=0) > 0.0]
@@ -201,3 +202,35 @@ def warn_of_explained_columns(X: Any, names: Any, columns: Array, nuisance: Nuis
             f"Batches and covariates explain {len(explained)} columns of X completely ({listed}); they are left out.",
             stacklevel=4,
         )
+
+
+def record_columns(estimator: Any, X: Any) -> None:
+    """Set `n_features_in_` and `feature_names_in_` of an estimator that leaves all other checks of X to another one."""
+    validate_data(estimator, X=X, skip_check_array=True)
+
+
+def take_rows(values: Any, rows: Any) -> Any:
+    """Return some rows of an array, data frame or sparse matrix; None for None."""
+    if values is None:
+        return None
+    if hasattr(values, "iloc"):
+        return values.iloc[rows]
+    if hasattr(values, "tocsr"):  # some sparse formats cannot be indexed
+        return values.tocsr()[rows]
+    return values[rows] if hasattr(values, "shape") else np.asarray(values)[rows]
+
+
+def accepted_metadata(estimator: Any, metadata: dict[str, Any], required: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return what of the metadata is not None and is a parameter of `fit` of the estimator.
+
+    Raises ValueError if it does not accept what is `required`: dropping it silently would change the result.
+    """
+    given = {name: values for name, values in metadata.items() if values is not None}
+    refused = [name for name in given if not has_fit_parameter(estimator, name)]
+    for name in refused:
+        if name in required:
+            raise ValueError(
+                f"{name} was passed, but fit of {type(estimator).__name__} does not take it; leave it out, or use a "
+                "selector that does."
+            )
+    return {name: values for name, values in given.items() if name not in refused}

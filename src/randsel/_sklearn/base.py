@@ -26,7 +26,7 @@ from sklearn.utils.validation import (
 
 from randsel._numerics.arrays import RemoteTable, complement, remote_table, to_numpy
 from randsel._numerics.finite import count_nonfinite, find_refused
-from randsel._sklearn.sparse import dense_if_small
+from randsel._sklearn.columns import dense_if_small
 from randsel._utils.jobs import ordered_map
 from randsel._utils.messages import warn
 from randsel._utils.typing import Array

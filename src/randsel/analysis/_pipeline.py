@@ -21,8 +21,6 @@ from randsel._utils.messages import collect_warnings, warn
 from randsel._utils.text import format_label
 from randsel._utils.typing import Array
 from randsel.analysis._cautions import cautions, check_selection
-from randsel.analysis._keep import check_columns_to_keep, columns_to_keep, varying_columns
-from randsel.analysis._missing import describe_missing, impute_medians
 from randsel.analysis._model import (
     Accuracy,
     Analysis,
@@ -35,7 +33,16 @@ from randsel.analysis._model import (
     list_features,
 )
 from randsel.analysis._predictions import predict_by_svm, score_svm, split_by_risk
-from randsel.analysis._units import LEAST_HALF, average_groups, nominal_mask
+from randsel.analysis._preparation import (
+    LEAST_HALF,
+    average_groups,
+    check_columns_to_keep,
+    columns_to_keep,
+    describe_missing,
+    impute_medians,
+    nominal_mask,
+    varying_columns,
+)
 from randsel.culling import (
     CullingPath,
     Round,

@@ -19,6 +19,7 @@ from randsel._numerics.columns import ColumnSource, MappedColumns, canonical_ord
 from randsel._numerics.nuisance import MIN_LEFT, Nuisance
 from randsel._numerics.rank_functions import rank_functions
 from randsel._numerics.sparse_columns import DEFAULT_BYTES, SparseColumns, stored_bytes
+from randsel._sklearn.columns import describe_column, find_distinct_columns
 from randsel._utils.typing import Array
 
 #: With kernel="rank", number of functions of its ranks that replace a column.
@@ -118,3 +119,37 @@ def _rank_columns(
         varies = nuisance.remove_from_columns(values, rescale=True) > MIN_LEFT
         values, columns = values[:, varies], columns[varies]
     return as_array_like(values, Z, precise=False), columns
+
+
+def columns_to_keep(selector: Any, n_to_select: int | None = None) -> list[int]:
+    """Return the columns of X that `always_keep` lists; X is checked already.
+
+    Raises ValueError if they are more than the number of features to select.
+    """
+    names = getattr(selector, "feature_names_in_", None)
+    columns = find_distinct_columns(selector.always_keep, "always_keep", selector.n_features_in_, names)
+    if n_to_select is not None and n_to_select < len(columns):
+        raise ValueError(
+            f"n_features_to_select={selector.n_features_to_select} selects fewer features ({n_to_select}) than "
+            f"always_keep lists ({len(columns)}); select at least as many."
+        )
+    return columns
+
+
+def positions_to_keep(selector: Any, columns: Array) -> list[int]:
+    """Return the positions of the features to keep among those of the kernel, which belong to `columns` of X.
+
+    With rank functions, a column of X has several positions. Raises ValueError if it has none.
+    """
+    positions: list[int] = []
+    for column in columns_to_keep(selector):
+        belonging = np.flatnonzero(columns == column)
+        if not len(belonging):
+            name = describe_column(column, getattr(selector, "feature_names_in_", None))
+            rare = " or has no two levels seen often enough" if selector.kernel == "rank" else ""
+            raise ValueError(
+                f"always_keep lists {name}, which is constant{rare} in these samples: there is nothing to add to it. "
+                "Leave it out of always_keep."
+            )
+        positions += belonging.tolist()
+    return positions

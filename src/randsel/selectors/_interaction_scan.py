@@ -14,6 +14,7 @@ from scipy.stats import false_discovery_control
 
 from randsel._numerics.arrays import check_device, remote_table, to_numpy
 from randsel._numerics.fingerprint import fingerprint
+from randsel._numerics.missing import MAX_MISSING
 from randsel._numerics.nuisance import Covariates
 from randsel._numerics.rank_functions import RankFunctions, rank_function_source
 from randsel._sklearn.annotations import Annotations, check_freedom, check_strata
@@ -31,8 +32,7 @@ from randsel._sklearn.base import (
     fit_task,
     rank_columns,
 )
-from randsel._sklearn.missing import MAX_MISSING, warn_of_incomplete_columns
-from randsel._sklearn.named_columns import nominal_columns
+from randsel._sklearn.columns import nominal_columns, warn_of_incomplete_columns
 from randsel._utils.files import Checkpoint, open_checkpoint
 from randsel._utils.messages import warn
 from randsel._utils.typing import Array

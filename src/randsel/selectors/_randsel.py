@@ -17,6 +17,7 @@ from randsel._numerics.arrays import (
 )
 from randsel._numerics.fingerprint import fingerprint
 from randsel._numerics.kernels import median_factor
+from randsel._numerics.missing import MAX_MISSING
 from randsel._sklearn.annotations import Annotations, check_strata, warn_of_explained_columns
 from randsel._sklearn.base import (
     Interval,
@@ -31,7 +32,7 @@ from randsel._sklearn.base import (
     fit_task,
     rank_columns,
 )
-from randsel._sklearn.missing import MAX_MISSING, warn_of_incomplete_columns
+from randsel._sklearn.columns import warn_of_incomplete_columns
 from randsel._utils.files import Checkpoint, Stages, open_checkpoint
 from randsel._utils.jobs import one_blas_thread, seed_of
 from randsel._utils.messages import warn
@@ -54,8 +55,7 @@ from randsel.culling import (
     restore_state,
     state_to_arrays,
 )
-from randsel.selectors._always_keep import columns_to_keep, positions_to_keep
-from randsel.selectors._features import array_on_device_of, prepare_features
+from randsel.selectors._features import array_on_device_of, columns_to_keep, positions_to_keep, prepare_features
 from randsel.selectors._stand_ins import StandInsMixin
 from randsel.targets import KINDS, OutcomeKind, Target
 

@@ -32,7 +32,7 @@ from randsel._sklearn.base import (
     fit_task,
     tensor_to_numpy,
 )
-from randsel._sklearn.named_columns import find_distinct_columns
+from randsel._sklearn.columns import find_distinct_columns
 from randsel._utils.jobs import ordered_map, seed_of
 from randsel._utils.messages import collect_warnings, warn
 from randsel._utils.typing import Array

@@ -15,7 +15,7 @@ from randsel._numerics.arrays import remote_table
 from randsel._numerics.columns import canonical_order, standardise
 from randsel._numerics.fingerprint import fingerprint
 from randsel._numerics.missing import impute_means
-from randsel._sklearn.annotations import check_labels
+from randsel._sklearn.annotations import accepted_metadata, check_labels, record_columns, take_rows
 from randsel._sklearn.base import (
     HasMethods,
     Interval,
@@ -30,7 +30,6 @@ from randsel._sklearn.base import (
     fit_task,
     rank_columns,
 )
-from randsel._sklearn.metadata import accepted_metadata, record_columns, take_rows
 from randsel._utils.files import FinishedParts, check_arrays, open_checkpoint
 from randsel._utils.jobs import as_finished, generator, seed_of
 from randsel._utils.messages import collect_warnings, warn

@@ -206,8 +206,7 @@ def read(
         X = _take_log2(X, nominal, notes)
     if missing == "indicator":
         X, feature_names = add_indicators(path, X, feature_names, notes)
-    used = {*other_roles, *feature_names, *samples.columns}
-    unused = [name for name in samples.named_columns if name not in used]
+    unused = [name for name in samples.named_columns if name not in {*other_roles, *feature_names, *samples.columns}]
     _note_contents(X, len(nominal), y, outcome, unused, notes)
     relevant = samples.named_columns.get("relevant") if "relevant" in samples.roles else None
     ids = None if samples.row_names is None else np.array(samples.row_names, dtype=str)[rows]

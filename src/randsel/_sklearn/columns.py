@@ -1,10 +1,16 @@
-"""Columns that a parameter lists by name, by index or as a mask."""
+"""Columns of X that parameters list by name, by index or as a mask, and columns that are left out."""
 
 import difflib
 from typing import Any
 
 import numpy as np
 
+from randsel._numerics.arrays import is_sparse
+from randsel._numerics.columns import memory_for_columns
+from randsel._numerics.missing import too_many_missing
+from randsel._numerics.sparse_columns import MAX_DENSE, canonical_csc, dense_bytes
+from randsel._utils.messages import warn
+from randsel._utils.text import list_first
 from randsel._utils.typing import Array
 
 
@@ -58,3 +64,41 @@ def nominal_columns(categorical: Any, from_frame: list[int], n: int, names: Arra
     elif categorical is not None:
         nominal[find_columns(categorical, "categorical_features", n, names)] = True
     return nominal
+
+
+def warn_of_incomplete_columns(selector: Any, counts: Array | None, n_samples: int) -> None:
+    """Warn of the columns that are left out because more than `max_missing` of the samples have no value.
+
+    `counts` are the numbers of missing values of all columns; None for those of the selector.
+    """
+    counts = selector.missing_counts_ if counts is None else counts
+    left_out = np.flatnonzero(too_many_missing(counts, n_samples, selector.max_missing) & (counts > 0))
+    if not len(left_out):
+        return
+    names = getattr(selector, "feature_names_in_", None)
+    first = list_first([str(j) if names is None else repr(str(names[j])) for j in left_out[:6].tolist()], 5)
+    columns = f"{len(left_out)} columns are" if len(left_out) > 1 else "One column is"
+    amount = "all" if selector.max_missing >= 1.0 else f"more than {100 * selector.max_missing:g} % of the"
+    warn(
+        f"{columns} left out, because {amount} values are missing: {first}. A larger max_missing keeps more.",
+        stacklevel=4,
+    )
+
+
+def dense_if_small(estimator: Any, X: Any, *, blocks: bool) -> Any:
+    """Return a sparse X as an array if it is small, otherwise as CSC if the estimator reads it in `blocks`.
+
+    An X that is not sparse is returned as it is. Raises ValueError if the estimator needs a dense X.
+    """
+    if not is_sparse(X):
+        return X
+    max_memory, n_bytes = getattr(estimator, "max_memory", None), dense_bytes(X)
+    limit = MAX_DENSE if max_memory is None else memory_for_columns(max_memory, *X.shape)
+    if n_bytes <= limit:
+        return X.toarray()
+    if blocks:
+        return canonical_csc(X)
+    raise ValueError(
+        f"X is sparse and would take {n_bytes / 1e9:.3g} GB as the dense array that {type(estimator).__name__} needs; "
+        "select features first, such as RandSel(1000).fit_transform(X, y), or pass X.toarray() if memory allows."
+    )
