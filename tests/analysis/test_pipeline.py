@@ -11,7 +11,7 @@ from sklearn.svm import SVC
 from randsel import InteractionScan, RandSel, datasets
 from randsel._numerics.kernels import bandwidth, squared_distances
 from randsel._utils.files import FinishedParts
-from randsel.analysis import _missing, _pipeline
+from randsel.analysis import _preparation, _pipeline
 from randsel.analysis._cautions import check_selection
 from randsel.analysis._model import FeatureTests, Rule, Settings
 from randsel.analysis._pipeline import analyse
@@ -457,7 +457,7 @@ def test_medians_are_those_of_training_samples(monkeypatch):
     X = data.X.copy()
     X[::7, 3] = np.nan
     data = replace(data, X=X, missing="median")
-    fitted, real = [], _missing.imputer
+    fitted, real = [], _preparation.imputer
 
     def spy():
         step = real()
@@ -465,7 +465,7 @@ def test_medians_are_those_of_training_samples(monkeypatch):
         step.fit = lambda values: (fitted.append(len(values)), original(values))[1]
         return step
 
-    monkeypatch.setattr(_missing, "imputer", spy)
+    monkeypatch.setattr(_preparation, "imputer", spy)
     analysis = analyse(data, Settings(halves=2, folds=2))
     assert sorted(fitted) == [39, 39, 40, 40, 80]  # halves of equal classes, folds, all
     assert any("take the medians of all samples" in note for note in analysis.notes)
