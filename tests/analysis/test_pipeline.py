@@ -11,7 +11,7 @@ from sklearn.svm import SVC
 from randsel import InteractionScan, RandSel, datasets
 from randsel._numerics.kernels import bandwidth, squared_distances
 from randsel._utils.files import FinishedParts
-from randsel.analysis import _preparation, _pipeline
+from randsel.analysis import _pipeline, _preparation
 from randsel.analysis._cautions import check_selection
 from randsel.analysis._model import FeatureTests, Rule, Settings
 from randsel.analysis._pipeline import analyse
