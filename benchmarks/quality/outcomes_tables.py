@@ -86,7 +86,7 @@ def first_beside_marker(rng, effect, n=150, m=200, n_copies=5, correlation=0.95)
 def table_cells():
     """Yield all cells of missing values and of kept features."""
     for problem in PROBLEMS:
-        yield cell(f"missing/recall/{problem}", 20, recall_with_missing, problem=problem)
+        yield cell(f"missing/recall/{problem}", 100, recall_with_missing, problem=problem)
     for share, outcome, n in product((0.1, 0.4), ("classes 50 %", "normal"), (100, 300)):
         name = f"missing/error/{percent(share)} missing/{outcome}/n {n}"
         yield cell(name, 200, errors_with_missing, outcome=outcome, n=n, share=share)
