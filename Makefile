@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 CORE_TESTS := tests/selectors/test_randsel.py tests/contracts/test_estimator_checks.py tests/selectors/test_interaction_scan.py tests/contracts/test_progress.py
 
-.PHONY: help demo test test-slow lint types check check-versions kill nightly fuzz bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-sketch bench-recovery bench-missing readme bench-auto bench-centring bench-interactions bench-rules bench-real bench-errors bench-outcomes bench-scaling bench-reading bench-mkl bench-select formats gallery screenshots docs dist check-dist lock clean bench-dask bench-scale bench-sparse
+.PHONY: help demo test test-slow lint types check check-versions kill nightly fuzz bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-sketch bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-real bench-errors bench-outcomes bench-scaling bench-reading bench-mkl bench-select formats gallery screenshots docs dist check-dist lock clean bench-dask bench-scale bench-sparse
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -85,9 +85,6 @@ bench-check: .venv/dev  ## fail if a speed ratio is 30 % worse than in benchmark
 
 bench-recovery: .venv/dev  ## measure how often relevant features are ranked first, over seeds; half an hour
 	$(BIN)/python benchmarks/quality/recovery.py --out docs/results/recovery.md
-
-bench-missing: .venv/dev  ## measure recall and false alarms with missing values; half an hour on two cores
-	$(BIN)/python benchmarks/quality/missing.py
 
 readme: .venv/dev  ## update the figure, and the tables of README.md and docs/comparison.md
 	$(BIN)/randsel demo --out docs/results/figure1.png

@@ -44,10 +44,14 @@ def recall_with_missing(rng, problem):
     ]
 
 
-def errors_with_missing(rng, outcome, n, share):
-    """Return whether any of 100 features, and whether any pair of them, is called, where none has an effect."""
+def errors_with_missing(rng, outcome, n, share, share_of_others=None):
+    """Return whether any of 100 features, and whether any pair of them, is called, where none has an effect.
+
+    `share_of_others` is the fraction missing in samples that are not of class 1.
+    """
     X, y = rng.normal(size=(n, 100)), draw_outcome(rng, outcome, n)
-    scan = InteractionScan(target=target_of(outcome)).fit(delete_values(rng, X, share), y)
+    shares = share if share_of_others is None else np.where(y == 1, share, share_of_others)[:, None]
+    scan = InteractionScan(target=target_of(outcome)).fit(delete_values(rng, X, shares), y)
     return [
         any_called(scan.main_pvalues_, measure="any feature called"),
         value_of("any pair called", OURS, scan.pairs_["p_corrected"].min(initial=1.0) <= 0.05),
@@ -90,6 +94,9 @@ def table_cells():
     for share, outcome, n in product((0.1, 0.4), ("classes 50 %", "normal"), (100, 300)):
         name = f"missing/error/{percent(share)} missing/{outcome}/n {n}"
         yield cell(name, 200, errors_with_missing, outcome=outcome, n=n, share=share)
+    for others in (0.0, 0.1):
+        name = f"missing/error/40 % missing in one class, {percent(others)} in the other/classes 50 %/n 100"
+        yield cell(name, 200, errors_with_missing, outcome="classes 50 %", n=100, share=0.4, share_of_others=others)
     for effect in (0.5, 0.7):
         yield cell(f"fixed/marker/effect {effect:g}", 20, first_beside_marker, effect=effect)
 

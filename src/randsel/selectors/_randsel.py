@@ -329,7 +329,8 @@ class RandSel(StandInsMixin, Selector):
         Z, columns = prepare_features(self, X, weights, nuisance)
         warn_of_incomplete_columns(self, None, len(y))
         warn_of_explained_columns(X, getattr(self, "feature_names_in_", None), columns, nuisance)
-        fixed = np.isin(np.arange(len(columns)), positions_to_keep(self, columns))
+        fixed = np.zeros(len(columns), dtype=bool)
+        fixed[positions_to_keep(self, columns)] = True
         rules = replace(rules, explain_fixed=bool(fixed.any()))
         del X  # validation may have made a copy
         target = Target.encode(y, kind, weights, annotations.groups, nuisance)
