@@ -44,6 +44,15 @@ def recall_with_missing(rng, problem):
     ]
 
 
+def recall_of_fewer_samples(rng, problem, share=0.1):
+    """Return recall on as many complete samples as have both values of two features if `share` is deleted."""
+    make, arguments = recovery.PROBLEMS[problem]
+    X, y, relevant = make(random_state=int(rng.integers(2**31)), **arguments)
+    rows = slice(round(len(X) * (1.0 - share) ** 2))
+    recall = RandSel(len(relevant)).fit(X[rows], y[rows]).support_[relevant].mean()
+    return [value_of("recall", f"{rows.stop} complete samples", recall)]
+
+
 def errors_with_missing(rng, outcome, n, share, share_of_others=None):
     """Return whether any of 100 features, and whether any pair of them, is called, where none has an effect.
 
@@ -91,6 +100,7 @@ def table_cells():
     """Yield all cells of missing values and of kept features."""
     for problem in PROBLEMS:
         yield cell(f"missing/recall/{problem}", 100, recall_with_missing, problem=problem)
+        yield cell(f"missing/recall/{problem}, fewer samples", 100, recall_of_fewer_samples, problem=problem)
     for share, outcome, n in product((0.1, 0.4), ("classes 50 %", "normal"), (100, 300)):
         name = f"missing/error/{percent(share)} missing/{outcome}/n {n}"
         yield cell(name, 200, errors_with_missing, outcome=outcome, n=n, share=share)
