@@ -1,5 +1,6 @@
 """One BLAS thread, so that bits do not depend on the machine; scikit-learn's array API check switched on."""
 
+import importlib
 import os
 
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -51,3 +52,14 @@ def workers():
     """Four workers of a Dask cluster, for all tests; one that kills a worker starts its own."""
     with cluster(n_workers=4) as started:
         yield started
+
+
+@pytest.fixture
+def modules(monkeypatch):
+    """Import a module of a benchmark by name; benchmarks are scripts beside each other and not a package."""
+    folder = Path(__file__).parents[1] / "benchmarks"
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.syspath_prepend(str(folder / "quality"))
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.setenv(variable, "1")
+    return importlib.import_module

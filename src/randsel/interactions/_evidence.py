@@ -376,7 +376,7 @@ def residual(functions: RankFunctionSource, design: Design, *sets: Array) -> Res
             features, local = np.unique(members, return_inverse=True)
             function_weights = design.function_weights[: design.n_functions(members.shape[1])]
             products, weights = products_of(functions.take(features), local.reshape(members.shape), function_weights)
-            products = design.nuisance.remove(products) * np.sqrt(weights)[:, :, None]
+            products = design.nuisance.remove(products.astype(np.float64)) * np.sqrt(weights)[:, :, None]
             rows.append(products.reshape(-1, products.shape[2]))
     if not rows:
         return design.responses

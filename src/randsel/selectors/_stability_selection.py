@@ -179,7 +179,7 @@ class StabilitySelection(Selector):
     array([1, 2, 4])
     >>> stable = StabilitySelection(RandSel(5), n_subsamples=20, random_state=0).fit(X, y)
     >>> stable.get_support(indices=True)
-    array([0, 1, 2, 3])
+    array([0, 1, 2, 4])
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
