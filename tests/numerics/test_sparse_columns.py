@@ -175,10 +175,10 @@ def test_batches_and_covariates_give_the_same_fit(never_dense, rng):
     X, y = counts()
     X[:, 8] = np.arange(120) % 3
     known = {"batch": np.arange(120) % 3, "covariates": rng.normal(size=120), "groups": np.arange(120) // 2}
-    with pytest.warns(UserWarning, match="explain 1 columns of X completely"):
+    with pytest.warns(UserWarning, match="explain 1 column of X completely"):
         expected = RandSel(5).fit(X, y, **known)
     never_dense(30_000)
-    with pytest.warns(UserWarning, match="explain 1 columns of X completely"):
+    with pytest.warns(UserWarning, match="explain 1 column of X completely"):
         same_fit(RandSel(5).fit(sparse.csr_array(X), y, **known), expected)
 
 

@@ -148,7 +148,10 @@ def test_a_checkpoint_of_other_features_is_refused(data, tmp_path):
         ({"always_keep": [0.5]}, "always_keep holds 0.5"),
         ({"always_keep": [True, False]}, "always_keep is a mask of shape"),
         ({"always_keep": ["flat"]}, "always_keep lists 'flat', which is constant in these samples"),
-        ({"always_keep": ["rare"], "kernel": "rank"}, "'rare', which is constant or has no two levels seen often"),
+        (
+            {"always_keep": ["rare"], "kernel": "rank"},
+            "'rare', which is constant in these samples, has no two levels seen often",
+        ),
         ({"always_keep": 3}, "'always_keep' parameter"),
         (
             {"always_keep": ["a", "b"], "n_features_to_select": 1},

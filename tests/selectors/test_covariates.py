@@ -191,7 +191,7 @@ def test_bad_covariates_are_refused(rng, estimator):
 
 def test_a_covariate_that_equals_a_feature(rng):
     X, y = rng.normal(size=(60, 5)), rng.normal(size=60)
-    with pytest.warns(UserWarning, match=r"explain 1 columns of X completely \(2\); they are left out"):
+    with pytest.warns(UserWarning, match=r"explain 1 column of X completely \(2\); it is left out"):
         selector = RandSel(2).fit(X, y + X[:, 2], covariates=X[:, 2])
     assert selector.order_[-1] == 2
     assert InteractionScan(order=1).fit(X, y, covariates=X[:, 2]).main_pvalues_[2] > 0.9

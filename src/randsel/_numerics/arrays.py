@@ -393,6 +393,11 @@ def stable_argsort(keys: Any, ties: Any, largest: float) -> Any:
     return xp.take(first, xp.argsort(xp.take(keys, first), stable=True))
 
 
+def take_along_rows(values: Any, order: Any) -> Any:
+    """Return the entries of every row in an order of its own."""
+    return np.take_along_axis(values, order, axis=1) if on_host(values) else values.gather(1, order)
+
+
 def complement(index: Any, n: int) -> Any:
     """Return the integers below n that are not in `index`, ascending."""
     mask = namespace(index).ones(n, dtype=namespace(index).bool, device=device(index))

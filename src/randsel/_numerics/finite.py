@@ -17,7 +17,7 @@ class NonFinite:
     Attributes
     ----------
     column, has_nan, count
-        Index of the first such column, whether NaN is among these values, and how many they are.
+        Of the first such column: its index, whether NaN is among its refused values, and the number of these.
     n_columns
         Number of such columns.
     """

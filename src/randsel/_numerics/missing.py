@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.arrays import as_array_like, astype, namespace, on_host
+from randsel._numerics.arrays import as_array_like, astype, namespace
 from randsel._utils.typing import Array
 
 #: Default of `max_missing`, the largest fraction of missing values of a column that is not left out.
@@ -59,7 +59,7 @@ def impute_means(X: Array, train: Array | None = None) -> Array:
         return X
     rows = X if train is None else X[train]
     observed = ~np.isnan(rows)
-    # Less an observed value, sums keep the digits of a small spread around a large mean.
+    # Sums of differences from an observed value keep the digits of a small spread around a large mean.
     offset = np.where(observed.any(axis=0), rows[observed.argmax(axis=0), np.arange(X.shape[1])], 0.0)
     sums = np.where(observed, rows - offset, 0.0).sum(axis=0, dtype=np.float64)
     means = offset + sums / np.maximum(observed.sum(axis=0), 1)
@@ -74,8 +74,3 @@ def columns_vary(X: Array) -> Array:
 def too_many_missing(counts: Any, m: int, max_missing: float) -> Any:
     """Return which counts of missing values are more than the fraction `max_missing` of m samples, or all of them."""
     return (counts > max_missing * m + 1e-9) | (counts == m)
-
-
-def take_along_rows(values: Any, order: Any) -> Any:
-    """Return the entries of every row in an order of its own."""
-    return np.take_along_axis(values, order, axis=1) if on_host(values) else values.gather(1, order)

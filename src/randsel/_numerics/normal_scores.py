@@ -12,8 +12,17 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from randsel._numerics.arrays import SCRATCH, as_array_like, astype, clip, namespace, on_host, rowwise_dot
-from randsel._numerics.missing import missing_mask, take_along_rows
+from randsel._numerics.arrays import (
+    SCRATCH,
+    as_array_like,
+    astype,
+    clip,
+    namespace,
+    on_host,
+    rowwise_dot,
+    take_along_rows,
+)
+from randsel._numerics.missing import missing_mask
 from randsel._utils.typing import Array
 
 #: Distance of weighted ranks from 0 and 1, where the quantile is infinite.

@@ -1,7 +1,7 @@
 """Nuisance variables: what is removed from features and outcome before they are compared.
 
 Centring is projection on a constant. With batches and covariates, the projection is on their columns as well, in the
-metric of the sample weights: `M = I - Z (Zᵀ W Z)⁻¹ Zᵀ W` for `Z = (constant, batches, covariates)`. What is left of a
+metric of the sample weights: `P = I - Z (Zᵀ W Z)⁻¹ Zᵀ W` for `Z = (constant, batches, covariates)`. What is left of a
 column has weighted mean zero, in every batch, and no weighted correlation with a covariate.
 """
 
@@ -135,13 +135,13 @@ class Nuisance:
         return np.concatenate([indicators / np.sqrt(masses / self.weights.sum())[:, None], self.basis]).T
 
     def explain_columns(self, Z: Any) -> tuple[Any, Any]:
-        """Return a basis (samples, rank) and coefficients (rank, columns), whose product it removes from Z."""
+        """Return a basis (samples, rank) and coefficients (rank, columns); `remove` subtracts their product from Z."""
         columns = astype(as_array_like(self._columns, Z), Z.dtype)
         weights = astype(as_array_like(self.weights, Z), Z.dtype)
         return columns, (columns * weights[:, None]).T @ Z / float(self.weights.sum())
 
     def remove_from_columns(self, Z: Any, *, rescale: bool) -> Any:
-        """Remove it from the columns of Z, in place and on their device; return the fraction of variance left.
+        """Remove strata and covariates from the columns of Z, in place; return the fraction of variance left.
 
         With `rescale`, columns of which enough is left get back the weighted mean square that they had.
         """
@@ -156,12 +156,14 @@ class Nuisance:
         return left
 
     def remove_from_outcome(self, Y: Array) -> Array:
-        """Remove it from the columns of an outcome, which keep their mean square; refuse if nothing is left."""
+        """Remove strata and covariates from an outcome, which keeps its mean square; refuse if nothing is left."""
         left = self.remove(Y.T).T
         before, after = self.weights @ np.square(Y), self.weights @ np.square(left)
         if after.sum() < MIN_INDEPENDENT * before.sum():
-            cause = "covariates explain y completely" if len(self.basis) else "y is constant within every batch"
-            raise ValueError(f"The {cause}, so nothing is left for features; leave some of them out.")
+            cause, name = "y is constant within every batch", "batch"
+            if len(self.basis):
+                cause, name = "The covariates explain y completely", "some covariates"
+            raise ValueError(f"{cause}, so nothing is left for features to explain; leave {name} out.")
         return np.asarray(left * np.sqrt(before.sum() / after.sum()))
 
 

@@ -110,7 +110,8 @@ class SparseColumns(ColumnSource):
             explained = None
             if nuisance is not None:
                 Z, varying, explained = _explain(Z, nuisance, rescale=bool(scale))
-                varies[np.arange(piece.start, piece.stop)[varies[piece]][~varying]] = False
+                of_piece = varies[piece]  # a view
+                of_piece[of_piece] = varying
             blocks.append((*_keep_stored(Z, raw[:, np.flatnonzero(varies[piece])]), explained))
         if not varies.any():
             raise ValueError(ALL_CONSTANT)
@@ -119,7 +120,7 @@ class SparseColumns(ColumnSource):
         columns = np.arange(by_column.shape[1])
         source = cls(by_column, by_column.tocsr(), np.concatenate(offsets), columns, max_bytes, device)
         if nuisance is not None:
-            source = replace(source, explained=_join(explanations))
+            source = replace(source, explained=_join_blocks(explanations))
         return source, np.flatnonzero(varies)
 
     @property
@@ -200,8 +201,8 @@ def _explain(Z: Array, nuisance: Nuisance, *, rescale: bool) -> tuple[Array, Arr
     return Z[:, varying], varying, Explained(basis, coefficients[:, varying], factors.astype(Z.dtype))
 
 
-def _join(explanations: Any) -> Explained:
-    """Return what is explained of the columns of all blocks."""
+def _join_blocks(explanations: Any) -> Explained:
+    """Join what is explained of the columns of consecutive blocks."""
     return Explained(
         explanations[0].basis,
         np.concatenate([explained.coefficients for explained in explanations], axis=1),

@@ -1,4 +1,7 @@
-"""Annotations of samples beside X and y: groups, batches and covariates, checked."""
+"""What `fit` is told of the samples in addition to X and y: groups, batches and covariates, checked.
+
+Also functions of meta-estimators, which pass rows of data and metadata on to other estimators.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -134,35 +137,36 @@ def check_covariates(covariates: Any, m: int) -> Covariates:
     if isinstance(covariates, Covariates):
         return covariates
     columns = [(name, np.asarray(values)) for name, values in _named_columns(covariates)]
-    parts, names, numeric = [np.zeros((m, 0))], [], []
+    blocks, names, numeric = [np.zeros((m, 0))], [], []
     for name, column in columns:
         if column.shape != (m,):
             raise ValueError(
-                f"covariates must have one row per sample ({m}), but {name!r} has {column.shape}; check its length."
+                f"covariates must have one row per sample ({m}), but {name!r} has the shape {column.shape}."
             )
         missing = np.array([value is None or value != value for value in column.tolist()])  # noqa: PLR0124 (NaN)
         if missing.any() or (column.dtype.kind == "f" and not np.isfinite(column).all()):
             row = int(np.flatnonzero(missing if missing.any() else ~np.isfinite(column))[0])
+            problem = "missing" if missing.any() else "infinite"
             raise ValueError(
-                f"covariates are not known for all samples: {name!r} is missing in row {row}; fill it in, or drop the "
-                "sample."
+                f"covariates are not known for all samples: {name!r} is {problem} in row {row}; fill it in, or drop "
+                "the sample."
             )
         numbers = _as_numbers(column)
         if numbers is not None:
-            parts.append(numbers[:, None])
+            blocks.append(numbers[:, None])
             names.append(name)
             numeric.append(True)
             continue
         levels, codes = np.unique(column.astype(str), return_inverse=True)
         if len(levels) > m / 2:
             raise ValueError(
-                f"The covariate {name!r} has {len(levels)} levels for {m} samples, so it would explain all; pass "
-                "numbers, or broader categories."
+                f"The covariate {name!r} has {len(levels)} levels for {m} samples, so it would explain most of "
+                "y; pass numbers, or broader categories."
             )
-        parts.append(np.eye(len(levels))[codes])
+        blocks.append(np.eye(len(levels))[codes])
         names += [f"{name}={level}" for level in levels]
         numeric += [False] * len(levels)
-    return Covariates(np.concatenate(parts, axis=1), tuple(names), np.array(numeric, dtype=bool))
+    return Covariates(np.concatenate(blocks, axis=1), tuple(names), np.array(numeric, dtype=bool))
 
 
 def _named_columns(covariates: Any) -> list[tuple[str, Any]]:
@@ -198,8 +202,9 @@ def warn_of_explained_columns(X: Any, names: Any, columns: Array, nuisance: Nuis
     explained = left_out[np.ptp(values, axis=0) > 0.0]
     if len(explained):
         listed = list_first([str(j) if names is None else repr(str(names[j])) for j in explained.tolist()], 3)
+        columns_are = ("1 column", "it is") if len(explained) == 1 else (f"{len(explained)} columns", "they are")
         warn(
-            f"Batches and covariates explain {len(explained)} columns of X completely ({listed}); they are left out.",
+            f"Batches and covariates explain {columns_are[0]} of X completely ({listed}); {columns_are[1]} left out.",
             stacklevel=4,
         )
 
@@ -221,16 +226,19 @@ def take_rows(values: Any, rows: Any) -> Any:
 
 
 def accepted_metadata(estimator: Any, metadata: dict[str, Any], required: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return what of the metadata is not None and is a parameter of `fit` of the estimator.
+    """Return the metadata that is not None and that `fit` of the estimator accepts.
 
     Raises ValueError if it does not accept what is `required`: dropping it silently would change the result.
     """
-    given = {name: values for name, values in metadata.items() if values is not None}
-    refused = [name for name in given if not has_fit_parameter(estimator, name)]
-    for name in refused:
-        if name in required:
+    accepted = {}
+    for name, values in metadata.items():
+        if values is None:
+            continue
+        if has_fit_parameter(estimator, name):
+            accepted[name] = values
+        elif name in required:
             raise ValueError(
                 f"{name} was passed, but fit of {type(estimator).__name__} does not take it; leave it out, or use a "
                 "selector that does."
             )
-    return {name: values for name, values in given.items() if name not in refused}
+    return accepted

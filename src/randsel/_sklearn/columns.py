@@ -1,4 +1,4 @@
-"""Columns of X that parameters list by name, by index or as a mask, and columns that are left out."""
+"""Columns of X: those that parameters list by name, by index or as a mask, those left out, and sparse X made dense."""
 
 import difflib
 from typing import Any

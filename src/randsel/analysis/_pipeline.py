@@ -234,9 +234,6 @@ def _find_stand_ins(table: Table, kind: OutcomeKind, selected: Array) -> dict[in
     return find_stand_ins(table.X, selected, SwapModel(Target.encode(table.y, kind, None, groups)))
 
 
-# ---------------------------------------------------------------- preparation of a table
-
-
 # ---------------------------------------------------------------- selection on all rows of a table
 
 

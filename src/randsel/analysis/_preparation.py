@@ -13,22 +13,27 @@ from randsel.analysis._model import Settings
 from randsel.tables import Table, imputer
 from randsel.targets import average_rows, batches_of_groups
 
+NAMED = 5  # maximum number of columns that a note names
+LEAST_HALF = 4  # minimum number of samples, or groups, in a half
 
-def check_columns_to_keep(table: Table, settings: Settings) -> tuple[int, ...]:
-    """Return the columns to keep, in a table without missing values.
 
-    Raises ValueError if one is unknown or constant, or if `top` is smaller than their number.
-    """
+# ---------------------------------------------------------------- features to keep
+
+
+def check_columns_to_keep(table: Table, settings: Settings) -> None:
+    """Raise ValueError if a feature to keep is unknown, does not vary, or if `top` is smaller than their number."""
     columns = columns_to_keep(table, settings)
     varying = varying_columns(table.X, columns)
     if len(varying) < len(columns):
         name = next(table.names[column] for column in columns if column not in varying)
-        raise ValueError(f"keep names {name!r}, which is constant: nothing can be added to it; leave it out of keep.")
+        raise ValueError(
+            f"keep names {name!r}, which is constant or has too many missing values: features cannot add to it; leave "
+            "it out of keep."
+        )
     if settings.top is not None and settings.top < len(columns):
         raise ValueError(
             f"top={settings.top} selects fewer features than the {len(columns)} to keep; raise top, or keep fewer."
         )
-    return columns
 
 
 def columns_to_keep(table: Table, settings: Settings) -> tuple[int, ...]:
@@ -37,13 +42,13 @@ def columns_to_keep(table: Table, settings: Settings) -> tuple[int, ...]:
 
 
 def varying_columns(X: Array, columns: tuple[int, ...]) -> list[int]:
-    """Return those of the columns that vary; on a half-sample or a fold, a rare marker may be constant."""
+    """Return those of the columns that vary and have enough values; in few samples, a rare marker may be constant."""
     values = X[:, list(columns)]
     left_out = too_many_missing(np.isnan(values).sum(axis=0), len(X), MAX_MISSING)
     return [column for column, usable in zip(columns, columns_vary(values) & ~left_out, strict=True) if usable]
 
 
-NAMED = 5  # maximum number of columns that a note names
+# ---------------------------------------------------------------- missing values
 
 
 def impute_medians(table: Table, rows: Array | None = None) -> Table:
@@ -66,7 +71,7 @@ def describe_missing(table: Table, units: Table) -> Iterator[str]:
         yield f"{columns} not ranked or tested, because more than half of the values are missing: {names}."
 
 
-LEAST_HALF = 4  # minimum number of samples, or groups, in a half
+# ---------------------------------------------------------------- groups
 
 
 def average_groups(table: Table) -> Table:

@@ -61,7 +61,7 @@ class Baseline(Selector):
         X : array or data frame of shape (n_samples, n_features)
             Numbers. Missing values (NaN) are replaced by the mean of the column.
         y : array of shape (n_samples,) or (n_samples, n_outputs)
-            Class labels, numbers, or several columns of numbers.
+            Class labels, numbers, several columns of numbers, or events and times, as in `RandSel`.
 
         Returns
         -------

@@ -84,8 +84,9 @@ class BaHSIC(Baseline):
         Bandwidth, `exp(-gamma ‖x - x'‖²)`: "median" is one over the median squared distance over the features left,
         in each round; "0.5*median" a multiple of it; a number is used as it is.
     target : {"auto", "classification", "regression", "survival"}, default="auto"
-        Kind of y. "auto" treats text, and whole numbers of at most 4 distinct values, as classes, and anything else as
-        numbers. It warns about whole numbers that could be codes of 5 to 20 classes.
+        Kind of y. "auto" treats text, and whole numbers of at most 4 distinct values, as classes, events and times as
+        survival, and anything else as numbers. It warns about whole numbers that could be codes of 5 to 20 classes.
+        Survival becomes numbers, the martingale residuals of a model without features.
     scale : bool, default=True
         Scale all columns to standard deviation one.
 

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 def interactions(file: Path, reading: dict[str, Any], out: Path, task: str, **how: Any) -> None:
     """Test every feature alone, and in pairs with every other feature.
 
-    FILE is a table in any format of docs/files.md. Samples are compared within groups and batches only. Missing values
-    are neutral, and --missing median takes medians of all samples. The folder gets features.csv (best first: p- and
-    q-values, partner), pairs.csv, heatmap.png and pairs.png; --with-covariates adds covariate-pairs.csv. Without --top
-    and --fdr, features with a q-value of at most 0.05 are selected. Run the command again to resume after an
-    interruption.
+    FILE is a table in any format of docs/files.md. Samples are compared within batches only; with --groups, between
+    groups or within them, as the target allows. Missing values are neutral; --missing median takes medians of all
+    samples. The folder gets features.csv (best first: p- and q-values, partner), pairs.csv, heatmap.png and pairs.png;
+    --with-covariates adds covariate-pairs.csv. Without --top and --fdr, features with a q-value of at most 0.05 are
+    selected. Run the command again to resume after an interruption.
 
     \b
     Examples:

@@ -42,7 +42,7 @@ READING: dict[str, dict[str, Any]] = {
     "missing": {"default": MISSING_RULES[0], "type": _MISSING_RULE, "help": "How to handle missing values."},
     "max_bytes": {"default": "4GB", "help": "Refuse larger tables."},
 }
-#: Those that hold several names.
+#: Options that hold several names, separated by commas.
 COMMA_SEPARATED = ("covariates", "categorical", "drop_columns")
 #: Exit status if nothing stands out, if a cluster was lost, after Ctrl-C and after SIGTERM (128 plus the number of the
 #: signal, as in shells). As usual with click, 1 is an error in a file and 2 an error in the options.

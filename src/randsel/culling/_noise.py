@@ -61,7 +61,8 @@ def permutation_test(
     else:
         units = groups if comparison == "between groups" else None
         rows = permuted_rows(len(outcomes), units, strata, N_PERMUTATIONS)
-        permuted = (nuisance.remove_covariates(outcomes[row].T).T for row in (np.arange(len(outcomes)), *rows))
+        orders = (np.arange(len(outcomes)), *rows)
+        permuted = (nuisance.remove_covariates(outcomes[order].T).T for order in orders)
         bases = [_orthonormal(Y, weights) for Y in permuted]
     rank = min(basis.shape[1] for basis in bases)
     if rank == 0:

@@ -201,8 +201,9 @@ class DaskTable(RemoteTable):
         nuisance: Any = None,
     ) -> tuple[ClusterColumns, Array]:
         """Return the columns that vary, standardised, and their indices."""
-        how: dict[str, Any] = {"scale": scale, "max_bytes": max_bytes, "max_missing": max_missing, "nuisance": nuisance}
-        return ClusterColumns.from_array(self.collection, weights, **how)
+        return ClusterColumns.from_array(
+            self.collection, weights, scale=scale, max_bytes=max_bytes, max_missing=max_missing, nuisance=nuisance
+        )
 
     def rank_functions(
         self, n_functions: int, weights: Array, nominal: Array, strata: Array | None = None, max_missing: float = 1.0

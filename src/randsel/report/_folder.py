@@ -112,11 +112,10 @@ def _write_command(file: Path, options: Mapping[str, Any], settings: Settings, o
 
 
 def write_results(analysis: Analysis, out: Path, parts: FinishedParts) -> list[str]:
-    """Write `ranking.csv`, `pairs.csv`, `path.png`, `report.html` and store the data of the report.
+    """Write `ranking.csv`, `pairs.csv`, `path.png` and `report.html`, and store the data of the report.
 
-    Survival also gets `survival.png`.
-
-    Return messages about files that could not be written because an optional package is missing.
+    With survival, also write `survival.png`. Return messages about files that could not be written because an optional
+    package is missing.
     """
     columns = [NAME, RANK, SELECTED, *VALUE_COLUMNS]
     columns += [MISSING] if any(feature.missing for feature in analysis.features) else []
@@ -156,7 +155,7 @@ def _write_path_figure(analysis: Analysis, file: Path) -> None:
 
 
 def _write_survival_figure(analysis: Analysis, file: Path) -> None:
-    curves = report.survival_of_first_features(analysis, report.NAMED - 1) | report.survival_of_predictions(analysis)
+    curves = report.first_features(analysis, report.NAMED - 1) | report.predicted_risk_groups(analysis)
     write_figure(file, survival_panels(analysis.table.y, curves), 150)
 
 
@@ -204,7 +203,7 @@ def _store_analysis(analysis: Analysis, parts: FinishedParts) -> None:
 
 
 def _store_outcome(y: Array) -> dict[str, Array]:
-    """Return the target as plain arrays: of survival the times, and the events apart."""
+    """Return the target as plain arrays: for survival the times, and the events separately."""
     return {"y": y["time"], "event": y["event"]} if is_structured(y) else {"y": y}
 
 

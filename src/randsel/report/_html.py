@@ -150,13 +150,13 @@ def _describe_features(analysis: Analysis) -> dict[str, Any]:
     }
 
 
-def survival_of_first_features(analysis: Analysis, count: int) -> dict[str, Any]:
+def first_features(analysis: Analysis, count: int) -> dict[str, Any]:
     """Return name -> values of the first selected features, or of the first features if none is selected."""
     features = ([feature for feature in analysis.features if feature.selected] or list(analysis.features))[:count]
     return {text.make_visible(feature.name): analysis.table.X[:, feature.column] for feature in features}
 
 
-def survival_of_predictions(analysis: Analysis) -> dict[str, Any]:
+def predicted_risk_groups(analysis: Analysis) -> dict[str, Any]:
     """Return title -> whether the predicted risk of held-out samples is high; nothing if it is not known."""
     high_risk = None if analysis.accuracy is None else analysis.accuracy.high_risk
     if high_risk is None or not np.isfinite(high_risk).any():
@@ -166,7 +166,7 @@ def survival_of_predictions(analysis: Analysis) -> dict[str, Any]:
 
 def _describe_survival(analysis: Analysis) -> dict[str, Any] | None:
     """Return the curves of held-out samples of low and of high predicted risk; None if there are none."""
-    curves = survival_of_predictions(analysis) if analysis.outcome is SURVIVAL else {}
+    curves = predicted_risk_groups(analysis) if analysis.outcome is SURVIVAL else {}
     if not curves:
         return None
     about = "survival of held-out samples of low and of high predicted risk"

@@ -47,6 +47,7 @@ def _standardised(selector: Any, X: Any, weights: Array | None, nuisance: Nuisan
     With coarse products, or a table read in blocks, rounding has larger effects than the order.
     """
     scale = selector._scale()
+    options: dict[str, Any] = {"scale": scale, "max_missing": selector.max_missing, "nuisance": nuisance}
     max_bytes = None if selector.max_memory is None else memory_for_columns(selector.max_memory, *X.shape)
     if (remote := remote_table(X)) is not None:
         if selector.kernel == "rank" or selector.estimator != "exact" or selector.device not in (None, "cpu"):
@@ -54,24 +55,21 @@ def _standardised(selector: Any, X: Any, weights: Array | None, nuisance: Nuisan
                 "A Dask array needs kernel='gaussian', estimator='exact' and no device; for other choices pass an "
                 "array in memory, such as X.compute()."
             )
-        how: dict[str, Any] = {"scale": scale, "max_missing": selector.max_missing, "nuisance": nuisance}
-        columns, indices = remote.standardised_columns(weights, max_bytes=max_bytes, **how)
+        columns, indices = remote.standardised_columns(weights, max_bytes=max_bytes, **options)
         selector.missing_counts_ = columns.n_missing
         return columns, indices
     device = check_device(selector.device, X)
     if is_sparse(X):
         _refuse_other_than_exact(selector, "X is sparse and too large for a dense array")
-        how = {"scale": scale, "max_missing": selector.max_missing, "nuisance": nuisance}
         limit = DEFAULT_BYTES if max_bytes is None else _memory_beside_stored(X, selector.max_memory, max_bytes)
-        return SparseColumns.from_matrix(X, weights, max_bytes=limit, device=device, **how)
+        return SparseColumns.from_matrix(X, weights, max_bytes=limit, device=device, **options)
     if selector.device == "cpu":
         X = to_numpy(X)
     if max_bytes is not None and on_host(X) and X.size * (X.itemsize if scale else 8) > max_bytes:
         _refuse_other_than_exact(selector, "max_memory is too small for X")
-        how = {"scale": scale, "max_missing": selector.max_missing, "nuisance": nuisance}
-        stream = MappedColumns.from_table(X, weights, max_bytes=max_bytes, device=device, **how)
+        stream = MappedColumns.from_table(X, weights, max_bytes=max_bytes, device=device, **options)
         return stream, stream.columns
-    Z, varies = standardise(to_device(X, device), weights, scale, selector.max_missing, nuisance)
+    Z, varies = standardise(to_device(X, device), weights, **options)
     if is_coarse(Z, Z.shape[1]):
         return Z, np.flatnonzero(varies)
     order = canonical_order(Z)
@@ -92,7 +90,7 @@ def _memory_beside_stored(X: Any, max_memory: int | str, max_bytes: int) -> int:
 def _refuse_other_than_exact(selector: Any, cause: str) -> None:
     """Raise ValueError if the options of the selector need all columns in memory."""
     if selector.kernel == "rank" or selector.estimator != "exact":
-        raise ValueError(f"{cause}, and only kernel='gaussian', estimator='exact' read it in blocks.")
+        raise ValueError(f"{cause}, and only kernel='gaussian' with estimator='exact' reads it in blocks.")
 
 
 def array_on_device_of(Z: Any) -> Any:
@@ -146,10 +144,10 @@ def positions_to_keep(selector: Any, columns: Array) -> list[int]:
         belonging = np.flatnonzero(columns == column)
         if not len(belonging):
             name = describe_column(column, getattr(selector, "feature_names_in_", None))
-            rare = " or has no two levels seen often enough" if selector.kernel == "rank" else ""
+            rare = " has no two levels seen often enough," if selector.kernel == "rank" else ""
             raise ValueError(
-                f"always_keep lists {name}, which is constant{rare} in these samples: there is nothing to add to it. "
-                "Leave it out of always_keep."
+                f"always_keep lists {name}, which is constant in these samples,{rare} has too many missing values, or "
+                "is explained by batch and covariates: features cannot add to it. Leave it out of always_keep."
             )
         positions += belonging.tolist()
     return positions

@@ -258,13 +258,15 @@ class InteractionScan(Selector):
         n_features = X.shape[1]
         names = getattr(self, "feature_names_in_", None)
         nominal = nominal_columns(self.categorical_features, categorical, n_features, names)
-        known = Annotations.check(groups, batch, covariates, weights, len(y))
+        annotations = Annotations.check(groups, batch, covariates, weights, len(y))
         X, y, weights = drop_unweighted_rows(X, y, weights)
-        y, kind = kind.to_numbers(y, weights, known.batch, known.covariate_columns)
+        y, kind = kind.to_numbers(y, weights, annotations.batch, annotations.covariate_columns)
         X, device = self._check_device(X)
         n_selected = self.n_features_to_select
         n_selected = None if n_selected is None else check_number_to_select(n_selected, n_features)
-        samples = Samples.from_groups(X, y, weights, known.groups, known.batch, nominal, known.covariates)
+        samples = Samples.from_groups(
+            X, y, weights, annotations.groups, annotations.batch, nominal, annotations.covariates
+        )
         X, y, nuisance, clusters = samples.X, samples.y, samples.nuisance, samples.clusters
         self.comparison_ = samples.comparison
         check_strata(y, samples.strata, "groups" if samples.comparison == "within groups" else "batch")
@@ -389,7 +391,7 @@ class InteractionScan(Selector):
     def _test_with_covariates(
         self, functions: Any, covariates: Covariates | None, design: Design, columns: Array
     ) -> None:
-        """Set `covariate_pairs_` if it is asked for."""
+        """Set `covariate_pairs_` if `with_covariates` is set."""
         self.__dict__.pop("covariate_pairs_", None)
         if not self.with_covariates:
             return

@@ -68,7 +68,7 @@ class RandSelCV(Selector):
     ----------
     estimator : scikit-learn estimator, default=None
         The model that is scored. None: a Gaussian support vector machine with C = 1 on standardised features; for
-        survival, a regression of the martingale residuals of the training samples. Models of scikit-survival fit.
+        survival, a regression of the martingale residuals of the training samples. Models of scikit-survival work, too.
     selector : RandSel, default=None
         The selector, whose `gamma` and `n_features_to_select` are chosen here. None: `RandSel()`. With its
         `target="auto"`, one column y holds classes if `estimator` is a classifier, and numbers if it is a regressor.
@@ -164,8 +164,8 @@ class RandSelCV(Selector):
         ----------
         X : array, data frame or sparse matrix of shape (n_samples, n_features)
             Numbers. A missing value (NaN) is neutral in the selection, as in `RandSel`. Models that do not take NaN get
-            the means of the training samples. Of a sparse matrix that is read in blocks, as in `RandSel`, only numbers
-            of features are scored that take at most 256 MB as a dense array.
+            the means of the training samples. If a sparse matrix is read in blocks, as in `RandSel`, only those numbers
+            of features are tried that take at most 256 MB as a dense array.
         y : array of shape (n_samples,) or (n_samples, n_outputs)
             Class labels, numbers, several columns of numbers, or events and times, as in `RandSel`.
         sample_weight : array of shape (n_samples,), default=None
@@ -302,7 +302,7 @@ def _check_folds(splits: Any, weights: Array | None) -> list[tuple[Array, Array]
 
 
 def _check_scorer(model: Any, scoring: Any, kind: OutcomeKind) -> Any:
-    """Return the scorer; raise ValueError for names of scores, which know no censored times, with survival."""
+    """Return the scorer; with survival, refuse names of scores of scikit-learn, which do not handle censored times."""
     if kind is SURVIVAL and isinstance(scoring, str):
         raise ValueError(
             f"scoring={scoring!r} cannot score survival times, of which some are censored; leave it out for the "
@@ -330,12 +330,12 @@ def _score_fold(
     X, y, weights, annotations = data
     train, test = fold
     train_weights = None if weights is None else weights[train]
-    known = annotations.rows(train).as_arguments()
+    train_annotations = annotations.rows(train).as_arguments()
     fitted_selector = clone(selector).set_params(gamma=gamma, n_features_to_select=max(1, len(selector.always_keep)))
     scores = []
     with task.delegate_to(fitted_selector), task:
         with collect_warnings():  # the fit on all samples tells
-            fitted_selector.fit(X[train], y[train], sample_weight=train_weights, **known)
+            fitted_selector.fit(X[train], y[train], sample_weight=train_weights, **train_annotations)
         takes_missing = _takes_missing(model)
         if not takes_missing and not is_sparse(X):
             X = impute_means(X, train)

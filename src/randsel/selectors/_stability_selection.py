@@ -90,7 +90,7 @@ class FittedOnHalves:
 
 @dataclass(frozen=True)
 class Problem:
-    """What the halves are drawn from and selected by.
+    """The data of a fit, ready to be drawn from, and the method that selects on each half.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ class Problem:
         Arrays that identify the data.
     """
 
-    method: Any
+    method: HalfMethod
     columns: Array
     n_varying: int
     strata: Array
@@ -170,6 +170,8 @@ class StabilitySelection(Selector):
         vary. It bounds the expected number of irrelevant features of probability `threshold` or more, if the method is
         no worse than guessing and irrelevant features are exchangeable. For complementary pairs, it holds without that
         assumption for features of below-average probability instead of irrelevant ones.
+    missing_counts_ : ndarray of int
+        Number of missing values of every column; zeros if a selector gets a sparse matrix or a Dask array.
 
     Examples
     --------
@@ -255,7 +257,7 @@ class StabilitySelection(Selector):
             Anything that the selector takes and that has rows. The lasso needs numbers; missing values (NaN) are
             replaced by the mean of the column.
         y : array of shape (n_samples,) or (n_samples, n_outputs)
-            Class labels, numbers, or several columns of numbers.
+            Class labels, numbers, several columns of numbers, or events and times, as in `RandSel`.
         sample_weight : array of shape (n_samples,), default=None
             How much each sample counts. Passed on to the selector; refused if it takes none.
         groups : array of shape (n_samples,), default=None
@@ -263,7 +265,7 @@ class StabilitySelection(Selector):
         batch : array of shape (n_samples,), default=None
             Halves hold half of every batch. Passed on if the selector takes batches.
         covariates : array or data frame of shape (n_samples, n_covariates), default=None
-            Passed on to the selector; refused if it takes none, as the lasso does.
+            Passed on to the selector; refused if it takes none. The lasso takes none.
 
         Returns
         -------
@@ -271,11 +273,11 @@ class StabilitySelection(Selector):
             This estimator, fitted.
         """
         metadata = {"sample_weight": sample_weight, "groups": groups, "batch": batch, "covariates": covariates}
-        problem = self._lasso_problem(X, y, metadata) if self.selector is None else self._problem(X, y, metadata)
-        n_features = self.n_features_in_
+        prepare = self._lasso_problem if self.selector is None else self._selector_problem
+        problem = prepare(X, y, metadata)
         n_to_select = None
         if self.n_features_to_select is not None:
-            n_to_select = check_number_to_select(self.n_features_to_select, n_features)
+            n_to_select = check_number_to_select(self.n_features_to_select, self.n_features_in_)
         with (
             self._open_checkpoint(problem) as (parts, seed),
             fit_task(self, self._count_halves(), in_order=False) as task,
@@ -296,15 +298,14 @@ class StabilitySelection(Selector):
         y, kind = kind.to_numbers(y, weights)
         Z, varies = standardise(impute_means(X), weights, self.scale)
         order = canonical_order(Z)
-        names = ("loss", "n_lambdas", "lambda_min", "weakness")
-        how = {name: getattr(self, name) for name in names}
-        method = RandomisedLasso.from_data(Z[:, order].astype(np.float64), y, kind, weights, **how)
+        options = {name: getattr(self, name) for name in ("loss", "n_lambdas", "lambda_min", "weakness")}
+        method = RandomisedLasso.from_data(Z[:, order].astype(np.float64), y, kind, weights, **options)
         columns = np.flatnonzero(varies)[order]
         # The lasso's halves are not stratified by class, as those of Meinshausen and Bühlmann.
         strata = np.zeros(len(y), dtype=int)
         return Problem(method, columns, len(columns), strata, *labels, (X, y, weights, *labels))
 
-    def _problem(self, X: Any, y: Any, metadata: dict[str, Any]) -> Problem:
+    def _selector_problem(self, X: Any, y: Any, metadata: dict[str, Any]) -> Problem:
         """Return the problem of fitting the selector, which checks the data itself."""
         if getattr(self.selector, "checkpoint", None) is not None:
             raise ValueError("the halves would share the checkpoint of the selector; set checkpoint here instead.")
@@ -312,8 +313,9 @@ class StabilitySelection(Selector):
         if y is None:
             raise ValueError("StabilitySelection requires y to be passed, but the target y is None.")
         target = getattr(self.selector, "target", "auto") if self.target == "auto" else self.target
-        outcome = check_outcome(y, target if target in KINDS else "auto")
-        strata = find_kind(outcome, target if target in KINDS else "auto").strata(outcome)
+        target = target if target in KINDS else "auto"  # other selectors may have another parameter of this name
+        outcome = check_outcome(y, target)
+        strata = find_kind(outcome, target).strata(outcome)
         labels = _check_group_labels(metadata, None, len(outcome))
         accepted = accepted_metadata(self.selector, metadata, ("sample_weight", "covariates"))
         method = FittedOnHalves(self.selector, X, y, accepted)

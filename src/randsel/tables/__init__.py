@@ -1,7 +1,8 @@
 """Reads files into a `Table`: features, target, names, and notes about the file.
 
 `read` calls the reader of the format (`formats/`, some readers in a sandbox), puts samples in rows, and gives each
-column its role: ids, target, groups, batch or feature. Imports only `_numerics` and `_utils`.
+column its role: ids, target (or event and time), groups, batch, covariate or feature. Imports only `_numerics` and
+`_utils`.
 """
 
 from randsel.tables._missing import imputer

@@ -198,7 +198,7 @@ def read(
         y, rows, known = y[keep], rows[keep], {role: values[keep] for role, values in known.items()}
     outcome = roles.get("target") or roles["time"]
     check_target(samples, y, outcome, known.get("groups"))
-    removed = {name: known.pop(f"covariate {name}") for name in covariates}
+    covariate_values = {name: known.pop(f"covariate {name}") for name in covariates}
     other_roles = {name for name in (*roles.values(), *samples.roles.values(), id_column) if name is not None}
     selected = select_features(samples, other_roles, categorical, drop_columns, rows)
     X, feature_names, nominal = handle_missing(path, *selected, missing, notes)
@@ -211,8 +211,8 @@ def read(
     relevant = samples.named_columns.get("relevant") if "relevant" in samples.roles else None
     ids = None if samples.row_names is None else np.array(samples.row_names, dtype=str)[rows]
     rule = "median" if missing == "median" else "neutral"
-    about: dict[str, Any] = {"covariates": removed, "relevant": relevant, "nominal": nominal, "ids": ids, **known}
-    return Table(X, y, feature_names, missing=rule, notes=tuple(notes), **about)
+    fields: dict[str, Any] = {"relevant": relevant, "nominal": nominal, "ids": ids, **known}
+    return Table(X, y, feature_names, covariates=covariate_values, missing=rule, notes=tuple(notes), **fields)
 
 
 def _read_annotations(path: Path, roles: dict[str, str], cells: dict[str, Any], rows: Array) -> dict[str, Array]:

@@ -54,8 +54,8 @@ def read_survival_columns(
     if len(wrong):
         raise ValueError(
             f"{path}: times in {names['time']!r} must be above zero, but {len(wrong)} are not, the first "
-            f"({time[wrong[0]]:g}) of {_sample_name(samples, rows[wrong[0]])}; correct them. Events within the first "
-            "unit of time may count as half a unit."
+            f"({time[wrong[0]]:g}) of {_sample_name(samples, rows[wrong[0]])}; correct them. If a time was rounded "
+            "down to zero, half a unit of time may replace it."
         )
     return survival_array(event, time)
 

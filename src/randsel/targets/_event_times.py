@@ -149,5 +149,5 @@ def check_times(y: Array) -> None:
     if len(rows):
         raise ValueError(
             f"times of y must be above zero, but {len(rows)} are not, the first in row {rows[0]} ({time[rows[0]]:g}); "
-            "correct them. Events within the first unit of time may count as half a unit."
+            "correct them. If a time was rounded down to zero, half a unit of time may replace it."
         )

@@ -29,13 +29,15 @@ def split_halves(
     its first sample.
     """
     if groups is None:
-        units_of = None if batch is None else number_rows(batch)
+        unit_batches = None if batch is None else number_rows(batch)
         first = np.arange(len(strata))
     else:
         codes = number_rows(groups)
         first = np.unique(codes, return_index=True)[1]
-        units_of = None if batch is None else batches_of_groups(batch, codes)
-    unit_strata = strata[first] if units_of is None else number_rows(np.stack([strata[first], units_of], axis=1))
+        unit_batches = None if batch is None else batches_of_groups(batch, codes)
+    unit_strata = strata[first]
+    if unit_batches is not None:
+        unit_strata = number_rows(np.stack([unit_strata, unit_batches], axis=1))
     halves = draw_halves(unit_strata, rng, use_leftovers=batch is not None)
     if groups is None:
         return halves

@@ -273,7 +273,10 @@ class Survival(OutcomeKind):
         """Return martingale residuals: of the null model within strata, or of a Cox model on the covariates."""
         residuals = martingale_residuals(y["time"], y["event"], sample_weights, strata, covariates)
         if np.ptp(residuals) == 0.0:
-            raise ValueError("no event of y has another sample at risk within its batch, so that nothing is compared.")
+            raise ValueError(
+                "no event of y has another sample at risk within its batch, so that nothing can be compared; leave "
+                "batch out, or merge batches."
+            )
         return residuals, NUMBERS
 
     def kernel_factor(self, y: Array, weights: Array) -> Array:
@@ -349,14 +352,12 @@ def find_kind(y: Array, target: str) -> OutcomeKind:
     power. A wrong guess costs power in both directions, so `describe_guess` and `warn_of_guess` tell the user what was
     assumed.
     """
-    if (target == SURVIVAL.name) != is_structured(y) and target != "auto":
-        raise ValueError(
-            f"target={target!r} does not fit events and times; leave it out, or pass target='survival'."
-            if is_structured(y)
-            else "target='survival' needs events and times (--event and --time); this y has one column."
-        )
     if is_structured(y):
+        if target not in ("auto", SURVIVAL.name):
+            raise ValueError(f"target={target!r} does not fit events and times; leave it out, or use 'survival'.")
         return SURVIVAL
+    if target == SURVIVAL.name:
+        raise ValueError("target='survival' needs events and times (--event and --time), and y does not hold both.")
     numeric = y.dtype.kind in "fiub"
     if target == NUMBERS.name and not numeric:
         raise ValueError("target='regression' needs numbers, but y holds text; use target='classification'.")
