@@ -8,7 +8,7 @@ from randsel._utils.typing import Array
 
 #: Fields of a survival outcome: whether the event was observed, and the time of the event or of censoring.
 SURVIVAL_DTYPE = np.dtype([("event", np.bool_), ("time", np.float64)])
-#: Words in the name of a column of events whose True or 1 may mean the opposite: that there was no event.
+#: A column of events whose name has one of these words may use 1 or True for the opposite: no event.
 OPPOSITE_WORDS = ("cens", "alive", "living")
 
 

@@ -306,7 +306,7 @@ def rank_columns(order: Array, n_columns: int, n_to_select: int) -> tuple[Array,
     if n_to_select > len(order):
         warn(
             f"{n_to_select} features were asked for but only {len(order)} vary; the selection was filled up with "
-            "constant columns, which carry no information.",
+            "columns that are constant or left out, which carry no information.",
             stacklevel=5,
         )
         ranks[constant[: n_to_select - len(order)]] = 1

@@ -29,7 +29,7 @@ class Settings:
 
     top: int | None = None  # select at most this many features
     fdr: float | None = None  # select features with at most this q-value
-    keep: Sequence[str] = ()  # names of features that are always selected; the others are asked what they add to them
+    keep: Sequence[str] = ()  # names of features that are always selected; others are ranked by what they add to them
     task: str = "auto"  # "classification", "regression", "survival" or "auto"
     pairs: str = "auto"  # whether to test pairs: "all", "none", or "auto", which tests them up to `PAIR_BUDGET`
     halves: int = 50  # number of half-samples, rounded up to even; 0 for none

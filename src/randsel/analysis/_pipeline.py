@@ -32,7 +32,7 @@ from randsel.analysis._model import (
     Stability,
     list_features,
 )
-from randsel.analysis._predictions import predict_by_svm, score_svm, split_by_risk
+from randsel.analysis._predictions import predict_by_svm, score_predictions, score_svm, split_by_risk
 from randsel.analysis._preparation import (
     LEAST_HALF,
     average_groups,
@@ -255,7 +255,7 @@ def cull_table(
 def run_tests(
     table: Table, kind: OutcomeKind, settings: Settings, execution: Execution, checkpoint: Path | None = None
 ) -> FeatureTests:
-    """Test all features, and all pairs if the settings say so; groups and batches as in `InteractionScan`."""
+    """Test all features, and all pairs if the settings say so; groups, batches, covariates as in `InteractionScan`."""
     m, n = table.X.shape
     nominal, batch = nominal_mask(table), table.batch
     if batch is not None and _is_constant_within(table.y, batch):
@@ -446,9 +446,8 @@ def _score_fold(table: Table, kind: OutcomeKind, settings: Settings, train: Arra
     columns = _select_on_fold(average_groups(imputed.rows(train)), kind, settings)
     varying = np.flatnonzero(columns_vary(imputed.X[train]))
     predicted = predict_by_svm(imputed, kind, train, test, columns)
-    chance = kind.chance_score(table.y)
     return {
-        "selected": chance if predicted is None else kind.score(table.y[test], predicted),
+        "selected": score_predictions(table, kind, test, predicted),
         "everything": score_svm(imputed, kind, train, test, varying),
         "size": len(columns),
         **({"risks": predicted} if kind is SURVIVAL and predicted is not None else {}),

@@ -9,7 +9,11 @@ from randsel.targets import OutcomeKind
 
 def score_svm(table: Table, kind: OutcomeKind, train: Array, test: Array, columns: Array) -> float:
     """Return the test score of a Gaussian support vector machine; the score of guessing if there are no columns."""
-    predicted = predict_by_svm(table, kind, train, test, columns)
+    return score_predictions(table, kind, test, predict_by_svm(table, kind, train, test, columns))
+
+
+def score_predictions(table: Table, kind: OutcomeKind, test: Array, predicted: Array | None) -> float:
+    """Return the score of predictions of test samples; the score of guessing if there are none."""
     return kind.chance_score(table.y) if predicted is None else kind.score(table.y[test], predicted)
 
 

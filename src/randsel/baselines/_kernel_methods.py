@@ -86,7 +86,7 @@ class BaHSIC(Baseline):
     target : {"auto", "classification", "regression", "survival"}, default="auto"
         Kind of y. "auto" treats text, and whole numbers of at most 4 distinct values, as classes, events and times as
         survival, and anything else as numbers. It warns about whole numbers that could be codes of 5 to 20 classes.
-        Survival becomes numbers, the martingale residuals of a model without features.
+        Survival becomes martingale residuals of a model without features.
     scale : bool, default=True
         Scale all columns to standard deviation one.
 

@@ -29,7 +29,7 @@ Estimator = Callable[[Sample, float, Draws, Weighting], Contribution]
 
 @dataclass(frozen=True)
 class Rules:
-    """How rounds drop and fix features: parameters of `RandSel` of the same names, and one of `Weighting`."""
+    """How rounds drop and fix features: parameters of `RandSel`, and `explain_fixed` of `Weighting`."""
 
     drop: float = DROP
     min_features: int = MIN_FEATURES
@@ -57,7 +57,7 @@ class CullingState:
     rounds
         The rounds so far.
     fixed_scores
-        Index of every fixed feature -> its score in the round that fixed it; infinite if it was fixed before.
+        Index of every fixed feature -> its score in the round that fixed it; infinite if it is always kept.
     """
 
     sample: Sample

@@ -166,12 +166,12 @@ def predicted_risk_groups(analysis: Analysis) -> dict[str, Any]:
 
 def _describe_survival(analysis: Analysis) -> dict[str, Any] | None:
     """Return the curves of held-out samples of low and of high predicted risk; None if there are none."""
-    curves = predicted_risk_groups(analysis) if analysis.outcome is SURVIVAL else {}
-    if not curves:
+    risk_groups = predicted_risk_groups(analysis) if analysis.outcome is SURVIVAL else {}
+    if not risk_groups:
         return None
     about = "survival of held-out samples of low and of high predicted risk"
     sizes = {"wide": (5.2, 3.0), "narrow": (3.7, 2.8)}
-    values = {"": next(iter(curves.values()))}
+    values = {"": next(iter(risk_groups.values()))}  # the heading of the section is title enough
     return {
         "figures": {
             width: _draw_svg(survival_panels, analysis.table.y, values, size=size, about=about)

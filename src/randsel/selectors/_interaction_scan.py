@@ -94,7 +94,7 @@ class InteractionScan(Selector):
     target : {"auto", "classification", "regression", "survival"}, default="auto"
         Kind of y. "auto" treats text, and whole numbers of at most 4 distinct values, as classes, events and times as
         survival, and anything else as numbers. It warns about whole numbers that could be codes of 5 to 20 classes.
-        Survival becomes numbers, the martingale residuals of a model without features (with a hazard per batch).
+        Survival becomes martingale residuals of a model without features, with covariates and a hazard per batch.
     device : str or None, default=None
         Device of the scan of pairs: "cpu", "cuda", "cuda:1". None: the device of X, as in `RandSel`. A GPU scans in
         half precision; the best pairs are then tested on the host.

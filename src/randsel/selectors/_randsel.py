@@ -127,7 +127,7 @@ class RandSel(StandInsMixin, Selector):
     target : {"auto", "classification", "regression", "survival"}, default="auto"
         Kind of y. "auto" treats text, and whole numbers of at most 4 distinct values, as classes, events and times as
         survival, and anything else as numbers. It warns about whole numbers that could be codes of 5 to 20 classes.
-        Survival becomes numbers, the martingale residuals of a model without features (with a hazard per batch).
+        Survival becomes martingale residuals of a model without features, with covariates and a hazard per batch.
     scale : bool, "normal" or "auto", default="auto"
         True: z-scores, columns of standard deviation one. "normal": normal scores, the normal quantiles of the ranks
         (midranks for ties), also of standard deviation one; increasing transforms of columns, such as the logarithm,

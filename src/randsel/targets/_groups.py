@@ -22,7 +22,7 @@ MIN_GROUPS = 4
 
 @dataclass(frozen=True)
 class Samples:
-    """The samples that tests compare, after groups and batches are accounted for.
+    """The samples that tests compare, with what is known of them.
 
     Attributes
     ----------
