@@ -60,6 +60,7 @@ def test_a_selection_by_survival(finished):
     assert "--event status --time days" in command
 
 
+@pytest.mark.slow
 def test_the_report_shows_curves_and_is_written_again(finished):
     _, out, _ = finished
     page = (out / "report.html").read_text()

@@ -182,6 +182,7 @@ def test_batches_and_covariates_give_the_same_fit(never_dense, rng):
         same_fit(RandSel(5).fit(sparse.csr_array(X), y, **known), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_bytes", [20_000, 1 << 28])
 def test_row_blocks_give_the_same_fit(never_dense, monkeypatch, n_bytes):
     monkeypatch.setattr("randsel.contribution._closed_form.MAX_ROWS", 80)

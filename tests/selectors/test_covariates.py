@@ -122,6 +122,7 @@ def test_removing_a_covariate_is_fitting_the_residuals(rng):
     assert np.allclose(by_covariate.contributions_, by_hand.contributions_)
 
 
+@pytest.mark.slow
 def test_rank_kernel_row_blocks_and_weights(rng):
     X, y, age, _ = make_confounded(2, m=200, n=40, n_driven=10, effect=0.0)
     y += X[:, 30]

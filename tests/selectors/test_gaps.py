@@ -38,6 +38,7 @@ PROBLEMS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", PROBLEMS.values(), ids=PROBLEMS)
 def test_a_tenth_of_the_values_is_hardly_missed(make):
     recall = []
@@ -170,6 +171,7 @@ def false_alarms(rates, n_tables=40):
     return alarms
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rates", [(0.1, 0.1), (0.4, 0.4), (0.4, 0.0)], ids=["10 %", "40 %", "by class"])
 def test_false_alarms_are_as_rare_as_without_gaps(rates):
     assert false_alarms(rates) <= 6  # 2 are expected, and more than 6 have a probability of 0.003
