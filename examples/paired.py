@@ -1,8 +1,8 @@
 """What changed in the same donors, before and after?
 
 Twenty donors gave blood before and after a vaccination. Donors differ much more from each other than a donor differs
-from day to day, and 4 of 500 genes respond to the vaccine. Told which samples are of one donor, the selectors compare
-each donor with themselves.
+from day to day, and 4 of 500 genes respond to the vaccine. Given the donor of every sample, the selectors compare each
+donor with themselves.
 
 To learn: name the donor. `groups=donor` tells the tests of `InteractionScan` which samples belong together, and
 `batch=donor` lets `RandSel` remove every donor's own level. A comparison that ignores donors loses what a paired one
