@@ -161,7 +161,10 @@ def predicted_risk_groups(analysis: Analysis) -> dict[str, Any]:
     high_risk = None if analysis.accuracy is None else analysis.accuracy.high_risk
     if high_risk is None or not np.isfinite(high_risk).any():
         return {}
-    return {"predicted risk, held out": high_risk}
+    # folds that select nothing predict nothing
+    n_known = int(np.isfinite(high_risk).sum())
+    samples = "" if n_known == len(high_risk) else f" ({n_known} of {len(high_risk)})"
+    return {f"predicted risk, held out{samples}": high_risk}
 
 
 def _describe_survival(analysis: Analysis) -> dict[str, Any] | None:
