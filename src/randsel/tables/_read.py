@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from randsel._numerics.columns import column_slices, parse_bytes
+from randsel._numerics.event_times import survival_array
 from randsel._numerics.fingerprint import fingerprint
 from randsel._utils.choices import MISSING_RULES, ORIENTATIONS
 from randsel._utils.text import list_first, shorten_errors
@@ -17,6 +18,7 @@ from randsel.tables._missing import add_indicators, handle_missing
 from randsel.tables._roles import (
     assign_roles,
     check_target,
+    drop_absent_outcome,
     is_missing,
     put_samples_in_rows,
     select_features,
@@ -104,6 +106,7 @@ def read(
     covariates: Sequence[str] = (),
     categorical: Sequence[str] = (),
     drop_columns: Sequence[str] = (),
+    only: Sequence[str] = (),
     id_column: str | None = None,
     log2: bool = False,
     layer: str | None = None,
@@ -135,6 +138,10 @@ def read(
         Columns of categories, which may be text; they become codes.
     drop_columns : sequence of str, default=()
         Columns (or rows, if features are in rows) to leave out.
+    only : sequence of str, default=()
+        Names of the only features to read, such as those of a panel; other columns may hold anything, and names that
+        the file does not have are left out. The target is then optional: samples without one are kept, with y "" or
+        NaN.
     id_column : str, default=None
         Column with the names of samples (of features, if they are in rows).
     log2 : bool, default=False
@@ -185,29 +192,37 @@ def read(
     sheet = _read_sheet(path, ReadOptions(limit, frozenset(names), layer))
     label_path = None if target_file is None else _check_exists(Path(target_file))
     labels = None if label_path is None else read_text(label_path, ReadOptions(limit, names=None))
-    if labels is None and target is None and event is None and "target" not in sheet.roles:
+    if labels is None and target is None and event is None and "target" not in sheet.roles and not only:
         raise ValueError(f"{path}: no target is named; name its column (--target) or its file (--target-file).")
     notes = [f"{path.name}: {sheet.description}.", *sheet.notes]
-    samples = put_samples_in_rows(sheet, orientation, target or time, id_column, labels, notes)
+    samples = put_samples_in_rows(sheet, orientation, target or time, id_column, labels, notes, only)
     del sheet  # frees its numbers if they were transposed
+    if only:
+        requested = drop_absent_outcome(samples, requested, labels, notes)
     roles, cells = assign_roles(samples, requested, id_column, labels, notes)
-    y, rows = _choose_samples(samples, roles, cells, drop_columns, classes, notes)
+    if only:
+        y, rows = _read_optional_outcome(samples, roles, cells, drop_columns, notes)
+    else:
+        y, rows = _choose_samples(samples, roles, cells, drop_columns, classes, notes)
     known = _read_annotations(path, roles, cells, rows)
     if batches is not None:
         keep = _is_in_batches(path, known, batches)
         y, rows, known = y[keep], rows[keep], {role: values[keep] for role, values in known.items()}
-    outcome = roles.get("target") or roles["time"]
-    check_target(samples, y, outcome, known.get("groups"))
+    outcome = roles.get("target") or roles.get("time", "")
+    if not only:
+        check_target(samples, y, outcome, known.get("groups"))
     covariate_values = {name: known.pop(f"covariate {name}") for name in covariates}
     other_roles = {name for name in (*roles.values(), *samples.roles.values(), id_column) if name is not None}
-    selected = select_features(samples, other_roles, categorical, drop_columns, rows)
+    selected = select_features(samples, other_roles, categorical, drop_columns, rows, only)
     X, feature_names, nominal = handle_missing(path, *selected, missing, notes)
     if log2:
         X = _take_log2(X, nominal, notes)
     if missing == "indicator":
         X, feature_names = add_indicators(path, X, feature_names, notes)
     unused = [name for name in samples.named_columns if name not in {*other_roles, *feature_names, *samples.columns}]
-    _note_contents(X, len(nominal), y, outcome, unused, notes)
+    _note_contents(X, len(nominal), unused, notes)
+    if not only:
+        _note_target(y, outcome, notes)
     relevant = samples.named_columns.get("relevant") if "relevant" in samples.roles else None
     ids = None if samples.row_names is None else np.array(samples.row_names, dtype=str)[rows]
     rule = "median" if missing == "median" else "neutral"
@@ -284,9 +299,7 @@ def _choose_samples(
         notes.append(f"{int(without_target.sum())} samples have no target and are left out.")
     is_dropped = np.isin(np.array(samples.row_names), list(dropped)) if samples.features_in_rows else False
     rows = np.flatnonzero(~(without_target | is_dropped))
-    bad = next((i for i in rows.tolist() if i in samples.bad_rows), None)
-    if bad is not None:
-        raise ValueError(f"{samples.path}: {samples.bad_rows[bad]}")
+    _check_rows(samples, rows)
     if is_survival:
         if classes is not None:
             raise ValueError(f"{samples.path}: survival has no classes to choose; leave them out.")
@@ -307,6 +320,37 @@ def _choose_samples(
     if not keep.all():
         notes.append(f"{int((~keep).sum())} samples of other classes are left out.")
     return labels[keep], rows[keep]
+
+
+def _check_rows(samples: Sheet, rows: Array) -> None:
+    """Raise ValueError for the first sample that holds text, in a table that had samples in columns."""
+    bad = next((i for i in rows.tolist() if i in samples.bad_rows), None)
+    if bad is not None:
+        raise ValueError(f"{samples.path}: {samples.bad_rows[bad]}")
+
+
+def _read_optional_outcome(
+    samples: Sheet, roles: dict[str, str], cells: dict[str, Any], dropped: Sequence[str], notes: list[str]
+) -> tuple[Array, Array]:
+    """Return the outcome of all samples that are not dropped, NaN or "" where it is not known, and their rows."""
+    is_dropped = np.isin(np.array(samples.row_names), list(dropped)) if samples.features_in_rows else False
+    rows = np.flatnonzero(np.full(len(samples.values), True) & ~np.asarray(is_dropped))
+    _check_rows(samples, rows)
+    if "event" in roles:
+        unknown = is_missing_survival(samples, roles, cells)[rows]
+        y = survival_array(np.zeros(len(rows), dtype=bool), np.full(len(rows), np.nan))
+        if not unknown.all():
+            y[~unknown] = read_survival_columns(samples, roles, cells, rows[~unknown], notes)
+    elif "target" in roles:
+        unknown = is_missing(cells["target"])[rows]
+        y = to_target(cells["target"], rows)
+        if unknown.any():
+            y[unknown] = "" if y.dtype.kind == "U" else np.nan
+    else:
+        return np.full(len(rows), np.nan), rows
+    if unknown.any():
+        notes.append(f"{int(unknown.sum())} of {len(rows)} samples have no outcome; they are predicted, not compared.")
+    return y, rows
 
 
 def _take_complete(path: Path, cells: Any, rows: Array, name: str) -> Array:
@@ -334,8 +378,8 @@ def _take_log2(X: Array, nominal: tuple[int, ...], notes: list[str]) -> Array:
     return X
 
 
-def _note_contents(X: Array, n_nominal: int, y: Array, target: str, unused: list[str], notes: list[str]) -> None:
-    """Describe the features, the target and the columns without a role."""
+def _note_contents(X: Array, n_nominal: int, unused: list[str], notes: list[str]) -> None:
+    """Describe the features and the columns without a role."""
     n_whole = n_constant = 0
     for columns in column_slices(X.shape[1], max(64, 4_000_000 // len(X))):
         block, is_nan = X[:, columns], np.isnan(X[:, columns])
@@ -345,6 +389,12 @@ def _note_contents(X: Array, n_nominal: int, y: Array, target: str, unused: list
         f"{len(X)} samples, {X.shape[1]} features: {n_nominal} categorical, {n_whole} of whole numbers only, "
         f"{n_constant} constant; {X.dtype.name}."
     )
+    if unused:
+        notes.append(f"Columns that are no features and were not asked for: {list_first(unused, 8)}.")
+
+
+def _note_target(y: Array, target: str, notes: list[str]) -> None:
+    """Describe the target."""
     levels, counts = np.unique(y, return_counts=True)
     if y.dtype.names is not None:
         low, middle, high = np.quantile(y["time"], [0.0, 0.5, 1.0])
@@ -354,5 +404,3 @@ def _note_contents(X: Array, n_nominal: int, y: Array, target: str, unused: list
         notes.append(f"The target {target!r} is text of {len(levels)} levels: {list_first(shown, 5)}.")
     else:
         notes.append(f"The target {target!r} has {len(levels)} distinct numbers.")
-    if unused:
-        notes.append(f"Columns that are no features and were not asked for: {list_first(unused, 8)}.")

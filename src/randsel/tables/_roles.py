@@ -29,7 +29,13 @@ def _unknown_column(name: str, known: Sequence[str], path: Path) -> str:
 
 
 def put_samples_in_rows(
-    sheet: Sheet, orientation: str, target: str | None, id_column: str | None, labels: Sheet | None, notes: list[str]
+    sheet: Sheet,
+    orientation: str,
+    target: str | None,
+    id_column: str | None,
+    labels: Sheet | None,
+    notes: list[str],
+    only: Sequence[str] = (),
 ) -> Sheet:
     """Return the sheet with samples in rows, and with their names if it has any; `labels` is the target file."""
     known = [*sheet.columns, *sheet.named_columns, *(labels.columns if labels is not None else ())]
@@ -46,9 +52,25 @@ def put_samples_in_rows(
         ids = sheet.named_columns.get(id_column or "")
         return sheet if ids is None else replace(sheet, row_names=[str(name) for name in ids])
     if orientation == "auto":
-        features_in_rows, reason = _find_orientation(sheet, target, id_column, labels)
+        if only:
+            features_in_rows, reason = _find_orientation_of_features(sheet, id_column, only)
+        else:
+            features_in_rows, reason = _find_orientation(sheet, target, id_column, labels)
     notes.append(f"{'Features' if features_in_rows else 'Samples'} are in rows: {reason}.")
     return _transpose(sheet, id_column) if features_in_rows else _with_row_names(sheet, id_column, labels, notes)
+
+
+def _find_orientation_of_features(sheet: Sheet, id_column: str | None, only: Sequence[str]) -> tuple[bool, str]:
+    """Return whether features are in rows, and the reason: where the names of most of them were found."""
+    in_header = len(set(only).intersection(sheet.columns))
+    in_rows = len(set(only).intersection(sheet.named_columns.get(id_column or "", sheet.first_column or [])))
+    if not in_header and not in_rows:
+        raise ValueError(
+            f"{sheet.path} has none of the {len(only)} features that are looked for, such as {only[0]!r}; its first "
+            f"columns are {list(sheet.columns[:5])}. Check that names are written in the same way."
+        )
+    places = f"the names of {max(in_header, in_rows)} of {len(only)} features are in the"
+    return in_rows > in_header, f"{places} {'rows' if in_rows > in_header else 'header'}"
 
 
 def _find_orientation(
@@ -138,6 +160,18 @@ def assign_roles(
         names["target"] = _find_target(samples, labels.path, label_columns, free, requested["target"])
     roles = {role: name for role, name in names.items() if name is not None}
     return roles, {role: _get_column(samples, label_columns, name) for role, name in roles.items()}
+
+
+def drop_absent_outcome(
+    samples: Sheet, requested: dict[str, str | None], labels: Sheet | None, notes: list[str]
+) -> dict[str, str | None]:
+    """Return the requested roles without an outcome that neither the table nor the target file has, with a note."""
+    known = {*samples.columns, *samples.named_columns, *(labels.columns if labels is not None else ())}
+    absent = [name for role in ("target", "event", "time") if (name := requested[role]) and name not in known]
+    if not absent:
+        return requested
+    notes.append(f"There is no column {absent[0]!r}, so there is no outcome to compare predictions with.")
+    return {**requested, "target": None, "event": None, "time": None}
 
 
 def _match_labels(samples: Sheet, labels: Sheet, id_column: str | None, notes: list[str]) -> dict[str, list[str]]:
@@ -250,7 +284,12 @@ def check_target(samples: Sheet, y: Array, name: str, groups: Array | None) -> N
 
 
 def select_features(
-    samples: Sheet, other_roles: set[str], categorical: Sequence[str], dropped: Sequence[str], rows: Array
+    samples: Sheet,
+    other_roles: set[str],
+    categorical: Sequence[str],
+    dropped: Sequence[str],
+    rows: Array,
+    only: Sequence[str] = (),
 ) -> tuple[Array, list[str], list[int]]:
     """Return values and names of the columns without another role, and the indices of the categorical ones."""
     known = dict.fromkeys([*samples.columns, *samples.named_columns])
@@ -259,7 +298,8 @@ def select_features(
         if name not in known and not is_dropped_sample:
             raise ValueError(_unknown_column(name, list(known), samples.path))
     excluded = other_roles | set(dropped)
-    indices = [j for j, name in enumerate(samples.columns) if name not in excluded]
+    wanted = set(only or samples.columns)
+    indices = [j for j, name in enumerate(samples.columns) if name in wanted and name not in excluded]
     if not samples.features_in_rows:
         _check_numbers(samples, [j for j in indices if samples.columns[j] not in categorical])
     X = _take(samples.values, rows, indices)
