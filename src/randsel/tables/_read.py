@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -190,20 +191,16 @@ def read(
     _check_named_once(path, names)
     limit = parse_bytes(max_bytes, "max_bytes")
     sheet = _read_sheet(path, ReadOptions(limit, frozenset(names), layer))
-    label_path = None if target_file is None else _check_exists(Path(target_file))
-    labels = None if label_path is None else read_text(label_path, ReadOptions(limit, names=None))
-    if labels is None and target is None and event is None and "target" not in sheet.roles and not only:
+    labels = None if target_file is None else read_text(_check_exists(Path(target_file)), ReadOptions(limit, None))
+    if not (only or labels or target or event or "target" in sheet.roles):
         raise ValueError(f"{path}: no target is named; name its column (--target) or its file (--target-file).")
     notes = [f"{path.name}: {sheet.description}.", *sheet.notes]
     samples = put_samples_in_rows(sheet, orientation, target or time, id_column, labels, notes, only)
     del sheet  # frees its numbers if they were transposed
-    if only:
-        requested = drop_absent_outcome(samples, requested, labels, notes)
+    requested = drop_absent_outcome(samples, requested, labels, notes) if only else requested
     roles, cells = assign_roles(samples, requested, id_column, labels, notes)
-    if only:
-        y, rows = _read_optional_outcome(samples, roles, cells, drop_columns, notes)
-    else:
-        y, rows = _choose_samples(samples, roles, cells, drop_columns, classes, notes)
+    choose = _read_optional_outcome if only else partial(_choose_samples, classes=classes)
+    y, rows = choose(samples, roles, cells, drop_columns, notes)
     known = _read_annotations(path, roles, cells, rows)
     if batches is not None:
         keep = _is_in_batches(path, known, batches)
@@ -214,20 +211,15 @@ def read(
     covariate_values = {name: known.pop(f"covariate {name}") for name in covariates}
     other_roles = {name for name in (*roles.values(), *samples.roles.values(), id_column) if name is not None}
     selected = select_features(samples, other_roles, categorical, drop_columns, rows, only)
-    X, feature_names, nominal = handle_missing(path, *selected, missing, notes)
-    if log2:
-        X = _take_log2(X, nominal, notes)
-    if missing == "indicator":
-        X, feature_names = add_indicators(path, X, feature_names, notes)
+    X, feature_names, nominal = _prepare_values(path, selected, log2, missing, notes)
     unused = [name for name in samples.named_columns if name not in {*other_roles, *feature_names, *samples.columns}]
     _note_contents(X, len(nominal), unused, notes)
-    if not only:
-        _note_target(y, outcome, notes)
+    _note_target(y, outcome, notes)
     relevant = samples.named_columns.get("relevant") if "relevant" in samples.roles else None
     ids = None if samples.row_names is None else np.array(samples.row_names, dtype=str)[rows]
-    rule = "median" if missing == "median" else "neutral"
     fields: dict[str, Any] = {"relevant": relevant, "nominal": nominal, "ids": ids, **known}
-    return Table(X, y, feature_names, covariates=covariate_values, missing=rule, notes=tuple(notes), **fields)
+    fields["missing"] = "median" if missing == "median" else "neutral"
+    return Table(X, y, feature_names, covariates=covariate_values, notes=tuple(notes), **fields)
 
 
 def _read_annotations(path: Path, roles: dict[str, str], cells: dict[str, Any], rows: Array) -> dict[str, Array]:
@@ -289,8 +281,8 @@ def _choose_samples(
     roles: dict[str, str],
     cells: dict[str, Any],
     dropped: Sequence[str],
-    classes: Sequence[Any] | dict[str, str] | None,
     notes: list[str],
+    classes: Sequence[Any] | dict[str, str] | None = None,
 ) -> tuple[Array, Array]:
     """Return target and row indices of the samples to analyse; `cells` has the columns of the roles."""
     is_survival = "event" in roles
@@ -367,6 +359,18 @@ def _take_complete(path: Path, cells: Any, rows: Array, name: str) -> Array:
 # ---------------------------------------------------------------- values
 
 
+def _prepare_values(
+    path: Path, selected: tuple[Array, list[str], list[int]], log2: bool, missing: str, notes: list[str]
+) -> tuple[Array, tuple[str, ...], tuple[int, ...]]:
+    """Apply the rule for missing values, take logarithms, and add indicators of missing values."""
+    X, names, nominal = handle_missing(path, *selected, missing, notes)
+    if log2:
+        X = _take_log2(X, nominal, notes)
+    if missing == "indicator":
+        X, names = add_indicators(path, X, names, notes)
+    return X, names, nominal
+
+
 def _take_log2(X: Array, nominal: tuple[int, ...], notes: list[str]) -> Array:
     """Return logarithms; each depends on one value only, so nothing leaks between folds."""
     codes = X[:, list(nominal)].copy()
@@ -394,10 +398,12 @@ def _note_contents(X: Array, n_nominal: int, unused: list[str], notes: list[str]
 
 
 def _note_target(y: Array, target: str, notes: list[str]) -> None:
-    """Describe the target."""
+    """Describe the target, if there is one."""
+    if not target:
+        return
     levels, counts = np.unique(y, return_counts=True)
     if y.dtype.names is not None:
-        low, middle, high = np.quantile(y["time"], [0.0, 0.5, 1.0])
+        low, middle, high = np.nanquantile(y["time"], [0.0, 0.5, 1.0])
         notes.append(f"Times in {target!r} run from {low:g} to {high:g}, half of them below {middle:g}.")
     elif y.dtype.kind == "U":
         shown = [f"{level} ({count})" for level, count in zip(levels.tolist(), counts.tolist(), strict=True)]
