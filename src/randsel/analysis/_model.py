@@ -252,6 +252,8 @@ class Accuracy:
     high_risk
         With survival, for every sample: 1 if its risk, predicted by the model on the features selected in the fold that
         held it out, is above the median of the fold; 0 if not; NaN if no feature was selected. None for other outcomes.
+    selections
+        Training rows, test rows and selected columns of each fold; empty in an analysis that was read from a folder.
     """
 
     measure: str
@@ -260,6 +262,7 @@ class Accuracy:
     chance: float
     sizes: Array
     high_risk: Array | None = None
+    selections: tuple[tuple[Array, Array, Array], ...] = ()
 
 
 @dataclass(frozen=True)

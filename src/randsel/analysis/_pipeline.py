@@ -72,7 +72,7 @@ from randsel.targets import (
 PAIR_BUDGET = 3e10
 THRESHOLD = 0.6  # fraction of half-samples from which a feature counts as stable
 #: Stored results of a fold, see `check_arrays`.
-FOLD_SHAPES = {"selected": ("f",), "everything": ("f",), "size": ("iu",), "risks?": ("f", "held out")}
+FOLD_SHAPES = {"selected": ("f",), "everything": ("f",), "columns": ("iu", "selected"), "risks?": ("f", "held out")}
 Progress = Callable[[str, float, float], None]  # called with the name of a step, the amount done and the total
 TEST_FIELDS = ("p", "q", "partner", "step")  # stored fields of `FeatureTests`
 PAIR_FIELDS = ("i", "j", "statistic", "p", "p_corrected", "step")  # and of its pairs
@@ -426,11 +426,20 @@ def measure_accuracy(
         notes.append(f"{size} folds instead of {settings.folds}, {limit}.")
     folds = split_folds(table, kind, min(size, settings.folds), settings.seed)
     tasks = [(table, kind, settings, train, test) for train, test in folds]
-    results = _run_tasks(_score_fold, tasks, "fold", "folds", partial(check_arrays, shapes=FOLD_SHAPES), execution)
-    names = ("selected", "everything", "size")
-    selected, everything, sizes = (np.array([result[name].item() for result in results]) for name in names)
+
+    def check(arrays: dict[str, Array]) -> None:
+        check_arrays(arrays, FOLD_SHAPES)
+        check_indices(arrays["columns"], len(table.names))
+
+    results = _run_tasks(_score_fold, tasks, "fold", "folds", check, execution)
+    selected, everything = (
+        np.array([result[name].item() for result in results]) for name in ("selected", "everything")
+    )
+    sizes = np.array([len(result["columns"]) for result in results])
     high_risk = split_by_risk(results, [test for _, test in folds], len(table.y)) if kind is SURVIVAL else None
-    return Accuracy(kind.score_name, selected, everything, kind.chance_score(table.y), sizes, high_risk)
+    scores = selected, everything, kind.chance_score(table.y), sizes
+    selections = tuple((*fold, result["columns"]) for fold, result in zip(folds, results, strict=True))
+    return Accuracy(kind.score_name, *scores, high_risk, selections)
 
 
 def split_folds(table: Table, kind: OutcomeKind, n_folds: int, seed: int) -> list[tuple[Array, Array]]:
@@ -449,7 +458,7 @@ def _score_fold(table: Table, kind: OutcomeKind, settings: Settings, train: Arra
     return {
         "selected": score_predictions(table, kind, test, predicted),
         "everything": score_svm(imputed, kind, train, test, varying),
-        "size": len(columns),
+        "columns": columns,
         **({"risks": predicted} if kind is SURVIVAL and predicted is not None else {}),
     }
 

@@ -16,6 +16,7 @@ from randsel.targets._halves import bound_false_selections, split_halves
 from randsel.targets._kinds import (
     CLASSES,
     KINDS,
+    NUMBERS,
     SURVIVAL,
     OutcomeKind,
     check_outcome,
@@ -23,13 +24,14 @@ from randsel.targets._kinds import (
     find_kind,
     warn_of_guess,
 )
-from randsel.targets._survival import SurvivalCurve, kaplan_meier
+from randsel.targets._survival import SurvivalCurve, cox_coefficients, kaplan_meier
 from randsel.targets._target import Target
 
 __all__ = [
     "CLASSES",
     "KINDS",
     "MIN_GROUPS",
+    "NUMBERS",
     "SURVIVAL",
     "Comparison",
     "OutcomeKind",
@@ -41,6 +43,7 @@ __all__ = [
     "bound_false_selections",
     "check_outcome",
     "compare_groups",
+    "cox_coefficients",
     "describe_guess",
     "find_kind",
     "kaplan_meier",

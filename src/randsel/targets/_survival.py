@@ -95,38 +95,57 @@ class _Likelihood(NamedTuple):
     information: Array
 
 
-@np.errstate(all="ignore")  # a step that is too long may overflow, and is halved
 def cox_log_risks(
     time: Array, event: Array, covariates: Array, weights: Array | None = None, strata: Array | None = None
 ) -> Array:
-    """Return the log relative risks of a Cox model: Breslow's likelihood, Newton steps, mean zero.
+    """Return the log relative risks of a Cox model on standardised covariates, with mean zero.
 
-    Raises ValueError if the steps do not converge.
+    Raises ValueError if the Newton steps do not converge.
     """
     weights = np.ones(len(time)) if weights is None else np.asarray(weights, dtype=np.float64)
     Z = np.asarray(covariates, dtype=np.float64)
     Z = Z - np.average(Z, axis=0, weights=weights)
     spread = np.sqrt(np.average(Z * Z, axis=0, weights=weights))
     Z = Z / np.where(spread > 0.0, spread, 1.0)
+    beta = cox_coefficients(time, event, Z, RIDGE, weights, strata)
+    if beta is None:
+        raise ValueError(
+            "the Cox model of the survival times on the covariates does not converge; look for covariates that "
+            "determine the events, or leave some of them out."
+        )
+    return np.asarray(Z @ beta)
+
+
+@np.errstate(all="ignore")  # a step that is too long may overflow, and is halved
+def cox_coefficients(
+    time: Array,
+    event: Array,
+    Z: Array,
+    ridge: float,
+    weights: Array | None = None,
+    strata: Array | None = None,
+) -> Array | None:
+    """Return the coefficients of a Cox model: Breslow's likelihood less `ridge/2 · ‖β‖²` per event, by Newton steps.
+
+    None if the steps do not converge.
+    """
+    weights = np.ones(len(time)) if weights is None else np.asarray(weights, dtype=np.float64)
     sets, n_events = _split_strata(time, strata), max(float(weights @ event), np.finfo(np.float64).tiny)
     beta = np.zeros(Z.shape[1])
-    current = _likelihood(sets, event, Z, weights, beta, RIDGE * n_events)
+    current = _likelihood(sets, event, Z, weights, beta, ridge * n_events)
     for _ in range(MAX_STEPS):
         step = np.linalg.solve(current.information, current.gradient)
         if step @ current.gradient <= TOLERANCE * n_events:
-            return np.asarray(Z @ beta)
+            return beta
         for _ in range(MAX_HALVINGS):
-            proposed = _likelihood(sets, event, Z, weights, beta + step, RIDGE * n_events)
+            proposed = _likelihood(sets, event, Z, weights, beta + step, ridge * n_events)
             if proposed.value > current.value - TOLERANCE * n_events:  # not if it is NaN
                 break
             step = step / 2.0
         else:
-            break
+            return None
         beta, current = beta + step, proposed
-    raise ValueError(
-        "the Cox model of the survival times on the covariates does not converge; look for covariates that determine "
-        "the events, or leave some of them out."
-    )
+    return None
 
 
 def _likelihood(
