@@ -35,8 +35,9 @@ from scale_page import page
 
 from distributed import Client, LocalCluster, wait
 from randsel import RandSel, datasets, read_blocks
-from randsel._numerics.columns import ColumnSource, centre_rows, standardise_columns, sum_blocks
+from randsel._numerics.columns import ColumnSource, centre_rows, sum_blocks
 from randsel._numerics.rank_functions import rank_functions
+from randsel._numerics.standardise import standardise_columns
 from randsel.contribution import _closed_form
 from randsel.contribution._bootstrap import Draws
 from randsel.contribution._closed_form import exact

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 import reference
 
-from randsel._numerics.columns import MappedColumns, standardise, standardise_columns
-from randsel._numerics.finite import count_nonfinite
-from randsel._numerics.missing import impute_means
-from randsel._numerics.normal_scores import NormalScorer
+from randsel._numerics.column_sources import MappedColumns
+from randsel._numerics.missing import count_nonfinite, impute_means
 from randsel._numerics.rank_functions import rank_functions
+from randsel._numerics.standardise import NormalScorer, standardise, standardise_columns
 from randsel.targets import average_rows
 
 SCALES = {"normal": "normal", "z": True, "centred": False}

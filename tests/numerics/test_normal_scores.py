@@ -7,8 +7,8 @@ import sklearn
 from scipy.stats import norm
 
 from randsel import RandSel, datasets
-from randsel._numerics.columns import MappedColumns, standardise
-from randsel._numerics.normal_scores import NormalScorer, normal_scores_into
+from randsel._numerics.column_sources import MappedColumns
+from randsel._numerics.standardise import NormalScorer, normal_scores_into, standardise
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_increasing_transforms_and_other_blocks_change_no_bit(table, rng, weight
     assert np.array_equal(scores_of(X[:, order], weights), Z[:, order])
     assert np.array_equal(scores_of(np.asfortranarray(X), weights), Z)
     assert np.array_equal(np.hstack([scores_of(X[:, [j]], weights) for j in range(30)]), Z)
-    monkeypatch.setattr("randsel._numerics.normal_scores.SCRATCH", 57 * 7)
+    monkeypatch.setattr("randsel._numerics.standardise.SCRATCH", 57 * 7)
     assert np.array_equal(scores_of(X, weights), Z)
 
 

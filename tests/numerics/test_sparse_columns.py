@@ -9,10 +9,10 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from randsel import FTest, InteractionScan, RandSel, RandSelCV, StabilitySelection
-from randsel._numerics.columns import standardise
+from randsel._numerics.column_sources import SparseColumns, canonical_csc
 from randsel._numerics.fingerprint import fingerprint
 from randsel._numerics.nuisance import Covariates, Nuisance
-from randsel._numerics.sparse_columns import SparseColumns, canonical_csc
+from randsel._numerics.standardise import standardise
 
 FORMATS = [
     *(sparse.csr_array, sparse.csc_array, sparse.coo_array),
@@ -34,7 +34,7 @@ def never_dense(monkeypatch):
     """Make every sparse table too large to be made dense, and let blocks of few columns be so."""
 
     def limit(n_bytes):
-        monkeypatch.setattr("randsel._sklearn.columns.MAX_DENSE", 0)
+        monkeypatch.setattr("randsel._sklearn.base.MAX_DENSE", 0)
         monkeypatch.setattr("randsel.selectors._features.DEFAULT_BYTES", n_bytes)
 
     return limit
@@ -206,7 +206,7 @@ def test_max_memory_decides_what_is_made_dense(monkeypatch):
     )
     same_fit(RandSel(5, max_memory="1GB").fit(sparse.csr_array(X), y), expected)
     assert not used
-    monkeypatch.setattr("randsel._sklearn.columns.memory_for_columns", lambda *_: int(0.9 * X.nbytes))
+    monkeypatch.setattr("randsel._sklearn.base.memory_for_columns", lambda *_: int(0.9 * X.nbytes))
     monkeypatch.setattr("randsel.selectors._features.memory_for_columns", lambda *_: int(0.9 * X.nbytes))
     same_fit(RandSel(5, max_memory="1MB").fit(sparse.csr_array(X), y), expected)
     assert used

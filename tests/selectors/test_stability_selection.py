@@ -12,7 +12,7 @@ from randsel import InteractionScan, RandSel, StabilitySelection, datasets
 from randsel._sklearn.base import Task
 from randsel._utils.files import FinishedParts
 from randsel.selectors import _randomised_lasso as lasso
-from randsel.targets._halves import bound_false_selections, draw_halves, split_halves
+from randsel.targets._groups import bound_false_selections, draw_halves, split_halves
 
 unstable = pytest.mark.filterwarnings("ignore:No feature reaches the probability")
 

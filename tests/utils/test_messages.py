@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from randsel import RandSel
-from randsel._utils.messages import collect_warnings, warn
+from randsel._utils.text import collect_warnings, warn
 
 
 def test_collected_warnings_are_not_shown():

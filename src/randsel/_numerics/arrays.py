@@ -59,6 +59,11 @@ def is_sparse(x: Any) -> bool:
     return bool(issparse(x))
 
 
+def is_structured(y: Any) -> bool:
+    """Whether y is an array with named fields."""
+    return getattr(getattr(y, "dtype", None), "names", None) is not None
+
+
 def to_numpy(x: Any) -> Array:
     """Return an array as a numpy array; copies only from a device."""
     if on_host(x) or not is_torch_array(x):

@@ -1,7 +1,5 @@
 """Survival outcomes as arrays: one structured array of events and times."""
 
-from typing import Any
-
 import numpy as np
 
 from randsel._utils.typing import Array
@@ -17,8 +15,3 @@ def survival_array(event: Array, time: Array) -> Array:
     y = np.empty(len(event), dtype=SURVIVAL_DTYPE)
     y["event"], y["time"] = event, time
     return y
-
-
-def is_structured(y: Any) -> bool:
-    """Return whether y is an array with named fields."""
-    return getattr(getattr(y, "dtype", None), "names", None) is not None

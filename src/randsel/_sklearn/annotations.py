@@ -1,8 +1,10 @@
-"""What `fit` is told of the samples in addition to X and y: groups, batches and covariates, checked.
+"""What an estimator is told of samples and columns in addition to X and y, checked.
 
-Also functions of meta-estimators, which pass rows of data and metadata on to other estimators.
+Of the samples: groups, batches and covariates. Of the columns: those that parameters list by name, by index or as a
+mask. Also functions of meta-estimators, which pass rows of data and metadata on to other estimators.
 """
 
+import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,9 +13,9 @@ import numpy as np
 from sklearn.utils.validation import has_fit_parameter, validate_data
 
 from randsel._numerics.arrays import complement, is_sparse, remote_table, to_numpy
+from randsel._numerics.missing import too_many_missing
 from randsel._numerics.nuisance import Covariates, Nuisance
-from randsel._utils.messages import warn
-from randsel._utils.text import list_first
+from randsel._utils.text import list_first, warn
 from randsel._utils.typing import Array
 from randsel.targets import Comparison, compare_groups
 
@@ -192,6 +194,80 @@ def _as_numbers(column: Array) -> Array | None:
     return None
 
 
+# ---------------------------------------------------------------- columns that parameters list, and columns left out
+
+
+def find_columns(entries: Any, parameter: str, n: int, names: Array | None) -> list[int]:
+    """Return the indices of the columns that a parameter lists, in its order; a mask lists them ascending.
+
+    `names` are the names of the n columns of X, None if it has none.
+    """
+    listed, known = np.asarray(entries), [] if names is None else [str(name) for name in names]
+    if listed.dtype.kind == "b":
+        if listed.shape != (n,):
+            raise ValueError(f"{parameter} is a mask of shape {listed.shape}, but X has n_features={n}.")
+        return [int(column) for column in np.flatnonzero(listed)]
+    # Names and indices may be mixed, which one array would turn into text.
+    values = list(entries) if isinstance(entries, list | tuple) else listed.ravel().tolist()
+    return [_find_column(value, parameter, n, known) for value in values]
+
+
+def _find_column(value: Any, parameter: str, n: int, known: list[str]) -> int:
+    if isinstance(value, str):
+        if value not in known:
+            near = difflib.get_close_matches(value, known, n=1, cutoff=0.0)
+            hint = f", did you mean {near[0]!r}?" if near else "; X has no column names."
+            raise ValueError(f"{parameter} names {value!r}, which X does not have{hint}")
+        return known.index(value)
+    is_index = isinstance(value, int | np.integer) and not isinstance(value, bool | np.bool_) and -n <= value < n
+    if not is_index:
+        raise ValueError(f"{parameter} holds {value!r}, but X has n_features={n}; give names, indices or a mask.")
+    return int(value) % n
+
+
+def find_distinct_columns(entries: Any, parameter: str, n: int, names: Array | None) -> list[int]:
+    """Return what `find_columns` returns, and [] for None; raise ValueError if a column is listed twice."""
+    columns = [] if entries is None else find_columns(entries, parameter, n, names)
+    twice = [column for k, column in enumerate(columns) if column in columns[:k]]
+    if twice:
+        raise ValueError(f"{parameter} lists {describe_column(twice[0], names)} twice; name it once.")
+    return columns
+
+
+def describe_column(column: int, names: Array | None) -> str:
+    """Return a column as an error message calls it: by its name, or by its index."""
+    return f"column {column}" if names is None else repr(str(names[column]))
+
+
+def nominal_columns(categorical: Any, from_frame: list[int], n: int, names: Array | None) -> Array:
+    """Return a mask of the nominal columns: categorical columns of a data frame, or those that `categorical` lists."""
+    nominal = np.zeros(n, dtype=bool)
+    if isinstance(categorical, str):
+        nominal[from_frame] = True
+    elif categorical is not None:
+        nominal[find_columns(categorical, "categorical_features", n, names)] = True
+    return nominal
+
+
+def warn_of_incomplete_columns(selector: Any, counts: Array | None, n_samples: int) -> None:
+    """Warn of the columns that are left out because more than `max_missing` of the samples have no value.
+
+    `counts` are the numbers of missing values of all columns; None for those of the selector.
+    """
+    counts = selector.missing_counts_ if counts is None else counts
+    left_out = np.flatnonzero(too_many_missing(counts, n_samples, selector.max_missing) & (counts > 0))
+    if not len(left_out):
+        return
+    names = getattr(selector, "feature_names_in_", None)
+    first = list_first([str(j) if names is None else repr(str(names[j])) for j in left_out[:6].tolist()], 5)
+    columns = f"{len(left_out)} columns are" if len(left_out) > 1 else "One column is"
+    amount = "all" if selector.max_missing >= 1.0 else f"more than {100 * selector.max_missing:g} % of the"
+    warn(
+        f"{columns} left out, because {amount} values are missing: {first}. A larger max_missing keeps more.",
+        stacklevel=4,
+    )
+
+
 def warn_of_explained_columns(X: Any, names: Any, columns: Array, nuisance: Nuisance | None) -> None:
     """Warn of columns that vary, but were left out because batches and covariates explain them."""
     if nuisance is None or remote_table(X) is not None:
@@ -207,6 +283,9 @@ def warn_of_explained_columns(X: Any, names: Any, columns: Array, nuisance: Nuis
             f"Batches and covariates explain {columns_are[0]} of X completely ({listed}); {columns_are[1]} left out.",
             stacklevel=4,
         )
+
+
+# ---------------------------------------------------------------- meta-estimators
 
 
 def record_columns(estimator: Any, X: Any) -> None:

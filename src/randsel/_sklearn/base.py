@@ -24,11 +24,12 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from randsel._numerics.arrays import RemoteTable, complement, remote_table, to_numpy
-from randsel._numerics.finite import count_nonfinite, find_refused
-from randsel._sklearn.columns import dense_if_small
+from randsel._numerics.arrays import RemoteTable, complement, is_sparse, remote_table, to_numpy
+from randsel._numerics.column_sources import MAX_DENSE, canonical_csc, dense_bytes
+from randsel._numerics.columns import memory_for_columns
+from randsel._numerics.missing import count_nonfinite, find_refused
 from randsel._utils.jobs import ordered_map
-from randsel._utils.messages import warn
+from randsel._utils.text import warn
 from randsel._utils.typing import Array
 from randsel.targets import CLASSES, OutcomeKind, check_outcome, find_kind, warn_of_guess
 
@@ -108,12 +109,31 @@ def _check_array(estimator: Any, X: Any) -> Any:
         # With `max_memory`, X is read in blocks and must not be copied.
         order = "C" if getattr(estimator, "max_memory", None) is None else None
         X = validate_data(estimator, X=X, accept_sparse="csc", dtype=dtypes, order=order, ensure_all_finite=False)
-        return dense_if_small(estimator, X, blocks=getattr(estimator, "_reads_sparse_blocks", False))
+        return _dense_if_small(estimator, X, blocks=getattr(estimator, "_reads_sparse_blocks", False))
     except ValueError as error:
         column = _text_column(X) if "convert string" in str(error) else None
         if column is None:
             raise
         raise ValueError(f"{error}: column {column} of X holds text; encode it as numbers or drop it first.") from error
+
+
+def _dense_if_small(estimator: Any, X: Any, *, blocks: bool) -> Any:
+    """Return a sparse X as an array if it is small, otherwise as CSC if the estimator reads it in `blocks`.
+
+    An X that is not sparse is returned as it is. Raises ValueError if the estimator needs a dense X.
+    """
+    if not is_sparse(X):
+        return X
+    max_memory, n_bytes = getattr(estimator, "max_memory", None), dense_bytes(X)
+    limit = MAX_DENSE if max_memory is None else memory_for_columns(max_memory, *X.shape)
+    if n_bytes <= limit:
+        return X.toarray()
+    if blocks:
+        return canonical_csc(X)
+    raise ValueError(
+        f"X is sparse and would take {n_bytes / 1e9:.3g} GB as the dense array that {type(estimator).__name__} needs; "
+        "select features first, such as RandSel(1000).fit_transform(X, y), or pass X.toarray() if memory allows."
+    )
 
 
 def check_remote_table(estimator: Any, table: RemoteTable, *, reset: bool) -> Any:
@@ -129,7 +149,7 @@ def check_table(estimator: Any, X: Any, *, reset: bool, allow_nan: bool = False,
     _refuse_masked_values_and_dates(X, "X")
     accepted: Any = "csc" if accept_sparse else False
     X = validate_data(estimator, X=X, reset=reset, accept_sparse=accepted, dtype=np.float64, ensure_all_finite=False)
-    X = dense_if_small(estimator, X, blocks=False)
+    X = _dense_if_small(estimator, X, blocks=False)
     _check_finite(estimator, X, allow_nan=allow_nan)
     return np.asarray(X)
 

@@ -27,7 +27,7 @@ from typing import IO, Any, TypeVar
 
 import numpy as np
 
-from randsel._utils.messages import warn
+from randsel._utils.text import warn
 from randsel._utils.typing import Array
 
 LARGEST_JSON = 1 << 25  # maximum size of a JSON or TOML file, in bytes

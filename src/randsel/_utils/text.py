@@ -1,4 +1,4 @@
-"""Text for people: numbers, names, tables, progress, and what to install for an optional package.
+"""Text for people: numbers, names, tables, progress, warnings, and what to install for an optional package.
 
 Imports nothing that is slow to load, as the command line needs it to answer at once.
 """
@@ -8,8 +8,10 @@ import io
 import math
 import sys
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib import import_module
 from numbers import Integral, Real
 from types import ModuleType
@@ -197,3 +199,31 @@ def optional(module: str, *, extra: str, purpose: str) -> ModuleType:
         raise ImportError(
             f"{purpose} needs {package}, which is not installed: pip install {package} (part of the extra '{extra}')."
         ) from error
+
+
+# ---------------------------------------------------------------- warnings
+# A caller may collect the warnings of the package instead of showing them. `warnings.catch_warnings` changes the state
+# of the whole process, so that it fails with several threads: warnings of one thread are shown, or lost, while another
+# one catches its own. A context variable belongs to one thread.
+
+_collected: ContextVar[list[str] | None] = ContextVar("randsel_warnings", default=None)
+
+
+def warn(message: str, *, stacklevel: int) -> None:
+    """Show a UserWarning, with `stacklevel` as in `warnings.warn`; or add its message to those that are collected."""
+    messages = _collected.get()
+    if messages is None:
+        warnings.warn(message, UserWarning, stacklevel=stacklevel + 1)
+    else:
+        messages.append(message)
+
+
+@contextmanager
+def collect_warnings() -> Iterator[list[str]]:
+    """Collect the warnings that the block raises in this thread, and yield the list of their messages."""
+    messages: list[str] = []
+    token = _collected.set(messages)
+    try:
+        yield messages
+    finally:
+        _collected.reset(token)

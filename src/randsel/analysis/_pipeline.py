@@ -17,8 +17,7 @@ from randsel._numerics.missing import columns_vary
 from randsel._sklearn.annotations import Annotations
 from randsel._utils.files import FinishedParts, check_arrays, check_indices
 from randsel._utils.jobs import as_finished, generator
-from randsel._utils.messages import collect_warnings, warn
-from randsel._utils.text import format_label
+from randsel._utils.text import collect_warnings, format_label, warn
 from randsel._utils.typing import Array
 from randsel.analysis._cautions import cautions, check_selection
 from randsel.analysis._model import (

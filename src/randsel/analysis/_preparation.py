@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from randsel._numerics.missing import MAX_MISSING, columns_vary, too_many_missing
-from randsel._sklearn.columns import find_distinct_columns
+from randsel._sklearn.annotations import find_distinct_columns
 from randsel._utils.text import list_first
 from randsel._utils.typing import Array
 from randsel.analysis._model import Settings

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from randsel._numerics.columns import canonical_order, standardise
+from randsel._numerics.columns import canonical_order
 from randsel._numerics.missing import impute_means
+from randsel._numerics.standardise import standardise
 from randsel._sklearn.base import (
     Interval,
     RealNotInt,

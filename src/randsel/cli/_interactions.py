@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from randsel._utils.messages import collect_warnings
-from randsel._utils.text import ProgressLine, as_csv, as_markdown, make_printable
+from randsel._utils.text import ProgressLine, as_csv, as_markdown, collect_warnings, make_printable
 from randsel.cli._main import RATE, main, read_table, say, table_options, task_option
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ def interactions(file: Path, reading: dict[str, Any], out: Path, task: str, **ho
 def _draw_figures(scan: Any, table: "Table", out: Path) -> None:
     """Draw the heat map and the best pairs; print a message if values are too extreme to draw."""
     from randsel import plots
-    from randsel._numerics.event_times import is_structured
+    from randsel._numerics.arrays import is_structured
     from randsel._utils import files
     from randsel.targets import SURVIVAL
 

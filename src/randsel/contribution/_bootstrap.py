@@ -9,7 +9,7 @@ import numpy as np
 from randsel._numerics.arrays import clip, namespace, on_host, to_double, to_numpy
 from randsel._numerics.kernels import UNDERFLOW
 from randsel._utils.jobs import generator, ordered_map
-from randsel._utils.messages import warn
+from randsel._utils.text import warn
 from randsel._utils.typing import Array
 from randsel.contribution._expected_kernel import PLAIN, Weighting
 from randsel.contribution._sample import Contribution, Sample

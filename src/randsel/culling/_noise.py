@@ -51,8 +51,10 @@ def permutation_test(
         strata = groups if batch is None else number_rows(np.stack([groups, batch], axis=1))
     elif groups is not None and comparison == "between groups" and batch is not None:
         strata = batches_of_groups(batch, groups)[number_rows(groups)]
-    nuisance = Nuisance.from_samples(len(outcomes), weights, strata, covariates)
-    outcomes = nuisance.remove(outcomes.T).T
+    nuisance = None  # the outcomes are centred already
+    if strata is not None or covariates is not None:
+        nuisance = Nuisance.from_samples(len(outcomes), weights, strata, covariates)
+        outcomes = nuisance.remove(outcomes.T).T
     if groups is not None and comparison == "between groups" and covariates is not None:
         outcomes = average_rows(outcomes, groups, np.zeros(outcomes.shape[1], dtype=bool))[number_rows(groups)]
     if groups is not None and comparison == "mixed":
@@ -62,7 +64,9 @@ def permutation_test(
         units = groups if comparison == "between groups" else None
         rows = permuted_rows(len(outcomes), units, strata, N_PERMUTATIONS)
         orders = (np.arange(len(outcomes)), *rows)
-        permuted = (nuisance.remove_covariates(outcomes[order].T).T for order in orders)
+        permuted = [outcomes[order] for order in orders]
+        if nuisance is not None:
+            permuted = [nuisance.remove_covariates(Y.T).T for Y in permuted]
         bases = [_orthonormal(Y, weights) for Y in permuted]
     rank = min(basis.shape[1] for basis in bases)
     if rank == 0:

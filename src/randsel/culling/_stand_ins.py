@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from randsel._numerics.columns import standardise_columns
 from randsel._numerics.kernels import bandwidth, squared_distances
+from randsel._numerics.standardise import standardise_columns
 from randsel._utils.jobs import generator
 from randsel._utils.typing import Array
 from randsel.contribution import RIDGE, fit_ridge

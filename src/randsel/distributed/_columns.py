@@ -13,16 +13,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from randsel._numerics.arrays import take_columns
-from randsel._numerics.columns import (
-    ALL_CONSTANT,
-    ColumnSource,
-    centre_rows,
-    map_blocks,
-    standardise_columns,
-    sum_blocks,
-)
-from randsel._numerics.finite import count_nonfinite, find_refused
+from randsel._numerics.columns import ColumnSource, centre_rows, map_blocks, sum_blocks
+from randsel._numerics.missing import count_nonfinite, find_refused
 from randsel._numerics.nuisance import Nuisance
+from randsel._numerics.standardise import ALL_CONSTANT, standardise_columns
 from randsel._utils.jobs import one_blas_thread
 from randsel._utils.typing import Array
 from randsel.distributed._client import Executor, delay, delay_argument, identity

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.finite import count_nonfinite
+from randsel._numerics.missing import count_nonfinite
 from randsel._numerics.rank_functions import (
     BlockPairs,
     RankFunctions,

@@ -17,8 +17,8 @@ import numpy as np
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, r2_score
 
 from randsel._numerics.fingerprint import fingerprint
-from randsel._numerics.finite import count_nonfinite, find_refused
-from randsel._utils.messages import collect_warnings
+from randsel._numerics.missing import count_nonfinite, find_refused
+from randsel._utils.text import collect_warnings
 from randsel._utils.typing import Array
 from randsel.culling import path_sizes
 from randsel.experiments._specification import METHODS, Spec, plan

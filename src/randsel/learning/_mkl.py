@@ -14,9 +14,8 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from randsel._numerics.columns import ALL_CONSTANT
 from randsel._numerics.kernels import bandwidth, gaussian_kernel, squared_distances
-from randsel._numerics.normal_scores import NormalScorer
+from randsel._numerics.standardise import ALL_CONSTANT, NormalScorer
 from randsel._sklearn.base import (
     CallbackSupportMixin,
     Interval,

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.event_times import is_structured, survival_array
+from randsel._numerics.arrays import is_structured
+from randsel._numerics.event_times import survival_array
 from randsel._utils.files import (
     FinishedParts,
     check_arrays,

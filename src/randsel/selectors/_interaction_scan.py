@@ -17,7 +17,13 @@ from randsel._numerics.fingerprint import fingerprint
 from randsel._numerics.missing import MAX_MISSING
 from randsel._numerics.nuisance import Covariates
 from randsel._numerics.rank_functions import RankFunctions, rank_function_source
-from randsel._sklearn.annotations import Annotations, check_freedom, check_strata
+from randsel._sklearn.annotations import (
+    Annotations,
+    check_freedom,
+    check_strata,
+    nominal_columns,
+    warn_of_incomplete_columns,
+)
 from randsel._sklearn.base import (
     Interval,
     RealNotInt,
@@ -32,9 +38,8 @@ from randsel._sklearn.base import (
     fit_task,
     rank_columns,
 )
-from randsel._sklearn.columns import nominal_columns, warn_of_incomplete_columns
 from randsel._utils.files import Checkpoint, open_checkpoint
-from randsel._utils.messages import warn
+from randsel._utils.text import warn
 from randsel._utils.typing import Array
 from randsel.interactions import (
     DEFAULT_DECAY,

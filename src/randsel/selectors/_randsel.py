@@ -12,13 +12,16 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from randsel._numerics.arrays import (
-    check_device,
-)
+from randsel._numerics.arrays import check_device
 from randsel._numerics.fingerprint import fingerprint
 from randsel._numerics.kernels import median_factor
 from randsel._numerics.missing import MAX_MISSING
-from randsel._sklearn.annotations import Annotations, check_strata, warn_of_explained_columns
+from randsel._sklearn.annotations import (
+    Annotations,
+    check_strata,
+    warn_of_explained_columns,
+    warn_of_incomplete_columns,
+)
 from randsel._sklearn.base import (
     Interval,
     RealNotInt,
@@ -32,10 +35,9 @@ from randsel._sklearn.base import (
     fit_task,
     rank_columns,
 )
-from randsel._sklearn.columns import warn_of_incomplete_columns
 from randsel._utils.files import Checkpoint, Stages, open_checkpoint
 from randsel._utils.jobs import one_blas_thread, seed_of
-from randsel._utils.messages import warn
+from randsel._utils.text import warn
 from randsel._utils.typing import Array
 from randsel.contribution import RIDGE, Draws, Sample, bootstrap, exact, row_blocks
 from randsel.culling import (

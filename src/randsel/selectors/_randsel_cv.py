@@ -15,13 +15,12 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
-from randsel._numerics.arrays import is_sparse
-from randsel._numerics.columns import rescale_extremes
-from randsel._numerics.event_times import is_structured
+from randsel._numerics.arrays import is_sparse, is_structured
+from randsel._numerics.column_sources import MAX_DENSE, dense_bytes
 from randsel._numerics.kernels import median_factor
 from randsel._numerics.missing import impute_means
-from randsel._numerics.sparse_columns import MAX_DENSE, dense_bytes
-from randsel._sklearn.annotations import Annotations
+from randsel._numerics.standardise import rescale_extremes
+from randsel._sklearn.annotations import Annotations, find_distinct_columns
 from randsel._sklearn.base import (
     HasMethods,
     Selector,
@@ -32,9 +31,8 @@ from randsel._sklearn.base import (
     fit_task,
     tensor_to_numpy,
 )
-from randsel._sklearn.columns import find_distinct_columns
 from randsel._utils.jobs import ordered_map, seed_of
-from randsel._utils.messages import collect_warnings, warn
+from randsel._utils.text import collect_warnings, warn
 from randsel._utils.typing import Array
 from randsel.culling import path_sizes
 from randsel.selectors._randsel import RandSel

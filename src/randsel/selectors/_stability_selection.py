@@ -12,9 +12,10 @@ from sklearn.base import clone
 from sklearn.utils import get_tags
 
 from randsel._numerics.arrays import remote_table
-from randsel._numerics.columns import canonical_order, standardise
+from randsel._numerics.columns import canonical_order
 from randsel._numerics.fingerprint import fingerprint
 from randsel._numerics.missing import impute_means
+from randsel._numerics.standardise import standardise
 from randsel._sklearn.annotations import accepted_metadata, check_labels, record_columns, take_rows
 from randsel._sklearn.base import (
     HasMethods,
@@ -32,7 +33,7 @@ from randsel._sklearn.base import (
 )
 from randsel._utils.files import FinishedParts, check_arrays, open_checkpoint
 from randsel._utils.jobs import as_finished, generator, seed_of
-from randsel._utils.messages import collect_warnings, warn
+from randsel._utils.text import collect_warnings, warn
 from randsel._utils.typing import Array
 from randsel.selectors._randomised_lasso import RandomisedLasso
 from randsel.targets import KINDS, bound_false_selections, check_outcome, find_kind, split_halves

@@ -9,10 +9,11 @@ from randsel.targets._groups import (
     Samples,
     average_rows,
     batches_of_groups,
+    bound_false_selections,
     compare_groups,
     number_rows,
+    split_halves,
 )
-from randsel.targets._halves import bound_false_selections, split_halves
 from randsel.targets._kinds import (
     CLASSES,
     KINDS,

@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.event_times import OPPOSITE_WORDS, is_structured, survival_array
-from randsel._utils.messages import warn
+from randsel._numerics.arrays import is_structured
+from randsel._numerics.event_times import OPPOSITE_WORDS, survival_array
+from randsel._utils.text import warn
 from randsel._utils.typing import Array
 
 #: Words in names of columns. They confirm what the types say, or decide where types cannot.
@@ -18,10 +19,11 @@ HOW_TO_PASS = (
 
 
 def read_survival(y: Any, target: str) -> Array | None:
-    """Return y as a structured array of `SURVIVAL_DTYPE`, or None if it is no survival outcome.
+    """Return a structured array or data frame y as an array of `SURVIVAL_DTYPE`, or None if it is no survival outcome.
 
-    With target "survival", every y must be one. With "auto", data frames of two columns are if one column holds truth
-    values and the other numbers, or if one holds 0 and 1, the other positive numbers, and their names agree.
+    With target "survival", every y must be one, arrays included. With "auto", data frames of two columns are if one
+    column holds truth values and the other numbers, or if one holds 0 and 1, the other positive numbers, and their
+    names agree.
     """
     if is_structured(y):
         return _read_fields(np.asarray(y))
@@ -30,7 +32,7 @@ def read_survival(y: Any, target: str) -> Array | None:
         if columns is None:
             raise ValueError(f"target='survival' needs events and times; {HOW_TO_PASS}.")
         return _read_columns(*columns)
-    if target != "auto" or columns is None or not hasattr(y, "columns"):
+    if columns is None:
         return None
     names, values = [name for name, _ in columns], [column for _, column in columns]
     kinds = "".join(column.dtype.kind.replace("i", "f").replace("u", "f") for column in values)

@@ -17,11 +17,11 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 from sklearn.utils.validation import check_array
 
-from randsel._numerics.event_times import is_structured
+from randsel._numerics.arrays import is_structured
 from randsel._numerics.kernels import bandwidth, squared_distances
 from randsel._numerics.missing import impute_means
 from randsel._numerics.nuisance import Nuisance
-from randsel._utils.messages import warn
+from randsel._utils.text import warn
 from randsel._utils.typing import Array
 from randsel.targets._event_times import check_times, read_survival
 from randsel.targets._survival import concordance_index, martingale_residuals
@@ -414,7 +414,8 @@ def check_outcome(y: Any, target: str = "auto") -> Array:
 
     A survival outcome (see `read_survival`, which `target` may help) becomes a structured array of events and times.
     """
-    survival = read_survival(y, target)
+    could_be_survival = is_structured(y) or target == SURVIVAL.name or (target == "auto" and hasattr(y, "columns"))
+    survival = read_survival(y, target) if could_be_survival else None
     if survival is not None:
         check_times(survival)
         return survival

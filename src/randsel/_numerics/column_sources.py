@@ -1,26 +1,140 @@
-"""Columns of a sparse matrix of scipy: standardised once, kept sparse, and made dense block by block.
-
-All zeros of a column have one rank and one value: a standardised column is a constant but for the stored values.
-"""
+"""Sources of standardised columns that are not one array in memory: tables read in blocks, and sparse matrices."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import add
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from randsel._numerics.arrays import to_device
-from randsel._numerics.columns import ALL_CONSTANT, STRIP, ColumnSource, column_slices, standardise_columns
+from randsel._numerics.arrays import namespace, to_device
+from randsel._numerics.columns import MAPPED_ROWS, STRIP, ColumnSource, centre_rows, column_slices, release_pages
 from randsel._numerics.nuisance import MIN_LEFT, Nuisance
+from randsel._numerics.standardise import ALL_CONSTANT, standardise_columns
 from randsel._utils.typing import Array
 
 #: Largest size in bytes at which a sparse table is made dense as a whole.
 MAX_DENSE = 1 << 28
 #: Bytes for columns of a sparse table in memory at a time, if `max_memory` does not say how many.
 DEFAULT_BYTES = 1 << 29
+
+
+def _block_width(width: int, max_bytes: int, X: Any) -> int:
+    """Return the columns per block: an eighth of the memory, because blocks are copied when they are computed with."""
+    return max(2, min(width, max_bytes // (8 * int(X.shape[0]) * int(X.dtype.itemsize))))
+
+
+# ---------------------------------------------------------------- tables read in blocks
+
+
+@dataclass(frozen=True)
+class MappedColumns(ColumnSource):
+    """Columns that are read from a table and standardised whenever they are needed.
+
+    Attributes
+    ----------
+    table
+        The table as the user passed it, often a memory map.
+    columns
+        Indices of the columns of the table that belong to this source, ascending.
+    weights, scale, max_missing, nuisance
+        As in `standardise`.
+    max_bytes, device
+        As in `ColumnSource`.
+    rows
+        Rows that are left after standardising; None for all.
+    """
+
+    table: Array
+    columns: Array
+    weights: Array | None
+    scale: bool | str
+    max_bytes: int
+    device: str | None = None
+    rows: Array | None = None
+    max_missing: float = 1.0
+    nuisance: Nuisance | None = None
+
+    @classmethod
+    def from_table(
+        cls,
+        table: Array,
+        weights: Array | None,
+        *,
+        scale: bool | str,
+        max_bytes: int,
+        device: str | None,
+        max_missing: float = 1.0,
+        nuisance: Nuisance | None = None,
+    ) -> "MappedColumns":
+        """Return the columns that vary; reads the table once to find them."""
+        all_columns = cls(
+            table, np.arange(table.shape[1]), weights, scale, max_bytes, None, None, max_missing, nuisance
+        )
+        varies = [all_columns.standardise(block)[1] for block in all_columns.raw_blocks(STRIP)]
+        columns = np.flatnonzero(np.concatenate(varies))
+        if not len(columns):
+            raise ValueError(ALL_CONSTANT)
+        return replace(all_columns, columns=columns, device=device)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows and of columns."""
+        return len(self.table) if self.rows is None else len(self.rows), len(self.columns)
+
+    @property
+    def dtype(self) -> Any:
+        """Type of the blocks, on their device."""
+        dtype = self.table.dtype if self.scale else np.float64  # as in `standardise_columns`
+        return to_device(np.zeros(0, dtype=dtype), self.device).dtype
+
+    def standardise(self, block: Array) -> tuple[Array, Array]:
+        """Standardise a block of the table; return the columns that vary, and a mask of them."""
+        return standardise_columns(block, self.weights, self.scale, self.max_missing, self.nuisance)
+
+    def raw_blocks(self, width: int) -> Iterator[Array]:
+        """Yield consecutive blocks of at most `width` columns as the table holds them."""
+        for piece in column_slices(len(self.columns), _block_width(width, self.max_bytes, self.table)):
+            columns = self.columns[piece]
+            low, high = int(columns[0]), int(columns[-1]) + 1  # a view, from which columns are picked
+            block = np.empty((len(self.table), len(columns)), dtype=self.table.dtype)
+            for start in range(0, len(block), MAPPED_ROWS):
+                rows = slice(start, start + MAPPED_ROWS)
+                mapped = self.table[rows, low:high]
+                block[rows] = mapped if high - low == len(columns) else mapped[:, columns - low]
+                release_pages(self.table)
+            yield block
+
+    def map_blocks(self, width: int, function: Callable[..., Any], *shared: Any) -> Iterator[Any]:
+        """Yield `function(block, *shared)` for consecutive standardised blocks."""
+        for raw in self.raw_blocks(width):
+            block = centre_rows(self.standardise(raw)[0], self.rows)
+            yield function(to_device(block, self.device), *shared)
+
+    def load(self, chosen: Array) -> Any:
+        """Return the columns of a mask or of an index as an array."""
+        selected = self.select(chosen)
+        if not len(selected.columns):
+            return to_device(np.zeros((len(self), 0), dtype=self.table.dtype), self.device)
+        blocks = list(selected.map_blocks(STRIP, _identity))
+        return namespace(blocks[0]).concat(blocks, axis=1)
+
+    def select(self, chosen: Array) -> "MappedColumns":
+        """Return the columns of a mask or of an index as a source."""
+        return replace(self, columns=self.columns[chosen])
+
+    def take_centred_rows(self, rows: Array) -> Any:
+        """Return some rows of all columns, centred again: as an array if memory allows, else as a source."""
+        chosen = replace(self, rows=rows if self.rows is None else self.rows[rows])
+        return chosen.keep(np.ones(len(self.columns), dtype=bool))
+
+
+def _identity(block: Any) -> Any:
+    return block
+
+
+# ---------------------------------------------------------------- sparse matrices
+# All zeros of a column have one rank and one value: a standardised column is a constant but for the stored values.
 
 
 def dense_bytes(X: Any) -> int:
@@ -138,10 +252,6 @@ class SparseColumns(ColumnSource):
         for piece in column_slices(len(self.columns), _block_width(width, self.max_bytes, self.by_column)):
             yield function(to_device(self._to_dense(self.columns[piece]), self.device), *shared)
 
-    def sum_blocks(self, width: int, function: Callable[..., Any], *shared: Any) -> Any:
-        """Return the sum of what `map_blocks` yields."""
-        return reduce(add, self.map_blocks(width, function, *shared))
-
     def load(self, chosen: Array) -> Any:
         """Return the columns of a mask or of an index as an array."""
         return to_device(self._to_dense(self.columns[chosen]), self.device)
@@ -173,11 +283,6 @@ class SparseColumns(ColumnSource):
         if self.rows is not None:
             block -= block.mean(axis=0)
         return block
-
-
-def _block_width(width: int, max_bytes: int, X: Any) -> int:
-    """Return the columns per block: an eighth of the memory, because blocks are copied when they are computed with."""
-    return max(2, min(width, max_bytes // (8 * int(X.shape[0]) * int(X.dtype.itemsize))))
 
 
 def _keep_stored(Z: Array, pattern: Any) -> tuple[Any, Array]:

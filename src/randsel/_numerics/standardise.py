@@ -1,6 +1,9 @@
-"""Normal scores: each value becomes the normal quantile of its rank, `Φ⁻¹((rank - ½)/m)`, with midranks for ties.
+"""Standardised columns: z-scores, normal scores or centred values, without nuisance variables.
 
-Scores have mean zero and standard deviation one, as z-scores have. They depend on the order of the values only, so an
+All work is done column by column, so that the values of a column do not depend on its position.
+
+Normal scores: each value becomes the normal quantile of its rank, `Φ⁻¹((rank - ½)/m)`, with midranks for ties. They
+have mean zero and standard deviation one, as z-scores have. They depend on the order of the values only, so an
 increasing transform of a column changes none of their bits. The same columns in another type have the same scores.
 """
 
@@ -17,16 +20,158 @@ from randsel._numerics.arrays import (
     as_array_like,
     astype,
     clip,
+    column_ranges,
+    device_of,
+    is_single,
     namespace,
     on_host,
     rowwise_dot,
     take_along_rows,
+    take_columns,
+    to_double,
+    to_floats,
+    to_numpy,
 )
-from randsel._numerics.missing import missing_mask
+from randsel._numerics.columns import STRIP, block_width, column_slices
+from randsel._numerics.missing import fill_with_means, fill_with_values, missing_mask, too_many_missing
+from randsel._numerics.nuisance import MIN_LEFT, Nuisance
 from randsel._utils.typing import Array
 
+#: Range of unscaled values whose fourth powers neither overflow nor underflow in double precision.
+UNSCALED_RANGE = (1e-50, 1e50)
 #: Distance of weighted ranks from 0 and 1, where the quantile is infinite.
 MIN_RANK = 2.0**-52
+ALL_CONSTANT = (
+    "Every column of X is constant, or has more missing values than max_missing allows, so there is nothing to select; "
+    "check how the table was read."
+)
+
+
+def standardise(
+    X: Any, weights: Array | None, scale: bool | str, max_missing: float = 1.0, nuisance: Nuisance | None = None
+) -> tuple[Any, Array]:
+    """Return the columns that vary, with mean zero and, unless `scale` is False, standard deviation one, and a mask.
+
+    With `scale="normal"` they are normal scores. Standard deviations are weighted. A missing value (NaN) gets the
+    weighted mean of the observed values of its column, whose standard deviation is one: 0, if weights are equal.
+    Nuisance variables are projected out of the columns. Columns that these explain, and columns in which a larger
+    fraction than `max_missing` is missing, count as constant. Raises ValueError if no column varies.
+    """
+    Z, varies = standardise_columns(X, weights, scale, max_missing, nuisance)
+    if not varies.any():
+        raise ValueError(ALL_CONSTANT)
+    return Z, varies
+
+
+def standardise_columns(
+    X: Any, weights: Array | None, scale: bool | str, max_missing: float = 1.0, nuisance: Nuisance | None = None
+) -> tuple[Any, Array]:
+    """Return what `standardise` returns, also if no column varies."""
+    xp = namespace(X)
+    dtype = X.dtype if scale else xp.float64
+    Z = xp.empty(X.shape, dtype=dtype, device=device_of(X))
+    varies = np.zeros(X.shape[1], dtype=bool)
+    row_weights = None if weights is None else as_array_like(weights / weights.sum(), X)
+    for piece in column_slices(X.shape[1], block_width(X, STRIP)):
+        x, out = X[:, piece], Z[:, piece]
+        if scale == "normal":
+            varies[piece] = to_numpy(normal_scores_into(out, x, row_weights))
+        else:
+            varies[piece] = to_numpy(_scale_into(out, x, row_weights) if scale else _centre_into(out, x, row_weights))
+        if max_missing < 1.0 and (missing := missing_mask(x)) is not None:
+            varies[piece] &= ~too_many_missing(to_numpy(missing.sum(axis=0)), len(x), max_missing)
+        if nuisance is not None:
+            varies[piece] &= to_numpy(nuisance.remove_from_columns(out, rescale=bool(scale)) > MIN_LEFT)
+    return (Z if varies.all() else take_columns(Z, varies)), varies
+
+
+def _centre_into(out: Any, x: Any, row_weights: Any) -> Any:
+    """Write centred columns into `out` and return which of them vary."""
+    xp, missing = namespace(x), missing_mask(x)
+    if missing is not None:
+        x = fill_with_values(x, missing)
+    low, high = column_ranges(x)
+    varies = high > low
+    peaks = to_numpy(to_double(xp.maximum(xp.abs(low), xp.abs(high))))[to_numpy(varies)]
+    if peaks.size and not (peaks.max() < UNSCALED_RANGE[1] and peaks.min() > UNSCALED_RANGE[0]):
+        raise ValueError(
+            f"Columns of X have largest values from {peaks.min():.3g} to {peaks.max():.3g}, too extreme for "
+            "scale=False; use scale=True."
+        )
+    z = to_double(x)
+    if missing is not None:
+        z = fill_with_means(z, missing, row_weights)[0]
+    out[:] = z - xp.mean(z, axis=0)
+    if missing is not None and row_weights is None:
+        out[missing] = 0.0  # without rounding errors
+    return varies
+
+
+def _scale_into(out: Any, x: Any, row_weights: Any) -> Any:
+    """Write centred columns of standard deviation one into `out` and return which of them vary."""
+    xp, missing = namespace(x), missing_mask(x)
+    if missing is not None:
+        x = fill_with_values(x, missing)
+    low, high = column_ranges(x)
+    varies = high > low
+    peak = xp.maximum(xp.abs(low), xp.abs(high))
+    # A power of two changes no digit, and keeps squares of 1e30 and 1e-30 in range.
+    least, most = to_floats(xp.where(peak > 0, peak, 1.0).min(), peak.max())
+    if least < 2.0**-20 or most > 2.0**20:
+        exponents = -np.frexp(to_numpy(to_double(peak)))[1]
+        x = x * as_array_like(np.exp2(np.clip(exponents, -100, 100)), x, precise=False)
+        # In two steps, because the power itself may be out of range.
+        x *= as_array_like(np.exp2(exponents - np.clip(exponents, -100, 100)), x, precise=False)
+    # Differences of neighbouring numbers are exact, so a small spread around a large value keeps its digits.
+    z = x - x[0, :]
+    if missing is not None:
+        z, observed_weight = fill_with_means(z, missing, row_weights)
+    z -= xp.mean(z, axis=0)
+    # Differences are no smaller than the last digit of the largest value, so their squares do not vanish.
+    if row_weights is None:
+        variance = _mean_square(z)
+    else:
+        variance = _mean(to_double(z) ** 2, row_weights) - _mean(z, row_weights) ** 2
+    if missing is not None:
+        variance = variance / observed_weight
+    # A column that varies by less than the rounding of its own mean counts as constant.
+    varies &= variance > 0.0
+    deviation = xp.sqrt(xp.where(varies, variance, xp.ones_like(variance)))
+    z /= astype(deviation, z.dtype)
+    xp.subtract(z, xp.mean(z, axis=0), out=out)  # scaling has rounded, so centre again
+    if missing is not None and row_weights is None:
+        out[missing] = 0.0  # without rounding errors
+    return varies
+
+
+def _mean_square(z: Any) -> Any:
+    """Return the mean of squares over the rows, in double precision."""
+    if on_host(z):  # single precision is squared as it is, and summed in double
+        return _mean(z * z, None)
+    xp = namespace(z)
+    return xp.linalg.vector_norm(z, axis=0, dtype=xp.float64) ** 2 / z.shape[0]
+
+
+def _mean(z: Any, row_weights: Any) -> Any:
+    """Return the mean over the rows in double precision, with weights of sum one."""
+    xp = namespace(z)
+    if row_weights is None:
+        if on_host(z) and is_single(z.dtype):
+            return xp.sum(z, axis=0, dtype=xp.float64) / z.shape[0]
+        return to_double(xp.mean(z, axis=0))
+    return xp.sum(z * row_weights[:, None], axis=0)
+
+
+def rescale_extremes(X: Array) -> Array:
+    """Divide columns of extreme size by a power of two, so that sums of squares in other libraries stay in range."""
+    peak = np.fmax.reduce(np.abs(X), axis=0, initial=0.0)  # without missing values
+    extreme = (peak > 0.0) & ((peak > 1e15) | (peak < 1e-10))
+    if not extreme.any():
+        return X
+    return np.ldexp(X, np.where(extreme, -np.frexp(peak)[1], 0))
+
+
+# ---------------------------------------------------------------- normal scores
 
 
 def normal_scores_into(out: Any, x: Any, row_weights: Any) -> Any:
@@ -190,7 +335,7 @@ def _normal_quantiles(probabilities: Any) -> Any:
     return ndtri(probabilities) if on_host(probabilities) else sys.modules["torch"].special.ndtri(probabilities)
 
 
-# ---------------------------------------------------------------- new rows
+# ---------------------------------------------------------------- normal scores of new rows
 
 
 @dataclass(frozen=True)
