@@ -123,7 +123,7 @@ def test_tensors_have_the_scores_of_arrays(table, rng, dtype, weighted):
 
 def test_one_column_is_written_in_place():
     out = np.full((4, 1), np.nan)
-    assert normal_scores_into(out, np.array([[3.0], [1.0], [3.0], [2.0]]), None).tolist() == [True]
+    assert normal_scores_into(out, np.array([[3.0], [1.0], [3.0], [2.0]]), None, None).tolist() == [True]
     assert out[0] == out[2] > out[3] > out[1]
 
 

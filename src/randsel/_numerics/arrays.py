@@ -142,6 +142,14 @@ def set_diagonal(matrix: Any, value: float) -> None:
         matrix.fill_diagonal_(value)
 
 
+def add_to_diagonal(matrix: Any, value: Any) -> None:
+    """Add a number to the diagonal of a square matrix, in place."""
+    if on_host(matrix):
+        matrix[np.diag_indices(len(matrix))] += value
+    else:
+        matrix.diagonal().add_(value)
+
+
 def clip(x: Any, low: float | None = None, high: float | None = None) -> Any:
     """Limit values from below and above; faster than the functions of the namespaces, which do more."""
     if not hasattr(x, "clamp"):  # an array or a number on the host
@@ -154,7 +162,7 @@ def median(x: Any) -> Any:
     """Return the median of a vector, on its device; on the host in half the time of `np.median`."""
     middle = len(x) // 2
     if not on_host(x):
-        ordered = namespace(x).sort(astype(x, namespace(x).float32))  # twice as fast, and precise enough for a scale
+        ordered = astype(x, namespace(x).float32).sort()[0]  # twice as fast, and precise enough for a scale
         return to_double(0.5 * (ordered[(len(x) - 1) // 2] + ordered[middle]))
     partitioned = np.partition(x, middle)
     return partitioned[middle] if len(x) % 2 else 0.5 * (partitioned[:middle].max() + partitioned[middle])
@@ -404,10 +412,13 @@ def take_along_rows(values: Any, order: Any) -> Any:
 
 
 def complement(index: Any, n: int) -> Any:
-    """Return the integers below n that are not in `index`, ascending."""
+    """Return the integers below n that are not in `index`, ascending; the entries of `index` are distinct."""
     mask = namespace(index).ones(n, dtype=namespace(index).bool, device=device(index))
     mask[index] = False
-    return np.flatnonzero(mask) if on_host(mask) else mask.nonzero()[:, 0]
+    if on_host(mask):
+        return np.flatnonzero(mask)
+    # The number of results is known, so the host need not wait for the device to count them.
+    return mask.nonzero_static(size=n - len(index))[:, 0]
 
 
 def scratch_size(x: Any) -> int:

@@ -74,20 +74,19 @@ def standardise_columns(
     row_weights = None if weights is None else as_array_like(weights / weights.sum(), X)
     for piece in column_slices(X.shape[1], block_width(X, STRIP)):
         x, out = X[:, piece], Z[:, piece]
-        if scale == "normal":
-            varies[piece] = to_numpy(normal_scores_into(out, x, row_weights))
-        else:
-            varies[piece] = to_numpy(_scale_into(out, x, row_weights) if scale else _centre_into(out, x, row_weights))
-        if max_missing < 1.0 and (missing := missing_mask(x)) is not None:
+        missing = missing_mask(x)
+        write = normal_scores_into if scale == "normal" else _scale_into if scale else _centre_into
+        varies[piece] = to_numpy(write(out, x, row_weights, missing))
+        if max_missing < 1.0 and missing is not None:
             varies[piece] &= ~too_many_missing(to_numpy(missing.sum(axis=0)), len(x), max_missing)
         if nuisance is not None:
             varies[piece] &= to_numpy(nuisance.remove_from_columns(out, rescale=bool(scale)) > MIN_LEFT)
     return (Z if varies.all() else take_columns(Z, varies)), varies
 
 
-def _centre_into(out: Any, x: Any, row_weights: Any) -> Any:
+def _centre_into(out: Any, x: Any, row_weights: Any, missing: Any) -> Any:
     """Write centred columns into `out` and return which of them vary."""
-    xp, missing = namespace(x), missing_mask(x)
+    xp = namespace(x)
     if missing is not None:
         x = fill_with_values(x, missing)
     low, high = column_ranges(x)
@@ -107,9 +106,9 @@ def _centre_into(out: Any, x: Any, row_weights: Any) -> Any:
     return varies
 
 
-def _scale_into(out: Any, x: Any, row_weights: Any) -> Any:
+def _scale_into(out: Any, x: Any, row_weights: Any, missing: Any) -> Any:
     """Write centred columns of standard deviation one into `out` and return which of them vary."""
-    xp, missing = namespace(x), missing_mask(x)
+    xp = namespace(x)
     if missing is not None:
         x = fill_with_values(x, missing)
     low, high = column_ranges(x)
@@ -174,31 +173,33 @@ def rescale_extremes(X: Array) -> Array:
 # ---------------------------------------------------------------- normal scores
 
 
-def normal_scores_into(out: Any, x: Any, row_weights: Any) -> Any:
+def normal_scores_into(out: Any, x: Any, row_weights: Any, missing: Any) -> Any:
     """Write the normal scores of the columns of x into `out` and return which columns vary.
 
     With weights, of sum one, the rank of a value is the weight of smaller values and half the weight of equal values,
     and the weighted standard deviation is one. For equal weights that is (rank - ½)/m.
 
-    In a column with missing values, the observed values have the scores of a column of their own, and missing values
-    have their weighted mean: 0, if weights are equal.
+    `missing` is a mask of the missing values, or None. In a column that has some, the observed values have the scores
+    of a column of their own, and missing values have their weighted mean: 0, if weights are equal.
     """
     if not on_host(x):
-        return _write_scores(out, x, row_weights)
+        return _write_scores(out, x, row_weights, missing)
     m, n = x.shape
     width = max(1, SCRATCH // m)  # the columns of a block stay in cache while they are sorted
     pieces = [slice(start, start + width) for start in range(0, n, width)]
-    return np.concatenate([_write_scores(out[:, piece], x[:, piece], row_weights) for piece in pieces])
+    masks = [None if missing is None else missing[:, piece] for piece in pieces]
+    blocks = ((out[:, piece], x[:, piece], row_weights, mask) for piece, mask in zip(pieces, masks, strict=True))
+    return np.concatenate([_write_scores(*block) for block in blocks])
 
 
-def _write_scores(out: Any, x: Any, row_weights: Any) -> Any:
+def _write_scores(out: Any, x: Any, row_weights: Any, missing: Any) -> Any:
     """Do what `normal_scores_into` does, for a block of columns."""
     rows = x.T.astype(np.float64, order="C") if on_host(x) else x.T.contiguous()
-    missing = missing_mask(rows)
-    if missing is None:
+    if missing is None or not bool(missing.any()):
         scores, varies = _scores_of_rows(rows, row_weights, out.dtype)
         out[:] = scores.T
         return varies
+    missing = missing.T
     incomplete = namespace(x).any(missing, axis=1)
     varies = namespace(x).zeros_like(incomplete)
     if not bool(incomplete.all()):

@@ -12,11 +12,11 @@ import numpy as np
 
 from randsel._numerics.arrays import (
     add_outer_sum,
+    add_to_diagonal,
     as_array_like,
     astype,
     clip,
     columnwise_dot,
-    device_of,
     dot,
     inverse_root,
     namespace,
@@ -108,8 +108,7 @@ def fit_ridge(log_expected: Any, target: Target, ridge: float, second_kernel: An
         kernel -= offsets[:, None] * roots[None, :]
     # A constant kernel has trace zero, and explains nothing with any penalty.
     penalty = clip(xp.linalg.diagonal(kernel).sum() * (ridge / m), 1e-12)
-    diagonal = xp.arange(m, device=device_of(kernel))
-    kernel[diagonal, diagonal] += penalty
+    add_to_diagonal(kernel, penalty)
     root = inverse_root(kernel)
     duals = root.T @ (root @ scaled)
     if target.groups is None:

@@ -105,32 +105,35 @@ class Target:
     def u_centred_norm(self) -> float:
         """`‖U(L)‖_F`, zero where only rounding is left, as with a class of one member."""
         if not self.lopsided:
-            return math.sqrt(self._norms[0])
+            return math.sqrt(self._sizes[0])
         norm = frobenius_norm(self.u_centred)
         return norm if norm > 1e-10 * frobenius_norm(self.kernel) else 0.0
 
     @cached_property
     def lopsided(self) -> bool:
         """Whether little of `L` is left when U-centred, as with a class of one member or one extreme number."""
-        u_centred_square, square = self._norms
+        u_centred_square, square, _ = self._sizes
         return u_centred_square < 1e-6 * square
 
-    @cached_property
-    def _norms(self) -> tuple[float, float]:
-        """`‖U(L)‖²` and `‖L‖²`, from the row sums off the diagonal (eq. 4), without computing L."""
-        m, diagonal, products = len(self.Y), self.diagonal, self.Y.T @ self.Y
-        rows = self.row_sums_less_diagonals + diagonal
-        square, diagonal_square, rows_square, total = to_floats(
-            dot(products, products), dot(diagonal, diagonal), dot(rows, rows), rows.sum()
-        )
-        u_centred_square = square - diagonal_square - 2 / (m - 2) * rows_square + total**2 / ((m - 1) * (m - 2))
-        return u_centred_square, square
-
-    @cached_property
+    @property
     def largest(self) -> float:
         """A bound on `|L_pq|` of different samples: the product of the two largest lengths of rows of Y."""
-        second, first = to_floats(*namespace(self.Y).sort(self.diagonal)[-2:])
-        return math.sqrt(first * second)
+        return self._sizes[2]
+
+    @cached_property
+    def _sizes(self) -> tuple[float, float, float]:
+        """`‖U(L)‖²`, `‖L‖²` and `largest`, in one transfer; by row sums off the diagonal (eq. 4), without L."""
+        m, diagonal, products = len(self.Y), self.diagonal, self.Y.T @ self.Y
+        rows = self.row_sums_less_diagonals + diagonal
+        square, diagonal_square, rows_square, total, second, first = to_floats(
+            dot(products, products),
+            dot(diagonal, diagonal),
+            dot(rows, rows),
+            rows.sum(),
+            *namespace(self.Y).sort(diagonal)[-2:],
+        )
+        u_centred_square = square - diagonal_square - 2 / (m - 2) * rows_square + total**2 / ((m - 1) * (m - 2))
+        return u_centred_square, square, math.sqrt(first * second)
 
     @cached_property
     def n_pairs(self) -> float:
