@@ -34,4 +34,4 @@ print(f"Best pair: {names[best['i']]} and {names[best['j']]}, corrected p = {bes
 print("Pairs of corrected p ≤ 0.05:", int(np.sum(scan.pairs_["p_corrected"] <= 0.05)))
 permuted = InteractionScan().fit(data["X"].astype(float), np.random.default_rng(0).permutation(y))
 print(f"With permuted labels {permuted.n_features_} are selected.")
-plots.interaction_heatmap(scan, names=names).savefig(Path("tuberculosis.png"), dpi=90)
+plots.interaction_heatmap(scan, names=names).figure.savefig(Path("tuberculosis.png"), dpi=90)

@@ -6,6 +6,7 @@ import pytest
 
 from randsel import InteractionScan, RandSel, datasets, plots
 from randsel._utils import text as _text
+from randsel.plots._style import spread_labels, write_name
 
 
 @pytest.fixture(scope="module")
@@ -21,9 +22,8 @@ def test_culling_path_draws_every_feature_and_names_the_highlighted(path):
     assert len(top.collections[0].get_segments()) == 13
     alignment = bottom.lines[0].get_ydata()
     assert list(alignment) == [r.alignment for r in path.rounds]
-    red = top.lines[0]
-    assert red.get_color() == plots.RED
-    assert {line.get_ydata()[-1] for line in top.lines[:2]} == set(path.last_values("contributions", 15)[:2])
+    red = [line for line in top.lines if line.get_color() == plots.RED][:2]
+    assert {line.get_ydata()[-1] for line in red} == set(path.last_values("contributions", 15)[:2])
     figure.savefig(io.BytesIO(), format="png")
 
 
@@ -46,9 +46,34 @@ def test_a_path_without_errors_has_no_panel_for_them():
     assert [axes.get_ylabel() for axes in plots.culling_path(path).axes] == ["contribution", "alignment"]
 
 
-def test_the_best_round_is_highlighted_by_default(path):
+def test_what_is_selected_is_highlighted_by_default(path):
     assert {text.get_text() for text in plots.culling_path(path).axes[0].texts} == {"0", "1"}
     assert not plots.culling_path(path, highlight=np.array([], dtype=int)).axes[0].texts
+    X, y, _ = datasets.make_xor(120, 15, random_state=0)
+    selector = RandSel(12).fit(X, y)
+    top = plots.culling_path(selector).axes[0]
+    assert {text.get_text() for text in top.texts} == {str(j) for j in selector.order_[:10]}
+    assert sum(line.get_color() == plots.RED for line in top.lines) == 12 + 1  # and the entry of the legend
+    assert top.get_legend().get_texts()[0].get_text() == "12 selected, the first 10 named"
+
+
+def test_the_chosen_and_the_last_round_have_a_tick(path):
+    for size in ((8.0, 6.5), (2.0, 6.5)):
+        axes = plots.culling_path(path, size=size).axes[-1]
+        ticks, labels = axes.get_xticks().tolist(), axes.get_xticklabels()
+        assert path.best in ticks
+        assert len(path.rounds) - 1 in ticks or abs(len(path.rounds) - 1 - path.best) < 3
+        assert labels[ticks.index(path.best)].get_text() == str(len(path.best_round.features))
+        assert labels[ticks.index(path.best)].get_color() == plots.RED
+
+
+def test_names_of_lines_do_not_overlap():
+    heights = spread_labels(np.array([0.1, 0.11, 0.12, 0.5, 0.98, 0.99]), 0.05, 0.02, 0.98)
+    assert np.diff(heights).min() >= 0.05 - 1e-12
+    assert heights[3] == 0.5
+    assert heights[-1] <= 0.98
+    crowded = spread_labels(np.full(40, 0.9), 0.05, 0.0, 1.0)
+    assert np.allclose(crowded, np.linspace(0.0, 1.0, 40))
 
 
 def test_names_of_a_selector_and_a_mask_of_highlights():
@@ -76,14 +101,14 @@ def scanned():
 
 def test_heat_map_shows_every_pair_of_the_first_features(scanned):
     _, _, scan = scanned
-    figure = plots.interaction_heatmap(scan, names=[f"g{j}" for j in range(12)])
-    axes = figure.axes[0]
+    axes = plots.interaction_heatmap(scan, names=[f"g{j}" for j in range(12)], ax=plots.new_figure(5, 4).subplots())
     assert [text.get_text() for text in axes.get_yticklabels()] == [f"g{j}" for j in scan.top_]
     shown = axes.images[0].get_array()
-    assert np.allclose(shown, -np.log10(scan.top_pvalues_))
-    assert np.array_equal(shown, shown.T)
+    off_diagonal = ~np.eye(len(scan.top_), dtype=bool)
+    assert np.allclose(shown[off_diagonal], -np.log10(scan.top_pvalues_)[off_diagonal])
+    assert np.ma.getmaskarray(shown).diagonal().all()  # main effects do not take the colour scale
     assert {*scan.top_[:2]} == {2, 4}
-    figure.savefig(io.BytesIO(), format="png")
+    axes.figure.savefig(io.BytesIO(), format="png")
 
 
 @pytest.mark.parametrize("kind", ["classes", "numbers", "outputs"])
@@ -137,3 +162,174 @@ def test_survival_panels_split_at_the_median_and_count_who_is_at_risk():
     assert all(line.get_ydata()[0] == 1.0 and (np.diff(line.get_ydata()) <= 0.0).all() for line in steps)
     with pytest.raises(ValueError, match="needs events and times"):
         plots.survival_panels(values, {"a": values})
+    frame = pd.DataFrame({"one": values, "two": values})
+    assert [axes.get_title("left") for axes in plots.survival_panels(y, frame).axes] == ["one", "two"]
+
+
+# ---------------------------------------------------------------- one panel: `ax` in, axes out
+
+
+@pytest.fixture
+def panel():
+    return plots.new_figure(4.0, 3.0).subplots()
+
+
+def test_without_axes_a_new_figure_of_pyplot_is_drawn_on():
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    pyplot.switch_backend("agg")
+    axes = plots.volcano(pd.Series([0.5, -1.0], index=["a", "b"]), [0.1, 0.01], selected=[True, False])
+    assert axes.figure is pyplot.gcf()
+    assert [text.get_text() for text in axes.texts] == ["a"]
+    pyplot.close(axes.figure)
+
+
+def test_long_names_are_broken_into_lines_and_then_cut():
+    assert write_name("short") == "short"
+    assert write_name("N-acetylglucosamine/N-acetylgalactosamine").replace("\n", "") == (
+        "N-acetylglucosamine/N-acetylgalactosamine"
+    )
+    assert write_name("x" * 300).endswith("…")
+    assert len(write_name("x" * 300).split("\n")) == 3
+    assert write_name("") == ""
+
+
+@pytest.mark.parametrize("categories", [True, False])
+def test_a_heat_map_orders_samples_by_target(panel, categories):
+    rng = np.random.default_rng(0)
+    y = rng.permutation(40) % 2 if categories else rng.standard_normal(40)
+    X = pd.DataFrame({"up": y + 0.1 * rng.standard_normal(40), "constant": np.ones(40), "other": rng.random(40)})
+    X.loc[3, "other"] = np.nan
+    axes = plots.feature_heatmap(X, y, features=np.array([True, True, False]), categories=categories, ax=panel)
+    assert axes is panel
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["up", "constant"]
+    shown, bar = (image.get_array() for image in axes.images)
+    order = np.argsort(y, kind="stable")
+    assert np.allclose(np.sort(shown[0]), np.sort((X["up"] - X["up"].mean()) / X["up"].std(ddof=0)))
+    if categories:
+        # within a class, samples rise with the feature
+        assert (np.diff(shown[0][:20]) >= 0).all()
+        assert len(np.unique(bar.reshape(40, 4), axis=0)) == 2
+    else:
+        assert np.allclose(shown[0], ((X["up"] - X["up"].mean()) / X["up"].std(ddof=0)).to_numpy()[order])
+    assert np.allclose(shown[1], 0.0)
+    axes.figure.savefig(io.BytesIO(), format="png")
+
+
+def test_a_heat_map_takes_the_features_of_a_selector(panel):
+    X, y, _ = datasets.make_xor(120, 6, random_state=0)
+    selector = RandSel(2).fit(pd.DataFrame(X, columns=list("abcdef")), y)
+    axes = plots.feature_heatmap(X, y, features=selector, ax=panel)
+    assert {label.get_text() for label in axes.get_yticklabels()} == {"a", "b"}
+    every = plots.feature_heatmap(X[:, :3], y[:, None], ax=plots.new_figure(4, 3).subplots())
+    assert [label.get_text() for label in every.get_yticklabels()] == ["0", "1", "2"]
+
+
+def test_a_volcano_marks_what_is_selected_and_leaves_out_what_is_unknown(panel):
+    effects = np.array([-2.0, 0.1, np.nan, 1.5, 1.6])
+    axes = plots.volcano(effects, np.array([1e-8, 0.5, 1e-9, 1e-5, 1e-5]), selected=[0, 3, 4], limit=0.01, ax=panel)
+    grey, red = axes.collections
+    assert len(grey.get_offsets()) == 1
+    assert red.get_offsets()[:, 0].tolist() == [-2.0, 1.5, 1.6]
+    # the name of the last one would cover that of the one before
+    assert [text.get_text() for text in axes.texts] == ["0", "3"]
+    assert [text.get_ha() for text in axes.texts] == ["right", "left"]
+
+
+def test_genotypes_are_bars_of_shares(panel):
+    values = np.array([0, 0, 1, 2, 2, 2, 1, np.nan])
+    axes = plots.feature_panel(values, np.array(list("aaaabbbb")), ax=panel)
+    heights = [bar.get_height() for bar in axes.patches]
+    assert heights == pytest.approx([0.5, 0.25, 0.25, 0.0, 1 / 3, 2 / 3])
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["0", "1", "2"]
+    assert axes.get_ylabel() == "share of the class"
+
+
+def test_a_target_of_numbers_is_named_and_few_levels_are_strips(panel):
+    rng = np.random.default_rng(0)
+    y = rng.standard_normal(60)
+    axes = plots.feature_panel(rng.integers(0, 3, 60), y, categories=False, target="yield $", ax=panel)
+    assert axes.get_ylabel() == "yield $"
+    strips = [line for line in axes.lines if line.get_marker() == "o"]
+    assert sum(len(line.get_ydata()) for line in strips) == 60
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["0", "1", "2"]
+    scatter = plots.feature_panel(y, 2 * y, categories=False, ax=plots.new_figure(3, 3).subplots())
+    assert np.allclose(scatter.lines[0].get_ydata(), 2 * y)
+
+
+def test_a_pair_takes_the_names_of_its_series(panel):
+    frame = pd.DataFrame(np.random.default_rng(0).standard_normal((30, 2)), columns=["one", "two"])
+    axes = plots.pair_panel(frame["one"], frame["two"], frame["one"], categories=False, ax=panel)
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("one", "two")
+
+
+# ---------------------------------------------------------------- scores and predictions
+
+
+def test_a_comparison_has_a_panel_per_method():
+    rows = [
+        {
+            "data": data,
+            "method": method,
+            "sizes": [1, 5, 50],
+            "mean": [0.6, 0.8, 0.7],
+            "standard_error": [0.1, 0.05, 0.1],
+        }
+        for data in ("one", "two")
+        for method in ("a", "b", "c")
+    ]
+    figure = plots.comparison(rows, title="both")
+    assert [axes.get_title("left") for axes in figure.axes if axes.axison] == ["a", "b", "c"] * 2
+    single = plots.comparison(pd.DataFrame(rows[:3]))
+    first = single.axes[0]
+    assert len(first.lines) == 4  # all methods in grey, and its own
+    band = first.collections[0].get_paths()[0].vertices[:, 1]
+    assert (band.min(), band.max()) == pytest.approx((0.5, 0.85))
+    many = [dict(row, method=f"m{k}") for k, row in enumerate(rows[:3] * 2)]
+    assert sum(axes.axison for axes in plots.comparison([row | {"data": "one"} for row in many]).axes) == 6
+
+
+def test_the_scores_of_folds_are_drawn_in_rows(panel):
+    folds = pd.DataFrame({"selected": [0.8, 0.9], "all features": [0.6, 0.5]})
+    axes = plots.accuracy(folds, chance=0.5, highlight="selected", ax=panel)
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["selected", "all features"]
+    assert axes.lines[2].get_xdata()[0] == pytest.approx(0.85)
+
+
+def test_panel_sizes_mark_the_sizes_that_are_chosen(panel):
+    scores = np.array([[0.6, 0.8, np.nan], [0.7, 0.9, np.nan], [0.8, np.nan, np.nan]])
+    marks = {"selected": 5, "one standard error": 1}
+    axes = plots.panel_sizes([1, 5, 20], scores, marks=marks, chance=0.5, everything=0.7, ax=panel)
+    (curve,) = (container.lines[0] for container in axes.containers)
+    assert curve.get_xdata().tolist() == [1, 5]
+    assert curve.get_ydata() == pytest.approx([0.7, 0.85])
+    low, high = axes.containers[0].lines[2][0].get_segments()[0][:, 1]
+    assert high - low == pytest.approx(2 * np.std([0.6, 0.7, 0.8], ddof=1) / np.sqrt(3))
+    labels = {text.get_text() for text in axes.get_legend().get_texts()}
+    assert labels == {"selected: 5", "one standard error: 1", "chance", "all features"}
+
+
+def test_roc_curves_are_drawn_by_fold(panel):
+    rng = np.random.default_rng(0)
+    y, folds = np.arange(60) % 2, np.arange(60) // 20
+    scores = y + rng.standard_normal(60)
+    scores[0] = np.nan
+    axes = plots.roc_curve(y, scores, folds=folds, positive="case", ax=panel)
+    assert axes.get_legend().get_texts()[0].get_text().startswith("mean of 3 folds, AUC 0.")
+    assert axes.get_ylabel() == "true positive rate (case)"
+    one_class = plots.roc_curve(y, scores, folds=y, ax=plots.new_figure(3, 3).subplots())
+    assert one_class.get_legend() is None
+
+
+def test_confusions_are_counted_without_missing_predictions(panel):
+    y, predicted = np.array([0, 0, 1, 1, 2]), np.array([0.0, 1.0, 1.0, np.nan, 2.0])
+    axes = plots.confusion_matrix(y, predicted, labels=("a", "b", "a long label of a class"), ax=panel)
+    assert [text.get_text() for text in axes.texts] == ["1", "1", "0", "0", "1", "0", "0", "0", "1"]
+    assert axes.get_xticklabels()[0].get_rotation() == 90.0
+
+
+def test_predicted_numbers_against_true_ones(panel):
+    axes = plots.predicted_values([1.0, 2.0, 3.0], [1.1, np.nan, 2.5], target="yield", ax=panel)
+    assert axes.lines[0].get_xdata().tolist() == [1.0, 3.0]
+    assert axes.lines[1].get_ydata().tolist() == [1.1, 2.5]
+    nothing = plots.predicted_values([1.0], [np.nan], ax=plots.new_figure(3, 3).subplots())
+    assert len(nothing.lines) == 1

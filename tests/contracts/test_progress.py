@@ -515,16 +515,16 @@ def test_ctrl_c_ends_a_comparison_which_then_resumes(table, tmp_path, jobs):
     options = ["--target", "status", "--out", str(out), "--folds", "2", "--reshuffles", "3", "--jobs", jobs]
     command = [sys.executable, "-m", "randsel", "compare", str(table), *options, "--methods", "RFE, randSel"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    while not list(out.glob("[0-9a-f]*.json")) and process.poll() is None:
+    while not list(out.glob("cells/[0-9a-f]*.json")) and process.poll() is None:
         time.sleep(0.02)
     code, _, errors = interrupt(process)
-    kept = {path.name: path.stat().st_mtime_ns for path in out.glob("[0-9a-f]*.json")}
+    kept = {path.name: path.stat().st_mtime_ns for path in out.glob("cells/[0-9a-f]*.json")}
     assert code == 130
     assert "Interrupted. What is finished is kept: run the same command again to go on." in errors
     assert "Traceback" not in errors
     assert 0 < len(kept) < 12
     subprocess.run(command, check=True, capture_output=True)
-    assert not list(out.glob("*.partial"))
-    assert len(list(out.glob("[0-9a-f]*.json"))) == 12
-    assert {name: (out / name).stat().st_mtime_ns for name in kept} == kept
+    assert not list(out.rglob("*.partial"))
+    assert len(list(out.glob("cells/[0-9a-f]*.json"))) == 12
+    assert {name: (out / "cells" / name).stat().st_mtime_ns for name in kept} == kept
     assert (out / "table.md").exists()

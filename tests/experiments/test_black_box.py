@@ -67,7 +67,7 @@ def test_finished_cells_are_read_and_damaged_ones_computed_again(results, folder
     assert run_black_box(TINY, folder, progress=lambda *state: calls.append(state)) == json.loads(json.dumps(results))
     assert not seen
     assert not calls
-    path = folder / f"{hash_cell('SVM, best single kernel', 0, asdict(replace(TINY, seeds=0)))}.json"
+    path = folder / "cells" / f"{hash_cell('SVM, best single kernel', 0, asdict(replace(TINY, seeds=0)))}.json"
     whole = path.read_text()
     path.write_text(whole[:50])
     again = run_black_box(replace(TINY, seeds=2), folder, progress=lambda *state: calls.append(state))

@@ -42,8 +42,8 @@ def test_a_limit_that_is_not_reached_changes_nothing(n_jobs, tmp_path, monkeypat
     limited = _run.run_comparison(SPEC, tables_of(SPEC), tmp_path / "limited", n_jobs=n_jobs, timeout=PATIENCE)
     assert not limited.errors
     assert without_times(limited.results) == without_times(unlimited.results)
-    for path in (tmp_path / "unlimited").glob("*.json"):
-        assert path.read_bytes() == (tmp_path / "limited" / path.name).read_bytes()
+    for path in (tmp_path / "unlimited" / "cells").glob("*.json"):
+        assert path.read_bytes() == (tmp_path / "limited" / "cells" / path.name).read_bytes()
     assert capfd.readouterr().out == ""
 
 
@@ -129,7 +129,7 @@ def test_a_command_with_a_time_limit_leaves_no_process_when_it_is_ended(number, 
     with subprocess.Popen(
         [sys.executable, "-m", "randsel", *words], cwd=tmp_path, stderr=subprocess.DEVNULL
     ) as process:
-        wait_until(lambda: process.poll() is not None or list((tmp_path / "out").glob("[0-9a-f]*.json")))
+        wait_until(lambda: process.poll() is not None or list((tmp_path / "out").glob("cells/[0-9a-f]*.json")))
         children = descendants(process.pid)
         process.send_signal(number)
         process.wait(PATIENCE)

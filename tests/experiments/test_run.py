@@ -11,9 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+import reference
 from click.testing import CliRunner
-from comparisons import small_spec, tables_of
+from comparisons import small_spec, tables_of, without_times
 
 from randsel import datasets
 from randsel._utils.files import lock_folder
@@ -35,13 +37,55 @@ def test_every_cell_once_and_a_table_at_the_end(run, tmp_path):
     outcome = run(spec)
     assert len(outcome.cells) == len(outcome.results) == 12
     assert not outcome.errors
-    assert len(list((tmp_path / "out").glob("[0-9a-f]*.json"))) == 12
+    assert len(list((tmp_path / "out").glob("cells/[0-9a-f]*.json"))) == 12
     text = summary.write_tables(spec, outcome, tmp_path / "out", "heading")
     assert "| xor | randSel |" in text
     assert (tmp_path / "out" / "table.csv").read_text().startswith("data,method,")
     rows = {row["method"]: row for row in summary.summarise(spec, outcome)}
     found = [r for c, r in ((c, outcome.results[c.key]) for c in outcome.cells) if c.method == "randSel"]
     assert rows["randSel"]["accuracy, %"].startswith(f"{100 * np.mean([r['accuracy'] for r in found]):.1f}")
+
+
+def test_methods_are_ranked_with_standard_errors_and_tables_hold_numbers(run, tmp_path):
+    spec = small_spec()
+    outcome = run(spec)
+    text = summary.write_tables(spec, outcome, tmp_path / "out", "heading")
+    assert "## Ranking" in text
+    ranking = pd.read_csv(tmp_path / "out" / "ranking.csv")
+    assert ranking["rank"].tolist() == [1, 2]
+    assert ranking["mean"].is_monotonic_decreasing
+    assert np.isnan(ranking["behind_best_standard_error"][0])
+    scores = {
+        method: [outcome.results[c.key]["balanced_accuracy"] for c in outcome.cells if c.method == method]
+        for method in ranking["method"]
+    }
+    best, other = scores.values()
+    assert ranking["mean"].tolist() == pytest.approx([np.mean(best), np.mean(other)])
+    errors = [reference.corrected_standard_error(values, 3) for values in (best, other)]
+    assert ranking["standard_error"].tolist() == pytest.approx(errors)
+    behind = np.subtract(best, other)
+    assert ranking["behind_best"][1] == pytest.approx(behind.mean())
+    assert ranking["behind_best_standard_error"][1] == pytest.approx(reference.corrected_standard_error(behind, 3))
+    table = pd.read_csv(tmp_path / "out" / "table.csv")
+    assert table.select_dtypes("number").columns[:2].tolist() == ["accuracy_mean", "accuracy_standard_error"]
+    assert table.set_index("method")["balanced_accuracy_mean"].to_dict() == pytest.approx(
+        {method: np.mean(values) for method, values in scores.items()}
+    )
+    features = pd.read_csv(tmp_path / "out" / "features.csv")
+    assert (features["selected"] <= features["cells"]).all()
+
+
+def test_cells_of_an_earlier_version_beside_the_tables_are_used(run, tmp_path):
+    spec, out = small_spec(reshuffles=1), tmp_path / "out"
+    first = run(spec)
+    for path in list((out / "cells").iterdir()):
+        path.rename(out / path.name)
+    calls = []
+    again = run(spec, progress=lambda *state: calls.append(state))
+    assert calls == [("cells", 6, 6)]
+    assert without_times(again.results) == without_times(first.results)
+    assert again.seconds == first.seconds
+    assert not list(out.glob("[0-9a-f]*.json"))
 
 
 @pytest.mark.slow
@@ -57,14 +101,14 @@ def test_a_killed_run_goes_on_and_ends_in_the_same_tables(tmp_path):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     subprocess.run([sys.executable, "-c", code, str(whole)], cwd=root, check=True)
     process = subprocess.Popen([sys.executable, "-c", code, str(broken)], cwd=root)
-    while len(list(broken.glob("[0-9a-f]*.json"))) < 3 and process.poll() is None:
+    while len(list(broken.glob("cells/[0-9a-f]*.json"))) < 3 and process.poll() is None:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    before = {path.name: path.stat().st_mtime_ns for path in broken.glob("[0-9a-f]*.json")}
+    before = {path.name: path.stat().st_mtime_ns for path in broken.glob("cells/[0-9a-f]*.json")}
     assert 3 <= len(before) < 36
     subprocess.run([sys.executable, "-c", code, str(broken)], cwd=root, check=True)
-    assert all((broken / name).stat().st_mtime_ns == then for name, then in before.items())
+    assert all((broken / "cells" / name).stat().st_mtime_ns == then for name, then in before.items())
     for name in ("table.md", "table.csv"):
         assert (broken / name).read_bytes() == (whole / name).read_bytes()
 
@@ -79,7 +123,7 @@ def test_jobs_do_not_change_the_tables(run, tmp_path):
 def test_a_damaged_cell_is_done_again(run, tmp_path):
     spec = small_spec()
     first = run(spec)
-    path = next((tmp_path / "out").glob("[0-9a-f]*.json"))
+    path = next((tmp_path / "out").glob("cells/[0-9a-f]*.json"))
     path.write_text(path.read_text()[:40])
     again = run(spec)
     assert any(f"{path.name} was damaged" in note for note in again.notes)
@@ -122,9 +166,9 @@ def test_a_folder_of_another_comparison_is_refused_and_methods_may_be_added(run,
         _run.run_comparison(spec, {"xor": replace(table, X=table.X + 1e-9)}, tmp_path / "out")
     with pytest.raises(ValueError, match=r"with other settings \(folds: 3, now 2\)"):
         run(replace(spec, folds=2))
-    assert len(list((tmp_path / "out").glob("[0-9a-f]*.json"))) == 3
+    assert len(list((tmp_path / "out").glob("cells/[0-9a-f]*.json"))) == 3
     assert len(run(small_spec(reshuffles=2)).results) == 12
-    assert len(list((tmp_path / "out").glob("[0-9a-f]*.json"))) == 12
+    assert len(list((tmp_path / "out").glob("cells/[0-9a-f]*.json"))) == 12
 
 
 def test_what_is_reduced_is_done_and_said_beside_the_result(tmp_path):

@@ -212,7 +212,7 @@ def until(process, pattern, out, count=1):
         time.sleep(0.005)
 
 
-FINISHED = {"select": "parts/half-*.npz", "compare": "*[0-9a-f].json"}
+FINISHED = {"select": "parts/half-*.npz", "compare": "cells/*[0-9a-f].json"}
 
 
 @pytest.mark.slow

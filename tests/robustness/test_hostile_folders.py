@@ -89,9 +89,10 @@ def test_the_folder_itself_may_be_a_link(table, out, tmp_path):
 def test_other_commands_do_not_follow_links_either(table, tmp_path):
     precious = tmp_path / "precious"
     precious.write_text("precious")
-    for command, name in (("interactions", "pairs.png"), ("compare", "comparison.png"), ("compare", "runs.csv")):
-        folder = tmp_path / f"{command}-{name}"
-        folder.mkdir()
+    written = {"interactions": ("pairs.png",), "compare": ("comparison.png", "runs.csv", "cells/seconds.csv")}
+    for command, name in ((command, name) for command, names in written.items() for name in names):
+        folder = tmp_path / f"{command}-{Path(name).name}"
+        (folder / name).parent.mkdir(parents=True)
         (folder / name).symlink_to(precious)
         refused(invoke(command, table, "--target", "status", "--out", folder), f"{name} is a symbolic link")
     (tmp_path / "figure").mkdir()

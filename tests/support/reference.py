@@ -1,7 +1,7 @@
 """The paper, transcribed slowly and literally, and the closed forms by enumeration. Shares no code with the package."""
 
 import itertools
-from math import comb
+from math import comb, sqrt
 
 import numpy as np
 from scipy.stats import norm, rankdata
@@ -421,3 +421,11 @@ def residuals(rows, weights, strata, covariates):
     Z, root = np.hstack([indicators, covariates]), np.sqrt(weights)
     fits = [Z @ np.linalg.lstsq(Z * root[:, None], row * root, rcond=None)[0] for row in rows]
     return rows - np.array(fits)
+
+
+def corrected_standard_error(values, n_folds):
+    """Return the standard error of a mean over repeated folds: variance times (1/cells + test/training samples)."""
+    mean = sum(values) / len(values)
+    variance = sum((value - mean) ** 2 for value in values) / (len(values) - 1)
+    test, training = 1 / n_folds, 1 - 1 / n_folds
+    return sqrt((1 / len(values) + test / training) * variance)

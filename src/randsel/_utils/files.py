@@ -196,8 +196,8 @@ def check_folder(out: Path, option: str = "--out") -> None:
 
 def check_links(out: Path) -> None:
     """Raise ValueError if a folder contains symbolic links, which may point anywhere; it may be a link itself."""
-    for folder in (out, out / "parts"):
-        # a link called parts is found among the entries of `out`
+    for folder in (out, out / "parts", out / "cells"):
+        # a link called parts or cells is found among the entries of `out`
         for path in folder.iterdir() if folder.is_dir() and (folder == out or not folder.is_symlink()) else ():
             if path.is_symlink():
                 raise ValueError(describe_link(path))

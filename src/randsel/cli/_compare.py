@@ -53,8 +53,9 @@ def compare(
     FILE is a table in any format of docs/files.md. A support vector machine is tested on the selected features: by its
     accuracy for classes, by R² in every fold for numbers, by the concordance index for survival. All methods take all
     three. Groups are not split between folds. Missing values are neutral; --missing median takes medians of training
-    samples. The folder gets table.md and table.csv (scores), features.csv (how often each feature was selected),
-    comparison.png, times.csv, and a file per finished cell: run the command again to resume after an interruption.
+    samples. The folder gets ranking.csv (methods, best first, with standard errors), table.md and table.csv (all
+    scores), features.csv (how often each feature was selected), comparison.png, times.csv, and the folder cells with a
+    file per finished cell: run the command again to resume after an interruption.
     --reshuffles 1 takes a third of the time. Without --methods, all are compared except the bootstrap, which takes as
     long as the others together, and the F-test, which ranks like the correlation coefficient.
 

@@ -101,7 +101,7 @@ def _draw_figures(scan: Any, table: "Table", out: Path) -> None:
 
     with warnings.catch_warnings(action="ignore"):  # missing glyphs of a font
         try:
-            heatmap = plots.interaction_heatmap(scan, names=table.names)
+            heatmap = plots.interaction_heatmap(scan, names=table.names).figure
             # survival is coloured by its martingale residuals
             y = SURVIVAL.to_numbers(table.y)[0] if is_structured(table.y) else table.y
             panels = plots.pair_panels(table.X, y, scan, names=table.names)

@@ -26,7 +26,7 @@ from randsel._utils.files import check_folder, check_or_write_identity, lock_fol
 from randsel._utils.typing import Array
 from randsel.datasets import make_black_box
 from randsel.experiments._cells import hash_cell
-from randsel.experiments._run import Progress, is_number, read_cell
+from randsel.experiments._run import Progress, is_number, prepare_cells, read_cell
 from randsel.experiments._summary import format_spread
 from randsel.learning import LPBoostMKL, PathKernels, SparseFiltering
 from randsel.selectors import RandSel
@@ -288,7 +288,7 @@ NUMBERS = {
 
 
 def run_black_box(settings: BlackBoxSettings, out: Path, *, progress: Progress | None = None) -> Results:
-    """Run the cells that have no file in `out` yet, and return the results of all, by method, in the order of seeds.
+    """Run the cells that have no file yet, and return the results of all, by method, in the order of seeds.
 
     `progress` is called with "cells", the number of cells done, and the number of all cells.
     """
@@ -298,11 +298,12 @@ def run_black_box(settings: BlackBoxSettings, out: Path, *, progress: Progress |
     total, show = settings.seeds * len(METHODS), progress or (lambda *_: None)
     with lock_folder(out):
         check_or_write_identity(out, {"comparison": "blackbox"}, ("comparison",))
+        folder = prepare_cells(out)
         for seed in range(settings.seeds):
             trial: Trial | None = None
             for name, method in METHODS.items():
                 # the same file for any number of seeds
-                path = out / f"{hash_cell(name, seed, asdict(replace(settings, seeds=0)))}.json"
+                path = folder / f"{hash_cell(name, seed, asdict(replace(settings, seeds=0)))}.json"
                 result = read_cell(path, [], ("accuracy", "inner", *NUMBERS.get(name, ())), _is_complete)
                 if result is None:
                     show("cells", sum(map(len, results.values())), total)

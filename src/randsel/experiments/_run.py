@@ -1,7 +1,8 @@
 """Runs the cells of a comparison: computes those that are not finished, one file each, and reads the others.
 
-A finished cell is a JSON file named by a hash of everything that determines it; a failed cell leaves no file. Times are
-in separate files (`seconds.csv`, `runs.csv`), so that the other files are the same for every run.
+A finished cell is a JSON file in the folder `cells`, named by a hash of everything that determines it; a failed cell
+leaves no file. Times are in separate files (`cells/seconds.csv`, `runs.csv`), so that the other files are the same for
+every run.
 """
 
 import csv
@@ -34,6 +35,7 @@ from randsel.experiments._specification import Spec
 from randsel.tables import Table
 from randsel.targets import CLASSES
 
+CELLS = "cells"  # folder of the files of finished cells
 #: Function that is called with "cells", the number of cells done, and the number of all cells.
 Progress = Callable[[str, float, float], None]
 
@@ -58,7 +60,7 @@ def run_comparison(
     timeout: float | None = None,
     progress: Progress | None = None,
 ) -> Outcome:
-    """Run the cells that have no file in `out` yet, `n_jobs` at a time; the others are read.
+    """Run the cells that have no file in `out` / "cells" yet, `n_jobs` at a time; the others are read.
 
     A folder of other data, folds or seed is refused; methods and reshuffles may be added. `n_jobs=None` runs one cell
     at a time, or as many as a Dask cluster has threads (`on_cluster`). With a `timeout` in seconds, cells run in child
@@ -69,11 +71,12 @@ def run_comparison(
     with lock_folder(out):
         cells, notes = build_cells(spec, tables)
         check_or_write_identity(out, _identity(spec, cells), ("version", "data_hash", "parameters"))
+        folder = prepare_cells(out)
         results: dict[str, dict[str, Any]] = {}
         for cell in cells:
             is_complete = partial(is_complete_result, sizes=path_sizes(tables[cell.data].X.shape[1]))
             numbers = (*SCORES[cell.params["target"]], "n_features")
-            if (result := read_cell(out / f"{cell.key}.json", notes, numbers, is_complete)) is not None:
+            if (result := read_cell(folder / f"{cell.key}.json", notes, numbers, is_complete)) is not None:
                 results[cell.key] = result
         pending = [cell for cell in cells if cell.key not in results]
         errors: dict[str, str] = {}
@@ -89,14 +92,14 @@ def run_comparison(
                     errors[cell.key] = error
                 else:
                     # Written here, because the cell may have been computed on another machine.
-                    _write_cell(out, cell, result)
+                    _write_cell(folder, cell, result)
                     results[cell.key] = result
                 show("cells", len(results) + len(errors), len(cells))
         finally:
             end_idle_children()
         if pending:
             _log_run(out, spec, len(pending), n_jobs, time.monotonic() - start)
-        return Outcome(tuple(cells), results, errors, tuple(notes), _read_seconds(out))
+        return Outcome(tuple(cells), results, errors, tuple(notes), _read_seconds(folder))
 
 
 def _identity(spec: Spec, cells: list[Cell]) -> dict[str, Any]:
@@ -127,13 +130,23 @@ def _run_cell(
 # ---------------------------------------------------------------- files
 
 
-def _write_cell(out: Path, cell: Cell, result: dict[str, Any]) -> None:
+def prepare_cells(out: Path) -> Path:
+    """Return the folder of cells; files of earlier versions, which were written beside the tables, are moved there."""
+    folder = out / CELLS
+    folder.mkdir(exist_ok=True)
+    for path in out.iterdir():
+        if re.fullmatch(r"[0-9a-f]{24}\.json|seconds\.csv", path.name) and not (folder / path.name).exists():
+            path.rename(folder / path.name)
+    return folder
+
+
+def _write_cell(folder: Path, cell: Cell, result: dict[str, Any]) -> None:
     """Write the result of a cell, and its time to a separate file, because times differ from run to run."""
     # The time comes first, so that every finished cell has one; of two times, the later one counts.
-    with open_for_append(out / "seconds.csv") as file:
+    with open_for_append(folder / "seconds.csv") as file:
         file.write(f"{cell.key},{result.pop('seconds'):.6f}\n")
     content = {"cell": asdict(cell), "result": result}
-    write_atomically(out / f"{cell.key}.json", json.dumps(content, indent=1, sort_keys=True))
+    write_atomically(folder / f"{cell.key}.json", json.dumps(content, indent=1, sort_keys=True))
 
 
 def read_cell(
@@ -169,9 +182,9 @@ def is_complete_result(result: dict[str, Any], sizes: Sequence[int] | None = Non
     return texts and known and all(re.fullmatch("[1-9][0-9]{0,8}", key) and is_number(curve[key]) for key in curve)
 
 
-def _read_seconds(out: Path) -> dict[str, float]:
+def _read_seconds(folder: Path) -> dict[str, float]:
     """Return the time of the selection in every cell whose time is known."""
-    path = out / "seconds.csv"
+    path = folder / "seconds.csv"
     lines = path.read_text(errors="replace").splitlines() if path.exists() else []
     complete = (re.fullmatch(r"([0-9a-f]{24}),(\d+\.\d{6})", line) for line in lines)
     return {match[1]: float(match[2]) for match in complete if match is not None}

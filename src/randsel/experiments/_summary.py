@@ -1,18 +1,20 @@
-"""Tables of a comparison: scores, how often each feature was selected, and times."""
+"""Tables of a comparison: ranking of methods, scores, how often each feature was selected, and times."""
 
 from collections import Counter
-from collections.abc import Iterator
-from itertools import product
+from collections.abc import Iterator, Sequence
+from itertools import groupby, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from randsel._utils.files import write_atomically
-from randsel._utils.text import DASH, as_csv, as_markdown
+from randsel._utils.text import DASH, as_csv, as_markdown, format_exact
 from randsel.experiments._run import Outcome
 from randsel.experiments._specification import Spec, plan
 
+#: Scores that rank methods -> their names; the first one that a result has counts.
+RANKED_BY = {"balanced_accuracy": "balanced accuracy", "r2": "R²", "concordance": "concordance index"}
 #: Entry of a result -> title of its column, factor, and digits after the point.
 COLUMNS = {
     "accuracy": ("accuracy, %", 100.0, 1),
@@ -23,6 +25,12 @@ COLUMNS = {
     "precision": ("precision, %", 100.0, 1),
     "recall": ("recall, %", 100.0, 1),
 }
+
+#: What the ranking does and does not say.
+MEANING_OF_RANKING = (
+    "Mean score over the cells, with a standard error that allows for the training samples that cells share. Methods "
+    "that are behind the best one by less than two standard errors do not differ clearly on these data."
+)
 
 
 class _Group(NamedTuple):
@@ -42,6 +50,97 @@ def _groups(spec: Spec, outcome: Outcome) -> Iterator[_Group]:
         yield _Group(entry, method, label, keys, [outcome.results[key] for key in keys if key in outcome.results])
 
 
+def standard_error(values: Sequence[float], n_folds: int) -> float:
+    """Return the standard error of the mean over the cells of a repeated cross-validation; NaN for a single cell.
+
+    Cells share most of their training samples. The correction of Nadeau and Bengio (2003) adds the ratio of test to
+    training samples, 1 / (folds - 1), to 1 / cells.
+    """
+    if len(values) < 2:
+        return float("nan")
+    return float(np.std(values, ddof=1) * np.sqrt(1.0 / len(values) + 1.0 / (n_folds - 1)))
+
+
+def rank_methods(spec: Spec, outcome: Outcome) -> list[dict[str, Any]]:
+    """Return the methods of every data set, best mean score first, with how far they are behind the best one.
+
+    The difference is taken cell by cell: both methods have the same samples to train and to test.
+    """
+    rows = []
+    for _, same_data in groupby(_groups(spec, outcome), key=lambda group: group.label["data"]):
+        groups = [group for group in same_data if group.results]
+        scores, measure = _scores_of_cells(groups, outcome)
+        scores.sort(key=lambda entry: -float(np.mean(list(entry[1].values()))))
+        n_folds = 1 + max((fold for _, cells in scores for _, fold in cells), default=1)
+        for rank, (label, cells) in enumerate(scores, start=1):
+            best = scores[0][1]
+            behind = [best[place] - cells[place] for place in cells if place in best]
+            values = list(cells.values())
+            rows.append(
+                {**label, "rank": rank, "measure": measure, "mean": float(np.mean(values))}
+                | {"standard_error": standard_error(values, n_folds)}
+                | {"behind_best": float(np.mean(behind)) if behind else float("nan")}
+                | {"behind_best_standard_error": standard_error(behind, n_folds) if rank > 1 else float("nan")}
+                | {"cells": len(cells)}
+            )
+    return rows
+
+
+def _scores_of_cells(groups: list[_Group], outcome: Outcome) -> tuple[list[tuple[dict[str, str], Any]], str]:
+    """Return label and scores by (reshuffle, fold) of every method, and the name of the score that ranks them."""
+    places = {cell.key: (cell.reshuffle, cell.fold) for cell in outcome.cells}
+    score = next((name for name in RANKED_BY if groups and name in groups[0].results[0]), "accuracy")
+    scores = [
+        (group.label, {places[key]: outcome.results[key][score] for key in group.keys if key in outcome.results})
+        for group in groups
+    ]
+    return scores, RANKED_BY.get(score, score)
+
+
+def _format_ranking(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
+    """Return the ranking for people: mean ± standard error, and the difference from the best method."""
+
+    def show(value: float, error: float) -> str:
+        return DASH if np.isnan(value) else f"{value:.3f}" + ("" if np.isnan(error) else f" ± {error:.3f}")
+
+    return [
+        {"data": row["data"], "rank": str(row["rank"]), "method": row["method"]}
+        | {"measure": row["measure"], "mean ± se": show(row["mean"], row["standard_error"])}
+        | {
+            "behind the best ± se": show(row["behind_best"], row["behind_best_standard_error"])
+            if row["rank"] > 1
+            else DASH
+        }
+        for row in rows
+    ]
+
+
+def scores_in_numbers(spec: Spec, outcome: Outcome) -> list[dict[str, str]]:
+    """Return one row per data set and method with means and standard errors as numbers, for a CSV file."""
+    rows = []
+    for group in _groups(spec, outcome):
+        n_folds = 1 + max((cell.fold for cell in outcome.cells if cell.key in group.keys), default=1)
+        row = dict(group.label)
+        for column in COLUMNS:
+            values = [result[column] for result in group.results if column in result]
+            row[f"{column}_mean"] = format_exact(np.mean(values)) if values else ""
+            row[f"{column}_standard_error"] = format_exact(standard_error(values, n_folds))
+        row |= {"cells": str(len(group.results)), "failed": str(len(group.keys) - len(group.results))}
+        row["reduced"] = plan(spec, group.entry, group.method).reduced or ""
+        rows.append(row | ({"paper": _paper_value(spec, group)} if spec.paper else {}))
+    return _drop_empty(rows, "")
+
+
+def _paper_value(spec: Spec, group: _Group) -> str:
+    return spec.paper.get(group.entry["name"], {}).get(group.method["name"], DASH)
+
+
+def _drop_empty(rows: list[dict[str, str]], empty_value: str) -> list[dict[str, str]]:
+    """Return rows without the columns that are empty in all of them."""
+    empty = {title for title in rows[0] if all(row[title] == empty_value for row in rows)}
+    return [{title: value for title, value in row.items() if title not in empty} for row in rows]
+
+
 def format_spread(values: list[float], digits: int = 1) -> str:
     """Return mean ± standard deviation."""
     return f"{np.mean(values):.{digits}f} ± {np.std(values):.{digits}f}"
@@ -58,11 +157,8 @@ def summarise(spec: Spec, outcome: Outcome) -> list[dict[str, str]]:
         n_failed = len(group.keys) - len(group.results)
         row["cells"] = f"{len(group.results)}" + (f" ({n_failed} failed)" if n_failed else "")
         row["reduced"] = plan(spec, group.entry, group.method).reduced or DASH
-        if spec.paper:
-            row["paper"] = spec.paper.get(group.entry["name"], {}).get(group.method["name"], DASH)
-        rows.append(row)
-    empty = {title for title in rows[0] if all(row[title] == DASH for row in rows)}
-    return [{title: value for title, value in row.items() if title not in empty} for row in rows]
+        rows.append(row | ({"paper": _paper_value(spec, group)} if spec.paper else {}))
+    return _drop_empty(rows, DASH)
 
 
 def features_selected(spec: Spec, outcome: Outcome) -> list[dict[str, str]]:
@@ -71,7 +167,7 @@ def features_selected(spec: Spec, outcome: Outcome) -> list[dict[str, str]]:
     for group in _groups(spec, outcome):
         counts = Counter(feature for result in group.results for feature in result["features"])
         for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-            rows.append({**group.label, "feature": name, "selected": f"{count} of {len(group.results)}"})
+            rows.append({**group.label, "feature": name, "selected": str(count), "cells": str(len(group.results))})
     return rows
 
 
@@ -80,7 +176,7 @@ def seconds_per_selection(spec: Spec, outcome: Outcome) -> list[dict[str, str]]:
     rows = []
     for group in _groups(spec, outcome):
         known = [outcome.seconds[key] for key in group.keys if key in outcome.seconds and key in outcome.results]
-        rows.append({**group.label, "seconds": f"{np.mean(known):.3f}" if known else DASH})
+        rows.append({**group.label, "seconds": f"{np.mean(known):.3f}" if known else ""})
     return rows
 
 
@@ -93,15 +189,19 @@ def curves(spec: Spec, outcome: Outcome) -> list[dict[str, Any]]:
             values = np.array([[result["curve"][str(size)] for size in sizes] for result in group.results])
             measures = {"r2": "R²", "concordance": "concordance index"}
             measure = next((name for score, name in measures.items() if score in group.results[0]), "accuracy")
-            mean, spread = values.mean(axis=0), values.std(axis=0)
-            rows.append({**group.label, "measure": measure, "sizes": sizes, "mean": mean, "spread": spread})
+            n_folds = 1 + max(cell.fold for cell in outcome.cells if cell.key in group.keys)
+            errors = [standard_error(column, n_folds) for column in values.T]
+            scores = {"mean": values.mean(axis=0), "standard_error": np.nan_to_num(errors)}
+            rows.append({**group.label, "measure": measure, "sizes": sizes, **scores})
     return rows
 
 
 def write_tables(spec: Spec, outcome: Outcome, out: Path, heading: str) -> str:
-    """Write `table.md`, `table.csv` and `features.csv`, which contain no times, and `times.csv`; return the text."""
-    rows = summarise(spec, outcome)
-    lines = [f"# {spec.name}", "", heading, "", as_markdown(rows)]
+    """Write `table.md`, `table.csv`, `ranking.csv`, `features.csv` (no times in them), `times.csv`; return the text."""
+    ranking = rank_methods(spec, outcome)
+    lines = [f"# {spec.name}", "", heading, "", as_markdown(summarise(spec, outcome))]
+    if ranking:
+        lines += ["", "## Ranking", "", MEANING_OF_RANKING, "", as_markdown(_format_ranking(ranking))]
     lines += ["", *(f"- {entry['name']}: {entry['note']}" for entry in spec.data if "note" in entry)]
     lines += [f"- {note}" for note in outcome.notes]
     for cell in outcome.cells:
@@ -110,7 +210,9 @@ def write_tables(spec: Spec, outcome: Outcome, out: Path, heading: str) -> str:
             lines.append(f"- failed: {place}: {outcome.errors[cell.key]}")
     text = "\n".join(lines).rstrip() + "\n"
     write_atomically(out / "table.md", text)
-    write_atomically(out / "table.csv", as_csv(rows))
+    write_atomically(out / "table.csv", as_csv(scores_in_numbers(spec, outcome)))
+    as_text = [{k: format_exact(v) if isinstance(v, float) else str(v) for k, v in row.items()} for row in ranking]
+    write_atomically(out / "ranking.csv", as_csv(as_text))
     write_atomically(out / "features.csv", as_csv(features_selected(spec, outcome)))
     write_atomically(out / "times.csv", as_csv(seconds_per_selection(spec, outcome)))
     return text

@@ -1,65 +1,29 @@
 """Figures of features and pairs of features against the target."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from randsel._utils.text import optional, shorten
 from randsel._utils.typing import Array
 from randsel.plots._style import (
     CLASS_COLOURS,
     FEW_LEVELS,
-    LONG_NAME,
-    LOW_TO_HIGH,
+    GREY,
     MANY,
+    RED,
     class_colours,
+    find_names,
+    is_discrete,
     jitter,
+    low_to_high,
     new_figure,
-    one_panel,
+    prepare_axes,
+    write_name,
 )
 
-
-def interaction_heatmap(scan: Any, *, names: Any = None, title: str = "") -> Any:
-    """Draw the p-values of all pairs among the first features of a fitted `InteractionScan`, and of main effects.
-
-    Parameters
-    ----------
-    scan : InteractionScan
-        Fitted.
-    names, title : sequence of str and str
-        Names of the columns (None: those that the scan was fitted with), and title of the figure.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Main effects are on the diagonal; the colour is -log10 p, not corrected.
-
-    Examples
-    --------
-    >>> from randsel import InteractionScan, datasets, plots
-    >>> X, y, relevant = datasets.make_xor(200, 5, random_state=0)
-    >>> figure = plots.interaction_heatmap(InteractionScan().fit(X, y), names=["a", "b", "c", "d", "e"])
-    >>> sorted(label.get_text() for label in figure.axes[0].get_xticklabels())
-    ['a', 'b', 'c', 'd', 'e']
-    """
-    figure = new_figure(1.2 + 0.42 * (len(scan.top_) + 3), 0.8 + 0.42 * (len(scan.top_) + 1))
-    labels = [_write_name(j, scan, names) for j in scan.top_.tolist()]
-    axes = figure.subplots()
-    strength = -np.log10(np.maximum(scan.top_pvalues_, 1e-300))
-    # limit the colour scale, so that one very strong pair does not make all others look pale
-    image = axes.imshow(strength, cmap="magma_r", vmin=0.0, vmax=min(float(strength.max()), 20.0))
-    # names are text, even if they contain dollar signs
-    axes.set_xticks(range(len(labels)), labels, rotation=90, parse_math=False)
-    axes.set_yticks(range(len(labels)), labels, parse_math=False)
-    axes.set_title(title or "Pairs, and main effects on the diagonal", loc="left", fontsize="medium")
-    figure.colorbar(
-        image,
-        ax=axes,
-        label="-log10 p, not corrected",
-        shrink=0.8,
-        extend="max" if strength.max() > 20.0 else "neither",
-    )
-    return figure
+FEW_BARS = 6  # features of at most this many distinct values, such as genotypes, are drawn as bars
+NAMED_POINTS = 10  # maximum number of points of a volcano plot that are named
 
 
 def pair_panels(X: Any, y: Any, scan: Any, *, names: Any = None, count: int = 6, categories: bool | None = None) -> Any:
@@ -67,12 +31,12 @@ def pair_panels(X: Any, y: Any, scan: Any, *, names: Any = None, count: int = 6,
 
     Parameters
     ----------
-    X, y : arrays
+    X, y : arrays or data frame and array
         The data of the scan; of several outputs the first is shown.
     scan : InteractionScan
         Fitted.
     names : sequence of str, default=None
-        Names of the columns; None: those that the scan was fitted with.
+        Names of the columns; None: those of the data frame or those that the scan was fitted with.
     count : int
         Number of pairs to draw; those selected by forward steps come first.
     categories : bool, default=None
@@ -91,6 +55,7 @@ def pair_panels(X: Any, y: Any, scan: Any, *, names: Any = None, count: int = 6,
     >>> figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()
     ('a', 'b')
     """
+    names = find_names(names, X, scan)
     X, y = np.asarray(X), np.asarray(y)
     y = y[:, 0] if y.ndim == 2 else y
     pairs = scan.pairs_[np.argsort(scan.pairs_["step"] == 0, kind="stable")][:count]
@@ -102,16 +67,14 @@ def pair_panels(X: Any, y: Any, scan: Any, *, names: Any = None, count: int = 6,
     categories = len(levels) <= 10 or y.dtype.kind not in "fiub" if categories is None else categories
     drawn = None
     for ax, pair in zip(axes.ravel(), pairs, strict=False):
-        drawn = _draw_pair(ax, X[:, pair["i"]], X[:, pair["j"]], y, categories, cmap="viridis", s=9)
-        ax.set_xlabel(_write_name(pair["i"], scan, names), parse_math=False)
-        ax.set_ylabel(_write_name(pair["j"], scan, names), parse_math=False)
+        labels = tuple(str(j if names is None else names[j]) for j in (pair["i"], pair["j"]))
+        drawn = _draw_pair(ax, X[:, pair["i"]], X[:, pair["j"]], y, categories, labels)
         ax.set_title(f"corrected p = {pair['p_corrected']:.2g}", fontsize="small", loc="left")
     for ax in axes.ravel()[len(pairs) :]:
         ax.set_axis_off()
     if categories and len(pairs):
-        colours = class_colours(np.arange(len(levels)))
-        dots = [axes[0, 0].plot([], [], "o", color=colour)[0] for colour in colours]
-        labels = [shorten(str(level), LONG_NAME) for level in levels]
+        dots = [axes[0, 0].plot([], [], "o", color=colour)[0] for colour in class_colours(np.arange(len(levels)))]
+        labels = tuple(write_name(level) for level in levels)
         for text in figure.legend(dots, labels, loc="outside right upper", frameon=False).get_texts():
             text.set_parse_math(False)
     elif drawn is not None:
@@ -120,118 +83,230 @@ def pair_panels(X: Any, y: Any, scan: Any, *, names: Any = None, count: int = 6,
 
 
 def pair_panel(
-    first: Array, second: Array, y: Array, *, labels: tuple[str, str], categories: bool, size: tuple[float, float]
+    first: Any, second: Any, y: Any, *, labels: Sequence[str] = (), categories: bool = True, ax: Any = None
 ) -> Any:
     """Draw samples by two features, coloured by the target: one panel of `pair_panels`, without a legend.
 
     Parameters
     ----------
-    first, second, y : arrays
+    first, second, y : arrays or series
         Values of the two features, and the target. Samples of missing values are left out.
+    labels : sequence of str
+        Names of the axes; by default those of the series.
     categories : bool
         Whether y are classes; numbers get the colours of `LOW_TO_HIGH`.
-    labels, size : tuples
-        Names of the axes; width and height, inches.
+    ax : matplotlib.axes.Axes, default=None
+        Where to draw; None: a new figure.
 
     Returns
     -------
-    matplotlib.figure.Figure
-        One panel.
+    matplotlib.axes.Axes
+        The panel.
 
     Examples
     --------
     >>> from randsel import datasets, plots
     >>> X, y, relevant = datasets.make_xor(200, 5, random_state=0)
-    >>> figure = plots.pair_panel(X[:, 0], X[:, 1], y, labels=("a", "b"), categories=True, size=(3.0, 3.0))
-    >>> figure.axes[0].get_xlabel()
+    >>> axes = plots.pair_panel(X[:, 0], X[:, 1], y, labels=("a", "b"))
+    >>> axes.get_xlabel()
     'a'
     """
-    figure, axes = one_panel(size)
-    colors = optional("matplotlib.colors", extra="plot", purpose="Drawing")
-    cmap = colors.LinearSegmentedColormap.from_list("low to high", LOW_TO_HIGH)
-    _draw_pair(axes, first, second, y, categories, cmap=cmap, s=7)
-    axes.set_xlabel(shorten(labels[0], LONG_NAME), parse_math=False)
-    axes.set_ylabel(shorten(labels[1], LONG_NAME), parse_math=False)
-    return figure
+    axes = prepare_axes(ax, (3.4, 3.0))
+    labels = tuple(labels) or tuple(str(getattr(values, "name", "")) for values in (first, second))
+    _draw_pair(axes, first, second, np.asarray(y), categories, labels)
+    return axes
 
 
-def feature_panel(
-    values: Array, y: Array, *, categories: bool, labels: tuple[str, ...] = (), size: tuple[float, float]
-) -> Any:
-    """Draw one feature against the target: a strip of samples per class with its quartiles, or a scatter plot.
-
-    Parameters
-    ----------
-    values, y : arrays
-        Values of the feature, and the target. Samples of missing values are left out.
-    categories : bool
-        Whether y are classes.
-    labels : tuple of str
-        Labels of the classes, in ascending order; numbers from 1 if left out.
-    size : tuple of float
-        Width and height, inches.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        One panel.
-
-    Examples
-    --------
-    >>> from randsel import datasets, plots
-    >>> X, y, relevant = datasets.make_xor(200, 5, random_state=0)
-    >>> figure = plots.feature_panel(X[:, 0], y, categories=True, labels=("no", "yes"), size=(3.0, 3.0))
-    >>> [label.get_text() for label in figure.axes[0].get_xticklabels()]
-    ['no', 'yes']
-    """
-    figure, axes = one_panel(size)
-    style = {"linestyle": "", "marker": "o", "markersize": 2.8, "markeredgewidth": 0, "alpha": 0.65}
-    values = np.asarray(values, dtype=float)
-    classes, codes = np.unique(y, return_inverse=True)
-    observed = ~np.isnan(values)
-    values, y, codes = values[observed], y[observed], codes[observed]
-    if not categories:
-        axes.plot(jitter(values, 0), y, **style, color=CLASS_COLOURS[0], rasterized=len(y) > MANY)
-        axes.set_ylabel("target")
-        return figure
-    offset = np.random.default_rng(0).uniform(-0.22, 0.22, len(y))
-    for code in range(len(classes)):
-        x, members = code + offset[codes == code], values[codes == code]
-        if not len(members):
-            continue
-        low, middle, high = np.quantile(members, [0.25, 0.5, 0.75])
-        colour = str(class_colours(code))
-        axes.plot(x, members, **style, color=colour, rasterized=len(y) > MANY, clip_on=False)
-        axes.plot([code, code], [low, high], color="black", linewidth=1.0, solid_capstyle="butt")
-        axes.plot([code - 0.3, code + 0.3], [middle, middle], color="black", linewidth=1.6, solid_capstyle="butt")
-    axes.set_xticks(range(len(classes)), labels or range(1, len(classes) + 1), parse_math=False)
-    axes.set_xlim(-0.5, len(classes) - 0.5)
-    axes.tick_params(axis="x", length=0)
-    return figure
-
-
-def _draw_pair(axes: Any, first: Array, second: Array, y: Array, categories: bool, **style: Any) -> Any:
+def _draw_pair(axes: Any, first: Any, second: Any, y: Array, categories: bool, labels: Sequence[str]) -> Any:
     """Scatter samples by two features; return the collection, for a colour bar."""
     codes = np.unique(y, return_inverse=True)[1]
     first, second = (np.asarray(values, dtype=float) for values in (first, second))
     observed = ~(np.isnan(first) | np.isnan(second))
     first, second, y, codes = first[observed], second[observed], y[observed], codes[observed]
     u, v = (jitter(values, seed) for seed, values in enumerate((first, second)))
+    style: dict[str, Any] = {"c": y, "cmap": low_to_high()}
     if categories:
         # in random order: otherwise the class drawn last would hide the others
         shuffled = np.random.default_rng(0).permutation(len(y))
-        style = {"c": class_colours(codes[shuffled]), "alpha": 0.8, "s": style["s"]}
+        style = {"c": class_colours(codes[shuffled]), "alpha": 0.8}
         u, v = u[shuffled], v[shuffled]
-    else:
-        style["c"] = np.asarray(y, dtype=float)
-    drawn = axes.scatter(u, v, linewidths=0, rasterized=len(y) > MANY, **style)
+    drawn = axes.scatter(u, v, s=8, linewidths=0, rasterized=len(y) > MANY, **style)
     for axis, values in ((axes.xaxis, first), (axes.yaxis, second)):
         if len(np.unique(values)) <= FEW_LEVELS:
             axis.set_ticks(np.unique(values))
     axes.spines[["top", "right"]].set_visible(False)
+    axes.set_xlabel(write_name(labels[0]), parse_math=False)
+    axes.set_ylabel(write_name(labels[1]), parse_math=False)
     return drawn
 
 
-def _write_name(column: int, scan: Any, names: Any) -> str:
-    names = getattr(scan, "feature_names_in_", None) if names is None else names
-    return str(column) if names is None else shorten(str(names[column]), LONG_NAME)
+def feature_panel(
+    values: Any,
+    y: Any,
+    *,
+    categories: bool = True,
+    labels: Sequence[str] = (),
+    target: str = "target",
+    ax: Any = None,
+) -> Any:
+    """Draw one feature against the target.
+
+    A feature of at most six levels, such as a genotype, gives bars: the share of every class that has the level. Other
+    features give a strip of samples per class with its median and quartiles, or a scatter plot if the target is a
+    number.
+
+    Parameters
+    ----------
+    values, y : arrays or series
+        Values of the feature, and the target. Samples of missing values are left out.
+    categories : bool
+        Whether y are classes.
+    labels : sequence of str
+        Labels of the classes, in ascending order; numbers from 1 if left out.
+    target : str
+        Name of a target of numbers, for its axis.
+    ax : matplotlib.axes.Axes, default=None
+        Where to draw; None: a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The panel.
+
+    Examples
+    --------
+    >>> from randsel import datasets, plots
+    >>> X, y, relevant = datasets.make_xor(200, 5, random_state=0)
+    >>> axes = plots.feature_panel(X[:, 0], y, labels=("no", "yes"))
+    >>> [label.get_text() for label in axes.get_xticklabels()]
+    ['no', 'yes']
+    """
+    axes = prepare_axes(ax, (3.4, 2.7))
+    values, y = np.asarray(values, dtype=float), np.asarray(y)
+    classes, codes = np.unique(y, return_inverse=True)
+    observed = ~np.isnan(values)
+    values, y, codes = values[observed], y[observed], codes[observed]
+    is_levels = is_discrete(values, FEW_BARS)
+    if categories and is_levels:
+        _draw_bars(axes, values, codes, len(classes))
+        return axes
+    if not categories:
+        axes.set_ylabel(write_name(target), parse_math=False)
+    if not categories and not is_levels:
+        axes.plot(jitter(values, 0), y, **_DOTS, color=CLASS_COLOURS[0], rasterized=len(y) > MANY)
+        return axes
+    if categories:
+        strips = [(values[codes == code], str(class_colours(code))) for code in range(len(classes))]
+        names = [write_name(label, 14) for label in labels] or [str(code + 1) for code in range(len(classes))]
+    else:
+        strips = [(y[values == level], CLASS_COLOURS[0]) for level in np.unique(values)]
+        names = [f"{level:g}" for level in np.unique(values)]
+    for place, (members, colour) in enumerate(strips):
+        _draw_strip(axes, place, members, colour, rasterized=len(y) > MANY)
+    axes.set_xticks(range(len(strips)), names, parse_math=False)
+    axes.set_xlim(-0.5, len(strips) - 0.5)
+    axes.tick_params(axis="x", length=0)
+    return axes
+
+
+_DOTS = {"linestyle": "", "marker": "o", "markersize": 2.8, "markeredgewidth": 0, "alpha": 0.65}
+
+
+def _draw_strip(axes: Any, place: int, members: Array, colour: str, *, rasterized: bool) -> None:
+    """Draw the samples of a class as dots side by side, with their median and quartiles."""
+    if not len(members):
+        return
+    x = place + np.random.default_rng(place).uniform(-0.22, 0.22, len(members))
+    low, middle, high = np.quantile(members, [0.25, 0.5, 0.75])
+    axes.plot(x, members, **_DOTS, color=colour, rasterized=rasterized, clip_on=False)
+    axes.plot([place, place], [low, high], color="black", linewidth=1.0, solid_capstyle="butt")
+    axes.plot([place - 0.3, place + 0.3], [middle, middle], color="black", linewidth=1.6, solid_capstyle="butt")
+
+
+def _draw_bars(axes: Any, values: Array, codes: Array, n_classes: int) -> None:
+    """Draw the share of every class that has each level of a feature."""
+    levels = np.unique(values)
+    width = 0.8 / n_classes
+    for code in range(n_classes):
+        members = values[codes == code]
+        shares = [np.mean(members == level) if len(members) else 0.0 for level in levels]
+        places = np.arange(len(levels)) + (code - (n_classes - 1) / 2) * width
+        axes.bar(places, shares, 0.92 * width, color=str(class_colours(code)))
+    axes.set_xticks(range(len(levels)), [f"{level:g}" for level in levels])
+    axes.tick_params(axis="x", length=0)
+    axes.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.0f} %")
+    axes.set_ylabel("share of the class")
+
+
+def volcano(
+    effects: Any,
+    pvalues: Any,
+    *,
+    selected: Any = (),
+    names: Any = None,
+    label: str = "effect",
+    limit: float | None = None,
+    ax: Any = None,
+) -> Any:
+    """Draw the effect of every feature against its p-value; selected features are red and named.
+
+    Parameters
+    ----------
+    effects, pvalues : arrays or series
+        One value per feature, effects with their sign. Features without an effect or a p-value are left out.
+    selected : array of int or bool
+        Columns, best first, or a mask of columns, to draw in red. The first ten are named.
+    names : sequence of str, default=None
+        Names of the features; None: the index of a series, or else their numbers.
+    label, limit : str and float
+        Name of the axis of the effects, and the p-value to draw a line at.
+    ax : matplotlib.axes.Axes, default=None
+        Where to draw; None: a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The panel.
+
+    Examples
+    --------
+    >>> from randsel import plots
+    >>> axes = plots.volcano([0.1, -2.0, 0.3], [0.5, 1e-9, 0.2], selected=[1], names=["a", "b", "c"])
+    >>> [text.get_text() for text in axes.texts]
+    ['b']
+    """
+    axes = prepare_axes(ax, (5.5, 4.0))
+    names = getattr(effects, "index", None) if names is None else names
+    effects = np.asarray(effects, dtype=float)
+    strength = -np.log10(np.maximum(np.asarray(pvalues, dtype=float), 1e-300))
+    selected = np.asarray(selected, dtype=None if len(selected) else int)
+    columns = np.flatnonzero(selected) if selected.dtype == bool else selected
+    known = np.isfinite(effects) & np.isfinite(strength)
+    others = known & ~np.isin(np.arange(len(effects)), columns)
+    axes.axvline(0.0, color="black", linewidth=0.6, zorder=0)
+    if limit is not None:
+        axes.axhline(-np.log10(limit), color=GREY, linewidth=0.8, linestyle="--", zorder=0)
+    style = {"linewidths": 0, "alpha": 0.7}
+    axes.scatter(effects[others], strength[others], s=8, color=GREY, rasterized=others.sum() > MANY, **style)
+    columns = columns[known[columns]]
+    axes.scatter(effects[columns], strength[columns], s=18, color=RED, zorder=3, **style)
+    axes.margins(x=0.25, y=0.08)
+    _name_points(axes, effects, strength, columns, names)
+    axes.set_xlabel(label, parse_math=False)
+    axes.set_ylabel("-log10 p")
+    return axes
+
+
+def _name_points(axes: Any, x: Array, y: Array, columns: Array, names: Any) -> None:
+    """Write names beside points, on the left of negative ones; a name that would cover another one is left out."""
+    spacing = 0.045 * (np.ptp(y[np.isfinite(y)]) or 1.0)
+    written: list[int] = []
+    for column in columns[:NAMED_POINTS].tolist():
+        is_left = x[column] < 0.0
+        if any(is_left == (x[other] < 0.0) and abs(y[column] - y[other]) < spacing for other in written):
+            continue
+        written.append(column)
+        name = str(column) if names is None else write_name(names[column], 40, 1)
+        where = {"xytext": (-5 if is_left else 5, 0), "ha": "right" if is_left else "left", "va": "center"}
+        style = {"textcoords": "offset points", "fontsize": "small", "color": RED}
+        axes.annotate(name, (x[column], y[column]), **where, **style).set_parse_math(False)

@@ -7,7 +7,9 @@ import numpy as np
 from randsel._utils.text import optional, shorten
 from randsel._utils.typing import Array
 from randsel.culling import CullingPath
-from randsel.plots._style import GREY, LONG_NAME, MANY, RED, new_figure
+from randsel.plots._style import GREY, LONG_NAME, MANY, RED, find_names, new_figure, spread_labels
+
+NAMED = 10  # highlighted features that are named: more names would overlap
 
 
 def culling_path(
@@ -16,7 +18,7 @@ def culling_path(
     highlight: Array | None = None,
     names: Any = None,
     title: str | None = "",
-    label: str = "features of the best round",
+    label: str | None = None,
     size: tuple[float, float] = (8.0, 6.5),
 ) -> Any:
     r"""Draw the contribution of each feature in each round (figure 1 of the paper); alignment and error of each round.
@@ -25,10 +27,11 @@ def culling_path(
 
     Parameters
     ----------
-    path : CullingPath or RandSel
+    path : CullingPath, RandSel or RandSelCV
         `RandSel.path_`, or a fitted selector, whose column names are then used.
     highlight : array of int or bool, default=None
-        Columns, or a mask of columns, to draw in red and to label; None: those of the best round, if at most ten.
+        Columns, best first, or a mask of columns, to draw in red; None: those that the selector selected, or those of
+        the best round. The first ten are named.
     names, title, label : sequence of str, str and str
         Names of the columns, title of the figure (None for no title), and legend entry of the highlighted features.
     size : tuple of float
@@ -37,7 +40,7 @@ def culling_path(
     Returns
     -------
     matplotlib.figure.Figure
-        Save it with `figure.savefig(...)`.
+        Two or three panels. Contributions are on a scale that is linear around zero and logarithmic above.
 
     Examples
     --------
@@ -48,77 +51,112 @@ def culling_path(
     ['contribution', 'alignment', 'optimistic\nerror']
     """
     figure = new_figure(*size)
-    names = getattr(path, "feature_names_in_", None) if names is None else names
+    names = find_names(names, path)
+    highlighted = _find_highlighted(path, highlight)
     path = getattr(path, "path_", path)
-    if highlight is None:
-        best = path.rounds[path.best].features
-        highlight = best if len(best) <= 10 else best[:0]
-    highlight = np.flatnonzero(highlight) if np.asarray(highlight).dtype == bool else np.asarray(highlight)
     n_panels = 2 if path.errors is None else 3
     panels = figure.subplots(n_panels, 1, sharex=True, height_ratios=[3, 1, 1][:n_panels])
-    _draw_contributions(panels[0], path, highlight, names)
-    if len(highlight):
+    _draw_contributions(panels[0], path, highlighted, names)
+    if len(highlighted):
+        n = len(highlighted)
+        label = label or (f"{n} selected" if n <= NAMED else f"{n} selected, the first {NAMED} named")
         panels[0].plot([], [], color=RED, label=label)
     panels[0].plot([], [], color=GREY, label="all other features")
-    panels[0].axhline(0.0, color="black", linewidth=0.6, zorder=0)
     panels[0].set_ylabel("contribution")
     panels[0].set_title("Contribution of each feature as others are culled" if title == "" else title or "", loc="left")
     rounds = np.arange(len(path.rounds))
     panels[1].plot(rounds, [r.alignment for r in path.rounds], color="black", marker=".", label="features left")
-    panels[1].plot(
-        rounds, [r.chance for r in path.rounds], color=GREY, linestyle="--", label="independent noise, about"
-    )
+    noise = {"color": GREY, "linestyle": "--", "label": "independent noise, approximate"}
+    panels[1].plot(rounds, [r.chance for r in path.rounds], **noise)
     panels[1].set_ylabel("alignment")
     if path.errors is not None:
         _draw_errors(panels[2], path)
-    ticks = rounds[:: -max(1, -(-len(rounds) // int(2.0 * size[0])))]  # from the last round backwards
-    panels[-1].set_xticks(ticks, [str(len(path.rounds[i].features)) for i in ticks])
-    panels[-1].set_xlabel("features left in the round")
+    _label_rounds(panels[-1], path, size[0])
     for axes in panels:
         axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False, fontsize="small", loc="upper left" if axes is panels[0] else "best")
+    panels[0].legend(frameon=False, fontsize="small", loc="upper left")
     for axes in panels[1:]:
         axes.axvline(path.best, color=RED, linewidth=0.8, linestyle=":", zorder=0)
         axes.locator_params(axis="y", nbins=3)
+        # above the panel, where no curve and no line crosses it
+        legend = {"frameon": False, "fontsize": "small", "borderaxespad": 0.0, "ncols": 2}
+        axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), **legend)
     return figure
+
+
+def _find_highlighted(path: Any, highlight: Array | None) -> Array:
+    """Return the columns to highlight; by default those selected, in the order of the ranking."""
+    if highlight is not None:
+        highlight = np.asarray(highlight)
+        return np.flatnonzero(highlight) if highlight.dtype == bool else highlight
+    if (support := getattr(path, "support_", None)) is not None:
+        order = getattr(path, "order_", np.arange(len(support)))
+        return np.asarray(order[support[order]])
+    return np.asarray(path.best_round.features)
+
+
+def _label_rounds(axes: Any, path: CullingPath, width: float) -> None:
+    """Label rounds by their number of features: the chosen one in red, the last one, and others with room between."""
+    last, space = len(path.rounds) - 1, max(1, -(-len(path.rounds) // int(2.0 * width)))
+    ticks = [path.best]
+    for number in (last, *range(last, -1, -space)):
+        if all(abs(number - other) >= space for other in ticks):
+            ticks.append(number)
+    ticks.sort()
+    axes.set_xticks(ticks, [str(len(path.rounds[number].features)) for number in ticks])
+    axes.get_xticklabels()[ticks.index(path.best)].set(color=RED, fontweight="bold")
+    axes.set_xlabel("features left in the round")
 
 
 def _draw_errors(axes: Any, path: CullingPath) -> None:
     """Draw the errors with their standard errors, the limit (the smallest plus its standard error), and the choice."""
     errors, spread = np.asarray(path.errors), np.asarray(path.standard_errors)
     axes.fill_between(range(len(errors)), errors - spread, errors + spread, color=GREY, alpha=0.35, linewidth=0)
-    axes.axhline(errors.min() + spread[errors.argmin()], color=GREY, linewidth=0.8, linestyle="--")
+    limit = {"color": GREY, "linewidth": 0.8, "linestyle": "--"}
+    axes.axhline(errors.min() + spread[errors.argmin()], label="smallest error plus one standard error", **limit)
     axes.plot(errors, color="black", marker=".")
     axes.plot(path.best, errors[path.best], "o", color=RED, label=f"{len(path.best_round.features)} chosen")
     axes.set(ylabel="optimistic\nerror", ylim=(min(0.0, float((errors - spread).min())), None))
 
 
-def _draw_contributions(axes: Any, path: CullingPath, highlight: Array, names: Any) -> None:
+def _draw_contributions(axes: Any, path: CullingPath, highlighted: Array, names: Any) -> None:
     """Draw one line per feature over its rounds; the highlighted ones last, so that they are on top."""
     collections = optional("matplotlib.collections", extra="plot", purpose="Drawing")
     lines: dict[int, list[tuple[int, float]]] = {}
     for number, r in enumerate(path.rounds):
         for feature, value in zip(r.features.tolist(), r.contributions.tolist(), strict=True):
             lines.setdefault(feature, []).append((number, value))
-    red = set(highlight.tolist()) & set(lines)
-    grey = [points for feature, points in lines.items() if feature not in red]
-    axes.add_collection(
-        collections.LineCollection(grey, colors=GREY, linewidths=0.8, alpha=0.7, rasterized=len(grey) > MANY)
-    )
-    highest = max(value for points in lines.values() for _, value in points)
-    # height of a line of text, if the axes fill two thirds of the figure
-    text_height, lowest_free = 0.25 / axes.figure.get_figheight() * highest, -np.inf
-    for feature in sorted(red, key=lambda j: lines[j][-1][1]):
-        rounds, values = zip(*lines[feature], strict=True)
-        axes.plot(rounds, values, color=RED, linewidth=1.8)
-        # labels of lines that end close together are moved apart
-        y = max(values[-1], lowest_free)
-        lowest_free = y + text_height
-        label = str(feature) if names is None else shorten(str(names[feature]), LONG_NAME)
-        offset = {"xytext": (4, 0), "textcoords": "offset points", "va": "center"}
-        axes.annotate(label, (rounds[-1], y), color=RED, **offset).set_parse_math(False)
+    red = [feature for feature in highlighted.tolist() if feature in lines]
+    grey = [points for feature, points in lines.items() if feature not in set(red)]
+    axes.axhline(0.0, color="black", linewidth=0.6, zorder=0)
+    style = {"colors": GREY, "linewidths": 0.8, "alpha": 0.7, "rasterized": len(grey) > MANY}
+    axes.add_collection(collections.LineCollection(grey, **style))
+    for feature in red:
+        axes.plot(*zip(*lines[feature], strict=True), color=RED, linewidth=1.8 if len(red) <= NAMED else 1.0)
+    # the first rounds, in which many features share what few keep at the end, stay visible
+    first = max(abs(value) for value in path.rounds[0].contributions)
+    if first > 0.0:
+        axes.set_yscale("symlog", linthresh=10.0 ** np.round(np.log10(first)), linscale=0.8)
+        axes.yaxis.set_minor_locator(optional("matplotlib.ticker", extra="plot", purpose="Drawing").NullLocator())
     axes.autoscale_view()
-    axes.margins(x=0.05)
+    axes.margins(x=0.02)
+    _name_lines(axes, {feature: lines[feature][-1] for feature in red[:NAMED]}, names)
+
+
+def _name_lines(axes: Any, ends: dict[int, tuple[int, float]], names: Any) -> None:
+    """Write names in a column to the right of the panel, each joined to the end of its line."""
+    axes.margins(y=0.05)
+    order = sorted(ends, key=lambda feature: ends[feature][1])
+    to_fraction = axes.transData + axes.transAxes.inverted()
+    heights = [float(to_fraction.transform(ends[feature])[1]) for feature in order]
+    # height of a line of text, if the panel fills half of the figure
+    spacing = 0.4 / axes.figure.get_figheight()
+    for feature, height in zip(order, spread_labels(np.array(heights), spacing, 0.02, 0.98), strict=True):
+        label = str(feature) if names is None else shorten(str(names[feature]), LONG_NAME)
+        line = {"arrowstyle": "-", "color": RED, "linewidth": 0.5, "linestyle": ":", "shrinkA": 0.0, "shrinkB": 0.0}
+        where = {"xytext": (1.02, height), "textcoords": "axes fraction", "va": "center", "ha": "left"}
+        style = {"color": RED, "fontsize": "small", "arrowprops": line | {"relpos": (0.0, 0.5)}}
+        axes.annotate(label, ends[feature], **where, **style, annotation_clip=False).set_parse_math(False)
 
 
 def kernel_weights(sizes: Array, weights: Array, *, classes: Any = None, title: str = "") -> Any:

@@ -1,21 +1,23 @@
-"""Figures of scores: of methods against the number of features, and of folds."""
+"""Figures of scores: of folds, of methods and of panels against the number of features."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from randsel._utils.text import optional
 from randsel._utils.typing import Array
-from randsel.plots._style import GREY, RED, new_figure, one_panel
+from randsel.plots._style import CLASS_COLOURS, GREY, RED, new_figure, prepare_axes, write_name
+
+COLUMNS = 4  # maximum number of panels side by side, of a comparison on one data set
 
 
-def comparison(rows: list[dict[str, Any]], *, title: str = "") -> Any:
-    """Draw the score of methods against the number of features, with its spread over folds.
+def comparison(rows: Any, *, title: str = "") -> Any:
+    """Draw the score of methods against the number of features, one panel per method, with its standard error.
 
     Parameters
     ----------
-    rows : list of dict
-        One per data set and method, with the keys "data", "method", "sizes", "mean" and "spread", and
+    rows : list of dict, or data frame
+        One per data set and method, with the keys "data", "method", "sizes", "mean" and "standard_error", and
         "measure" if the score is not the accuracy.
     title : str
         Title of the figure.
@@ -23,69 +25,92 @@ def comparison(rows: list[dict[str, Any]], *, title: str = "") -> Any:
     Returns
     -------
     matplotlib.figure.Figure
-        One panel per data set.
+        One panel per data set and method. The other methods are grey in the background, so that panels compare.
 
     Examples
     --------
     >>> from randsel import plots
-    >>> row = {"data": "colon", "method": "randSel", "sizes": [2, 20], "mean": [0.8, 0.9], "spread": [0.1, 0.1]}
+    >>> row = {"data": "colon", "method": "randSel", "sizes": [2, 20], "mean": [0.8, 0.9], "standard_error": [0.1, 0.1]}
     >>> figure = plots.comparison([row])
-    >>> figure.axes[0].get_title()
-    'colon'
+    >>> figure.axes[0].get_title("left")
+    'randSel'
     """
+    rows = rows.to_dict("records") if hasattr(rows, "to_dict") else rows
     data_sets = list(dict.fromkeys(row["data"] for row in rows))
     methods = list(dict.fromkeys(row["method"] for row in rows))
-    figure = new_figure(10, 1 + 3 * len(data_sets))
-    colormaps = optional("matplotlib", extra="plot", purpose="Drawing").colormaps
-    colours = dict(zip(methods, colormaps["tab10" if len(methods) <= 10 else "tab20"].colors, strict=False))
-    panels = figure.subplots(len(data_sets), 1, squeeze=False)[:, 0]
-    for axes, name in zip(panels, data_sets, strict=True):
+    # one data set: its methods in a grid; several: a line of panels each
+    n_columns = min(COLUMNS, len(methods)) if len(data_sets) == 1 else len(methods)
+    lines_each = -(-len(methods) // n_columns)
+    figure = new_figure(0.8 + 2.3 * n_columns, 0.7 + 1.9 * lines_each * len(data_sets))
+    panels = figure.subplots(lines_each * len(data_sets), n_columns, squeeze=False, sharex="row", sharey="row")
+    for axes in panels.ravel():
+        axes.set_axis_off()
+    for number, name in enumerate(data_sets):
         curves = [row for row in rows if row["data"] == name]
-        for row in curves:
-            low, high = np.subtract(row["mean"], row["spread"]), np.add(row["mean"], row["spread"])
-            axes.plot(row["sizes"], row["mean"], color=colours[row["method"]], label=row["method"], marker=".")
-            axes.fill_between(row["sizes"], low, high, color=colours[row["method"]], alpha=0.12, linewidth=0)
+        block = panels[number * lines_each : (number + 1) * lines_each]
+        _draw_methods(block.ravel(), curves, methods)
         measure = curves[0].get("measure", "accuracy")
-        axes.set(xscale="log", xlabel="features", ylabel=f"validation {measure}", title=name)
-        sizes = sorted({size for row in curves for size in row["sizes"]})
-        ticks = sizes[:: max(1, len(sizes) // 8)]
-        axes.set_xticks(ticks, [str(size) for size in ticks])
-        axes.set_xticks([], minor=True)
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[0].legend(frameon=False, fontsize="small")
-    if len(data_sets) > 1:
-        figure.suptitle(title)
+        for axes in block[:, 0]:
+            axes.set_ylabel(f"validation {measure}" if len(data_sets) == 1 else f"{name}\n{measure}", fontsize="small")
+    figure.supxlabel("number of features", fontsize="small")
+    if title:
+        figure.suptitle(title, parse_math=False)
     return figure
 
 
-def accuracy(
-    rows: dict[str, Array], *, chance: float, measure: str, size: tuple[float, float], highlight: str = ""
-) -> Any:
+def _draw_methods(panels: Array, curves: list[dict[str, Any]], methods: list[str]) -> None:
+    """Draw the curve of each method on its panel, above the curves of all others."""
+    sizes = sorted({size for row in curves for size in row["sizes"]})
+    for row in curves:
+        axes = panels[methods.index(row["method"])]
+        axes.set_axis_on()
+        for other in curves:
+            axes.plot(other["sizes"], other["mean"], color=GREY, linewidth=0.6, alpha=0.6)
+        low, high = np.subtract(row["mean"], row["standard_error"]), np.add(row["mean"], row["standard_error"])
+        axes.fill_between(row["sizes"], low, high, color=CLASS_COLOURS[0], alpha=0.3, linewidth=0)
+        axes.plot(row["sizes"], row["mean"], color=CLASS_COLOURS[0], linewidth=1.8)
+        axes.set_title(write_name(row["method"]), fontsize="medium", loc="left", parse_math=False)
+        axes.set_xscale("log")
+        axes.set_xticks(ticks := _few_sizes(sizes, 5), [str(size) for size in ticks], fontsize="small")
+        axes.set_xticks([], minor=True)
+        axes.tick_params(labelsize="small")
+        axes.spines[["top", "right"]].set_visible(False)
+
+
+def _few_sizes(sizes: list[int], most: int) -> list[int]:
+    """Return about `most` of the ascending sizes, evenly spaced on a logarithmic axis, with the first and the last."""
+    wanted = np.geomspace(sizes[0], sizes[-1], most)
+    return sorted({min(sizes, key=lambda size: abs(np.log(size / target))) for target in wanted})
+
+
+def accuracy(rows: Any, *, chance: float, measure: str = "accuracy", highlight: str = "", ax: Any = None) -> Any:
     """Draw the score of each fold, their mean, and the score of guessing.
 
     Parameters
     ----------
-    rows : dict of str to array
+    rows : dict of str to array, or data frame
         Name and scores of each row of dots; the first is on top.
     chance, measure : float and str
         Score of guessing, drawn as a dashed line, and name of the axis.
-    size, highlight : tuple of float and str
-        Width and height in inches, and the row to draw in red.
+    highlight : str
+        The row to draw in red.
+    ax : matplotlib.axes.Axes, default=None
+        Where to draw; None: a new figure.
 
     Returns
     -------
-    matplotlib.figure.Figure
-        One panel.
+    matplotlib.axes.Axes
+        The panel.
 
     Examples
     --------
     >>> from randsel import plots
     >>> folds = {"selected": [0.8, 0.9, 0.85], "all features": [0.6, 0.5, 0.55]}
-    >>> figure = plots.accuracy(folds, chance=0.5, measure="balanced accuracy", size=(5.0, 2.0), highlight="selected")
-    >>> figure.axes[0].get_xlabel()
+    >>> axes = plots.accuracy(folds, chance=0.5, measure="balanced accuracy", highlight="selected")
+    >>> axes.get_xlabel()
     'balanced accuracy'
     """
-    figure, axes = one_panel(size)
+    axes = prepare_axes(ax, (5.5, 1.8))
     axes.axvline(chance, color=GREY, linestyle="--", linewidth=1.0)
     above = {"xytext": (0, 3), "textcoords": "offset points", "ha": "center"}
     axes.annotate("chance", (chance, 1.0), xycoords=("data", "axes fraction"), **above)
@@ -94,9 +119,75 @@ def accuracy(
         heights = height + np.random.default_rng(0).uniform(-0.12, 0.12, len(values))
         axes.plot(values, heights, "o", markersize=4.0, markeredgewidth=0, alpha=0.75, color=colour)
         axes.plot([np.mean(values)] * 2, [height - 0.3, height + 0.3], color="black", linewidth=1.8)
-    axes.set_yticks(range(len(rows)), list(rows))
-    axes.set(xlabel=measure, ylim=(len(rows) - 0.4, -0.6))
+    axes.set_yticks(range(len(rows.keys())), list(rows.keys()))
+    axes.set(xlabel=measure, ylim=(len(rows.keys()) - 0.4, -0.6))
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.margins(x=0.06)
-    return figure
+    return axes
+
+
+def panel_sizes(
+    sizes: Any,
+    scores: Any,
+    *,
+    marks: Mapping[str, int] | None = None,
+    chance: float | None = None,
+    everything: float | None = None,
+    measure: str = "accuracy",
+    ax: Any = None,
+) -> Any:
+    """Draw the cross-validated score of models on the first k features against k, with its standard error.
+
+    Parameters
+    ----------
+    sizes : array of int
+        Numbers of features.
+    scores : array of shape (n_folds, n_sizes) or data frame
+        Score of every fold; NaN where a fold has none.
+    marks : dict of str to int, default=None
+        Sizes to mark by a line, and their labels, such as the number selected.
+    chance, everything : float, default=None
+        Score of guessing, and of a model on all features, drawn as lines.
+    measure : str
+        Name of the score.
+    ax : matplotlib.axes.Axes, default=None
+        Where to draw; None: a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The panel; numbers of features are on a logarithmic scale.
+
+    Examples
+    --------
+    >>> from randsel import plots
+    >>> axes = plots.panel_sizes([1, 5, 20], [[0.6, 0.8, 0.8], [0.7, 0.9, 0.8]], marks={"selected": 5}, chance=0.5)
+    >>> axes.get_xlabel()
+    'number of features'
+    """
+    axes = prepare_axes(ax, (5.5, 3.0))
+    sizes, scores = np.asarray(sizes), np.asarray(scores, dtype=float)
+    known = np.isfinite(scores).any(axis=0)
+    sizes, scores = sizes[known], scores[:, known]
+    means, n_folds = np.nanmean(scores, axis=0), np.isfinite(scores).sum(axis=0)
+    spread = np.array(
+        [np.nanstd(column, ddof=1) if n > 1 else 0.0 for column, n in zip(scores.T, n_folds, strict=True)]
+    )
+    bars = {"fmt": "o-", "color": "black", "markersize": 3.5, "linewidth": 1.2, "elinewidth": 0.8, "capsize": 2}
+    axes.errorbar(sizes, means, yerr=spread / np.sqrt(n_folds), **bars)
+    lines = {"chance": (chance, "--"), "all features": (everything, "-.")}
+    for name, (value, style) in lines.items():
+        if value is not None:
+            axes.axhline(value, color=GREY, linewidth=0.9, linestyle=style, label=name)
+    colours = iter((RED, CLASS_COLOURS[0], CLASS_COLOURS[2]))
+    for name, size in (marks or {}).items():
+        axes.axvline(size, color=next(colours, GREY), linewidth=1.0, linestyle=":", label=f"{name}: {size}")
+    axes.set_xscale("log")
+    axes.set_xticks(ticks := _few_sizes(sizes.tolist(), 7), [str(size) for size in ticks])
+    axes.set_xticks([], minor=True)
+    axes.set(xlabel="number of features", ylabel=measure)
+    # above the panel, where no curve and no line crosses it
+    legend = {"frameon": False, "fontsize": "small", "borderaxespad": 0.0, "ncols": 2, "handlelength": 1.6}
+    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.02), **legend)
+    return axes

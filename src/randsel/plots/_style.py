@@ -1,15 +1,17 @@
 """Colours, sizes and empty figures that all figures share."""
 
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
 
-from randsel._utils.text import optional
+from randsel._utils.text import optional, shorten
 from randsel._utils.typing import Array
 
 GREY, RED = "0.6", "#c1121f"
 FEW_LEVELS = 12  # features of at most this many distinct values are drawn as discrete
-LONG_NAME = 28  # maximum number of characters of a name in a figure
+LONG_NAME = 28  # characters of a name on a line of a figure
+NAME_LINES = 3  # maximum number of lines of a name
 MANY = 500  # above this number, lines or samples are drawn as pixels, because vector files would become large
 #: Colours of classes, with a contrast of at least 3 to a light and to a dark background.
 CLASS_COLOURS = (
@@ -20,16 +22,63 @@ LOW_TO_HIGH = ("#2f78bd", "#8c8c8c", "#d9702b")  # colours from low to high valu
 
 
 def new_figure(width: float, height: float) -> Any:
+    """Return an empty figure, which opens no window and belongs to no session of pyplot.
+
+    Parameters
+    ----------
+    width, height : float
+        Size, inches.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure; `figure.subplots()` adds axes to pass to a function with an argument `ax`.
+
+    Examples
+    --------
+    >>> from randsel import plots
+    >>> figure = plots.new_figure(5.0, 3.0)
+    >>> axes = plots.accuracy({"selected": [0.8, 0.9]}, chance=0.5, ax=figure.subplots())
+    >>> axes.figure is figure
+    True
+    """
     matplotlib_figure = optional("matplotlib.figure", extra="plot", purpose="Drawing")
     return matplotlib_figure.Figure(figsize=(width, height), layout="constrained")
 
 
-def one_panel(size: tuple[float, float]) -> tuple[Any, Any]:
-    figure = new_figure(*size)
-    axes = figure.subplots()
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.locator_params(nbins=4)
-    return figure, axes
+def prepare_axes(ax: Any, size: tuple[float, float]) -> Any:
+    """Return the axes to draw on: `ax`, or those of a new pyplot figure of a size in inches if it is None."""
+    if ax is None:
+        pyplot = optional("matplotlib.pyplot", extra="plot", purpose="Drawing")
+        _, ax = pyplot.subplots(figsize=size, layout="constrained")
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.locator_params(nbins=4)
+    return ax
+
+
+def write_name(name: Any, width: int = LONG_NAME, lines: int = NAME_LINES) -> str:
+    """Break a name into at most `lines` lines of `width` characters; an ellipsis stands for the rest."""
+    return "\n".join(wrap(shorten(str(name), width * lines), width, break_on_hyphens=False)[:lines]) or str(name)
+
+
+def find_names(names: Any, *sources: Any) -> Any:
+    """Return `names`; if they are None, those of the first data frame or fitted estimator that has some; else None."""
+    for source in sources:
+        if names is None:
+            names = getattr(source, "feature_names_in_", getattr(source, "columns", None))
+    return names
+
+
+def low_to_high() -> Any:
+    """Return `LOW_TO_HIGH` as a colour map."""
+    colors = optional("matplotlib.colors", extra="plot", purpose="Drawing")
+    return colors.LinearSegmentedColormap.from_list("low to high", LOW_TO_HIGH)
+
+
+def is_discrete(values: Array, most: int = FEW_LEVELS) -> bool:
+    """Return whether a feature has so few distinct values that it is drawn by its levels."""
+    levels = np.unique(values[~np.isnan(values)])
+    return 2 <= len(levels) <= most
 
 
 def jitter(values: Array, seed: int) -> Array:
@@ -44,3 +93,14 @@ def jitter(values: Array, seed: int) -> Array:
 def class_colours(codes: Any) -> Any:
     """Return the colour of each class; after ten classes, colours repeat."""
     return np.array(CLASS_COLOURS)[np.asarray(codes) % len(CLASS_COLOURS)]
+
+
+def spread_labels(positions: Array, spacing: float, low: float, high: float) -> Array:
+    """Move ascending positions of labels apart by at least `spacing`, as little as needed and within the limits."""
+    positions = np.asarray(positions, dtype=float)
+    spacing = min(spacing, (high - low) / max(len(positions) - 1, 1))
+    steps = spacing * np.arange(len(positions))
+    # forward pass from below, then backward pass from above
+    moved = np.maximum.accumulate(np.maximum(positions, low) - steps) + steps
+    excess = np.minimum.accumulate((np.minimum(moved, high) - steps)[::-1])[::-1] + steps
+    return np.asarray(np.maximum(excess, low + steps))

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from randsel._utils.text import optional, shorten
+from randsel._utils.text import optional
 from randsel._utils.typing import Array
-from randsel.plots._style import LONG_NAME, LOW_TO_HIGH, new_figure
+from randsel.plots._style import LOW_TO_HIGH, new_figure, write_name
 from randsel.targets import check_outcome, kaplan_meier
 
 COLUMNS = 3  # maximum number of panels side by side
@@ -16,7 +16,7 @@ FEW_TICKS = 5  # maximum number of times at which the samples at risk are counte
 
 def survival_panels(
     y: Any,
-    values: Mapping[str, Array],
+    values: Mapping[str, Any],
     *,
     labels: tuple[str, str] = ("low", "high"),
     title: str | None = None,
@@ -28,7 +28,7 @@ def survival_panels(
     ----------
     y : structured array or data frame
         Events and times, as in `RandSel.fit`.
-    values : dict of str to array
+    values : dict of str to array, or data frame
         Title and values of each panel. Numbers are split at their median, which counts as low; a bool array is True for
         high. Samples of missing values are left out.
     labels, title : tuple of str and str
@@ -53,7 +53,7 @@ def survival_panels(
     >>> figure.axes[0].get_ylabel()
     'surviving'
     """
-    outcome = check_outcome(y, "survival")
+    outcome, values = check_outcome(y, "survival"), dict(values.items())
     n_columns = max(1, min(COLUMNS, len(values)))
     n_rows = max(1, -(-len(values) // n_columns))
     figure = new_figure(size[0] * n_columns, size[1] * n_rows)
@@ -61,7 +61,7 @@ def survival_panels(
     for axes, (name, scores) in zip(panels.ravel(), values.items(), strict=False):
         _draw_curves(axes, outcome, np.asarray(scores), labels)
         if name:
-            axes.set_title(shorten(name, LONG_NAME), loc="left", fontsize="medium", parse_math=False)
+            axes.set_title(write_name(name), loc="left", fontsize="medium", parse_math=False)
     for axes in panels.ravel()[len(values) :]:
         axes.set_axis_off()
     if title:

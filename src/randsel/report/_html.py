@@ -6,13 +6,9 @@ from the data are escaped everywhere.
 
 import base64
 import hashlib
-import io
-import re
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 
@@ -22,7 +18,6 @@ from randsel.analysis import NAME, RANK, SELECTED, VALUE_COLUMNS, Accuracy, Anal
 from randsel.interactions import LEVEL
 from randsel.plots import (
     LOW_TO_HIGH,
-    RED,
     class_colours,
     culling_path,
     feature_panel,
@@ -31,6 +26,7 @@ from randsel.plots import (
 )
 from randsel.plots import accuracy as accuracy_panel
 from randsel.report._sentences import MEANING_OF_Q, describe_rule, summarise
+from randsel.report._svg import draw_figure, draw_panel
 from randsel.targets import KINDS, SURVIVAL
 
 #: Maximum number of features listed and drawn, and of pairs listed and drawn. The CSV files contain all.
@@ -42,9 +38,6 @@ SHORT_LABEL, FEW_STRIPS = 10, 3
 #: What to cite; a test compares it with CITATION.cff.
 PAPER = "Athanasakis, Dimitrios; Shawe-Taylor, John; Fernandez-Reyes, Delmiro (2013). Learning Non-Linear Feature Maps."
 SOFTWARE = "The randsel developers. randsel: non-linear feature selection by kernel-target alignment."
-#: Colours of figures -> variables of the style sheet, which differ in dark mode. Colours of samples stay the same,
-#: because many samples are drawn as pixels.
-THEME = {"#000000": "var(--ink)", "#ffffff": "var(--paper)", "#999999": "var(--faint)", RED: "var(--accent)"}
 
 
 # ---------------------------------------------------------------- contents
@@ -137,9 +130,9 @@ def _describe_features(analysis: Analysis) -> dict[str, Any]:
         name, values = text.make_visible(feature.name), analysis.table.X[:, feature.column]
         if analysis.outcome is SURVIVAL:
             about = f"survival of samples of low and of high {name}"
-            figure = _draw_svg(survival_panels, analysis.table.y, {"": values}, size=(2.3, 2.2), about=about)
+            figure = draw_figure(survival_panels, analysis.table.y, {"": values}, size=(2.3, 2.2), about=about)
         else:
-            figure = _draw_svg(feature_panel, values, analysis.table.y, about=f"{name} by target", **options)
+            figure = draw_panel(feature_panel, values, analysis.table.y, about=f"{name} by target", **options)
         drawn.append({"name": name, "selected": bool(feature.selected), "figure": figure})
     return {
         "total": len(analysis.features),
@@ -177,7 +170,7 @@ def _describe_survival(analysis: Analysis) -> dict[str, Any] | None:
     values = {"": next(iter(risk_groups.values()))}  # the heading of the section is title enough
     return {
         "figures": {
-            width: _draw_svg(survival_panels, analysis.table.y, values, size=size, about=about)
+            width: draw_figure(survival_panels, analysis.table.y, values, size=size, about=about)
             for width, size in sizes.items()
         }
     }
@@ -236,7 +229,7 @@ def _draw_pair(analysis: Analysis, pair: Pair) -> dict[str, Any]:
     options: dict[str, Any] = {"labels": names, "categories": analysis.outcome.has_classes, "size": (3.0, 2.7)}
     # survival is shown by its martingale residuals: more or fewer events than expected
     values = X[:, pair.first_column], X[:, pair.second_column], analysis.outcome.to_numbers(analysis.table.y)[0]
-    return {**row, "figure": _draw_svg(pair_panel, *values, about=about, **options)}
+    return {**row, "figure": draw_panel(pair_panel, *values, about=about, **options)}
 
 
 def columns_to_highlight(analysis: Analysis) -> list[int]:
@@ -256,7 +249,7 @@ def _describe_path(analysis: Analysis) -> dict[str, Any]:
     figures = {}
     for width, size, longest in (("wide", (6.4, 5.4), 20), ("narrow", (3.7, 5.0), 9)):
         shortened = [text.shorten(name, longest) for name in names]
-        figures[width] = _draw_svg(culling_path, analysis.path, names=shortened, size=size, **options)
+        figures[width] = draw_figure(culling_path, analysis.path, names=shortened, size=size, **options)
     best = analysis.path.rounds[analysis.path.best]
     return {
         "rounds": len(analysis.path.rounds),
@@ -274,7 +267,7 @@ def _describe_accuracy(accuracy: Accuracy) -> dict[str, Any]:
     options: dict[str, Any] = {"chance": accuracy.chance, "measure": accuracy.measure, "highlight": "selected"}
     options["about"] = f"{accuracy.measure} in every fold"
     sizes = {"wide": (6.4, 1.5), "narrow": (3.7, 1.6)}
-    figures = {width: _draw_svg(accuracy_panel, values, size=size, **options) for width, size in sizes.items()}
+    figures = {width: draw_panel(accuracy_panel, values, size=size, **options) for width, size in sizes.items()}
     return {
         "measure": accuracy.measure,
         "selected": [float(value) for value in accuracy.selected],
@@ -317,69 +310,6 @@ def _describe_run(settings: Mapping[str, Any]) -> dict[str, str | None]:
         name: text.make_visible(str(settings[name])) if settings.get(name) is not None else None
         for name in ("command", "version", "seed", "data", "data_hash")
     }
-
-
-# ---------------------------------------------------------------- figures as SVG inside the page
-
-
-def _draw_svg(draw: Any, *arguments: Any, about: str, **options: Any) -> str:
-    """Return a figure as an SVG element with text in the font of the page and colours of its theme."""
-    matplotlib = optional("matplotlib", extra="report", purpose="Drawing a report")
-    style = {"font.size": 8.0, "axes.linewidth": 0.6, "svg.fonttype": "none", "svg.hashsalt": "randsel"}
-    file = io.StringIO()
-    with matplotlib.rc_context(style), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # missing glyphs of a font: browsers use another one
-        draw(*arguments, **options).savefig(file, format="svg", transparent=True, dpi=160, metadata={"Date": None})
-    return _embed_svg(file.getvalue(), about)
-
-
-def _embed_svg(svg: str, about: str) -> str:
-    """Rewrite an SVG file as an element whose ids and styles do not clash with the page or with other figures."""
-    root = ElementTree.fromstring(svg)
-    prefix = "f" + hashlib.sha256((about + svg).encode()).hexdigest()[:10]
-    used_ids = set(re.findall(r'(?:href|clip-path)="(?:url\()?#([\w-]+)', svg))
-    for element in root.iter():
-        element.tag = element.tag.rpartition("}")[2]
-        element.tail = None
-        if element.tag != "text":
-            element.text = None
-        attributes = {name.rpartition("}")[2]: value for name, value in element.attrib.items()}
-        rewritten = {name: _rewrite_attribute(name, value, prefix, used_ids) for name, value in attributes.items()}
-        element.attrib.clear()
-        element.attrib |= {name: value for name, value in rewritten.items() if value}
-    for parent in list(root.iter()):
-        for child in [c for c in parent if c.tag in ("metadata", "style")]:
-            parent.remove(child)
-        _move_style_to_parent(parent)
-    for name in ("width", "height", "version"):
-        root.attrib.pop(name, None)
-    root.attrib |= {"role": "img", "aria-label": about}
-    return ElementTree.tostring(root, encoding="unicode")
-
-
-def _rewrite_attribute(name: str, value: str, prefix: str, used_ids: set[str]) -> str:
-    """Return the value of an attribute for the page; an empty string if it is not needed."""
-    if name == "id":
-        return f"{prefix}-{value}" if value in used_ids else ""
-    if name in ("href", "clip-path") and not value.startswith("data:"):
-        return value.replace("#", f"#{prefix}-", 1)
-    if name in ("x", "y", "d"):
-        # hundredths of a point are finer than any screen
-        return re.sub(r"\d+\.\d{3,}", lambda match: f"{float(match[0]):.2f}", " ".join(value.split()))
-    if name == "style":
-        value = re.sub(r"#[0-9a-f]{6}\b", lambda match: THEME.get(match[0], match[0]), value)
-        value = re.sub(r"font: (?:\S+ )*?([\d.]+px) [^;]*", r"font-size: \1", value)
-        return re.sub(r"font-family: [^;]*;?", "", value).strip()
-    return value
-
-
-def _move_style_to_parent(parent: ElementTree.Element) -> None:
-    """Move the common style of a group of dots to the group, which makes the file smaller."""
-    styles = {child.attrib.get("style") for child in parent}
-    if len(parent) > 2 and len(styles) == 1 and all(child.tag == "use" for child in parent) and None not in styles:
-        parent.set("style", "; ".join(filter(None, [parent.attrib.get("style"), *map(str, styles)])))
-        for child in parent:
-            del child.attrib["style"]
 
 
 # ---------------------------------------------------------------- HTML

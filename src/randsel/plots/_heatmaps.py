@@ -1,0 +1,152 @@
+"""Heat maps: samples by features, and pairs of features."""
+
+from typing import Any
+
+import numpy as np
+
+from randsel._utils.text import optional
+from randsel._utils.typing import Array
+from randsel.plots._style import class_colours, find_names, low_to_high, prepare_axes, write_name
+
+LIMIT = 2.5  # standard deviations at which colours of values end
+STRONGEST = 20.0  # -log10 p at which colours of pairs end: one very strong pair must not make all others look pale
+
+
+def feature_heatmap(
+    X: Any, y: Any, *, features: Any = None, names: Any = None, categories: bool | None = None, ax: Any = None
+) -> Any:
+    """Draw the values of features (rows) in all samples (columns), which are ordered by the target.
+
+    Parameters
+    ----------
+    X, y : arrays or data frame and array
+        Samples by features, and the target: classes, or numbers.
+    features : fitted selector or array of int or bool, default=None
+        The selected features of a selector, columns, or a mask of columns; None: all.
+    names : sequence of str, default=None
+        Names of the columns of X; None: those of the data frame or of the selector, or else their numbers.
+    categories : bool, default=None
+        Whether y are classes; None decides by the number of distinct values.
+    ax : matplotlib.axes.Axes, default=None
+        Where to draw; None: a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        Values are in standard deviations from the mean of their feature, missing ones blank. The bar above has the
+        colours of the target. Within a class, samples are ordered by the mean of the features that rise with it.
+
+    Examples
+    --------
+    >>> from randsel import RandSel, datasets, plots
+    >>> X, y, relevant = datasets.make_xor(200, 5, random_state=0)
+    >>> axes = plots.feature_heatmap(X, y, features=relevant, names=["a", "b", "c", "d", "e"])
+    >>> [label.get_text() for label in axes.get_yticklabels()]
+    ['a', 'b']
+    """
+    names = find_names(names, X, features)
+    columns = _find_columns(features, np.shape(X)[1])
+    values, y = np.asarray(X, dtype=float)[:, columns], np.asarray(y)
+    y = y[:, 0] if y.ndim == 2 else y
+    axes = prepare_axes(ax, (7.0, 1.6 + 0.22 * len(columns)))
+    if categories is None:
+        categories = len(np.unique(y)) <= 10 or y.dtype.kind not in "fiub"
+    codes = np.unique(y, return_inverse=True)[1]
+    standard = _standardise(values)
+    order = _order_samples(standard, codes, categories)
+    image = axes.imshow(
+        standard[order].T, aspect="auto", cmap="coolwarm", vmin=-LIMIT, vmax=LIMIT, interpolation="nearest"
+    )
+    labels = [str(j) if names is None else write_name(names[j], 40, 1) for j in columns.tolist()]
+    axes.set_yticks(range(len(columns)), labels, parse_math=False, fontsize="small")
+    axes.set_xticks([])
+    axes.tick_params(axis="y", length=0)
+    axes.spines[:].set_visible(False)
+    axes.set_xlabel(f"{len(y)} samples, by target", fontsize="small")
+    colours = class_colours(codes[order]) if categories else low_to_high()(codes[order] / max(codes.max(), 1))
+    _draw_target_bar(axes, colours, len(columns))
+    bar = axes.figure.colorbar(image, ax=axes, shrink=0.6, aspect=15, pad=0.02, extend="both")
+    bar.set_label("standard deviations", fontsize="small")
+    bar.outline.set_visible(False)
+    return axes
+
+
+def _find_columns(features: Any, n_features: int) -> Array:
+    if features is None:
+        return np.arange(n_features)
+    if hasattr(features, "get_support"):
+        return np.asarray(features.get_support(indices=True))
+    features = np.asarray(features)
+    return np.flatnonzero(features) if features.dtype == bool else features
+
+
+def _standardise(values: Array) -> Array:
+    """Return values in standard deviations from the mean of their column; 0 for constant columns."""
+    spread = np.nanstd(values, axis=0)
+    return np.asarray((values - np.nanmean(values, axis=0)) / np.where(spread > 0.0, spread, 1.0))
+
+
+def _order_samples(standard: Array, codes: Array, categories: bool) -> Array:
+    """Return the order of samples by target; within a class, by the mean of the features, signed by their trend."""
+    filled = np.nan_to_num(standard)
+    trend = np.sign((codes - codes.mean()) @ filled)
+    within = filled @ trend if categories else np.zeros(len(codes))
+    return np.lexsort((within, codes))
+
+
+def _draw_target_bar(axes: Any, colours: Array, n_rows: int) -> None:
+    """Draw a bar of the colours of the target above the rows of a heat map."""
+    colors = optional("matplotlib.colors", extra="plot", purpose="Drawing")
+    height = max(0.6, 0.04 * n_rows)  # in rows
+    extent = (-0.5, len(colours) - 0.5, -0.7, -0.7 - height)
+    axes.imshow(colors.to_rgba_array(colours)[None], aspect="auto", interpolation="nearest", extent=extent)
+    axes.set_ylim(n_rows - 0.5, -0.7 - height)
+
+
+def interaction_heatmap(scan: Any, *, names: Any = None, title: str = "", ax: Any = None) -> Any:
+    """Draw the p-values of all pairs among the first features of a fitted `InteractionScan`.
+
+    Parameters
+    ----------
+    scan : InteractionScan
+        Fitted.
+    names, title : sequence of str and str
+        Names of the columns (None: those that the scan was fitted with), and title of the panel.
+    ax : matplotlib.axes.Axes, default=None
+        Where to draw; None: a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The colour is -log10 p, not corrected; a line on the colour bar marks the p-value that holds after correction
+        for the number of all pairs. The diagonal is blank.
+
+    Examples
+    --------
+    >>> from randsel import InteractionScan, datasets, plots
+    >>> X, y, relevant = datasets.make_xor(200, 5, random_state=0)
+    >>> axes = plots.interaction_heatmap(InteractionScan().fit(X, y), names=["a", "b", "c", "d", "e"])
+    >>> sorted(label.get_text() for label in axes.get_xticklabels())
+    ['a', 'b', 'c', 'd', 'e']
+    """
+    names = find_names(names, scan)
+    n_shown = len(scan.top_)
+    axes = prepare_axes(ax, (2.4 + 0.36 * n_shown, 1.4 + 0.36 * n_shown))
+    labels = [str(j) if names is None else write_name(names[j], 40, 1) for j in scan.top_.tolist()]
+    strength = -np.log10(np.maximum(scan.top_pvalues_, 1e-300))
+    # main effects, on the diagonal, would take the whole scale
+    strength = np.where(np.eye(n_shown, dtype=bool), np.nan, strength)
+    strongest = float(np.nanmax(strength, initial=0.0)) if n_shown > 1 else 0.0
+    n_pairs = max(1, scan.n_features_in_ * (scan.n_features_in_ - 1) // 2)
+    holds = -np.log10(0.05 / n_pairs)
+    limit = min(max(strongest, holds + 1.0), max(STRONGEST, holds + 1.0))
+    image = axes.imshow(strength, cmap="magma_r", vmin=0.0, vmax=limit)
+    # names are text, even if they contain dollar signs
+    axes.set_xticks(range(n_shown), labels, rotation=90, parse_math=False, fontsize="small")
+    axes.set_yticks(range(n_shown), labels, parse_math=False, fontsize="small")
+    axes.spines[:].set_visible(False)
+    axes.set_title(title or "Pairs of the first features", loc="left", fontsize="medium")
+    bar = axes.figure.colorbar(image, ax=axes, shrink=0.8, extend="max" if strongest > limit else "neither")
+    bar.set_label("-log10 p, not corrected; line: p = 0.05 after correction", fontsize="small")
+    bar.ax.axhline(holds, color="tab:blue", linewidth=2.0)
+    return axes
