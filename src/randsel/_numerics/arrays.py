@@ -8,7 +8,7 @@ import math
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
 from importlib import import_module
 from typing import Any, Protocol
@@ -101,7 +101,7 @@ def take_columns(X: Any, mask: Any) -> Any:
     if X.ndim == 2 and count > ALIGNED:
         # Matrix products are faster on rows that start at multiples of 64 elements: pad, and return a view.
         index = namespace(X).concat([index, index[: -count % ALIGNED]])
-    return namespace(X).take(X, index, axis=-1)[..., :count]
+    return X.index_select(-1, index)[..., :count]
 
 
 def astype(x: Any, dtype: Any) -> Any:
@@ -109,9 +109,9 @@ def astype(x: Any, dtype: Any) -> Any:
     return x if x.dtype == dtype else namespace(x).astype(x, dtype)
 
 
-def as_contiguous(x: Any) -> Any:
-    """Return an array in row-major order."""
-    return np.ascontiguousarray(x) if on_host(x) else x.contiguous()
+def without_gradients(x: Any) -> AbstractContextManager[Any]:
+    """Return a context in which torch records nothing for gradients, which would cost time in every operation on x."""
+    return sys.modules["torch"].inference_mode() if is_torch_array(x) else nullcontext()
 
 
 def to_double(x: Any) -> Any:

@@ -15,7 +15,6 @@ import numpy as np
 from randsel._numerics.arrays import (
     SCRATCH,
     add_outer_sum,
-    as_contiguous,
     as_index,
     astype,
     clip,
@@ -23,6 +22,7 @@ from randsel._numerics.arrays import (
     device_of,
     is_single,
     namespace,
+    on_host,
     row_sums,
     rowwise_dot,
     scratch_size,
@@ -253,7 +253,8 @@ class Elements:
     @classmethod
     def from_block(cls, X: Any, gamma: float, factor: Factor, dtype: Any) -> "Elements":
         """Return the contrasts of all columns of an array."""
-        return cls(as_contiguous(astype(X.T, dtype)), gamma, factor)
+        columns = astype(X.T, dtype)
+        return cls(np.ascontiguousarray(columns) if on_host(columns) else columns.contiguous(), gamma, factor)
 
     def _blocks(self) -> Iterator[tuple[int, int, Any]]:
         """Yield (start, stop, T) with T of shape (feature, row, column): rows start to stop, columns from start on."""

@@ -7,7 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.arrays import as_index, astype, clip, complement, namespace, on_host, stable_argsort, to_numpy
+from randsel._numerics.arrays import (
+    as_index,
+    astype,
+    clip,
+    complement,
+    namespace,
+    on_host,
+    stable_argsort,
+    to_numpy,
+    without_gradients,
+)
 from randsel._numerics.kernels import bandwidth, null_scale, unbiased_alignment
 from randsel._utils.typing import Array
 from randsel.contribution import (
@@ -122,33 +132,34 @@ def cull(
     observers: Sequence[Observer] = (),
 ) -> CullingPath:
     """Cull until `min_features` are left, all features left are fixed, or an observer asks to stop; return the path."""
-    while True:
-        sample, round_draws = state.sample, replace(draws, seed=draws.seed + len(state.rounds))
-        gamma, alignment = _bandwidth_and_alignment(sample, rules.gamma, round_draws)
-        weighting = Weighting(rules.ridge, criterion.residual, rules.explain_fixed)
-        contributions = estimator(sample, gamma, round_draws, weighting)
-        scores, ties = criterion.scores(contributions)
-        ascending = _argsort_scores(scores, ties, sample)
-        dropped = _positions_to_drop(ascending, sample.fixed, rules)
-        surviving = complement(dropped, len(ascending))
-        streak, newly_fixed = _find_newly_fixed(state.streak, ascending, sample.fixed, surviving, rules)
-        finished = _record_round(state, contributions, scores, dropped, newly_fixed, gamma, alignment)
-        state = replace(
-            state,
-            rounds=(*state.rounds, finished),
-            streak=streak,
-            fixed_scores=state.fixed_scores | _scores_of(scores, newly_fixed, finished.fixed),
-        )
-        path = partial(_build_path, state.rounds, ascending, state.fixed_scores, state.chance.null_sd)
-        sums = contributions.sums
-        if sums is None and sample.has_sums and len(row_blocks(sample.target, round_draws)) == 1:
-            sums = sample.sums  # computed for the distances
-        next_state = state.drop(dropped, surviving, newly_fixed, sums) if len(dropped) else None
-        del contributions, sums  # release the matrices over pairs before the next round
-        wants_stop = [observe(FinishedRound(finished, path, next_state)) for observe in observers]
-        if any(wants_stop) or next_state is None:
-            return path()
-        state = next_state
+    with without_gradients(state.sample.target.Y):
+        while True:
+            sample, round_draws = state.sample, replace(draws, seed=draws.seed + len(state.rounds))
+            gamma, alignment = _bandwidth_and_alignment(sample, rules.gamma, round_draws)
+            weighting = Weighting(rules.ridge, criterion.residual, rules.explain_fixed)
+            contributions = estimator(sample, gamma, round_draws, weighting)
+            scores, ties = criterion.scores(contributions)
+            ascending = _argsort_scores(scores, ties, sample)
+            dropped = _positions_to_drop(ascending, sample.fixed, rules)
+            surviving = complement(dropped, len(ascending))
+            streak, newly_fixed = _find_newly_fixed(state.streak, ascending, sample.fixed, surviving, rules)
+            finished = _record_round(state, contributions, scores, dropped, newly_fixed, gamma, alignment)
+            state = replace(
+                state,
+                rounds=(*state.rounds, finished),
+                streak=streak,
+                fixed_scores=state.fixed_scores | _scores_of(scores, newly_fixed, finished.fixed),
+            )
+            path = partial(_build_path, state.rounds, ascending, state.fixed_scores, state.chance.null_sd)
+            sums = contributions.sums
+            if sums is None and sample.has_sums and len(row_blocks(sample.target, round_draws)) == 1:
+                sums = sample.sums  # computed for the distances
+            next_state = state.drop(dropped, surviving, newly_fixed, sums) if len(dropped) else None
+            del contributions, sums  # release the matrices over pairs before the next round
+            wants_stop = [observe(FinishedRound(finished, path, next_state)) for observe in observers]
+            if any(wants_stop) or next_state is None:
+                return path()
+            state = next_state
 
 
 def _record_round(
