@@ -25,7 +25,7 @@ from distributed import Client, LocalCluster, wait
 from randsel import RandSel, datasets
 from randsel._utils.jobs import ordered_map
 from randsel.analysis._model import Settings
-from randsel.analysis._pipeline import _select_on_half
+from randsel.analysis._resampling import _select_on_half
 from randsel.distributed import _client as cluster_client
 from randsel.distributed import on_cluster
 from randsel.tables._read import Table

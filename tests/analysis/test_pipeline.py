@@ -11,7 +11,7 @@ from sklearn.svm import SVC
 from randsel import InteractionScan, RandSel, datasets
 from randsel._numerics.kernels import bandwidth, squared_distances
 from randsel._utils.files import FinishedParts
-from randsel.analysis import _pipeline, _preparation
+from randsel.analysis import _pipeline, _preparation, _resampling, _selection
 from randsel.analysis._cautions import check_selection
 from randsel.analysis._model import FeatureTests, Rule, Settings
 from randsel.analysis._pipeline import analyse
@@ -60,8 +60,9 @@ def test_features_to_keep_are_selected_by_every_rule_and_in_every_half_and_fold(
     X[:, 3] = np.arange(120) == 7  # constant in every second half-sample
     data = table(X, np.where(X[:, 0] + X[:, 1] + 0.5 * rng.standard_normal(120) > 0, "case", "control"))
     selections = []
-    select = _pipeline.select_features
-    monkeypatch.setattr(_pipeline, "select_features", lambda *how: selections.append(select(*how)) or selections[-1])
+    select = _selection.select_features
+    for module in (_pipeline, _resampling):
+        monkeypatch.setattr(module, "select_features", lambda *how: selections.append(select(*how)) or selections[-1])
     for how in ({}, {"top": 4}, {"fdr": 0.1}, {"top": 2, "fdr": 0.1}):
         selections.clear()
         found = analyse(data, Settings(**QUICK, keep=["g3", "g0"], **how))
@@ -113,7 +114,7 @@ def test_main_effects_in_blocks_are_those_of_the_scan(rng, monkeypatch):
 
 
 def test_pairs_above_the_budget_are_not_tested_and_a_note_says_so(monkeypatch, tmp_path):
-    monkeypatch.setattr(_pipeline, "PAIR_BUDGET", 1e5)
+    monkeypatch.setattr(_selection, "PAIR_BUDGET", 1e5)
     few = analyse(xor(), Settings(halves=0, folds=0))
     assert not few.pairs
     assert any("Pairs of features were not tested" in note for note in few.notes)
@@ -237,7 +238,7 @@ def test_halves_share_no_sample_and_no_group_and_have_every_class(grouped):
     groups = np.arange(44) // 2 if grouped else None
     seen = set()
     for number in range(5):
-        one, other = _pipeline.draw_halves(y, groups, CLASSES, 3, number)
+        one, other = _resampling.draw_halves(y, groups, CLASSES, 3, number)
         assert not set(one) & set(other)
         assert abs(len(one) - len(other)) <= 2
         if grouped:
@@ -253,7 +254,7 @@ def test_frequencies_and_bound_are_those_of_the_halves():
     stability = analyse(data, Settings(halves=6, folds=0, top=3, seed=5)).stability
     counts = np.zeros(20)
     for number in range(3):
-        for rows in _pipeline.draw_halves(data.y, None, CLASSES, 5, number):
+        for rows in _resampling.draw_halves(data.y, None, CLASSES, 5, number):
             counts[RandSel(3).fit(data.X[rows], data.y[rows]).support_] += 1
     np.testing.assert_allclose(stability.frequencies, counts / 6)
     assert stability.n_halves == 6
@@ -271,7 +272,7 @@ def test_halves_repeat_the_rule_of_the_selection(how):
     stability = analyse(data, Settings(halves=4, folds=0, **how)).stability
     counts = np.zeros(12)
     for number in range(2):
-        for rows in _pipeline.draw_halves(data.y, None, CLASSES, 0, number):
+        for rows in _resampling.draw_halves(data.y, None, CLASSES, 0, number):
             selector = RandSel().fit(data.X[rows], data.y[rows])
             order = selector.order_[: selector.n_features_]
             if how:
@@ -317,7 +318,7 @@ def test_too_few_samples_for_halves_are_noted(rng):
 def test_accuracy_equals_that_of_selection_and_svm_on_training_samples():
     data = xor(120, 20)
     accuracy = analyse(data, Settings(halves=0, folds=3, top=2, seed=1)).accuracy
-    splits = _pipeline.split_folds(data, CLASSES, 3, 1)
+    splits = _resampling.split_folds(data, CLASSES, 3, 1)
     expected = []
     for train, test in splits:
         columns = RandSel(2).fit(data.X[train], data.y[train]).get_support(indices=True)
@@ -335,8 +336,8 @@ def test_selection_outside_the_folds_would_look_better(rng):
     data = table(rng.standard_normal((60, 500)), rng.permutation(60) % 2)
     accuracy = analyse(data, Settings(halves=0, folds=5, top=5)).accuracy
     best = RandSel(5).fit(data.X, data.y).get_support(indices=True)
-    folds = _pipeline.split_folds(data, CLASSES, 5, 0)
-    outside = [_pipeline.score_svm(data, CLASSES, train, test, best) for train, test in folds]
+    folds = _resampling.split_folds(data, CLASSES, 5, 0)
+    outside = [_resampling.score_model(data, CLASSES, train, test, best) for train, test in folds]
     assert abs(accuracy.selected.mean() - 0.5) < 0.15
     assert np.mean(outside) > 0.7
 
@@ -385,7 +386,7 @@ def test_samples_are_averaged_if_the_target_is_constant_within_donors(rng):
 
 def test_folds_keep_groups_together(rng):
     data = donors(rng)
-    for train, test in _pipeline.split_folds(data, CLASSES, 3, 0):
+    for train, test in _resampling.split_folds(data, CLASSES, 3, 0):
         assert not set(data.groups[train]) & set(data.groups[test])
 
 
@@ -393,14 +394,14 @@ def test_means_of_groups_and_levels_of_categories():
     X = np.array([[1.0, 2.0], [3.0, 2.0], [5.0, 1.0], [0.0, 4.0], [1.0, 4.0], [1.0, 0.0], [2.0, 0.0], [7.0, 5.0]])
     groups = np.array(["a", "a", "a", "b", "b", "c", "c", "d"])
     y = np.array([1, 1, 1, 0, 0, 1, 1, 0])
-    averaged = _pipeline.average_groups(table(X, y, groups=groups, nominal=(1,), batch=np.array(list("uuuvvuuv"))))
+    averaged = _preparation.average_groups(table(X, y, groups=groups, nominal=(1,), batch=np.array(list("uuuvvuuv"))))
     np.testing.assert_allclose(averaged.X, [[3.0, 2.0], [0.5, 4.0], [1.5, 0.0], [7.0, 5.0]])
     assert averaged.y.tolist() == [1, 0, 1, 0]
     assert averaged.batch[0] == averaged.batch[2] != averaged.batch[1] == averaged.batch[3]
     varies = table(X, np.arange(8) % 2, groups=groups)
-    assert _pipeline.average_groups(varies) is varies
+    assert _preparation.average_groups(varies) is varies
     with pytest.raises(ValueError, match="fewer than 4 groups tell nothing"):
-        _pipeline.average_groups(table(X, (groups == "a").astype(int), groups=np.where(groups == "a", "a", "b")))
+        _preparation.average_groups(table(X, (groups == "a").astype(int), groups=np.where(groups == "a", "a", "b")))
 
 
 def test_tests_compare_within_batches():

@@ -17,17 +17,18 @@ from randsel._utils import files
 from randsel._utils import text as _text
 from randsel._utils.files import FinishedParts
 from randsel._utils.text import ProgressLine
-from randsel.analysis import _pipeline
 from randsel.analysis import _pipeline as selection
+from randsel.analysis import _selection
 from randsel.analysis._model import Settings
 from randsel.cli import _main as cli
 from randsel.cli._main import main
-from randsel.report import _folder as results
 from randsel.report import _html as report
+from randsel.report import _storage as results
 from randsel.tables import _read as tables
 
 SHORT = ["--halves", "4", "--folds", "2"]
 FILES = {"ranking.csv", "pairs.csv", "path.png", "report.html", "run.json"}
+FILES |= {"panel-size.csv", "selected.txt", "summary.txt"}
 
 
 def invoke(*words):
@@ -63,18 +64,20 @@ def test_a_selection_writes_its_files_and_prints_a_table(finished):
     assert result.exit_code == 0, result.output
     assert {path.name for path in out.iterdir() if not path.name.startswith(".")} == FILES | {"parts"}
     assert (out / "path.png").read_bytes().startswith(b"\x89PNG")
-    summary, _, ranked = result.stdout.partition("\n\n")
+    verdict, details, ranked = result.stdout.split("\n\n")[:3]
     heading, first, second = ranked.splitlines()[:3]
-    assert heading.split() == [
-        *("rank", "feature", "contribution", "main", "interaction", "partner", "p", "q", "step", "stability")
-    ]
+    assert heading.split() == ["rank", "feature", "direction", "AUC", "difference", "p", "q", "stability", "partner"]
     assert {first.split()[2], second.split()[2]} == {"g0", "g1"}
     assert first.startswith("*")
-    assert summary.startswith("The features as a whole are related to the target: ")
-    assert "Of 12 features, 2 were selected" in summary
-    assert "Given each other, 2 features remain: " in summary
-    assert "may only be a proxy" in ranked
-    assert "balanced accuracy" in summary
+    signal, stable, prediction, beware = verdict.splitlines()
+    assert signal.startswith("Is there a signal? Yes")
+    assert "Of 12 features, 2 were selected" in signal
+    assert stable.startswith("Is the selection stable? Yes: on average, a selected feature was selected again in 100")
+    assert prediction.startswith("How well does it predict? Better than chance")
+    assert "balanced accuracy" in prediction
+    assert beware.startswith("What to beware of? No warning was raised.")
+    assert "Given each other, 2 features remain: " in details
+    assert "may only be a proxy" in result.stdout
     assert "Note: table.csv: text, 13 columns separated by commas." in result.stderr
     assert "\r" not in result.stderr
 
@@ -506,7 +509,7 @@ def test_a_missing_package_costs_only_its_file(tmp_path, monkeypatch, package, l
     options = ["--target", "status", "--halves", 0, "--folds", 0, "--out", tmp_path / "out"]
     result = invoke("select", file, *options)
     assert result.exit_code == 0, result.output
-    assert {path.name for path in (tmp_path / "out").iterdir()} >= FILES - lost
+    assert {path.name for path in (tmp_path / "out").iterdir()} >= FILES - lost - {"panel-size.csv"}
     assert not lost & {path.name for path in (tmp_path / "out").iterdir()}
     assert f"needs {package}, which is not installed: pip install {package}" in result.stderr
     refused(invoke("report", tmp_path / "out"), package)
@@ -524,7 +527,7 @@ def test_help_names_exit_codes_and_imports_nothing_slow():
 
 def test_choices_of_the_command_line_are_those_of_the_code():
     text = " ".join(invoke("select", "--help").output.split())
-    assert f"at most {_pipeline.PAIR_BUDGET:.0e}".replace("e+", "e") in text
+    assert f"at most {_selection.PAIR_BUDGET:.0e}".replace("e+", "e") in text
     defaults = Settings()
     given = {p.name: p.default for p in main.commands["select"].params}
     for name in ("halves", "folds", "seed", "task", "pairs"):

@@ -18,7 +18,8 @@ from PIL import Image
 
 from randsel import RandSel, datasets, plots
 from randsel._utils.text import make_visible
-from randsel.analysis._model import MISSING, NAME, RANK, SELECTED, VALUE_COLUMNS, Accuracy, Feature, Rule, Stability
+from randsel.analysis._model import Accuracy, Rule, Stability
+from randsel.analysis._ranking import MISSING, NAME, RANK, SELECTED, VALUE_COLUMNS, Feature
 from randsel.culling import StandIn
 from randsel.report import _html as report
 from randsel.report._sentences import summarise
@@ -153,11 +154,11 @@ def test_contents_are_complete_and_valid_json(hostile, hostile_contents):
 
 def test_summary_of_a_selection(plain, quick):
     plain = replace(plain, warnings=("The batch is confounded with the target.",))
-    whole, first, rule, samples, *others = report.contents(plain)["summary"]
-    assert whole.startswith("The features as a whole are related to the target: ")
-    assert first == "Of 40 features, 2 were selected: gene 1 and gene 0."
+    signal, stability, prediction, beware, rule, samples, *others = report.contents(plain)["summary"]
+    assert signal.startswith("Yes, in combination. ")
+    assert signal.endswith("Of 40 features, 2 were selected: gene 1 and gene 0.")
     assert rule == report.contents(plain)["rule"]
-    assert "the fewest features whose prediction error is within one standard error of the smallest" in rule
+    assert "the fewest features that predict within one standard error of the best" in rule
     counts = Counter(plain.table.y.tolist())
     assert f"{counts['case']} case" in samples
     assert f"{counts['control']} control" in samples
@@ -167,9 +168,9 @@ def test_summary_of_a_selection(plain, quick):
     assert (
         "Given each other, 2 features remain: gene 1 and gene 0 (forward steps, each at a family-wise level of" in text
     )
-    assert "half-samples" in text
-    assert "where chance is 0.50 and a model on all features reaches" in text
-    assert others[-1] == "1 warning bears on how far to trust this."
+    assert "random halves of the samples" in stability
+    assert "chance 0.50, all features" in prediction
+    assert beware.startswith("1 warning: The batch is confounded with the target. ")
     assert not re.search(r"\de[+-]\d", " ".join(report.contents(plain)["summary"]))
 
 
@@ -177,7 +178,7 @@ def test_long_names_are_cut_in_sentences_only(plain, quick):
     name = "x" * 300
     long = tuple(replace(f, name=name) if f.rank == 1 else f for f in plain.features)
     content = report.contents(replace(plain, features=long))
-    assert name[:49] + "… and gene" in content["summary"][1]
+    assert name[:49] + "… and gene" in content["summary"][0]
     assert content["features"]["rows"][0]["name"] == name
 
 
@@ -187,14 +188,16 @@ def test_accuracy_and_stability_in_words(plain, quick):
     stability = Stability(100, 0.6, 0.25, np.r_[np.ones(3), np.zeros(37)])
     content = report.contents(replace(plain, accuracy=accuracy, stability=stability))
     text = " ".join(content["summary"])
-    assert "balanced accuracy of 0.85\u00a0±\u00a00.07 in nested cross-validation (2 folds)" in text
-    assert "Chance is within" not in text
-    assert "3 features were selected in at least 60\u202f% of them; at most 0.25 of these are expected to be" in text
+    assert "better than all features together: balanced accuracy 0.85\u00a0±\u00a00.07 on samples" in text
+    assert "(2 folds); chance 0.50, all features 0.70\u00a0±\u00a00.00." in text
+    assert (
+        "3 features were selected in at least 60\u202f% of 100 random halves of the samples, by the same rule" in text
+    )
+    assert "; at most 0.25 of these are expected to be" in text
     assert "if unrelated features are exchangeable" in text
-    assert "of 100 random half-samples by the same rule" in text
     assert content["accuracy"]["words"]["sizes"] == "3 to 12"
     guess = replace(accuracy, selected=np.array([0.4, 0.62]))
-    assert "Chance is within a standard deviation" in " ".join(
+    assert "No better than chance, within the spread" in " ".join(
         report.contents(replace(plain, accuracy=guess))["summary"]
     )
 
@@ -203,7 +206,7 @@ def test_summary_of_noise_starts_with_nothing_stands_out(quick):
     analysis = noise()
     assert analysis.nothing_stands_out
     content = report.contents(analysis)
-    assert content["summary"][0].startswith("Nothing stands out")
+    assert content["summary"][0].startswith("No. Nothing stands out")
     assert "No pair of features stands out" in " ".join(content["summary"])
     assert len(content["pairs"]["drawn"]) == 2
     assert "Nothing stands out" in report.render(content)
@@ -212,8 +215,8 @@ def test_summary_of_noise_starts_with_nothing_stands_out(quick):
 @pytest.mark.parametrize(
     ("rule", "words"),
     [
-        (Rule("path"), ["fewest features whose prediction error"]),
-        (Rule("tests", fdr=0.05), ["q-value of at most 0.05", "culling does not stand out"]),
+        (Rule("path"), ["fewest features that predict within one standard error"]),
+        (Rule("tests", fdr=0.05), ["q-value of at most 0.05", "as a whole do not stand out"]),
         (Rule("top", top=2), ["the first 2 features of the ranking", "whether or not they stand out"]),
         (Rule("fdr", fdr=0.1), ["the features with a q-value of at most 0.1 (--fdr)"]),
         (Rule("fdr", top=3, fdr=0.1), ["at most 3, with a q-value of at most 0.1 (--fdr)"]),
@@ -225,20 +228,24 @@ def test_one_sentence_says_which_features_are_selected(plain, quick, rule, words
     features = tuple(replace(f, selected=f.selected and not none, q=0.9 if none else f.q) for f in plain.features)
     content = report.contents(replace(plain, rule=rule, features=features, nothing_stands_out=none))
     assert all(word in content["rule"] for word in words)
-    assert content["summary"][1 if none else 2] == content["rule"]
+    assert content["summary"][4] == content["rule"]
     assert content["rule"] in report.render(content)
     tile = {fact["name"]: fact["value"] for fact in content["facts"]}["selected"]
     assert tile == ("0" if none else "2")
-    assert content["summary"][0].startswith("Nothing stands out" if none else "The features as a whole are related")
+    assert content["summary"][0].startswith("No. Nothing stands out" if none else "Yes, in combination")
 
 
 @pytest.mark.parametrize(
     ("pvalue", "stands_out", "words"),
     [
-        (0.01, True, "related to the target: p = 0.010, the smallest that 99 permutations allow."),
-        (0.02, True, "related to the target: p = 0.020 by 99 permutations of the target."),
-        (0.5, True, "one by one they do not stand out (p = 0.50 by 99 permutations of the target)."),
-        (0.5, False, "The features as a whole do not stand out from noise: p = 0.50 by 99 permutations of the target."),
+        (
+            0.01,
+            True,
+            "Yes. The features as a whole are related to the target (p = 0.010, the smallest that",
+        ),
+        (0.02, True, "related to the target (p = 0.020, from 99 shuffles of the target)."),
+        (0.5, True, "one by one they do not stand out (p = 0.50, from 99 shuffles of the target)."),
+        (0.5, False, "The features as a whole do not stand out from chance (p = 0.50, from 99 shuffles of the target)"),
     ],
 )
 def test_the_first_sentence_says_whether_the_features_as_a_whole_stand_out(plain, pvalue, stands_out, words):
@@ -281,10 +288,10 @@ def test_the_caption_of_the_path_says_what_its_error_is_for(plain, quick):
 def test_what_top_selects_from_noise_is_no_finding(quick):
     analysis = noise()
     features = tuple(replace(feature, selected=feature.rank <= 5) for feature in analysis.features)
-    first, rule, *_ = report.contents(replace(analysis, rule=Rule("top", top=5), features=features))["summary"]
-    assert first.startswith("Nothing stands out")
-    assert "not a finding" in first
-    assert "the first 5 features of the ranking" in rule
+    first, *others = report.contents(replace(analysis, rule=Rule("top", top=5), features=features))["summary"]
+    assert first.startswith("No. Nothing stands out")
+    assert "What was selected (5 of 20) was asked for, and is not a finding." in first
+    assert any("the first 5 features of the ranking" in sentence for sentence in others)
 
 
 def test_results_that_were_not_computed_are_left_out(plain, quick):
@@ -455,30 +462,32 @@ def test_the_table_sorts_by_mouse_and_by_keyboard(opened, plain):
     names = {feature.name: feature for feature in plain.features}
     header = "#features-table th:nth-child({}) button"
     state = "[...document.querySelectorAll('#features-table thead th')].map((cell) => cell.getAttribute('aria-sort'))"
-    n_columns = 2 + len(VALUE_COLUMNS)
-    assert opened.js(state) == ["ascending", *[None] * (n_columns - 1)]
+    fields_shown = ["rank", "name", *(column.field for column in plain.columns if column.in_table)]
+    place = fields_shown.index("interaction")
+    assert opened.js(state) == ["ascending", *[None] * (len(fields_shown) - 1)]
     opened.click("#more")
-    opened.click(header.format(5))
+    opened.click(header.format(place + 1))
     values = [names[name].interaction for name in names_shown(opened)]
     assert values == sorted(values, reverse=True)
-    assert opened.js(state)[4] == "descending"
-    opened.js(f"document.querySelector({json.dumps(header.format(5))}).focus()")
+    assert opened.js(state)[place] == "descending"
+    opened.js(f"document.querySelector({json.dumps(header.format(place + 1))}).focus()")
     opened.press("Enter", 13)
     values = [names[name].interaction for name in names_shown(opened)]
     assert values == sorted(values)
-    assert opened.js(state) == [*[None] * 4, "ascending", *[None] * (n_columns - 5)]
+    assert opened.js(state) == ["ascending" if k == place else None for k in range(len(fields_shown))]
     opened.click(header.format(2))
     assert names_shown(opened)[:4] == ["gene 0", "gene 1", "gene 2", "gene 3"]  # and not gene 10
     opened.press("Tab", 9)
-    assert opened.js("document.activeElement.textContent").startswith("contribution")
+    assert opened.js("document.activeElement.textContent").startswith("direction")
     assert opened.problems == []
 
 
 def test_missing_values_sort_last_in_both_directions(open_page, plain, quick):
     features = tuple(replace(f, stability=np.nan) if f.rank == 1 else f for f in plain.features[:5])
     browser = open_page(report.render(report.contents(replace(plain, features=features))))
+    place = ["rank", "name", *(column.field for column in plain.columns if column.in_table)].index("stability")
     for _ in range(2):
-        browser.click(f"#features-table th:nth-child({2 + len(VALUE_COLUMNS)}) button")
+        browser.click(f"#features-table th:nth-child({place + 1}) button")
         assert names_shown(browser)[-1] == features[0].name
 
 

@@ -59,9 +59,9 @@ with _instrumented():
     from randsel.culling._storage import restore_path
     from randsel.experiments import _cells, _run, _specification
     from randsel.experiments import _summary as summary
-    from randsel.report import _folder as results
     from randsel.report import _html as report
-    from randsel.report._sentences import summarise
+    from randsel.report import _storage as results
+    from randsel.report._folder import format_ranking, format_summary
     from randsel.tables import _read as tables
     from randsel.tables.formats import FORMATS
 
@@ -315,7 +315,12 @@ def _parts() -> dict[str, dict[str, np.ndarray]]:
         "y": np.array(list("uvuvuv")),
         "names": np.array(["a", "b", "c"]),
         "order": np.array([0, 1, 2]),
-        "scores": np.full((3, 6), 0.5),
+        "scores": np.full((3, 10), 0.5),
+        "signs": np.array([1, -1, 0]),
+        "extremes": np.array([1, 0, -1]),
+        "centres": np.arange(6.0).reshape(3, 2),
+        "centre": np.array("median"),
+        "log2": np.array(""),
         "partners": np.array(["b", "a", ""]),
         "steps": np.array([1, 1, 0]),
         "selected": np.array([True, True, False]),
@@ -332,6 +337,9 @@ def _parts() -> dict[str, dict[str, np.ndarray]]:
         "notes": np.array(["Six samples."]),
         "folds": np.array([[0.9, 0.8], [0.5, 0.6], [2.0, 3.0]]),
         "chance": np.array(0.5),
+        "held_out": np.array([[0.0, 1.0] * 3, [0.0, 1.0] * 3, [-0.5, 0.5] * 3]),
+        "sizes": np.array([1, 2, 3]),
+        "curve": np.array([[0.6, 0.7, 0.7], [0.7, 0.8, 0.8]]),
         "stability": np.array([50.0, 0.6, np.nan]),
     }
     parts = {"path": path, "report": found}
@@ -373,7 +381,7 @@ def _read_folder(data: bytes, folder: Path) -> object:
     assert analysis.has_findings in (True, False)
     # pictures take a second each, and are no part of what is read
     report._draw_svg = lambda *_, **__: "<svg/>"
-    return results.format_ranking(analysis, 10), summarise(analysis), report.contents(analysis)
+    return format_ranking(analysis, 10), format_summary(analysis), report.contents(analysis)
 
 
 _CELL = {"accuracy": 0.9, "balanced_accuracy": 0.8, "n_features": 2, "features": ["a", "b"], "gamma": "median"}

@@ -410,8 +410,8 @@ LITTLE_MEMORY = """
 import resource, sys
 import numpy as np
 from randsel import cli
-from randsel.analysis import _pipeline
-real = _pipeline._select_on_half
+from randsel.analysis import _resampling
+real = _resampling._select_on_half
 
 def hungry(*task):
     if task[-1] == 5:
@@ -421,7 +421,7 @@ def hungry(*task):
         np.ones(2**30)
     return real(*task)
 
-_pipeline._select_on_half = hungry
+_resampling._select_on_half = hungry
 cli.main(sys.argv[1:])
 """
 

@@ -14,7 +14,7 @@ from randsel._utils.files import FinishedParts, write_atomically
 from randsel.cli._main import main
 from randsel.experiments import _cells, _run
 from randsel.experiments._specification import Spec, load_table
-from randsel.report import _folder as results
+from randsel.report import _storage as results
 
 
 def invoke(*words):

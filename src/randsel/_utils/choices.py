@@ -6,6 +6,8 @@ from typing import Any
 ORIENTATIONS = ("auto", "samples-in-rows", "features-in-rows")
 #: What to do about missing values; the first is the default.
 MISSING_RULES = ("neutral", "indicator", "median", "drop-columns", "error")
+#: Formats of figures.
+FIGURE_FORMATS = ("png", "svg", "pdf")
 #: Methods of a comparison: name -> (name of the public class, parameters).
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "randSel": ("RandSel", {}),

@@ -27,7 +27,7 @@ from typing import IO, Any, TypeVar
 
 import numpy as np
 
-from randsel._utils.text import warn
+from randsel._utils.text import optional, warn
 from randsel._utils.typing import Array
 
 LARGEST_JSON = 1 << 25  # maximum size of a JSON or TOML file, in bytes
@@ -75,9 +75,13 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 
 def write_figure(path: Path, figure: Any, dpi: int) -> None:
-    """Write a matplotlib figure as a PNG file with `open_atomically`."""
-    with warnings.catch_warnings(action="ignore"), open_atomically(path) as file:  # missing glyphs of a font
-        figure.savefig(file, dpi=dpi, format="png")
+    """Write a matplotlib figure with `open_atomically`, in the format of the suffix, without the date of writing."""
+    matplotlib = optional("matplotlib", extra="plot", purpose="Writing a figure")
+    dates = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+    style = {"svg.hashsalt": "randsel", "svg.fonttype": "none", "pdf.fonttype": 42}  # text stays text
+    ignored = warnings.catch_warnings(action="ignore")  # missing glyphs of a font
+    with ignored, matplotlib.rc_context(style), open_atomically(path) as file:
+        figure.savefig(file, dpi=dpi, format=path.suffix[1:], metadata=dates.get(path.suffix))
 
 
 def open_for_append(path: Path) -> IO[str]:

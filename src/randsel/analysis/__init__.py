@@ -5,25 +5,33 @@ Imports from all folders of the method and from `tables`. Output for users is wr
 
 from randsel.analysis._anndata import select_adata
 from randsel.analysis._cautions import cautions, check_pairs
+from randsel.analysis._effects import effect_measure
 from randsel.analysis._model import (
-    MISSING,
-    NAME,
-    RANK,
     RULES,
-    SCORE_COLUMNS,
-    SELECTED,
-    VALUE_COLUMNS,
     Accuracy,
     Analysis,
-    Feature,
+    Effects,
     FeatureTests,
+    HeldOut,
     Pair,
+    PanelSizes,
     Rule,
     Settings,
     Stability,
-    list_features,
 )
 from randsel.analysis._pipeline import analyse
+from randsel.analysis._ranking import (
+    MISSING,
+    NAME,
+    RANK,
+    SCORE_COLUMNS,
+    SELECTED,
+    VALUE_COLUMNS,
+    Feature,
+    format_effect,
+    list_features,
+    value_columns,
+)
 
 __all__ = [
     "MISSING",
@@ -35,15 +43,21 @@ __all__ = [
     "VALUE_COLUMNS",
     "Accuracy",
     "Analysis",
+    "Effects",
     "Feature",
     "FeatureTests",
+    "HeldOut",
     "Pair",
+    "PanelSizes",
     "Rule",
     "Settings",
     "Stability",
     "analyse",
     "cautions",
     "check_pairs",
+    "effect_measure",
+    "format_effect",
     "list_features",
     "select_adata",
+    "value_columns",
 ]

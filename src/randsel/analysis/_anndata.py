@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from randsel._utils.typing import Array
-from randsel.analysis._model import MISSING, RANK, SELECTED, VALUE_COLUMNS, Analysis, Settings
-from randsel.analysis._pipeline import Progress, analyse
+from randsel.analysis._model import Analysis, Settings
+from randsel.analysis._pipeline import analyse
+from randsel.analysis._ranking import MISSING, RANK, SELECTED
+from randsel.analysis._selection import Progress
 from randsel.tables import Table
 
 
@@ -118,7 +120,7 @@ def _read_complete_column(adata: Any, name: str | None, rows: Array) -> Array | 
 def _write_results(adata: Any, analysis: Analysis) -> None:
     """Write the columns of the ranking to `adata.var`, columns of numbers last, and the settings to `adata.uns`."""
     features = sorted(analysis.features, key=lambda feature: feature.column)
-    columns = (RANK, SELECTED, *VALUE_COLUMNS, *((MISSING,) if any(f.missing for f in features) else ()))
+    columns = (RANK, SELECTED, *analysis.columns, *((MISSING,) if any(f.missing for f in features) else ()))
     for column in sorted(columns, key=lambda column: column.type is float):
         values = [getattr(feature, column.field) for feature in features]
         texts = np.array([value or "" for value in values], dtype=object) if column.is_text else None

@@ -1,26 +1,19 @@
-"""Settings and results of an analysis as frozen dataclasses, and the columns of its ranking.
-
-To add a number to the ranking, add a field to `Feature` and a line to `VALUE_COLUMNS`, and compute it in
-`_pipeline.py`. CSV file, terminal, report, stored arrays and AnnData then contain it.
-"""
+"""Settings and results of an analysis as frozen dataclasses."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from randsel._utils import text
 from randsel._utils.typing import Array
+from randsel.analysis._ranking import Feature, FeatureColumn, value_columns
 from randsel.culling import CullingPath, StandIn
 from randsel.interactions import LEVEL
 from randsel.selectors import InteractionScan
 from randsel.tables import Table
 from randsel.targets import KINDS, OutcomeKind
-
-LONG_NAME = 28  # maximum number of characters of a name on the terminal
 
 
 @dataclass(frozen=True)
@@ -108,121 +101,6 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Feature:
-    """One feature of the ranking.
-
-    Attributes
-    ----------
-    name, column, rank
-        Its name, its column in the table, and its rank; 1 is the best.
-    contribution, main, interaction
-        The contribution, and the standard scores of the effect of the feature alone and together with others, in the
-        last round that it entered; of features selected by culling, in the last round that all of them entered.
-    partner
-        The other feature of its best pair, if that pair is significant after correction for the number of all pairs;
-        None otherwise.
-    p, q
-        p-value and q-value of its main effect or its best pair.
-    step
-        Forward step of `InteractionScan` that selected it: it is significant in the residual of the features of earlier
-        steps. 0 if none did, or if pairs were not tested.
-    stability
-        Fraction of half-samples in which it was selected.
-    selected
-        Whether it was selected on all samples.
-    missing
-        Number of samples without a value.
-    """
-
-    name: str
-    column: int
-    rank: int
-    contribution: float
-    main: float
-    interaction: float
-    partner: str | None
-    p: float
-    q: float
-    step: int
-    stability: float
-    selected: bool
-    missing: int = 0
-
-
-@dataclass(frozen=True)
-class FeatureColumn:
-    """How one field of `Feature` is written and stored."""
-
-    field: str
-    type: type  # float (NaN: unknown), str (None: none), int (0: none) or bool
-    title: str  # heading in CSV files and on the terminal
-    show: Callable[[Any], str] = str  # formats a value for the terminal and the report
-    heading: str | None = None  # in the report; None for the title
-    scaled: bool = False  # whether the report shows values in units of a common power of ten
-    descending: bool = False  # whether the first click on the heading in the report puts the largest value on top
-
-    @property
-    def is_text(self) -> bool:
-        """Whether the column holds names."""
-        return self.type is str
-
-    def to_csv(self, feature: Feature) -> str:
-        """Write the value of a feature in full."""
-        value = getattr(feature, self.field)
-        if self.type is bool:
-            return "yes" if value else "no"
-        return text.format_exact(value) if self.type is float else str(value or "")
-
-    def to_terminal(self, feature: Feature) -> str:
-        """Write the value of a feature for the terminal: short, and without control characters."""
-        value = getattr(feature, self.field)
-        if self.type is bool:
-            return "*" if value else ""
-        return text.shorten(text.make_visible(value or text.DASH), LONG_NAME) if self.is_text else self.show(value)
-
-    def to_json(self, feature: Feature) -> Any:
-        """Return the value of a feature for JSON: None if there is none, names with invisible characters escaped."""
-        value = getattr(feature, self.field)
-        if value is None or (self.type is float and not math.isfinite(value)) or (self.type is int and value == 0):
-            return None
-        return text.make_visible(value) if self.is_text else self.type(value)
-
-    def to_html(self, value: float | None, exponent: int) -> str:
-        """Write a number of `to_json` for the report, in units of 10^exponent if the column is scaled."""
-        return self.show(value) if not self.scaled or value is None else text.format_fixed(value * 10.0**-exponent, 2)
-
-
-SELECTED = FeatureColumn("selected", bool, "selected")
-RANK = FeatureColumn("rank", int, "rank")
-NAME = FeatureColumn("name", str, "feature")
-#: Columns besides name, rank and selection, in the order of all outputs.
-VALUE_COLUMNS = (
-    FeatureColumn(
-        "contribution", float, "contribution", partial(text.format_number, digits=2), scaled=True, descending=True
-    ),
-    FeatureColumn("main", float, "main", text.format_fixed, heading="alone", descending=True),
-    FeatureColumn("interaction", float, "interaction", text.format_fixed, heading="together", descending=True),
-    FeatureColumn("partner", str, "partner"),
-    FeatureColumn("p", float, "p", text.format_p_value),
-    FeatureColumn("q", float, "q", text.format_p_value),
-    FeatureColumn("step", int, "step", lambda step: str(step or text.DASH)),
-    FeatureColumn("stability", float, "stability", text.format_percent, descending=True),
-)
-#: Column of files, if any value is missing.
-MISSING = FeatureColumn("missing", int, "missing")
-#: Columns of numbers, which are stored as one matrix.
-SCORE_COLUMNS = tuple(column for column in VALUE_COLUMNS if column.type is float)
-
-
-def list_features(names: Sequence[str], order: Iterable[int], fields: Mapping[str, Any]) -> tuple[Feature, ...]:
-    """Return the features of a ranking; `order` (columns) and the other `fields` have one entry per rank."""
-    return tuple(
-        Feature(name=names[j], column=j, rank=k + 1, **{field: values[k] for field, values in fields.items()})
-        for k, j in enumerate(order)
-    )
-
-
-@dataclass(frozen=True)
 class Pair:
     """Two features tested together; `corrected_p` accounts for the number of all pairs."""
 
@@ -233,6 +111,144 @@ class Pair:
     statistic: float
     p: float
     corrected_p: float
+
+
+@dataclass(frozen=True)
+class Effects:
+    """The effect of every feature alone, on the values as they are: batches and covariates are not removed.
+
+    Arrays have one entry per column of the table; NaN where the effect is unknown, as in columns that are constant or
+    hold codes of categories. Missing values are left out.
+
+    Attributes
+    ----------
+    measure
+        "AUC" for classes, "correlation" (Spearman's) for numbers, "hazard ratio" (per standard deviation) for survival.
+    estimate, low, high
+        The effect and its 95 % confidence limits. The AUC is at least 0.5: the probability that a sample of the class
+        that `extreme` and `sign` name has a higher (lower) value than a sample of the others. Of several classes, it is
+        that of the class that differs most from the others, and the limits allow for this choice.
+    sign
+        Two classes: 1 if values are higher in the second class, -1 if in the first. Several classes: 1 if values of the
+        class `extreme` are higher than others, -1 if lower. Numbers: sign of the correlation. Survival: 1 if higher
+        values go with a higher risk. 0 if there is no direction.
+    extreme
+        Index of the class that the direction names; -1 if none.
+    classes
+        Class labels in ascending order; empty for other outcomes.
+    centre, centres
+        "mean" or "median", and its values: a row per column of the table, an entry per class.
+    log2
+        "given" if the user asked for logarithms, "detected" if values look like logarithms of base 2, "" if not.
+    """
+
+    measure: str
+    estimate: Array
+    low: Array
+    high: Array
+    sign: Array
+    extreme: Array
+    classes: tuple[str, ...]
+    centre: str
+    centres: Array
+    log2: str
+
+    @property
+    def neutral(self) -> float:
+        """The value of the measure that means no effect."""
+        return {"AUC": 0.5, "correlation": 0.0, "hazard ratio": 1.0}[self.measure]
+
+    @property
+    def difference(self) -> Array:
+        """Of two classes: centre of the second less that of the first; NaN for other outcomes."""
+        if len(self.classes) != 2:
+            return np.full(len(self.estimate), np.nan)
+        return np.asarray(self.centres[:, 1] - self.centres[:, 0])
+
+    @property
+    def difference_name(self) -> str | None:
+        """Name of the difference: "log2 fold change" if values are logarithms; None if there is none."""
+        if len(self.classes) != 2:
+            return None
+        return "log2 fold change" if self.log2 else "difference"
+
+    def direction(self, column: int) -> str:
+        """Describe the direction of the effect of a column; an empty string if it has none."""
+        sign = int(self.sign[column])
+        if sign == 0:
+            return ""
+        if self.measure == "correlation":
+            return "rises with target" if sign > 0 else "falls with target"
+        if self.measure == "hazard ratio":
+            return "higher, more risk" if sign > 0 else "higher, less risk"
+        # of two classes, the one with the higher values is named
+        higher = sign > 0 or len(self.classes) == 2
+        return f"{'higher' if higher else 'lower'} in {self.classes[int(self.extreme[column])]}"
+
+
+@dataclass(frozen=True)
+class PanelSizes:
+    """Accuracy of models on the first features of a ranking, against their number.
+
+    Attributes
+    ----------
+    sizes
+        Numbers of features, ascending.
+    scores
+        A row per fold: scores of models on the first features of the ranking of the training samples; NaN for more
+        features than the fold has.
+    selected
+        Number of features that the run selected.
+    """
+
+    sizes: Array
+    scores: Array
+    selected: int
+
+    @property
+    def means(self) -> Array:
+        """Mean score over the folds, for every size."""
+        return np.asarray(self.scores.mean(axis=0))
+
+    @property
+    def standard_errors(self) -> Array:
+        """Standard error of the mean over the folds, for every size; NaN for a single fold."""
+        n_folds = len(self.scores)
+        if n_folds < 2:
+            return np.full(len(self.sizes), np.nan)
+        return np.asarray(self.scores.std(axis=0, ddof=1) / math.sqrt(n_folds))
+
+    @property
+    def best(self) -> int:
+        """The number of features with the highest mean score, the fewest if several have it."""
+        return int(self.sizes[np.nanargmax(self.means)])
+
+    @property
+    def one_se(self) -> int:
+        """The fewest features whose mean score is within one standard error of the highest."""
+        k = int(np.nanargmax(self.means))
+        enough = self.means >= self.means[k] - np.nan_to_num(self.standard_errors[k])
+        return int(self.sizes[np.argmax(enough)])
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Predictions of held-out samples, by models on features that were selected without them.
+
+    Attributes
+    ----------
+    fold
+        For every sample, number of the fold that held it out; -1 if nothing predicts it.
+    predicted
+        Index of the predicted class, the predicted number, or the predicted risk; NaN if there is none.
+    score
+        For two classes, the decision value: the larger, the more like the second class. For survival, the risk; for
+        numbers, the prediction; NaN for several classes. Models of different folds have different scales.
+    """
+
+    fold: Array
+    predicted: Array
+    score: Array
 
 
 @dataclass(frozen=True)
@@ -254,6 +270,8 @@ class Accuracy:
         held it out, is above the median of the fold; 0 if not; NaN if no feature was selected. None for other outcomes.
     selections
         Training rows, test rows and selected columns of each fold; empty in an analysis that was read from a folder.
+    held_out
+        Predictions of the models on the features selected in each fold.
     """
 
     measure: str
@@ -263,6 +281,7 @@ class Accuracy:
     sizes: Array
     high_risk: Array | None = None
     selections: tuple[tuple[Array, Array, Array], ...] = ()
+    held_out: HeldOut | None = None
 
 
 @dataclass(frozen=True)
@@ -305,8 +324,10 @@ class Analysis:
         All features and the pairs that were stored, best first.
     stand_ins
         For columns of selected features, the unselected features that could stand in for them.
-    accuracy, stability
+    accuracy, panel_sizes, stability
         None where they were not computed.
+    effects
+        The effect of every feature alone.
     rule
         The rule that made the selection.
     nothing_stands_out
@@ -327,7 +348,9 @@ class Analysis:
     pairs: tuple[Pair, ...]
     stand_ins: Mapping[int, Sequence[StandIn]]
     accuracy: Accuracy | None
+    panel_sizes: PanelSizes | None
     stability: Stability | None
+    effects: Effects
     rule: Rule
     nothing_stands_out: bool
     warnings: tuple[str, ...]
@@ -340,6 +363,11 @@ class Analysis:
             f"{self.table.names[other]} (r {r:.2f}, loss {loss:.3f})"
             for other, r, loss in self.stand_ins.get(column, ())
         )
+
+    @property
+    def columns(self) -> tuple[FeatureColumn, ...]:
+        """Columns besides name, rank and selection, with the titles that fit the outcome."""
+        return value_columns(self.effects.measure, self.effects.difference_name)
 
     @property
     def outcome(self) -> OutcomeKind:

@@ -1,39 +1,64 @@
 """Predictions of held-out samples, by which a selection is scored."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from randsel._utils.typing import Array
+from randsel.analysis._model import HeldOut
 from randsel.tables import Table
 from randsel.targets import OutcomeKind
 
 
-def score_svm(table: Table, kind: OutcomeKind, train: Array, test: Array, columns: Array) -> float:
-    """Return the test score of a Gaussian support vector machine; the score of guessing if there are no columns."""
-    return score_predictions(table, kind, test, predict_by_svm(table, kind, train, test, columns))
+class Predictions(NamedTuple):
+    """Predictions of test samples, and their scores, see `HeldOut`; both empty if there are no features."""
+
+    predicted: Array
+    scores: Array
 
 
-def score_predictions(table: Table, kind: OutcomeKind, test: Array, predicted: Array | None) -> float:
+def score_model(table: Table, kind: OutcomeKind, train: Array, test: Array, columns: Array) -> float:
+    """Return the test score of a model on some columns; the score of guessing if there are no columns."""
+    return score_predictions(table, kind, test, predict(table, kind, train, test, columns))
+
+
+def score_predictions(table: Table, kind: OutcomeKind, test: Array, predictions: Predictions) -> float:
     """Return the score of predictions of test samples; the score of guessing if there are none."""
-    return kind.chance_score(table.y) if predicted is None else kind.score(table.y[test], predicted)
+    if not len(predictions.predicted):
+        return kind.chance_score(table.y)
+    return kind.score(table.y[test], predictions.predicted)
 
 
-def predict_by_svm(table: Table, kind: OutcomeKind, train: Array, test: Array, columns: Array) -> Array | None:
-    """Return the predictions of a Gaussian support vector machine for test samples; None if there are no columns."""
+def predict(table: Table, kind: OutcomeKind, train: Array, test: Array, columns: Array) -> Predictions:
+    """Return the predictions of a Gaussian support vector machine for test samples; none if there are no columns."""
     if not len(columns):
-        return None
+        return Predictions(np.zeros(0), np.zeros(0))
     # class weights, because all classes count the same in balanced accuracy
     options = {"class_weight": "balanced"} if kind.has_classes else {}
-    return kind.predict_held_out(table.X, table.y, train, test, columns, "median", **options)
+    return Predictions(*kind.score_held_out(table.X, table.y, train, test, columns, "median", **options))
 
 
-def split_by_risk(results: list[dict[str, Array]], tests: list[Array], n_samples: int) -> Array:
+def collect_predictions(results: list[dict[str, Array]], tests: list[Array], y: Array, kind: OutcomeKind) -> HeldOut:
+    """Return the predictions of all folds, sample by sample; classes become their numbers."""
+    fold, predicted, scores = np.full(len(y), -1), np.full(len(y), np.nan), np.full(len(y), np.nan)
+    for number, (result, test) in enumerate(zip(results, tests, strict=True)):
+        if len(result["predicted"]) == len(test):
+            fold[test], scores[test] = number, result["scores"]
+            labels = result["predicted"]
+            predicted[test] = np.searchsorted(np.unique(y), labels) if kind.has_classes else labels
+    return HeldOut(fold, predicted, scores)
+
+
+def split_by_risk(held_out: HeldOut) -> Array:
     """Return 1 for held-out samples whose predicted risk is above the median of their fold, 0 for others.
 
     Samples of folds without predictions get NaN.
     """
-    high_risk = np.full(n_samples, np.nan)
-    for result, test in zip(results, tests, strict=True):
+    high_risk = np.full(len(held_out.fold), np.nan)
+    for number in range(int(held_out.fold.max()) + 1):
         # models of different folds have different scales, so each fold is split at its own median
-        if len(result.get("risks", ())) == len(test) and np.ptp(result["risks"]) > 0.0:
-            high_risk[test] = result["risks"] > np.median(result["risks"])
+        rows = held_out.fold == number
+        risks = held_out.predicted[rows]
+        if len(risks) and np.ptp(risks) > 0.0:
+            high_risk[rows] = risks > np.median(risks)
     return high_risk

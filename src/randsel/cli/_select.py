@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from randsel._utils.choices import FIGURE_FORMATS
 from randsel._utils.text import ProgressLine
 from randsel.cli._main import NOTHING, RATE, job_options, main, read_table, say, split_names, table_options, task_option
 
@@ -23,25 +24,40 @@ from randsel.cli._main import NOTHING, RATE, job_options, main, read_table, say,
     type=click.Choice(["auto", "all", "none"]),
     help="Test pairs of features; auto: if samples × features² is at most 3e10.",
 )
-@click.option("--halves", default=50, type=click.IntRange(0), help="Half-samples; 0 for none.")
+@click.option("--halves", default=50, type=click.IntRange(0), help="Random halves of the samples; 0 for none.")
 @click.option("--folds", default=5, type=click.IntRange(0), help="Outer folds; 0 for none.")
 @click.option("--no-accuracy", is_flag=True, help="Leave out the cross-validation, like --folds 0.")
 @click.option("--seed", default=0, type=click.IntRange(0, 2**31), help="Seed of halves and folds.")
 @job_options("Halves and folds")
+@click.option(
+    "--figures", default="png", metavar="FORMATS", help="Formats of the figures: png, svg and pdf, separated by commas."
+)
+@click.option("--xlsx", is_flag=True, help="Also write the ranking as ranking.xlsx, with names as text.")
 @click.option("--memory", help="Memory that culling may use in addition to the table, such as 2GB.")
 @click.option("--device", help="Device to compute on, such as cuda.")
-def select(file: Path, reading: dict[str, Any], out: Path, jobs: int | None, no_accuracy: bool, **how: Any) -> None:
+def select(
+    file: Path,
+    reading: dict[str, Any],
+    out: Path,
+    jobs: int | None,
+    no_accuracy: bool,
+    figures: str,
+    xlsx: bool,
+    **how: Any,
+) -> None:
     """Rank and select features, and measure how reliable the selection is.
 
-    FILE is a table in any format of docs/files.md. The folder gets ranking.csv (all features, best first), pairs.csv,
-    path.png, report.html to send to a colleague, and run.json, from which the run can be repeated. Run the command
-    again to resume after an interruption.
+    FILE is a table in any format of docs/files.md. The folder gets summary.txt (the verdict), selected.txt (one name
+    per line), ranking.csv (all features, best first, with direction and size of their effects), panel-size.csv,
+    pairs.csv, figures, report.html to send to a colleague, and run.json, from which the run can be repeated. Run the
+    command again to resume after an interruption.
 
-    Without --top and --fdr, the fewest features are selected whose prediction error is within one standard error of the
-    smallest along the culling path, if the features stand out from permutations of the target; otherwise features with
-    a q-value of at most 0.05; otherwise nothing. --fdr 0.1 selects features with a q-value of at most 0.1 instead,
-    --top 20 selects the first 20 whether or not they stand out, and both together select at most 20 features with such
-    a q-value. --keep TP53,age holds known markers in every subset of features and asks what the others add to them.
+    Without --top and --fdr, the weakest features are removed step by step, and the fewest are selected that predict
+    within one standard error of the best, if the features stand out from permutations of the target; otherwise
+    features with a q-value of at most 0.05; otherwise nothing. --fdr 0.1 selects features with a q-value of at most 0.1
+    instead, --top 20 selects the first 20 whether or not they stand out, and both together select at most 20 features
+    with such a q-value. --keep TP53,age holds known markers in every subset of features and asks what the others add to
+    them.
 
     \b
     Exit status:
@@ -62,6 +78,7 @@ def select(file: Path, reading: dict[str, Any], out: Path, jobs: int | None, no_
     """
     from randsel._utils.files import FinishedParts, check_folder, check_or_write_identity, lock_folder
 
+    formats = parse_figures(figures)
     check_folder(out)
     table = read_table(file, reading, how["task"])
     # Imported after the table is read, so that its notes appear sooner.
@@ -70,7 +87,7 @@ def select(file: Path, reading: dict[str, Any], out: Path, jobs: int | None, no_
 
     how |= {"folds": 0 if no_accuracy else how["folds"], "keep": tuple(split_names(how["keep"]))}
     settings = Settings(**how)
-    about = report.describe_run(file, table, reading, settings, out)
+    about = report.describe_run(file, table, reading, settings, out, {"figures": formats, "xlsx": xlsx})
     out.mkdir(parents=True, exist_ok=True)
     with lock_folder(out):
         check_or_write_identity(out, about, report.MUST_AGREE)
@@ -80,16 +97,29 @@ def select(file: Path, reading: dict[str, Any], out: Path, jobs: int | None, no_
             analysis = analyse(table, settings, about=about, parts=parts, progress=line, n_jobs=n_jobs)
         finally:
             line.end()
-        missing = report.write_results(analysis, out, parts)
+        missing = report.write_results(analysis, out, parts, formats, xlsx)
+    click.echo(report.format_verdict(analysis) + "\n")
     say("Note", [note for note in analysis.notes if note not in table.notes])
     say("Warning", analysis.warnings)
-    for sentence in report.summarise(analysis):
+    for sentence in report.describe_details(analysis):
         click.echo(sentence)
     click.echo("\n" + report.format_ranking(analysis, settings.top or report.PRINTED_ROWS))
     say("Note", missing)
     click.echo(f"\nAll of it: {out}")
     if not analysis.has_findings:
         click.get_current_context().exit(NOTHING)
+
+
+def parse_figures(figures: str) -> tuple[str, ...]:
+    """Return the formats of figures that a comma-separated text names, each once."""
+    formats = tuple(dict.fromkeys(name.lower() for name in split_names(figures)))
+    unknown = [name for name in formats if name not in FIGURE_FORMATS]
+    if unknown or not formats:
+        raise click.BadParameter(
+            f"{', '.join(unknown) or 'nothing'} is no format of figures; take some of {', '.join(FIGURE_FORMATS)}.",
+            param_hint="'--figures'",
+        )
+    return formats
 
 
 @main.command("report")

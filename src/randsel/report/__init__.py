@@ -8,23 +8,29 @@ from randsel.report._folder import (
     PRINTED_ROWS,
     describe_run,
     format_ranking,
-    load_analysis,
+    format_verdict,
     write_report,
     write_results,
 )
 from randsel.report._html import contents, render
-from randsel.report._sentences import MEANING_OF_Q, summarise
+from randsel.report._sentences import LEVELS, MEANING_OF_Q, VerdictLine, describe_details, summarise, verdict
+from randsel.report._storage import load_analysis
 
 __all__ = [
+    "LEVELS",
     "MEANING_OF_Q",
     "MUST_AGREE",
     "PRINTED_ROWS",
+    "VerdictLine",
     "contents",
+    "describe_details",
     "describe_run",
     "format_ranking",
+    "format_verdict",
     "load_analysis",
     "render",
     "summarise",
+    "verdict",
     "write_report",
     "write_results",
 ]

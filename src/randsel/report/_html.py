@@ -14,7 +14,7 @@ import numpy as np
 
 from randsel._utils import text
 from randsel._utils.text import optional
-from randsel.analysis import NAME, RANK, SELECTED, VALUE_COLUMNS, Accuracy, Analysis, Pair, Stability
+from randsel.analysis import NAME, RANK, SELECTED, Accuracy, Analysis, Pair, Stability, value_columns
 from randsel.interactions import LEVEL
 from randsel.plots import (
     LOW_TO_HIGH,
@@ -25,7 +25,7 @@ from randsel.plots import (
     survival_panels,
 )
 from randsel.plots import accuracy as accuracy_panel
-from randsel.report._sentences import MEANING_OF_Q, describe_rule, summarise
+from randsel.report._sentences import MEANING_OF_Q, describe_rule, summarise, verdict
 from randsel.report._svg import draw_figure, draw_panel
 from randsel.targets import KINDS, SURVIVAL
 
@@ -73,6 +73,7 @@ def contents(analysis: Analysis) -> dict[str, Any]:
         "kind": analysis.kind,
         "nothing_stands_out": bool(analysis.nothing_stands_out),
         "rule": describe_rule(analysis.rule),
+        "verdict": [line._asdict() for line in verdict(analysis)],
         "summary": summarise(analysis),
         "facts": _list_facts(analysis),
         "warnings": [text.make_visible(sentence) for sentence in analysis.warnings],
@@ -80,6 +81,7 @@ def contents(analysis: Analysis) -> dict[str, Any]:
         "target": _describe_target(analysis),
         "path": _describe_path(analysis),
         "features": _describe_features(analysis),
+        "effects": {"measure": analysis.effects.measure, "difference": analysis.effects.difference_name},
         "pairs": {
             "total": len(analysis.pairs),
             "significant": sum(pair.corrected_p <= LEVEL for pair in analysis.pairs),
@@ -123,7 +125,7 @@ def _describe_target(analysis: Analysis) -> Any:
 
 def _describe_features(analysis: Analysis) -> dict[str, Any]:
     listed, labels = analysis.features[:TABLE], _strip_labels(analysis)
-    columns = (SELECTED, RANK, NAME, *VALUE_COLUMNS)
+    columns = (SELECTED, RANK, NAME, *analysis.columns)
     options: dict[str, Any] = {"categories": analysis.outcome.has_classes, "labels": labels, "size": (2.3, 1.8)}
     drawn = []
     for feature in analysis.features[:DRAWN]:
@@ -230,6 +232,13 @@ def _draw_pair(analysis: Analysis, pair: Pair) -> dict[str, Any]:
     # survival is shown by its martingale residuals: more or fewer events than expected
     values = X[:, pair.first_column], X[:, pair.second_column], analysis.outcome.to_numbers(analysis.table.y)[0]
     return {**row, "figure": draw_panel(pair_panel, *values, about=about, **options)}
+
+
+def columns_to_draw(analysis: Analysis) -> Any:
+    """Return the columns of the table whose values figures show, ascending; a stored analysis has only these."""
+    features = [feature.column for feature in analysis.features[:DRAWN]]
+    pairs = [(pair.first_column, pair.second_column) for pair in pairs_to_draw(analysis)]
+    return np.unique([*features, *(column for pair in pairs for column in pair)]).astype(int)
 
 
 def columns_to_highlight(analysis: Analysis) -> list[int]:
@@ -344,7 +353,7 @@ def render(content: Mapping[str, Any]) -> str:
     page: str = template.render(
         **content,
         has_classes=KINDS[content["kind"]].has_classes,
-        columns=(RANK, NAME, *VALUE_COLUMNS),
+        columns=[column for column in (RANK, NAME, *value_columns(**content["effects"])) if column.in_table],
         data=_without_figures(content),
         ramp=LOW_TO_HIGH,
         meaning_of_q=MEANING_OF_Q,

@@ -1,11 +1,14 @@
-"""Summary of an analysis in sentences, for the top of the report and for the terminal."""
+"""The verdict on an analysis and its details in sentences, for the top of the report and for the terminal."""
 
+import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from randsel._utils import text
-from randsel.analysis import Accuracy, Analysis, Rule, Stability
+from randsel._utils.typing import Array
+from randsel.analysis import Analysis, Rule
 from randsel.culling import N_PERMUTATIONS, NOISE_LEVEL
 from randsel.interactions import LEVEL
 from randsel.targets import SURVIVAL, Comparison, compare_groups
@@ -21,17 +24,46 @@ COMPARISONS: dict[Comparison, str] = {
     "within groups": "The target varies within every group: tests compare samples of the same group.",
     "mixed": "The target varies within some groups: tests take the samples of a group as dependent on each other.",
 }
+#: What an effect does not say.
+MEANING_OF_EFFECT = "A feature may be a proxy of the cause rather than the cause."
+#: Least mean fraction of halves in which selected features are selected again, level, and answer.
+STABILITY_LEVELS = ((0.6, "good", "Yes"), (0.3, "fair", "In part"), (0.0, "poor", "No, other samples give other names"))
 DOUBTFUL = 0.5  # a selected feature with a q-value above this is called doubtful
 LONG_NAME = 50  # maximum number of characters of a name in a sentence
 NAMED_CLASSES = 5  # maximum number of classes that are named with their counts
 NAMED_STEPS = 10  # maximum number of features of forward steps that are named
 
 
+class VerdictLine(NamedTuple):
+    """One line of the verdict on an analysis: a question, how good the answer is (`LEVELS`), and the answer."""
+
+    question: str
+    level: str
+    text: str
+
+
+#: Levels of a line of the verdict; "unknown" if nothing was measured.
+LEVELS = ("good", "fair", "poor", "unknown")
+
+
+def verdict(analysis: Analysis) -> list[VerdictLine]:
+    """Return the four lines that come first: is there a signal, is it stable, does it predict, what to beware of."""
+    return [
+        VerdictLine("Is there a signal?", *_judge_signal(analysis)),
+        VerdictLine("Is the selection stable?", *_judge_stability(analysis)),
+        VerdictLine("How well does it predict?", *_judge_prediction(analysis)),
+        VerdictLine("What to beware of?", *_judge_warnings(analysis)),
+    ]
+
+
 def summarise(analysis: Analysis) -> list[str]:
-    """Return the results as sentences; the first says whether the features as a whole stand out from noise."""
-    sentences = [
-        _describe_whole(analysis),
-        *_describe_selection(analysis),
+    """Return the results as sentences: the four of the verdict, then the details."""
+    return [*(line.text for line in verdict(analysis)), *describe_details(analysis)]
+
+
+def describe_details(analysis: Analysis) -> list[str]:
+    """Return what the verdict does not say: the rule of the selection, the samples, forward steps, pairs, sizes."""
+    return [
         describe_rule(analysis.rule),
         *_describe_kept(analysis),
         *_describe_doubts(analysis),
@@ -39,64 +71,125 @@ def summarise(analysis: Analysis) -> list[str]:
         *_describe_groups(analysis),
         *_describe_steps(analysis),
         *_describe_interactions(analysis),
+        *_describe_stable(analysis),
+        *_describe_panel_sizes(analysis),
     ]
-    if analysis.stability is not None:
-        sentences.append(_describe_stability(analysis, analysis.stability))
-    if analysis.accuracy is not None:
-        sentences.append(_describe_accuracy(analysis.accuracy))
-    if analysis.warnings:
-        number = _write_count(len(analysis.warnings), "warning bears", "warnings bear")
-        sentences.append(f"{number} on how far to trust this.")
-    return sentences
 
 
-def _describe_whole(analysis: Analysis) -> str:
-    """Say whether the features as a whole stand out from noise, with the p-value of the permutation test."""
+# ---------------------------------------------------------------- verdict
+
+
+def _judge_signal(analysis: Analysis) -> tuple[str, str]:
+    """Say whether the features as a whole stand out from noise, and how many were selected."""
     pvalue = analysis.path.noise_pvalue
     p = f"p = {text.format_p_value(pvalue)}"
-    tested = f"{p} by {N_PERMUTATIONS} permutations of the target"
+    tested = f"{p}, from {N_PERMUTATIONS} shuffles of the target"
+    selection = _describe_selection(analysis)
     if analysis.nothing_stands_out and not analysis.has_findings:
-        return (
-            "Nothing stands out: the features as a whole are related to the target no more closely than noise would be "
-            f"({tested}). The ranking below is not a finding."
+        return "poor", (
+            f"No. Nothing stands out: the features are related to the target no more closely than chance ({tested}). "
+            f"{selection}"
         )
     if analysis.nothing_stands_out:
-        return f"The features as a whole do not stand out from noise: {tested}."
+        return "fair", (
+            f"In part. The features as a whole do not stand out from chance ({tested}), but tests of single features "
+            f"or pairs find some. {selection}"
+        )
     if pvalue is None or pvalue > NOISE_LEVEL:
-        return (
-            "The features as a whole are related to the target: together they align with it better than culled noise "
-            f"would, although one by one they do not stand out ({tested})."
+        is_tested = any(feature.q <= LEVEL for feature in analysis.features)
+        return "good" if is_tested else "fair", (
+            "Yes, in combination. Together, the features predict the target better than chance would, although one by "
+            f"one they do not stand out ({tested}). {selection}"
         )
     if round(pvalue * (N_PERMUTATIONS + 1)) == 1:
-        tested = f"{p}, the smallest that {N_PERMUTATIONS} permutations allow"
-    return f"The features as a whole are related to the target: {tested}."
+        tested = f"{p}, the smallest that {N_PERMUTATIONS} shuffles of the target allow"
+    return "good", f"Yes. The features as a whole are related to the target ({tested}). {selection}"
 
 
-def _describe_selection(analysis: Analysis) -> Iterator[str]:
-    if analysis.rule.name in ("nothing", "top") and not analysis.has_findings:
-        return
+def _describe_selection(analysis: Analysis) -> str:
     total = text.format_count(len(analysis.features))
     selected = [feature for feature in analysis.features if feature.selected]
-    names = text.join_words([_write_name(feature.name) for feature in selected[:3]])
+    names = text.join_words([_write_name(feature.name) for feature in selected[:3]]) if selected else ""
     if not selected:
-        yield f"Of {total} features, none was selected."
-    elif len(selected) <= 3:
-        yield f"Of {total} features, {_write_count(len(selected), 'was', 'were')} selected: {names}."
+        return f"None of {total} features was selected: the ranking is not a finding."
+    number = _write_count(len(selected), "was", "were")
+    if not analysis.has_findings:
+        return f"What was selected ({len(selected)} of {total}) was asked for, and is not a finding."
+    if len(selected) <= 3:
+        return f"Of {total} features, {number} selected: {names}."
+    return f"Of {total} features, {number} selected; the first are {names}."
+
+
+def _judge_stability(analysis: Analysis) -> tuple[str, str]:
+    stability = analysis.stability
+    if stability is None:
+        return "unknown", "Not measured."
+    frequencies = [f.stability for f in analysis.features if f.selected and np.isfinite(f.stability)]
+    halves = f"{text.format_count(stability.n_halves)} random halves of the samples"
+    if not frequencies:
+        return "unknown", f"There is no selected feature to look for in {halves}."
+    mean, n_stable = float(np.mean(frequencies)), sum(value >= stability.threshold for value in frequencies)
+    level, answer = next(entry[1:] for entry in STABILITY_LEVELS if mean >= entry[0])
+    enough = f"in at least {text.format_percent(stability.threshold)} of them"
+    if len(frequencies) == 1:
+        again = f"the selected feature was selected again in {text.format_percent(mean)} of {halves}"
     else:
-        yield f"Of {total} features, {text.format_count(len(selected))} were selected; the first are {names}."
+        again = (
+            f"on average, a selected feature was selected again in {text.format_percent(mean)} of {halves}; "
+            f"{n_stable} of {text.format_count(len(frequencies))} were {enough}"
+        )
+    return level, f"{answer}: {again}."
+
+
+def _judge_prediction(analysis: Analysis) -> tuple[str, str]:
+    accuracy = analysis.accuracy
+    if accuracy is None:
+        return "unknown", "Not measured."
+    mean, sd = float(np.mean(accuracy.selected)), _standard_deviation(accuracy.selected)
+    losses = accuracy.everything - accuracy.selected
+    error = _standard_deviation(losses) / len(losses) ** 0.5
+    if mean - sd <= accuracy.chance:
+        level, answer = "poor", "No better than chance, within the spread of the folds"
+    elif float(np.mean(losses)) > error:
+        level, answer = "fair", "Better than chance, but not as well as all features together"
+    elif float(np.mean(losses)) < -error:
+        level, answer = "good", "Better than chance, and better than all features together"
+    else:
+        level, answer = "good", "Better than chance, and as well as all features together"
+    selected, everything = text.format_mean_and_sd(accuracy.selected), text.format_mean_and_sd(accuracy.everything)
+    return level, (
+        f"{answer}: {accuracy.measure} {selected} on samples that took no part in the selection "
+        f"({len(accuracy.selected)} folds); chance {accuracy.chance:.2f}, all features {everything}."
+    )
+
+
+def _judge_warnings(analysis: Analysis) -> tuple[str, str]:
+    warnings = [text.make_visible(warning) for warning in analysis.warnings]
+    if not warnings:
+        return "good", f"No warning was raised. {MEANING_OF_EFFECT}"
+    problems = [re.split(r"[:;.(]\s", warning, maxsplit=1)[0].strip().rstrip(".") for warning in warnings]
+    number = _write_count(len(warnings), "warning", "warnings")
+    return "fair", f"{number}: {'; '.join(problems)}. {MEANING_OF_EFFECT}"
+
+
+def _standard_deviation(values: Array) -> float:
+    return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+
+
+# ---------------------------------------------------------------- details
 
 
 def describe_rule(rule: Rule) -> str:
     """Return the sentence that says which features are called selected in a run."""
     if rule.name == "path":
         return (
-            "Selected are the fewest features whose prediction error is within one standard error of the smallest "
-            "along the culling path."
+            "Selected are the fewest features that predict within one standard error of the best, when the weakest "
+            "are removed step by step."
         )
     if rule.name == "tests":
         return (
-            f"Selected are the features with a q-value of at most {rule.fdr:g}: culling does not stand out from noise, "
-            "but these tests do."
+            f"Selected are the features with a q-value of at most {rule.fdr:g}, because the features as a whole do not "
+            "stand out from chance, but these tests do."
         )
     if rule.name == "top":
         number = "feature" if rule.top == 1 else f"{rule.top} features"
@@ -105,7 +198,7 @@ def describe_rule(rule: Rule) -> str:
         number = "the features" if rule.top is None else f"the first features, at most {rule.top},"
         return f"Selected are {number} with a q-value of at most {rule.fdr:g} (--fdr)."
     nothing = "Nothing is selected by the data" if rule.always_kept else "Nothing is selected"
-    return f"{nothing}: culling does not stand out from noise, and no q-value is at most {LEVEL:g}."
+    return f"{nothing}: the features as a whole do not stand out from chance, and no q-value is at most {LEVEL:g}."
 
 
 def _describe_kept(analysis: Analysis) -> Iterator[str]:
@@ -126,7 +219,7 @@ def _describe_doubts(analysis: Analysis) -> Iterator[str]:
     if 2 * n_doubtful >= len(selected) > 1:
         yield (
             f"{n_doubtful} of the {len(selected)} selected have a q-value above {DOUBTFUL:g}: no test finds them, "
-            "alone or in a pair. Culling may keep noise beside what is strong; --fdr 0.1 selects by the tests."
+            "alone or in a pair. They may be noise that was kept beside what is strong; --fdr 0.1 selects by the tests."
         )
 
 
@@ -187,9 +280,10 @@ def _describe_interactions(analysis: Analysis) -> Iterator[str]:
             yield f"The strongest pair is {first} with {second} (corrected p {p}){others}."
 
 
-def _describe_stability(analysis: Analysis, stability: Stability) -> str:
-    frequencies = [f.stability for f in analysis.features if f.selected and np.isfinite(f.stability)]
-    halves = f"{text.format_count(stability.n_halves)} random half-samples by the same rule"
+def _describe_stable(analysis: Analysis) -> Iterator[str]:
+    """Say how many features are stable, and how many of them noise could be."""
+    if (stability := analysis.stability) is None:
+        return
     bound = ""
     if stability.expected_false is not None:
         bound = (
@@ -197,25 +291,21 @@ def _describe_stability(analysis: Analysis, stability: Stability) -> str:
             "unrelated features are exchangeable (all equally likely to be selected)"
         )
     stable = _write_count(stability.n_stable, "feature was", "features were")
-    stable = f"{stable} selected in at least {text.format_percent(stability.threshold)} of them{bound}."
-    if not frequencies:
-        return f"Stability over {halves}: {stable}"
-    mean = text.format_percent(float(np.mean(frequencies)))
-    subject = "on average, a selected feature" if len(frequencies) > 1 else "the selected feature"
-    return f"Stability: {subject} was selected again in {mean} of {halves}; {stable}"
+    enough = f"at least {text.format_percent(stability.threshold)} of {text.format_count(stability.n_halves)}"
+    yield f"{stable} selected in {enough} random halves of the samples, by the same rule{bound}."
 
 
-def _describe_accuracy(accuracy: Accuracy) -> str:
-    mean = float(np.mean(accuracy.selected))
-    sd = float(np.std(accuracy.selected, ddof=1)) if len(accuracy.selected) > 1 else 0.0
-    verdict = " Chance is within a standard deviation of that." if mean - sd <= accuracy.chance else ""
-    selected, everything = text.format_mean_and_sd(accuracy.selected), text.format_mean_and_sd(accuracy.everything)
-    n_folds, article = len(accuracy.selected), "an" if accuracy.measure.startswith("R") else "a"
-    return (
-        f"A model on features selected inside each fold reaches {article} {accuracy.measure} of {selected} in nested "
-        f"cross-validation ({n_folds} folds), where chance is {accuracy.chance:.2f} and a model on all features "
-        f"reaches {everything}.{verdict}"
-    )
+def _describe_panel_sizes(analysis: Analysis) -> Iterator[str]:
+    """Say how many features are enough in cross-validation."""
+    if (curve := analysis.panel_sizes) is None or analysis.accuracy is None:
+        return
+    score = {int(size): f"{mean:.2f}" for size, mean in zip(curve.sizes, curve.means, strict=True)}
+    best = f"{_write_count(curve.best, 'feature', 'features')} ({analysis.accuracy.measure} {score[curve.best]})"
+    if curve.one_se == curve.best:
+        yield f"Panel size: among rankings cut at {text.format_range(curve.sizes)} features, {best} predict best."
+    else:
+        enough = f"{_write_count(curve.one_se, 'feature is', 'features are')}"
+        yield (f"Panel size: {best} predict best; {enough} within one standard error of that ({score[curve.one_se]}).")
 
 
 def _write_name(name: str) -> str:

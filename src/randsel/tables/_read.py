@@ -55,6 +55,8 @@ class Table:
         Names of the samples; None if the file has none.
     missing
         What NaN in X means: "neutral", or "median" (imputed within folds, see `imputer`).
+    log2
+        Whether logarithms of base 2 were taken when the file was read.
     notes
         Sentences about the file and how it was read.
 
@@ -77,6 +79,7 @@ class Table:
     nominal: tuple[int, ...] = ()
     ids: Array | None = None
     missing: str = "neutral"
+    log2: bool = False
     notes: tuple[str, ...] = ()
 
     def rows(self, index: Array) -> "Table":
@@ -217,7 +220,7 @@ def read(
     _note_target(y, outcome, notes)
     relevant = samples.named_columns.get("relevant") if "relevant" in samples.roles else None
     ids = None if samples.row_names is None else np.array(samples.row_names, dtype=str)[rows]
-    fields: dict[str, Any] = {"relevant": relevant, "nominal": nominal, "ids": ids, **known}
+    fields: dict[str, Any] = {"relevant": relevant, "nominal": nominal, "ids": ids, "log2": log2, **known}
     fields["missing"] = "median" if missing == "median" else "neutral"
     return Table(X, y, feature_names, covariates=covariate_values, notes=tuple(notes), **fields)
 
