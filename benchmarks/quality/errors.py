@@ -5,7 +5,8 @@ python benchmarks/quality/errors.py [--only TEXT] [--sets N] [--quick] [--jobs 2
 
 `--only size/classes --sets 50` measures the cells whose name contains the text, on 50 data sets each, and prints the
 table; `--only` may be repeated, and "n 30/" does not match "n 300". Finished blocks of data sets are appended to a file
-in the folder of cells. They are not computed again unless the package or the simulation has changed.
+in the folder of cells, one file per run. They are not computed again unless the package or the simulation has changed.
+Files of other machines can be copied into the folder: `--page-only --any-source --out FILE` makes the page of them.
 """
 
 import os
@@ -31,11 +32,11 @@ def all_cells(folder):
 BENCHMARK = Benchmark(
     name="bench-errors",
     description=__doc__,
-    files=("cells.py", "errors_data.py", "errors_tests.py", "errors_size.py", "errors_power.py"),
+    files=("cells.py", "errors_data.py", "errors_tests.py", "errors_size.py", "errors_power.py", "errors_effects.json"),
     all_cells=all_cells,
     write_tables=write_tables,
     write_page=write_page,
-    long=("1000 SNPs",),  # longer than a minute on few data sets
+    long=("500 SNPs",),  # longer than a minute on few data sets
 )
 
 if __name__ == "__main__":

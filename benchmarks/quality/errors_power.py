@@ -1,7 +1,9 @@
 """Cells of errors.py that measure power, compared with tests that suit each situation."""
 
-from functools import cache, lru_cache, partial
+import json
+from functools import lru_cache, partial
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 from cells import LEVELS, OURS, Cell, Tally, count_below
@@ -28,55 +30,41 @@ from errors_tests import (
     numbers,
     pairs_of_samples,
     product_pvalue,
-    rank_permutation_pvalues,
     scan_pairs,
+    score_permutation_pvalues,
     several_classes,
     two_classes,
 )
 from scipy.stats import mannwhitneyu, norm
 
-N_COLUMNS = 100
-N_SETS = 40
-#: Power of the better yardstick to which effects are set.
-POWER = 0.8
-#: Largest effect of the search by bisection, its steps, and the samples of all data sets of a step.
-STRONGEST, STEPS, CALIBRATION_SAMPLES = 32.0, 7, 1500
+N_COLUMNS = 20
+N_SETS = 200
+#: Effects for which the better yardstick has a power of about .8, by cell and level; errors_effects.py writes them.
+EFFECTS = Path(__file__).with_name("errors_effects.json")
+#: Cell of the product of two columns; least squares has power .98 at .05.
+PRODUCT = "power/product/normal/n 100"
 
 
 # ---------------------------------------------------------------- effects
 
 
-@cache
-def calibrated_effect(make_sample, yardsticks, level, power=POWER):
-    """Return the effect for which the better yardstick has the given power; None if no effect gives half of it."""
-    n_sets = max(CALIBRATION_SAMPLES // len(make_sample(np.random.default_rng(0), 0.0).y), 4)
-
-    def best_power(effect):
-        below = {}
-        for seed in range(n_sets):
-            sample = make_sample(np.random.default_rng([seed, 7]), effect)
-            for test, pvalues in yardsticks(sample).items():
-                below.setdefault(test, []).append(np.mean(pvalues <= level * (1 + 1e-9)))
-        return max(map(np.mean, below.values()))
-
-    low, high = 0.0, STRONGEST
-    for _ in range(STEPS):
-        middle = np.sqrt(max(low, STRONGEST / 2**11) * high)
-        low, high = (low, middle) if best_power(middle) >= power else (middle, high)
-    return None if best_power(high) < power / 2.0 else float(high)
+@lru_cache(maxsize=1)
+def calibrated_effects():
+    """Return the effects that errors_effects.py has set, by cell and level."""
+    return json.loads(EFFECTS.read_text())
 
 
-def power_of(make_sample, yardsticks, rng):
+def power_of(rng, name, make_sample, yardsticks):
     """Simulate a data set for each level, with the effect set for that level, and count the small p-values."""
     tallies = []
     for level in LEVELS:
-        effect = calibrated_effect(make_sample, yardsticks, level)
+        effect = calibrated_effects()[name].get(f"{level:g}")
         if effect is None:
             continue
         sample = make_sample(rng, effect)
         pvalues = {OURS: main_pvalues(sample), **yardsticks(sample)}
         if yardsticks in (two_classes, numbers):
-            pvalues["permuted ranks"] = rank_permutation_pvalues(sample.X, sample.y, seed=rng)
+            pvalues["permuted scores"] = score_permutation_pvalues(sample)
         for test, values in pvalues.items():
             tallies += count_below(values, test, levels=(level,))
         tallies.append(Tally(f"effect at {level:g}", OURS, 1.0, effect))
@@ -153,20 +141,9 @@ def product_yardstick(sample):
     return {"least squares": product_pvalue(sample.X[:, 0], sample.X[:, 1], sample.y)}
 
 
-@lru_cache(maxsize=1)
-def product_effect():
-    """Return the effect for which least squares has power .98 at .05."""
-    grid = np.arange(0.3, 0.7, 0.02)
-    for effect in grid:
-        samples = [product_sample(np.random.default_rng([seed, 11]), effect, m=2) for seed in range(2000)]
-        if np.mean([product_yardstick(sample)["least squares"] <= 0.05 for sample in samples]) >= 0.98:
-            return float(effect)
-    return float(grid[-1])
-
-
 def power_of_product(rng):
     """Count the small p-values of a pair whose product is in the outcome, in a scan of ten columns."""
-    sample = product_sample(rng, product_effect())
+    sample = product_sample(rng, calibrated_effects()[PRODUCT]["0.05"])
     pairs = scan_pairs(sample, n_pairs=45)
     true = pairs[(pairs["i"] + pairs["j"] == 1)]
     tallies = count_below(true["p"], OURS)
@@ -207,7 +184,7 @@ def power_of_snp_pairs(rng, n_snps):
     true = {tuple(sorted(pair)) for pair in members.tolist()}
     tallies = []
     for name, values in outcomes.items():
-        pairs = scan_pairs(Sample(X, values, NUMBERS))
+        pairs = scan_pairs(Sample(X, values, NUMBERS), n_pairs=100)
         called = pairs[pairs["p_corrected"] <= 0.05]
         is_true = np.array([(i, j) in true for i, j in zip(called["i"], called["j"], strict=True)], dtype=bool)
         is_related = np.isin(called["i"], members) & np.isin(called["j"], members) & ~is_true
@@ -265,13 +242,14 @@ def special_cells():
     for outcome, (n, effect) in product(("classes 50 %", "normal", "lognormal"), ((100, 0.5), (300, 0.3))):
         simulate = partial(power_of_u_shape, outcome=outcome, n=n, effect=effect)
         yield Cell(f"power/u-shape/{outcome}/n {n}", N_SETS, simulate)
-    yield Cell("power/product/normal/n 100", 400, power_of_product)
+    yield Cell(PRODUCT, 400, power_of_product)
     for n_cases, n in ((5, 100), (10, 200), (20, 1000)):
-        yield Cell(f"power/separation/{n_cases} of {n}", 20, partial(separation, n_cases=n_cases, n=n))
-    for n_snps in (200, 1000):
+        yield Cell(f"power/separation/{n_cases} of {n}", N_SETS, partial(separation, n_cases=n_cases, n=n))
+    for n_snps in (200, 500):
         yield Cell(f"power/snp pairs/{n_snps} SNPs", N_SETS, partial(power_of_snp_pairs, n_snps=n_snps))
 
 
 def power_cell(name, yardsticks, make_sample, **arguments):
     """Return a cell that counts the small p-values of features that have an effect, and those of the yardsticks."""
-    return Cell(f"power/{name}", N_SETS, partial(power_of, partial(make_sample, **arguments), yardsticks))
+    name, simulated = f"power/{name}", partial(make_sample, **arguments)
+    return Cell(name, N_SETS, partial(power_of, name=name, make_sample=simulated, yardsticks=yardsticks))

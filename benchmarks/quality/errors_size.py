@@ -27,8 +27,10 @@ from errors_tests import finds_something, forward_steps, main_pvalues, permutati
 MAIN_OUTCOMES = ("classes 10 %", "classes 50 %", "normal", "lognormal")
 TABLES = ("colon", "tb_gambia_ord", "lung_gordon", "riboflavin", "wheat_yield", "pbmc68k")
 DESIGNS = ("constant", "varying", "mixed")
-N_COLUMNS = 60
+N_COLUMNS = 100
 N_SETS = 200
+#: Data sets of rows that have one decision per data set.
+N_DECISIONS = 300
 
 
 def size_of(make_sample, rng):
@@ -76,8 +78,8 @@ def size_of_pairs(rng, outcome, n, with_main_effects, m=10):
     return count_below(null_rows(pairs, with_main_effects)["p"])
 
 
-def family_wise_error(rng, outcome, n, with_main_effects, m=100):
-    """Return 1 if any pair of 100 columns is called."""
+def family_wise_error(rng, outcome, n, with_main_effects, m=30):
+    """Return 1 if any pair of 30 columns is called."""
     pairs = scan_pairs(null_pairs(rng, outcome, n, m, with_main_effects))
     smallest = null_rows(pairs, with_main_effects)["p_corrected"].min(initial=1.0)
     return count_below(smallest, levels=(0.05,))
@@ -86,7 +88,7 @@ def family_wise_error(rng, outcome, n, with_main_effects, m=100):
 # ---------------------------------------------------------------- forward steps
 
 
-def errors_of_steps(rng, outcome, n, n_planted, m=200, block=5, correlation=0.7):
+def errors_of_steps(rng, outcome, n, n_planted, m=100, block=5, correlation=0.7):
     """Count data sets in which a forward step selects a column outside the blocks of the planted columns."""
     X = np.sqrt(correlation) * np.repeat(rng.normal(size=(n, m // block)), block, axis=1)
     X += np.sqrt(1.0 - correlation) * rng.normal(size=(n, m))
@@ -164,42 +166,43 @@ def pair_cells():
         arguments = {"outcome": outcome, "n": n, "with_main_effects": with_main_effects}
         yield Cell(f"size/pairs/all of 10/{name}", N_SETS, partial(size_of_pairs, **arguments))
         if n == 100 or not with_main_effects:
-            n_sets = 300 if n == 100 else N_SETS
-            yield Cell(f"size/pairs/best of 100/{name}", n_sets, partial(family_wise_error, **arguments))
+            yield Cell(f"size/pairs/best of 30/{name}", N_DECISIONS, partial(family_wise_error, **arguments))
 
 
 def step_cells():
     """Yield cells of forward steps: no effect, and five planted columns in blocks of five correlated ones."""
     for n_planted, outcome in product((0, 5), MAIN_OUTCOMES):
         name = f"size/steps/{n_planted} planted/{outcome}/n 200"
-        yield Cell(name, N_SETS, partial(errors_of_steps, outcome=outcome, n=200, n_planted=n_planted))
+        yield Cell(name, N_DECISIONS, partial(errors_of_steps, outcome=outcome, n=200, n_planted=n_planted))
 
 
 def selection_cells():
     """Yield cells of the permutation p-value of RandSel."""
     for outcome, n in product(MAIN_OUTCOMES, (60, 100)):
         sample = partial(null_columns, outcome=outcome, columns="normal", n=n, m=50)
-        yield Cell(f"size/selection/{outcome}/n {n}", 300, partial(size_of_selection, sample))
+        yield Cell(f"size/selection/{outcome}/n {n}", N_DECISIONS, partial(size_of_selection, sample))
     for design, outcome in product(DESIGNS, ("classes 50 %", "normal")):
         sample = partial(null_groups, outcome=outcome, n_groups=30, m=50, design=design)
-        yield Cell(f"size/selection/groups {design}/{outcome}/30 groups", 300, partial(size_of_selection, sample))
+        yield Cell(
+            f"size/selection/groups {design}/{outcome}/30 groups", N_DECISIONS, partial(size_of_selection, sample)
+        )
 
 
 def alarm_cells(folder):
     """Yield cells of whole runs of `randsel select`."""
-    outcomes, m = ("classes 50 %", "classes 10 %", "normal"), 100
+    outcomes, m = ("classes 50 %", "classes 10 %", "normal"), 50
     for outcome in outcomes:
         sample = partial(null_columns, outcome=outcome, columns="correlated blocks", n=100, m=m)
-        yield Cell(f"size/alarms/{outcome}/n 100", N_SETS, partial(false_alarm, sample))
+        yield Cell(f"size/alarms/{outcome}/n 100", N_DECISIONS, partial(false_alarm, sample))
         sample = partial(null_batches, outcome=outcome, n=100, m=m)
-        yield Cell(f"size/alarms/batches/{outcome}/n 100", N_SETS, partial(false_alarm, sample))
+        yield Cell(f"size/alarms/batches/{outcome}/n 100", N_DECISIONS, partial(false_alarm, sample))
     for design, outcome in product(DESIGNS, ("classes 50 %", "normal")):
         sample = partial(null_groups, outcome=outcome, n_groups=30, m=m, design=design)
-        yield Cell(f"size/alarms/groups {design}/{outcome}/30 groups", N_SETS, partial(false_alarm, sample))
+        yield Cell(f"size/alarms/groups {design}/{outcome}/30 groups", N_DECISIONS, partial(false_alarm, sample))
     for table, outcome in product(TABLES[:4], ("classes 50 %", "normal")):
         if (folder / f"{table}.npz").exists():
             sample = partial(null_table, outcome=outcome, table=table, folder=folder, m=m)
-            yield Cell(f"size/alarms/{table}/{outcome}", N_SETS, partial(false_alarm, sample))
+            yield Cell(f"size/alarms/{table}/{outcome}", N_DECISIONS, partial(false_alarm, sample))
 
 
 def size_cell(name, make_sample, **arguments):

@@ -1,23 +1,44 @@
 """P-values of the package and of the yardsticks that errors.py compares; one per column."""
 
+from functools import lru_cache
+
 import numpy as np
 from scipy import stats
 from scipy.special import stdtr
 
 from randsel import InteractionScan, RandSel
+from randsel._numerics.rank_functions import column_scores
 from randsel.analysis import Settings, analyse
+from randsel.interactions import main_effects
 from randsel.tables import Table
+from randsel.targets import KINDS, Samples
 
 N_PERMUTATIONS = 999
+#: Candidate pairs of forward steps.
+N_CANDIDATES = 500
+#: Tests that the goal of power names; others are shown beside them.
+GOAL_TESTS = (
+    "Mann-Whitney",
+    "Welch t",
+    "Kruskal-Wallis",
+    "F",
+    "Spearman",
+    "Pearson",
+    "paired t",
+    "signed rank",
+    "within groups",
+    "between means",
+)
 
 
 # ---------------------------------------------------------------- this package
 
 
 def main_pvalues(sample):
-    """Return the p-value of every column alone."""
-    scan = InteractionScan(order=1, target=sample.target)
-    return scan.fit(sample.X, sample.y, groups=sample.groups, batch=sample.batch).main_pvalues_
+    """Return the p-value of every column alone, as `InteractionScan.main_pvalues_` does, without its other tests."""
+    nominal = np.zeros(sample.X.shape[1], dtype=bool)
+    samples = Samples.from_groups(sample.X, sample.y, None, sample.groups, sample.batch, nominal)
+    return main_effects(samples, KINDS[sample.target], nominal=nominal, n_jobs=1)
 
 
 def scan_pairs(sample, n_pairs=None):
@@ -28,7 +49,7 @@ def scan_pairs(sample, n_pairs=None):
 
 def forward_steps(sample):
     """Return the columns that forward steps select."""
-    return InteractionScan(target=sample.target).fit(sample.X, sample.y).taken_
+    return InteractionScan(n_pairs=N_CANDIDATES, target=sample.target).fit(sample.X, sample.y).taken_
 
 
 def permutation_pvalue(sample, n_features=5):
@@ -58,14 +79,21 @@ def t_pvalues(t, freedom):
     return 2.0 * stdtr(freedom, -np.abs(t))
 
 
-def rank_permutation_pvalues(X, y, seed=0):
-    """Return the permutation p-values of the covariance of the ranks of the columns and of y."""
-    rng = np.random.default_rng(seed)
-    ranks, scores = stats.rankdata(X, axis=0), stats.rankdata(y)
-    ranks, scores = ranks - ranks.mean(axis=0), scores - scores.mean()
-    permuted = rng.permuted(np.tile(scores, (N_PERMUTATIONS, 1)), axis=1)
-    statistic = np.abs(scores @ ranks)
-    exceed = np.abs(permuted.astype(np.float32) @ ranks.astype(np.float32)) >= statistic * (1.0 - 1e-5)
+@lru_cache(maxsize=4)
+def permutations_of(n):
+    """Return permutations of n samples, the same for all data sets: the outcomes are drawn anew."""
+    return np.random.default_rng(0).permuted(np.tile(np.arange(n), (N_PERMUTATIONS, 1)), axis=1)
+
+
+def score_permutation_pvalues(sample):
+    """Return the permutation p-values of the first statistic of the package: the covariance of the scores of ranks."""
+    scores = column_scores(sample.X)
+    y = sample.y.astype(float) if sample.target == "classification" else column_scores(sample.y[:, None])[:, 0]
+    y = (y - y.mean()) / y.std()
+    # single precision is enough to count, and twice as fast
+    permuted = y.astype(np.float32)[permutations_of(len(y))] @ scores.astype(np.float32)
+    statistic = np.abs(y @ scores)
+    exceed = np.abs(permuted) >= statistic - 1e-5 * np.abs(scores).sum(axis=0)
     return (1.0 + exceed.sum(axis=0)) / (N_PERMUTATIONS + 1.0)
 
 
@@ -119,7 +147,7 @@ def means_of_groups(sample):
 
 
 def mixed_groups(sample):
-    """Yardsticks for y that is constant in some groups: within groups, between their means, and both combined.
+    """Yardsticks for y that is constant in some groups: within groups, between their means, and an oracle of both.
 
     Within groups, least squares with an indicator of every group; between groups, Pearson's correlation of the means
     of those in which y is constant. The z-values are weighted by the roots of the information on a slope when the
@@ -141,7 +169,7 @@ def mixed_groups(sample):
     z = [np.sign(t) * stats.norm.isf(p / 2.0) for t, p in ((within, p_within), (between, p_between))]
     information = np.array([yc @ yc, (v @ v) / (1.0 + (1.0 / sizes[constant]).mean())])
     combined = np.sqrt(information / information.sum()) @ np.array(z)
-    return {"within groups": p_within, "between means": p_between, "combined": 2.0 * stats.norm.sf(np.abs(combined))}
+    return {"within groups": p_within, "between means": p_between, "oracle": 2.0 * stats.norm.sf(np.abs(combined))}
 
 
 def product_pvalue(x1, x2, y):

@@ -341,17 +341,32 @@ def test_number_of_sets():
 
 
 def expected_p_of_clusters(a, e, clusters):
-    """Return the p-value of one product in clusters: signs of the sums over clusters change, of a and of a within."""
-    p = []
-    means = np.array([a[clusters == cluster].mean() for cluster in clusters])
-    n_varying = sum(np.ptp(e[clusters == cluster]) > 1e-6 for cluster in np.unique(clusters))
-    for rows in (a, a - means) if n_varying >= 4 else (a,):
-        sums = np.array([rows[clusters == cluster] @ e[clusters == cluster] for cluster in np.unique(clusters)])
-        tails = [log_tail_of_form(np.array([sums.sum() ** 2]), np.array([[np.sum(sums**2)]]), len(sums) - 1)[0]]
-        p.append(np.exp(max(*tails, log_tail_of_signs(sums[None])[0])))
-        if reference.sign_p_value(sums) > 0.005:
-            assert p[-1] == pytest.approx(reference.sign_p_value(sums), rel=0.3)
-    return reference.cauchy_combination(p, [1 / len(p)] * len(p))
+    """Return the p-value of one product in clusters: signs of sums change, and values within clusters are permuted."""
+    numbers = np.unique(clusters)
+    sums = np.array([a[clusters == cluster] @ e[clusters == cluster] for cluster in numbers])
+    spherical = log_tail_of_form(np.array([sums.sum() ** 2]), np.array([[np.sum(sums**2)]]), len(sums) - 1)[0]
+    p_of_signs = np.exp(max(spherical, log_tail_of_signs(sums[None])[0]))
+    if reference.sign_p_value(sums) > 0.005:
+        assert p_of_signs == pytest.approx(reference.sign_p_value(sums), rel=0.3)
+    varying = [cluster for cluster in numbers if np.ptp(e[clusters == cluster]) > 1e-6]
+    if len(varying) < 4:
+        return p_of_signs
+    within = [(a[clusters == c] - a[clusters == c].mean(), e[clusters == c] - e[clusters == c].mean()) for c in varying]
+    statistic = sum(f @ g for f, g in within)
+    variance, fourth = np.sum([np.ravel(permutation_cumulants(f[None], g, None)) for f, g in within], axis=0)
+    tails = [log_tail_of_kurtosis(statistic**2 / variance, fourth / variance**2)]
+    deviations = np.concatenate([g for _, g in within])
+    if np.mean(deviations**4) > 4.0 * np.mean(deviations**2) ** 2:
+        weight = sum(np.sum((f * g) ** 2) for f, g in within)
+        freedom = len(deviations) - len(varying)
+        tails += [log_tail_of_form(np.array([statistic**2]), np.array([[weight]]), freedom)[0]]
+    p_within = float(np.exp(max(tails)))
+    shuffle = np.random.default_rng(0).permutation
+    permuted = [abs(sum(f @ shuffle(g) for f, g in within)) for _ in range(1000)]
+    share = np.mean(np.array(permuted) >= abs(statistic))
+    if share > 0.02 and len(tails) == 1:
+        assert p_within == pytest.approx(share, rel=0.4)
+    return reference.cauchy_combination([p_of_signs, p_within], [0.5, 0.5])
 
 
 @pytest.mark.parametrize("effect", [0.0, 0.5, 1.0])

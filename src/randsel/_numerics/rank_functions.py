@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.special import betaln, gammaln, log_ndtr, logsumexp, ndtri
-from scipy.stats import beta, chi2, rankdata, t
+from scipy.special import betainc, betaln, gammaincc, gammaln, log_ndtr, logsumexp, ndtri, stdtr
+from scipy.stats import rankdata
 
 from randsel._numerics.arrays import remote_table
 from randsel._numerics.columns import column_keys
@@ -34,6 +34,8 @@ MIN_EXPLAINED = 0.25
 COLUMNS_PER_BLOCK = 256
 #: Newton steps of the search for the saddlepoint; a step that leaves the bracket is replaced by bisection.
 NEWTON_STEPS = 40
+#: A saddlepoint has converged if the next step is below this, in standard deviations.
+CONVERGED = 1e-9
 #: Function that a source applies to rank functions, and the results that its maps yield.
 Work = Callable[..., Any]
 Results = Iterator[tuple[Array, Any]]
@@ -335,7 +337,8 @@ def log_tail_of_kurtosis(q: Array, kurtosis: Array) -> Array:
     """
     q, kurtosis = np.broadcast_arrays(np.asarray(q, dtype=np.float64), kurtosis)
     freedom = 4.0 + 6.0 / np.maximum(kurtosis, 1e-9)
-    log_tail = np.log(2.0) + t.logsf(np.sqrt(q * freedom / (freedom - 2.0)), freedom)
+    with np.errstate(divide="ignore"):
+        log_tail = np.log(2.0 * stdtr(freedom, -np.sqrt(q * freedom / (freedom - 2.0))))
     d = np.maximum(-6.0 / np.minimum(kurtosis, -1e-9) - 2.0, 1.0 + 1e-9)
     x, b = np.clip(q / d, 1e-300, 1.0 - 1e-12), (d - 1.0) / 2.0
     return np.where(kurtosis < -1e-6, _log_beta_tail(x, b), np.minimum(log_tail, 0.0))
@@ -344,7 +347,8 @@ def log_tail_of_kurtosis(q: Array, kurtosis: Array) -> Array:
 def _log_beta_tail(x: Array, b: Array) -> Array:
     """Return the log tail of the beta distribution of parameters ½ and b; its leading term where that underflows."""
     leading_term = b * np.log1p(-x) - 0.5 * np.log(x) - np.log(b) - betaln(0.5, b)
-    log_tail = np.asarray(beta.logsf(x, 0.5, b))
+    with np.errstate(divide="ignore"):
+        log_tail = np.asarray(np.log(betainc(b, 0.5, 1.0 - x)))
     return np.where(np.isfinite(log_tail), log_tail, leading_term)
 
 
@@ -389,11 +393,18 @@ def _saddlepoint(q: Array, weights: Array, d: float) -> Array:
     low = -(1.0 - 1e-13) / (2.0 * shift)
     low, high = np.where(upper_tail, 0.0, low), np.where(upper_tail, high, 0.0)
     zeta = np.where(upper_tail, high * np.maximum(1.0 - 1.0 / np.maximum(q, 1.5), 0.1), 0.5 * low)
+    # A form that has converged does not change any more, so that the result does not depend on the other forms.
+    moving = np.ones(len(q), dtype=bool)
     for _ in range(NEWTON_STEPS):
         first, second = derivatives(zeta)
         low, high = np.where(first < 0.0, zeta, low), np.where(first < 0.0, high, zeta)
         newton = zeta - first / second
-        zeta = np.where((newton > low) & (newton < high), newton, 0.5 * (low + high))
+        # the saddlepoint is the minimum of K, so that an error of ζ changes K by its square
+        following = np.where((newton >= low) & (newton <= high), newton, 0.5 * (low + high))
+        moving &= np.abs(following - zeta) * np.sqrt(second) > CONVERGED
+        if not moving.any():
+            break
+        zeta = np.where(moving, following, zeta)
     second = derivatives(zeta)[1]
     K = -0.5 * (np.log1p(-2.0 * zeta[:, None] * a).sum(axis=1) + n_zero * np.log1p(2.0 * zeta * shift))
     # Lugannani and Rice, in the form of Barndorff-Nielsen: P ≈ Φ(-(w + log(v/w)/w)).
@@ -427,7 +438,8 @@ def log_tail_of_moments(q: Array, first: Array | float, second: Array | float, t
 def _log_pearson_tail(score: Array, df: Array) -> Array:
     """Return the log tail of a standardised χ² variable; its leading terms where that underflows."""
     x = np.maximum(df + score * np.sqrt(2.0 * df), 0.0)
-    log_tail = np.asarray(chi2.logsf(x, df))
     a, half = df / 2.0, np.maximum(x, 1e-300) / 2.0
+    with np.errstate(divide="ignore"):
+        log_tail = np.asarray(np.log(gammaincc(a, half)))
     leading_terms = (a - 1.0) * np.log(half) - half - gammaln(a) - np.log1p(-np.minimum((a - 1.0) / half, 0.9))
     return np.where(np.isfinite(log_tail), log_tail, leading_terms)

@@ -100,11 +100,6 @@ class Design:
         smallest = self.n_samples if self.strata is None else np.bincount(self.strata).min()
         return bool(self.clusters is None and np.all(self.sample_weights == 1.0) and smallest >= MIN_STRATUM)
 
-    @cached_property
-    def strata_are_pairs(self) -> bool:
-        """Whether no stratum has more than two samples."""
-        return bool(self.clusters is None and self.strata is not None and np.bincount(self.strata).max() <= 2)
-
     @property
     def variance_factor(self) -> float:
         """Variance of an outcome divided by that of its residual from the covariates."""
@@ -170,6 +165,10 @@ def functions_in_triples(freedom: int, n_functions: int) -> int:
 
 def eigenvalues(matrices: Array) -> Array:
     """Return the eigenvalues of positive semi-definite matrices, without rounding errors below zero."""
+    if matrices.shape[-1] == 2:  # a closed form, because small matrices cost more to call for than to solve
+        mean = (matrices[..., 0, 0] + matrices[..., 1, 1]) / 2.0
+        radius = np.hypot((matrices[..., 0, 0] - matrices[..., 1, 1]) / 2.0, matrices[..., 0, 1])
+        return np.maximum(np.stack([mean - radius, mean + radius], axis=-1), 0.0)
     return np.maximum(np.linalg.eigvalsh(matrices), 0.0)
 
 

@@ -118,12 +118,15 @@ def _test_batch(functions: RankFunctions, sets: Array, design: Design, responses
         if response.Y.shape[1] == 1 and has_one_function.all():
             log_p.append(first)
             continue
-        forms = _log_tails_of_forms(products, squares, design, response.Y, _functions_of_tests(used, size))
-        if response.Y.shape[1] > 1:
-            first = combine_log_p(np.stack([first, forms[0]]), np.full(2, 0.5))
-        log_p.append(np.where(has_one_function, first, combine_log_p(np.stack([first, *forms[1:]]), SHARES)))
-    combined = combine_log_p(np.stack(log_p), RESPONSE_SHARES[len(log_p)])
-    return statistic, np.clip(combined, design.min_log_p, 0.0)
+        # the form of the first functions is the same test as `first` unless the outcome has several columns
+        subsets = _functions_of_tests(used, size)[int(response.Y.shape[1] == 1) :]
+        *of_first, of_smooth, of_all = _log_tails_of_forms(products, squares, design, response.Y, subsets)
+        if of_first:
+            first = combine_log_p(np.stack([first, *of_first]), np.full(2, 0.5))
+        combined = combine_log_p(np.stack([first, of_smooth, of_all]), SHARES)
+        log_p.append(np.where(has_one_function, first, combined))
+    of_responses = combine_log_p(np.stack(log_p), RESPONSE_SHARES[len(log_p)])
+    return statistic, np.clip(of_responses, design.min_log_p, 0.0)
 
 
 def _functions_of_tests(used: int, size: int) -> list[Array]:
@@ -190,50 +193,68 @@ def _log_tail_of_one(a: Array, design: Design, response: Response, is_incomplete
 
 
 def _log_tail_of_sum(a: Array, e: Array, design: Design) -> Array:
+    """Return the log tail of `(Σ_i a_i e_i)²` over permutations of e within strata, or changes of signs of clusters."""
+    if design.clusters is not None:
+        return _log_tail_of_clusters(a, e, design.clusters)
+    variances = design.variances(e[:, None]) if len(design.nuisance.basis) else None
+    return _log_tail_of_permutations(a, e, design.strata, design.freedom, variances, design.variance_factor)
+
+
+def _log_tail_of_permutations(
+    a: Array,
+    e: Array,
+    strata: Array | None,
+    freedom: int,
+    variances: Array | None = None,
+    variance_factor: float = 1.0,
+) -> Array:
     """Return the log tail of `(Σ_i a_i e_i)²`.
 
     The tail is that of a symmetric distribution with the variance and the kurtosis that permutations of e within strata
     have. If e has extreme values, the distribution need not be symmetric, and the larger of this tail and that of
     changes of the signs of all terms is taken. In strata of two samples, a permutation changes the sign of the sum of
-    the stratum.
+    the stratum. `variances` of residuals from covariates replace the variance of e.
     """
-    if design.clusters is not None:
-        return _log_tail_of_clusters(a, e, design.clusters)
-    if design.strata_are_pairs:
-        return log_tail_of_signs(sums_by(design.strata, a * e))
+    if strata is not None and np.bincount(strata).max() <= 2:
+        return log_tail_of_signs(sums_by(strata, a * e))
     statistic, signs_log_tail = np.square(a @ e), None
     if (e**4).mean() > (3.0 + MAX_KURTOSIS) * (e**2).mean() ** 2:
         terms = np.square(a * e).sum(axis=1)[:, None]
-        signs_log_tail = log_tail_of_form(statistic, terms * design.variance_factor, design.freedom)
-    variance, fourth_cumulant = permutation_cumulants(a, e, design.strata)
-    if len(design.nuisance.basis):
-        residual_variance = np.square(a) @ design.variances(e[:, None])
+        signs_log_tail = log_tail_of_form(statistic, terms * variance_factor, freedom)
+    variance, fourth_cumulant = permutation_cumulants(a, e, strata)
+    if variances is not None:
+        residual_variance = np.square(a) @ variances
         fourth_cumulant *= np.square(residual_variance / np.where(variance > 0.0, variance, 1.0))
         variance = residual_variance
     varies = variance > 1e-12
     scale = np.where(varies, variance, 1.0)
     log_tail = np.where(varies, log_tail_of_kurtosis(statistic / scale, fourth_cumulant / scale**2), 0.0)
-    if design.strata is not None:
+    if strata is not None:
         rows = np.flatnonzero(log_tail < CANDIDATE_LOG_P)
-        log_tail[rows] = np.maximum(log_tail[rows], log_p_of_arrangement(a[rows], design.strata))
+        log_tail[rows] = np.maximum(log_tail[rows], log_p_of_arrangement(a[rows], strata))
     return log_tail if signs_log_tail is None else np.maximum(log_tail, signs_log_tail)
 
 
 def _log_tail_of_clusters(a: Array, e: Array, clusters: Array) -> Array:
     """Return the log tail of `(Σ_i a_i e_i)²` if the signs of the sums over clusters are random.
 
-    It is combined with that of the sum within clusters, which is free of differences between clusters, if e varies in
-    enough of them.
+    It is combined with the tail of the sum within clusters over permutations within these, which is free of differences
+    between clusters, if e varies in enough of them.
     """
-    within = sums_by(clusters, np.square(centre(e, np.ones(len(e)), clusters))) > 1e-9
-    terms = [a * e] if within.sum() < MIN_GROUPS else [a * e, centre(a, np.ones(len(e)), clusters) * e]
-    log_tails = []
-    for rows in terms:
-        sums = sums_by(clusters, rows)
-        spherical = log_tail_of_form(np.square(sums.sum(axis=1)), np.square(sums).sum(axis=1)[:, None], clusters.max())
-        # only the tail of signs knows how few clusters have a sum that is not zero
-        log_tails.append(np.maximum(spherical, log_tail_of_signs(sums)))
-    return combine_log_p(np.stack(log_tails), np.full(len(terms), 1.0 / len(terms)))
+    sums = sums_by(clusters, a * e)
+    spherical = log_tail_of_form(np.square(sums.sum(axis=1)), np.square(sums).sum(axis=1)[:, None], clusters.max())
+    # only the tail of signs knows how few clusters have a sum that is not zero
+    log_tail = np.maximum(spherical, log_tail_of_signs(sums))
+    within = centre(e, np.ones(len(e)), clusters)
+    varies = sums_by(clusters, np.square(within)) > 1e-9
+    if varies.sum() < MIN_GROUPS:
+        return log_tail
+    samples = varies[clusters]
+    strata = np.unique(clusters[samples], return_inverse=True)[1]
+    deviations = centre(a[:, samples], np.ones(len(strata)), strata)
+    freedom = len(strata) - int(varies.sum())
+    within_log_tail = _log_tail_of_permutations(deviations, within[samples], strata, freedom)
+    return combine_log_p(np.stack([log_tail, within_log_tail]), np.full(2, 0.5))
 
 
 def products_of(functions: RankFunctions, sets: Array, function_weights: Array) -> tuple[Array, Array]:
@@ -345,10 +366,11 @@ def _approximate_batch(functions: RankFunctions, sets: Array, design: Design, re
     size = sets.shape[1]
     used, sample_weights = design.n_functions(size), design.sample_weights
     products, weights = products_of(functions, sets, design.function_weights[:used])
-    squares = np.square(products) @ np.square(sample_weights)
+    squares = (np.square(products) @ np.square(sample_weights).astype(np.float32)).astype(np.float64)
     subsets, combined = _functions_of_tests(used, size), []
     for response in responses:
-        sums = np.square(products @ (response.Y * sample_weights[:, None])).sum(axis=2)
+        inner = products @ (response.Y * sample_weights[:, None]).astype(np.float32)
+        sums = np.square(inner.astype(np.float64)).sum(axis=2)
         terms = weights * np.divide(sums, squares, out=np.zeros_like(sums), where=squares > 1e-6 * design.n_samples)
         spectrum = design.spectrum(response.Y)
         log_p = np.zeros((len(subsets), len(sets)))

@@ -23,8 +23,9 @@ def permutation_cumulants(a: Array, e: Array, strata: Array | None) -> tuple[Arr
     (eq. 19b); cumulants of strata add up.
     """
     e = centre(e, np.ones(len(e)), strata)
-    a2, a4 = sums_by(strata, a**2), sums_by(strata, a**4)
-    e2, e4 = sums_by(strata, e**2), sums_by(strata, e**4)
+    a_squares, e_squares = np.square(a), np.square(e)
+    a2, a4 = sums_by(strata, a_squares), sums_by(strata, np.square(a_squares))
+    e2, e4 = sums_by(strata, e_squares), sums_by(strata, np.square(e_squares))
     m = np.array([len(e)]) if strata is None else np.bincount(strata)
     m1, m2, m3 = (m * np.maximum(m - 1, 1), np.maximum(m - 2, 1), np.maximum(m - 3, 1))
     fourth = a4 * e4 / m + 4 * a4 * e4 / m1 + 3 * (a2**2 - a4) * (e2**2 - e4) / m1
