@@ -1,5 +1,6 @@
 """From a table to the features of the kernel: standardised columns, or functions of their ranks."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from randsel._numerics.arrays import (
     remote_table,
     take_columns,
     to_device,
+    to_double,
     to_numpy,
 )
 from randsel._numerics.column_sources import DEFAULT_BYTES, MappedColumns, SparseColumns, stored_bytes
@@ -23,6 +25,9 @@ from randsel._numerics.standardise import standardise
 from randsel._sklearn.annotations import describe_column, find_distinct_columns
 from randsel._utils.typing import Array
 
+#: Number of values up to which a table in single precision is computed with in double precision. Culling amplifies
+#: rounding: where it decides which of two noise features is dropped, later rounds have other features.
+SMALL_TABLE = 1 << 22
 #: With kernel="rank", number of functions of its ranks that replace a column.
 RANK_FUNCTIONS = 4
 
@@ -70,6 +75,9 @@ def _standardised(selector: Any, X: Any, weights: Array | None, nuisance: Nuisan
         _refuse_other_than_exact(selector, "max_memory is too small for X")
         stream = MappedColumns.from_table(X, weights, max_bytes=max_bytes, device=device, **options)
         return stream, stream.columns
+    size = math.prod(X.shape)
+    if size <= SMALL_TABLE and (max_bytes is None or 8 * size <= max_bytes):
+        X = to_double(X)
     Z, varies = standardise(to_device(X, device), weights, **options)
     if is_coarse(Z, Z.shape[1]):
         return Z, np.flatnonzero(varies)
