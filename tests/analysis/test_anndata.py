@@ -65,6 +65,47 @@ def test_layers_sparse_matrices_and_observations_without_a_label(adata):
     assert adata.var["randsel_selected"].sum() == 3
 
 
+def test_survival_and_covariates_are_columns_of_the_observations(adata, tmp_path):
+    rng = np.random.default_rng(1)
+    days = rng.exponential(size=150) * np.exp(-adata.X[:, 3] - adata.obs["age"].to_numpy() / 20)
+    adata.obs["days"], adata.obs["state"] = days, np.where(rng.random(150) < 0.7, "dead", "alive")
+    adata.obs.loc["cell7", ["days", "state"]] = [np.nan, None]
+    given = {"covariates": ["age", "plate"]}
+    analysis = randsel.select_adata(adata, event="state", time="days", **given, halves=0, folds=0, top=1)
+    assert analysis.kind == "survival"
+    assert len(analysis.table.y) == 149
+    assert any("'dead' in 'state' counts as the event" in note for note in analysis.notes)
+    assert "1 observations have no 'state' and 'days' and are left out." in analysis.notes
+    rows = np.arange(150) != 7
+    y = np.zeros(149, dtype=[("event", bool), ("time", float)])
+    y["event"], y["time"] = adata.obs["state"][rows] == "dead", days[rows]
+    given = {"age": adata.obs["age"].to_numpy()[rows], "plate": np.array(list(map(str, adata.obs["plate"])))[rows]}
+    how = Settings(halves=0, folds=0, top=1)
+    expected = analyse(Table(adata.X[rows], y, tuple(adata.var_names), covariates=given), how)
+    assert list(map(repr, analysis.features)) == list(map(repr, expected.features))  # NaN without half-samples
+    assert adata.var["randsel_rank"].idxmin() == "g3"
+    assert list(adata.uns["randsel"]["settings"]["covariates"]) == ["age", "plate"]
+    adata.write_h5ad(tmp_path / "written.h5ad")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "either a label, or an event and a time"),
+        ({"label": "status", "event": "status", "time": "age"}, "either a label, or an event and a time"),
+        ({"event": "status"}, "either a label, or an event and a time"),
+        ({"event": "gaps", "time": "age"}, "adata.obs: sample 'cell0' has a time in 'age' but nothing in 'gaps'"),
+        ({"event": "status", "time": "age"}, "adata.obs: column 'status' holds 'case', 'control', and it is not"),
+        ({"event": "plate", "time": "status"}, "adata.obs: column 'plate' holds '2'"),
+        ({"label": "status", "covariates": ["gaps"]}, r"1 entries of adata.obs\['gaps'\] are missing"),
+        ({"label": "status", "covariates": "status"}, "explain y completely"),
+    ],
+)
+def test_bad_outcomes_and_covariates_are_refused(adata, options, message):
+    with pytest.raises(ValueError, match=message):
+        randsel.select_adata(adata, **options)
+
+
 @pytest.mark.parametrize(
     ("label", "options", "message"),
     [

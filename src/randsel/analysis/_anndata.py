@@ -1,5 +1,6 @@
 """Selection from an AnnData object. Only its attributes are used, so that anndata need not be installed."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
@@ -11,16 +12,19 @@ from randsel.analysis._model import Analysis, Settings
 from randsel.analysis._pipeline import analyse
 from randsel.analysis._ranking import MISSING, RANK, SELECTED
 from randsel.analysis._selection import Progress
-from randsel.tables import Table
+from randsel.tables import Table, is_missing_survival, read_survival_columns
 
 
 def select_adata(
     adata: Any,
-    label: str,
+    label: str | None = None,
     *,
+    event: str | None = None,
+    time: str | None = None,
     layer: str | None = None,
     groups: str | None = None,
     batch: str | None = None,
+    covariates: Sequence[str] = (),
     n_jobs: int | None = None,
     progress: Progress | None = None,
     **settings: Any,
@@ -31,12 +35,17 @@ def select_adata(
     ----------
     adata : AnnData
         Observations in rows; results are written to it, as scanpy's functions do.
-    label : str
+    label : str, default=None
         Column of `adata.obs`: classes or numbers. Observations without a label are left out.
+    event, time : str, default=None
+        Instead of a label, columns of `adata.obs` with survival: whether the event happened (true and false, 1 and 0,
+        dead and alive), and the time of the event or of censoring. Observations without both are left out.
     layer : str, default=None
         Layer to use; None: `adata.X`. A sparse matrix is made dense.
     groups, batch : str, default=None
         Columns of `adata.obs`: samples of a donor, which belong together; batches, within which tests compare.
+    covariates : sequence of str, default=()
+        Columns of `adata.obs`, numbers or categories, whose effects are removed.
     n_jobs : int, default=None
         Number of half-samples and folds to compute at a time.
     progress : callable, default=None
@@ -60,22 +69,26 @@ def select_adata(
     >>> adata.var.query("randsel_selected").sort_values("randsel_rank")  # doctest: +SKIP
     """
     how = Settings(**settings)
-    table = _build_table(adata, label, layer, groups, batch)
+    covariates = [covariates] if isinstance(covariates, str) else list(covariates)
+    columns = {"label": label, "event": event, "time": time, "groups": groups, "batch": batch}
+    table = _build_table(adata, layer, columns, covariates)
     about = {
         "version": version("randsel"),
         "seed": how.seed,
         "data_hash": table.fingerprint(),
-        "parameters": {"label": label, "layer": layer, "groups": groups, "batch": batch, **asdict(how)},
+        "parameters": {**columns, "layer": layer, "covariates": tuple(covariates), **asdict(how)},
     }
     analysis = analyse(table, how, about=about, progress=progress, n_jobs=n_jobs)
     _write_results(adata, analysis)
     return analysis
 
 
-def _build_table(adata: Any, label: str, layer: str | None, groups: str | None, batch: str | None) -> Table:
+def _build_table(adata: Any, layer: str | None, columns: dict[str, str | None], covariates: list[str]) -> Table:
+    """Return the table of a layer, whose annotations are columns of the observations."""
     if layer is not None and layer not in adata.layers:
         raise ValueError(f"adata has no layer {layer!r}; there are {', '.join(map(repr, adata.layers)) or 'none'}.")
-    y, missing = _read_column(adata, label)
+    notes: list[str] = []
+    y, rows = _read_outcome(adata, columns["label"], columns["event"], columns["time"], notes)
     values = adata.X if layer is None else adata.layers[layer]
     X = values.toarray() if hasattr(values, "toarray") else np.asarray(values)
     X = X.astype(np.float32 if X.dtype == np.float32 else np.float64, copy=False)
@@ -84,15 +97,42 @@ def _build_table(adata: Any, label: str, layer: str | None, groups: str | None, 
         raise ValueError("two variables of adata have one name; call adata.var_names_make_unique() first.")
     if np.isinf(X).any():
         raise ValueError("adata has infinite values; replace them by numbers, or leave these variables out first.")
-    return Table(
-        X[~missing] if missing.any() else X,
-        y[~missing],
-        names,
-        _read_complete_column(adata, groups, ~missing),
-        _read_complete_column(adata, batch, ~missing),
-        ids=np.array(list(map(str, adata.obs_names)))[~missing],
-        notes=(f"{int(missing.sum())} observations have no {label!r} and are left out.",) if missing.any() else (),
+    groups, batch = (
+        None if name is None else _read_complete_column(adata, name, rows)
+        for name in (columns["groups"], columns["batch"])
     )
+    return Table(
+        X if rows.all() else X[rows],
+        y,
+        names,
+        groups,
+        batch,
+        covariates={name: _read_complete_column(adata, name, rows) for name in covariates},
+        ids=np.array(list(map(str, adata.obs_names)))[rows],
+        notes=tuple(notes),
+    )
+
+
+def _read_outcome(
+    adata: Any, label: str | None, event: str | None, time: str | None, notes: list[str]
+) -> tuple[Array, Array]:
+    """Return the outcome of the observations that have one, and a mask of these."""
+    if (event is None) != (time is None) or (label is None) == (event is None):
+        raise ValueError("name one outcome in adata.obs: either a label, or an event and a time.")
+    if label is not None:
+        y, missing = _read_column(adata, label)
+        outcome = repr(label)
+    else:
+        names, cells = {"event": str(event), "time": str(time)}, {}
+        for role, name in names.items():
+            columns = (values.tolist() for values in _read_column(adata, name))
+            cells[role] = ["" if empty else str(value) for value, empty in zip(*columns, strict=True)]
+        ids = list(map(str, adata.obs_names))
+        missing, outcome = is_missing_survival("adata.obs", names, cells, ids), f"{event!r} and {time!r}"
+        y = read_survival_columns("adata.obs", names, cells, ids, np.flatnonzero(~missing), notes)
+    if missing.any():
+        notes.append(f"{int(missing.sum())} observations have no {outcome} and are left out.")
+    return (y[~missing] if label is not None else y), ~missing
 
 
 def _read_column(adata: Any, name: str) -> tuple[Array, Array]:
@@ -106,9 +146,7 @@ def _read_column(adata: Any, name: str) -> tuple[Array, Array]:
     return np.asarray(column) if numeric else np.array(list(map(str, column))), missing
 
 
-def _read_complete_column(adata: Any, name: str | None, rows: Array) -> Array | None:
-    if name is None:
-        return None
+def _read_complete_column(adata: Any, name: str, rows: Array) -> Array:
     values, missing = _read_column(adata, name)
     if missing[rows].any():
         raise ValueError(

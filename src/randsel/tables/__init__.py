@@ -7,5 +7,6 @@ column its role: ids, target (or event and time), groups, batch, covariate or fe
 
 from randsel.tables._missing import imputer
 from randsel.tables._read import LOWEST, Table, read
+from randsel.tables._survival_columns import is_missing_survival, read_survival_columns
 
-__all__ = ["LOWEST", "Table", "imputer", "read"]
+__all__ = ["LOWEST", "Table", "imputer", "is_missing_survival", "read", "read_survival_columns"]

@@ -289,7 +289,11 @@ def _choose_samples(
 ) -> tuple[Array, Array]:
     """Return target and row indices of the samples to analyse; `cells` has the columns of the roles."""
     is_survival = "event" in roles
-    without_target = is_missing_survival(samples, roles, cells) if is_survival else is_missing(cells["target"])
+    without_target = (
+        is_missing_survival(samples.path, roles, cells, samples.row_names)
+        if is_survival
+        else is_missing(cells["target"])
+    )
     if without_target.any():
         notes.append(f"{int(without_target.sum())} samples have no target and are left out.")
     is_dropped = np.isin(np.array(samples.row_names), list(dropped)) if samples.features_in_rows else False
@@ -298,7 +302,7 @@ def _choose_samples(
     if is_survival:
         if classes is not None:
             raise ValueError(f"{samples.path}: survival has no classes to choose; leave them out.")
-        return read_survival_columns(samples, roles, cells, rows, notes), rows
+        return read_survival_columns(samples.path, roles, cells, samples.row_names, rows, notes), rows
     y = labels = to_target(cells["target"], rows)
     if classes is None:
         return y, rows
