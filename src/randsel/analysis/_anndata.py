@@ -76,7 +76,7 @@ def select_adata(
         "version": version("randsel"),
         "seed": how.seed,
         "data_hash": table.fingerprint(),
-        "parameters": {**columns, "layer": layer, "covariates": tuple(covariates), **asdict(how)},
+        "parameters": {**columns, "layer": layer, "covariates": covariates or (), **asdict(how)},
     }
     analysis = analyse(table, how, about=about, progress=progress, n_jobs=n_jobs)
     _write_results(adata, analysis)

@@ -336,10 +336,11 @@ def _read_optional_outcome(
     rows = np.flatnonzero(np.full(len(samples.values), True) & ~np.asarray(is_dropped))
     _check_rows(samples, rows)
     if "event" in roles:
-        unknown = is_missing_survival(samples, roles, cells)[rows]
+        columns = samples.path, roles, cells, samples.row_names
+        unknown = is_missing_survival(*columns)[rows]
         y = survival_array(np.zeros(len(rows), dtype=bool), np.full(len(rows), np.nan))
         if not unknown.all():
-            y[~unknown] = read_survival_columns(samples, roles, cells, rows[~unknown], notes)
+            y[~unknown] = read_survival_columns(*columns, rows[~unknown], notes)
     elif "target" in roles:
         unknown = is_missing(cells["target"])[rows]
         y = to_target(cells["target"], rows)
