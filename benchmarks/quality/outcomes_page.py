@@ -85,8 +85,10 @@ SECTIONS = {
     "covariates/error": Section(
         "Covariates: family-wise error given age",
         "Fraction of data sets in which any of 1000 features is called, where none has an effect given age. y and 200 "
-        "features depend on age in a curve; *exponential* is exp(z) / 2 of the standardised age. *randsel* is given "
-        "age; *least squares* tests each feature in a linear model with age.",
+        "features depend on age in a curve: z, z² - 1, exp(z) / 2, tanh(2z), a step at z = 0.5, log(z + 1.75), and one "
+        "and a half periods of a sine, with the standardised age z. The functions of a covariate that are projected "
+        "out were chosen on the first three of these curves. *randsel* is given age; *least squares* tests each "
+        "feature in a linear model with age.",
         test_rows,
         error_mark,
     ),
@@ -123,8 +125,9 @@ SECTIONS = {
     "missing/recall": Section(
         "Missing values: recall",
         "Problems of the recovery table; *test* is the fraction of the values that were deleted at random. *drop*: "
-        "recall without missing values less that with them, on the same data sets. *fewer samples*: complete tables of "
-        "243 of the 300 samples, as many as have both values of two features if 10 % are deleted.",
+        "recall without missing values less that with them, on the same data sets. *drawn*: each missing value is "
+        "replaced by a random value of its column instead of a neutral one. *fewer samples*: complete tables of 243 "
+        "samples, as many as have both values of a pair if 10 % are deleted, and of 219, which is .9³ of 300.",
         measure_rows,
         drop_mark,
     ),

@@ -116,7 +116,7 @@ def survival_cells():
         arguments, name = {"n": n, "censored": censored}, f"{100 * censored:.0f} % censored"
         yield cell(f"independent/{name}/n {n}", 200, errors_if_independent, **arguments)
         for shape in SHAPES:
-            yield cell(f"power/{shape}/{name}/n {n}", 100, power_of_features, shape=shape, **arguments)
+            yield cell(f"power/{shape}/{name}/n {n}", 200, power_of_features, shape=shape, **arguments)
         for sign, who in ((1.0, "higher"), (-1.0, "lower")) if censored < 0.9 else ():
             situation = f"{name}, {who} risk earlier"
             yield cell(f"dependent/{situation}/n {n}", 200, errors_given_covariate, sign=sign, **arguments)

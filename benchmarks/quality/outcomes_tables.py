@@ -10,13 +10,6 @@ from errors_data import draw_outcome, target_of
 
 from randsel import InteractionScan, RandSel
 
-#: Problems of the recovery table.
-PROBLEMS = (
-    "XOR, 300×100",
-    "XOR, 300×1000",
-    "linear Weston, 300×100, 5 relevant",
-    "non-linear Weston, 300×100, 2 relevant",
-)
 SHARES = (0.0, 0.1, 0.3)
 FILES = ("outcomes_tables.py", "errors_data.py", "recovery.py")
 
@@ -30,27 +23,41 @@ def delete_values(rng, X, share):
     return np.where(rng.random(X.shape) < share, np.nan, X)
 
 
+def draw_values(rng, X):
+    """Return a copy of X in which every missing value is one of the observed values of its column, at random."""
+    filled = X.copy()
+    for column in filled.T:
+        missing = np.isnan(column)
+        column[missing] = rng.choice(column[~missing], missing.sum())
+    return filled
+
+
 def recall_with_missing(rng, problem):
-    """Return recall of the relevant features with 0, 10 and 30 % of the values deleted, and what it loses."""
+    """Return recall of the relevant features with 0, 10 and 30 % of the values deleted, and what it loses.
+
+    "drawn" is 10 % deleted and filled with random values of the same column, instead of neutral ones.
+    """
     make, arguments = recovery.PROBLEMS[problem]
     X, y, relevant = make(random_state=int(rng.integers(2**31)), **arguments)
-    recall = {
-        percent(share): RandSel(len(relevant)).fit(delete_values(rng, X, share), y).support_[relevant].mean()
-        for share in SHARES
-    }
+    tables = {percent(share): delete_values(rng, X, share) for share in SHARES}
+    tables[f"{percent(0.1)}, drawn"] = draw_values(rng, tables[percent(0.1)])
+    recall = {name: RandSel(len(relevant)).fit(table, y).support_[relevant].mean() for name, table in tables.items()}
     return [
-        *(value_of("recall", share, value) for share, value in recall.items()),
-        *(value_of("drop", share, recall[percent(0.0)] - value) for share, value in recall.items()),
+        *(value_of("recall", name, value) for name, value in recall.items()),
+        *(value_of("drop", name, recall[percent(0.0)] - value) for name, value in recall.items()),
     ]
 
 
 def recall_of_fewer_samples(rng, problem, share=0.1):
-    """Return recall on as many complete samples as have both values of two features if `share` is deleted."""
+    """Return recall on the fraction (1 - share)² of complete samples, which have both values of a pair, and on less."""
     make, arguments = recovery.PROBLEMS[problem]
     X, y, relevant = make(random_state=int(rng.integers(2**31)), **arguments)
-    rows = slice(round(len(X) * (1.0 - share) ** 2))
-    recall = RandSel(len(relevant)).fit(X[rows], y[rows]).support_[relevant].mean()
-    return [value_of("recall", f"{rows.stop} complete samples", recall)]
+    tallies = []
+    for power in (2, 3):
+        rows = slice(round(len(X) * (1.0 - share) ** power))
+        recall = RandSel(len(relevant)).fit(X[rows], y[rows]).support_[relevant].mean()
+        tallies.append(value_of("recall", f"{rows.stop} complete samples", recall))
+    return tallies
 
 
 def errors_with_missing(rng, outcome, n, share, share_of_others=None):
@@ -98,9 +105,9 @@ def first_beside_marker(rng, effect, n=150, m=200, n_copies=5, correlation=0.95)
 
 def table_cells():
     """Yield all cells of missing values and of kept features."""
-    for problem in PROBLEMS:
-        yield cell(f"missing/recall/{problem}", 100, recall_with_missing, problem=problem)
-        yield cell(f"missing/recall/{problem}, fewer samples", 100, recall_of_fewer_samples, problem=problem)
+    for problem in recovery.PROBLEMS:
+        yield cell(f"missing/recall/{problem}", 200, recall_with_missing, problem=problem)
+        yield cell(f"missing/recall/{problem}, fewer samples", 200, recall_of_fewer_samples, problem=problem)
     for share, outcome, n in product((0.1, 0.4), ("classes 50 %", "normal"), (100, 300)):
         name = f"missing/error/{percent(share)} missing/{outcome}/n {n}"
         yield cell(name, 200, errors_with_missing, outcome=outcome, n=n, share=share)
@@ -108,7 +115,7 @@ def table_cells():
         name = f"missing/error/40 % missing in one class, {percent(others)} in the other/classes 50 %/n 100"
         yield cell(name, 200, errors_with_missing, outcome="classes 50 %", n=100, share=0.4, share_of_others=others)
     for effect in (0.5, 0.7):
-        yield cell(f"fixed/marker/effect {effect:g}", 20, first_beside_marker, effect=effect)
+        yield cell(f"fixed/marker/effect {effect:g}", 100, first_beside_marker, effect=effect)
 
 
 def cell(name, n_sets, simulate, **arguments):
