@@ -86,7 +86,7 @@ def test_black_box_is_a_linear_map_of_digits_with_most_labels_hidden():
     assert np.bincount(box.held_out_y)[1:].min() >= 32
     everything = np.vstack([box.X, box.unlabelled, box.held_out])
     # the map is linear: no more dimensions than pixels that vary
-    values = np.linalg.svd(everything, compute_uv=False)
+    values = np.linalg.svd(everything[:, :200], compute_uv=False)
     assert values[64] < 1e-9 * values[0]
     assert everything.std(axis=0).max() > 20 * everything.std(axis=0).min()
     # no row is there twice: what is held out was not seen

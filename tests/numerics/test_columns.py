@@ -62,9 +62,9 @@ def test_reading_in_blocks_with_weights_and_with_row_blocks(table, limit_memory,
 
 
 def test_row_blocks_find_what_all_rows_find(monkeypatch):
-    X, y, relevant = datasets.make_xor(1500, 60, random_state=3)
+    X, y, relevant = datasets.make_xor(900, 30, random_state=3)
     whole = RandSel(2).fit(X, y)
-    monkeypatch.setattr("randsel.contribution._closed_form.MAX_ROWS", 400)
+    monkeypatch.setattr("randsel.contribution._closed_form.MAX_ROWS", 300)
     blocks = RandSel(2, random_state=0).fit(X, y)
     assert list(whole.get_support(indices=True)) == list(blocks.get_support(indices=True)) == list(relevant)
 

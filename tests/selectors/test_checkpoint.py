@@ -76,14 +76,14 @@ def same_paths(one, other):
     return all(np.asarray(a[name]).tobytes() == np.asarray(b[name]).tobytes() for name in a)
 
 
-def xor(dtype=np.float64, rows=150, columns=900):
+def xor(dtype=np.float64, rows=100, columns=600):
     X, y, _ = datasets.make_xor(rows, columns, random_state=1)
     return X.astype(dtype), y
 
 
 def wide():
     """So many rows, as `sketched` has it, and so many more columns, that sums are sketched, in single precision."""
-    X = np.random.default_rng(0).standard_normal((150, 5000)).astype(np.float32)
+    X = np.random.default_rng(0).standard_normal((100, 3000)).astype(np.float32)
     return X, (X[:, 0] * X[:, 1] > 0).astype(int)
 
 
@@ -103,8 +103,8 @@ VARIANTS = {
 
 @pytest.fixture
 def sketched(monkeypatch):
-    monkeypatch.setattr("randsel.contribution._sample.SINGLE_ROWS", 150)
-    monkeypatch.setattr("randsel.contribution._sample.SKETCH_ROWS", 150)
+    monkeypatch.setattr("randsel.contribution._sample.SINGLE_ROWS", 100)
+    monkeypatch.setattr("randsel.contribution._sample.SKETCH_ROWS", 100)
 
 
 @pytest.mark.parametrize(

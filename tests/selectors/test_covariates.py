@@ -56,12 +56,10 @@ def test_repeated_and_constant_covariates_add_nothing(rng):
 
 def test_features_that_follow_a_covariate_do_not_lead():
     recalls = []
-    for seed in range(5):
+    for seed in range(3):
         X, y, age, relevant = make_confounded(seed)
-        assert (RandSel(20).fit(X, y).order_[:20] < 60).sum() > (
-            RandSel(20).fit(X, y, covariates=age).order_[:20] < 60
-        ).sum()
         adjusted = RandSel(5).fit(X, y, covariates=age)
+        assert (RandSel(5).fit(X, y).order_[:20] < 60).sum() > (adjusted.order_[:20] < 60).sum()
         recalls.append(np.isin(relevant, np.flatnonzero(adjusted.support_)).mean())
         assert adjusted.stands_out_
     assert np.mean(recalls) >= 0.9

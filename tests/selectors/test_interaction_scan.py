@@ -55,14 +55,15 @@ def test_result_is_invariant_to_column_order_monotone_transforms_and_jobs(xor):
 
 
 def test_selection_by_number_by_alpha_and_by_both(xor):
-    assert InteractionScan(7).fit(*xor).support_.sum() == 7
-    assert InteractionScan(0.5).fit(*xor).support_.sum() == 30
-    assert InteractionScan(alpha=0.01).fit(*xor).support_.sum() == 2
+    X, y = xor[0][:, :20], xor[1]
+    assert InteractionScan(7).fit(X, y).support_.sum() == 7
+    assert InteractionScan(0.5).fit(X, y).support_.sum() == 10
+    assert InteractionScan(alpha=0.01).fit(X, y).support_.sum() == 2
     with pytest.warns(UserWarning, match="2 features are selected, not 7"):
-        both = InteractionScan(7, alpha=0.05).fit(*xor)
+        both = InteractionScan(7, alpha=0.05).fit(X, y)
     assert both.get_support(indices=True).tolist() == [0, 1]
-    assert InteractionScan(1, alpha=0.05).fit(*xor).support_.sum() == 1
-    assert sorted(both.ranking_.tolist()) == [1, 1, *range(2, 60)]
+    assert InteractionScan(1, alpha=0.05).fit(X, y).support_.sum() == 1
+    assert sorted(both.ranking_.tolist()) == [1, 1, *range(2, 20)]
 
 
 def test_nothing_is_selected_from_noise(rng):
@@ -103,13 +104,13 @@ def test_discrete_mixed_and_categorical_columns(rng):
 
 def test_rare_levels_do_not_cause_false_discoveries(rng):
     m, found = 150, 0
-    for _ in range(40):
+    for _ in range(20):
         X = (rng.random((m, 40)) < rng.uniform(0.01, 0.1, 40)).astype(float)
         y = rng.random(m) < 0.1
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             found += InteractionScan().fit(X, y).support_.any()
-    assert found <= 5
+    assert found <= 3
 
 
 def test_zero_weights_remove_samples_and_equal_weights_change_nothing(xor):
