@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     )
     from randsel.distributed import read_blocks
     from randsel.learning import LPBoostMKL, PathKernels, SparseFiltering
+    from randsel.panels import Panel
     from randsel.selectors import InteractionScan, RandSel, RandSelCV, StabilitySelection
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "InteractionScan",
     "KernelRFE",
     "LPBoostMKL",
+    "Panel",
     "PathKernels",
     "RandSel",
     "RandSelCV",
@@ -55,6 +57,7 @@ _SUBPACKAGES = {
     "InteractionScan": "selectors",
     "KernelRFE": "baselines",
     "LPBoostMKL": "learning",
+    "Panel": "panels",
     "PathKernels": "learning",
     "RandSel": "selectors",
     "RandSelCV": "selectors",

@@ -33,6 +33,7 @@ ORDER = [
     "distributed",
     "analysis",
     "report",
+    "panels",
     "experiments",
     "__init__",
     "cli",

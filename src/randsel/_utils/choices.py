@@ -25,3 +25,5 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
 #: Methods to compare if none is named: not the bootstrap, which takes as long as the others together, and not the
 #: F-test, which ranks like the correlation.
 DEFAULT_METHODS = tuple(name for name in METHODS if name not in ("randSel (bootstrap)", "F-test"))
+#: Transforms of new values in `randsel apply`; log2 is that of the reader.
+TRANSFORMS = ("log2", "ln", "log10", "exp2", "exp", "exp10")

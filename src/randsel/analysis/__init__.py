@@ -5,7 +5,7 @@ Imports from all folders of the method and from `tables`. Output for users is wr
 
 from randsel.analysis._anndata import select_adata
 from randsel.analysis._cautions import cautions, check_pairs
-from randsel.analysis._effects import effect_measure
+from randsel.analysis._effects import auc_limits, effect_measure
 from randsel.analysis._model import (
     RULES,
     Accuracy,
@@ -53,6 +53,7 @@ __all__ = [
     "Settings",
     "Stability",
     "analyse",
+    "auc_limits",
     "cautions",
     "check_pairs",
     "effect_measure",

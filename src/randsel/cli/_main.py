@@ -185,21 +185,26 @@ def main(debug: bool) -> None:
     Examples:
       randsel demo
       randsel select expression.csv --target status --out results
+      randsel apply results new.csv --out predictions
       randsel interactions expression.csv --target status --out results
       randsel COMMAND --help
     """
 
 
-def table_options(command: Any) -> Any:
-    """Add FILE and the options of reading; the command gets `file` and `reading`, the keyword arguments of `read`."""
+def table_options(command: Any, without: tuple[str, ...] = ()) -> Any:
+    """Add FILE and the options of reading; the command gets `file` and `reading`, the keyword arguments of `read`.
+
+    Options in `without` are left out.
+    """
+    options = {name: how for name, how in READING.items() if name not in without}
 
     @functools.wraps(command)
     def with_reading(**arguments: Any) -> Any:
-        reading = {name: arguments.pop(name) for name in READING}
-        reading.update({name: tuple(split_names(reading[name])) for name in COMMA_SEPARATED})
+        reading = {name: arguments.pop(name) for name in options}
+        reading.update({name: tuple(split_names(reading[name])) for name in COMMA_SEPARATED if name in options})
         return command(reading=reading, **arguments)
 
-    for name, how in reversed(READING.items()):
+    for name, how in reversed(options.items()):
         with_reading = click.option(f"--{name.replace('_', '-')}", **how)(with_reading)
     return click.argument("file", type=click.Path(path_type=Path))(with_reading)
 

@@ -49,8 +49,8 @@ def select(
 
     FILE is a table in any format of docs/files.md. The folder gets summary.txt (the verdict), selected.txt (one name
     per line), ranking.csv (all features, best first, with direction and size of their effects), panel-size.csv,
-    pairs.csv, figures, report.html to send to a colleague, and run.json, from which the run can be repeated. Run the
-    command again to resume after an interruption.
+    pairs.csv, figures, report.html to send to a colleague, panel.json for randsel apply, and run.json, from which the
+    run can be repeated. Run the command again to resume after an interruption.
 
     Without --top and --fdr, the weakest features are removed step by step, and the fewest are selected that predict
     within one standard error of the best, if the features stand out from permutations of the target; otherwise
@@ -97,7 +97,7 @@ def select(
             analysis = analyse(table, settings, about=about, parts=parts, progress=line, n_jobs=n_jobs)
         finally:
             line.end()
-        missing = report.write_results(analysis, out, parts, formats, xlsx)
+        missing = [*report.write_results(analysis, out, parts, formats, xlsx), *_save_panel(analysis, out)]
     click.echo(report.format_verdict(analysis) + "\n")
     say("Note", [note for note in analysis.notes if note not in table.notes])
     say("Warning", analysis.warnings)
@@ -120,6 +120,19 @@ def parse_figures(figures: str) -> tuple[str, ...]:
             param_hint="'--figures'",
         )
     return formats
+
+
+def _save_panel(analysis: Any, out: Path) -> list[str]:
+    """Write panel.json, if something is selected; return a note on why there is none."""
+    from randsel.panels import FILE, fit_panel, write_panel
+
+    if not any(feature.selected for feature in analysis.features):
+        return []
+    try:
+        write_panel(fit_panel(analysis), out / FILE)
+    except ValueError as error:
+        return [f"No {FILE} for randsel apply: {error}"]
+    return []
 
 
 @main.command("report")

@@ -14,7 +14,9 @@ from randsel.report._folder import (
 )
 from randsel.report._html import contents, render
 from randsel.report._sentences import LEVELS, MEANING_OF_Q, VerdictLine, describe_details, summarise, verdict
+from randsel.report._shared import render_page
 from randsel.report._storage import load_analysis
+from randsel.report._svg import draw_figure
 
 __all__ = [
     "LEVELS",
@@ -25,10 +27,12 @@ __all__ = [
     "contents",
     "describe_details",
     "describe_run",
+    "draw_figure",
     "format_ranking",
     "format_verdict",
     "load_analysis",
     "render",
+    "render_page",
     "summarise",
     "verdict",
     "write_report",

@@ -25,7 +25,7 @@ from randsel.targets._kinds import (
     find_kind,
     warn_of_guess,
 )
-from randsel.targets._survival import SurvivalCurve, cox_coefficients, kaplan_meier
+from randsel.targets._survival import SurvivalCurve, cox_coefficients, kaplan_meier, partial_log_likelihood
 from randsel.targets._target import Target
 
 __all__ = [
@@ -49,6 +49,7 @@ __all__ = [
     "find_kind",
     "kaplan_meier",
     "number_rows",
+    "partial_log_likelihood",
     "split_halves",
     "warn_of_guess",
 ]

@@ -173,6 +173,13 @@ def _likelihood(
     return _Likelihood(value, gradient, information)
 
 
+def partial_log_likelihood(time: Array, event: Array, log_risks: Array) -> float:
+    """Return Breslow's log partial likelihood of given log relative risks."""
+    stratum, largest = Stratum.from_times(time, np.arange(len(time))), float(log_risks.max())
+    totals, deaths = stratum.sums_at_risk(np.exp(log_risks - largest)), stratum.sums_at_times(event.astype(np.float64))
+    return float(event @ log_risks - deaths @ (np.log(totals) + largest))
+
+
 # ---------------------------------------------------------------- predictions and curves
 
 

@@ -1,0 +1,34 @@
+"""Panels: the selected features with a fitted model, saved by `randsel select` and applied to new samples.
+
+`_panel` has the panel and its predictions, `_file` its format, `_model` and `_preparation` what is fitted, `_training`
+the fit to an `Analysis`, `_cohort` the comparison of new values with training values, `_evaluation` the agreement of
+predictions with a known outcome, `_results` the files of `randsel apply`. Imports from `analysis` and `report`.
+"""
+
+from randsel.panels._cohort import TRANSFORMS, FeatureShift, compare_features, transform_values, warn_of_shifts
+from randsel.panels._evaluation import Evaluation, evaluate, known_outcome
+from randsel.panels._file import write_panel
+from randsel.panels._panel import FILE, NewSamples, Panel, PanelFeature, StandInFeature
+from randsel.panels._results import Application, summarise_application, write_application
+from randsel.panels._training import fit_panel
+
+__all__ = [
+    "FILE",
+    "TRANSFORMS",
+    "Application",
+    "Evaluation",
+    "FeatureShift",
+    "NewSamples",
+    "Panel",
+    "PanelFeature",
+    "StandInFeature",
+    "compare_features",
+    "evaluate",
+    "fit_panel",
+    "known_outcome",
+    "summarise_application",
+    "transform_values",
+    "warn_of_shifts",
+    "write_application",
+    "write_panel",
+]

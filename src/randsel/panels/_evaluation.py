@@ -1,0 +1,169 @@
+"""How well predictions agree with a known outcome: measures with confidence intervals, and a calibration table."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import norm, rankdata, spearmanr
+
+from randsel._utils.text import format_label
+from randsel._utils.typing import Array
+from randsel.analysis import auc_limits
+from randsel.panels._panel import Panel
+from randsel.targets import KINDS, SURVIVAL
+
+CONFIDENCE = 0.95
+MAX_BINS = 5  # of the calibration table
+MIN_PER_BIN = 5  # samples
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A measure of agreement, with the limits of its 95 % confidence interval (NaN: not known)."""
+
+    name: str
+    value: float
+    low: float = float("nan")
+    high: float = float("nan")
+
+
+@dataclass(frozen=True)
+class CalibrationBin:
+    """Samples of similar predictions: their number, the mean prediction, and the mean of what was observed."""
+
+    label: str
+    n_samples: int
+    predicted: float
+    observed: float
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Agreement of predictions with the outcome of `n_samples` samples."""
+
+    n_samples: int
+    measures: tuple[Measure, ...]
+    calibration: tuple[CalibrationBin, ...] = ()
+    confusion: Array | None = None  # rows: observed classes, columns: predicted classes
+
+
+def evaluate(panel: Panel, outputs: Array, y: Array) -> Evaluation:
+    """Compare outputs of the model with the outcome of the same samples; all outcomes are known."""
+    if panel.classes is not None:
+        return _evaluate_classes(panel, panel.probabilities(outputs), y)
+    predicted = outputs[:, 0]
+    if panel.is_survival:
+        return Evaluation(len(y), tuple(_survival_measures(predicted, y)))
+    y = y.astype(np.float64)
+    return Evaluation(len(y), tuple(_number_measures(predicted, y)), tuple(_bins(predicted, y, "")))
+
+
+def known_outcome(panel: Panel, y: Array) -> Array:
+    """Return a mask of the samples whose outcome is known; raise ValueError if it is of another kind."""
+    if panel.is_survival:
+        return np.isfinite(y["time"]) if y.dtype.names else np.zeros(len(y), dtype=bool)
+    if panel.classes is None:
+        if y.dtype.kind not in "fiub":
+            raise ValueError("the panel predicts numbers, but the outcome of the new samples is text; correct it.")
+        return np.isfinite(y.astype(np.float64))
+    known: Array = y != "" if y.dtype.kind == "U" else np.isfinite(y.astype(np.float64))
+    labels = {format_label(label) for label in panel.classes.tolist()}
+    others = sorted({format_label(label) for label in y[known].tolist()} - labels)
+    if others:
+        expected = ", ".join(sorted(labels)[:5])
+        raise ValueError(f"the outcome holds {others[0]!r}, which is no class of the panel ({expected}); rename it.")
+    return known
+
+
+# ---------------------------------------------------------------- classes
+
+
+def _evaluate_classes(panel: Panel, probabilities: Array, y: Array) -> Evaluation:
+    labels = [format_label(label) for label in panel.classes_.tolist()]
+    codes = np.array([labels.index(format_label(label)) for label in y.tolist()])
+    predicted = probabilities.argmax(axis=1)
+    confusion = np.zeros((len(labels), len(labels)), dtype=int)
+    np.add.at(confusion, (codes, predicted), 1)
+    measures = [Measure("accuracy", *_with_interval(int((codes == predicted).sum()), len(codes)))]
+    sizes = confusion.sum(axis=1)
+    present = np.flatnonzero(sizes)
+    recalls = confusion[present, present] / sizes[present]
+    measures.append(Measure("balanced accuracy", float(recalls.mean())))
+    measures += [
+        Measure(f"recall of {labels[k]}", *_with_interval(int(confusion[k, k]), int(sizes[k])))
+        for k in present.tolist()
+    ]
+    for k in [1] if len(labels) == 2 else range(len(labels)):
+        if 0 < sizes[k] < len(codes):
+            measures.append(Measure(f"AUC of {labels[k]}", *auc_with_interval(probabilities[:, k], codes == k)))
+    measures.append(
+        Measure("Brier score", float(((probabilities - np.eye(len(labels))[codes]) ** 2).sum(axis=1).mean()))
+    )
+    bins: list[CalibrationBin] = []
+    for k in [1] if len(labels) == 2 else range(len(labels)):
+        bins += _bins(probabilities[:, k], (codes == k).astype(np.float64), labels[k])
+    return Evaluation(len(codes), tuple(measures), tuple(bins), confusion)
+
+
+def _with_interval(count: int, total: int) -> tuple[float, float, float]:
+    """Return a fraction with Wilson's confidence interval."""
+    z, p = float(norm.ppf(0.5 + CONFIDENCE / 2)), count / total
+    centre, scale = p + z**2 / (2 * total), 1.0 + z**2 / total
+    half = z * np.sqrt(p * (1.0 - p) / total + z**2 / (4 * total**2))
+    return p, float(max((centre - half) / scale, 0.0)), float(min((centre + half) / scale, 1.0))
+
+
+def auc_with_interval(scores: Array, positive: Array) -> tuple[float, float, float]:
+    """Return the area under the ROC curve with Newcombe's score interval, which also holds for an area of 0 or 1."""
+    n_positive, n_negative = float(positive.sum()), float((~positive).sum())
+    area = (rankdata(scores)[positive].sum() - n_positive * (n_positive + 1) / 2) / (n_positive * n_negative)
+    counts = np.array([n_positive]), np.array([n_negative])
+    low, high = auc_limits(np.array([area]), *counts, 1.0 - CONFIDENCE)
+    return float(area), float(low[0]), float(high[0])
+
+
+def _bins(predicted: Array, observed: Array, label: str) -> Iterator[CalibrationBin]:
+    """Yield the samples in bins of equal numbers by prediction; equal predictions stay in one bin."""
+    n_bins = int(np.clip(len(predicted) // MIN_PER_BIN, 1, MAX_BINS))
+    numbers = ((rankdata(predicted, method="min") - 1) * n_bins // max(len(predicted), 1)).astype(int)
+    for number in np.unique(numbers).tolist():
+        rows = numbers == number
+        yield CalibrationBin(label, int(rows.sum()), float(predicted[rows].mean()), float(observed[rows].mean()))
+
+
+# ---------------------------------------------------------------- numbers and survival
+
+
+def _number_measures(predicted: Array, y: Array) -> Iterator[Measure]:
+    yield Measure("R²", KINDS["regression"].score(y, predicted))
+    varies = len(y) > 3 and np.ptp(y) > 0.0 and np.ptp(predicted) > 0.0
+    if varies:
+        r = float(np.corrcoef(predicted, y)[0, 1])
+        half = float(norm.ppf(0.5 + CONFIDENCE / 2)) / np.sqrt(len(y) - 3)
+        z = np.arctanh(np.clip(r, -1 + 1e-12, 1 - 1e-12))
+        yield Measure("correlation", r, float(np.tanh(z - half)), float(np.tanh(z + half)))
+        yield Measure("rank correlation", float(spearmanr(predicted, y).statistic))
+        yield Measure("slope of observed on predicted", float(np.polyfit(predicted, y, 1)[0]))
+    yield Measure("mean absolute error", float(np.abs(predicted - y).mean()))
+
+
+def _survival_measures(risks: Array, y: Array) -> Iterator[Measure]:
+    yield Measure(SURVIVAL.score_name, *concordance_with_interval(y["time"], y["event"], risks))
+
+
+def concordance_with_interval(time: Array, event: Array, risks: Array) -> tuple[float, float, float]:
+    """Return Harrell's concordance index with a confidence interval; NaN if no pair is comparable.
+
+    With a_i the number of concordant and b_i of comparable pairs of sample i, the index is `C = Σ a_i / Σ b_i` and the
+    variance of this U-statistic about `4 Σ (a_i - C b_i)² / (Σ b_i)²`.
+    """
+    earlier = (time[:, None] < time) | ((time[:, None] == time) & ~event)
+    comparable = event[:, None] & earlier
+    concordant = comparable * ((risks[:, None] > risks) + 0.5 * (risks[:, None] == risks))
+    b = comparable.sum(axis=0) + comparable.sum(axis=1)
+    a = concordant.sum(axis=0) + concordant.sum(axis=1)
+    if not b.sum():
+        return float("nan"), float("nan"), float("nan")
+    index = float(a.sum() / b.sum())
+    half = float(norm.ppf(0.5 + CONFIDENCE / 2) * 2.0 * np.sqrt(((a - index * b) ** 2).sum()) / b.sum())
+    return index, max(index - half, 0.0), min(index + half, 1.0)

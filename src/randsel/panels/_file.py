@@ -1,0 +1,240 @@
+"""The file of a panel: JSON with a schema version and a checksum. Nothing is unpickled, and every entry is checked."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from randsel._utils.files import describe_link, read_json, write_atomically
+from randsel._utils.text import make_visible
+from randsel._utils.typing import Array
+from randsel.panels._model import KERNELS, MAX_SAMPLES, Calibration, Model
+from randsel.panels._panel import FILE, Panel, PanelFeature, StandInFeature
+from randsel.panels._preparation import MAX_POINTS, Covariate, Preparation
+from randsel.targets import KINDS
+
+FORMAT, SCHEMA = "randsel panel", 1
+MAX_FEATURES = 1000  # of a panel
+MAX_CLASSES = 1000
+MAX_LEVELS = 10_000  # columns of the covariates
+MAX_STAND_INS = 20  # of a feature
+
+
+# ---------------------------------------------------------------- write
+
+
+def write_panel(panel: Panel, path: Path) -> None:
+    """Write a panel; the same panel gives the same bytes."""
+    content = _to_json(panel)
+    document = {"format": FORMAT, "schema": SCHEMA, "checksum": checksum(content), "panel": content}
+    write_atomically(path, json.dumps(document, allow_nan=False, indent=1) + "\n")
+
+
+def checksum(content: Any) -> str:
+    """Return the SHA-256 hash of the panel as JSON with sorted keys, without spaces, and with ASCII characters only."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _to_json(panel: Panel) -> dict[str, Any]:
+    preparation, model, calibration = panel.preparation, panel.model, panel.calibration
+    content: dict[str, Any] = {
+        "kind": panel.kind,
+        "about": dict(panel.about),
+        "features": [
+            {
+                "name": feature.name,
+                "indicator_of": feature.indicator_of,
+                "points": points.tolist(),
+                "stand_ins": [
+                    {"name": s.name, "correlation": s.correlation, "points": s.points.tolist()}
+                    for s in feature.stand_ins
+                ],
+            }
+            for feature, points in zip(panel.features, preparation.points, strict=True)
+        ],
+        "covariates": [
+            {"name": c.name, "mean": c.mean, "spread": c.spread, "levels": list(c.levels)}
+            for c in preparation.covariates
+        ],
+        "effects": None if preparation.effects is None else preparation.effects.tolist(),
+        "model": {
+            "kernel": model.kernel,
+            "coefficients": model.coefficients.tolist(),
+            "intercept": model.intercept.tolist(),
+            "gamma": model.gamma,
+            "samples": None if model.samples is None else model.samples.tolist(),
+        },
+        "classes": None if panel.classes is None else panel.classes.tolist(),
+        "calibration": calibration
+        and {
+            "slope": calibration.slope,
+            "offsets": calibration.offsets.tolist(),
+            "nested": calibration.nested,
+        },
+    }
+    return json.loads(json.dumps(content))  # type: ignore[no-any-return]  # what reading the file returns
+
+
+# ---------------------------------------------------------------- read
+
+
+def read_panel(path: Path) -> Panel:
+    """Read a panel from a folder or a file; raise ValueError if it is absent, damaged, or of a newer version."""
+    folder = path if path.is_dir() else path.parent
+    path = path / FILE if path.is_dir() else path
+    if path.is_symlink():
+        raise ValueError(describe_link(path))
+    if not path.is_file():
+        raise ValueError(
+            f"{folder} has no {FILE}: give a folder of randsel select in which something was selected, or a panel."
+        )
+    document = read_json(path)
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise ValueError(f"{path} is no panel, or it is damaged; run randsel select again.")
+    schema = document.get("schema")
+    if schema != SCHEMA or isinstance(schema, bool):
+        shown = make_visible(str(schema)[:20])
+        raise ValueError(f"{path} has the schema {shown}, and this version of randsel reads {SCHEMA}; update randsel.")
+    try:
+        content = document["panel"]
+        if checksum(content) != document.get("checksum"):
+            raise ValueError("its checksum is wrong")
+        return _from_json(content)
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError, MemoryError) as error:
+        reason = make_visible(str(error)[:200])
+        raise ValueError(
+            f"{path} is damaged ({reason}); run randsel select again, or ask for the file again."
+        ) from None
+
+
+def _from_json(content: Any) -> Panel:
+    kind = _choice(content["kind"], tuple(KINDS), "kind")
+    entries = _list(content["features"], "features", 1, MAX_FEATURES)
+    features = tuple(_feature(entry) for entry in entries)
+    if len({feature.name for feature in features}) < len(features):
+        raise ValueError("two features have one name")
+    points = tuple(_points(entry["points"]) for entry in entries)
+    covariates = tuple(_covariate(entry) for entry in _list(content["covariates"], "covariates", 0, MAX_LEVELS))
+    n_columns = sum(max(len(covariate.levels), 1) for covariate in covariates)
+    if n_columns > MAX_LEVELS or (content["effects"] is None) != (not covariates):
+        raise ValueError("'effects' do not fit the covariates")
+    effects = _array(content["effects"], (n_columns, len(features)), "effects") if covariates else None
+    classes, calibration = _classes(content, kind)
+    model = _model(content["model"], kind, len(features), 1 if classes is None else len(classes))
+    about = content["about"]
+    if not isinstance(about, dict) or len(json.dumps(about)) > 1 << 20:
+        raise ValueError("'about' is no table")
+    return Panel(features, Preparation(points, covariates, effects), model, kind, classes, calibration, _about(about))
+
+
+def _feature(entry: Any) -> PanelFeature:
+    stand_ins = tuple(
+        StandInFeature(
+            _text(other["name"], "name"),
+            _points(other["points"]),
+            _number(other["correlation"], "correlation", -1.0, 1.0),
+        )
+        for other in _list(entry["stand_ins"], "stand_ins", 0, MAX_STAND_INS)
+    )
+    source = entry["indicator_of"]
+    return PanelFeature(_text(entry["name"], "name"), stand_ins, source and _text(source, "indicator_of"))
+
+
+def _points(values: Any) -> Array:
+    points = _array(values, (len(_list(values, "points", 1, MAX_POINTS)),), "points")
+    if (np.diff(points) < 0.0).any():
+        raise ValueError("'points' are not in ascending order")
+    return points
+
+
+def _covariate(entry: Any) -> Covariate:
+    levels = tuple(_text(level, "levels") for level in _list(entry["levels"], "levels", 0, MAX_LEVELS))
+    spread = _number(entry["spread"], "spread", np.finfo(np.float64).tiny)
+    return Covariate(_text(entry["name"], "name"), _number(entry["mean"], "mean"), spread, levels)
+
+
+def _classes(content: Any, kind: str) -> tuple[Array | None, Calibration | None]:
+    if not KINDS[kind].has_classes:
+        if content["classes"] is not None or content["calibration"] is not None:
+            raise ValueError("'classes' do not fit the kind")
+        return None, None
+    labels = _list(content["classes"], "classes", 2, MAX_CLASSES)
+    is_text = all(isinstance(label, str) for label in labels)
+    classes = np.array(labels, dtype=str) if is_text else _array(labels, (len(labels),), "classes")
+    if not is_text and all(isinstance(label, int) for label in labels):
+        classes = classes.astype(np.int64)
+    if len(np.unique(classes)) < len(labels):
+        raise ValueError("two classes are the same")
+    entry = content["calibration"]
+    offsets = _array(entry["offsets"], (len(labels),), "offsets")
+    if not isinstance(entry["nested"], bool):
+        raise ValueError("'nested' is not what was written")
+    return classes, Calibration(_number(entry["slope"], "slope", 0.0), offsets, entry["nested"])
+
+
+def _model(entry: Any, kind: str, n_features: int, n_outputs: int) -> Model:
+    kernel = _choice(entry["kernel"], KERNELS, "kernel")
+    if (kernel == "cox") != (kind == "survival"):
+        raise ValueError("'kernel' does not fit the kind")
+    samples, n_rows = None, n_features
+    if kernel == "gaussian":
+        n_rows = len(_list(entry["samples"], "samples", 1, MAX_SAMPLES))
+        samples = _array(entry["samples"], (n_rows, n_features), "samples")
+    coefficients = _array(entry["coefficients"], (n_rows, n_outputs), "coefficients")
+    intercept = _array(entry["intercept"], (n_outputs,), "intercept")
+    return Model(kernel, coefficients, intercept, _number(entry["gamma"], "gamma", 0.0), samples)
+
+
+#: Entries of `about` that code depends on, with the check of each.
+_ABOUT: dict[str, Callable[[Any], bool]] = {
+    "log2": lambda value: isinstance(value, bool),
+    "missing": lambda value: value in ("neutral", "median"),
+    "batch": lambda value: isinstance(value, bool),
+    "outcome": lambda value: isinstance(value, dict) and all(isinstance(name, str) for name in value.values()),
+    "median_risk": lambda value: isinstance(value, int | float) and bool(np.isfinite(value)),
+}
+
+
+def _about(entries: dict[str, Any]) -> dict[str, Any]:
+    for name, is_valid in _ABOUT.items():
+        if not is_valid(entries[name] if name != "median_risk" else entries.get(name, 0.0)):
+            raise ValueError(f"{name!r} is not what was written")
+    return entries
+
+
+def _choice(value: Any, choices: tuple[str, ...], name: str) -> str:
+    if value not in choices:
+        raise ValueError(f"{name!r} is not known")
+    return str(value)
+
+
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{name!r} is no text")
+    return value
+
+
+def _list(value: Any, name: str, least: int, most: int) -> list[Any]:
+    if not isinstance(value, list) or not least <= len(value) <= most:
+        raise ValueError(f"{name!r} is no list of {least} to {most} entries")
+    return value
+
+
+def _number(value: Any, name: str, least: float = -np.inf, most: float = np.inf) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise ValueError(f"{name!r} is no number in its range")
+    if not np.isfinite(float(value)):
+        raise ValueError(f"{name!r} is not finite")
+    return float(value)
+
+
+def _array(value: Any, shape: tuple[int, ...], name: str) -> Array:
+    """Return nested lists of numbers as an array of a known shape; nothing is converted before lengths are checked."""
+    rows = _list(value, name, shape[0], shape[0])
+    if len(shape) == 2:
+        return np.array([_array(row, shape[1:], name) for row in rows]).reshape(shape)
+    return np.array([_number(entry, name) for entry in rows], dtype=np.float64)

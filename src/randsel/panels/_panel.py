@@ -1,0 +1,280 @@
+"""`Panel`: selected features with a fitted model, which predicts new samples."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from randsel._utils.text import list_first, warn
+from randsel._utils.typing import Array
+from randsel.panels._model import Calibration, Model
+from randsel.panels._preparation import Preparation, score_columns, take_points
+from randsel.targets import KINDS, SURVIVAL
+
+FILE = "panel.json"  # name of the file of a panel in a folder of `randsel select`
+MIN_COHORT = 10  # minimum number of samples whose own distribution can replace that of the training samples
+
+
+@dataclass(frozen=True)
+class StandInFeature:
+    """A feature that can replace one of the panel: its training values, and the correlation of the normal scores."""
+
+    name: str
+    points: Array
+    correlation: float
+
+
+@dataclass(frozen=True)
+class PanelFeature:
+    """A feature of a panel.
+
+    Attributes
+    ----------
+    name
+        Its column.
+    stand_ins
+        Features that can replace it, the most correlated first.
+    indicator_of
+        If the feature says whether another column is missing: the name of that column.
+    """
+
+    name: str
+    stand_ins: tuple[StandInFeature, ...] = ()
+    indicator_of: str | None = None
+
+    @property
+    def source(self) -> str:
+        """Column that the values are read from."""
+        return self.indicator_of or self.name
+
+
+@dataclass(frozen=True)
+class NewSamples:
+    """New samples, ready for the model: scores, and values of the panel's own features (NaN if a column is absent)."""
+
+    scores: Array
+    values: Array
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Selected features with a model that predicts new samples; `randsel select` saves it as `panel.json`.
+
+    Attributes
+    ----------
+    features : tuple of PanelFeature
+        The features, best first, with their stand-ins.
+    preparation : Preparation
+        Distribution of each feature in the training samples, and effects of covariates.
+    model : Model
+        Linear or Gaussian ridge regression, or Cox model.
+    kind : str
+        "classification", "regression" or "survival".
+    classes : array or None
+        Labels of the classes.
+    calibration : Calibration or None
+        From outputs of the model to probabilities of classes.
+    about : dict
+        Origin: version, name and hash of the training data, numbers of samples and features, names of outcome columns,
+        `log2`, `missing`, `batch`, median risk.
+
+    Examples
+    --------
+    >>> import randsel
+    >>> panel = randsel.Panel.load("results")  # doctest: +SKIP
+    >>> panel.predict(frame)  # doctest: +SKIP
+    """
+
+    features: tuple[PanelFeature, ...]
+    preparation: Preparation
+    model: Model
+    kind: str
+    classes: Array | None
+    calibration: Calibration | None
+    about: Mapping[str, Any]
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Panel":
+        """Read a panel from a folder of `randsel select`, or from its file.
+
+        Parameters
+        ----------
+        path : str or Path
+            The folder, or `panel.json` in it.
+
+        Returns
+        -------
+        Panel
+            The panel. Damaged files raise ValueError; nothing is unpickled.
+        """
+        from randsel.panels._file import read_panel  # noqa: PLC0415 (the file format imports this module)
+
+        return read_panel(Path(path))
+
+    @property
+    def features_(self) -> tuple[str, ...]:
+        """Names of the features."""
+        return tuple(feature.name for feature in self.features)
+
+    @property
+    def classes_(self) -> Array:
+        """Labels of the classes, in the order of the columns of `predict_proba`."""
+        if self.classes is None:
+            raise AttributeError(f"A panel for {self.kind} has no classes.")
+        return self.classes
+
+    def columns(self) -> list[str]:
+        """Return the columns that new samples may have: features, and stand-ins."""
+        stand_ins = [stand_in.name for feature in self.features for stand_in in feature.stand_ins]
+        return list(dict.fromkeys([feature.source for feature in self.features] + stand_ins))
+
+    # ------------------------------------------------------------ predictions
+
+    def predict(self, X: Any, *, allow_missing: bool = False, rescale: bool = False) -> Array:
+        """Predict classes, numbers, or log relative risks.
+
+        Parameters
+        ----------
+        X : data frame, mapping of names to values, or array
+            New samples. A data frame may have its columns in any order, and other columns as well. An array has the
+            features of the panel, in their order. Missing values are neutral. Covariates, if the panel has any, must
+            be columns of the data frame.
+        allow_missing : bool, default=False
+            Whether features may be absent. Stand-ins replace them, or they are neutral; a warning says which.
+        rescale : bool, default=False
+            Take normal scores within X instead of those by the training distribution, for values of another platform.
+            X must then have samples like those of training, in similar proportions.
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            Labels, numbers, or risks.
+        """
+        outputs = self._outputs(X, allow_missing, rescale)
+        return self.classes_[self.probabilities(outputs).argmax(axis=1)] if self.classes is not None else outputs[:, 0]
+
+    def predict_proba(self, X: Any, *, allow_missing: bool = False, rescale: bool = False) -> Array:
+        """Predict the probability of each class; parameters as in `predict`."""
+        if self.classes is None:
+            raise AttributeError(f"A panel for {self.kind} predicts no probabilities.")
+        return self.probabilities(self._outputs(X, allow_missing, rescale))
+
+    def probabilities(self, outputs: Array) -> Array:
+        """Return the probabilities of classes for outputs of the model."""
+        assert self.calibration is not None
+        return self.calibration.probabilities(outputs)
+
+    def score(self, X: Any, y: Any, *, allow_missing: bool = False, rescale: bool = False) -> float:
+        """Return the balanced accuracy, R², or concordance index of the predictions."""
+        return KINDS[self.kind].score(np.asarray(y), self.predict(X, allow_missing=allow_missing, rescale=rescale))
+
+    def _outputs(self, X: Any, allow_missing: bool, rescale: bool) -> Array:
+        samples = self.prepare(_as_columns(X, self), allow_missing=allow_missing, rescale=rescale)
+        for note in samples.notes:
+            warn(note, stacklevel=4)
+        return self.model.outputs(samples.scores)
+
+    def prepare(self, columns: Mapping[str, Any], *, allow_missing: bool = False, rescale: bool = False) -> NewSamples:
+        """Return the scores of new samples, given by columns, with notes on absent features."""
+        n_samples = len(next(iter(columns.values()), ()))
+        if rescale and n_samples < MIN_COHORT:
+            raise ValueError(
+                f"{n_samples} samples are too few to scale features by their own distribution; at least {MIN_COHORT} "
+                "are needed. Leave --rescale (rescale=True) out."
+            )
+        absent = [feature.name for feature in self.features if feature.source not in columns]
+        if absent and not allow_missing:
+            raise ValueError(
+                f"{len(absent)} of {len(self.features)} features of the panel are not there: {list_first(absent, 5)}. "
+                "Check their names, or allow it (--allow-missing, allow_missing=True)."
+            )
+        if len(absent) == len(self.features) and not self._replaced(columns):
+            raise ValueError("none of the features of the panel is there, nor any stand-in; check the names.")
+        values = np.full((n_samples, len(self.features)), np.nan)
+        scores = np.zeros(values.shape)
+        notes, neutral = [], []
+        for j, (feature, points) in enumerate(zip(self.features, self.preparation.points, strict=True)):
+            if feature.source in columns:
+                values[:, j] = _as_numbers(columns[feature.source], feature.source)
+                if feature.indicator_of is not None:
+                    values[:, j] = np.isnan(values[:, j])
+                scores[:, j] = _score(values[:, j], points, rescale)
+                continue
+            stand_in = self._stand_in(feature, columns)
+            if stand_in is None:
+                neutral.append(feature.name)
+                continue
+            stand_in_scores = _score(_as_numbers(columns[stand_in.name], stand_in.name), stand_in.points, rescale)
+            scores[:, j] = stand_in.correlation * stand_in_scores
+            notes.append(f"{feature.name} is not there; {stand_in.name} replaces it (r {stand_in.correlation:.2f}).")
+        if neutral:
+            notes.append(
+                f"{len(neutral)} of {len(self.features)} features are not there, nor a stand-in, and count as average "
+                f"in every sample: {list_first(neutral, 5)}."
+            )
+        if self.about.get("missing") == "median":
+            scores = self._impute_medians(scores, values)
+        return NewSamples(self.preparation.adjust(scores, columns), values, tuple(notes))
+
+    def _stand_in(self, feature: PanelFeature, columns: Mapping[str, Any]) -> StandInFeature | None:
+        return next((stand_in for stand_in in feature.stand_ins if stand_in.name in columns), None)
+
+    def _replaced(self, columns: Mapping[str, Any]) -> bool:
+        return any(self._stand_in(feature, columns) is not None for feature in self.features)
+
+    def _impute_medians(self, scores: Array, values: Array) -> Array:
+        """Replace the scores of missing values in columns that are there by those of the training medians."""
+        medians = [np.array([np.median(points)]) for points in self.preparation.points]
+        median_scores = score_columns(medians, self.preparation.points)[0]
+        incomplete = np.isnan(values) & ~np.isnan(values).all(axis=0)
+        return np.where(incomplete, median_scores, scores)
+
+    def describe(self) -> str:
+        """Return a sentence on features, model and origin."""
+        names = {
+            "linear": "linear ridge regression",
+            "gaussian": "Gaussian kernel ridge regression",
+            "cox": "Cox model",
+        }
+        features = f"{len(self.features)} feature{'s' * (len(self.features) > 1)}"
+        origin = f"{self.about.get('samples', '?')} samples of {self.about.get('data', 'a table')}"
+        return f"Panel of {features} for {self.kind}: {names[self.model.kernel]}, fitted to {origin}."
+
+    @property
+    def is_survival(self) -> bool:
+        """Whether predictions are risks."""
+        return self.kind == SURVIVAL.name
+
+
+def _score(values: Array, points: Array, rescale: bool) -> Array:
+    if rescale:
+        points = take_points(values)
+    return score_columns([values], [points if len(points) else np.zeros(1)])[:, 0]
+
+
+def _as_columns(X: Any, panel: Panel) -> Mapping[str, Any]:
+    """Return name -> values of a data frame, a mapping, or an array with the features of the panel in their order."""
+    if isinstance(X, Mapping):
+        return X
+    if hasattr(X, "columns"):
+        return {str(name): X[name] for name in X.columns}
+    values = np.asarray(X)
+    if values.ndim != 2 or values.shape[1] != len(panel.features):
+        raise ValueError(
+            f"an array of new samples needs the {len(panel.features)} features of the panel as columns, in their order "
+            f"(features_), but its shape is {values.shape}; or pass a data frame with names."
+        )
+    return {feature.source: values[:, j] for j, feature in enumerate(panel.features)}
+
+
+def _as_numbers(values: Any, name: str) -> Array:
+    try:
+        numbers = np.asarray(values, dtype=np.float64)
+    except (ValueError, TypeError):
+        raise ValueError(f"column {name!r} holds text where the panel needs numbers; correct it.") from None
+    if np.isinf(numbers).any():
+        raise ValueError(f"column {name!r} holds infinite values; replace them by numbers, or leave them empty.")
+    return numbers

@@ -1,0 +1,107 @@
+"""From values of features to scores: normal scores by the training distribution, less the effects of covariates."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from randsel._numerics.standardise import NormalScorer
+from randsel._utils.text import list_first
+from randsel._utils.typing import Array
+
+MAX_POINTS = 501  # maximum number of training values that describe the distribution of a feature
+
+
+def take_points(values: Array) -> Array:
+    """Return the observed values in ascending order; of more than `MAX_POINTS`, order statistics at equal distances."""
+    points = np.sort(values[~np.isnan(values)])
+    if len(points) <= MAX_POINTS:
+        return np.asarray(points)
+    return np.asarray(points[np.round(np.linspace(0, len(points) - 1, MAX_POINTS)).astype(int)])
+
+
+def score_columns(columns: Sequence[Array], points: Sequence[Array]) -> Array:
+    """Return the normal scores of columns, each by the distribution that its points describe; 0 where missing."""
+    padded = np.full((len(points), max(map(len, points), default=1)), np.nan)
+    for row, values in zip(padded, points, strict=True):
+        row[: len(values)] = values
+    return NormalScorer.from_samples(padded.T).apply(np.column_stack(columns))
+
+
+@dataclass(frozen=True)
+class Covariate:
+    """A variable whose effects are removed from the scores: a number (mean and spread), or text (levels)."""
+
+    name: str
+    mean: float = 0.0
+    spread: float = 1.0
+    levels: tuple[str, ...] = ()
+
+    @classmethod
+    def from_values(cls, name: str, values: Array) -> "Covariate":
+        """Describe a covariate of the training samples."""
+        if values.dtype.kind in "fiub":
+            return cls(name, float(values.mean()), float(values.std()) or 1.0)
+        return cls(name, levels=tuple(np.unique(values.astype(str)).tolist()))
+
+    def design(self, values: Array) -> Array:
+        """Return the columns of the regression: a standardised number, or an indicator of each level."""
+        if not self.levels:
+            try:
+                numbers = np.asarray(values, dtype=np.float64)
+            except ValueError:
+                raise ValueError(f"the covariate {self.name!r} is a number in the panel, but text here.") from None
+            if not np.isfinite(numbers).all():
+                raise ValueError(f"the covariate {self.name!r} is not known for all samples; fill it in.")
+            return np.asarray((numbers - self.mean) / self.spread)[:, None]
+        texts = np.array([_level(value) for value in np.asarray(values).tolist()], dtype=str)
+        unknown = sorted(set(texts.tolist()) - set(self.levels))
+        if unknown:
+            raise ValueError(
+                f"the covariate {self.name!r} holds {list_first([repr(u) for u in unknown], 3)}, and training samples "
+                f"had only {list_first([repr(level) for level in self.levels], 6)}; write them in the same way."
+            )
+        return np.asarray(texts[:, None] == np.array(self.levels), dtype=np.float64)
+
+
+def _level(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """How scores of features are made: points of each training column, and regressions on covariates."""
+
+    points: tuple[Array, ...]
+    covariates: tuple[Covariate, ...] = ()
+    effects: Array | None = None  # one row per column of the design, one column per feature
+
+    @classmethod
+    def fit(cls, X: Array, covariates: Mapping[str, Array], batch: Array | None) -> tuple["Preparation", Array]:
+        """Return the preparation and the scores of training samples, less the means of batches."""
+        points = tuple(take_points(column) for column in X.T)
+        Z = score_columns(list(X.T), points)
+        described = tuple(Covariate.from_values(name, values) for name, values in covariates.items())
+        preparation = cls(points, described)
+        if described:
+            design = preparation.design(covariates)
+            effects = np.linalg.lstsq(design - design.mean(axis=0), Z, rcond=None)[0]
+            preparation = cls(points, described, effects)
+            Z = preparation.adjust(Z, covariates)
+        for label in np.unique(batch) if batch is not None else ():
+            Z[batch == label] -= Z[batch == label].mean(axis=0)
+        return preparation, Z
+
+    def design(self, covariates: Mapping[str, Array]) -> Array:
+        """Return the columns of all covariates; raise ValueError if one is not there."""
+        absent = [covariate.name for covariate in self.covariates if covariate.name not in covariates]
+        if absent:
+            raise ValueError(
+                f"the panel was made without the effects of {list_first(absent, 5)} on the features, so they must be "
+                "known for new samples as well; add the column."
+            )
+        return np.concatenate([c.design(np.asarray(covariates[c.name])) for c in self.covariates], axis=1)
+
+    def adjust(self, Z: Array, covariates: Mapping[str, Array]) -> Array:
+        """Return the scores less the effects of covariates."""
+        return Z if self.effects is None else np.asarray(Z - self.design(covariates) @ self.effects)

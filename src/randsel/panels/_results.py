@@ -1,0 +1,241 @@
+"""Files of `randsel apply`: predictions, agreement with the outcome, shifts of features, and a report."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from randsel._utils.files import write_atomically
+from randsel._utils.text import as_csv, format_exact, format_label, format_number, optional
+from randsel._utils.typing import Array
+from randsel.panels._cohort import FeatureShift
+from randsel.panels._evaluation import Evaluation, Measure
+from randsel.panels._panel import NewSamples, Panel
+from randsel.plots import survival_panels
+from randsel.report import draw_figure, render_page
+
+LISTED = 200  # number of samples that the report lists
+
+
+@dataclass(frozen=True)
+class Application:
+    """A panel applied to new samples.
+
+    Attributes
+    ----------
+    panel, samples, outputs
+        The panel, the prepared samples, and the outputs of its model for them.
+    ids
+        Names of the samples.
+    y, known
+        Outcome, and a mask of the samples whose outcome is known.
+    shifts, evaluation
+        Comparison of features with training, and of predictions with the outcome (None if that is not known).
+    notes, warnings
+        Sentences for the user.
+    about
+        Name of the file, and the command.
+    """
+
+    panel: Panel
+    samples: NewSamples
+    outputs: Array
+    ids: tuple[str, ...]
+    y: Array
+    known: Array
+    shifts: tuple[FeatureShift, ...]
+    evaluation: Evaluation | None
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
+    about: Mapping[str, str]
+
+
+def summarise_application(application: Application) -> list[str]:
+    """Return what a user wants to know first, in sentences."""
+    panel, evaluation = application.panel, application.evaluation
+    sentences = [panel.describe()]
+    n_samples = len(application.ids)
+    if panel.classes is not None:
+        numbers = np.bincount(panel.probabilities(application.outputs).argmax(axis=1), minlength=len(panel.classes))
+        counts = ", ".join(f"{format_label(c)} {n}" for c, n in zip(panel.classes.tolist(), numbers, strict=True))
+        sentences.append(f"Predicted for {n_samples} new samples: {counts}.")
+    else:
+        low, middle, high = np.quantile(application.outputs[:, 0], (0.0, 0.5, 1.0))
+        words = "risk scores (log relative risks)" if panel.is_survival else "values"
+        range_of = f"{format_number(low)} to {format_number(high)}, median {format_number(middle)}"
+        sentences.append(f"Predicted {words} of {n_samples} new samples: {range_of}.")
+    if evaluation is None:
+        sentences.append("The outcome of the new samples is not known here, so predictions cannot be compared with it.")
+        return sentences
+    told = ("accuracy", "balanced accuracy", "AUC", "R²", "correlation", "concordance index")
+    measures = [write_measure(measure) for measure in evaluation.measures if measure.name.startswith(told)]
+    sentences.append(f"Compared with the outcome of {evaluation.n_samples} samples: {'; '.join(measures)}.")
+    return sentences
+
+
+def write_measure(measure: Measure) -> str:
+    """Write a measure with its confidence interval."""
+    interval = "" if np.isnan(measure.low) else f" (95 % confidence interval {measure.low:.2f} to {measure.high:.2f})"
+    return f"{measure.name} {measure.value:.2f}{interval}"
+
+
+def write_application(application: Application, out: Path) -> list[str]:
+    """Write all files; return messages about those that an optional package is missing for."""
+    write_atomically(out / "predictions.csv", as_csv(list_predictions(application)))
+    shifts = [
+        {
+            "feature": shift.name,
+            **{
+                name: format_exact(getattr(shift, name))
+                for name in ("training_median", "new_median", "shift", "outside")
+            },
+            "missing": str(shift.n_missing),
+        }
+        for shift in application.shifts
+    ]
+    write_atomically(out / "features.csv", as_csv(shifts))
+    evaluation = application.evaluation
+    if evaluation is not None:
+        measures = [
+            {"measure": m.name, **{name: format_exact(getattr(m, name)) for name in ("value", "low", "high")}}
+            for m in evaluation.measures
+        ]
+        write_atomically(out / "evaluation.csv", as_csv(measures))
+        bins = [
+            {
+                "class": b.label,
+                "samples": str(b.n_samples),
+                "predicted": format_exact(b.predicted),
+                "observed": format_exact(b.observed),
+            }
+            for b in evaluation.calibration
+        ]
+        if bins:
+            write_atomically(out / "calibration.csv", as_csv(bins))
+    try:
+        page = render_page(Path(__file__).with_name("apply.html.j2"), contents(application))
+    except ImportError as error:
+        return [f"No report.html: {error}"]
+    write_atomically(out / "report.html", page)
+    return []
+
+
+def list_predictions(application: Application) -> list[dict[str, str]]:
+    """Return a row per sample: prediction, probabilities or risk group, outcome if known, number of missing values."""
+    panel, outputs = application.panel, application.outputs
+    rows = []
+    probabilities = panel.probabilities(outputs) if panel.classes is not None else None
+    labels = [] if panel.classes is None else [format_label(label) for label in panel.classes.tolist()]
+    n_missing = np.isnan(application.samples.values).sum(axis=1)
+    for i, name in enumerate(application.ids):
+        row = {"sample": name}
+        if probabilities is not None:
+            row["predicted"] = labels[int(probabilities[i].argmax())]
+            row |= {
+                f"probability of {label}": format_exact(p) for label, p in zip(labels, probabilities[i], strict=True)
+            }
+        elif panel.is_survival:
+            row["risk"] = format_exact(outputs[i, 0])
+            row["risk group"] = "high" if outputs[i, 0] > panel.about.get("median_risk", 0.0) else "low"
+        else:
+            row["predicted"] = format_exact(outputs[i, 0])
+        row |= _write_outcome(application, i)
+        row["missing features"] = str(n_missing[i])
+        rows.append(row)
+    return rows
+
+
+def _write_outcome(application: Application, i: int) -> dict[str, str]:
+    if not application.known.any():
+        return {}
+    y, known = application.y[i], bool(application.known[i])
+    if application.panel.is_survival:
+        return {
+            "time": format_exact(float(y["time"])) if known else "",
+            "event": str(int(y["event"])) if known else "",
+        }
+    return {"observed": format_label(y.item()) if known else ""}
+
+
+# ---------------------------------------------------------------- report
+
+
+def contents(application: Application) -> dict[str, Any]:
+    """Return what the report says, as a dictionary."""
+    evaluation, panel = application.evaluation, application.panel
+    predictions = list_predictions(application)
+    labels = [] if panel.classes is None else [format_label(label) for label in panel.classes.tolist()]
+    return {
+        "title": f"Panel applied to {application.about['data']}",
+        "sentences": summarise_application(application),
+        "warnings": application.warnings,
+        "notes": application.notes,
+        "measures": [] if evaluation is None else [_measure_row(measure) for measure in evaluation.measures],
+        "figure": _draw(application),
+        "calibration": [] if evaluation is None else evaluation.calibration,
+        "confusion": None
+        if evaluation is None or evaluation.confusion is None
+        else {"labels": labels, "rows": evaluation.confusion.tolist()},
+        "shifts": application.shifts,
+        "columns": list(predictions[0]),
+        "predictions": [[_shorten(value) for value in row.values()] for row in predictions[:LISTED]],
+        "total": len(predictions),
+        "kind": panel.kind,
+        "about": {
+            **application.about,
+            **{k: str(v) for k, v in panel.about.items() if k in ("version", "data_hash")},
+        },
+    }
+
+
+def _measure_row(measure: Measure) -> dict[str, str]:
+    interval = "–" if np.isnan(measure.low) else f"{measure.low:.2f} to {measure.high:.2f}"
+    return {"name": measure.name, "value": f"{measure.value:.3f}", "interval": interval}
+
+
+def _shorten(value: str) -> str:
+    try:
+        return format_number(float(value)) if "." in value or "e" in value.lower() else value
+    except ValueError:
+        return value
+
+
+def _draw(application: Application) -> str | None:
+    """Return the calibration of classes or numbers, or Kaplan-Meier curves of low and high risk; None if unknown."""
+    evaluation = application.evaluation
+    if evaluation is None:
+        return None
+    if application.panel.is_survival:
+        y, risks = application.y[application.known], application.outputs[application.known, 0]
+        high = risks > application.panel.about.get("median_risk", 0.0)
+        if len(np.unique(high)) < 2:
+            return None
+        about = "survival of new samples of low and of high predicted risk"
+        return draw_figure(survival_panels, y, {"": high}, size=(5.2, 3.0), about=about)
+    return draw_figure(
+        _draw_calibration, application, about="observed against predicted, with samples binned by prediction"
+    )
+
+
+def _draw_calibration(application: Application) -> Any:
+    """Draw the mean outcome of every bin of the calibration table against the mean prediction."""
+    assert application.evaluation is not None
+    figure = optional("matplotlib.figure", extra="report", purpose="Drawing").Figure((4.2, 3.2), layout="constrained")
+    axes = figure.subplots()
+    axes.spines[["top", "right"]].set_visible(False)
+    bins = application.evaluation.calibration
+    for label in dict.fromkeys(b.label for b in bins):
+        mine = [b for b in bins if b.label == label]
+        axes.plot([b.predicted for b in mine], [b.observed for b in mine], marker="o", label=label or None)
+    limits = [0.0, 1.0]
+    if application.panel.classes is None:
+        values = [value for b in bins for value in (b.predicted, b.observed)]
+        limits = [min(values), max(values)]
+    axes.plot(limits, limits, color="0.6", linewidth=0.8, zorder=0)
+    what = "probability" if application.panel.classes is not None else "value"
+    axes.set(xlabel=f"predicted {what}", ylabel="observed frequency" if what == "probability" else "observed value")
+    if len({b.label for b in bins}) > 1 or what == "probability":
+        axes.legend(frameon=False)
+    return figure

@@ -1,0 +1,266 @@
+"""The command `randsel apply`: predictions, warnings, agreement with the outcome, and user errors."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from panel_tables import make_table
+
+from randsel import Panel
+from randsel.cli._main import main
+
+SHORT = ["--halves", 0, "--folds", 2, "--pairs", "none", "--top", 2, "--keep", "a,b"]
+
+
+def invoke(*words):
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def select(*words):
+    """Run select; features that are kept by request are no finding, and then the status is 3."""
+    result = invoke("select", *words)
+    assert result.exit_code in (0, 3), result.output
+    return result
+
+
+def write(path, table, *, outcome=True, columns=None, change=None):
+    """Write a table as CSV, with ids and a column of text; `change` is applied to the values."""
+    X = table.X if change is None else change(table.X)
+    names = table.names if columns is None else columns
+    extra = (
+        {"status": table.y} if table.y.dtype.names is None else {"time": table.y["time"], "dead": table.y["event"] * 1}
+    )
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["id", "comment", *(extra if outcome else ()), *names])
+        for i, x in enumerate(X):
+            values = [repr(float(x[table.names.index(name)])) for name in names]
+            rows.writerow([f"p{i}", "text", *(str(v[i]) for v in (extra.values() if outcome else ())), *values])
+    return path
+
+
+def read(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Results of select by kind of outcome, made when they are asked for."""
+    made = {}
+
+    def results(kind):
+        if kind not in made:
+            folder = tmp_path_factory.mktemp(kind)
+            outcome = ["--event", "dead", "--time", "time"] if kind == "survival" else ["--target", "status"]
+            file = write(folder / "train.csv", make_table(kind))
+            select(file, *outcome, "--drop-columns", "comment", *SHORT, "--out", folder / "out")
+            made[kind] = folder / "out"
+        return made[kind]
+
+    return results
+
+
+def apply(results, file, *options):
+    out = file.parent / f"out-{file.stem}"
+    return invoke("apply", results, file, *options, "--out", out), out
+
+
+def test_classes_with_their_outcome(folders, tmp_path):
+    file = write(tmp_path / "new.csv", make_table(seed=1), columns=("b", "c", "a"))
+    result, out = apply(folders("classification"), file)
+    assert result.exit_code == 0, result.output
+    assert "Panel of 2 features for classification" in result.output
+    assert "AUC of control 0.9" in result.output
+    assert "Warning" not in result.output
+    rows = read(out / "predictions.csv")
+    assert list(rows[0]) == [
+        "sample", "predicted", "probability of case", "probability of control", "observed", "missing features",
+    ]  # fmt: skip
+    assert [row["sample"] for row in rows] == [f"p{i}" for i in range(80)]
+    assert np.mean([row["predicted"] == row["observed"] for row in rows]) > 0.85
+    measures = {row["measure"]: float(row["value"]) for row in read(out / "evaluation.csv")}
+    assert measures["accuracy"] == np.mean([row["predicted"] == row["observed"] for row in rows])
+    assert {"balanced accuracy", "recall of case", "AUC of control", "Brier score"} <= set(measures)
+    bins = read(out / "calibration.csv")
+    assert sum(int(row["samples"]) for row in bins) == 80
+    assert [row["feature"] for row in read(out / "features.csv")] == ["a", "b"]
+    page = (out / "report.html").read_text()
+    assert "Agreement with the outcome" in page
+    assert "<svg" in page
+    assert "--paper" in page  # the style of the report
+
+
+def test_python_and_the_command_agree(folders, tmp_path):
+    new = make_table(seed=1)
+    _, out = apply(folders("classification"), write(tmp_path / "new.csv", new))
+    panel = Panel.load(folders("classification"))
+    probabilities = panel.predict_proba({name: new.X[:, j] for j, name in enumerate(new.names)})
+    written = [float(row["probability of case"]) for row in read(out / "predictions.csv")]
+    np.testing.assert_allclose(written, probabilities[:, 0])
+
+
+def test_without_outcome(folders, tmp_path):
+    file = write(tmp_path / "new.csv", make_table(seed=1), outcome=False, columns=("a", "b"))
+    result, out = apply(folders("classification"), file)
+    assert result.exit_code == 0, result.output
+    assert "There is no column 'status'" in result.output
+    assert "cannot be compared" in result.output
+    assert "observed" not in read(out / "predictions.csv")[0]
+    assert not (out / "evaluation.csv").exists()
+    result, _ = apply(folders("classification"), file, "--target", "diagnosis")
+    assert result.exit_code == 1
+    assert "has no outcome of that name" in result.output
+
+
+@pytest.mark.slow
+def test_numbers(folders, tmp_path):
+    result, out = apply(folders("regression"), write(tmp_path / "new.csv", make_table("regression", seed=1)))
+    assert result.exit_code == 0, result.output
+    assert "R² 0." in result.output
+    assert "correlation 0.9" in result.output
+    assert {"mean absolute error", "rank correlation"} <= {row["measure"] for row in read(out / "evaluation.csv")}
+    assert "observed value" in (out / "report.html").read_text()
+
+
+@pytest.mark.slow
+def test_survival(folders, tmp_path):
+    result, out = apply(folders("survival"), write(tmp_path / "new.csv", make_table("survival", seed=1)))
+    assert result.exit_code == 0, result.output
+    assert "concordance index 0." in result.output
+    rows = read(out / "predictions.csv")
+    assert {row["risk group"] for row in rows} == {"low", "high"}
+    assert {"risk", "time", "event"} <= set(rows[0])
+    assert "Survival by predicted risk" in (out / "report.html").read_text()
+
+
+def test_absent_features(folders, tmp_path):
+    file = write(tmp_path / "new.csv", make_table(seed=1), columns=("b", "copy"))
+    result, _ = apply(folders("classification"), file)
+    assert result.exit_code == 1
+    assert "1 of 2 features of the panel are not there: a" in result.output
+    result, out = apply(folders("classification"), file, "--allow-missing")
+    assert result.exit_code == 0, result.output
+    assert "a is not there; copy replaces it" in result.output
+    assert "1 of 2 features of the panel have no values" in result.output
+    assert {row["missing features"] for row in read(out / "predictions.csv")} == {"1"}
+
+
+def test_other_scales_are_noticed(folders, tmp_path):
+    moved = write(tmp_path / "moved.csv", make_table(seed=1), change=lambda X: 3 * X + 100)
+    result, _ = apply(folders("classification"), moved)
+    assert result.exit_code == 0
+    assert "medians of 2 of 2 features are more than 1 training standard deviation" in result.output
+    assert "lie outside the training range" in result.output
+    assert "--rescale" in result.output
+    result, _ = apply(folders("classification"), moved, "--rescale")
+    assert "AUC of control 0.9" in result.output
+    assert "lie outside" not in result.output
+
+
+@pytest.mark.slow
+def test_a_logarithm_is_recognised_and_undone(tmp_path):
+    def positive(X):
+        return np.exp2(X * [1, 0.1, 1, 1, 1] + [8, 3, 8, 8, 8])
+
+    raw = write(tmp_path / "raw.csv", make_table(), change=positive)
+    logs = write(tmp_path / "logs.csv", make_table(seed=1), change=lambda X: np.log2(positive(X)))
+    options = ["--target", "status", "--drop-columns", "comment", *SHORT]
+    for name, log2 in (("plain", []), ("log2", ["--log2"])):
+        select(raw, *options, *log2, "--out", tmp_path / name)
+    result, _ = apply(tmp_path / "plain", logs)
+    assert "look like log2 of the training values; --transform exp2 undoes that" in result.output
+    result, _ = apply(tmp_path / "plain", logs, "--transform", "exp2")
+    assert "Warning" not in result.output
+    assert "AUC of control 0.9" in result.output
+    result, _ = apply(tmp_path / "log2", logs)
+    assert "--transform none undoes that" in result.output
+    result, _ = apply(tmp_path / "log2", logs, "--transform", "none")
+    assert "Warning" not in result.output
+    result, _ = apply(tmp_path / "plain", raw, "--transform", "exp10")
+    assert result.exit_code == 1
+    assert "makes values that are too large" in result.output
+    result, _ = apply(tmp_path / "plain", raw, "--transform", "log10")
+    assert "look like log10 of the training values; --transform exp10" in result.output
+
+
+@pytest.mark.slow
+def test_covariates_are_asked_for(tmp_path):
+    table = make_table()
+    values = np.column_stack([table.X, np.arange(80) % 9])
+    table = table.__class__(values, table.y, (*table.names, "age"))
+    file = write(tmp_path / "train.csv", table)
+    options = ["--target", "status", "--drop-columns", "comment", "--covariates", "age", *SHORT]
+    select(file, *options, "--out", tmp_path / "out")
+    result, _ = apply(tmp_path / "out", file)
+    assert result.exit_code == 0, result.output
+    without = write(tmp_path / "without.csv", table, columns=("a", "b"))
+    result, _ = apply(tmp_path / "out", without)
+    assert result.exit_code == 1
+    assert "has no column 'age'" in result.output
+
+
+@pytest.mark.slow
+def test_batches_are_warned_of(tmp_path):
+    table = make_table()
+    table = table.__class__(np.column_stack([table.X, np.arange(80) % 2]), table.y, (*table.names, "plate"))
+    file = write(tmp_path / "train.csv", table)
+    options = ["--target", "status", "--drop-columns", "comment", "--batch", "plate", *SHORT]
+    select(file, *options, "--out", tmp_path / "out")
+    result, _ = apply(tmp_path / "out", file)
+    assert "The panel was fitted within batches" in result.output
+
+
+def test_a_run_is_not_overwritten_and_a_folder_without_panel_is_named(folders, tmp_path):
+    file = write(tmp_path / "new.csv", make_table(seed=1))
+    result = invoke("apply", folders("classification"), file, "--out", folders("classification"))
+    assert result.exit_code == 1
+    assert "holds a run of randsel, whose files would be lost" in result.output
+    result, _ = apply(tmp_path, file)
+    assert result.exit_code == 1
+    assert "has no panel.json" in result.output
+
+
+def test_an_outcome_of_another_kind(folders, tmp_path):
+    new = make_table(seed=1)
+    other = new.__class__(new.X, np.where(new.y == "case", "ill", "well"), new.names)
+    result, _ = apply(folders("classification"), write(tmp_path / "new.csv", other))
+    assert result.exit_code == 1
+    assert "the outcome holds 'ill', which is no class of the panel (case, control)" in result.output
+    result, _ = apply(folders("regression"), write(tmp_path / "text.csv", other))
+    assert "the panel predicts numbers, but the outcome of the new samples is text" in result.output
+
+
+def test_hostile_names_stay_text(folders, tmp_path):
+    file = tmp_path / "<script>alert(1)<\\x1b>.csv"
+    file.write_text("id,a,b\n<img src=x onerror=alert(1)>,1,50\n\x1b[2J,2,60\n")
+    result, out = apply(folders("classification"), file)
+    assert result.exit_code == 0, result.output
+    assert "\x1b" not in result.output
+    page = (out / "report.html").read_text()
+    assert "<img" not in page
+    assert "<script" not in page
+    assert "\x1b" not in page
+
+
+@pytest.mark.slow
+def test_resuming_writes_the_same_panel(folders, tmp_path):
+    file = write(tmp_path / "train.csv", make_table())
+    words = [file, "--target", "status", "--drop-columns", "comment", *SHORT, "--out", tmp_path / "out"]
+    select(*words)
+    before = (tmp_path / "out" / "panel.json").read_bytes()
+    (tmp_path / "out" / "panel.json").unlink()
+    select(*words)
+    assert (tmp_path / "out" / "panel.json").read_bytes() == before
+    assert json.loads(before)["panel"]["about"]["outcome"] == {"target": "status"}
+
+
+@pytest.mark.slow
+def test_no_panel_of_too_many_features(folders, tmp_path, monkeypatch):
+    monkeypatch.setattr("randsel.panels._training.MAX_FEATURES", 1)
+    file = write(tmp_path / "train.csv", make_table())
+    words = ["--target", "status", "--drop-columns", "comment", *SHORT, "--out", tmp_path / "out"]
+    result = select(file, *words)
+    assert "No panel.json for randsel apply: a panel has 1 to 1 features, and 2 are selected." in result.output
