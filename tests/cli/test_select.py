@@ -28,7 +28,7 @@ from randsel.tables import _read as tables
 
 SHORT = ["--halves", "4", "--folds", "2"]
 FILES = {"ranking.csv", "pairs.csv", "path.png", "report.html", "run.json"}
-FILES |= {"panel-size.csv", "selected.txt", "summary.txt"}
+FILES |= {"panel-size.csv", "panel.json", "selected.txt", "summary.txt"}
 
 
 def invoke(*words):

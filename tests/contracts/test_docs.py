@@ -240,7 +240,7 @@ def test_the_page_on_files_names_options_and_tests_that_exist():
     known = set(inspect.signature(tables.read).parameters)
     named = {name.removeprefix("--").replace("-", "_") for name in re.findall(r"`(--[a-z-]*[a-z0-9])`", page)}
     assert named <= known
-    assert len(named) == len(known) - 3  # path, classes and batches are no options
+    assert len(named) == len(known) - 4  # path, classes, batches and only are no options
     assert f"more than {inspect.signature(tables.read).parameters['max_bytes'].default[:-2]} GB" in page
     assert f"A line may have {LONGEST_LINE / 1e6:.0f} million characters" in page
     missing = re.search(r"## Missing values\n\n(Empty.*?) are missing", page, re.DOTALL).group(1)
@@ -254,7 +254,7 @@ def test_the_page_on_selecting_names_options_codes_and_tests_that_exist():
     assert not {name for name in named if f"def {name}(" not in TESTS}
     command = cli.main.commands["select"]
     known = {option for parameter in command.params for option in parameter.opts} | {"--debug"}
-    assert set(re.findall(r"(--[a-z][a-z-]*)", page)) <= known
+    assert set(re.findall(r"(--[a-z][a-z0-9-]*)", page)) <= known
     codes = re.findall(r"^\| (\d+) \|", page.split("## Exit status")[1], re.MULTILINE)
     assert codes == ["0", "1", "2", str(cli.NOTHING), str(cli.LOST), str(cli.INTERRUPTED), str(cli.TERMINATED)]
     assert _selection.PAIR_BUDGET == 3e10

@@ -11,8 +11,8 @@ import numpy as np
 from randsel._utils.files import describe_link, read_json, write_atomically
 from randsel._utils.text import make_visible
 from randsel._utils.typing import Array
+from randsel.panels._content import FILE, PanelContent, PanelFeature, StandInFeature
 from randsel.panels._model import KERNELS, MAX_SAMPLES, Calibration, Model
-from randsel.panels._panel import FILE, Panel, PanelFeature, StandInFeature
 from randsel.panels._preparation import MAX_POINTS, Covariate, Preparation
 from randsel.targets import KINDS
 
@@ -26,8 +26,15 @@ MAX_STAND_INS = 20  # of a feature
 # ---------------------------------------------------------------- write
 
 
-def write_panel(panel: Panel, path: Path) -> None:
-    """Write a panel; the same panel gives the same bytes."""
+def write_panel(panel: PanelContent, path: Path) -> None:
+    """Write a panel; the same panel gives the same bytes.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from randsel.panels import write_panel
+    >>> write_panel(panel, Path("panel.json"))  # doctest: +SKIP
+    """
     content = _to_json(panel)
     document = {"format": FORMAT, "schema": SCHEMA, "checksum": checksum(content), "panel": content}
     write_atomically(path, json.dumps(document, allow_nan=False, indent=1) + "\n")
@@ -39,7 +46,7 @@ def checksum(content: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _to_json(panel: Panel) -> dict[str, Any]:
+def _to_json(panel: PanelContent) -> dict[str, Any]:
     preparation, model, calibration = panel.preparation, panel.model, panel.calibration
     content: dict[str, Any] = {
         "kind": panel.kind,
@@ -82,7 +89,7 @@ def _to_json(panel: Panel) -> dict[str, Any]:
 # ---------------------------------------------------------------- read
 
 
-def read_panel(path: Path) -> Panel:
+def read_content(path: Path) -> PanelContent:
     """Read a panel from a folder or a file; raise ValueError if it is absent, damaged, or of a newer version."""
     folder = path if path.is_dir() else path.parent
     path = path / FILE if path.is_dir() else path
@@ -111,7 +118,7 @@ def read_panel(path: Path) -> Panel:
         ) from None
 
 
-def _from_json(content: Any) -> Panel:
+def _from_json(content: Any) -> PanelContent:
     kind = _choice(content["kind"], tuple(KINDS), "kind")
     entries = _list(content["features"], "features", 1, MAX_FEATURES)
     features = tuple(_feature(entry) for entry in entries)
@@ -128,7 +135,8 @@ def _from_json(content: Any) -> Panel:
     about = content["about"]
     if not isinstance(about, dict) or len(json.dumps(about)) > 1 << 20:
         raise ValueError("'about' is no table")
-    return Panel(features, Preparation(points, covariates, effects), model, kind, classes, calibration, _about(about))
+    preparation = Preparation(points, covariates, effects)
+    return PanelContent(features, preparation, model, kind, classes, calibration, _about(about))
 
 
 def _feature(entry: Any) -> PanelFeature:

@@ -102,6 +102,7 @@ class _RidgePath:
 
     @classmethod
     def fit(cls, Z: Array, Y: Array, kernel: str) -> "_RidgePath":
+        """Decompose the kernel of the rows of Z."""
         gamma, K = 0.0, Z @ Z.T
         if kernel == "gaussian":
             distances = squared_distances(Z)

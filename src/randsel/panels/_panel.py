@@ -9,45 +9,12 @@ import numpy as np
 
 from randsel._utils.text import list_first, warn
 from randsel._utils.typing import Array
-from randsel.panels._model import Calibration, Model
-from randsel.panels._preparation import Preparation, score_columns, take_points
+from randsel.panels._content import PanelContent, PanelFeature, StandInFeature
+from randsel.panels._file import read_content
+from randsel.panels._preparation import score_columns, take_points
 from randsel.targets import KINDS, SURVIVAL
 
-FILE = "panel.json"  # name of the file of a panel in a folder of `randsel select`
 MIN_COHORT = 10  # minimum number of samples whose own distribution can replace that of the training samples
-
-
-@dataclass(frozen=True)
-class StandInFeature:
-    """A feature that can replace one of the panel: its training values, and the correlation of the normal scores."""
-
-    name: str
-    points: Array
-    correlation: float
-
-
-@dataclass(frozen=True)
-class PanelFeature:
-    """A feature of a panel.
-
-    Attributes
-    ----------
-    name
-        Its column.
-    stand_ins
-        Features that can replace it, the most correlated first.
-    indicator_of
-        If the feature says whether another column is missing: the name of that column.
-    """
-
-    name: str
-    stand_ins: tuple[StandInFeature, ...] = ()
-    indicator_of: str | None = None
-
-    @property
-    def source(self) -> str:
-        """Column that the values are read from."""
-        return self.indicator_of or self.name
 
 
 @dataclass(frozen=True)
@@ -60,7 +27,7 @@ class NewSamples:
 
 
 @dataclass(frozen=True)
-class Panel:
+class Panel(PanelContent):
     """Selected features with a model that predicts new samples; `randsel select` saves it as `panel.json`.
 
     Attributes
@@ -88,14 +55,6 @@ class Panel:
     >>> panel.predict(frame)  # doctest: +SKIP
     """
 
-    features: tuple[PanelFeature, ...]
-    preparation: Preparation
-    model: Model
-    kind: str
-    classes: Array | None
-    calibration: Calibration | None
-    about: Mapping[str, Any]
-
     @classmethod
     def load(cls, path: str | Path) -> "Panel":
         """Read a panel from a folder of `randsel select`, or from its file.
@@ -110,9 +69,7 @@ class Panel:
         Panel
             The panel. Damaged files raise ValueError; nothing is unpickled.
         """
-        from randsel.panels._file import read_panel  # noqa: PLC0415 (the file format imports this module)
-
-        return read_panel(Path(path))
+        return cls(**vars(read_content(Path(path))))
 
     @property
     def features_(self) -> tuple[str, ...]:

@@ -4,9 +4,10 @@ import numpy as np
 
 from randsel._utils.typing import Array
 from randsel.analysis import Analysis
+from randsel.panels._content import PanelFeature, StandInFeature
 from randsel.panels._file import MAX_FEATURES
 from randsel.panels._model import Calibration, Model, fit_calibration, fit_model
-from randsel.panels._panel import Panel, PanelFeature, StandInFeature
+from randsel.panels._panel import Panel
 from randsel.panels._preparation import Preparation, score_columns, take_points
 from randsel.tables import Table
 from randsel.targets import SURVIVAL, OutcomeKind
@@ -16,7 +17,20 @@ MAX_FOLDS = 5  # of the calibration, if the selection was not cross-validated
 
 
 def fit_panel(analysis: Analysis) -> Panel:
-    """Fit a model to the selected features of an analysis; raise ValueError if there is no feature, or too many."""
+    """Fit a model to the selected features of an analysis; raise ValueError if there is no feature, or too many.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from randsel.analysis import Settings, analyse
+    >>> from randsel.panels import fit_panel
+    >>> from randsel.tables import Table
+    >>> X = np.random.default_rng(0).standard_normal((60, 3))
+    >>> table = Table(X, np.where(X[:, 1] > 0, "case", "control"), ("a", "b", "c"))
+    >>> panel = fit_panel(analyse(table, Settings(halves=0, folds=0, top=1)))
+    >>> panel.features_, panel.predict({"b": [1.5, -1.5]}).tolist()
+    (('b',), ['case', 'control'])
+    """
     columns = np.array([feature.column for feature in analysis.features if feature.selected], dtype=int)
     if not 0 < len(columns) <= MAX_FEATURES:
         raise ValueError(f"a panel has 1 to {MAX_FEATURES} features, and {len(columns)} are selected.")

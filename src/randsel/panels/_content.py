@@ -1,0 +1,57 @@
+"""What a panel consists of, as frozen dataclasses."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from randsel._utils.typing import Array
+from randsel.panels._model import Calibration, Model
+from randsel.panels._preparation import Preparation
+
+FILE = "panel.json"  # name of the file of a panel in a folder of `randsel select`
+
+
+@dataclass(frozen=True)
+class StandInFeature:
+    """A feature that can replace one of the panel: its training values, and the correlation of the normal scores."""
+
+    name: str
+    points: Array
+    correlation: float
+
+
+@dataclass(frozen=True)
+class PanelFeature:
+    """A feature of a panel.
+
+    Attributes
+    ----------
+    name
+        Its column.
+    stand_ins
+        Features that can replace it, the most correlated first.
+    indicator_of
+        If the feature says whether another column is missing: the name of that column.
+    """
+
+    name: str
+    stand_ins: tuple[StandInFeature, ...] = ()
+    indicator_of: str | None = None
+
+    @property
+    def source(self) -> str:
+        """Column that the values are read from."""
+        return self.indicator_of or self.name
+
+
+@dataclass(frozen=True)
+class PanelContent:
+    """Everything that the file of a panel holds; see `Panel` for the attributes."""
+
+    features: tuple[PanelFeature, ...]
+    preparation: Preparation
+    model: Model
+    kind: str
+    classes: Array | None
+    calibration: Calibration | None
+    about: Mapping[str, Any]
