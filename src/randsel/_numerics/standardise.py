@@ -161,13 +161,19 @@ def _mean(z: Any, row_weights: Any) -> Any:
     return xp.sum(z * row_weights[:, None], axis=0)
 
 
-def rescale_extremes(X: Array) -> Array:
-    """Divide columns of extreme size by a power of two, so that sums of squares in other libraries stay in range."""
+def exponents_of_extremes(X: Array) -> Array:
+    """Return the exponents of the powers of two by which to multiply columns of extreme size; 0 for all others.
+
+    With them, sums of squares in other libraries stay in range.
+    """
     peak = np.fmax.reduce(np.abs(X), axis=0, initial=0.0)  # without missing values
     extreme = (peak > 0.0) & ((peak > 1e15) | (peak < 1e-10))
-    if not extreme.any():
-        return X
-    return np.ldexp(X, np.where(extreme, -np.frexp(peak)[1], 0))
+    return np.where(extreme, -np.frexp(peak)[1], 0)
+
+
+def rescale(X: Array, exponents: Array) -> Array:
+    """Multiply columns by powers of two, exactly; X itself is returned if all exponents are 0."""
+    return np.ldexp(X, exponents) if exponents.any() else X
 
 
 # ---------------------------------------------------------------- normal scores

@@ -10,16 +10,14 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.multioutput import MultiOutputRegressor
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import get_tags
-from sklearn.utils.validation import has_fit_parameter
 
 from randsel._numerics.arrays import is_sparse, is_structured
 from randsel._numerics.column_sources import MAX_DENSE, dense_bytes
 from randsel._numerics.kernels import median_factor
 from randsel._numerics.missing import impute_means
-from randsel._numerics.standardise import rescale_extremes
+from randsel._numerics.standardise import exponents_of_extremes, rescale
 from randsel._sklearn.annotations import Annotations, find_distinct_columns
 from randsel._sklearn.base import (
     HasMethods,
@@ -35,6 +33,7 @@ from randsel._utils.jobs import ordered_map, seed_of
 from randsel._utils.text import collect_warnings, warn
 from randsel._utils.typing import Array
 from randsel.culling import path_sizes
+from randsel.selectors._prediction import PredictionMixin, takes_missing, weights_for
 from randsel.selectors._randsel import RandSel
 from randsel.targets import SURVIVAL, OutcomeKind
 
@@ -56,7 +55,7 @@ SELECTOR_ATTRIBUTES = (
 )
 
 
-class RandSelCV(Selector):
+class RandSelCV(PredictionMixin, Selector):
     """Choose the bandwidth and the number of features by cross-validation of a model, then select with `RandSel`.
 
     For every fold and bandwidth, a path is culled on the training samples. For every size on the path, the model is
@@ -97,6 +96,10 @@ class RandSelCV(Selector):
         estimate, cross-validate the whole estimator.
     cv_results_ : dict of lists
         "gamma", "n_features", "mean_score", "std_score", one entry per candidate.
+    estimator_ : estimator
+        The model fitted on the selected features of all samples, by which `predict` and `score` predict.
+    classes_ : ndarray
+        Labels of the classes, if the model is a classifier.
     selector_ : RandSel
         The selector fitted on all samples; this estimator has its attributes `support_`, `ranking_`, `path_`, ….
     missing_counts_ : ndarray of int
@@ -182,7 +185,9 @@ class RandSelCV(Selector):
         selector._validate_params()
         X = tensor_to_numpy(X)
         X, y, kind, weights = check_data(self, X, y, sample_weight, self._find_target(selector, y))
-        X = X.tocsr() if is_sparse(X) else rescale_extremes(X) if selector._scale() else X
+        scaled = selector._scale() and not is_sparse(X)
+        exponents = exponents_of_extremes(X) if scaled else np.zeros(X.shape[1], dtype=int)
+        X = X.tocsr() if is_sparse(X) else rescale(X, exponents)
         annotations = Annotations.check(groups, batch, covariates, None, len(y))
         if (self.cv is None or isinstance(self.cv, Integral)) and weights is not None:
             annotations = annotations.rows(weights > 0.0)
@@ -214,6 +219,7 @@ class RandSelCV(Selector):
                 self.selector_.fit(X, y, sample_weight=weights, **annotations.as_arguments())
             for name in SELECTOR_ATTRIBUTES:
                 setattr(self, name, getattr(self.selector_, name))
+            self._fit_model(model, X, y, weights, exponents)
         if self.verbose:
             sys.stderr.write(
                 f"[RandSelCV] gamma {self.gamma_}, {self.n_features_} features, score {self.best_score_:.4f}\n"
@@ -334,34 +340,16 @@ def _score_fold(
     with task.delegate_to(fitted_selector), task:
         with collect_warnings():  # the fit on all samples tells
             fitted_selector.fit(X[train], y[train], sample_weight=train_weights, **train_annotations)
-        takes_missing = _takes_missing(model)
-        if not takes_missing and not is_sparse(X):
+        fills_in = not takes_missing(model)
+        if fills_in and not is_sparse(X):
             X = impute_means(X, train)
         for size in sizes:
             columns = fitted_selector.order_[:size]
             values, indices = X, columns
             if is_sparse(X):
                 values, indices = X[:, columns].toarray(), np.arange(size)
-                values = values if takes_missing else impute_means(values, train)
+                values = impute_means(values, train) if fills_in else values
             fitted_model = clone(model)
-            fitted_model.fit(values[np.ix_(train, indices)], y[train], **_weights_for(fitted_model, train_weights))
+            fitted_model.fit(values[np.ix_(train, indices)], y[train], **weights_for(fitted_model, train_weights))
             scores.append(float(scorer(fitted_model, values[np.ix_(test, indices)], y[test])))
     return scores
-
-
-def _takes_missing(model: Any) -> bool:
-    """Return whether a model takes missing values, or a pipeline replaces them itself."""
-    if isinstance(model, Pipeline):
-        steps = [step for _, step in model.steps if step not in (None, "passthrough")]
-        return any(type(step).__module__.startswith("sklearn.impute") for step in steps)
-    return hasattr(model, "__sklearn_tags__") and bool(get_tags(model).input_tags.allow_nan)
-
-
-def _weights_for(model: Any, weights: Array | None) -> dict[str, Array]:
-    """Return the weights as a keyword of `fit` of the model or of the last step of a pipeline; {} if it takes none."""
-    if weights is None:
-        return {}
-    name, last = model.steps[-1] if isinstance(model, Pipeline) else ("", model)
-    if not has_fit_parameter(last, "sample_weight"):
-        return {}
-    return {f"{name}__sample_weight" if name else "sample_weight": weights}
