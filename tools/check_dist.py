@@ -11,7 +11,14 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-INSIDE = ["py.typed", "report.html.j2", "experiments/table1.toml", "experiments/table2.toml"]
+INSIDE = [
+    "py.typed",
+    "templates/report.html.j2",
+    "templates/style.css.j2",
+    "templates/table.js",
+    "experiments/table1.toml",
+    "experiments/table2.toml",
+]
 #: Tests that need little beside the package; some of each kind.
 TESTS = ["tests/test_alignment.py", "tests/test_culling.py", "tests/test_guarantees.py", "tests/test_layout.py"]
 
@@ -49,7 +56,8 @@ def install(file, folder, extra):
     run(
         python,
         "-c",
-        "from importlib.resources import files; files('randsel.report').joinpath('report.html.j2').read_text()",
+        "from importlib.resources import files; "
+        "files('randsel.report').joinpath('templates/report.html.j2').read_text()",
         cwd=folder,
     )
     print(

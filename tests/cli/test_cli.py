@@ -117,7 +117,12 @@ def test_interactions_names_features_and_partners(run, epistatic, tmp_path):
     pairs = read(tmp_path / "out" / "pairs.csv")
     assert {pairs[0]["feature"], pairs[0]["partner"]} == {"kind", "g2"}
     assert len(pairs) == 21
-    assert float(pairs[0]["corrected p"]) < 1e-6
+    assert float(pairs[0]["corrected_p"]) < 1e-6
+    assert [row["rank"] for row in features] == [str(rank) for rank in range(1, 8)]
+    assert "One pair holds after correction for all 21 pairs: kind with g2" in result.output
+    report = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "One pair holds after correction for all 21 pairs" in report
+    assert "<svg" in report
     for name in ("heatmap.png", "pairs.png"):
         assert (tmp_path / "out" / name).read_bytes().startswith(b"\x89PNG")
 
@@ -158,7 +163,11 @@ def test_names_are_text_and_many_classes_are_classes(run, tmp_path):
     assert result.exit_code == 0, result.output
     assert "No pictures" not in result.output
     assert "a\\|b" in result.output
-    assert (tmp_path / "out" / "pairs.png").exists()
+    assert "No pair holds after correction for all 3 pairs" in result.output
+    report = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "No pair holds after correction for all 3 pairs" in report
+    assert "<svg" not in report  # no pictures of pairs that do not hold
+    assert not (tmp_path / "out" / "pairs.png").exists()
 
 
 @pytest.mark.parametrize(

@@ -199,7 +199,8 @@ def keys(path):
 @pytest.mark.slow
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_report_of_tampered_parts_is_refused(out, monkeypatch, wrong):
-    monkeypatch.setattr("randsel.report._html._draw_svg", lambda *_, **__: "<svg/>")
+    for name in ("draw_panel", "draw_figure"):
+        monkeypatch.setattr(f"randsel.report._html.{name}", lambda *_, **__: "<svg/>")
     for path in (out / "parts" / "report.npz", out / "parts" / "path.npz"):
         whole = path.read_bytes()
         for key in keys(path):
@@ -327,8 +328,8 @@ def test_names_of_data_sets_name_no_files_and_do_not_act_on_the_terminal(table, 
     result = invoke("compare", file, "--target", "status", *options)
     assert result.exit_code == 0, result.output
     assert "\x1b" not in result.output
-    own = {"table", "features", "times", "runs", "comparison", "run", "seconds", ".lock"}
-    assert all(len(path.stem) == 24 or path.stem in own for path in (tmp_path / "out").iterdir())
+    own = {"table", "ranking", "features", "times", "runs", "comparison", "run", "cells", "seconds", ".lock"}
+    assert all(len(path.stem) == 24 or path.stem in own for path in (tmp_path / "out").rglob("*"))
     result = invoke("interactions", file, "--target", "status", "--out", tmp_path / "pairs")
     assert result.exit_code == 0, result.output
     assert "\x1b" not in result.output

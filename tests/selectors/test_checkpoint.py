@@ -281,7 +281,7 @@ def test_the_command_interactions_resumes(tmp_path, cut, counted, monkeypatch):
     assert command("cut").exit_code == 0
     assert counted == every[3:]
     files = {path.name: path.read_bytes() for path in (tmp_path / "whole").iterdir()}
-    assert set(files) == {"features.csv", "pairs.csv", "heatmap.png", "pairs.png"}
+    assert set(files) == {"features.csv", "pairs.csv", "heatmap.png", "pairs.png", "report.html"}
     assert {path.name: path.read_bytes() for path in (tmp_path / "cut").iterdir()} == files
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from randsel._utils.text import ProgressLine, as_csv, as_markdown, collect_warnings, make_printable
+from randsel._utils.text import ProgressLine, as_csv, as_markdown, collect_warnings, format_exact, make_printable
 from randsel.cli._main import RATE, main, read_table, say, table_options, task_option
 
 if TYPE_CHECKING:
@@ -32,9 +32,10 @@ def interactions(file: Path, reading: dict[str, Any], out: Path, task: str, **ho
 
     FILE is a table in any format of docs/files.md. Samples are compared within batches only; with --groups, between
     groups or within them, as the target allows. Missing values are neutral; --missing median takes medians of all
-    samples. The folder gets features.csv (best first: p- and q-values, partner), pairs.csv, heatmap.png and pairs.png;
-    --with-covariates adds covariate-pairs.csv. Without --top and --fdr, features with a q-value of at most 0.05 are
-    selected. Run the command again to resume after an interruption.
+    samples. The folder gets report.html, features.csv (best first: p- and q-values, partner) and pairs.csv, and
+    heatmap.png and pairs.png if any pair holds after correction for all pairs; --with-covariates adds
+    covariate-pairs.csv. Without --top and --fdr, features with a q-value of at most 0.05 are selected. Run the command
+    again to resume after an interruption.
 
     \b
     Examples:
@@ -47,7 +48,7 @@ def interactions(file: Path, reading: dict[str, Any], out: Path, task: str, **ho
     from randsel import InteractionScan
     from randsel._utils import files
     from randsel.analysis import check_pairs
-    from randsel.report import MEANING_OF_Q
+    from randsel.report import MEANING_OF_Q, say_whether_pairs_hold
     from randsel.tables import imputer
     from randsel.targets import find_kind
 
@@ -72,43 +73,57 @@ def interactions(file: Path, reading: dict[str, Any], out: Path, task: str, **ho
         line.end()
     for remark in remarks:
         click.echo(f"Note: {remark}", err=True)
-    say("Warning", check_pairs(table, scan.pairs_))
+    warned = [*check_pairs(table, scan.pairs_)]
+    say("Warning", warned)
     features, pair_rows = features_tested(scan, table.names), pairs_tested(scan, table.names)
     files.write_atomically(out / "features.csv", as_csv(features))
     files.write_atomically(out / "pairs.csv", as_csv(pair_rows))
     if scan.with_covariates:
         by_covariate = covariate_pairs_tested(scan, table.names)
         files.write_atomically(out / "covariate-pairs.csv", as_csv(by_covariate))
-    click.echo(f"{len(table.X)} samples, {len(table.names)} features; {scan.n_features_} selected.\n")
-    click.echo(make_printable(as_markdown(features[: max(5, min(20, scan.n_features_))])))
+    click.echo(f"{len(table.X)} samples, {len(table.names)} features; {scan.n_features_} selected.")
+    click.echo(make_printable(say_whether_pairs_hold(scan, table.names)) + "\n")
+    tables = [features[: max(5, min(20, scan.n_features_))], pair_rows[: len(scan.pairs_)][:5]]
+    tables += [pair_rows[len(scan.pairs_) :][:5], by_covariate[:5] if scan.with_covariates else []]
+    click.echo("\n\n".join(make_printable(as_markdown([_shorten_numbers(row) for row in t])) for t in tables if t))
     click.echo("\n" + MEANING_OF_Q)
-    for rows in (pair_rows[: len(scan.pairs_)], pair_rows[len(scan.pairs_) :]):
-        if rows:
-            click.echo("\n" + make_printable(as_markdown(rows[:5])))
-    if scan.with_covariates:
-        click.echo("\n" + make_printable(as_markdown(by_covariate[:5])))
-    _draw_figures(scan, table, out)
+    about = {"kind": how["target"], "target": reading.get("target") or "target", "data": file.name}
+    _write_pictures(scan, table, out, warnings=[*remarks, *warned], notes=table.notes, **about)
     shutil.rmtree(out / "so-far", ignore_errors=True)
     click.echo(f"\nAll of it: {out}")
 
 
-def _draw_figures(scan: Any, table: "Table", out: Path) -> None:
-    """Draw the heat map and the best pairs; print a message if values are too extreme to draw."""
+def _write_pictures(scan: Any, table: "Table", out: Path, *, kind: str, **about: Any) -> None:
+    """Write the report, and pictures of the pairs if any holds; print a message if that is not possible."""
     from randsel import plots
-    from randsel._numerics.arrays import is_structured
     from randsel._utils import files
-    from randsel.targets import SURVIVAL
+    from randsel.report import interaction_contents, render_interactions, significant_pairs
+    from randsel.targets import KINDS
 
+    names = ("heatmap.png", "pairs.png")
+    for name in names:
+        (out / name).unlink(missing_ok=True)  # of an earlier run
     with warnings.catch_warnings(action="ignore"):  # missing glyphs of a font
         try:
-            heatmap = plots.interaction_heatmap(scan, names=table.names).figure
-            # survival is coloured by its martingale residuals
-            y = SURVIVAL.to_numbers(table.y)[0] if is_structured(table.y) else table.y
-            panels = plots.pair_panels(table.X, y, scan, names=table.names)
-            files.write_figure(out / "heatmap.png", heatmap, 120)
-            files.write_figure(out / "pairs.png", panels, 120)
+            if n_significant := len(significant_pairs(scan)):
+                figure = plots.new_figure(2.4 + 0.36 * len(scan.top_), 1.4 + 0.36 * len(scan.top_))
+                plots.interaction_heatmap(scan, names=table.names, ax=figure.subplots())
+                # survival is coloured by its martingale residuals
+                y, categories = KINDS[kind].to_numbers(table.y)[0], KINDS[kind].has_classes
+                options: dict[str, Any] = {"names": table.names, "categories": categories}
+                panels = plots.pair_panels(table.X, y, scan, count=min(6, n_significant), **options)
+                for name, drawn in zip(names, (figure, panels), strict=True):
+                    files.write_figure(out / name, drawn, 120)
+            content = interaction_contents(scan, table, kind=kind, **about)
+            files.write_atomically(out / "report.html", render_interactions(content))
         except (ImportError, ArithmeticError, ValueError) as error:
             click.echo(f"No pictures: {error}", err=True)
+
+
+def _shorten_numbers(row: dict[str, str]) -> dict[str, str]:
+    """Return a row of a CSV file for the terminal: p-values and statistics with three digits."""
+    numbers = ("p", "q", "main_p", "corrected_p", "statistic")
+    return {title: f"{float(value):.3g}" if title in numbers and value else value for title, value in row.items()}
 
 
 def features_tested(scan: Any, names: tuple[str, ...]) -> list[dict[str, str]]:
@@ -122,14 +137,14 @@ def features_tested(scan: Any, names: tuple[str, ...]) -> list[dict[str, str]]:
     return [
         {
             "feature": names[j],
-            "rank": str(scan.ranking_[j]),
+            "rank": str(rank),
             "selected": "yes" if scan.support_[j] else "no",
-            "p": f"{scan.pvalues_[j]:.3g}",
-            "q": f"{scan.qvalues_[j]:.3g}",
-            "p of main effect": f"{scan.main_pvalues_[j]:.3g}",
+            "p": format_exact(scan.pvalues_[j]),
+            "q": format_exact(scan.qvalues_[j]),
+            "main_p": format_exact(scan.main_pvalues_[j]),
             "partner": names[partner[j]] if partner[j] >= 0 else "",
         }
-        for j in scan.order_.tolist()
+        for rank, j in enumerate(scan.order_.tolist(), start=1)
     ]
 
 
@@ -139,8 +154,8 @@ def covariate_pairs_tested(scan: Any, names: tuple[str, ...]) -> list[dict[str, 
         {
             "covariate": str(row["covariate"]),
             "feature": names[row["j"]],
-            "p": f"{row['p']:.3g}",
-            "corrected p": f"{row['p_corrected']:.3g}",
+            "p": format_exact(row["p"]),
+            "corrected_p": format_exact(row["p_corrected"]),
         }
         for row in scan.covariate_pairs_
     ]
@@ -154,10 +169,10 @@ def pairs_tested(scan: Any, names: tuple[str, ...]) -> list[dict[str, str]]:
             "feature": names[row["i"]],
             "partner": names[row["j"]],
             **({"third": names[row["k"]] if "k" in row.dtype.names else ""} if has_triples else {}),
-            "statistic": f"{row['statistic']:.4g}",
-            "p": f"{row['p']:.3g}",
-            "corrected p": f"{row['p_corrected']:.3g}",
-            "taken in at step": str(row["step"]) if row["step"] else "",
+            "statistic": format_exact(row["statistic"]),
+            "p": format_exact(row["p"]),
+            "corrected_p": format_exact(row["p_corrected"]),
+            "step": str(row["step"]) if row["step"] else "",
         }
         for row in (*scan.pairs_, *(scan.triples_ if has_triples else ()))
     ]

@@ -45,7 +45,8 @@ def pair_panels(X: Any, y: Any, scan: Any, *, names: Any = None, count: int = 6,
     Returns
     -------
     matplotlib.figure.Figure
-        One panel per pair. Discrete features are jittered, so that samples do not hide each other.
+        One panel per pair. Two features of few levels give bars: the counts of the classes in each combination. Other
+        discrete features are jittered, so that samples do not hide each other.
 
     Examples
     --------
@@ -118,11 +119,17 @@ def pair_panel(
 
 
 def _draw_pair(axes: Any, first: Any, second: Any, y: Array, categories: bool, labels: Sequence[str]) -> Any:
-    """Scatter samples by two features; return the collection, for a colour bar."""
+    """Draw samples by two features; return the collection for a colour bar, if there is one."""
     codes = np.unique(y, return_inverse=True)[1]
     first, second = (np.asarray(values, dtype=float) for values in (first, second))
     observed = ~(np.isnan(first) | np.isnan(second))
     first, second, y, codes = first[observed], second[observed], y[observed], codes[observed]
+    axes.set_xlabel(write_name(labels[0]), parse_math=False)
+    axes.set_ylabel(write_name(labels[1]), parse_math=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    if categories and is_discrete(first, FEW_BARS) and is_discrete(second, FEW_BARS):
+        _draw_cells(axes, first, second, codes)
+        return None
     u, v = (jitter(values, seed) for seed, values in enumerate((first, second)))
     style: dict[str, Any] = {"c": y, "cmap": low_to_high()}
     if categories:
@@ -134,10 +141,25 @@ def _draw_pair(axes: Any, first: Any, second: Any, y: Array, categories: bool, l
     for axis, values in ((axes.xaxis, first), (axes.yaxis, second)):
         if len(np.unique(values)) <= FEW_LEVELS:
             axis.set_ticks(np.unique(values))
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.set_xlabel(write_name(labels[0]), parse_math=False)
-    axes.set_ylabel(write_name(labels[1]), parse_math=False)
     return drawn
+
+
+def _draw_cells(axes: Any, first: Array, second: Array, codes: Array) -> None:
+    """Draw the counts of every class as bars, for each combination of the levels of two features."""
+    levels = np.unique(first), np.unique(second)
+    n_classes = int(codes.max()) + 1
+    width = 0.8 / n_classes
+    counts = np.zeros((len(levels[0]), len(levels[1]), n_classes))
+    np.add.at(counts, (np.searchsorted(levels[0], first), np.searchsorted(levels[1], second), codes), 1)
+    for (i, j, code), count in np.ndenumerate(counts):
+        left = i - 0.4 + code * width
+        axes.bar(left, 0.8 * count / counts.max(), 0.92 * width, j - 0.4, align="edge", color=str(class_colours(code)))
+    for i, j in np.ndindex(*counts.shape[:2]):
+        axes.plot([i - 0.42, i + 0.42], [j - 0.4, j - 0.4], color=GREY, linewidth=0.6)
+    axes.set_xticks(range(len(levels[0])), [f"{level:g}" for level in levels[0]])
+    axes.set_yticks(range(len(levels[1])), [f"{level:g}" for level in levels[1]])
+    axes.tick_params(length=0)
+    axes.set(xlim=(-0.55, len(levels[0]) - 0.45), ylim=(-0.5, len(levels[1]) - 0.45))
 
 
 def feature_panel(
@@ -290,7 +312,7 @@ def volcano(
     axes.scatter(effects[others], strength[others], s=8, color=GREY, rasterized=others.sum() > MANY, **style)
     columns = columns[known[columns]]
     axes.scatter(effects[columns], strength[columns], s=18, color=RED, zorder=3, **style)
-    axes.margins(x=0.25, y=0.08)
+    axes.margins(x=0.3, y=0.08)
     _name_points(axes, effects, strength, columns, names)
     axes.set_xlabel(label, parse_math=False)
     axes.set_ylabel("-log10 p")

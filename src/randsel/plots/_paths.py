@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from randsel._utils.text import optional, shorten
+from randsel._utils.text import format_power_of_ten, optional, shorten
 from randsel._utils.typing import Array
 from randsel.culling import CullingPath
 from randsel.plots._style import GREY, LONG_NAME, MANY, RED, find_names, new_figure, spread_labels
@@ -99,7 +99,7 @@ def _label_rounds(axes: Any, path: CullingPath, width: float) -> None:
     """Label rounds by their number of features: the chosen one in red, the last one, and others with room between."""
     last, space = len(path.rounds) - 1, max(1, -(-len(path.rounds) // int(2.0 * width)))
     ticks = [path.best]
-    for number in (last, *range(last, -1, -space)):
+    for number in (last, 0, *range(last, -1, -space)):
         if all(abs(number - other) >= space for other in ticks):
             ticks.append(number)
     ticks.sort()
@@ -138,9 +138,17 @@ def _draw_contributions(axes: Any, path: CullingPath, highlighted: Array, names:
     if first > 0.0:
         axes.set_yscale("symlog", linthresh=10.0 ** np.round(np.log10(first)), linscale=0.8)
         axes.yaxis.set_minor_locator(optional("matplotlib.ticker", extra="plot", purpose="Drawing").NullLocator())
+        axes.yaxis.set_major_formatter(lambda value, _: _format_power(value))
     axes.autoscale_view()
     axes.margins(x=0.02)
     _name_lines(axes, {feature: lines[feature][-1] for feature in red[:NAMED]}, names)
+
+
+def _format_power(value: float) -> str:
+    """Write a tick of a scale of powers of ten as plain text, which any font has."""
+    if value == 0.0:
+        return "0"
+    return ("−" if value < 0.0 else "") + format_power_of_ten(round(np.log10(abs(value))))
 
 
 def _name_lines(axes: Any, ends: dict[int, tuple[int, float]], names: Any) -> None:

@@ -99,11 +99,11 @@ def confusion_matrix(y: Any, predicted: Any, *, labels: Sequence[str] = (), ax: 
     classes = np.unique(y)
     counts = count_confusions(y[known], predicted[known], labels=classes)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    axes.imshow(shares, cmap="Blues", vmin=0.0, vmax=1.0)
+    # pale enough for dark numbers
+    axes.imshow(shares, cmap="Blues", vmin=0.0, vmax=2.0)
     names = [write_name(label, 14) for label in (labels or classes)]
     for (row, column), count in np.ndenumerate(counts):
-        colour = "#fffffe" if shares[row, column] > 0.5 else "#1c1e21"
-        axes.text(column, row, str(count), ha="center", va="center", color=colour)
+        axes.text(column, row, str(count), ha="center", va="center")
     upright = len(names) * max(map(len, names)) <= 30
     axes.set_xticks(range(len(classes)), names, rotation=0 if upright else 90, parse_math=False)
     axes.set_yticks(range(len(classes)), names, parse_math=False)

@@ -13,6 +13,12 @@ from randsel.report._folder import (
     write_results,
 )
 from randsel.report._html import contents, render
+from randsel.report._interactions import (
+    interaction_contents,
+    render_interactions,
+    say_whether_pairs_hold,
+    significant_pairs,
+)
 from randsel.report._sentences import LEVELS, MEANING_OF_Q, VerdictLine, describe_details, summarise, verdict
 from randsel.report._shared import render_page
 from randsel.report._storage import load_analysis
@@ -30,9 +36,13 @@ __all__ = [
     "draw_figure",
     "format_ranking",
     "format_verdict",
+    "interaction_contents",
     "load_analysis",
     "render",
+    "render_interactions",
     "render_page",
+    "say_whether_pairs_hold",
+    "significant_pairs",
     "summarise",
     "verdict",
     "write_report",

@@ -28,12 +28,11 @@ from randsel.analysis import (
     PanelSizes,
     Settings,
 )
-from randsel.plots import culling_path, survival_panels
 from randsel.report import _html as report
+from randsel.report._figures import FIGURES
 from randsel.report._sentences import MEANING_OF_Q, describe_details, verdict
 from randsel.report._storage import store_analysis
 from randsel.tables import Table
-from randsel.targets import SURVIVAL
 
 #: Entries of run.json that must be equal for a run to reuse the finished steps of an earlier one.
 MUST_AGREE = ("version", "data_hash", "parameters")
@@ -192,26 +191,6 @@ def _write_figure(analysis: Analysis, draw: Callable[[Analysis], Any], file: Pat
     figure = draw(analysis)
     if figure is not None:
         write_figure(file, figure, 150)
-
-
-def _draw_path(analysis: Analysis) -> Any:
-    return culling_path(
-        analysis.path,
-        highlight=np.array(report.columns_to_highlight(analysis)[: report.NAMED], dtype=int),
-        names=[make_visible(name) for name in analysis.table.names],
-        label="the first selected",
-    )
-
-
-def _draw_survival(analysis: Analysis) -> Any:
-    if analysis.outcome is not SURVIVAL:
-        return None
-    curves = report.first_features(analysis, report.NAMED - 1) | report.predicted_risk_groups(analysis)
-    return survival_panels(analysis.table.y, curves)
-
-
-#: Pictures in files of their own: name of the file -> function that draws it, or returns None if there is nothing.
-FIGURES: dict[str, Callable[[Analysis], Any]] = {"path": _draw_path, "survival": _draw_survival}
 
 
 def write_report(analysis: Analysis, file: Path) -> None:

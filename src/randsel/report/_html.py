@@ -4,40 +4,32 @@
 from the data are escaped everywhere.
 """
 
-import base64
-import hashlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from randsel._utils import text
-from randsel._utils.text import optional
+from randsel._utils.typing import Array
 from randsel.analysis import NAME, RANK, SELECTED, Accuracy, Analysis, Pair, Stability, value_columns
 from randsel.interactions import LEVEL
-from randsel.plots import (
-    LOW_TO_HIGH,
-    class_colours,
-    culling_path,
-    feature_panel,
-    pair_panel,
-    survival_panels,
-)
 from randsel.plots import accuracy as accuracy_panel
-from randsel.report._sentences import MEANING_OF_Q, describe_rule, summarise, verdict
+from randsel.plots import class_colours, culling_path, feature_panel, pair_panel, survival_panels
+from randsel.report import _figures as figures
+from randsel.report._sentences import MEANING_OF_Q, describe_details, describe_rule, verdict
+from randsel.report._shared import TEMPLATES, render_page
 from randsel.report._svg import draw_figure, draw_panel
-from randsel.targets import KINDS, SURVIVAL
+from randsel.targets import KINDS, SURVIVAL, OutcomeKind
 
-#: Maximum number of features listed and drawn, and of pairs listed and drawn. The CSV files contain all.
-TABLE, DRAWN, PAIRS, DRAWN_PAIRS = 500, 12, 10, 6
+TABLE, PAIRS = 500, 10  # maximum number of features and pairs listed; the CSV files contain all
 STAND_INS = 20  # maximum number of features whose stand-ins are listed
-NAMED = 6  # features labelled in the culling path: more labels would overlap
 #: Class labels are drawn below strips of samples if they are at most this long and this many.
 SHORT_LABEL, FEW_STRIPS = 10, 3
 #: What to cite; a test compares it with CITATION.cff.
 PAPER = "Athanasakis, Dimitrios; Shawe-Taylor, John; Fernandez-Reyes, Delmiro (2013). Learning Non-Linear Feature Maps."
 SOFTWARE = "The randsel developers. randsel: non-linear feature selection by kernel-target alignment."
+#: Widths of figures, in inches, for wide and narrow windows.
+WIDTHS = {"wide": 6.4, "narrow": 3.7}
 
 
 # ---------------------------------------------------------------- contents
@@ -74,28 +66,25 @@ def contents(analysis: Analysis) -> dict[str, Any]:
         "nothing_stands_out": bool(analysis.nothing_stands_out),
         "rule": describe_rule(analysis.rule),
         "verdict": [line._asdict() for line in verdict(analysis)],
-        "summary": summarise(analysis),
+        "details": describe_details(analysis),
         "facts": _list_facts(analysis),
         "warnings": [text.make_visible(sentence) for sentence in analysis.warnings],
         "notes": [text.make_visible(sentence) for sentence in analysis.notes],
-        "target": _describe_target(analysis),
+        "target": describe_target(analysis.table.y, analysis.outcome, figures.target_name(analysis)),
         "path": _describe_path(analysis),
         "features": _describe_features(analysis),
         "effects": {"measure": analysis.effects.measure, "difference": analysis.effects.difference_name},
-        "pairs": {
-            "total": len(analysis.pairs),
-            "significant": sum(pair.corrected_p <= LEVEL for pair in analysis.pairs),
-            "level": LEVEL,
-            "rows": [_describe_pair(pair) for pair in analysis.pairs[:PAIRS]],
-            "drawn": [_draw_pair(analysis, pair) for pair in pairs_to_draw(analysis)],
-        },
+        "overview": _draw_overview(analysis),
+        "pairs": _describe_pairs(analysis),
         "stand_ins": _describe_stand_ins(analysis),
         "accuracy": None if analysis.accuracy is None else _describe_accuracy(analysis.accuracy),
+        "panel_sizes": _describe_panel_sizes(analysis),
+        "predictions": _draw_predictions(analysis),
         "survival": _describe_survival(analysis),
         "stability": None if analysis.stability is None else _describe_stability(analysis.stability),
         "settings": _flatten_settings(analysis.settings),
         "repeat": run,
-        "cite": [PAPER, SOFTWARE if run["version"] is None else f"{SOFTWARE} Version {run['version']}."],
+        "cite": cite(run["version"]),
     }
 
 
@@ -108,67 +97,106 @@ def _list_facts(analysis: Analysis) -> list[dict[str, str]]:
     return [{"name": name, "value": value} for name, value in facts.items()]
 
 
-def _describe_target(analysis: Analysis) -> Any:
+def cite(version: str | None) -> list[str]:
+    """Return what to cite: the paper, and the software in its version."""
+    return [PAPER, SOFTWARE if version is None else f"{SOFTWARE} Version {version}."]
+
+
+def describe_target(y: Array, outcome: OutcomeKind, name: str) -> dict[str, Any]:
     """Return the range of numbers, or the classes in ascending order with the colours that figures give them."""
-    y = analysis.table.y
-    if analysis.outcome is SURVIVAL:
-        return {"events": int(y["event"].sum()), "last": float(y["time"].max())}
-    if not analysis.outcome.has_classes:
-        return {"low": float(np.min(y)), "middle": float(np.median(y)), "high": float(np.max(y))}
+    if outcome is SURVIVAL:
+        return {"name": name, "events": int(y["event"].sum()), "last": float(y["time"].max())}
+    if not outcome.has_classes:
+        low, middle, high = float(np.min(y)), float(np.median(y)), float(np.max(y))
+        return {"name": name, "low": low, "middle": middle, "high": high}
     classes, counts = np.unique(y, return_counts=True)
-    names = [text.make_visible(text.format_label(label)) for label in classes]
-    return [
-        {"name": name, "count": int(count), "colour": str(class_colours(code)), "place": code + 1}
-        for code, (name, count) in enumerate(zip(names, counts, strict=True))
+    labels = [text.make_visible(text.format_label(label)) for label in classes]
+    described = [
+        {"name": label, "count": int(count), "colour": str(class_colours(code)), "place": code + 1}
+        for code, (label, count) in enumerate(zip(labels, counts, strict=True))
     ]
+    return {"name": name, "classes": described}
 
 
 def _describe_features(analysis: Analysis) -> dict[str, Any]:
-    listed, labels = analysis.features[:TABLE], _strip_labels(analysis)
+    listed = analysis.features[:TABLE]
     columns = (SELECTED, RANK, NAME, *analysis.columns)
-    options: dict[str, Any] = {"categories": analysis.outcome.has_classes, "labels": labels, "size": (2.3, 1.8)}
-    drawn = []
-    for feature in analysis.features[:DRAWN]:
-        name, values = text.make_visible(feature.name), analysis.table.X[:, feature.column]
-        if analysis.outcome is SURVIVAL:
-            about = f"survival of samples of low and of high {name}"
-            figure = draw_figure(survival_panels, analysis.table.y, {"": values}, size=(2.3, 2.2), about=about)
-        else:
-            figure = draw_panel(feature_panel, values, analysis.table.y, about=f"{name} by target", **options)
-        drawn.append({"name": name, "selected": bool(feature.selected), "figure": figure})
     return {
         "total": len(analysis.features),
         "exponent": _common_exponent([feature.contribution for feature in listed]),
         "rows": [{column.field: column.to_json(feature) for column in columns} for feature in listed],
-        "numbered": not labels,
-        "drawn": drawn,
+        "n_selected": sum(feature.selected for feature in analysis.features),
+        "numbered": not _strip_labels(analysis),
+        "drawn": _draw_features(analysis),
     }
 
 
-def first_features(analysis: Analysis, count: int) -> dict[str, Any]:
-    """Return name -> values of the first selected features, or of the first features if none is selected."""
-    features = ([feature for feature in analysis.features if feature.selected] or list(analysis.features))[:count]
-    return {text.make_visible(feature.name): analysis.table.X[:, feature.column] for feature in features}
+def _draw_features(analysis: Analysis) -> list[dict[str, Any]]:
+    """Draw the first selected features, one by one."""
+    outcome, y, name = analysis.outcome, analysis.table.y, figures.target_name(analysis)
+    options: dict[str, Any] = {"categories": outcome.has_classes, "labels": _strip_labels(analysis), "target": name}
+    drawn = []
+    for feature in figures.selected_features(analysis, figures.DRAWN):
+        name, values = text.make_visible(feature.name), analysis.table.X[:, feature.column]
+        if outcome is SURVIVAL:
+            about = f"survival of samples of low and of high {name}"
+            figure = draw_figure(survival_panels, y, {"": values}, size=(2.3, 2.2), about=about)
+        else:
+            figure = draw_panel(feature_panel, values, y, about=f"{name} by target", size=(2.3, 1.8), **options)
+        drawn.append({"name": name, "direction": feature.direction, "figure": figure})
+    return drawn
 
 
-def predicted_risk_groups(analysis: Analysis) -> dict[str, Any]:
-    """Return title -> whether the predicted risk of held-out samples is high; nothing if it is not known."""
-    high_risk = None if analysis.accuracy is None else analysis.accuracy.high_risk
-    if high_risk is None or not np.isfinite(high_risk).any():
-        return {}
-    # folds that select nothing predict nothing
-    n_known = int(np.isfinite(high_risk).sum())
-    samples = "" if n_known == len(high_risk) else f" ({n_known} of {len(high_risk)})"
-    return {f"predicted risk, held out{samples}": high_risk}
+def _draw_overview(analysis: Analysis) -> dict[str, Any]:
+    """Draw the heat map of the selected features, None if there are none, and the volcano plot."""
+    n_rows, heatmap = len(figures.selected_features(analysis, figures.ROWS)), None
+    if n_rows:
+        height = figures.heatmap_height(n_rows)
+        about = "Selected features in all samples, ordered by target"
+        heatmap = _draw_both(figures.draw_heatmap, analysis, height, height, about)
+    about = "Effect of every feature against its p-value"
+    return {
+        "heatmap": None if heatmap is None else {"n_rows": n_rows, "figures": heatmap},
+        "volcano": {"figures": _draw_both(figures.draw_volcano, analysis, 3.8, 3.4, about)},
+    }
+
+
+def _draw_both(draw: Any, analysis: Analysis, wide: float, narrow: float, about: str) -> dict[str, str]:
+    """Draw a figure for wide and for narrow windows, of these heights."""
+    sizes = {"wide": (WIDTHS["wide"], wide), "narrow": (WIDTHS["narrow"], narrow)}
+    return {width: draw_panel(draw, analysis, about=about, size=size) for width, size in sizes.items()}
+
+
+def _describe_panel_sizes(analysis: Analysis) -> dict[str, Any] | None:
+    curve = analysis.panel_sizes
+    if curve is None or analysis.accuracy is None:
+        return None
+    about = "Score in cross-validation against the number of features"
+    return {
+        "sizes": curve.sizes.tolist(),
+        "means": [_finite_or_none(value) for value in curve.means.tolist()],
+        "standard_errors": [_finite_or_none(value) for value in curve.standard_errors.tolist()],
+        "selected": curve.selected,
+        "best": curve.best,
+        "one_se": curve.one_se,
+        "figures": _draw_both(figures.draw_panel_sizes, analysis, 2.8, 2.8, about),
+    }
+
+
+def _draw_predictions(analysis: Analysis) -> list[dict[str, str]]:
+    drawings = figures.prediction_figures(analysis).items()
+    return [
+        {"about": about, "figure": draw_panel(draw, analysis, about=about, size=(3.2, 3.0))} for about, draw in drawings
+    ]
 
 
 def _describe_survival(analysis: Analysis) -> dict[str, Any] | None:
     """Return the curves of held-out samples of low and of high predicted risk; None if there are none."""
-    risk_groups = predicted_risk_groups(analysis) if analysis.outcome is SURVIVAL else {}
+    risk_groups = figures.predicted_risk_groups(analysis) if analysis.outcome is SURVIVAL else {}
     if not risk_groups:
         return None
     about = "survival of held-out samples of low and of high predicted risk"
-    sizes = {"wide": (5.2, 3.0), "narrow": (3.7, 2.8)}
+    sizes = {"wide": (6.4, 3.2), "narrow": (3.7, 2.8)}
     values = {"": next(iter(risk_groups.values()))}  # the heading of the section is title enough
     return {
         "figures": {
@@ -186,7 +214,7 @@ def _common_exponent(values: Sequence[float]) -> int:
 
 def _strip_labels(analysis: Analysis) -> tuple[str, ...]:
     """Return the class labels if they fit below strips of samples; otherwise nothing, and strips are numbered."""
-    labels = tuple(c["name"] for c in _describe_target(analysis)) if analysis.outcome.has_classes else ()
+    labels = tuple(text.make_visible(label) for label in analysis.effects.classes)
     fits = len(labels) <= FEW_STRIPS and all(len(label) <= SHORT_LABEL for label in labels)
     return labels if fits else ()
 
@@ -218,10 +246,16 @@ def _finite_or_none(value: float | None) -> float | None:
     return float(value) if value is not None and np.isfinite(value) else None
 
 
-def pairs_to_draw(analysis: Analysis) -> Sequence[Pair]:
-    """Return the significant pairs, or the best two if there are none."""
-    significant = [pair for pair in analysis.pairs if pair.corrected_p <= LEVEL]
-    return (significant or analysis.pairs[:2])[:DRAWN_PAIRS]
+def _describe_pairs(analysis: Analysis) -> dict[str, Any]:
+    """Return the pairs that hold after correction for the number of all pairs: others are not shown."""
+    significant = figures.significant_pairs(analysis)
+    return {
+        "total": len(analysis.pairs),
+        "significant": len(significant),
+        "level": LEVEL,
+        "rows": [_describe_pair(pair) for pair in significant[:PAIRS]],
+        "drawn": [_draw_pair(analysis, pair) for pair in significant[: figures.DRAWN_PAIRS]],
+    }
 
 
 def _draw_pair(analysis: Analysis, pair: Pair) -> dict[str, Any]:
@@ -234,31 +268,18 @@ def _draw_pair(analysis: Analysis, pair: Pair) -> dict[str, Any]:
     return {**row, "figure": draw_panel(pair_panel, *values, about=about, **options)}
 
 
-def columns_to_draw(analysis: Analysis) -> Any:
-    """Return the columns of the table whose values figures show, ascending; a stored analysis has only these."""
-    features = [feature.column for feature in analysis.features[:DRAWN]]
-    pairs = [(pair.first_column, pair.second_column) for pair in pairs_to_draw(analysis)]
-    return np.unique([*features, *(column for pair in pairs for column in pair)]).astype(int)
-
-
-def columns_to_highlight(analysis: Analysis) -> list[int]:
-    """Return the columns of the selected features that take part in the culling path."""
-    entered = set(analysis.path.rounds[0].features.tolist())
-    return [feature.column for feature in analysis.features if feature.selected and feature.column in entered]
-
-
 def _describe_path(analysis: Analysis) -> dict[str, Any]:
-    names, highlighted = [text.make_visible(name) for name in analysis.table.names], columns_to_highlight(analysis)
+    names = [text.make_visible(name) for name in analysis.table.names]
     options: dict[str, Any] = {
-        "highlight": np.array(highlighted[:NAMED], dtype=int),
-        "label": "selected" if len(highlighted) <= NAMED else f"the first {NAMED} selected",
+        "highlight": figures.columns_to_highlight(analysis),
         "about": "Contribution of every feature, and alignment and error of the features left, round by round",
         "title": None,
     }
-    figures = {}
-    for width, size, longest in (("wide", (6.4, 5.4), 20), ("narrow", (3.7, 5.0), 9)):
+    drawn = {}
+    for width, height, longest in (("wide", 5.4, 28), ("narrow", 5.0, 14)):
         shortened = [text.shorten(name, longest) for name in names]
-        figures[width] = draw_figure(culling_path, analysis.path, names=shortened, size=size, **options)
+        size = (WIDTHS[width], height)
+        drawn[width] = draw_figure(culling_path, analysis.path, names=shortened, size=size, **options)
     best = analysis.path.rounds[analysis.path.best]
     return {
         "rounds": len(analysis.path.rounds),
@@ -267,7 +288,7 @@ def _describe_path(analysis: Analysis) -> dict[str, Any]:
         "chance": float(best.chance),
         "has_errors": analysis.path.errors is not None,
         "made_selection": analysis.rule.name == "path",
-        "figures": figures,
+        "figures": drawn,
     }
 
 
@@ -276,7 +297,7 @@ def _describe_accuracy(accuracy: Accuracy) -> dict[str, Any]:
     options: dict[str, Any] = {"chance": accuracy.chance, "measure": accuracy.measure, "highlight": "selected"}
     options["about"] = f"{accuracy.measure} in every fold"
     sizes = {"wide": (6.4, 1.5), "narrow": (3.7, 1.6)}
-    figures = {width: draw_panel(accuracy_panel, values, size=size, **options) for width, size in sizes.items()}
+    drawn = {width: draw_panel(accuracy_panel, values, size=size, **options) for width, size in sizes.items()}
     return {
         "measure": accuracy.measure,
         "selected": [float(value) for value in accuracy.selected],
@@ -289,7 +310,7 @@ def _describe_accuracy(accuracy: Accuracy) -> dict[str, Any]:
             "chance": f"{accuracy.chance:.2f}",
             "sizes": text.format_range(accuracy.sizes),
         },
-        "figures": figures,
+        "figures": drawn,
     }
 
 
@@ -342,28 +363,16 @@ def render(content: Mapping[str, Any]) -> str:
     >>> from pathlib import Path
     >>> Path("report.html").write_text(report.render(report.contents(analysis)), "utf-8")  # doctest: +SKIP
     """
-    jinja2 = optional("jinja2", extra="report", purpose="Writing a report")
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters |= {"number": text.format_number, "p": text.format_p_value, "percent": text.format_percent}
-    environment.filters |= {"count": text.format_count, "power": text.format_power_of_ten, "digest": _hash_script}
-    environment.filters["fixed"] = text.format_fixed
-    template = environment.from_string(Path(__file__).with_name("report.html.j2").read_text(encoding="utf-8"))
-    page: str = template.render(
-        **content,
-        has_classes=KINDS[content["kind"]].has_classes,
-        columns=[column for column in (RANK, NAME, *value_columns(**content["effects"])) if column.in_table],
-        data=_without_figures(content),
-        ramp=LOW_TO_HIGH,
-        meaning_of_q=MEANING_OF_Q,
-    )
-    return page
+    columns = [column for column in (RANK, NAME, *value_columns(**content["effects"])) if column.in_table]
+    # a column that is empty in all rows would only take space
+    columns = [c for c in columns if any(row[c.field] is not None for row in content["features"]["rows"])]
+    return lay_out("report.html.j2", content, columns=columns)
 
 
-def _hash_script(script: str) -> str:
-    """Return the hash that lets the content security policy allow only the script of the page."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(str(script).encode()).digest()).decode()
+def lay_out(template: str, content: Mapping[str, Any], **more: Any) -> str:
+    """Lay out the contents of a report by a template of `TEMPLATES`, with its numbers as JSON."""
+    common = {"has_classes": KINDS[content["kind"]].has_classes, "meaning_of_q": MEANING_OF_Q}
+    return render_page(TEMPLATES / template, {**content, **more, **common, "data": _without_figures(content)})
 
 
 def _without_figures(content: Any) -> Any:

@@ -1,6 +1,8 @@
-"""What other pages share with the report: its style sheet and its filters of numbers."""
+"""What pages share: their templates, style sheet and filters of numbers."""
 
-import re
+import base64
+import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,18 +10,26 @@ from randsel._utils import text
 from randsel._utils.text import optional
 from randsel.plots import LOW_TO_HIGH
 
+TEMPLATES = Path(__file__).parent / "templates"
 
-def render_page(template: Path, content: dict[str, Any]) -> str:
-    """Render a template of Jinja; `style` is the style element of the report, and names are escaped."""
+
+def render_page(template: Path, content: Mapping[str, Any]) -> str:
+    """Render a template of Jinja, which may include those of `TEMPLATES`; names are escaped."""
     jinja2 = optional("jinja2", extra="report", purpose="Writing a report")
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=jinja2.FileSystemLoader([template.parent, TEMPLATES]),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    environment.filters |= {"number": text.format_number, "percent": text.format_percent, "count": text.format_count}
-    environment.filters["visible"] = text.make_visible
-    report = Path(__file__).with_name("report.html.j2").read_text(encoding="utf-8")
-    style = re.search(r"<style>.*?</style>", report, re.DOTALL)
-    assert style is not None
-    styled = environment.from_string(style[0]).render(ramp=LOW_TO_HIGH)
-    page: str = environment.from_string(template.read_text(encoding="utf-8")).render(style=styled, **content)
+    environment.filters |= {"number": text.format_number, "p": text.format_p_value, "percent": text.format_percent}
+    environment.filters |= {"count": text.format_count, "power": text.format_power_of_ten, "digest": _hash_script}
+    environment.filters |= {"fixed": text.format_fixed, "visible": text.make_visible}
+    page: str = environment.get_template(template.name).render(ramp=LOW_TO_HIGH, **content)
     return page
+
+
+def _hash_script(script: str) -> str:
+    """Return the hash that lets the content security policy allow only the script of the page."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(str(script).encode()).digest()).decode()

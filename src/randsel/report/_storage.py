@@ -31,7 +31,7 @@ from randsel.analysis import (
     list_features,
 )
 from randsel.culling import CullingPath, StandIn, restore_path
-from randsel.report import _html as report
+from randsel.report._figures import columns_to_draw
 from randsel.tables import Table
 from randsel.targets import KINDS, SURVIVAL, check_outcome
 
@@ -77,7 +77,7 @@ def store_analysis(analysis: Analysis, parts: FinishedParts) -> None:
     """Store the data of the report; of the table, only the columns that are drawn."""
     features, pairs = analysis.features, analysis.pairs
     swaps = [(column, *stand_in) for column, others in analysis.stand_ins.items() for stand_in in others]
-    columns, effects = report.columns_to_draw(analysis), analysis.effects
+    columns, effects = columns_to_draw(analysis), analysis.effects
     arrays: dict[str, Any] = {
         "columns": columns,
         "values": analysis.table.X[:, columns],
