@@ -280,11 +280,14 @@ def test_cells_are_the_same_and_written_by_the_run(on_workers, tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     there = _run.run_comparison(SPEC, {"xor": TABLE}, Path("there"), n_jobs=None)
     assert without_times(here.results) == without_times(there.results)
-    cells = [path for path in (tmp_path / "there").glob("*.json") if path.name != "run.json"]
+    cells = list((tmp_path / "there" / "cells").glob("*.json"))
     assert len(cells) == 6
     assert (tmp_path / "there" / "runs.csv").read_text().splitlines()[1].split(",")[2:5] == ["6", "4", "4"]
     for path in cells:
-        assert json.loads(path.read_text())["cell"] == json.loads((tmp_path / "here" / path.name).read_text())["cell"]
+        assert (
+            json.loads(path.read_text())["cell"]
+            == json.loads((tmp_path / "here" / "cells" / path.name).read_text())["cell"]
+        )
 
 
 @pytest.mark.slow

@@ -80,7 +80,7 @@ def whole(out, *, killed=False):
     A run that is killed while it writes leaves the unfinished file under another name; the next run removes it.
     """
     assert killed or not list(out.rglob("*.partial"))
-    cells = [path for path in out.glob("*.json") if path.name != "run.json"]
+    cells = list(out.glob("cells/*.json"))
     assert all(json.loads(path.read_text())["result"] for path in cells)
     names = [path.stem for path in (out / "parts").glob("*.npz")]
     assert all(FinishedParts(out / "parts").load(name) is not None for name in names)
@@ -383,7 +383,7 @@ def test_workers_end_soon_after_a_killed_run(table, undisturbed, tmp_path):
 
 def whole_cells(out):
     """Names of the finished cells, which others may be writing beside."""
-    cells = [path for path in out.glob(FINISHED["compare"]) if path.name != "run.json"]
+    cells = list(out.glob(FINISHED["compare"]))
     assert all(json.loads(path.read_text())["result"] for path in cells)
     return {path.name for path in cells}
 

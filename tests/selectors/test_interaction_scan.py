@@ -273,7 +273,8 @@ def test_pairs_convert_to_a_data_frame(xor):
 def test_real_problems_with_a_known_answer(benchmark_set):
     for name, kind in (("friedman_c0_250_50", "regression"), ("gametes_2way_1000", "classification")):
         data = benchmark_set(name)
-        order = np.random.default_rng(5).permutation(data["X"].shape[1])
+        others = np.setdiff1d(np.arange(data["X"].shape[1]), data["relevant"])[:200]
+        order = np.random.default_rng(5).permutation(np.concatenate([data["relevant"], others]))
         relevant = np.flatnonzero(np.isin(order, data["relevant"]))
         scan = InteractionScan(len(relevant), target=kind).fit(data["X"][:, order].astype(float), data["y"])
         assert set(scan.get_support(indices=True)) == set(relevant)

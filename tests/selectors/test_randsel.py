@@ -238,8 +238,9 @@ def test_progress(xor, capsys):
     assert np.array_equal(seen[0].scores, selector.path_.rounds[0].scores)
 
 
-def test_madelon(benchmark_set):
-    """2100 samples, so that rows are taken in blocks; most of the 20 relevant among 150 features come first."""
+def test_madelon(benchmark_set, monkeypatch):
+    """Rows are taken in blocks; most of the 20 relevant among 150 features come first."""
+    monkeypatch.setattr("randsel.contribution._closed_form.MAX_ROWS", 500)
     data = benchmark_set("madelon")
     columns = np.concatenate([data["relevant"], np.setdiff1d(np.arange(500), data["relevant"])[:130]])
     selector = RandSel(20, random_state=0).fit(data["X"][:2100, columns], data["y"][:2100])
