@@ -323,6 +323,13 @@ def rank_functions(x, n_functions):
     return np.array(basis)
 
 
+def heavy_score(first):
+    """Signed squares of the first function of a feature, of mean zero and mean square one (eq. 16a)."""
+    squares = np.array([x * abs(x) for x in first])
+    squares = squares - squares.mean()
+    return squares / np.sqrt(np.mean(squares**2))
+
+
 def permutation_sums(a, e, strata):
     """Return Σ_i a_i e_π(i) for all permutations π within strata."""
     sums = np.zeros(1)
