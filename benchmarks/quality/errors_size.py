@@ -30,7 +30,7 @@ DESIGNS = ("constant", "varying", "mixed")
 N_COLUMNS = 100
 N_SETS = 200
 #: Data sets of rows that have one decision per data set.
-N_DECISIONS = 300
+N_DECISIONS = 250
 
 
 def size_of(make_sample, rng):
