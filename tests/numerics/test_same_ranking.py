@@ -57,7 +57,7 @@ def assert_same(expected, found, device):
 
 
 def assert_close(expected, found):
-    """A GPU takes another route, without series: the first round agrees within their error, and so do clear features."""
+    """A GPU computes without series: first rounds agree within the error of these, and so do clear features."""
     for name in ("main", "interaction"):
         ours, theirs = (getattr(selector.path_.rounds[0], name) for selector in (found, expected))
         np.testing.assert_allclose(ours, theirs, atol=0.01, err_msg=name)
