@@ -3,7 +3,7 @@
 python benchmarks/quality/real.py [--data FOLDER] [--cells FOLDER] [--only open|aside|recovery]
                                   [--sets NAME,...] [--methods NAME,...] [--variant JSON] [--repetitions 5] [--jobs 2]
                                   [--seconds S] [--limit 60] [--again] [--no-recovery] [--commit NAME]
-                                  [--source DIGEST] [--page-only] [--out docs/results/real.md]
+                                  [--any-source] [--page-only] [--out docs/results/real.md]
 
 A cell is one fit of a method on one training fold. Finished cells are appended to a file in the folder of cells, and
 not computed again unless the method's code or settings, or the evaluation, have changed.
@@ -31,7 +31,7 @@ import numpy as np
 import scipy
 import sklearn
 from pool import run_tasks, time_limit
-from real_methods import CLASSES, NUMBERS, RANDSEL, default_name, methods_by_name
+from real_methods import CLASSES, NUMBERS, default_name, methods_by_name
 from real_page import write_page
 from records import Records
 from sklearn.dummy import DummyClassifier, DummyRegressor
@@ -214,23 +214,16 @@ def timed(method, data, limit):
 class Cells:
     """Finished cells of the present methods and protocol."""
 
-    def __init__(self, folder, methods, source=None):
+    def __init__(self, folder, methods, *, any_source=False):
         self.records, self.methods = Records(folder), methods
-        self.sources = {
-            name: source if source and method.subpackages == RANDSEL else method.source
-            for name, method in methods.items()
-        }
-        self.by_task, self.runs, self.other_sources = {}, [], {}
+        self.sources = {name: method.source for name, method in methods.items()}
+        self.by_task, self.runs = {}, []
         for record, run in self.records:
             task = tuple(record[name] for name in ("set", "method", "repetition", "fold"))
-            if self._identity(task[1]) == [record[name] for name in ("settings", "source", "protocol")]:
+            stored = [record[name] for name in ("settings", "source", "protocol")]
+            present = self._identity(task[1])
+            if stored == present or (any_source and present and stored[::2] == present[::2]):
                 self._add(task, {**record, "run": run})
-            elif (
-                task[1] in self.methods
-                and self.methods[task[1]].subpackages == RANDSEL
-                and record["protocol"] == protocol()
-            ):
-                self.other_sources[record["source"]] = run.get("commit")
 
     def _identity(self, method):
         known = self.methods.get(method)
@@ -346,15 +339,10 @@ def parse_options():
     parser.add_argument("--limit", type=float, default=60.0, help="seconds that a fit may take")
     parser.add_argument("--again", action="store_true", help="run again what failed or took too long")
     parser.add_argument("--commit", help="name of the commit, where git is not available")
-    parser.add_argument(
-        "--source", help="with --page-only, show the cells of RandSel of this source instead of the present one"
-    )
+    parser.add_argument("--any-source", action="store_true", help="also use cells of other versions of the code")
     parser.add_argument("--page-only", action="store_true", help="compute nothing")
     parser.add_argument("--out", type=Path, help="also write the page to this Markdown file")
-    options = parser.parse_args()
-    if options.source and not options.page_only:
-        parser.error("--source needs --page-only: cells can only be computed with the present source")
-    return options
+    return parser.parse_args()
 
 
 def main():
@@ -363,7 +351,7 @@ def main():
     methods = methods_by_name([json.loads(text) for text in options.variant])
     by_slug = {slug(name): name for name in methods}
     methods = {by_slug[name]: methods[by_slug[name]] for name in chosen(options.methods, by_slug, "method")}
-    cells = Cells(options.cells, methods, options.source)
+    cells = Cells(options.cells, methods, any_source=options.any_source)
     tasks = all_tasks(set_names, methods, options)
     if not options.page_only:
         stored = [name for name in dict.fromkeys(task[0] for task in tasks) if RECOVERY.get(name) is None]
@@ -371,9 +359,6 @@ def main():
         if absent:
             sys.exit(f"{options.data} does not hold {', '.join(absent)}; name the folder of the data with --data.")
         run(tasks, cells, methods, options)
-    elif cells.other_sources and not any(methods[task[1]].subpackages == RANDSEL for task in cells.by_task):
-        known = ", ".join(f"{source} (commit {commit})" for source, commit in cells.other_sources.items())
-        print(f"The cells of RandSel are of other sources: {known}; show one with --source.", file=sys.stderr)
     finished = [cells.by_task[task] for task in tasks if task in cells.by_task]
     text = write_page(finished, cells.runs, methods, HALVES, default_name())
     print(text)

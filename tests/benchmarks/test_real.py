@@ -73,9 +73,8 @@ def test_cells_of_another_source_are_computed_again(folder, tmp_path):
     sources = {line["method"]: line["source"] for line in lines[1:]}
     written.write_text(written.read_text().replace(sources["RandSel total, z-scores"], "older"))
     shown = run(folder, *arguments, "--cells", str(tmp_path), "--page-only")
-    assert "older" in shown.stderr
     assert "| RandSel total, z-scores | 1 |" not in shown.stdout
-    older = run(folder, *arguments, "--cells", str(tmp_path), "--page-only", "--source", "older")
+    older = run(folder, *arguments, "--cells", str(tmp_path), "--page-only", "--any-source")
     assert "| RandSel total, z-scores | 1 |" in older.stdout
     assert "5 to be computed" in run(folder, *arguments, "--cells", str(tmp_path)).stderr
 
