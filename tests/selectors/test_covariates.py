@@ -13,8 +13,12 @@ from randsel import InteractionScan, RandSel, RandSelCV
 from randsel._numerics.nuisance import Covariates, Nuisance
 
 
-def make_confounded(seed, m=150, n=300, n_driven=60, effect=1.0):
-    """Outcome and the first features depend on age; the last five act on the outcome given age."""
+def make_confounded(seed, m=150, n=1000, n_driven=200, effect=0.7):
+    """Outcome and the first features depend on age; the last five act on the outcome given age.
+
+    The sizes are those of docs/results/outcomes.md, whose figures are the source of thresholds below: a threshold is
+    three standard errors of as many data sets as the test has from the figure of the page.
+    """
     rng = np.random.default_rng(seed)
     age = rng.uniform(20.0, 80.0, m)
     z = (age - 50.0) / 17.3
@@ -54,44 +58,72 @@ def test_repeated_and_constant_covariates_add_nothing(rng):
 # ---------------------------------------------------------------- selection and tests
 
 
+@pytest.mark.slow
 def test_features_that_follow_a_covariate_do_not_lead():
-    recalls = []
-    for seed in range(3):
+    recalls, follow_age = {"adjusted": [], "not adjusted": []}, {"adjusted": [], "not adjusted": []}
+    for seed in range(6):
         X, y, age, relevant = make_confounded(seed)
-        adjusted = RandSel(5).fit(X, y, covariates=age)
-        assert (RandSel(5).fit(X, y).order_[:20] < 60).sum() > (adjusted.order_[:20] < 60).sum()
-        recalls.append(np.isin(relevant, np.flatnonzero(adjusted.support_)).mean())
-        assert adjusted.stands_out_
-    assert np.mean(recalls) >= 0.9
-
-
-@pytest.mark.parametrize("kind", ["numbers", "classes"])
-def test_tests_agree_with_partial_regression(kind):
-    X, y, age, relevant = make_confounded(1)
-    if kind == "classes":
-        y = (y > np.median(y)).astype(int)
-    scan = InteractionScan(order=1).fit(X, y, covariates=pd.DataFrame({"age": age}))
-    assert np.sort(scan.main_pvalues_[relevant])[3] < 0.005
-    assert (scan.main_pvalues_[:60] < 0.05).mean() <= 0.14
-    assert (InteractionScan(order=1).fit(X, y).main_pvalues_[:60] < 0.05).mean() > 0.18
+        for name, given in (("adjusted", {"covariates": age}), ("not adjusted", {})):
+            selector = RandSel(5).fit(X, y, **given)
+            recalls[name].append(selector.support_[relevant].mean())
+            follow_age[name].append(selector.support_[:200].sum() / 5)
+            assert selector.stands_out_
+    # page: recall .93 and .61, standard deviations of a data set .09 and .18; .04 and .34 follow age, .09 and .13
+    assert np.mean(recalls["adjusted"]) >= 0.82
+    assert np.mean(recalls["not adjusted"]) <= 0.83
+    assert np.mean(follow_age["adjusted"]) <= 0.15
+    assert np.mean(follow_age["not adjusted"]) >= 0.18
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("curve", ["linear", "curved"])
+def test_features_that_follow_a_batch_do_not_lead():
+    recalls, follow_batch = [], []
+    for seed in range(6):
+        rng = np.random.default_rng([3, seed])
+        batch = rng.choice(3, size=150, p=(0.2, 0.3, 0.5))
+        shift = np.array([1.5, -1.5, 0.3])[batch]
+        X = rng.normal(size=(150, 1000))
+        X[:, :200] += shift[:, None]
+        y = shift + 0.7 * X[:, -5:].sum(axis=1) + rng.normal(size=150)
+        selector = RandSel(5).fit(X, y, batch=batch)
+        recalls.append(selector.support_[-5:].mean())
+        follow_batch.append((selector.support_[:200].sum() - RandSel(5).fit(X, y).support_[:200].sum()) / 5)
+    # page: recall .92, standard deviation of a data set .13; .02 follow the batch, .30 if not adjusted, .10 of both
+    assert np.mean(recalls) >= 0.76
+    assert np.mean(follow_batch) <= -0.16
+
+
+@pytest.mark.parametrize("kind", ["numbers", "classes"])
+def test_pvalues_given_a_covariate_are_those_of_noise_and_of_effects(kind):
+    X, y, age, relevant = make_confounded(1)
+    if kind == "classes":
+        y = (y > np.median(y)).astype(int)
+    p = InteractionScan(order=1).fit(X, y, covariates=pd.DataFrame({"age": age})).main_pvalues_
+    # Three standard deviations of the fraction among 200 and 795 independent features without an effect given age.
+    assert abs((p[:200] < 0.05).mean() - 0.05) <= 0.047
+    assert abs((p[200:995] < 0.05).mean() - 0.05) <= 0.024
+    # Their partial correlation is .38, which has p = 1e-6; as classes about a third of the information is lost.
+    assert np.median(p[relevant]) < (1e-4 if kind == "numbers" else 1e-2)
+    # Without age, features that follow it have a correlation of .33.
+    assert (InteractionScan(order=1).fit(X, y).main_pvalues_[:200] < 0.05).mean() > 0.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("curve", ["linear", "quadratic", "sigmoid"])
 @pytest.mark.parametrize("kind", ["numbers", "classes"])
 def test_family_wise_error_given_a_covariate(kind, curve):
-    alarms, n_sets = 0, 60
-    for seed in range(n_sets):
+    alarms = 0
+    for seed in range(40):
         rng = np.random.default_rng([7, seed])
-        age = rng.normal(size=100)
-        driven = age if curve == "linear" else age**2
-        X = rng.normal(size=(100, 100))
-        X[:, :40] += driven[:, None]
-        y = driven + rng.normal(size=100)
+        age = rng.normal(size=150)
+        driven = {"linear": age, "quadratic": age**2, "sigmoid": np.tanh(2.0 * age)}[curve]
+        X = rng.normal(size=(150, 1000))
+        X[:, :200] += driven[:, None]
+        y = driven + rng.normal(size=150)
         y = y if kind == "numbers" else (y > np.median(y)).astype(int)
         p = InteractionScan(order=1).fit(X, y, covariates=age).main_pvalues_
-        alarms += p.min() * 100 <= 0.05
-    assert alarms <= 8  # binomial: 9 of 60 or more have a probability of 0.003 at 0.05
+        alarms += p.min() * 1000 <= 0.05
+    assert alarms <= 6  # binomial: 7 of 40 or more have a probability of 0.003 at 0.05
 
 
 @pytest.mark.parametrize("estimator", ["exact", "bootstrap"])
@@ -138,14 +170,17 @@ def test_covariates_of_groups_and_mixed_types(rng):
     scan = InteractionScan(order=1).fit(X, y, groups=donors, covariates=frame)
     assert scan.comparison_ == "between groups"
     assert (scan.main_pvalues_ < 0.01).mean() <= 0.1
-    assert not RandSel(3).fit(X, rng.permutation(y), groups=None, covariates=frame).support_.all()
+    by_age_and_sex, by_sex_and_age = (
+        RandSel(3).fit(X, y, covariates=frame[list(c)]) for c in (frame, frame.columns[::-1])
+    )
+    assert by_age_and_sex.order_.tolist() == by_sex_and_age.order_.tolist()
 
 
 # ---------------------------------------------------------------- routing
 
 
 def test_metadata_reach_the_selector_through_a_pipeline():
-    X, y, age, _ = make_confounded(3)
+    X, y, age, _ = make_confounded(3, n=300, n_driven=60)
     y = (y > np.median(y)).astype(int)
     batch = np.arange(len(y)) % 3
     with sklearn.config_context(enable_metadata_routing=True):
@@ -161,7 +196,7 @@ def test_metadata_reach_the_selector_through_a_pipeline():
 
 
 def test_cross_validation_passes_covariates_on():
-    X, y, age, relevant = make_confounded(4, n=150)
+    X, y, age, relevant = make_confounded(4, n=150, n_driven=60, effect=1.0)
     selector = RandSelCV(cv=3, gammas=["median"]).fit(X, y, covariates=age, batch=np.arange(len(y)) % 2)
     direct = RandSel(selector.n_features_).fit(X, y, covariates=age, batch=np.arange(len(y)) % 2)
     assert np.array_equal(selector.order_, direct.order_)

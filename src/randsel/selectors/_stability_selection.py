@@ -180,9 +180,13 @@ class StabilitySelection(Selector):
     >>> X, y, relevant = datasets.make_weston_linear(200, 20, random_state=0)
     >>> StabilitySelection(random_state=0).fit(X, y).get_support(indices=True)
     array([1, 2, 4])
-    >>> stable = StabilitySelection(RandSel(5), n_subsamples=20, random_state=0).fit(X, y)
+
+    The XOR of two features, which no linear model finds:
+
+    >>> X, y, relevant = datasets.make_xor(200, 20, random_state=0)
+    >>> stable = StabilitySelection(RandSel(2), n_subsamples=20, random_state=0).fit(X, y)
     >>> stable.get_support(indices=True)
-    array([0, 1, 2, 4])
+    array([0, 1])
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
