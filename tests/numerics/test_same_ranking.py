@@ -9,6 +9,7 @@ import pytest
 import sklearn
 
 from randsel import RandSel
+from randsel._numerics.arrays import DEVICE_SCRATCH, SCRATCH
 
 torch = pytest.importorskip("torch")
 
@@ -57,7 +58,7 @@ def assert_same(expected, found, device):
 
 
 def assert_close(expected, found):
-    """A GPU computes without series: first rounds agree within the error of these, and so do clear features."""
+    """On a GPU, compare the first round within the error of a series, and the features that are clear."""
     for name in ("main", "interaction"):
         ours, theirs = (getattr(selector.path_.rounds[0], name) for selector in (found, expected))
         np.testing.assert_allclose(ours, theirs, atol=0.01, err_msg=name)
@@ -71,6 +72,16 @@ def assert_close(expected, found):
 @pytest.mark.parametrize("situation", ["missing", "covariates", "missing and covariates", "missing and batch"])
 def test_numpy_and_torch_rank_alike(situation, scale, device):
     assert_same(*fit_both(situation, device, 150, scale=scale), device)
+
+
+@pytest.mark.parametrize("situation", ["plain", "missing and covariates"])
+def test_the_memory_of_a_device_does_not_change_the_ranking(situation, monkeypatch):
+    monkeypatch.setattr(
+        "randsel.contribution._closed_form.scratch_size",
+        lambda x: SCRATCH if isinstance(x, np.ndarray) else DEVICE_SCRATCH,
+    )
+    assert_same(*fit_both(situation, "tensor", 150), "tensor")
+    assert_same(*fit_both(situation, "tensor", 150, scale=True), "tensor")
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from randsel._numerics.arrays import (
     astype,
     clip,
     forms_by_column,
+    is_single,
     machine_epsilon,
     namespace,
     prepare_quadratic_forms,
@@ -230,8 +231,11 @@ def _third_order(sample: Sample, gamma: float, bounds: FirstOrderBounds, nonline
 
 
 def _expensive(sample: Sample) -> int:
-    """Return EXPENSIVE, scaled on a device by its larger scratch memory."""
-    return EXPENSIVE * (scratch_size(sample.target.Y) // SCRATCH)
+    """Return EXPENSIVE, scaled on a device by its larger scratch memory where features are in single precision.
+
+    Features in double precision take the same routes on every device, so that they have the same ranking.
+    """
+    return EXPENSIVE * (scratch_size(sample.target.Y) // SCRATCH if is_single(sample.X.dtype) else 1)
 
 
 # ---------------------------------------------------------------- evaluation
