@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from randsel import datasets, guarantees, plots
+    from randsel import datasets, get, guarantees, plots
     from randsel.analysis import select_adata
     from randsel.baselines import (
         BaHSIC,
@@ -39,6 +39,7 @@ __all__ = [
     "StabilitySelection",
     "__version__",
     "datasets",
+    "get",
     "guarantees",
     "plots",
     "read_blocks",

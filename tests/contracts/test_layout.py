@@ -18,6 +18,7 @@ ORDER = [
     "_utils",
     "_numerics",
     "datasets",
+    "get",
     "guarantees",
     "targets",
     "contribution",

@@ -28,6 +28,7 @@ from randsel._numerics.arrays import RemoteTable, complement, is_sparse, remote_
 from randsel._numerics.column_sources import MAX_DENSE, canonical_csc, dense_bytes
 from randsel._numerics.columns import memory_for_columns
 from randsel._numerics.missing import count_nonfinite, find_refused
+from randsel._sklearn.notebook import NotebookMixin
 from randsel._utils.jobs import ordered_map
 from randsel._utils.text import warn
 from randsel._utils.typing import Array
@@ -266,7 +267,7 @@ def check_number_to_select(count_or_fraction: int | float | str, n_features: int
 # ---------------------------------------------------------------- base class of selectors
 
 
-class Selector(CallbackSupportMixin, SelectorMixin, BaseEstimator):
+class Selector(NotebookMixin, CallbackSupportMixin, SelectorMixin, BaseEstimator):
     """Base class of the selectors: `support_` is the selection; y is required and may have several columns.
 
     X may have missing values, whose number in every column is `missing_counts_`.

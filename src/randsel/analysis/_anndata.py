@@ -9,6 +9,7 @@ import numpy as np
 
 from randsel._utils.typing import Array
 from randsel.analysis._model import Analysis, Settings
+from randsel.analysis._mudata import JointModalities
 from randsel.analysis._pipeline import analyse
 from randsel.analysis._ranking import MISSING, RANK, SELECTED
 from randsel.analysis._selection import Progress
@@ -33,8 +34,10 @@ def select_adata(
 
     Parameters
     ----------
-    adata : AnnData
-        Observations in rows; results are written to it, as scanpy's functions do.
+    adata : AnnData or MuData
+        Observations in rows; results are written to it, as scanpy's functions do. The variables of all modalities of a
+        MuData object are ranked together, with names such as "rna:CD3E". An observation without a modality has missing
+        values there. Results are written to `.var` of every modality.
     label : str, default=None
         Column of `adata.obs`: classes or numbers. Observations without a label are left out.
     event, time : str, default=None
@@ -71,6 +74,7 @@ def select_adata(
     how = Settings(**settings)
     covariates = [covariates] if isinstance(covariates, str) else list(covariates)
     columns = {"label": label, "event": event, "time": time, "groups": groups, "batch": batch}
+    adata = JointModalities.from_mudata(adata) if hasattr(adata, "mod") else adata
     table = _build_table(adata, layer, columns, covariates)
     about = {
         "version": version("randsel"),

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from scipy.stats import false_discovery_control
+from sklearn.utils.validation import check_is_fitted
 
 from randsel._numerics.arrays import check_device, remote_table, to_numpy
 from randsel._numerics.fingerprint import fingerprint
@@ -39,7 +40,7 @@ from randsel._sklearn.base import (
     rank_columns,
 )
 from randsel._utils.files import Checkpoint, open_checkpoint
-from randsel._utils.text import warn
+from randsel._utils.text import optional, warn
 from randsel._utils.typing import Array
 from randsel.interactions import (
     DEFAULT_DECAY,
@@ -430,6 +431,30 @@ class InteractionScan(Selector):
         )
         self.support_ = self.ranking_ == 1
         self.n_features_ = int(self.support_.sum())
+
+    def _list_more_results(self) -> dict[str, Array]:
+        """Return the partner of each feature, if their pair is significant after correction for all pairs."""
+        n_pairs = comb(self.n_features_in_, 2)
+        significant = (self.partner_ >= 0) & (self.partner_pvalues_ * n_pairs <= LEVEL)
+        return {"partner": np.where(significant, self._names()[self.partner_], "").astype(object)}
+
+    def pairs_to_frame(self) -> Any:
+        """Return the best pairs, and triples if `order=3`, as a pandas data frame with the names of features.
+
+        Returns
+        -------
+        pandas.DataFrame
+            `feature`, `partner` (and `third`), `statistic`, `p`, `p_corrected`, `step`, as in `pairs_` and `triples_`.
+        """
+        check_is_fitted(self)
+        pandas = optional("pandas", extra="pandas", purpose="pairs_to_frame")
+        names, frames = self._names(), []
+        for rows in (self.pairs_, *([self.triples_] if hasattr(self, "triples_") else [])):
+            columns = {"i": "feature", "j": "partner", "k": "third"}
+            known = rows.dtype.names or ()
+            fields = [f for f in ("i", "j", "k", "statistic", "p", "p_corrected", "step") if f in known]
+            frames.append({columns.get(f, f): names[rows[f]] if f in columns else rows[f] for f in fields})
+        return pandas.concat([pandas.DataFrame(frame) for frame in frames], ignore_index=True)
 
 
 def _write_progress(done: int, total: int) -> None:
