@@ -18,7 +18,7 @@ SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
 
 #: The index, by what a user wants; every script is in it once.
 ORDER = {
-    "First steps": ["own_table", "pipeline", "how_many", "survival", "paired", "how_fast"],
+    "First steps": ["own_table", "pipeline", "new_samples", "how_many", "survival", "paired", "how_fast"],
     "What acts together": ["xor_in_2000", "snp_pair", "regression", "echoes"],
     "How far to trust it": ["stable", "nothing_there", "batches", "covariates", "tuberculosis"],
     "Features learned without labels": ["localised_filters"],

@@ -102,6 +102,12 @@ def test_auc_and_its_interval(rng):
     assert 0.05 < high < 0.3
 
 
+def test_rounding_errors_of_equal_samples_are_ties(rng):
+    noise = 1e-15 * rng.standard_normal(20)
+    assert _evaluation.auc_with_interval(0.5 + noise, np.arange(20) < 5)[0] == 0.5
+    assert _evaluation.concordance_with_interval(np.arange(20.0), np.full(20, True), noise)[0] == 0.5
+
+
 def test_concordance_and_its_interval(rng):
     time, event = np.round(rng.exponential(5.0, 50)) + 1.0, rng.random(50) < 0.6
     risks = np.round(rng.standard_normal(50), 1)

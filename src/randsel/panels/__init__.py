@@ -7,7 +7,7 @@ predictions with a known outcome, `_results` the files of `randsel apply`. Impor
 
 from randsel.panels._cohort import TRANSFORMS, FeatureShift, compare_features, transform_values, warn_of_shifts
 from randsel.panels._content import FILE, PanelFeature, StandInFeature
-from randsel.panels._evaluation import Evaluation, evaluate, known_outcome
+from randsel.panels._evaluation import Evaluation, auc_with_interval, evaluate, known_outcome
 from randsel.panels._file import write_panel
 from randsel.panels._panel import NewSamples, Panel
 from randsel.panels._results import Application, summarise_application, write_application
@@ -23,6 +23,7 @@ __all__ = [
     "Panel",
     "PanelFeature",
     "StandInFeature",
+    "auc_with_interval",
     "compare_features",
     "evaluate",
     "fit_panel",

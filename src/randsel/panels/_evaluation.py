@@ -15,6 +15,7 @@ from randsel.targets import KINDS, SURVIVAL
 CONFIDENCE = 0.95
 MAX_BINS = 5  # of the calibration table
 MIN_PER_BIN = 5  # samples
+DECIMALS = 10  # equal samples may differ in later digits of their predictions, and count as ties
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,8 @@ def _with_interval(count: int, total: int) -> tuple[float, float, float]:
 def auc_with_interval(scores: Array, positive: Array) -> tuple[float, float, float]:
     """Return the area under the ROC curve with Newcombe's score interval, which also holds for an area of 0 or 1."""
     n_positive, n_negative = float(positive.sum()), float((~positive).sum())
-    area = (rankdata(scores)[positive].sum() - n_positive * (n_positive + 1) / 2) / (n_positive * n_negative)
+    ranks = rankdata(np.round(scores, DECIMALS))
+    area = (ranks[positive].sum() - n_positive * (n_positive + 1) / 2) / (n_positive * n_negative)
     counts = np.array([n_positive]), np.array([n_negative])
     low, high = auc_limits(np.array([area]), *counts, 1.0 - CONFIDENCE)
     return float(area), float(low[0]), float(high[0])
@@ -157,6 +159,7 @@ def concordance_with_interval(time: Array, event: Array, risks: Array) -> tuple[
     With a_i the number of concordant and b_i of comparable pairs of sample i, the index is `C = Σ a_i / Σ b_i` and the
     variance of this U-statistic about `4 Σ (a_i - C b_i)² / (Σ b_i)²`.
     """
+    risks = np.round(risks, DECIMALS)
     earlier = (time[:, None] < time) | ((time[:, None] == time) & ~event)
     comparable = event[:, None] & earlier
     concordant = comparable * ((risks[:, None] > risks) + 0.5 * (risks[:, None] == risks))
