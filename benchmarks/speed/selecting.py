@@ -1,4 +1,4 @@
-"""Measure `randsel select` on a wide CSV file, on one core: time to the first output and to the end, and memory.
+"""Measure `randsel select` on a wide and a tall CSV file, on one core: time to the first output and the end, memory.
 
 python benchmarks/speed/selecting.py [--out docs/results/select.md] [--samples 300] [--features 50000] [--whole]
 
@@ -23,6 +23,8 @@ import reading
 
 from randsel import __version__
 from randsel._utils.text import as_markdown
+
+TALL = 10_000  # samples of the tall table
 
 
 def processor(pid):
@@ -79,15 +81,16 @@ def main():
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         short, shortest = ["--halves", "2", "--folds", "2"], ["--halves", "0", "--no-accuracy"]
-        runs = [(1000, []), (1000, shortest), (options.features, short), (options.features, shortest)]
-        for at, (features, words) in enumerate([*runs, (options.features, [])] if options.whole else runs):
-            path = Path(folder) / f"{features}.csv"
+        wide, m = options.features, options.samples
+        runs = [(m, 1000, []), (m, 1000, shortest), (m, wide, short), (m, wide, shortest), (TALL, 50, [])]
+        for at, (samples, features, words) in enumerate([*runs, (m, wide, [])] if options.whole else runs):
+            path = Path(folder) / f"{samples}x{features}.csv"
             if not path.exists():
-                reading.write(path, options.samples, features)
+                reading.write(path, samples, features)
             select = [sys.executable, "-m", "randsel", "select", path.name, "--target", "status"]
             found = timed([*select, *words, "--out", f"out{at}"], folder)
             print(*found.pop("lines"), sep="\n", flush=True)
-            rows.append(row(f"{options.samples}×{features} {' '.join(words)}".strip(), found))
+            rows.append(row(f"{samples}×{features} {' '.join(words)}".strip(), found))
             print(rows[-1], flush=True)
         # a process this small has the memory of the one that started it
         rows.append(

@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -115,6 +117,84 @@ def test_run_json_holds_the_command_that_repeats_the_run(finished):
     before = {name: (out / name).read_bytes() for name in FILES}
     assert invoke(*again).exit_code == 0
     assert {name: (out / name).read_bytes() for name in FILES} == before
+
+
+def test_the_verdict_the_names_and_the_panel_sizes_are_files(finished):
+    _, out, result = finished
+    rows = read(out / "ranking.csv")
+    selected = [row["feature"] for row in rows if row["selected"] == "yes"]
+    assert (out / "selected.txt").read_text().splitlines() == selected
+    assert result.stdout.startswith("\n".join((out / "summary.txt").read_text().splitlines()[:4]))
+    assert f"{len(selected)} were selected" in result.stdout
+    sizes = read(out / "panel-size.csv")
+    assert [row["features"] for row in sizes] == ["1", "2", "3", "5", "10"]
+    assert [row["features"] for row in sizes if row["selected"] == "yes"] == [str(len(selected))]
+    assert sum(row["best"] == "yes" for row in sizes) == sum(row["one_standard_error"] == "yes" for row in sizes) == 1
+    for row in sizes:
+        assert float(row["mean"]) == pytest.approx(np.mean([float(row["fold_1"]), float(row["fold_2"])]))
+
+
+def test_effects_are_in_the_ranking_with_the_means_of_classes(finished):
+    _, out, _ = finished
+    X, y = numbers(200, 12)
+    for row in read(out / "ranking.csv"):
+        x = X[:, int(row["feature"][1:])]
+        medians = [np.median(x[y == label]) for label in ("case", "control")]
+        assert [float(row["median_case"]), float(row["median_control"])] == pytest.approx(medians)
+        assert float(row["difference"]) == pytest.approx(medians[1] - medians[0])
+        assert float(row["AUC_low"]) < float(row["AUC"]) < float(row["AUC_high"])
+        assert bool(row["direction"]) == (float(row["AUC_low"]) > 0.5)
+
+
+def test_figures_and_workbooks_are_written_on_request(finished, tmp_path):
+    xlsxwriter = pytest.importorskip("xlsxwriter")
+    X, y = numbers(60, 5)
+    names = ["1-Mar", "SEPT2", "=1+1", "39873", "g4"]
+    file = write(tmp_path / "table.csv", X, y, names=names)
+    options = ["--target", "status", "--halves", 0, "--folds", 0, "--top", 2, "--xlsx", "--figures", "svg,pdf"]
+    result = invoke("select", file, *options, "--out", tmp_path / "out")
+    assert result.exit_code in (0, cli.NOTHING), result.output
+    written = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"path.svg", "path.pdf", "ranking.xlsx"} <= written
+    assert "path.png" not in written
+    assert (tmp_path / "out" / "path.svg").read_text().lstrip().startswith("<?xml")
+    assert (tmp_path / "out" / "path.pdf").read_bytes().startswith(b"%PDF")
+    assert "--figures svg,pdf --xlsx" in json.loads((tmp_path / "out" / "run.json").read_text())["command"]
+    before = {name: (tmp_path / "out" / name).read_bytes() for name in written if name[0] != "." and name != "parts"}
+    assert invoke("select", file, *options, "--out", tmp_path / "out").exit_code == result.exit_code
+    assert {name: (tmp_path / "out" / name).read_bytes() for name in before} == before
+    with zipfile.ZipFile(tmp_path / "out" / "ranking.xlsx") as book:
+        strings, sheet = (book.read(f"xl/{name}.xml").decode() for name in ("sharedStrings", "worksheets/sheet1"))
+    assert all(f">{name}<" in strings for name in names)  # text, neither dates nor formulas
+    assert "<f>" not in sheet
+    assert xlsxwriter.__version__
+
+
+def test_an_unknown_format_of_figures_is_refused(finished, tmp_path):
+    result = invoke("select", finished[0], "--target", "status", "--figures", "png,gif", "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "gif is no format of figures; take some of png, svg, pdf" in result.stderr
+
+
+def test_warnings_about_halves_are_not_shown(tmp_path, monkeypatch):
+    X, y = numbers(80, 12)
+    file = write(tmp_path / "table.csv", X, np.random.default_rng(1).permutation(y))
+    collected = []
+
+    @contextmanager
+    def spy():
+        with _text.collect_warnings() as messages:
+            yield messages
+        collected.extend(messages)
+
+    monkeypatch.setattr(_selection, "collect_warnings", spy)
+    options = ["--target", "status", "--top", 3, "--halves", 12, "--folds", 2, "--pairs", "none", "--jobs", 2]
+    # a warning that escaped would be an error in this test
+    result = invoke("select", file, *options, "--out", tmp_path / "out")
+    assert result.exit_code == cli.NOTHING, result.output
+    assert sum("Nothing stands out" in message for message in collected) > 5  # of halves
+    assert "UserWarning" not in result.stderr
+    assert "Do not read this selection" not in result.output
 
 
 def test_the_report_is_rebuilt_from_the_folder_without_fitting(finished, monkeypatch):

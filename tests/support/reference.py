@@ -436,3 +436,23 @@ def corrected_standard_error(values, n_folds):
     variance = sum((value - mean) ** 2 for value in values) / (len(values) - 1)
     test, training = 1 / n_folds, 1 - 1 / n_folds
     return sqrt((1 / len(values) + test / training) * variance)
+
+
+def auc(x, y):
+    """Fraction of pairs (one sample of each class) whose second class is higher; ties count one half."""
+    pairs = [(a, b) for a in x[y == 0] for b in x[y == 1]]
+    return sum((b > a) + 0.5 * (b == a) for a, b in pairs) / len(pairs)
+
+
+def auc_score_test(area, theta, m, n):
+    """Standard score of an observed area under the hypothesis theta, of two exponential distributions."""
+    within = theta / (2 - theta), 2 * theta**2 / (1 + theta)
+    size = (m + n) / 2
+    variance = theta * (1 - theta) + (size - 1) * (within[0] - theta**2) + (size - 1) * (within[1] - theta**2)
+    return (area - theta) / (variance / (m * n)) ** 0.5
+
+
+def spearman(x, y):
+    """Pearson's correlation of ranks, counted pair by pair."""
+    ranks = [[sum((b < a) + 0.5 * (b == a) for b in values) for a in values] for values in (x, y)]
+    return float(np.corrcoef(ranks)[0, 1])

@@ -62,7 +62,8 @@ def select_adata(
     Analysis
         All results, for `randsel.report`. `adata.var` gets the columns randsel_rank, randsel_selected,
         randsel_contribution, randsel_main, randsel_interaction, randsel_partner, randsel_p, randsel_q,
-        randsel_step, randsel_stability and randsel_stand_ins; `adata.uns["randsel"]` the settings, the warnings and
+        randsel_step, randsel_stability, randsel_direction, randsel_effect, randsel_effect_low, randsel_effect_high,
+        randsel_difference (two classes) and randsel_stand_ins; `adata.uns["randsel"]` the settings, the warnings and
         whether anything stands out.
 
     Examples

@@ -173,9 +173,9 @@ class Effects:
         return "log2 fold change" if self.log2 else "difference"
 
     def direction(self, column: int) -> str:
-        """Describe the direction of the effect of a column; an empty string if it has none."""
+        """Describe the direction of the effect of a column; an empty string if its limits include no effect."""
         sign = int(self.sign[column])
-        if sign == 0:
+        if sign == 0 or self.low[column] <= self.neutral <= self.high[column]:
             return ""
         if self.measure == "correlation":
             return "rises with target" if sign > 0 else "falls with target"

@@ -15,7 +15,14 @@ from randsel._utils.jobs import as_finished, generator
 from randsel._utils.text import format_label
 from randsel._utils.typing import Array
 from randsel.analysis._model import Accuracy, PanelSizes, Rule, Settings, Stability
-from randsel.analysis._predictions import collect_predictions, predict, score_model, score_predictions, split_by_risk
+from randsel.analysis._predictions import (
+    MANY_ROWS,
+    collect_predictions,
+    predict,
+    score_model,
+    score_predictions,
+    split_by_risk,
+)
 from randsel.analysis._preparation import LEAST_HALF, average_groups, columns_to_keep, impute_medians
 from randsel.analysis._selection import (
     Execution,
@@ -29,6 +36,9 @@ from randsel.tables import Table
 from randsel.targets import SURVIVAL, OutcomeKind, bound_false_selections, split_halves
 
 THRESHOLD = 0.6  # fraction of half-samples from which a feature counts as stable
+#: Above `MANY_ROWS` samples, halves have at most so many, and so many training samples of a fold take part in the
+#: selection: both keep a run on 10 000 samples below a minute.
+MOST_ROWS_OF_HALF, MOST_ROWS_OF_FOLD = 1000, 4000
 #: Stored results of a fold, see `check_arrays`; the curve has one entry per size.
 FOLD_SHAPES = {
     "selected": ("f",),
@@ -45,9 +55,25 @@ SIZES = (1, 2, 3, 5, 10, 20, 50, 100, 200)
 
 
 def draw_halves(y: Array, groups: Array | None, kind: OutcomeKind, seed: int, number: int) -> tuple[Array, Array]:
-    """Return the rows of two random halves that share no sample or group; each has half of every class."""
-    one, other = split_halves(kind.strata(y), groups, None, generator(seed, 2, number))
-    return np.sort(one), np.sort(other)
+    """Return the rows of two random halves that share no sample or group; each has half of every class.
+
+    Halves of more than `MOST_ROWS_OF_HALF` rows are halved again until they have fewer.
+    """
+    rng = generator(seed, 2, number)
+    one, other = split_halves(kind.strata(y), groups, None, rng)
+    if len(y) <= MANY_ROWS:
+        return np.sort(one), np.sort(other)
+    return thin(one, y, groups, kind, MOST_ROWS_OF_HALF, rng), thin(other, y, groups, kind, MOST_ROWS_OF_HALF, rng)
+
+
+def thin(rows: Array, y: Array, groups: Array | None, kind: OutcomeKind, most: int, rng: np.random.Generator) -> Array:
+    """Halve the rows at random, with half of every class and whole groups, until there are at most `most`."""
+    while len(rows) > most:
+        half, _ = split_halves(kind.strata(y[rows]), None if groups is None else groups[rows], None, rng)
+        if len(half) in (0, len(rows)):  # a single group
+            break
+        rows = rows[half]
+    return np.sort(rows)
 
 
 def measure_stability(
@@ -65,6 +91,11 @@ def measure_stability(
         notes.append("No half-samples: nothing was selected, so there is no selection to repeat.")
         return None
     n_features, n_halves = table.X.shape[1], settings.halves + settings.halves % 2
+    if len(table.y) > MANY_ROWS:
+        notes.append(
+            f"With more than {MANY_ROWS} samples, stability is measured on random subsets of {len(halves[0])} samples, "
+            "to save time: the selection on all samples is more stable than that."
+        )
     tasks = [(table, kind, settings, rule, number) for number in range(n_halves)]
 
     def check(arrays: dict[str, Array]) -> None:
@@ -132,6 +163,11 @@ def measure_accuracy(
     if not n_folds:
         return None, None
     folds = split_folds(table, kind, n_folds, settings.seed)
+    if max(len(train) for train, _ in folds) > MANY_ROWS:
+        notes.append(
+            f"With more than {MANY_ROWS} samples in a fold, features are selected on at most {MOST_ROWS_OF_FOLD} of "
+            "them, and models are ridge regressions on a kernel with landmarks in place of support vector machines."
+        )
     sizes = panel_sizes(n_selected, int(columns_vary(table.X).sum()))
     tasks = [(table, kind, settings, sizes, train, test) for train, test in folds]
 
@@ -187,9 +223,15 @@ def split_folds(table: Table, kind: OutcomeKind, n_folds: int, seed: int) -> lis
 def _score_fold(
     table: Table, kind: OutcomeKind, settings: Settings, sizes: Array, train: Array, test: Array
 ) -> dict[str, Any]:
-    """Select on the training samples, by the same rules as on all samples, and score models on the test samples."""
+    """Select on the training samples, by the same rules as on all samples, and score models on the test samples.
+
+    The selection takes at most `MOST_ROWS_OF_FOLD` training samples, the models all of them.
+    """
     imputed = impute_medians(table, train)
-    columns, ranking = _rank_on_fold(average_groups(imputed.rows(train)), kind, settings)
+    rows = train
+    if len(train) > MOST_ROWS_OF_FOLD:
+        rows = thin(train, table.y, table.groups, kind, MOST_ROWS_OF_FOLD, generator(settings.seed, 3, int(test[0])))
+    columns, ranking = _rank_on_fold(average_groups(imputed.rows(rows)), kind, settings)
     varying = np.flatnonzero(columns_vary(imputed.X[train]))
     predictions = predict(imputed, kind, train, test, columns)
     # a ranking may end before a size, because more columns are constant on the training samples

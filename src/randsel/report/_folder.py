@@ -30,7 +30,7 @@ from randsel.analysis import (
 )
 from randsel.report import _html as report
 from randsel.report._figures import FIGURES
-from randsel.report._sentences import MEANING_OF_Q, describe_details, verdict
+from randsel.report._sentences import MEANING_OF_Q, describe_details, describe_effect, verdict
 from randsel.report._storage import store_analysis
 from randsel.tables import Table
 
@@ -200,7 +200,7 @@ def write_report(analysis: Analysis, file: Path) -> None:
 
 def format_verdict(analysis: Analysis) -> str:
     """Write the verdict: a line per question, with its answer."""
-    return "\n".join(f"{line.question} {make_visible(line.text)}" for line in verdict(analysis))
+    return "\n".join(f"{line.question} {line.text}" for line in verdict(analysis))
 
 
 def format_summary(analysis: Analysis) -> str:
@@ -217,11 +217,11 @@ def format_summary(analysis: Analysis) -> str:
 
 
 def format_ranking(analysis: Analysis, n_rows: int) -> str:
-    """Write the first features as a table of aligned columns, a star for those selected, and what q means."""
+    """Write the first features as a table of aligned columns, a star for those selected; then what columns mean."""
     columns = [column for column in (SELECTED, RANK, NAME, *analysis.columns) if column.in_table and column.on_terminal]
     rows = [["" if column is SELECTED else column.title for column in columns]]
     rows += [[column.to_terminal(feature) for column in columns] for feature in analysis.features[:n_rows]]
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     justify = [str.ljust if column.type in (bool, str) else str.rjust for column in columns]
     lines = ("  ".join(f(cell, w) for f, cell, w in zip(justify, row, widths, strict=True)).rstrip() for row in rows)
-    return "\n".join([*lines, "", MEANING_OF_Q])
+    return "\n".join([*lines, "", describe_effect(analysis.effects), MEANING_OF_Q])

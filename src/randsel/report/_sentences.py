@@ -8,7 +8,7 @@ import numpy as np
 
 from randsel._utils import text
 from randsel._utils.typing import Array
-from randsel.analysis import Analysis, Rule
+from randsel.analysis import Analysis, Effects, Rule
 from randsel.culling import N_PERMUTATIONS, NOISE_LEVEL
 from randsel.interactions import LEVEL
 from randsel.targets import SURVIVAL, Comparison, compare_groups
@@ -177,6 +177,20 @@ def _standard_deviation(values: Array) -> float:
 
 
 # ---------------------------------------------------------------- details
+
+
+def describe_effect(effects: Effects) -> str:
+    """Say what the effects of features are, and what a difference subtracts."""
+    limits = "95 % confidence limits in brackets, and no direction if they include no effect"
+    if effects.measure == "hazard ratio":
+        return f"hazard ratio: per standard deviation of the feature alone; {limits}."
+    if effects.measure == "correlation":
+        return f"correlation: rank correlation of the feature with the target; {limits}."
+    meaning = f"AUC: how well the feature alone tells classes apart, from 0.5 (not at all) to 1; {limits}."
+    if effects.difference_name is None:
+        return f"{meaning} It compares the class that differs most with the others."
+    first, second = (_write_name(text.make_visible(label)) for label in effects.classes)
+    return f"{meaning} {effects.difference_name}: {effects.centre} of {second} minus {effects.centre} of {first}."
 
 
 def describe_rule(rule: Rule) -> str:
