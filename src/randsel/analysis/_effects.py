@@ -82,11 +82,9 @@ def effect_measure(kind: OutcomeKind) -> str:
 
 def describe_effects(effects: Effects, table: Table) -> Iterator[str]:
     """Describe what effects refer to: logarithms, and values from which batches and covariates are not removed."""
-    if effects.log2 == "detected":
+    if effects.log2 == "detected" and effects.difference_name is not None:
         yield (
             "The values look like logarithms of base 2, so differences between classes are called log2 fold changes."
-            if effects.difference_name
-            else "The values look like logarithms of base 2."
         )
     if table.batch is not None or table.covariates:
         yield (

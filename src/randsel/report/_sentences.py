@@ -251,7 +251,10 @@ def _describe_samples(analysis: Analysis) -> str:
         return f"The table has {samples}; the target runs from {low} to {high}, half of it below {middle}."
     classes, counts = np.unique(y, return_counts=True)
     largest = np.argsort(-counts, kind="stable")[:NAMED_CLASSES]
-    phrases = [f"{text.format_count(int(counts[k]))} {_write_name(text.format_label(classes[k]))}" for k in largest]
+    of_class = "" if y.dtype.kind == "U" else "of class "  # numbers need a word between them
+    phrases = [
+        f"{text.format_count(int(counts[k]))} {of_class}{_write_name(text.format_label(classes[k]))}" for k in largest
+    ]
     if len(classes) > len(largest):
         phrases.append(f"{len(classes) - len(largest)} smaller classes")
     return f"The table has {samples}: {text.join_words(phrases)}."
