@@ -221,6 +221,14 @@ def test_bad_covariates_are_refused(rng, estimator):
         estimator.fit(X, y, covariates=rng.normal(size=(40, 39)))
     with pytest.raises(ValueError, match="one or two dimensions"):
         estimator.fit(X, y, covariates=np.ones((40, 2, 2)))
+    for labels in (
+        np.where(np.arange(40) == 7, np.nan, 1.0),
+        [None if i == 7 else f"donor {i % 5}" for i in range(40)],
+    ):
+        with pytest.raises(
+            ValueError, match="groups must hold one entry per sample, but 1 of 40 are missing, the first in row 7"
+        ):
+            estimator.fit(X, y, groups=labels)
 
 
 def test_a_covariate_that_equals_a_feature(rng):

@@ -5,6 +5,7 @@ mask. Also functions of meta-estimators, which pass rows of data and metadata on
 """
 
 import difflib
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -97,10 +98,18 @@ def check_labels(labels: Any, name: str, weights: Array | None, m: int) -> Array
     if labels is None:
         return None
     values = np.asarray(labels)
-    missing = values.dtype.kind == "O" and any(value is None for value in values.ravel().tolist())
-    missing |= values.dtype.kind == "f" and not np.isfinite(values).all()
-    if values.shape != (m,) or missing:
-        raise ValueError(f"{name} must hold one entry per sample ({m}), none missing; its shape is {values.shape}.")
+    if values.shape != (m,):
+        raise ValueError(f"{name} must hold one entry per sample ({m}), but its shape is {values.shape}.")
+    missing = [
+        row
+        for row, value in enumerate(values.tolist())
+        if value is None or (isinstance(value, float) and not math.isfinite(value))
+    ]
+    if missing:
+        raise ValueError(
+            f"{name} must hold one entry per sample, but {len(missing)} of {m} are missing, the first in row "
+            f"{missing[0]}; fill them in, or drop these samples."
+        )
     codes: Array = np.unique(values.astype(str) if values.dtype.kind == "O" else values, return_inverse=True)[1]
     return codes if weights is None else codes[weights > 0.0]
 

@@ -285,8 +285,8 @@ class InteractionScan(Selector):
         responses = responses_of(y, kind, nuisance)
         if not responses:
             raise ValueError(
-                "y hardly varies under sample_weight, within strata and beyond covariates, so there is nothing to "
-                "explain; check them."
+                "Covariates, batch or groups explain y completely, or sample_weight leaves one value of it: nothing is "
+                "left for features to explain. Leave some of them out."
             )
         self._check_sizes(len(X), len(columns))
         function_weights = float(self.decay) ** np.arange(self.n_functions_)
