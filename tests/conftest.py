@@ -17,8 +17,13 @@ SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
 
 
 def pytest_collection_modifyitems(items):
-    """Keep tests that share an expensive fixture in one process of pytest-xdist."""
+    """Keep tests that share an expensive fixture in one process of pytest-xdist; do not trace tests of benchmarks.
+
+    Tracing for the coverage doubles the time of a test, and other tests cover what benchmarks use of the package.
+    """
     for item in items:
+        if "benchmarks" in item.path.parts:
+            item.add_marker(pytest.mark.no_cover)
         info = getattr(item, "_fixtureinfo", None)
         fixtures = [definitions[-1] for definitions in info.name2fixturedefs.values()] if info else []
         # fixtures of plugins have no base

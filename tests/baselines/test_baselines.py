@@ -286,6 +286,7 @@ def expected_failures(estimator):
 
 
 @unstable
+@pytest.mark.no_cover  # as in tests/contracts/test_estimator_checks.py
 @parametrize_with_checks(ALL, expected_failed_checks=expected_failures)
 def test_estimator(estimator, check):
     check(estimator)

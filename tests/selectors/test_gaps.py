@@ -55,7 +55,7 @@ MODES = {
     "centred": RandSel(2, scale=False),
     "rank functions": RandSel(2, kernel="rank"),
     "calibrated": RandSel(2, criterion="calibrated"),
-    "bootstrap": RandSel(2, estimator="bootstrap", n_bootstraps=2000, subsample=0.5, random_state=0),
+    "bootstrap": RandSel(2, estimator="bootstrap", n_bootstraps=800, subsample=0.5, random_state=0),
     "pairs": InteractionScan(2),
     "cross-validation": RandSelCV(cv=3, gammas=["median"]),
 }
