@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import signal
 
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_variable] = "1"
@@ -12,6 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cluster import cluster
+
+# A shell ignores Ctrl-C for what it starts in the background, and children inherit that; some tests interrupt commands.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
 

@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils import get_tags
 
 from randsel import BaHSIC, InteractionScan, RandSel, RandSelCV, StabilitySelection, datasets
-from randsel.selectors._randsel_cv import _takes_missing
+from randsel.selectors._prediction import takes_missing
 
 pytestmark = pytest.mark.filterwarnings("ignore:Nothing stands out")
 
@@ -141,10 +141,10 @@ def test_stand_ins_are_compared_on_samples_that_have_both_values(rng):
 
 def test_models_that_do_not_take_gaps_get_means_of_training_samples(xor):
     X, y = xor
-    assert not _takes_missing(LogisticRegression())
-    assert not _takes_missing(make_pipeline(SimpleImputer(), LogisticRegression())[1:])
-    assert _takes_missing(make_pipeline(SimpleImputer(), LogisticRegression()))
-    assert _takes_missing(HistGradientBoostingClassifier())
+    assert not takes_missing(LogisticRegression())
+    assert not takes_missing(make_pipeline(SimpleImputer(), LogisticRegression())[1:])
+    assert takes_missing(make_pipeline(SimpleImputer(), LogisticRegression()))
+    assert takes_missing(HistGradientBoostingClassifier())
     for model in (LogisticRegression(), make_pipeline(SimpleImputer(strategy="median"), LogisticRegression())):
         assert np.isfinite(RandSelCV(model, cv=2, gammas=["median"]).fit(X, y).best_score_)
 
