@@ -31,6 +31,8 @@ from randsel.tables import _read as tables
 SHORT = ["--halves", "4", "--folds", "2"]
 FILES = {"ranking.csv", "pairs.csv", "path.png", "report.html", "run.json"}
 FILES |= {"panel-size.csv", "panel.json", "selected.txt", "summary.txt"}
+FILES |= {"volcano.png", "panel-size.png"}
+PICTURES = {"heatmap.png", "predictions.png"}  # if something is selected
 
 
 def invoke(*words):
@@ -64,7 +66,7 @@ def finished(tmp_path_factory):
 def test_a_selection_writes_its_files_and_prints_a_table(finished):
     _, out, result = finished
     assert result.exit_code == 0, result.output
-    assert {path.name for path in out.iterdir() if not path.name.startswith(".")} == FILES | {"parts"}
+    assert {path.name for path in out.iterdir() if not path.name.startswith(".")} == FILES | PICTURES | {"parts"}
     assert (out / "path.png").read_bytes().startswith(b"\x89PNG")
     verdict, details, ranked = result.stdout.split("\n\n")[:3]
     heading, first, second = ranked.splitlines()[:3]
@@ -574,7 +576,7 @@ def test_names_are_kept_in_files_and_harmless_on_a_terminal(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("package", "lost"), [("jinja2", {"report.html"}), ("matplotlib", {"report.html", "path.png"})]
+    ("package", "lost"), [("jinja2", {"report.html"}), ("matplotlib", {"report.html", "path.png", "volcano.png"})]
 )
 def test_a_missing_package_costs_only_its_file(tmp_path, monkeypatch, package, lost):
     real = _text.import_module
@@ -589,7 +591,7 @@ def test_a_missing_package_costs_only_its_file(tmp_path, monkeypatch, package, l
     options = ["--target", "status", "--halves", 0, "--folds", 0, "--out", tmp_path / "out"]
     result = invoke("select", file, *options)
     assert result.exit_code == 0, result.output
-    assert {path.name for path in (tmp_path / "out").iterdir()} >= FILES - lost - {"panel-size.csv"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} >= FILES - lost - {"panel-size.csv", "panel-size.png"}
     assert not lost & {path.name for path in (tmp_path / "out").iterdir()}
     assert f"needs {package}, which is not installed: pip install {package}" in result.stderr
     refused(invoke("report", tmp_path / "out"), package)

@@ -12,11 +12,10 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from browser import Browser, chromium
-from fitted import analysis_of
+from fitted import HOSTILE, analysis_of
 from PIL import Image
 
-from randsel import RandSel, datasets, plots
+from randsel import RandSel, datasets
 from randsel._utils.text import make_visible
 from randsel.analysis._model import Accuracy, Rule, Stability
 from randsel.analysis._ranking import MISSING, NAME, RANK, SELECTED, VALUE_COLUMNS, Feature
@@ -27,69 +26,6 @@ from randsel.report._sentences import summarise
 from randsel.tables._read import Table
 
 ROOT = Path(__file__).parents[2]
-HOSTILE = (
-    "<img src=x onerror=alert(1)>",
-    "</script><script>alert(2)</script>",
-    '"\' onmouseover=alert(3) x="',
-    "größe µ 基因 🧬",
-    "abc\u202egnp.exe",
-    "x" * 300,
-    "=1+1",
-    r"$\frac{a}{b$ ^_",
-    "{{ 7 * 7 }} {% raw %}",
-    "&lt;b&gt;",
-    "--> ]]> <!--",
-    "tab\t and\nnewline",
-    "\x00\x1b[31m",
-    "\ud800 half a pair",
-)
-
-
-def hostile_table(kind, rows=120):
-    X, y, _ = datasets.make_xor(rows, len(HOSTILE), random_state=0)
-    labels = {1: "<b>case</b>", -1: "control & co"}
-    target = np.array([labels[value] for value in y]) if kind == "classification" else X[:, 0] * X[:, 1]
-    return Table(X, target, HOSTILE)
-
-
-@pytest.fixture(scope="module", params=["classification", "regression"])
-def hostile(request):
-    return analysis_of(hostile_table(request.param), request.param, data="<i>table</i>.csv", halves=4)
-
-
-@pytest.fixture(scope="module")
-def plain():
-    X, y, _ = datasets.make_xor(150, 40, random_state=0)
-    names = tuple(f"gene {j}" for j in range(40))
-    return analysis_of(Table(X, np.where(y > 0, "case", "control"), names), "classification", halves=4)
-
-
-@pytest.fixture(scope="module")
-def hostile_contents(hostile):
-    return report.contents(hostile)
-
-
-@pytest.fixture(scope="module")
-def plain_html(plain):
-    return report.render(report.contents(plain))
-
-
-@pytest.fixture
-def quick(monkeypatch):
-    """Replace drawing, which takes seconds, for tests of the text."""
-    for name in ("draw_panel", "draw_figure"):
-        monkeypatch.setattr(report, name, lambda *_, **__: "<svg></svg>")
-
-
-@pytest.fixture
-def open_page(browser, tmp_path):
-    def load(html, **options):
-        path = tmp_path / "report.html"
-        path.write_text(html, encoding="utf-8")
-        browser.load(path, **options)
-        return browser
-
-    return load
 
 
 def sentences(content):
@@ -435,141 +371,6 @@ def test_ids_of_figures_are_unique(plain_html):
 
 def test_the_same_analysis_gives_the_same_file(plain, plain_html):
     assert report.render(report.contents(plain)) == plain_html
-
-
-# ---------------------------------------------------------------- the page in a browser
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if chromium() is None:
-        pytest.skip("no chromium on this machine (Debian package chromium)")
-    with Browser() as page:
-        yield page
-
-
-@pytest.fixture
-def opened(open_page, plain_html):
-    return open_page(plain_html)
-
-
-def names_shown(page):
-    rows = "[...document.querySelectorAll('#features-table tbody tr')].filter((row) => !row.hidden)"
-    return page.js(f"{rows}.map((row) => row.dataset.name)")
-
-
-def test_hostile_names_do_nothing_in_a_browser(open_page, hostile, hostile_contents):
-    browser = open_page(report.render(hostile_contents))
-    assert browser.problems == []
-    assert browser.js("document.images.length") == 0
-    assert browser.js("document.scripts.length") == 2
-    shown = browser.js("[...document.querySelectorAll('tbody th bdi')].map((cell) => cell.textContent)")
-    assert HOSTILE[0] in shown
-    assert names_shown(browser) == [make_visible(feature.name) for feature in hostile.features]
-
-
-def test_an_injected_script_does_not_run(open_page, plain_html):
-    browser = open_page(plain_html.replace("<main>", "<main><img src=x onerror=\"document.title = 'run'\">"))
-    assert browser.problems
-    assert browser.js("document.title") != "run"
-
-
-def test_the_table_sorts_by_mouse_and_by_keyboard(opened, plain):
-    names = {feature.name: feature for feature in plain.features}
-    header = "#features-table th:nth-child({}) button"
-    state = "[...document.querySelectorAll('#features-table thead th')].map((cell) => cell.getAttribute('aria-sort'))"
-    fields_shown = ["rank", "name", *(column.field for column in plain.columns if column.in_table)]
-    place = fields_shown.index("interaction")
-    assert opened.js(state) == ["ascending", *[None] * (len(fields_shown) - 1)]
-    opened.click("#more")
-    opened.click(header.format(place + 1))
-    values = [names[name].interaction for name in names_shown(opened)]
-    assert values == sorted(values, reverse=True)
-    assert opened.js(state)[place] == "descending"
-    opened.js(f"document.querySelector({json.dumps(header.format(place + 1))}).focus()")
-    opened.press("Enter", 13)
-    values = [names[name].interaction for name in names_shown(opened)]
-    assert values == sorted(values)
-    assert opened.js(state) == ["ascending" if k == place else None for k in range(len(fields_shown))]
-    opened.click(header.format(2))
-    assert names_shown(opened)[:4] == ["gene 0", "gene 1", "gene 2", "gene 3"]  # and not gene 10
-    opened.press("Tab", 9)
-    assert opened.js("document.activeElement.textContent").startswith("direction")
-    assert opened.problems == []
-
-
-def test_missing_values_sort_last_in_both_directions(open_page, plain, quick):
-    features = tuple(replace(f, stability=np.nan) if f.rank == 1 else f for f in plain.features[:5])
-    browser = open_page(report.render(report.contents(replace(plain, features=features))))
-    place = ["rank", "name", *(column.field for column in plain.columns if column.in_table)].index("stability")
-    for _ in range(2):
-        browser.click(f"#features-table th:nth-child({place + 1}) button")
-        assert names_shown(browser)[-1] == features[0].name
-
-
-def test_the_table_is_searched_and_expanded(opened, plain):
-    assert len(names_shown(opened)) == 20
-    assert opened.js("document.getElementById('said').textContent") == "20 of 40 shown"
-    opened.click("#search")
-    opened.type("GENE 1")
-    expected = {f.name for f in plain.features if "gene 1" in f.name or "gene 1" in (f.partner or "")}
-    opened.js("document.getElementById('more').click()")
-    assert set(names_shown(opened)) == expected
-    assert len(expected) < 40
-    opened.js("document.getElementById('search').select()")
-    opened.type("no such name")
-    assert names_shown(opened) == []
-    assert opened.js("document.getElementById('said').textContent") == "no feature matches"
-    opened.js("document.getElementById('search').select()")
-    opened.press("Delete", 46)
-    opened.click("#chosen")
-    assert set(names_shown(opened)) == {"gene 0", "gene 1"}
-    opened.click("#chosen")
-    opened.click("#more")
-    assert len(names_shown(opened)) == 40
-    assert opened.problems == []
-
-
-def test_layout_on_a_phone_in_dark_mode_and_in_print(open_page, hostile_contents, tmp_path):
-    html = report.render(hostile_contents)
-    ground = "getComputedStyle(document.body).backgroundColor"
-    browser = open_page(html, width=360, height=740)
-    assert browser.js("document.documentElement.scrollWidth") == 360
-    assert browser.js("getComputedStyle(document.querySelector('.wide')).display") == "none"
-    assert browser.js(ground) == "rgb(255, 255, 255)"
-    browser = open_page(html, dark=True)
-    assert browser.js("document.documentElement.scrollWidth") == 1200
-    assert browser.js(ground) == "rgb(21, 23, 26)"
-    light = "getComputedStyle(document.querySelector('svg text')).fill"
-    assert browser.js(light) == "rgb(230, 232, 234)"
-    browser.media(dark=True, kind="print")
-    assert browser.js(ground) == "rgb(255, 255, 255)"
-    assert browser.js(light) == "rgb(0, 0, 0)"
-    assert browser.js("getComputedStyle(document.querySelector('.tools')).display") == "none"
-    browser.pdf(tmp_path / "report.pdf")
-    assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")
-    browser.media()
-
-
-@pytest.mark.parametrize("dark", [False, True])
-def test_text_and_lines_have_contrast(opened, dark):
-    opened.media(dark=dark)
-
-    def luminance(name):
-        find = f"getComputedStyle(document.documentElement).getPropertyValue('{name}').trim()"
-        value = opened.js(find) if name.startswith("--") else name
-        parts = [int(value[k : k + 2], 16) / 255 for k in (1, 3, 5)]
-        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-        return float(np.dot(linear, [0.2126, 0.7152, 0.0722]))
-
-    def contrast(name):
-        low, high = sorted((luminance(name), luminance("--paper")))
-        return (high + 0.05) / (low + 0.05)
-
-    # WCAG 2: text 4.5, graphics 3
-    assert all(contrast(name) >= 4.5 for name in ("--ink", "--quiet", "--accent", "--link"))
-    assert all(contrast(colour) >= 3.0 for colour in (*plots.CLASS_COLOURS, plots.LOW_TO_HIGH[0], plots.LOW_TO_HIGH[2]))
-    opened.media()
 
 
 def test_summary_counts_selected_features_that_no_test_finds(hostile):

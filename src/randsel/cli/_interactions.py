@@ -82,7 +82,7 @@ def interactions(file: Path, reading: dict[str, Any], out: Path, task: str, **ho
         by_covariate = covariate_pairs_tested(scan, table.names)
         files.write_atomically(out / "covariate-pairs.csv", as_csv(by_covariate))
     click.echo(f"{len(table.X)} samples, {len(table.names)} features; {scan.n_features_} selected.")
-    click.echo(make_printable(say_whether_pairs_hold(scan, table.names)) + "\n")
+    click.echo(say_whether_pairs_hold(scan, table.names) + "\n")
     tables = [features[: max(5, min(20, scan.n_features_))], pair_rows[: len(scan.pairs_)][:5]]
     tables += [pair_rows[len(scan.pairs_) :][:5], by_covariate[:5] if scan.with_covariates else []]
     click.echo("\n\n".join(make_printable(as_markdown([_shorten_numbers(row) for row in t])) for t in tables if t))

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from randsel._utils.text import format_label
 from randsel._utils.typing import Array
 from randsel.plots._style import (
     CLASS_COLOURS,
@@ -75,7 +76,7 @@ def pair_panels(X: Any, y: Any, scan: Any, *, names: Any = None, count: int = 6,
         ax.set_axis_off()
     if categories and len(pairs):
         dots = [axes[0, 0].plot([], [], "o", color=colour)[0] for colour in class_colours(np.arange(len(levels)))]
-        labels = tuple(write_name(level) for level in levels)
+        labels = tuple(write_name(format_label(level)) for level in levels)
         for text in figure.legend(dots, labels, loc="outside right upper", frameon=False).get_texts():
             text.set_parse_math(False)
     elif drawn is not None:
@@ -330,5 +331,6 @@ def _name_points(axes: Any, x: Array, y: Array, columns: Array, names: Any) -> N
         written.append(column)
         name = str(column) if names is None else write_name(names[column], 40, 1)
         where = {"xytext": (-5 if is_left else 5, 0), "ha": "right" if is_left else "left", "va": "center"}
-        style = {"textcoords": "offset points", "fontsize": "small", "color": RED}
+        ground = {"facecolor": "white", "alpha": 0.6, "edgecolor": "none", "pad": 0.3}
+        style = {"textcoords": "offset points", "fontsize": "small", "color": RED, "bbox": ground}
         axes.annotate(name, (x[column], y[column]), **where, **style).set_parse_math(False)

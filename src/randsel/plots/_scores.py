@@ -42,7 +42,9 @@ def comparison(rows: Any, *, title: str = "") -> Any:
     n_columns = min(COLUMNS, len(methods)) if len(data_sets) == 1 else len(methods)
     lines_each = -(-len(methods) // n_columns)
     figure = new_figure(0.8 + 2.3 * n_columns, 0.7 + 1.9 * lines_each * len(data_sets))
-    panels = figure.subplots(lines_each * len(data_sets), n_columns, squeeze=False, sharex="row", sharey="row")
+    panels = figure.subplots(
+        lines_each * len(data_sets), n_columns, squeeze=False, sharey="all" if len(data_sets) == 1 else "row"
+    )
     for axes in panels.ravel():
         axes.set_axis_off()
     for number, name in enumerate(data_sets):

@@ -178,7 +178,7 @@ def _draw_pair(table: Table, kind: str, row: Any, names: Sequence[str]) -> dict[
 
 
 def _draw_heatmap(scan: InteractionScan, names: Sequence[str]) -> str:
-    side = 1.6 + 0.2 * len(scan.top_)
+    side = 1.4 + 0.14 * len(scan.top_)
     about = "p-values of all pairs of the first features"
     return draw_panel(interaction_heatmap, scan, names=names, about=about, size=(side + 1.0, side))
 

@@ -1,0 +1,218 @@
+"""Reports in a headless Chromium: wide, on a phone, in dark mode and in print."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from fitted import HOSTILE, hostile_table
+
+from randsel import InteractionScan, plots
+from randsel._utils.text import make_visible
+from randsel.report import _html as report
+from randsel.report import (
+    interaction_contents,
+    render_interactions,
+    significant_pairs,
+    verdict,
+)
+from randsel.tables._read import Table
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def opened(open_page, plain_html):
+    return open_page(plain_html)
+
+
+def names_shown(page):
+    rows = "[...document.querySelectorAll('#features-table tbody tr')].filter((row) => !row.hidden)"
+    return page.js(f"{rows}.map((row) => row.dataset.name)")
+
+
+def test_hostile_names_do_nothing_in_a_browser(open_page, hostile, hostile_contents):
+    browser = open_page(report.render(hostile_contents))
+    assert browser.problems == []
+    assert browser.js("document.images.length") == 0
+    assert browser.js("document.scripts.length") == 2
+    shown = browser.js("[...document.querySelectorAll('tbody th bdi')].map((cell) => cell.textContent)")
+    assert HOSTILE[0] in shown
+    assert names_shown(browser) == [make_visible(feature.name) for feature in hostile.features]
+
+
+def test_an_injected_script_does_not_run(open_page, plain_html):
+    browser = open_page(plain_html.replace("<main>", "<main><img src=x onerror=\"document.title = 'run'\">"))
+    assert browser.problems
+    assert browser.js("document.title") != "run"
+
+
+def test_the_table_sorts_by_mouse_and_by_keyboard(opened, plain):
+    names = {feature.name: feature for feature in plain.features}
+    header = "#features-table th:nth-child({}) button"
+    state = "[...document.querySelectorAll('#features-table thead th')].map((cell) => cell.getAttribute('aria-sort'))"
+    fields_shown = ["rank", "name", *(column.field for column in plain.columns if column.in_table)]
+    place = fields_shown.index("interaction")
+    assert opened.js(state) == ["ascending", *[None] * (len(fields_shown) - 1)]
+    opened.click("#more")
+    opened.click(header.format(place + 1))
+    values = [names[name].interaction for name in names_shown(opened)]
+    assert values == sorted(values, reverse=True)
+    assert opened.js(state)[place] == "descending"
+    opened.js(f"document.querySelector({json.dumps(header.format(place + 1))}).focus()")
+    opened.press("Enter", 13)
+    values = [names[name].interaction for name in names_shown(opened)]
+    assert values == sorted(values)
+    assert opened.js(state) == ["ascending" if k == place else None for k in range(len(fields_shown))]
+    opened.click(header.format(2))
+    assert names_shown(opened)[:4] == ["gene 0", "gene 1", "gene 2", "gene 3"]  # and not gene 10
+    opened.press("Tab", 9)
+    assert opened.js("document.activeElement.textContent").startswith("direction")
+    assert opened.problems == []
+
+
+def test_missing_values_sort_last_in_both_directions(open_page, plain, quick):
+    features = tuple(replace(f, stability=np.nan) if f.rank == 1 else f for f in plain.features[:5])
+    browser = open_page(report.render(report.contents(replace(plain, features=features))))
+    place = ["rank", "name", *(column.field for column in plain.columns if column.in_table)].index("stability")
+    for _ in range(2):
+        browser.click(f"#features-table th:nth-child({place + 1}) button")
+        assert names_shown(browser)[-1] == features[0].name
+
+
+def test_the_table_is_searched_and_expanded(opened, plain):
+    assert len(names_shown(opened)) == 20
+    assert opened.js("document.getElementById('said').textContent") == "20 of 40 shown"
+    opened.click("#search")
+    opened.type("GENE 1")
+    expected = {f.name for f in plain.features if "gene 1" in f.name or "gene 1" in (f.partner or "")}
+    opened.js("document.getElementById('more').click()")
+    assert set(names_shown(opened)) == expected
+    assert len(expected) < 40
+    opened.js("document.getElementById('search').select()")
+    opened.type("no such name")
+    assert names_shown(opened) == []
+    assert opened.js("document.getElementById('said').textContent") == "no feature matches"
+    opened.js("document.getElementById('search').select()")
+    opened.press("Delete", 46)
+    opened.click("#chosen")
+    assert set(names_shown(opened)) == {"gene 0", "gene 1"}
+    opened.click("#chosen")
+    opened.click("#more")
+    assert len(names_shown(opened)) == 40
+    assert opened.problems == []
+
+
+def test_layout_on_a_phone_in_dark_mode_and_in_print(open_page, hostile_contents, tmp_path):
+    html = report.render(hostile_contents)
+    ground = "getComputedStyle(document.body).backgroundColor"
+    browser = open_page(html, width=360, height=740)
+    assert browser.js("document.documentElement.scrollWidth") == 360
+    assert browser.js("getComputedStyle(document.querySelector('.wide')).display") == "none"
+    assert browser.js(ground) == "rgb(255, 255, 255)"
+    browser = open_page(html, dark=True)
+    assert browser.js("document.documentElement.scrollWidth") == 1200
+    assert browser.js(ground) == "rgb(21, 23, 26)"
+    light = "getComputedStyle(document.querySelector('svg text')).fill"
+    assert browser.js(light) == "rgb(230, 232, 234)"
+    browser.media(dark=True, kind="print")
+    assert browser.js(ground) == "rgb(255, 255, 255)"
+    assert browser.js(light) == "rgb(0, 0, 0)"
+    assert browser.js("getComputedStyle(document.querySelector('.tools')).display") == "none"
+    browser.pdf(tmp_path / "report.pdf")
+    assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")
+    browser.media()
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_text_and_lines_have_contrast(opened, dark):
+    opened.media(dark=dark)
+
+    def luminance(name):
+        find = f"getComputedStyle(document.documentElement).getPropertyValue('{name}').trim()"
+        value = opened.js(find) if name.startswith("--") else name
+        parts = [int(value[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return float(np.dot(linear, [0.2126, 0.7152, 0.0722]))
+
+    def contrast(name):
+        low, high = sorted((luminance(name), luminance("--paper")))
+        return (high + 0.05) / (low + 0.05)
+
+    # WCAG 2: text 4.5, graphics 3
+    assert all(contrast(name) >= 4.5 for name in ("--ink", "--quiet", "--accent", "--link"))
+    assert all(contrast(colour) >= 3.0 for colour in (*plots.CLASS_COLOURS, plots.LOW_TO_HIGH[0], plots.LOW_TO_HIGH[2]))
+    opened.media()
+
+
+def test_whole_names_can_be_seen(open_page, hostile_contents):
+    browser = open_page(report.render(hostile_contents))
+    selector = "#features-table .feature .clamp[tabindex]"  # very long names
+    height = f"document.querySelector('{selector}').getBoundingClientRect().height"
+    cut = browser.js(height)
+    browser.click(selector)
+    assert browser.js(height) > cut
+    assert browser.js(f"document.activeElement === document.querySelector('{selector}')")
+
+
+def test_the_first_columns_leave_no_space_unused(opened):
+    box = "document.querySelector('#features-table tbody .feature').getBoundingClientRect()"
+    line = opened.js("parseFloat(getComputedStyle(document.querySelector('#features-table')).lineHeight)")
+    assert opened.js(f"{box}.height") < 2 * line + 8  # short names are on one line
+
+
+def test_the_verdict_comes_first_with_a_mark_and_words(opened, plain):
+    first = opened.js("document.querySelector('header').children[1].id")
+    lines = opened.js("[...document.querySelectorAll('#verdict div')].map((line) => [line.className, line.innerText])")
+    assert first == "verdict"
+    assert [line[0] for line in lines] == [line.level for line in verdict(plain)]
+    assert lines[0][1].startswith("Is there a signal?")
+    marks = opened.js(
+        "[...document.querySelectorAll('#verdict div')].map((line) => getComputedStyle(line, '::before').content)"
+    )
+    assert set(marks) <= {'"✓"', '"!"', '"✕"', '"?"'}
+
+
+def test_headings_stay_with_their_figures_in_print(opened):
+    opened.media(kind="print")
+    inside = "getComputedStyle(document.querySelector('{}').closest('section')).breakInside"
+    for heading in ("#heatmap", "#volcano", "#accuracy", "#path"):
+        assert opened.js(inside.format(heading)) == "avoid"
+    for selector in ("h2", "h3", ".legend"):
+        assert opened.js(f"getComputedStyle(document.querySelector('main {selector}')).breakAfter") == "avoid"
+    opened.media()
+
+
+@pytest.fixture(scope="module")
+def scanned():
+    table = hostile_table("classification")
+    scan = InteractionScan().fit(table.X, table.y)
+    about = {"kind": "classification", "data": "<b>table</b>.csv", "notes": ("<i>note</i>",), "warnings": ("<u>",)}
+    return scan, table, interaction_contents(scan, table, **about)
+
+
+def test_the_report_of_interactions_shows_pairs_that_hold(open_page, scanned):
+    scan, table, content = scanned
+    assert json.loads(json.dumps(content, allow_nan=False)) == content
+    n_drawn = len(content["pairs"]["drawn"])
+    assert n_drawn == len(significant_pairs(scan)) >= 1
+    for width, dark in ((1200, False), (390, True)):
+        browser = open_page(render_interactions(content), width=width, dark=dark)
+        assert browser.problems == []
+        assert browser.js("document.documentElement.scrollWidth") == width
+        assert browser.js("document.images.length") == 0
+        assert browser.js("document.querySelectorAll('i, u, main b').length") == 0
+        assert browser.js("document.querySelectorAll('svg').length") == n_drawn + 1  # and the heat map
+    assert names_shown(browser) == [make_visible(table.names[j]) for j in scan.order_]
+
+
+def test_the_report_of_interactions_draws_no_pair_of_noise(open_page):
+    rng = np.random.default_rng(1)
+    table = Table(rng.standard_normal((60, 6)), np.arange(60) % 2, tuple("abcdef"), covariates={"age": rng.random(60)})
+    scan = InteractionScan(order=3, with_covariates=True).fit(table.X, table.y, covariates=table.covariates)
+    content = interaction_contents(scan, table, kind="classification")
+    assert content["verdict"][0]["level"] == "poor"
+    browser = open_page(render_interactions(content))
+    assert browser.problems == []
+    assert browser.js("document.querySelectorAll('svg').length") == 0
+    assert browser.js("document.getElementById('triples') !== null && document.getElementById('covariates') !== null")
