@@ -22,7 +22,7 @@ import numpy as np
 from randsel import RandSel, __version__
 from randsel._utils.text import as_markdown
 from randsel.tables import _read as tables
-from randsel.tables.formats import _text
+from randsel.tables.formats import _cells
 
 
 def with_polars(path, _):
@@ -33,7 +33,7 @@ def without_polars(path, _):
     def absent(module, **_):
         raise ImportError(module)
 
-    _text.optional = absent
+    _cells.optional = absent
     return lambda: tables.read(path, target="status").X
 
 

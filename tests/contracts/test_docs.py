@@ -20,7 +20,9 @@ from randsel.analysis._ranking import NAME, RANK, SELECTED, VALUE_COLUMNS
 from randsel.cli import _main as cli
 from randsel.tables import _read as tables
 from randsel.tables import _sandbox
-from randsel.tables.formats._text import LONGEST_LINE, MISSING, MOST_LINES, NAME_BYTES
+from randsel.tables.formats._numbers import MISSING
+from randsel.tables.formats._sheet import NAME_BYTES
+from randsel.tables.formats._text import LONGEST_LINE, MOST_LINES
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

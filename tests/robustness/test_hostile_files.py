@@ -23,7 +23,7 @@ from randsel._utils.text import LONGEST_MESSAGE
 from randsel.report import _html as report
 from randsel.tables import _read as tables
 from randsel.tables import _sandbox
-from randsel.tables.formats._text import ReadOptions
+from randsel.tables.formats import ReadOptions
 
 TESTS = Path(__file__).parent
 

@@ -3,14 +3,14 @@
 import pytest
 from table_files import package_not_installed
 
-from randsel.tables.formats import _text
+from randsel.tables.formats import _cells
 
 
 @pytest.fixture(params=["polars", "python"])
 def engine(request, monkeypatch):
     """Convert text to numbers with polars, and without it."""
     if request.param == "python":
-        monkeypatch.setattr(_text, "optional", package_not_installed)
+        monkeypatch.setattr(_cells, "optional", package_not_installed)
     return request.param
 
 

@@ -57,7 +57,7 @@ def test_other_columns_besides_the_samples_are_left_out(file, engine):
 @pytest.mark.parametrize(
     ("text", "labels", "options", "message"),
     [
-        (GENES, "id,y\nx1,1\nx2,0\n", {}, "neither in the header nor in the rows, .* --orientation samples-in-rows or"),
+        (GENES, "id,y\nx1,1\nx2,0\n", {}, "neither in the header .'s1', 's2', …. nor in the rows .*--id-column"),
         ("id,a,b\na,1,2\nb,3,4\n", "id,y\na,1\nb,0\n", {}, "both in the header and in the rows"),
         ("a,b,c\n1,2,3\n1,2,3\n", "y\n1\n0\n", {}, "both in the header and in the rows"),
         (GENES, "id,y\ns1,1\ns1,0\ns2,0\n", {}, "several ids in column 'id' called 's1'"),

@@ -8,6 +8,10 @@ ORIENTATIONS = ("auto", "samples-in-rows", "features-in-rows")
 MISSING_RULES = ("neutral", "indicator", "median", "drop-columns", "error")
 #: Formats of figures.
 FIGURE_FORMATS = ("png", "svg", "pdf")
+#: What to do about features of one name; the first is the default.
+DUPLICATE_RULES = ("error", "rename", "mean", "first")
+#: What becomes of values below the limit of detection.
+DETECTION_RULES = ("half-minimum", "missing")
 #: Methods of a comparison: name -> (name of the public class, parameters).
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "randSel": ("RandSel", {}),

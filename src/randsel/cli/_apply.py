@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from randsel.tables import Table
 
 #: Options of reading that the panel decides, or that have no meaning for new samples.
-_DECIDED = ("groups", "batch", "covariates", "log2", "missing")
+_DECIDED = ("groups", "batch", "covariates", "features", "log2", "missing")
 _OUTCOME = ("target", "target_file", "event", "time")
 
 

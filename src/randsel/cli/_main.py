@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from randsel import __version__
-from randsel._utils.choices import MISSING_RULES, ORIENTATIONS
+from randsel._utils.choices import DETECTION_RULES, DUPLICATE_RULES, MISSING_RULES, ORIENTATIONS
 from randsel._utils.text import make_printable
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _MISSING_RULE = click.Choice(MISSING_RULES)
 #: Options of reading a table, by the names of the keyword arguments of `randsel.tables.read`.
 READING: dict[str, dict[str, Any]] = {
     "target": {"help": "Column of the target: class labels, or numbers."},
-    "target_file": {"type": click.Path(path_type=Path), "help": "File of sample ids and target."},
+    "target_file": {"type": click.Path(path_type=Path), "help": "File of sample ids and target; text or Excel."},
     "event": {"help": "Column of events, with --time: 0 and 1, or dead and alive. Instead of --target."},
     "time": {"help": "Column of times of the event or of censoring."},
     "groups": {"help": "Column of groups of samples that belong together, such as donors."},
@@ -36,14 +36,28 @@ READING: dict[str, dict[str, Any]] = {
     "categorical": {"help": "Comma-separated columns of unordered categories."},
     "drop_columns": {"help": "Comma-separated columns to leave out."},
     "id_column": {"help": "Column of sample names."},
+    "features": {"help": "Comma-separated columns that are features, although they look like ids or times."},
     "log2": {"is_flag": True, "help": "Take logarithms of the features."},
     "layer": {"help": "Layer of an h5ad file, instead of X."},
+    "sheet": {"help": "Sheet of an Excel workbook, instead of the first."},
+    "target_sheet": {"help": "Sheet of the target file, if that is a workbook."},
+    "skip_rows": {"type": click.IntRange(0), "help": "Lines above the header to leave out; found out by default."},
+    "na": {"metavar": "CELLS", "help": 'Comma-separated cells that mean "missing", such as "ND,-,-999".'},
+    "below_detection": {
+        "type": click.Choice(DETECTION_RULES),
+        "help": "What cells such as <LOD and <0.5 become; refused by default.",
+    },
+    "duplicates": {
+        "default": DUPLICATE_RULES[0],
+        "type": click.Choice(DUPLICATE_RULES),
+        "help": "What to do about several features of one name.",
+    },
     "orientation": {"default": "auto", "type": _ORIENTATION, "help": "Whether samples or features are in rows."},
     "missing": {"default": MISSING_RULES[0], "type": _MISSING_RULE, "help": "How to handle missing values."},
     "max_bytes": {"default": "4GB", "help": "Refuse larger tables."},
 }
 #: Options that hold several names, separated by commas.
-COMMA_SEPARATED = ("covariates", "categorical", "drop_columns")
+COMMA_SEPARATED = ("covariates", "categorical", "drop_columns", "features", "na")
 #: Exit status if nothing stands out, if a cluster was lost, after Ctrl-C and after SIGTERM (128 plus the number of the
 #: signal, as in shells). As usual with click, 1 is an error in a file and 2 an error in the options.
 NOTHING, LOST, INTERRUPTED, TERMINATED = 3, 4, 130, 143

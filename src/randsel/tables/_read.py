@@ -9,31 +9,26 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.columns import column_slices, parse_bytes
+from randsel._numerics.columns import parse_bytes
 from randsel._numerics.event_times import survival_array
 from randsel._numerics.fingerprint import fingerprint
-from randsel._utils.choices import MISSING_RULES, ORIENTATIONS
-from randsel._utils.text import list_first, shorten_errors
+from randsel._utils.choices import DETECTION_RULES, DUPLICATE_RULES, MISSING_RULES, ORIENTATIONS
+from randsel._utils.text import shorten_errors
 from randsel._utils.typing import Array
+from randsel.tables._features import FeatureChoice, fill_below_detection, resolve_duplicates, select_features
 from randsel.tables._missing import add_indicators, handle_missing
-from randsel.tables._roles import (
-    assign_roles,
-    check_target,
-    drop_absent_outcome,
-    is_missing,
-    put_samples_in_rows,
-    select_features,
-    to_target,
-)
+from randsel.tables._orientation import match_spelling, possible_ids, put_samples_in_rows
+from randsel.tables._remarks import describe_contents, describe_features
+from randsel.tables._roles import assign_roles, check_target, drop_absent_outcome, is_missing, to_target
 from randsel.tables._sandbox import read_in_sandbox
 from randsel.tables._survival_columns import check_outcome_names, is_missing_survival, read_survival_columns
-from randsel.tables.formats import FORMATS, ReadOptions, Sheet, read_text
+from randsel.tables.formats import FORMATS, ReadOptions, Sheet, describe_bad_cell
 
 #: Smaller values are raised to this value before logarithms are taken.
 LOWEST = 1e-3
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Table:
     """A data set: samples in rows, features in columns.
 
@@ -82,6 +77,14 @@ class Table:
     log2: bool = False
     notes: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        """Describe the shape and what is known; arrays would fill pages."""
+        known = [name for name in ("groups", "batch", "relevant", "ids") if getattr(self, name) is not None]
+        known += [f"covariates {', '.join(self.covariates)}"] if self.covariates else []
+        n_samples, n_features = self.X.shape
+        more = f", with {', '.join(known)}" if known else ""
+        return f"<Table of {n_samples} samples and {n_features} features{more}>"
+
     def rows(self, index: Array) -> "Table":
         """Return the table restricted to some rows."""
         by_row = {name: getattr(self, name) for name in ("X", "y", "groups", "batch", "ids")}
@@ -112,8 +115,15 @@ def read(
     drop_columns: Sequence[str] = (),
     only: Sequence[str] = (),
     id_column: str | None = None,
+    features: Sequence[str] = (),
     log2: bool = False,
     layer: str | None = None,
+    sheet: str | None = None,
+    target_sheet: str | None = None,
+    skip_rows: int | None = None,
+    na: Sequence[str] = (),
+    below_detection: str | None = None,
+    duplicates: str = "error",
     orientation: str = "auto",
     missing: str = "neutral",
     classes: Sequence[Any] | dict[str, str] | None = None,
@@ -125,12 +135,14 @@ def read(
     Parameters
     ----------
     path : str or Path
-        CSV, TSV or TXT (also gzipped), Parquet, NPZ, MAT, h5ad, PLINK (the .bed file) or a GEO series matrix.
+        CSV, TSV or TXT (also gzipped), Excel (.xlsx) or OpenDocument (.ods), Parquet, NPZ, MAT, h5ad, PLINK (the .bed
+        file) or a GEO series matrix.
     target : str, default=None
         Column of y (or row, if features are in rows), read as numbers if all of its entries are numbers. In h5ad a
         column of obs. None: y of NPZ and MAT, the phenotype of PLINK, the only column besides the ids of a target file.
     target_file : str or Path, default=None
-        Text file with ids of samples and the target, and optionally groups, batch and covariates.
+        Text file, workbook or Parquet file with ids of samples and the target, and optionally groups, batch and
+        covariates.
     event, time : str, default=None
         Columns of a survival outcome instead of a target, in the table or the target file: whether the event was
         observed (0 and 1, true and false, yes and no, dead and alive), and the time of the event or of censoring.
@@ -148,10 +160,23 @@ def read(
         NaN.
     id_column : str, default=None
         Column with the names of samples (of features, if they are in rows).
+    features : sequence of str, default=()
+        Columns that are features although they look like identifiers or survival times.
     log2 : bool, default=False
         Take logarithms of all columns that are not categorical; values below 0.001 are raised to 0.001 first.
     layer : str, default=None
         Layer of an h5ad file; None is X.
+    sheet, target_sheet : str, default=None
+        Sheet of a workbook, and of a workbook that is the target file; None is the first one.
+    skip_rows : int, default=None
+        Number of lines above the header to leave out. None: titles above a table are found out where that is certain.
+    na : sequence of str, default=()
+        Cells that stand for missing values, such as "ND" or "-999", besides empty cells, "NA" and others.
+    below_detection : {"half-minimum", "missing"}, default=None
+        What to do about cells such as "<LOD" or "<0.5": half of the smallest value of their feature in all samples, or
+        missing. None refuses them.
+    duplicates : {"error", "rename", "mean", "first"}, default="error"
+        What to do about features of one name: refuse them, add numbers to their names, take their mean or the first.
     orientation : {"auto", "samples-in-rows", "features-in-rows"}, default="auto"
         Orientation of text and Parquet. "auto" finds the target, or its ids, in the header or in the rows.
     missing : {"neutral", "indicator", "median", "drop-columns", "error"}, default="neutral"
@@ -187,42 +212,68 @@ def read(
     """
     path = _check_exists(Path(path))
     check_outcome_names(path, target, event, time)
+    _check_choices(orientation=orientation, missing=missing, duplicates=duplicates, below_detection=below_detection)
     requested = {"target": target, "event": event, "time": time, "groups": groups, "batch": batch}
     requested |= {f"covariate {name}": name for name in covariates}
-    _check_choices(orientation, missing)
     names = [n for n in (*requested.values(), id_column, *categorical, *drop_columns) if n is not None]
-    _check_named_once(path, names)
-    limit = parse_bytes(max_bytes, "max_bytes")
-    sheet = _read_sheet(path, ReadOptions(limit, frozenset(names), layer))
-    labels = None if target_file is None else read_text(_check_exists(Path(target_file)), ReadOptions(limit, None))
-    if not (only or labels or target or event or "target" in sheet.roles):
+    _check_named_once(path, [*names, *features])
+    limit, collect = parse_bytes(max_bytes, "max_bytes"), below_detection is not None
+    options = ReadOptions(limit, frozenset(names), layer, sheet, skip_rows, tuple(na), below_detection=collect)
+    contents, notes = _read_sheet(path, options), list[str]()
+    notes += [f"{path.name}: {contents.description}.", *contents.notes]
+    if not (only or target_file or target or event or "target" in contents.roles):
         raise ValueError(f"{path}: no target is named; name its column (--target) or its file (--target-file).")
-    notes = [f"{path.name}: {sheet.description}.", *sheet.notes]
-    samples = put_samples_in_rows(sheet, orientation, target or time, id_column, labels, notes, only)
-    del sheet  # frees its numbers if they were transposed
+    labels = None if target_file is None else _read_labels(Path(target_file), path, options, target_sheet, notes)
+    if labels is not None:
+        labels = match_spelling(labels, possible_ids(contents, id_column), notes)
+    samples = put_samples_in_rows(contents, orientation, target or time, id_column, labels, notes, only)
+    del contents  # frees its numbers if they were transposed
+    fill_below_detection(samples, below_detection, notes)
+    samples = resolve_duplicates(samples, duplicates, only, notes)
     requested = drop_absent_outcome(samples, requested, labels, notes) if only else requested
     roles, cells = assign_roles(samples, requested, id_column, labels, notes)
-    choose = _read_optional_outcome if only else partial(_choose_samples, classes=classes)
+    choose = _read_optional_outcome if only else partial(_choose_by_target, classes=classes)
     y, rows = choose(samples, roles, cells, drop_columns, notes)
-    known = _read_annotations(path, roles, cells, rows)
-    if batches is not None:
-        keep = _is_in_batches(path, known, batches)
-        y, rows, known = y[keep], rows[keep], {role: values[keep] for role, values in known.items()}
+    y, rows, known = _choose_batches(path, y, rows, _read_annotations(path, roles, cells, rows), batches)
     outcome = roles.get("target") or roles.get("time", "")
     if not only:
         check_target(samples, y, outcome, known.get("groups"))
-    covariate_values = {name: known.pop(f"covariate {name}") for name in covariates}
     other_roles = {name for name in (*roles.values(), *samples.roles.values(), id_column) if name is not None}
-    selected = select_features(samples, other_roles, categorical, drop_columns, rows, only)
-    X, feature_names, nominal = _prepare_values(path, selected, log2, missing, notes)
-    unused = [name for name in samples.named_columns if name not in {*other_roles, *feature_names, *samples.columns}]
-    _note_contents(X, len(nominal), unused, notes)
-    _note_target(y, outcome, notes)
+    choice = FeatureChoice(other_roles, categorical, drop_columns, features, only, outcome, y, "groups" in known)
+    return replace(_build_table(samples, choice, rows, missing, log2, notes), **_annotations(known))
+
+
+def _build_table(
+    samples: Sheet, choice: FeatureChoice, rows: Array, missing: str, log2: bool, notes: list[str]
+) -> Table:
+    """Return the features of some rows with their target, and all notes; nothing else that is known of the samples."""
+    X, columns, categories, column_ids = select_features(samples, choice, rows, notes)
+    X, names, nominal = handle_missing(samples.path, X, columns, categories, missing, notes)
+    unused = [name for name in samples.named_columns if name not in {*choice.other_roles, *names, *samples.columns}]
+    if not choice.only:
+        notes += describe_features(X, names, nominal, choice.features, log2=log2)
+    if log2:
+        X = _take_log2(X, nominal, notes)
+    if missing == "indicator":
+        X, names = add_indicators(samples.path, X, names, notes)
+    notes += describe_contents(X, len(nominal), choice.y, choice.target, unused)
     relevant = samples.named_columns.get("relevant") if "relevant" in samples.roles else None
-    ids = None if samples.row_names is None else np.array(samples.row_names, dtype=str)[rows]
-    fields: dict[str, Any] = {"relevant": relevant, "nominal": nominal, "ids": ids, "log2": log2, **known}
+    row_names = samples.row_names or column_ids
+    ids = None if row_names is None else np.array(row_names, dtype=str)[rows]
+    fields: dict[str, Any] = {"relevant": relevant, "nominal": nominal, "ids": ids, "log2": log2}
     fields["missing"] = "median" if missing == "median" else "neutral"
-    return Table(X, y, feature_names, covariates=covariate_values, notes=tuple(notes), **fields)
+    return Table(X, choice.y, names, notes=tuple(notes), **fields)
+
+
+def _annotations(known: dict[str, Array]) -> dict[str, Any]:
+    """Return the fields of a table that are known by role: groups, batch and covariates."""
+    covariates = {
+        role.removeprefix("covariate "): values for role, values in known.items() if role not in _SIMPLE_ROLES
+    }
+    return {"covariates": covariates, **{role: values for role, values in known.items() if role in _SIMPLE_ROLES}}
+
+
+_SIMPLE_ROLES = ("groups", "batch")
 
 
 def _read_annotations(path: Path, roles: dict[str, str], cells: dict[str, Any], rows: Array) -> dict[str, Array]:
@@ -232,10 +283,18 @@ def _read_annotations(path: Path, roles: dict[str, str], cells: dict[str, Any], 
     return known | {role: to_target(cells[role], rows) for role in annotations if role.startswith("covariate ")}
 
 
-def _check_choices(orientation: str, missing: str) -> None:
-    for name, value, choices in (("orientation", orientation, ORIENTATIONS), ("missing", missing, MISSING_RULES)):
-        if value not in choices:
-            raise ValueError(f"{name}={value!r} is none of {', '.join(map(repr, choices))}.")
+_CHOICES = {
+    "orientation": ORIENTATIONS,
+    "missing": MISSING_RULES,
+    "duplicates": DUPLICATE_RULES,
+    "below_detection": (None, *DETECTION_RULES),
+}
+
+
+def _check_choices(**values: str | None) -> None:
+    for name, value in values.items():
+        if value not in _CHOICES[name]:
+            raise ValueError(f"{name}={value!r} is none of {', '.join(map(repr, _CHOICES[name]))}.")
 
 
 def _check_named_once(path: Path, names: list[str]) -> None:
@@ -262,6 +321,13 @@ def _check_exists(path: Path) -> Path:
     return path
 
 
+#: R's own files -> the line of R that writes them as CSV.
+_R_FILES = {
+    ".rds": "write.csv(readRDS({name!r}), {csv!r})",
+    **dict.fromkeys((".rdata", ".rda"), "load({name!r}); ls()  # then: write.csv(NAME, {csv!r})"),
+}
+
+
 def _read_sheet(path: Path, options: ReadOptions) -> Sheet:
     """Read a file with the reader of its suffix."""
     is_gzipped = path.suffix == ".gz"
@@ -269,17 +335,51 @@ def _read_sheet(path: Path, options: ReadOptions) -> Sheet:
     file_format = FORMATS.get(suffix)
     if options.layer is not None and suffix != ".h5ad":
         raise ValueError(f"{path}: layers are parts of h5ad files; leave --layer out.")
+    if options.sheet is not None and suffix not in (".xlsx", ".xlsm", ".ods"):
+        raise ValueError(f"{path}: sheets are parts of workbooks; leave --sheet out.")
+    if suffix in _R_FILES:
+        line = _R_FILES[suffix].format(name=path.name, csv=path.with_suffix(".csv").name)
+        raise ValueError(f"{path} is a file of R, which only R reads. Write it as CSV there: {line}")
     if file_format is None or (is_gzipped and file_format.name != "text"):
-        hint = " Export the sheet of a workbook as CSV." if suffix in (".xls", ".xlsx", ".ods") else ""
+        hint = " Save the workbook as .xlsx." if suffix in (".xls", ".xlsb") else ""
         known = f"{', '.join(FORMATS)} (text also in .gz)"
         raise ValueError(f"{path} is of no known format; the name must end in one of {known}.{hint}")
+    if not file_format.has_cells and (options.na or options.below_detection or options.skip_rows is not None):
+        raise ValueError(
+            f"{path}: {file_format.name} holds numbers only; leave --na, --below-detection and --skip-rows out."
+        )
     return read_in_sandbox(suffix, path, options) if file_format.sandboxed else file_format.read(path, options)
+
+
+def _read_labels(path: Path, table: Path, options: ReadOptions, sheet: str | None, notes: list[str]) -> Sheet:
+    """Read a target file, all of its columns as text; `options` are those of the table."""
+    suffix = _check_exists(path).with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    file_format = FORMATS.get(suffix.lower())
+    if file_format is None or not file_format.has_cells:
+        raise ValueError(
+            f"{path} cannot be a target file; write the target as text (.csv, .tsv), .xlsx, .ods or .parquet."
+        )
+    if sheet is None and options.sheet is None and path == table:
+        raise ValueError(f"{path} is the table itself; name the sheet of the target (--target-sheet).")
+    labels = _read_sheet(path, ReadOptions(options.limit, None, sheet=sheet, na=options.na))
+    notes.extend(f"{path.name}: {note}" for note in labels.notes)
+    return labels
 
 
 # ---------------------------------------------------------------- samples
 
 
-def _choose_samples(
+def _choose_batches(
+    path: Path, y: Array, rows: Array, known: dict[str, Array], batches: Sequence[Any] | None
+) -> tuple[Array, Array, dict[str, Array]]:
+    """Return target, row indices and annotations of the samples of some batches; of all, if `batches` is None."""
+    if batches is None:
+        return y, rows, known
+    keep = _is_in_batches(path, known, batches)
+    return y[keep], rows[keep], {role: values[keep] for role, values in known.items()}
+
+
+def _choose_by_target(
     samples: Sheet,
     roles: dict[str, str],
     cells: dict[str, Any],
@@ -287,7 +387,7 @@ def _choose_samples(
     notes: list[str],
     classes: Sequence[Any] | dict[str, str] | None = None,
 ) -> tuple[Array, Array]:
-    """Return target and row indices of the samples to analyse; `cells` has the columns of the roles."""
+    """Return target and row indices of the samples that have a target and are of the wanted classes."""
     is_survival = "event" in roles
     without_target = (
         is_missing_survival(samples.path, roles, cells, samples.row_names)
@@ -325,7 +425,8 @@ def _check_rows(samples: Sheet, rows: Array) -> None:
     """Raise ValueError for the first sample that holds text, in a table that had samples in columns."""
     bad = next((i for i in rows.tolist() if i in samples.bad_rows), None)
     if bad is not None:
-        raise ValueError(f"{samples.path}: {samples.bad_rows[bad]}")
+        name = "" if samples.row_names is None else samples.row_names[bad]
+        raise ValueError(f"{samples.path}: {describe_bad_cell(name, *samples.bad_rows[bad])}")
 
 
 def _read_optional_outcome(
@@ -367,18 +468,6 @@ def _take_complete(path: Path, cells: Any, rows: Array, name: str) -> Array:
 # ---------------------------------------------------------------- values
 
 
-def _prepare_values(
-    path: Path, selected: tuple[Array, list[str], list[int]], log2: bool, missing: str, notes: list[str]
-) -> tuple[Array, tuple[str, ...], tuple[int, ...]]:
-    """Apply the rule for missing values, take logarithms, and add indicators of missing values."""
-    X, names, nominal = handle_missing(path, *selected, missing, notes)
-    if log2:
-        X = _take_log2(X, nominal, notes)
-    if missing == "indicator":
-        X, names = add_indicators(path, X, names, notes)
-    return X, names, nominal
-
-
 def _take_log2(X: Array, nominal: tuple[int, ...], notes: list[str]) -> Array:
     """Return logarithms; each depends on one value only, so nothing leaks between folds."""
     codes = X[:, list(nominal)].copy()
@@ -388,33 +477,3 @@ def _take_log2(X: Array, nominal: tuple[int, ...], notes: list[str]) -> Array:
     X[:, list(nominal)] = codes
     notes.append(f"Logarithms of base 2 were taken; {n_raised} values below {LOWEST} were raised to it first.")
     return X
-
-
-def _note_contents(X: Array, n_nominal: int, unused: list[str], notes: list[str]) -> None:
-    """Describe the features and the columns without a role."""
-    n_whole = n_constant = 0
-    for columns in column_slices(X.shape[1], max(64, 4_000_000 // len(X))):
-        block, is_nan = X[:, columns], np.isnan(X[:, columns])
-        n_whole += int((is_nan | (block == np.floor(block))).all(axis=0).sum())
-        n_constant += int((is_nan | (block == np.fmax.reduce(block, axis=0, initial=-np.inf))).all(axis=0).sum())
-    notes.append(
-        f"{len(X)} samples, {X.shape[1]} features: {n_nominal} categorical, {n_whole} of whole numbers only, "
-        f"{n_constant} constant; {X.dtype.name}."
-    )
-    if unused:
-        notes.append(f"Columns that are no features and were not asked for: {list_first(unused, 8)}.")
-
-
-def _note_target(y: Array, target: str, notes: list[str]) -> None:
-    """Describe the target, if there is one."""
-    if not target:
-        return
-    levels, counts = np.unique(y, return_counts=True)
-    if y.dtype.names is not None:
-        low, middle, high = np.nanquantile(y["time"], [0.0, 0.5, 1.0])
-        notes.append(f"Times in {target!r} run from {low:g} to {high:g}, half of them below {middle:g}.")
-    elif y.dtype.kind == "U":
-        shown = [f"{level} ({count})" for level, count in zip(levels.tolist(), counts.tolist(), strict=True)]
-        notes.append(f"The target {target!r} is text of {len(levels)} levels: {list_first(shown, 5)}.")
-    else:
-        notes.append(f"The target {target!r} has {len(levels)} distinct numbers.")

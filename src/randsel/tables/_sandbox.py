@@ -33,7 +33,8 @@ def read_in_sandbox(suffix: str, path: Path, options: ReadOptions) -> Sheet:
     file_format.import_package()
     if not sys.executable:  # Python is embedded in another program, and cannot be started
         return file_format.read(path, options)
-    job = {**asdict(options), "names": sorted(options.names or ()), "suffix": suffix, "path": str(path)}
+    names = None if options.names is None else sorted(options.names)
+    job = {"options": {**asdict(options), "names": names}, "suffix": suffix, "path": str(path)}
     process = start_python("-c", f"from {__name__} import main; main()", variables=THREADS, show_errors=False)
     to_process, from_process = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
     with from_process:
@@ -82,14 +83,18 @@ def _receive(stream: IO[bytes]) -> Sheet | str:
         if fields[name] is None:
             fields[name] = np.lib.format.read_array(SimpleNamespace(read=stream.read), allow_pickle=False)
     # keys are text in JSON
-    bad_columns = {int(j): message for j, message in head["bad_columns"].items()}
-    return Sheet(**{**head, "path": Path(head["path"]), "bad_columns": bad_columns, "notes": tuple(head["notes"])})
+    head["bad_columns"] = {int(j): tuple(place) for j, place in head["bad_columns"].items()}
+    head["text_rows"] = {int(i): {int(j): cell for j, cell in row.items()} for i, row in head["text_rows"].items()}
+    head["below_detection"] = [(i, j, limit) for i, j, limit in head["below_detection"]]
+    return Sheet(**{**head, "path": Path(head["path"]), "notes": tuple(head["notes"])})
 
 
 def main() -> None:
     """Read the file that standard input names, and write its sheet to standard output; runs in the process."""
     job = json.loads(read_message(sys.stdin.buffer))
-    path, options = Path(job["path"]), ReadOptions(job["limit"], frozenset(job["names"]), job["layer"])
+    path, described = Path(job["path"]), job["options"]
+    names = None if described["names"] is None else frozenset(described["names"])
+    options = ReadOptions(**{**described, "names": names, "na": tuple(described["na"])})
     file_format = FORMATS[job["suffix"]]
     file_format.import_package()  # before the limits, which are for the file only
     _set_limits(path, options.limit)

@@ -9,12 +9,24 @@ from pathlib import Path
 
 from randsel._utils.text import optional
 from randsel.tables.formats._arrays import read_mat, read_npz
+from randsel.tables.formats._excel import read_excel
 from randsel.tables.formats._h5ad import read_h5ad
+from randsel.tables.formats._numbers import MISSING, describe_bad_cell, parse_number
 from randsel.tables.formats._parquet import read_parquet
 from randsel.tables.formats._plink import read_plink
-from randsel.tables.formats._text import MISSING, ReadOptions, Sheet, check_distinct, parse_number, read_text
+from randsel.tables.formats._sheet import ReadOptions, Sheet, check_distinct
+from randsel.tables.formats._text import read_text
 
-__all__ = ["FORMATS", "MISSING", "Format", "ReadOptions", "Sheet", "check_distinct", "parse_number", "read_text"]
+__all__ = [
+    "FORMATS",
+    "MISSING",
+    "Format",
+    "ReadOptions",
+    "Sheet",
+    "check_distinct",
+    "describe_bad_cell",
+    "parse_number",
+]
 
 
 @dataclass(frozen=True)
@@ -24,6 +36,7 @@ class Format:
     name: str  # in messages
     read: Callable[[Path, ReadOptions], Sheet]
     package: str | None = None  # optional package that the reader needs
+    has_cells: bool = False  # cells may be text, have titles above, be target files: na, skip_rows and others apply
     sandboxed: bool = False  # read in a separate process, because damaged files can crash the library that parses them
 
     def import_package(self) -> None:
@@ -34,8 +47,11 @@ class Format:
 
 #: Suffix -> format. Only text may also be gzipped.
 FORMATS = {
-    **dict.fromkeys((".csv", ".tsv", ".txt", ".tab"), Format("text", read_text)),
-    ".parquet": Format("Parquet", read_parquet, "polars", sandboxed=True),
+    **dict.fromkeys((".csv", ".tsv", ".txt", ".tab"), Format("text", read_text, has_cells=True)),
+    **dict.fromkeys(
+        (".xlsx", ".xlsm", ".ods"), Format("a workbook", read_excel, "python_calamine", has_cells=True, sandboxed=True)
+    ),
+    ".parquet": Format("Parquet", read_parquet, "polars", has_cells=True, sandboxed=True),
     ".npz": Format("NPZ", read_npz),
     ".mat": Format("MAT", read_mat, sandboxed=True),
     ".h5ad": Format("h5ad", read_h5ad, "h5py", sandboxed=True),

@@ -12,7 +12,7 @@ import numpy as np
 from randsel._utils.files import bytes_in, check_size, is_text, read_npz_arrays, readable
 from randsel._utils.text import list_first
 from randsel._utils.typing import Array
-from randsel.tables.formats._text import ReadOptions, Sheet, check_shape, to_float_matrix, to_text
+from randsel.tables.formats._sheet import ReadOptions, Sheet, check_shape, to_float_matrix, to_text
 
 #: Names of arrays with a fixed meaning.
 _ROLES = {"target": "y", "groups": "groups", "batch": "batch", "relevant": "relevant"}

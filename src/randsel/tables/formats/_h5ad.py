@@ -6,7 +6,7 @@ from typing import Any
 from randsel._utils.files import bytes_in, check_size, readable
 from randsel._utils.text import optional
 from randsel._utils.typing import Array
-from randsel.tables.formats._text import ReadOptions, Sheet, to_float_matrix, to_text
+from randsel.tables.formats._sheet import ReadOptions, Sheet, to_float_matrix, to_text
 
 #: Arrays of a sparse matrix -> kinds of dtype that they may have.
 _SPARSE_KINDS = {"data": "biuf", "indices": "iu", "indptr": "iu"}

@@ -1,5 +1,6 @@
 """Parquet files, by polars; samples or features in rows."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,11 @@ import numpy as np
 
 from randsel._utils.files import check_size, readable
 from randsel._utils.text import optional
-from randsel.tables.formats._text import ReadOptions, Sheet, check_shape, describe_bad_cell, parse_number
+from randsel.tables.formats._numbers import CellParser, detection_limit
+from randsel.tables.formats._sheet import ReadOptions, Sheet, check_shape
+
+#: Name that pandas gives to an index without a name.
+_PANDAS_INDEX = "__index_level_0__"
 
 
 def read_parquet(path: Path, options: ReadOptions) -> Sheet:
@@ -18,19 +23,41 @@ def read_parquet(path: Path, options: ReadOptions) -> Sheet:
         columns = lazy.collect_schema().names()
         n_rows = int(lazy.select(polars.len()).collect().item())
         check_shape(path, (n_rows, len(columns)), options.limit)
-        frame = lazy.collect()
+        if options.skip_rows:
+            raise ValueError(f"{path}: Parquet has no lines above its table; leave --skip-rows out.")
+        frame = _put_index_first(lazy.collect(), _pandas_index(path, polars))
         if not n_rows or not columns:
             raise ValueError(f"{path} has {len(columns)} columns and {n_rows} rows: there is no table in it.")
         return _to_sheet(path, frame, options, polars)
 
 
+def _pandas_index(path: Path, polars: Any) -> str | None:
+    """Return the column in which pandas stored the names of rows."""
+    try:
+        described = json.loads(polars.read_parquet_metadata(path).get("pandas", "{}"))
+        columns = [name for name in described["index_columns"] if isinstance(name, str)]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        columns = []
+    return columns[0] if columns else _PANDAS_INDEX
+
+
+def _put_index_first(frame: Any, index: str | None) -> Any:
+    """Return a frame whose first column is the index; without a name, if pandas had none for it."""
+    if index not in frame.columns:
+        return frame
+    frame = frame.select([index, *(name for name in frame.columns if name != index)])
+    return frame.rename({index: ""}) if index == _PANDAS_INDEX and "" not in frame.columns else frame
+
+
 def _to_sheet(path: Path, frame: Any, options: ReadOptions, polars: Any) -> Sheet:
     """Convert all columns; raise ValueError for nested and binary ones, and for text larger than the limit."""
-    names, text_size = options.names or frozenset(), 0
+    names, text_size = frozenset(frame.columns) if options.names is None else options.names, 0
     number_types = {column.dtype for column in frame if column.dtype.is_numeric() and column.name not in names}
     values = np.full(frame.shape, np.nan, dtype=np.float32 if number_types == {polars.Float32} else np.float64)
     named_columns: dict[str, Any] = {}
-    bad_columns: dict[int, str] = {}
+    bad_columns: dict[int, tuple[str, str]] = {}
+    below_detection: list[tuple[int, int, float]] = []
+    parser = CellParser(options.na, options.below_detection)
     for j, column in enumerate(frame):
         name, dtype, is_number = column.name, column.dtype, column.dtype.is_numeric()
         if dtype.is_nested() or dtype in (polars.Object, polars.Binary):
@@ -41,17 +68,23 @@ def _to_sheet(path: Path, frame: Any, options: ReadOptions, polars: Any) -> Shee
             text_size += int(column.cast(polars.String).str.len_bytes().cast(polars.Int64).sum() or 0) + len(column) * 8
             check_size(path, text_size, options.limit)
         if name in names:
-            is_exact = is_number and not column.null_count()
-            named_columns[name] = column.to_numpy() if is_exact else _cells(column, polars)
+            is_exact = is_number and not column.null_count() and options.names is not None
+            named_columns[name] = column.to_numpy() if is_exact else parser.clear_missing(_cells(column, polars))
         if is_number or dtype == polars.Boolean:
             values[:, j] = column.cast(polars.Float64).fill_null(float("nan")).to_numpy()
             continue
+        if name in names:
+            continue
         cells = _cells(column, polars)
-        numbers = [parse_number(cell) for cell in cells]
+        numbers = [parser.parse(cell) for cell in cells]
         values[:, j] = np.array(numbers, dtype=np.float64)  # None becomes NaN
+        if parser.below_detection:
+            limits = ((i, detection_limit(cell)) for i, cell in enumerate(cells))
+            below_detection.extend((i, j, limit) for i, limit in limits if limit is not None)
         if None in numbers:
             i = numbers.index(None)
-            bad_columns[j] = describe_bad_cell(name, f"row {i + 1}", cells[i])
+            bad_columns[j] = (f"row {i + 1}", cells[i])
+    parser.clear_numbers(values)
     first_column = _cells(frame.to_series(0), polars)
     # of several rows with the same name, the last one counts, as in text files
     row_index = {name: i for i, name in enumerate(first_column) if name in names}
@@ -64,12 +97,14 @@ def _to_sheet(path: Path, frame: Any, options: ReadOptions, polars: Any) -> Shee
         named_columns=named_columns,
         named_rows={name: [_cells(column[i : i + 1], polars)[0] for column in frame] for name, i in row_index.items()},
         bad_columns=bad_columns,
+        below_detection=below_detection,
         first_cells=[str(cell) for cell in frame.row(0)],
         features_in_rows=None,
+        notes=tuple(parser.notes()),
     )
 
 
 def _cells(column: Any, polars: Any) -> list[str]:
     """Return a column as text, empty where a value is missing."""
-    cells: list[str] = column.cast(polars.String).fill_null("").to_list()
+    cells: list[str] = column.cast(polars.String).str.strip_chars().fill_null("").to_list()
     return cells

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from randsel._utils.files import bytes_in, check_size
 from randsel._utils.text import optional
-from randsel.tables.formats._text import NAME_BYTES, ReadOptions, Sheet, open_records
+from randsel.tables.formats._sheet import NAME_BYTES, ReadOptions, Sheet
+from randsel.tables.formats._text import open_records
 
 #: First bytes of a .bed file whose genotypes are stored variant by variant.
 _MAGIC = b"\x6c\x1b\x01"

@@ -1,7 +1,4 @@
-"""`Sheet`, which every reader returns, what readers share, and the reader of text, plain or of GEO.
-
-Text is parsed block by block, so it is never in memory as a whole.
-"""
+"""Text files, plain or a GEO series matrix, also gzipped; read line by line."""
 
 import codecs
 import csv
@@ -9,26 +6,28 @@ import gzip
 import io
 import re
 import zlib
-from array import array
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from itertools import chain, islice
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from randsel._utils.files import check_size, readable
-from randsel._utils.text import optional
-from randsel._utils.typing import Array
+from randsel.tables.formats._cells import CellGrid
+from randsel.tables.formats._extent import (
+    LONGEST_FOOTNOTE,
+    ROWS_AHEAD,
+    describe_left_out,
+    drop_empty_columns,
+    find_header,
+    is_footnote,
+    name_unnamed,
+    split_footnotes,
+)
+from randsel.tables.formats._numbers import CERTAIN_DECIMAL_COMMA, DECIMAL_COMMA
+from randsel.tables.formats._sheet import ReadOptions, Sheet, check_distinct, check_shape
 
-#: Cells that stand for a missing value.
-MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "#N/A", "?"})
-_TRUTH_VALUES = {"true": 1.0, "false": 0.0}
-#: Memory that the name of a row or column takes while a file is read, in bytes.
-NAME_BYTES = 200
 #: Maximum length of a line, in characters; a longer one is damaged or malicious.
 LONGEST_LINE = 1 << 26
 #: Maximum number of lines that a cell in quotes may span.
@@ -36,146 +35,170 @@ MOST_LINES = 100_000
 #: Characters that are converted to numbers at a time.
 _BLOCK = 1 << 22
 _SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", " ": "spaces"}
-#: A number with a decimal comma between semicolons.
-_DECIMAL_COMMA = re.compile(r"(^|;)[ \t]*-?\d*,\d+[ \t]*(;|$)", re.MULTILINE)
+#: Separator -> cell with a decimal comma. Between tabs 1,234 may be a thousand, and does not show what commas are.
+_DECIMAL_COMMAS = {
+    ";": re.compile(rf"(^|;)[ \t]*{DECIMAL_COMMA}[ \t]*(;|$)", re.MULTILINE),
+    "\t": re.compile(rf"(^|\t) *{CERTAIN_DECIMAL_COMMA} *(\t|$)", re.MULTILINE),
+}
+#: Maximum number of characters, and of cells, that are looked at to find the header.
+_CHARACTERS_AHEAD, _MAX_CELLS_AHEAD = 1 << 24, 5_000_000
 #: First bytes of a file -> encoding of its text; first bytes of another format -> advice.
 _BYTE_ORDER_MARKS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"\xef\xbb\xbf": "utf-8-sig"}
 _OTHER_FORMATS = {
-    b"PK\x03\x04": "a zip archive or an Excel workbook; export the sheet as CSV",
+    b"PK\x03\x04": "a zip archive or an Excel workbook; name it .xlsx if it is one",
     b"PAR1": "a Parquet file; name it .parquet",
     b"\x89HDF": "an HDF5 file; name it .h5ad if it is AnnData",
     b"MATLAB": "a MATLAB file; name it .mat",
-    b"\xd0\xcf\x11\xe0": "an old Excel workbook; export the sheet as CSV",
+    b"\xd0\xcf\x11\xe0": "an old Excel workbook; save it as .xlsx",
 }
-
-
-@dataclass(frozen=True)
-class ReadOptions:
-    """Options of a reader."""
-
-    limit: int  # largest size of the table in memory, and of unpacked text, in bytes
-    names: frozenset[str] | None = frozenset()  # columns and rows wanted as text; None: all columns (text files only)
-    layer: str | None = None  # of an h5ad file; None is X
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """Contents of a file, before rows and columns are known to be samples, features or target."""
-
-    path: Path
-    values: Array  # rows × columns of numbers; NaN where a cell is missing or not a number
-    columns: list[str]  # names
-    description: str  # of the format, for the notes
-    row_names: list[str] | None = None  # if the format stores them
-    first_column: list[str] | None = None  # as text, if its cells may be names of rows
-    named_columns: dict[str, Any] = field(default_factory=dict)  # requested by name, or stored apart from `values`
-    named_rows: dict[str, list[str]] = field(default_factory=dict)  # requested by name
-    bad_columns: dict[int, str] = field(default_factory=dict)  # index -> message about the first cell with text
-    bad_rows: dict[int, str] = field(default_factory=dict)  # the same for the rows of a transposed sheet
-    first_cells: list[str] = field(default_factory=list)  # first row as text
-    features_in_rows: bool | None = False  # None if the format does not determine the orientation
-    roles: dict[str, str] = field(default_factory=dict)  # target, groups, ... -> column, unless the user names another
-    notes: tuple[str, ...] = ()  # remarks of the reader, for the user
-
-
-def parse_number(cell: str, *, decimal_comma: bool = False) -> float | None:
-    """Return the number in a cell, NaN if the cell is missing, None if it is anything else."""
-    text = cell.strip()
-    if text in MISSING:
-        return float("nan")
-    if text.lower() in _TRUTH_VALUES:
-        return _TRUTH_VALUES[text.lower()]
-    if decimal_comma:
-        text = "?" if "." in text else text.replace(",", ".")
-    try:
-        # float() would read 1_000 as a thousand
-        return float(text.replace("_", "?"))
-    except ValueError:
-        return None
-
-
-def describe_bad_cell(column: str, position: str, cell: str) -> str:
-    """Return the error message about a cell that is not a number, with a remedy that fits its text."""
-    shown = cell if len(cell) < 40 else f"{cell[:36]}..."
-    remedy = "leave the column out (--drop-columns), or say that it holds names (--categorical)"
-    if re.fullmatch(r"\d{4}-\d\d?-\d\d?([T ].*)?|\d\d?[./]\d\d?[./](\d\d){1,2}( .*)?", cell):
-        remedy = "it looks like a date: turn dates into numbers, such as days since the first, or use --drop-columns"
-    elif re.fullmatch(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?|[-+]?\d{1,3}(\.\d{3})+,\d+", cell):
-        remedy = "write it without thousands separators and with a decimal point"
-    elif re.fullmatch(r"[-+]?\d*,\d+", cell):
-        remedy = "it looks like a decimal comma: write points, or separate the columns by semicolons"
-    elif re.fullmatch(r"[-+]?\d*\.\d+", cell):
-        remedy = "other cells have decimal commas: write all of them alike"
-    return f"column {column!r} holds {shown!r} in {position}, not a number; {remedy}."
-
-
-def check_distinct(names: list[str], path: Path, things: str) -> None:
-    """Raise ValueError if two of the `things` (such as "columns") have the same name."""
-    repeated = [name for name, times in Counter(names).items() if times > 1]
-    if repeated:
-        more = f", and so are {len(repeated) - 1} other names" if len(repeated) > 1 else ""
-        raise ValueError(f"{path} has several {things} called {repeated[0]!r}{more}; give each a name of its own.")
-
-
-def check_shape(path: Path, shape: tuple[int, ...], limit: int, itemsize: int = 8) -> None:
-    """Raise ValueError if a table of this shape, including the names of rows and columns, is larger than the limit."""
-    rows, columns = shape
-    check_size(path, rows * columns * itemsize + (rows + columns) * NAME_BYTES, limit)
-
-
-def to_float_matrix(values: Array) -> Array:
-    """Return values in C order as float64, or as float32 if they are float32."""
-    return np.ascontiguousarray(values, dtype=np.float32 if values.dtype == np.float32 else np.float64)
-
-
-def to_text(values: Iterable[Any]) -> list[str]:
-    """Return entries as text; bytes that are not UTF-8 are shown with backslashes."""
-    return [value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value) for value in values]
 
 
 def read_text(path: Path, options: ReadOptions) -> Sheet:
     """Read a table with a header, or a GEO series matrix, from a text file that may be gzipped."""
     notes: list[str] = []
     with open_records(path, options.limit, notes) as records:
-        start = list(islice(records, 2))
+        skipped = options.skip_rows or 0
+        start = _read_ahead(record for record in records if record[0] > skipped)
         if not start:
-            raise ValueError(f"{path} is empty: it has no line with anything in it.")
+            after = f" after the {skipped} lines that --skip-rows leaves out" if skipped else ""
+            raise ValueError(f"{path} is empty: it has no line with anything in it{after}.")
         if start[0][1].startswith("!") and options.names is not None:
-            return _read_geo(path, options.limit, chain(start, records), notes)
-        separator = _find_separator([text for _, text in start])
-        check_shape(path, (1, start[0][1].count(separator) + 1), options.limit)
-        header = [name.strip() for name in split_record(start[0][1], separator)]
-        if len(start) < 2:
+            return _read_geo(path, options, chain(start, records), notes)
+        separator, header_index = _find_table([text for _, text in start], find_titles=options.skip_rows is None)
+        if header_index:
+            notes.append(describe_left_out(start[:header_index], "above", "line"))
+        header_text, start = start[header_index][1], start[header_index + 1 :]
+        check_shape(path, (1, header_text.count(separator) + 1), options.limit)
+        header = [name.strip() for name in split_record(header_text, separator)]
+        if not start:
             raise ValueError(f"{path} has a header of {len(header)} columns, but it has no rows.")
-        first_cells = [cell.strip() for cell in split_record(start[1][1], separator)]
+        first_cells = [cell.strip() for cell in split_record(start[0][1], separator)]
         if len(first_cells) == len(header) + 1:
-            header = ["", *header]
-            notes.append("The header has a name less than the rows have entries, so the first are names of rows.")
-        check_distinct(header, path, "columns")
-        names = frozenset(header) if options.names is None else options.names
-        grid = CellGrid(path, header, separator, names, options.limit)
-        grid.fill(chain(start[1:], records))
-    if grid.decimal_comma:
-        notes.append("Decimals are written with commas: 1,5 was read as 1.5.")
-    if grid.truth_columns:
-        notes.append(f"{len(grid.truth_columns)} columns hold True and False, read as 1 and 0.")
-    return grid.to_sheet(f"text, {len(header)} columns separated by {_SEPARATORS[separator]}", notes, first_cells)
+            header = _align_header(header, [text for _, text in start[:5]], separator, notes)
+        header, unnamed = name_unnamed(header)
+        grid = CellGrid(path, header, options)
+        grid.check_requested_once()
+        footnotes: list[tuple[int, str]] = []
+        is_remark = _remark_finder(separator, len(header))
+        _fill(grid, separator, split_footnotes(chain(start, records), is_remark, footnotes))
+    if footnotes:
+        notes.append(describe_left_out(footnotes, "below", "line"))
+    description = f"text, {len(header)} columns separated by {_SEPARATORS[separator]}"
+    return drop_empty_columns(grid.to_sheet(description, notes, first_cells), unnamed)
 
 
-def _read_geo(path: Path, limit: int, records: Iterator[tuple[int, str]], notes: list[str]) -> Sheet:
+def _read_ahead(records: Iterator[tuple[int, str]]) -> list[tuple[int, str]]:
+    """Return the first records, at least two unless the file ends before."""
+    start: list[tuple[int, str]] = []
+    size = 0
+    while len(start) < 2 or (len(start) < ROWS_AHEAD and size < _CHARACTERS_AHEAD):
+        record = next(records, None)
+        if record is None:
+            break
+        start.append(record)
+        size += len(record[1])
+    return start
+
+
+def _find_table(start: list[str], *, find_titles: bool) -> tuple[str, int]:
+    """Return the separator, and the index of the header among the first records."""
+    separator = _find_separator(start[:2])
+    is_space = separator == " "
+    width, *widths = [len(text.split()) if is_space else text.count(separator) + 1 for text in start]
+    is_title = not is_space and width > 2 and separator not in start[0].strip(f"{separator} ")
+    is_table = len(set(widths)) == 1 and widths[0] - width in (0, 1) and not is_title
+    if is_table or not find_titles or len(start) < 3:
+        return separator, 0
+    candidates = []
+    for candidate in ("\t", ";", ","):
+        # a damaged line may have millions of separators
+        if sum(text.count(candidate) for text in start) < _MAX_CELLS_AHEAD:
+            rows = [split_record(text, candidate) for text in start]
+            index = find_header(rows)
+            candidates.extend([] if index is None else [(len(rows[index]), -index, candidate)])
+    if not candidates:
+        return separator, 0
+    _, negative_index, separator = max(candidates)
+    return separator, -negative_index
+
+
+def _align_header(header: list[str], texts: list[str], separator: str, notes: list[str]) -> list[str]:
+    """Return a header for rows with one more cell: names of rows in front, as R writes them, or an empty last cell."""
+    if len(texts) > 1 and header[0] and all(text.rstrip(" ").endswith(separator) for text in texts):
+        return [*header, ""]
+    notes.append("The header has a name less than the rows have entries, so the first are names of rows.")
+    return ["", *header]
+
+
+def _remark_finder(separator: str, width: int) -> Callable[[str], bool]:
+    """Return a function that says whether a record may be a footnote of a table of this width."""
+
+    def is_remark(text: str) -> bool:
+        if len(text) > LONGEST_FOOTNOTE or separator == " " or width < 2:
+            return False
+        if text.count(separator) + 1 == width and not text.endswith(separator):
+            return False
+        cells = split_record(text, separator)
+        return is_footnote(cells) and (len(cells) < width or sum(bool(cell.strip()) for cell in cells) == 1)
+
+    return is_remark
+
+
+def _fill(grid: CellGrid, separator: str, records: Iterable[tuple[int, str]]) -> None:
+    """Parse all records, about `_BLOCK` characters at a time."""
+    block, size = list[tuple[int, str]](), 0
+    for record in records:
+        block.append(record)
+        size += len(record[1])
+        if size > _BLOCK:
+            _add_block(grid, separator, block)
+            block, size = [], 0
+    if block:
+        _add_block(grid, separator, block)
+
+
+def _add_block(grid: CellGrid, separator: str, records: list[tuple[int, str]]) -> None:
+    """Split records into cells, and parse these."""
+    lines, texts = [line for line, _ in records], [text for _, text in records]
+    if grid.is_empty and separator in _DECIMAL_COMMAS:
+        pattern = _DECIMAL_COMMAS[separator]
+        grid.parser.decimal_comma = any("," in text and pattern.search(text) for text in texts)
+    if separator != " ":
+        # refuse a line with too many separators before it is split into millions of cells
+        widths = {line: text.count(separator) + 1 for line, text in records if '"' not in text}
+        _check_widths(grid, widths)
+        if grid.polars is not None and len(widths) == len(texts):
+            grid.add_cells(lines, grid.polars.Series(texts).str.split(separator).explode())
+            return
+    rows = [split_record(text, separator) for text in texts]
+    _check_widths(grid, dict(zip(lines, map(len, rows), strict=True)))
+    grid.add_rows(lines, rows)
+
+
+def _check_widths(grid: CellGrid, widths: dict[int, int]) -> None:
+    for line, width in widths.items():
+        if width != len(grid.header):
+            raise ValueError(
+                f"{grid.path} cannot be read as a table: the header has {len(grid.header)} columns, and line {line} "
+                f"has {width} entries; look for a missing cell, or for a separator inside one that needs quotes. If "
+                "lines stand above the header, leave them out: --skip-rows 1."
+            )
+
+
+def _read_geo(path: Path, options: ReadOptions, records: Iterator[tuple[int, str]], notes: list[str]) -> Sheet:
     """Read a series matrix: probes in rows, below lines about the samples, which become named rows."""
     sample_rows: dict[str, list[str]] = {}
     for _, text in records:
         key, *cells = split_record(text, "\t")
         if key.startswith("!Sample_"):
-            _add_sample_line(sample_rows, key.removeprefix("!Sample_"), cells, path, limit)
+            _add_sample_line(sample_rows, key.removeprefix("!Sample_"), cells, path, options.limit)
         elif key == "ID_REF":
             break
     else:
         raise ValueError(f"{path} is not a GEO series matrix: it has no table that starts with ID_REF.")
-    check_distinct([key, *cells], path, "columns")
-    grid = CellGrid(path, [key, *cells], "\t", frozenset(), limit)
-    grid.fill(record for record in records if not record[1].startswith("!"))
+    check_distinct([key, *cells], path, "columns", lambda i: f"column {i + 1}")
+    grid = CellGrid(path, [key, *cells], replace(options, names=frozenset()))
+    _fill(grid, "\t", (record for record in records if not record[1].startswith("!")))
     named_rows = {name: ["", *values] for name, values in sample_rows.items() if len(values) == len(cells)}
     return replace(grid.to_sheet("GEO series matrix", notes), named_rows=named_rows, features_in_rows=True)
 
@@ -274,139 +297,3 @@ def split_record(record: str, separator: str) -> list[str]:
     if '"' in record:
         return next(csv.reader([record.strip(" ")], delimiter=separator, skipinitialspace=True))
     return record.split() if separator == " " else record.split(separator)
-
-
-# ---------------------------------------------------------------- cells
-
-
-class CellGrid:
-    """Parser of records: collects numbers, the cells of columns and rows in `names`, and messages about other text."""
-
-    def __init__(self, path: Path, header: list[str], separator: str, names: frozenset[str], limit: int) -> None:
-        self.path, self.header, self.separator, self.names, self.limit = path, header, separator, names, limit
-        self.decimal_comma = False
-        #: Columns with True or False: first line, number of such cells.
-        self.truth_columns: dict[int, list[int]] = {}
-        self._text_columns = {j: list[str]() for j, name in enumerate(header) if name in names}
-        self._named_rows: dict[str, list[str]] = {}
-        self._bad_columns: dict[int, str] = {}
-        self._numbers, self._first_column = array("d"), list[str]()
-        try:
-            self._polars: Any = optional("polars", extra="files", purpose="Reading wide tables fast")
-        except ImportError:
-            self._polars = None
-
-    def fill(self, records: Iterable[tuple[int, str]]) -> None:
-        """Parse all records, about `_BLOCK` characters at a time."""
-        block, size = list[tuple[int, str]](), 0
-        for record in records:
-            block.append(record)
-            size += len(record[1])
-            if size > _BLOCK:
-                self._add_block(block)
-                block, size = [], 0
-        if block:
-            self._add_block(block)
-
-    def to_sheet(self, description: str, notes: Iterable[str], first_cells: Iterable[str] = ()) -> Sheet:
-        """Return what was parsed; the first column both as numbers and as text."""
-        values = np.frombuffer(self._numbers, dtype=np.float64).reshape(-1, len(self.header))
-        for j, (line, count) in self.truth_columns.items():
-            # True, False and 3 in one column are not truth values
-            if count < np.count_nonzero(~np.isnan(values[:, j])):
-                message = describe_bad_cell(self.header[j], f"line {line}", "True or False beside numbers")
-                self._bad_columns.setdefault(j, message)
-        return Sheet(
-            self.path,
-            values,
-            self.header,
-            description,
-            first_column=self._first_column,
-            named_columns={self.header[j]: self._with_points(cells) for j, cells in self._text_columns.items()},
-            named_rows={name: self._with_points(cells) for name, cells in self._named_rows.items()},
-            bad_columns=self._bad_columns,
-            first_cells=list(first_cells),
-            features_in_rows=None,
-            notes=tuple(notes),
-        )
-
-    def _with_points(self, cells: list[str]) -> list[str]:
-        """Replace decimal commas by points in cells kept as text, because they may be a numeric target."""
-        if not self.decimal_comma:
-            return cells
-        return [cell.replace(",", ".") if re.fullmatch(r"[-+]?\d*,\d+", cell) else cell for cell in cells]
-
-    def _add_block(self, records: list[tuple[int, str]]) -> None:
-        line_numbers, texts = [line for line, _ in records], [text for _, text in records]
-        if not self._first_column and self.separator == ";":
-            self.decimal_comma = any(map(_DECIMAL_COMMA.search, texts))
-        width = len(self.header)
-        cells = self._split(line_numbers, texts)
-        row_names = [cell.strip() for cell in cells[::width]]
-        self._first_column.extend(row_names)
-        for j, column in self._text_columns.items():
-            column.extend(cell.strip() for cell in cells[j::width])
-        named_rows = {i: name for i, name in enumerate(row_names) if name in self.names}
-        for i, name in named_rows.items():
-            self._named_rows[name] = [cell.strip() for cell in cells[i * width : (i + 1) * width]]
-        values, unparsed = self._to_floats(cells)
-        for position in unparsed:
-            i, j = divmod(position, width)
-            if j in self._text_columns:
-                continue
-            cell = cells[position].strip()
-            value = parse_number(cell, decimal_comma=self.decimal_comma)
-            values[position] = np.nan if value is None else value
-            if i in named_rows and j > 0:  # a target, say, which may be text
-                continue
-            if value is None and j not in self._bad_columns:
-                self._bad_columns[j] = describe_bad_cell(self.header[j], f"line {line_numbers[i]}", cell)
-            elif cell.lower() in _TRUTH_VALUES and j > 0:
-                self.truth_columns.setdefault(j, [line_numbers[i], 0])[1] += 1
-        self._numbers.frombytes(values.tobytes())
-        check_size(self.path, 8 * len(self._numbers), self.limit)
-
-    def _split(self, line_numbers: list[int], texts: list[str]) -> Any:
-        """Return the cells of all records in one list, or in one Series of polars."""
-        if self.separator != " ":
-            # refuse a line with too many separators before it is split into millions of cells
-            lines = zip(line_numbers, texts, strict=True)
-            widths = {line: text.count(self.separator) + 1 for line, text in lines if '"' not in text}
-            self._check_widths(widths)
-            if self._polars is not None and len(widths) == len(texts):
-                return self._polars.Series(texts).str.split(self.separator).explode()
-        rows = [split_record(text, self.separator) for text in texts]
-        self._check_widths(dict(zip(line_numbers, map(len, rows), strict=True)))
-        cells = list(chain.from_iterable(rows))
-        return cells if self._polars is None else self._polars.Series(cells, dtype=self._polars.String)
-
-    def _check_widths(self, widths: dict[int, int]) -> None:
-        for line, width in widths.items():
-            if width != len(self.header):
-                raise ValueError(
-                    f"{self.path} cannot be read as a table: the header has {len(self.header)} columns, and line "
-                    f"{line} has {width} entries; look for a missing cell, or for a separator inside one that needs "
-                    "quotes."
-                )
-
-    def _to_floats(self, cells: Any) -> tuple[Array, list[int]]:
-        """Return numbers, and the positions of cells that need `parse_number`."""
-        if self._polars is not None:
-            if self.decimal_comma:
-                cells = cells.str.replace(".", "?", literal=True).str.replace(",", ".", literal=True)
-            numbers = cells.cast(self._polars.Float64, strict=False)
-            return numbers.fill_null(float("nan")).to_numpy().copy(), numbers.is_null().arg_true().to_list()
-        values, unparsed, width = np.full(len(cells), np.nan), list[int](), len(self.header)
-        for start in range(0, len(cells), width):
-            unparsed.append(start)  # the first cell, often a name, must not make the whole row slow
-            row = cells[start : start + width]
-            for j in (0, *self._text_columns):
-                row[j] = "nan"
-            try:
-                # a whole row at once, unless float() would accept what `parse_number` does not
-                if self.decimal_comma or any("_" in cell for cell in row):
-                    raise ValueError
-                values[start : start + width] = list(map(float, row))
-            except ValueError:
-                unparsed.extend(range(start + 1, start + width))
-        return values, unparsed

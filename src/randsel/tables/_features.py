@@ -1,0 +1,219 @@
+"""Features of a table: columns without another role; text, identifiers, repeated names, values below detection."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from randsel._utils.text import list_first, pluralise
+from randsel._utils.typing import Array
+from randsel.tables._identifiers import check_survival_pair, find_identifiers
+from randsel.tables._orientation import unknown_column
+from randsel.tables._roles import is_missing
+from randsel.tables.formats import Sheet, check_distinct
+
+#: Largest share of columns that are left out as text; more of them are refused, because features may be among them.
+_MAX_TEXT_SHARE = 0.1
+
+
+# ---------------------------------------------------------------- values below the limit of detection
+
+
+def fill_below_detection(samples: Sheet, rule: str | None, notes: list[str]) -> None:
+    """Replace cells such as <LOD in place: by half of the smallest number or limit of their feature, or by NaN."""
+    if rule is None:
+        return
+    cells = [(i, j, limit) for i, j, limit in samples.below_detection]
+    if rule == "half-minimum" and cells:
+        columns = sorted({j for _, j, _ in cells})
+        smallest = dict(zip(columns, np.fmin.reduce(samples.values[:, columns], axis=0).tolist(), strict=True))
+        for _, j, limit in cells:
+            smallest[j] = float(np.fmin(smallest[j], limit))
+        for i, j, _ in cells:
+            samples.values[i, j] = smallest[j] / 2 if smallest[j] > 0 else smallest[j]
+    result = "half of the smallest value of their feature" if rule == "half-minimum" else "missing"
+    notes.append(f"{len(cells)} values are below the limit of detection; they are {result} (--below-detection).")
+
+
+# ---------------------------------------------------------------- repeated names
+
+
+def resolve_duplicates(samples: Sheet, rule: str, only: Sequence[str], notes: list[str]) -> Sheet:
+    """Return the sheet with distinct names of columns; raise ValueError for repeated ones unless a rule is chosen.
+
+    If `only` some names are wanted, the others may be repeated.
+    """
+    names = samples.columns
+    indices: dict[str, list[int]] = {}
+    for j, name in enumerate(names):
+        indices.setdefault(name, []).append(j)
+    repeated = {name: same for name, same in indices.items() if len(same) > 1 and (not only or name in only)}
+    if not repeated:
+        return samples
+    if rule == "error":
+        things = "features" if samples.features_in_rows is not None else "columns"
+        remedy = "give each a name of its own, or choose --duplicates rename, mean or first"
+        wanted = [j for j, name in enumerate(names) if name in repeated]
+        places = [samples.column_place(j) for j in wanted]
+        check_distinct([names[j] for j in wanted], samples.path, things, places.__getitem__, remedy)
+    n_repeated = f"{len(repeated)} {pluralise(len(repeated), 'name is', 'names are')} repeated, such as"
+    example = next(iter(repeated))
+    if rule == "rename":
+        new_names = _rename(names)
+        second = new_names[repeated[example][1]]
+        notes.append(f"{n_repeated} {example!r}; the second one is called {second!r} (--duplicates rename).")
+        return replace(samples, columns=new_names)
+    bad = [j for same in repeated.values() for j in same if j in samples.bad_columns]
+    if rule == "mean" and bad:
+        raise ValueError(f"{samples.path}: {samples.describe_text(bad[0])}")
+    values = samples.values if samples.values.flags.writeable else samples.values.copy()
+    if rule == "mean":
+        for same in repeated.values():
+            block = values[:, same]
+            n_present = (~np.isnan(block)).sum(axis=1)
+            values[:, same[0]] = np.where(n_present, np.nansum(block, axis=1) / np.maximum(n_present, 1), np.nan)
+    what = "of columns with the same name the mean is taken" if rule == "mean" else "the first of each is taken"
+    notes.append(f"{n_repeated} {example!r}; {what} (--duplicates {rule}).")
+    return _keep_columns(replace(samples, values=values), sorted(same[0] for same in indices.values()))
+
+
+def _rename(names: list[str]) -> list[str]:
+    """Return distinct names: the second A is called A.2, unless there is such a name."""
+    taken, times, new_names = set(names), dict[str, int](), []
+    for name in names:
+        times[name] = times.get(name, 0) + 1
+        new = name
+        while times[name] > 1 and new in taken:
+            new = f"{name}.{times[name]}"
+            times[name] += new in taken
+        taken.add(new)
+        new_names.append(new)
+    return new_names
+
+
+def _keep_columns(samples: Sheet, columns: list[int]) -> Sheet:
+    new_index = {j: k for k, j in enumerate(columns)}
+    return replace(
+        samples,
+        values=np.ascontiguousarray(samples.values[:, columns]),
+        columns=[samples.columns[j] for j in columns],
+        bad_columns={new_index[j]: place for j, place in samples.bad_columns.items() if j in new_index},
+        first_cells=[samples.first_cells[j] for j in columns] if samples.first_cells else [],
+        column_lines=[samples.column_lines[j] for j in columns] if samples.column_lines else [],
+    )
+
+
+# ---------------------------------------------------------------- features
+
+
+@dataclass(frozen=True)
+class FeatureChoice:
+    """What the user said about columns, and what is known of the target."""
+
+    other_roles: set[str]
+    categorical: Sequence[str]
+    dropped: Sequence[str]
+    features: Sequence[str]
+    only: Sequence[str]
+    target: str
+    y: Array
+    groups_are_named: bool
+
+
+def select_features(
+    samples: Sheet, choice: FeatureChoice, rows: Array, notes: list[str]
+) -> tuple[Array, list[str], list[int], list[str] | None]:
+    """Return values and names of the features, indices of the categorical ones, and the ids in a column of numbers.
+
+    Columns of text and of identifiers are left out with a note.
+    """
+    known = dict.fromkeys([*samples.columns, *samples.named_columns])
+    for name in (*choice.categorical, *choice.dropped, *choice.features):
+        is_dropped_sample = name in choice.dropped and samples.features_in_rows and name in (samples.row_names or ())
+        if name not in known and not is_dropped_sample:
+            raise ValueError(unknown_column(name, list(known), samples.path))
+    excluded = choice.other_roles | set(choice.dropped)
+    wanted = set(choice.only or samples.columns)
+    indices = [j for j, name in enumerate(samples.columns) if name in wanted and name not in excluded]
+    if not samples.features_in_rows:
+        indices = _leave_out_text(samples, indices, choice, notes)
+    certain = {*choice.categorical, *choice.features, *choice.only}
+    uncertain = [j for j in indices if samples.columns[j] not in certain]
+    if choice.y.dtype.names is None:
+        check_survival_pair(samples, uncertain, choice.target, choice.y, choice.features)
+    identifiers = find_identifiers(samples, uncertain, choice.groups_are_named)
+    notes.extend(identifiers.notes.values())
+    indices = [j for j in indices if j not in identifiers.notes]
+    if not indices and identifiers.notes:
+        raise ValueError(f"{samples.path} has no features. {next(iter(identifiers.notes.values()))}")
+    ids = None
+    if samples.row_names is None and identifiers.names_samples is not None:
+        ids = [f"{value:.15g}" for value in samples.values[:, identifiers.names_samples].tolist()]
+    X, names = _encode_categorical(samples, indices, choice.categorical, rows)
+    if not names:
+        raise ValueError(f"{samples.path} has no features: all of its columns have another purpose.")
+    return X, names, [names.index(name) for name in choice.categorical], ids
+
+
+def _encode_categorical(
+    samples: Sheet, indices: list[int], categorical: Sequence[str], rows: Array
+) -> tuple[Array, list[str]]:
+    """Return values and names of some columns, with codes in the categorical ones."""
+    X = _take(samples.values, rows, indices)
+    names = [samples.columns[j] for j in indices]
+    for name in categorical:
+        if name in samples.named_columns:
+            codes = _encode_levels(samples.named_columns[name], rows)
+            if name not in names:
+                X, names = np.column_stack([X, codes]), [*names, name]
+            X = X if X.flags.writeable else X.copy()
+            X[:, names.index(name)] = codes
+    return X, names
+
+
+def _leave_out_text(samples: Sheet, columns: list[int], choice: FeatureChoice, notes: list[str]) -> list[int]:
+    """Return the columns of numbers; raise ValueError for text among numbers, and if many columns are text."""
+    numeric = [j for j in columns if samples.columns[j] not in choice.categorical]
+    bad = [j for j in numeric if j in samples.bad_columns]
+    text = [j for j in bad if np.isnan(samples.values[:, j]).all() and samples.columns[j] not in choice.features]
+    mixed = [j for j in bad if j not in text]
+    if mixed or choice.only or len(text) >= _MAX_TEXT_SHARE * len(columns):
+        first = next(iter(mixed or text), None)
+        if first is not None:
+            more = f" {len(bad) - 1} other columns hold text, too." if len(bad) > 1 else ""
+            raise ValueError(f"{samples.path}: {samples.describe_text(first)}{more}")
+    if text:
+        listed = list_first([repr(samples.columns[j]) for j in text], 5)
+        kind = pluralise(len(text), "1 column of text is", f"{len(text)} columns of text are")
+        notes.append(
+            f"{kind} left out: {listed}. To use them: --covariates removes their effects, --categorical makes them "
+            "features, --groups keeps samples together."
+        )
+    for j in numeric if samples.first_cells else ():
+        cell = samples.first_cells[j]
+        if len(cell) > 15 and cell.isdecimal():
+            raise ValueError(
+                f"{samples.path}: column {samples.columns[j]!r} holds {cell}, more digits than a number keeps; are "
+                "these ids? Name them (--id-column), or leave them out (--drop-columns)."
+            )
+    return [j for j in columns if j not in set(text)]
+
+
+def _take(values: Array, rows: Array, columns: list[int]) -> Array:
+    """Return rows and columns of a matrix with one copy, or with none if these are all."""
+    all_rows = len(rows) == len(values)
+    if all_rows and len(columns) == values.shape[1]:
+        return values
+    if columns and columns == list(range(columns[0], columns[-1] + 1)):
+        block = values[:, columns[0] : columns[-1] + 1]
+        return np.ascontiguousarray(block) if all_rows else block[rows]
+    return values[:, columns] if all_rows else values[np.ix_(rows, np.array(columns, dtype=int))]
+
+
+def _encode_levels(cells: Any, rows: Array) -> Array:
+    """Return the codes of categorical entries, which number the levels in sorted order; NaN if missing."""
+    names = [str(cells[i]) for i in rows.tolist()]
+    levels = sorted({name for name, missing in zip(names, is_missing(cells)[rows], strict=True) if not missing})
+    codes = {name: code for code, name in enumerate(levels)}
+    return np.array([codes.get(name, np.nan) for name in names], dtype=np.float64)

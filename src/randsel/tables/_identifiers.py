@@ -1,0 +1,221 @@
+"""Columns that are identifiers of samples, or the other half of a survival outcome, and must not be features."""
+
+import math
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from randsel._utils.typing import Array
+from randsel.tables.formats import Sheet
+
+#: Fewest rows in which an order of values says something.
+MIN_ROWS = 8
+#: Largest expected number of columns that are in order by chance.
+_MAX_BY_CHANCE = 1e-3
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+#: What ids are of; with a number word, such a word names an id.
+_OWNERS = _words(
+    "sample patient subject donor participant individual person specimen animal mouse volunteer proband case record"
+    " row aliquot array chip slide observation obs pat subj"
+)
+#: Words that alone say whose sample it is.
+_WHOSE = _words("patient subject donor participant individual person animal mouse volunteer proband")
+_ID_WORDS = _words("id ids identifier uid uuid")
+_NUMBER_WORDS = _words("no nr num number code key barcode name index")
+_ID_NAMES = _words(
+    "index rownames rowname rownumber barcode sampleid patientid subjectid donorid participantid sampleno patientno"
+    " subjectno mrn rid pid sid"
+)
+_CLINICAL_WORDS = _words(
+    "age sex gender bmi weight height race ethnicity smoker smoking stage grade batch plate site center centre run"
+    " dose treatment year day month week"
+)
+_EVENT_WORDS = _words(
+    "event death dead died deceased censored censoring censor cens fustat relapse relapsed recurrence progression"
+    " progressed mortality status"
+)
+_TIME_NAMES = _words("time futime survtime followup daystodeath daystoevent timetoevent survival")
+_OUTCOME_WORDS = _words("os pfs dfs rfs efs dss surv survival event death relapse follow followup fu overall")
+_TIME_WORDS = _words("time days months years weeks")
+#: What a name must contain to be worth splitting into words, which would be slow for all of 50 000 columns.
+_ID_HINT = re.compile(
+    "id|n[or]|num|code|key|name|index|row|mrn|patient|subject|donor|person|animal|mouse|volunteer|proband",
+    re.IGNORECASE,
+)
+_CLINICAL_HINT = re.compile("|".join(_CLINICAL_WORDS), re.IGNORECASE)
+_SURVIVAL_HINT = re.compile("|".join((*_EVENT_WORDS, *_TIME_WORDS, *_OUTCOME_WORDS)), re.IGNORECASE)
+
+
+def split_words(name: str) -> list[str]:
+    """Return the words of a name in lower case: SampleId, sample_id and Sample.ID have the words sample and id.
+
+    Digits stay part of a word, so that the genes ID1 to ID4 are one word each, and are not ids.
+    """
+    spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
+    return [word.lower() for word in re.split(r"[^A-Za-z0-9#]+", spaced) if word]
+
+
+def says_id(name: str) -> bool:
+    """Return whether the name of a column says that it holds identifiers."""
+    if not _ID_HINT.search(name):
+        return False
+    words = split_words(name) or [""]
+    if re.fullmatch(r"Unnamed: \d+(_level_\d+)?", name) or "".join(words) in _ID_NAMES:
+        return True
+    if words[-1] in _ID_WORDS or (len(words) == 1 and words[0] in _WHOSE):
+        return True
+    return len(words) > 1 and words[-1] in _NUMBER_WORDS and words[-2] in _OWNERS
+
+
+def is_clinical(name: str) -> bool:
+    """Return whether the name of a column is that of a property of a patient or of the measurement, such as age."""
+    words = split_words(name) if _CLINICAL_HINT.search(name) else []
+    return len(words) <= 2 and any(word in _CLINICAL_WORDS for word in words)
+
+
+def find_whole(values: Array, columns: Array) -> Array:
+    """Return those of the columns that hold whole numbers, or nothing, in all rows."""
+    rows = np.unique(np.linspace(0, len(values) - 1, 8).astype(int))
+    for some_rows in (rows, np.arange(len(values))):  # most columns are ruled out by a few rows
+        block = values[np.ix_(some_rows, columns)]
+        columns = columns[((block == np.floor(block)) | np.isnan(block)).all(axis=0)]
+    return columns
+
+
+def _find_ordered(values: Array, columns: Array) -> Array:
+    """Return those of the columns whose values rise, or fall, from each row to the next."""
+    rows = np.unique(np.linspace(0, len(values) - 1, 8).astype(int))
+    for some_rows in (rows, np.arange(len(values))):
+        steps = np.diff(values[np.ix_(some_rows, columns)], axis=0)
+        columns = columns[(steps > 0).all(axis=0) | (steps < 0).all(axis=0)]
+    return columns
+
+
+@dataclass(frozen=True)
+class Identifiers:
+    """Columns of a table that are not features: index -> note about it; the first may name the samples."""
+
+    notes: dict[int, str]
+    names_samples: int | None = None
+
+
+def find_identifiers(samples: Sheet, columns: Sequence[int], groups_are_named: bool) -> Identifiers:
+    """Return the columns, among these, that hold identifiers; raise ValueError if the user has to say what one is.
+
+    Of matrices that a format says are features (NPZ, MAT, h5ad, PLINK), only names are looked at.
+    """
+    values, n = samples.values, len(samples.values)
+    if not columns or n < 2:
+        return Identifiers({})
+    candidates = np.array(columns)
+    by_name = [j for j in columns if says_id(samples.columns[j])]
+    is_matrix = samples.features_in_rows is False
+    ordered = _find_ordered(values, candidates) if n >= MIN_ROWS and not is_matrix else candidates[:0]
+    # where many columns are in order, that is the nature of the data
+    ordered = ordered if len(ordered) <= max(2, len(columns) / 10) else ordered[:0]
+    is_first = [j for j in (0,) if j in candidates and samples.features_in_rows is None and n >= MIN_ROWS]
+    suspects = np.array(sorted({*by_name, *is_first, *ordered.tolist()}), dtype=int)
+    whole = set(find_whole(values, suspects).tolist()) if len(suspects) else set()
+    notes: dict[int, str] = {}
+    for j in suspects.tolist():
+        column = values[:, j][~np.isnan(values[:, j])]
+        is_distinct = len(np.unique(column)) == len(column) > 1
+        steps = np.diff(values[:, j])
+        is_even = j in ordered and bool(np.allclose(steps, steps[0], rtol=1e-6, atol=0.0))
+        name = samples.columns[j]
+        if j in by_name and j in whole and is_distinct:
+            notes[j] = _describe(
+                name, "holds a different whole number in every row, and its name says that it holds ids"
+            )
+        elif j in by_name and j in whole and len(np.unique(column)) > 1:
+            _ask_about_groups(samples, j, len(np.unique(column)), groups_are_named)
+            notes[j] = _describe(name, "has a name that says that it holds ids")
+        elif is_even:
+            notes[j] = _describe(name, f"changes by {abs(steps[0]):g} from row to row, as numbers of rows do")
+        elif j in is_first and j in whole and is_distinct and _is_unlike(values, candidates, j, name):
+            notes[j] = _describe(name, "is the first and holds a different whole number in every row, as ids do")
+        elif j in ordered and j in whole and not is_clinical(name):
+            _ask_about_order(samples, j, len(columns))
+    return Identifiers(notes, next(iter(notes), None))
+
+
+def _describe(name: str, reason: str) -> str:
+    remedy = f"If it is one, say so: --features {name!r}."
+    return f"Column {name!r} {reason}: it is taken for identifiers and is not used as a feature. {remedy}"
+
+
+def _is_unlike(values: Array, candidates: Array, j: int, name: str) -> bool:
+    """Return whether a column of whole numbers differs from the others, which are mostly not whole."""
+    others = candidates[candidates != j][:2000]
+    return not is_clinical(name) and 2 * len(find_whole(values, others)) < len(others)
+
+
+def _ask_about_groups(samples: Sheet, j: int, n_levels: int, groups_are_named: bool) -> None:
+    name = samples.columns[j]
+    if not groups_are_named:
+        raise ValueError(
+            f"{samples.path}: column {name!r} says whose sample it is, and has {n_levels} values for "
+            f"{len(samples.values)} samples. If samples with the same value belong together, say so: "
+            f"--groups {name!r}. Otherwise leave it out (--drop-columns {name!r}), or make it a feature "
+            f"(--features {name!r})."
+        )
+
+
+def _ask_about_order(samples: Sheet, j: int, n_columns: int) -> None:
+    """Raise ValueError if whole numbers follow the order of the rows, unless they may do so by chance."""
+    if 2 * n_columns / math.factorial(min(len(samples.values), 20)) > _MAX_BY_CHANCE:
+        return
+    name, steps = samples.columns[j], np.diff(samples.values[:, j])
+    direction = "rises" if steps[0] > 0 else "falls"
+    raise ValueError(
+        f"{samples.path}: column {name!r} {direction} from row to row, as identifiers do. If it holds ids, leave it "
+        f"out (--drop-columns {name!r}) or name it (--id-column {name!r}). If it is a measurement by which the table "
+        f"was sorted, say so: --features {name!r}."
+    )
+
+
+# ---------------------------------------------------------------- survival
+
+
+def _is_event_name(name: str) -> bool:
+    return any(word in _EVENT_WORDS for word in split_words(name))
+
+
+def _is_time_name(name: str) -> bool:
+    words = set(split_words(name))
+    is_outcome_time = bool(words & _TIME_WORDS) and bool(words & _OUTCOME_WORDS)
+    return "".join(split_words(name)) in _TIME_NAMES or is_outcome_time
+
+
+def check_survival_pair(
+    samples: Sheet, columns: Sequence[int], target: str, y: Array, features: Collection[str]
+) -> None:
+    """Raise ValueError if the target and a feature look like event and time of one survival outcome."""
+    n_levels = len(np.unique(y))
+    if not (_is_event_name(target) or _is_time_name(target)):
+        return
+    for j in columns:
+        name = samples.columns[j]
+        if not _SURVIVAL_HINT.search(name) or name in features or not (_is_event_name(name) or _is_time_name(name)):
+            continue
+        levels = np.unique(samples.values[:, j][~np.isnan(samples.values[:, j])])
+        is_time = _is_time_name(name) and len(levels) > 2 and levels[0] >= 0
+        is_event = _is_event_name(name) and len(levels) == 2 and not is_time
+        if is_time and _is_event_name(target) and n_levels == 2:
+            event, time = target, name
+        elif is_event and _is_time_name(target) and n_levels > 2 and y.dtype.kind == "f":
+            event, time = name, target
+        else:
+            continue
+        raise ValueError(
+            f"{samples.path}: {event!r} and {time!r} look like the event and the time of one survival outcome, so "
+            f"{name!r} must not be a feature. Analyse both, without --target: --event {event!r} --time {time!r}. If "
+            f"{name!r} is something else, leave it out (--drop-columns {name!r}) or say so (--features {name!r})."
+        )

@@ -1,0 +1,127 @@
+"""Notes about the contents of a table: shape, target, features that are skewed or unlike the rest, changed names."""
+
+import re
+from collections.abc import Collection, Sequence
+from datetime import date, timedelta
+
+import numpy as np
+
+from randsel._numerics.columns import column_slices
+from randsel._utils.text import list_first, pluralise
+from randsel._utils.typing import Array
+from randsel.tables._identifiers import find_whole, is_clinical
+
+#: Fewest features among which one can be unlike the rest, or most can be skewed.
+_MIN_FEATURES = 20
+#: Skewness above which a column is strongly skewed; that of an exponential distribution is 2, of a normal one 0.
+_SKEWED = 1.0
+#: Features that are looked at to find out whether most are skewed.
+_MAX_SKEW_COLUMNS = 500
+_MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|mrz|mai|okt|dez"
+#: Names of genes that a spreadsheet took for a date: 1-Mar (MARCHF1), Sep-02, 2. Sep, 2021-03-01; or for a number.
+_DATE_NAME = re.compile(
+    rf"\d{{1,2}}[-. ]+(?:{_MONTHS})[a-z]*(?:[-. ]\d{{2,4}})?|(?:{_MONTHS})[-. ]\d{{1,2}}|\d{{4}}-\d\d-\d\d( 00:00:00)?|"
+    r"\d{1,2}[/.]\d{1,2}[/.]\d{2,4}|\d\.\d+e\+?\d\d",
+    re.IGNORECASE,
+)
+_DATE_HINT = re.compile(r"\d")
+#: Days of dates from 1990 to 2040 as spreadsheets count them, from 1899-12-30.
+_DAY_NUMBERS = range(32874, 51502)
+
+
+def describe_features(
+    X: Array, names: Sequence[str], nominal: Collection[int], features: Collection[str], *, log2: bool
+) -> list[str]:
+    """Return notes about features that are unlike the rest, or skewed, and about names that Excel may have changed."""
+    notes = describe_excel_names(names)
+    if X.shape[1] < _MIN_FEATURES or len(X) < 2:
+        return notes
+    columns = np.array([j for j in range(X.shape[1]) if j not in set(nominal)], dtype=int)
+    unlike = [name for name in _find_unlike(X, names, columns) if name not in set(features)]
+    if unlike:
+        count = pluralise(len(unlike), "1 feature is", f"{len(unlike)} features are")
+        shown = list_first(unlike, 8)
+        notes.append(
+            f"{count} unlike the others in name, scale or kind: {shown}. If they describe the "
+            f"samples, remove their effects instead (--covariates {','.join(unlike[:3])}), or leave them out "
+            "(--drop-columns)."
+        )
+    skewed = 0.0 if log2 else _skewed_share(X, columns)
+    if skewed > 0.5:
+        notes.append(
+            f"{100 * skewed:.0f} % of the features are strongly skewed, as raw intensities and counts are. randSel "
+            "uses normal scores (from ranks) of every feature, so this does no harm, and --log2 changes little."
+        )
+    return notes
+
+
+def _find_unlike(X: Array, names: Sequence[str], columns: Array) -> list[str]:
+    """Return the names of features that are clinical, then whole numbers among fractions, then of another scale."""
+    most = max(3, len(columns) // 100)
+    clinical = [j for j in columns.tolist() if is_clinical(names[j])]
+    whole = [j for j in find_whole(X, columns).tolist() if len(np.unique(X[:, j])) > 1]
+    rows = np.unique(np.linspace(0, len(X) - 1, 32).astype(int))
+    sizes = np.median(np.abs(np.nan_to_num(X[np.ix_(rows, columns)])), axis=0)
+    columns, scales = columns[sizes > 0], np.log10(sizes[sizes > 0])
+    distances = np.abs(scales - np.median(scales)) if len(scales) else scales
+    far = columns[distances > max(3.0, 10 * float(np.median(distances)))].tolist() if len(scales) else []
+    chosen = (clinical if len(clinical) <= max(10, most) else []) + (whole if len(whole) <= most else [])
+    return [names[j] for j in dict.fromkeys(chosen + (far if len(far) <= most else []))]
+
+
+def _skewed_share(X: Array, columns: Array) -> float:
+    """Return the share of columns without negative values whose skewness is large, of at most 500 columns."""
+    block = X[:, columns[:: max(1, len(columns) // _MAX_SKEW_COLUMNS)]].astype(np.float64)
+    n_present = np.maximum((~np.isnan(block)).sum(axis=0), 1)
+    centred = np.nan_to_num(block - np.nansum(block, axis=0) / n_present)
+    variance = (centred**2).sum(axis=0) / n_present
+    skewness = (centred**3).sum(axis=0) / n_present / np.where(variance > 0, variance, np.inf) ** 1.5
+    is_positive = ~(block < 0).any(axis=0)
+    return float(np.mean((skewness > _SKEWED) & is_positive)) if block.shape[1] else 0.0
+
+
+def describe_excel_names(names: Sequence[str]) -> list[str]:
+    """Return a note if names of features look like genes that a spreadsheet turned into dates or numbers."""
+    with_digits = [name for name in names if name[:1].isdigit() or _DATE_HINT.search(name[3:])]
+    numbers = [name for name in with_digits if name.isdecimal()]
+    as_dates = [name for name in with_digits if _DATE_NAME.fullmatch(name)]
+    # where many names are numbers, they are probes or database ids
+    if len(numbers) < max(2, len(names) / 10):
+        as_dates += [name for name in numbers if len(name) == 5 and int(name) in _DAY_NUMBERS]
+    if not as_dates:
+        return []
+    example = as_dates[0]
+    if example.isdecimal():
+        day = date(1899, 12, 30) + timedelta(days=int(example))
+        example = f"{example}, which is {day.day}-{day:%b} in days"
+    note = (
+        f"{len(as_dates)} names of features look like genes that Excel changed to dates or numbers ({example}): "
+        f"{list_first(as_dates, 5)}. 1-Mar was MARCHF1, 2-Sep was SEPTIN2; take the names from the original file."
+    )
+    return [note]
+
+
+def describe_contents(X: Array, n_nominal: int, y: Array, target: str, unused: Sequence[str]) -> list[str]:
+    """Return notes about the features, the target and the columns without a role."""
+    n_whole = n_constant = 0
+    for columns in column_slices(X.shape[1], max(64, 4_000_000 // len(X))):
+        block, is_nan = X[:, columns], np.isnan(X[:, columns])
+        n_whole += int((is_nan | (block == np.floor(block))).all(axis=0).sum())
+        n_constant += int((is_nan | (block == np.fmax.reduce(block, axis=0, initial=-np.inf))).all(axis=0).sum())
+    kinds = f"{n_nominal} categorical, {n_whole} of whole numbers only, {n_constant} constant"
+    notes = [f"{len(X)} samples, {X.shape[1]} features: {kinds}; {X.dtype.name}."]
+    notes += _describe_target(y, target) if target else []
+    if unused:
+        notes.append(f"Columns that are no features and were not asked for: {list_first(unused, 8)}.")
+    return notes
+
+
+def _describe_target(y: Array, target: str) -> list[str]:
+    levels, counts = np.unique(y, return_counts=True)
+    if y.dtype.names is not None:
+        low, middle, high = np.nanquantile(y["time"], [0.0, 0.5, 1.0])
+        return [f"Times in {target!r} run from {low:g} to {high:g}, half of them below {middle:g}."]
+    if y.dtype.kind == "U":
+        shown = [f"{level} ({count})" for level, count in zip(levels.tolist(), counts.tolist(), strict=True)]
+        return [f"The target {target!r} is text of {len(levels)} levels: {list_first(shown, 5)}."]
+    return [f"The target {target!r} has {len(levels)} distinct numbers."]

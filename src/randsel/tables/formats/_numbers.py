@@ -1,0 +1,133 @@
+"""Numbers in cells: missing values, truth values, percent signs, separators of thousands, limits of detection."""
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from randsel._utils.typing import Array
+
+#: Cells that stand for a missing value.
+MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "#N/A", "?"})
+TRUTH_VALUES = {"true": 1.0, "false": 0.0}
+#: What stands for a cell in the message about a column of two kinds of cells.
+MIXED_TRUTH, MIXED_PERCENT = "True or False beside numbers", "a percent sign beside plain numbers"
+#: Cells that mean "below the limit of detection", in lower case, besides those that start with "<".
+_BELOW_DETECTION = frozenset(
+    {"lod", "bdl", "bld", "blod", "blq", "bloq", "bql", "lloq", "below lod", "below detection"}
+)
+#: 1,234 and 12,345.6, but not 0,123, which is a decimal comma.
+_THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?")
+#: 1.234,5 where commas are decimal.
+_THOUSANDS_BY_POINTS = re.compile(r"[-+]?[1-9]\d{0,2}(\.\d{3})+,\d+")
+#: A cell with a decimal comma, and one whose comma cannot separate thousands.
+DECIMAL_COMMA = r"[-+]?\d*,\d+"
+CERTAIN_DECIMAL_COMMA = r"[-+]?(?:\d*,(?:\d{1,2}|\d{4,})|(?:0\d*|\d{4,})?,\d{3})"
+
+
+def parse_number(cell: str, *, decimal_comma: bool = False) -> float | None:
+    """Return the number in a cell, NaN if the cell is missing, None if it is anything else."""
+    text = cell.strip()
+    if text in MISSING:
+        return float("nan")
+    if text.lower() in TRUTH_VALUES:
+        return TRUTH_VALUES[text.lower()]
+    text = text.removesuffix("%").rstrip() or "?"
+    if decimal_comma:
+        text = text.replace(".", "" if _THOUSANDS_BY_POINTS.fullmatch(text) else "?").replace(",", ".")
+    elif "," in text and _THOUSANDS.fullmatch(text):
+        text = text.replace(",", "")
+    try:
+        # float() would read 1_000 as a thousand
+        return float(text.replace("_", "?"))
+    except ValueError:
+        return None
+
+
+def detection_limit(cell: str) -> float | None:
+    """Return the limit that a cell such as <0.5 states, NaN if it states none (<LOD); None for any other cell."""
+    if cell.startswith(("<", "≤")):
+        limit = parse_number(cell.lstrip("<≤= "))
+        return float("nan") if limit is None or limit < 0.0 else limit
+    return float("nan") if cell.lower() in _BELOW_DETECTION else None
+
+
+def describe_bad_cell(column: str, place: str, cell: str, *, is_text: bool = False) -> str:
+    """Return the error message about a cell that is not a number; `is_text` if no cell of its column is one."""
+    shown = cell if len(cell) < 40 else f"{cell[:36]}..."
+    quoted = f'"{cell[:20]}"'
+    remedy = f"correct it, say that it means missing (--na {quoted}), or leave the column out (--drop-columns)"
+    if is_text:
+        remedy = (
+            "the column is text: name it as a covariate (--covariates), as categories (--categorical) or as groups of "
+            "samples (--groups), or leave it out (--drop-columns)"
+        )
+    if cell in (MIXED_TRUTH, MIXED_PERCENT):
+        remedy = "write all cells of a column alike"
+    elif detection_limit(cell) is not None:
+        remedy = f"is it below the limit of detection? Choose --below-detection half-minimum, or --na {quoted}"
+    elif re.fullmatch(r"\d{4}-\d\d?-\d\d?([T ].*)?|\d\d?[./]\d\d?[./](\d\d){1,2}( .*)?", cell):
+        remedy = "it looks like a date: turn dates into numbers, such as days since the first, or use --drop-columns"
+    elif re.fullmatch(DECIMAL_COMMA, cell):
+        remedy = "it looks like a decimal comma: write points, or separate the columns by semicolons"
+    elif re.fullmatch(r"[-+]?\d*\.\d+", cell):
+        remedy = "other cells have decimal commas: write all of them alike"
+    return f"column {column!r} holds {shown!r} in {place}, not a number; {remedy}."
+
+
+@dataclass
+class CellParser:
+    """Parser of the cells that are not plain numbers, which counts what it met."""
+
+    na: tuple[str, ...] = ()
+    below_detection: bool = False
+    decimal_comma: bool = False
+    na_hits: Counter[str] = field(default_factory=Counter)
+    n_thousands: int = 0  # cells with separators of thousands
+    thousands_example: str = ""
+    limits: Counter[str] = field(default_factory=Counter)  # cells below the limit of detection
+
+    def parse(self, cell: str) -> float | None:
+        """Return the number in a cell, NaN if it is missing or below detection, None if it is anything else."""
+        if self.below_detection and detection_limit(cell) is not None:
+            self.limits[cell] += 1
+            return float("nan")
+        if cell in self.na:
+            self.na_hits[cell] += 1
+            return float("nan")
+        value = parse_number(cell, decimal_comma=self.decimal_comma)
+        if value is not None and "," in cell and (not self.decimal_comma or "." in cell):
+            self.n_thousands += 1
+            self.thousands_example = self.thousands_example or cell
+        return value
+
+    def clear_missing(self, cells: list[str]) -> list[str]:
+        """Return cells that are kept as text, empty where `na` says that they are missing."""
+        if not self.na:
+            return cells
+        self.na_hits.update(cell for cell in cells if cell in self.na)
+        return ["" if cell in self.na else cell for cell in cells]
+
+    def clear_numbers(self, values: Array) -> None:
+        """Set numbers that `na` says are missing, such as -999, to NaN, in place."""
+        for token in self.na:
+            number = parse_number(token, decimal_comma=self.decimal_comma)
+            if number is not None and not np.isnan(number):
+                is_missing = values == number
+                self.na_hits[token] += int(is_missing.sum())
+                values[is_missing] = np.nan
+
+    def notes(self) -> list[str]:
+        """Return sentences about what was read as a number, or as missing."""
+        notes = []
+        if self.decimal_comma:
+            notes.append("Decimals are written with commas: 1,5 was read as 1.5.")
+        if self.n_thousands:
+            example = self.thousands_example
+            number = parse_number(example, decimal_comma=self.decimal_comma)
+            notes.append(f"{self.n_thousands} cells have separators of thousands: {example} was read as {number:.15g}.")
+        if self.na:
+            counts = ", ".join(f"{token!r} in {self.na_hits[token]} cells" for token in self.na)
+            notes.append(f"Read as missing (--na): {counts}.")
+        return notes

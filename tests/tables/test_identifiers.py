@@ -1,0 +1,207 @@
+"""Identifiers, clinical columns and survival times are recognised; features that only look like them stay features."""
+
+import numpy as np
+import pytest
+from table_files import has_note
+
+from randsel.tables import _read as tables
+from randsel.tables._identifiers import is_clinical, says_id
+
+N = 12
+
+
+def table_of(rng, n_features=24, **extra):
+    """Return the text of a table of normal numbers sorted by class, with extra columns at the front."""
+    X = rng.standard_normal((N, n_features)).round(4)
+    header = [*extra, *(f"g{j}" for j in range(n_features)), "status"]
+    columns = [[str(cell) for cell in cells] for cells in extra.values()]
+    lines = [",".join(header)]
+    for i in range(N):
+        lines.append(
+            ",".join([*(c[i] for c in columns), *map(str, X[i].tolist()), "case" if i < N // 2 else "control"])
+        )
+    return "\n".join(lines) + "\n"
+
+
+SHUFFLED = [7, 3, 11, 1, 9, 5, 12, 2, 8, 4, 10, 6]
+COUNTS = [5, 2, 9, 9, 4, 1, 7, 7, 3, 8, 6, 6]
+RISING = [1001, 1003, 1004, 1008, 1011, 1012, 1020, 1021, 1029, 1030, 1041, 1042]
+
+
+@pytest.mark.parametrize("log2", [False, True])
+@pytest.mark.parametrize(
+    ("name", "cells", "reason"),
+    [
+        ("patient_id", range(1, N + 1), "its name says that it holds ids"),
+        ("SampleId", SHUFFLED, "its name says that it holds ids"),
+        ("Unnamed: 0", range(N), "its name says that it holds ids"),
+        ("Sample No.", [x + 5000 for x in SHUFFLED], "its name says that it holds ids"),
+        ("what", SHUFFLED, "is the first and holds a different whole number in every row"),
+        ("scan", [0.5 * x for x in range(N)], "changes by 0.5 from row to row, as numbers of rows do"),
+        ("backwards", range(2 * N, 0, -2), "changes by 2 from row to row, as numbers of rows do"),
+    ],
+)
+def test_identifiers_are_not_features(file, rng, name, cells, reason, log2):
+    path = file(table_of(rng, **{name: cells}))
+    table = tables.read(path, target="status", log2=log2)
+    assert name not in table.names
+    assert len(table.names) == 24
+    assert has_note(table, f"Column {name!r}")
+    assert has_note(table, reason)
+    assert has_note(table, f"--features {name!r}")
+    assert table.ids.tolist() == [f"{cell:g}" for cell in cells]
+    assert tables.read(path, target="status", features=[name]).names[0] == name
+
+
+def test_an_identifier_that_is_not_the_first_column(file, rng):
+    path = file(table_of(rng, dose=rng.standard_normal(N), patient_id=SHUFFLED, row=range(100, 100 + N)))
+    table = tables.read(path, target="status")
+    assert table.names[:2] == ("dose", "g0")
+    assert table.ids.tolist() == list(map(str, SHUFFLED))
+
+
+@pytest.mark.parametrize(
+    ("name", "cells"),
+    [
+        ("ID1", COUNTS),  # a gene
+        ("ID3", [0.5 + x for x in SHUFFLED]),
+        ("rs1234", [0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2]),
+        ("BID", COUNTS),
+        ("NAD", COUNTS),
+        ("age", [31, 45, 52, 60, 38, 41, 70, 66, 29, 55, 47, 63]),  # different in every row, and first
+        ("hippuric acid", [x + 0.25 for x in RISING]),  # a measurement by which the table is sorted
+    ],
+)
+def test_features_that_look_like_identifiers_stay(file, rng, name, cells):
+    table = tables.read(file(table_of(rng, **{name: cells})), target="status")
+    assert table.names[0] == name
+
+
+def test_counts_that_are_different_in_all_rows_stay(file, rng):
+    counts = {f"ENSG{j}": rng.permutation(5000)[:N] for j in range(6)}
+    text = table_of(rng, n_features=1, **counts)
+    assert tables.read(file(text), target="status").names[:6] == tuple(counts)
+
+
+def test_few_rows_in_order_stay(file):
+    table = tables.read(file("a,b,y\n1,0.5,p\n2,0.25,q\n3,1.5,p\n4,3.5,q\n"), target="y")
+    assert table.names == ("a", "b")
+
+
+def test_whole_numbers_in_the_order_of_rows_are_asked_about(file, rng):
+    options = {"target": "status"}
+    path = file(table_of(rng, g=rng.standard_normal(N), stamp=RISING))
+    with pytest.raises(
+        ValueError, match=r"'stamp' rises from row to row, .*--drop-columns 'stamp'.*--features 'stamp'"
+    ):
+        tables.read(path, **options)
+    assert "stamp" in tables.read(path, **options, features=["stamp"]).names
+    assert "stamp" not in tables.read(path, **options, drop_columns=["stamp"]).names
+
+
+def test_many_columns_in_order_are_the_nature_of_the_data(file):
+    rows = [",".join(map(str, [i, i * i, i**3, 2 * i, "ab"[i % 2]])) for i in range(1, 10)]
+    assert tables.read(file("a,b,c,d,y\n" + "\n".join(rows)), target="y").names == ("a", "b", "c", "d")
+
+
+@pytest.mark.parametrize("name", ["patient", "donor_id", "SubjectID"])
+def test_donors_with_several_samples_are_asked_about(file, rng, name):
+    path = file(table_of(rng, **{name: [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]}))
+    with pytest.raises(
+        ValueError, match=f"column '{name}' says whose sample it is, and has 6 values.*--groups '{name}'"
+    ):
+        tables.read(path, target="status")
+    assert tables.read(path, target="status", groups=name).groups.tolist()[:3] == ["1", "1", "2"]
+    assert tables.read(path, target="status", features=[name]).names[0] == name
+    path = file(table_of(rng, pair=[0.5] * N, **{name: [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]}))
+    table = tables.read(path, target="status", groups="pair", drop_columns=["g0"])
+    assert name not in table.names
+
+
+def test_names():
+    ids = ["id", "ID", "Id", "sample_id", "SampleId", "PatientID", "patient.no", "Unnamed: 0", "donor", "row names"]
+    genes = [
+        "ID1",
+        "ID2",
+        "ID3",
+        "ID4",
+        "ID",
+        "BID",
+        "HID1",
+        "MID1",
+        "IDO1",
+        "PIDD1",
+        "IDH1",
+        "NODAL",
+        "DONSON",
+        "NAME",
+    ]
+    assert all(map(says_id, ids))
+    assert [name for name in genes if says_id(name)] == ["ID"]
+    assert not any(
+        map(says_id, ["valproic acid", "lipid", "PC(34:1)", "glucose index", "cell number", "1-methylnicotinamide"])
+    )
+    assert is_clinical("Age")
+    assert is_clinical("BMI (kg/m2)") is False
+    assert not is_clinical("AGER")
+
+
+def test_clinical_columns_are_named_in_a_note(file, rng):
+    ages, bmi = [31, 45, 52, 60, 38, 41, 70, 66, 29, 55, 47, 63], (20 + 5 * rng.random(N)).round(2)
+    path = file(
+        table_of(rng, n_features=60, g=rng.standard_normal(N), age=ages, bmi=bmi, platelets=[1e5 * a for a in ages])
+    )
+    table = tables.read(path, target="status")
+    assert has_note(table, "3 features are unlike the others in name, scale or kind: age, bmi, platelets")
+    assert has_note(table, "--covariates age,bmi,platelets")
+    table = tables.read(path, target="status", covariates=["age", "bmi"], features=["platelets"])
+    assert not has_note(table, "unlike")
+    assert not has_note(tables.read(file(table_of(rng, n_features=60)), target="status"), "unlike")
+
+
+@pytest.mark.parametrize(
+    ("target", "other"), [("event", "time"), ("OS_event", "OS_months"), ("status", "time"), ("death", "days to death")]
+)
+def test_survival_times_and_events_are_no_features_of_each_other(file, rng, target, other):
+    times, events = rng.random(N).round(3) * 100 + 1, [0, 1] * (N // 2)
+    rows = [f"{t:.3f},{e},{x:.4f}" for t, e, x in zip(times, events, rng.standard_normal(N), strict=True)]
+    path = file(f"{other},{target},g\n" + "\n".join(rows) + "\n")
+    message = f"'{target}' and '{other}' look like the event and the time .* --event '{target}' --time '{other}'"
+    for named in (target, other):
+        if named == other and target == "status":
+            continue
+        with pytest.raises(ValueError, match=message):
+            tables.read(path, target=named)
+    assert tables.read(path, target=target, features=[other]).names == (other, "g")
+    assert tables.read(path, target=target, drop_columns=[other]).names == ("g",)
+    assert tables.read(path, event=target, time=other).names == ("g",)
+
+
+def test_other_times_are_features(file, rng):
+    rows = [f"{t},{x:.4f},{'ab'[i % 2]}" for i, (t, x) in enumerate(zip(SHUFFLED, rng.standard_normal(N), strict=True))]
+    table = tables.read(file("g,time,kind\n" + "\n".join(row for row in rows)), target="kind", features=["g"])
+    assert table.names == ("g", "time")
+
+
+def test_skewed_features(file, rng):
+    raw = {f"p{j}": np.exp(2 * rng.standard_normal(N)).round(3) for j in range(40)}
+    path = file(table_of(rng, n_features=1, **raw))
+    note = "% of the features are strongly skewed, as raw intensities and counts are. randSel uses normal scores"
+    assert has_note(tables.read(path, target="status", drop_columns=["g0"]), note)
+    assert not has_note(tables.read(path, target="status", drop_columns=["g0"], log2=True), note)
+    assert not has_note(tables.read(file(table_of(rng, n_features=40)), target="status"), note)
+
+
+def test_names_that_excel_changed(file, rng):
+    names = ["1-Mar", "2-Sep", "Sep-02", "2021-03-01", "39873", "2.31E+13", "1. Mrz"]
+    table = tables.read(file(table_of(rng, **{name: rng.standard_normal(N) for name in names})), target="status")
+    assert has_note(
+        table, "7 names of features look like genes that Excel changed to dates or numbers (1-Mar): 1-Mar, 2-Sep"
+    )
+    table = tables.read(file(table_of(rng, **{"39873": rng.standard_normal(N)})), target="status")
+    assert has_note(table, "(39873, which is 1-Mar in days): 39873.")
+    others = ["39873.1", "SEPT2", "MARCH1", "X - 12063", "1-methylurea", "10-Sept-like", "123"]
+    table = tables.read(file(table_of(rng, **{name: rng.standard_normal(N) for name in others})), target="status")
+    assert not has_note(table, "Excel")
+    probes = {str(39000 + 3 * j): rng.standard_normal(N) for j in range(30)}
+    assert not has_note(tables.read(file(table_of(rng, n_features=1, **probes)), target="status"), "Excel")
