@@ -58,7 +58,10 @@ def test_columns_that_are_missing_are_left_out_by_name(data):
 def test_targets_that_cannot_be_used(data):
     X, y = data
     check_refused("one class only", X, np.zeros(30))
-    check_refused("one class only", X, np.array(["sick"] * 30))
+    check_refused(r"one class only \('sick'\)", X, np.array(["sick"] * 30))
+    check_refused(
+        "30 distinct numbers as text, such as '0.5'; pass numbers", X, np.array([f"{i}.5" for i in range(30)])
+    )
     check_refused("Input y contains NaN.*first in row 3", X, np.where(np.arange(30) == 3, np.nan, y))
     check_refused("Input y contains NaN", X, np.where(np.arange(30) == 3, None, "a"))
     series = pd.Series(np.where(np.arange(30) == 3, np.nan, y), index=[f"patient {i}" for i in range(30)])

@@ -173,7 +173,7 @@ def _message(error: Exception) -> str:
             return f"no room left to write {where}; make some and run again, what is finished is kept."
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             return f"{where} may not be written or read; give another folder, or change its permissions."
-        return str(error)
+        return f"{where} cannot be written or read ({error.strerror or error}); give another file or folder."
     if isinstance(error, MemoryError):
         return (
             "not enough memory; take fewer jobs (--jobs 1), leave out columns, or say how much select may use "

@@ -45,6 +45,8 @@ def resolve_duplicates(samples: Sheet, rule: str, only: Sequence[str], notes: li
     If `only` some names are wanted, the others may be repeated.
     """
     names = samples.columns
+    if len(set(names)) == len(names):
+        return samples
     indices: dict[str, list[int]] = {}
     for j, name in enumerate(names):
         indices.setdefault(name, []).append(j)

@@ -44,7 +44,7 @@ _EVENT_WORDS = _words(
 _TIME_NAMES = _words("time futime survtime followup daystodeath daystoevent timetoevent survival")
 _OUTCOME_WORDS = _words("os pfs dfs rfs efs dss surv survival event death relapse follow followup fu overall")
 _TIME_WORDS = _words("time days months years weeks")
-#: What a name must contain to be worth splitting into words, which would be slow for all of 50 000 columns.
+#: What a name must contain to be worth splitting into words, which is slow for 50 000 names.
 _ID_HINT = re.compile(
     "id|n[or]|num|code|key|name|index|row|mrn|patient|subject|donor|person|animal|mouse|volunteer|proband",
     re.IGNORECASE,
@@ -62,10 +62,21 @@ def split_words(name: str) -> list[str]:
     return [word.lower() for word in re.split(r"[^A-Za-z0-9#]+", spaced) if word]
 
 
+def find_names(names: Sequence[str], pattern: re.Pattern[str]) -> list[int]:
+    """Return the indices of the names that contain a pattern; one search in all names is faster than one in each."""
+    ends = np.cumsum([len(name) + 1 for name in names])
+    hits = [match.start() for match in pattern.finditer("\0".join(names))]
+    indices: list[int] = np.unique(np.searchsorted(ends, hits, side="right")).tolist()
+    return indices
+
+
+def find_clinical(names: Sequence[str]) -> list[int]:
+    """Return the indices of the names of clinical columns."""
+    return [j for j in find_names(names, _CLINICAL_HINT) if is_clinical(names[j])]
+
+
 def says_id(name: str) -> bool:
     """Return whether the name of a column says that it holds identifiers."""
-    if not _ID_HINT.search(name):
-        return False
     words = split_words(name) or [""]
     if re.fullmatch(r"Unnamed: \d+(_level_\d+)?", name) or "".join(words) in _ID_NAMES:
         return True
@@ -76,7 +87,7 @@ def says_id(name: str) -> bool:
 
 def is_clinical(name: str) -> bool:
     """Return whether the name of a column is that of a property of a patient or of the measurement, such as age."""
-    words = split_words(name) if _CLINICAL_HINT.search(name) else []
+    words = split_words(name)
     return len(words) <= 2 and any(word in _CLINICAL_WORDS for word in words)
 
 
@@ -115,7 +126,8 @@ def find_identifiers(samples: Sheet, columns: Sequence[int], groups_are_named: b
     if not columns or n < 2:
         return Identifiers({})
     candidates = np.array(columns)
-    by_name = [j for j in columns if says_id(samples.columns[j])]
+    names = [samples.columns[j] for j in columns]
+    by_name = [columns[k] for k in find_names(names, _ID_HINT) if says_id(names[k])]
     is_matrix = samples.features_in_rows is False
     ordered = _find_ordered(values, candidates) if n >= MIN_ROWS and not is_matrix else candidates[:0]
     # where many columns are in order, that is the nature of the data
@@ -201,9 +213,9 @@ def check_survival_pair(
     n_levels = len(np.unique(y))
     if not (_is_event_name(target) or _is_time_name(target)):
         return
-    for j in columns:
-        name = samples.columns[j]
-        if not _SURVIVAL_HINT.search(name) or name in features or not (_is_event_name(name) or _is_time_name(name)):
+    for k in find_names([samples.columns[j] for j in columns], _SURVIVAL_HINT):
+        j, name = columns[k], samples.columns[columns[k]]
+        if name in features or not (_is_event_name(name) or _is_time_name(name)):
             continue
         levels = np.unique(samples.values[:, j][~np.isnan(samples.values[:, j])])
         is_time = _is_time_name(name) and len(levels) > 2 and levels[0] >= 0

@@ -9,7 +9,7 @@ import numpy as np
 from randsel._numerics.columns import column_slices
 from randsel._utils.text import list_first, pluralise
 from randsel._utils.typing import Array
-from randsel.tables._identifiers import find_whole, is_clinical
+from randsel.tables._identifiers import find_clinical, find_names, find_whole
 
 #: Fewest features among which one can be unlike the rest, or most can be skewed.
 _MIN_FEATURES = 20
@@ -24,7 +24,8 @@ _DATE_NAME = re.compile(
     r"\d{1,2}[/.]\d{1,2}[/.]\d{2,4}|\d\.\d+e\+?\d\d",
     re.IGNORECASE,
 )
-_DATE_HINT = re.compile(r"\d")
+#: Start of a name, in names joined by zeros, that may be such a date or number.
+_DATE_HINT = re.compile(rf"(?:(?<=\0)|\A)(?:\d|(?:{_MONTHS})[-. ])", re.IGNORECASE)
 #: Days of dates from 1990 to 2040 as spreadsheets count them, from 1899-12-30.
 _DAY_NUMBERS = range(32874, 51502)
 
@@ -58,7 +59,7 @@ def describe_features(
 def _find_unlike(X: Array, names: Sequence[str], columns: Array) -> list[str]:
     """Return the names of features that are clinical, then whole numbers among fractions, then of another scale."""
     most = max(3, len(columns) // 100)
-    clinical = [j for j in columns.tolist() if is_clinical(names[j])]
+    clinical = columns[find_clinical([names[j] for j in columns.tolist()])].tolist()
     whole = [j for j in find_whole(X, columns).tolist() if len(np.unique(X[:, j])) > 1]
     rows = np.unique(np.linspace(0, len(X) - 1, 32).astype(int))
     sizes = np.median(np.abs(np.nan_to_num(X[np.ix_(rows, columns)])), axis=0)
@@ -82,9 +83,9 @@ def _skewed_share(X: Array, columns: Array) -> float:
 
 def describe_excel_names(names: Sequence[str]) -> list[str]:
     """Return a note if names of features look like genes that a spreadsheet turned into dates or numbers."""
-    with_digits = [name for name in names if name[:1].isdigit() or _DATE_HINT.search(name[3:])]
-    numbers = [name for name in with_digits if name.isdecimal()]
-    as_dates = [name for name in with_digits if _DATE_NAME.fullmatch(name)]
+    suspects = [names[j] for j in find_names(names, _DATE_HINT)]
+    numbers = [name for name in suspects if name.isdecimal()]
+    as_dates = [name for name in suspects if _DATE_NAME.fullmatch(name)]
     # where many names are numbers, they are probes or database ids
     if len(numbers) < max(2, len(names) / 10):
         as_dates += [name for name in numbers if len(name) == 5 and int(name) in _DAY_NUMBERS]

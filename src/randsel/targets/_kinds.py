@@ -142,11 +142,14 @@ class Classes(OutcomeKind):
     limits_of_folds = ("members of the smallest class", "groups of a class")
 
     def check(self, y: Array) -> None:
-        """Raise ValueError if there is only one class."""
-        if len(np.unique(y)) < 2:
-            raise ValueError(
-                f"y has one class only ({y[0]!r}), so no feature can separate classes; pass samples of at least two."
-            )
+        """Raise ValueError if there is only one class, or if y holds numbers that are written as text."""
+        levels = np.unique(y).tolist()
+        if len(levels) < 2:
+            problem = f"y has one class only ({levels[0]!r}), so no feature can separate classes"
+            raise ValueError(f"{problem}; pass samples of at least two.")
+        if len(levels) > max(MAX_DOUBTFUL, len(y) / 2) and all(_is_number_as_text(level) for level in levels):
+            problem = f"y holds {len(levels)} distinct numbers as text, such as {levels[0]!r}"
+            raise ValueError(f"{problem}; pass numbers: np.asarray(y, dtype=float).")
 
     def kernel_factor(self, y: Array, weights: Array) -> Array:
         """Return ±1 for two classes, one-hot columns for more; centred."""
@@ -357,6 +360,13 @@ def _columns(y: Array) -> Array:
     Y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
     Y = np.where(Y.max(axis=0) > Y.min(axis=0), Y, 0.0)
     return np.asarray(np.ldexp(Y, -np.frexp(np.abs(Y).max(axis=0))[1]))
+
+
+def _is_number_as_text(label: Any) -> bool:
+    try:
+        return isinstance(label, str) and np.isfinite(float(label))
+    except ValueError:
+        return False
 
 
 def find_kind(y: Array, target: str) -> OutcomeKind:
