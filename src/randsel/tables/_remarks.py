@@ -24,8 +24,7 @@ _DATE_NAME = re.compile(
     r"\d{1,2}[/.]\d{1,2}[/.]\d{2,4}|\d\.\d+e\+?\d\d",
     re.IGNORECASE,
 )
-#: Start of a name, in names joined by zeros, that may be such a date or number.
-_DATE_HINT = re.compile(rf"(?:(?<=\0)|\A)(?:\d|(?:{_MONTHS})[-. ])", re.IGNORECASE)
+_DATE_STARTS = tuple(f"\0{start}" for start in (*"0123456789", *_MONTHS.split("|")))
 #: Days of dates from 1990 to 2040 as spreadsheets count them, from 1899-12-30.
 _DAY_NUMBERS = range(32874, 51502)
 
@@ -61,7 +60,7 @@ def _find_unlike(X: Array, names: Sequence[str], columns: Array) -> list[str]:
     most = max(3, len(columns) // 100)
     clinical = columns[find_clinical([names[j] for j in columns.tolist()])].tolist()
     whole = [j for j in find_whole(X, columns).tolist() if len(np.unique(X[:, j])) > 1]
-    rows = np.unique(np.linspace(0, len(X) - 1, 32).astype(int))
+    rows = np.unique(np.linspace(0, len(X) - 1, 9).astype(int))
     sizes = np.median(np.abs(np.nan_to_num(X[np.ix_(rows, columns)])), axis=0)
     columns, scales = columns[sizes > 0], np.log10(sizes[sizes > 0])
     distances = np.abs(scales - np.median(scales)) if len(scales) else scales
@@ -83,7 +82,7 @@ def _skewed_share(X: Array, columns: Array) -> float:
 
 def describe_excel_names(names: Sequence[str]) -> list[str]:
     """Return a note if names of features look like genes that a spreadsheet turned into dates or numbers."""
-    suspects = [names[j] for j in find_names(names, _DATE_HINT)]
+    suspects = [names[j] for j in find_names(names, _DATE_STARTS)]
     numbers = [name for name in suspects if name.isdecimal()]
     as_dates = [name for name in suspects if _DATE_NAME.fullmatch(name)]
     # where many names are numbers, they are probes or database ids
