@@ -213,6 +213,21 @@ def test_batches_are_warned_of(tmp_path):
     assert "The panel was fitted within batches" in result.output
 
 
+@pytest.mark.slow
+def test_categories_must_be_those_of_training(tmp_path):
+    rows = [(f"p{i}", ["case", "control"][i % 2], ["red", "blue", "green"][i % 2 + i // 30], i % 7) for i in range(60)]
+    for name, kept in (("train", rows), ("same", rows[::-1]), ("fewer", [r for r in rows if r[2] != "blue"])):
+        lines = [",".join(map(str, row)) for row in (("id", "status", "colour", "n"), *kept)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(lines) + "\n")
+    options = ["--target", "status", "--categorical", "colour", "--keep", "colour", "--top", 1, *SHORT[:6]]
+    select(tmp_path / "train.csv", *options, "--out", tmp_path / "out")
+    result, _ = apply(tmp_path / "out", tmp_path / "same.csv")
+    assert result.exit_code == 0, result.output
+    result, _ = apply(tmp_path / "out", tmp_path / "fewer.csv")
+    assert result.exit_code == 1
+    assert "'colour' has 2 categories here and 3 in training" in result.output
+
+
 def test_a_run_is_not_overwritten_and_a_folder_without_panel_is_named(folders, tmp_path):
     file = write(tmp_path / "new.csv", make_table(seed=1))
     result = invoke("apply", folders("classification"), file, "--out", folders("classification"))

@@ -73,6 +73,7 @@ WRONG = {
     ("about", "log2"): [1, "yes", None],
     ("about", "missing"): ["drop", 3, None, []],
     ("about", "batch"): [0, None],
+    ("about", "categorical"): [None, "a", [3]],
     ("about", "outcome"): [None, [], {"target": 3}],
 }
 

@@ -91,6 +91,7 @@ def _read_new_samples(panel: "Panel", file: Path, reading: dict[str, Any], trans
 
     outcome = {} if named else panel.about.get("outcome", {})
     covariates = tuple(covariate.name for covariate in panel.preparation.covariates)
+    reading["categorical"] = tuple(dict.fromkeys([*reading["categorical"], *panel.about["categorical"]]))
     log2 = transform == "log2" or (transform == "as-training" and bool(panel.about.get("log2")))
     table = read(file, **{**reading, **outcome}, only=panel.columns(), covariates=covariates, log2=log2)
     say("Note", table.notes)
@@ -100,11 +101,20 @@ def _read_new_samples(panel: "Panel", file: Path, reading: dict[str, Any], trans
 def _apply(panel: "Panel", table: "Table", how: dict[str, Any], about: dict[str, str]) -> "Application":
     import numpy as np
 
-    from randsel.panels import Application, compare_features, evaluate, known_outcome, transform_values, warn_of_shifts
+    from randsel.panels import (
+        Application,
+        check_categories,
+        compare_features,
+        evaluate,
+        known_outcome,
+        transform_values,
+        warn_of_shifts,
+    )
 
     values = transform_values(table.X, how["transform"])
     columns = {name: values[:, j] for j, name in enumerate(table.names)} | table.covariates
     samples = panel.prepare(columns, allow_missing=how["allow_missing"], rescale=how["rescale"])
+    check_categories(panel, samples.values)
     outputs = panel.model.outputs(samples.scores)
     known = known_outcome(panel, table.y)
     evaluation = evaluate(panel, outputs[known], table.y[known]) if known.any() else None

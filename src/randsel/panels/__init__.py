@@ -5,7 +5,14 @@ the fit to an `Analysis`, `_cohort` the comparison of new values with training v
 predictions with a known outcome, `_results` the files of `randsel apply`. Imports from `analysis` and `report`.
 """
 
-from randsel.panels._cohort import TRANSFORMS, FeatureShift, compare_features, transform_values, warn_of_shifts
+from randsel.panels._cohort import (
+    TRANSFORMS,
+    FeatureShift,
+    check_categories,
+    compare_features,
+    transform_values,
+    warn_of_shifts,
+)
 from randsel.panels._content import FILE, PanelFeature, StandInFeature
 from randsel.panels._evaluation import Evaluation, auc_with_interval, evaluate, known_outcome
 from randsel.panels._file import write_panel
@@ -24,6 +31,7 @@ __all__ = [
     "PanelFeature",
     "StandInFeature",
     "auc_with_interval",
+    "check_categories",
     "compare_features",
     "evaluate",
     "fit_panel",

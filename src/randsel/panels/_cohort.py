@@ -139,6 +139,20 @@ def warn_of_shifts(panel: Panel, values: Array, *, rescaled: bool = False, log2_
         yield f"More than half of the values are missing in {list_first(empty, NAMED)}; they count as average."
 
 
+def check_categories(panel: Panel, values: Array) -> None:
+    """Raise ValueError if a categorical feature has another number of categories than in training.
+
+    Readers number the categories of a file in the order of their names, so that a missing one changes the others.
+    """
+    for name, points, column in zip(panel.features_, panel.preparation.points, values.T, strict=True):
+        n_before, n_now = len(np.unique(points)), len(np.unique(column[~np.isnan(column)]))
+        if name in panel.about["categorical"] and n_now and n_before != n_now:
+            raise ValueError(
+                f"{name!r} has {n_now} categories here and {n_before} in training, so that their numbers, which follow "
+                "the order of their names, do not agree; write the categories as the same numbers in both files."
+            )
+
+
 @np.errstate(all="ignore")
 def find_transform(panel: Panel, values: Array) -> str | None:
     """Return the transform of the training values that the new values look like; None if they look like neither."""

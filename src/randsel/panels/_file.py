@@ -203,6 +203,7 @@ _ABOUT: dict[str, Callable[[Any], bool]] = {
     "missing": lambda value: value in ("neutral", "median"),
     "batch": lambda value: isinstance(value, bool),
     "outcome": lambda value: isinstance(value, dict) and all(isinstance(name, str) for name in value.values()),
+    "categorical": lambda value: isinstance(value, list) and all(isinstance(name, str) for name in value),
     "median_risk": lambda value: isinstance(value, int | float) and bool(np.isfinite(value)),
 }
 

@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 
 from randsel._numerics.kernels import bandwidth, centre_kernel, squared_distances
-from randsel._utils.jobs import generator
+from randsel._utils.jobs import generator, one_blas_thread
 from randsel._utils.typing import Array
 from randsel.targets import SURVIVAL, OutcomeKind, cox_coefficients, partial_log_likelihood
 
@@ -19,7 +19,7 @@ COX_RIDGES = (0.003, 0.03, 0.3, 3.0)
 #: Penalties of models that cannot be cross-validated, because a class has a single sample or group.
 DEFAULT_RIDGE, DEFAULT_COX_RIDGE = 3.0, 0.3
 MAX_FOLDS = 5
-MAX_SAMPLES = 1000  # number of training samples that a model is fitted to; the Gaussian kernel stores each of them
+MAX_SAMPLES = 500  # number of training samples that a model is fitted to; the Gaussian kernel stores each of them
 KERNELS = ("linear", "gaussian", "cox")
 
 
@@ -60,7 +60,11 @@ def fit_model(Z: Array, y: Array, kind: OutcomeKind, groups: Array | None) -> Mo
     if len(Z) > MAX_SAMPLES:
         rows = np.sort(generator(0, 1).choice(len(Z), MAX_SAMPLES, replace=False))
         Z, y, groups = Z[rows], y[rows], None if groups is None else groups[rows]
-    folds = list(_split(y, kind, groups))
+    with one_blas_thread():  # small matrices, and the same digits for any number of threads
+        return _fit_best(Z, y, kind, list(_split(y, kind, groups)))
+
+
+def _fit_best(Z: Array, y: Array, kind: OutcomeKind, folds: list[tuple[Array, Array]]) -> Model:
     if kind is SURVIVAL:
         return _fit_cox(Z, y, folds)
     Y = encode_outcome(y, kind)
@@ -103,21 +107,23 @@ class _RidgePath:
     @classmethod
     def fit(cls, Z: Array, Y: Array, kernel: str) -> "_RidgePath":
         """Decompose the kernel of the rows of Z."""
-        gamma, K = 0.0, Z @ Z.T
-        if kernel == "gaussian":
+        gamma = 0.0
+        if kernel == "linear":  # the other eigenvalues are zero, and need no duals
+            eigenvectors, roots, _ = np.linalg.svd(Z - Z.mean(axis=0), full_matrices=False)
+            eigenvalues = roots**2
+        else:
             distances = squared_distances(Z)
             gamma = bandwidth("median", distances)
-            K = np.exp(-gamma * distances)
-        eigenvalues, eigenvectors = np.linalg.eigh(centre_kernel(K))
+            eigenvalues, eigenvectors = np.linalg.eigh(centre_kernel(np.exp(-gamma * distances)))
         projections = eigenvectors.T @ (Y - Y.mean(axis=0))
         return cls(Z, kernel, gamma, np.maximum(eigenvalues, 0.0), eigenvectors, projections, Y.mean(axis=0))
 
     def model(self, ridge: float) -> Model:
         """Return `f(z) = ȳ + Σ_i α_i (k(z, z_i) - mean_j k(z_j, z_i))` with `α = (HKH + λτI)⁻¹ (Y - Ȳ)`."""
-        penalty = max(ridge * float(self.eigenvalues.mean()), 1e-12)
+        penalty = max(ridge * float(self.eigenvalues.sum()) / len(self.Z), 1e-12)
         duals = self.eigenvectors @ (self.projections / (self.eigenvalues + penalty)[:, None])
         if self.kernel == "linear":
-            model = Model("linear", self.Z.T @ duals, np.zeros(len(self.means)))
+            model = Model("linear", (self.Z - self.Z.mean(axis=0)).T @ duals, np.zeros(len(self.means)))
         else:
             model = Model("gaussian", duals, np.zeros(len(self.means)), self.gamma, self.Z)
         intercept = self.means - model.outputs(self.Z).mean(axis=0)

@@ -118,4 +118,5 @@ def _describe_origin(analysis: Analysis) -> dict[str, object]:
         "log2": bool(analysis.table.log2),
         "missing": analysis.table.missing,
         "batch": _batch(analysis.table) is not None,
+        "categorical": [f.name for f in analysis.features if f.selected and f.column in analysis.table.nominal],
     }
