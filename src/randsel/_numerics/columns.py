@@ -3,15 +3,12 @@
 Functions accept arrays, on the host or on a device, and sources alike.
 """
 
-import mmap
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from functools import reduce
 from operator import add
 from typing import Any, ClassVar
-
-import numpy as np
 
 from randsel._numerics.arrays import (
     ALIGNED,
@@ -29,8 +26,6 @@ from randsel._utils.typing import Array
 
 #: Columns standardised at a time: a few hundred rows of them stay in cache.
 STRIP = 512
-#: Rows read from a memory map before its pages are released: the system reads more of each row than requested.
-MAPPED_ROWS = 16
 
 
 class ColumnSource(ABC):
@@ -117,17 +112,6 @@ def parse_bytes(size: int | str, name: str = "max_memory") -> int:
     if match is None or number <= 0.0:
         raise ValueError(f"{name}={size!r} is not a size; write bytes as a number, or '500MB', '2GB', '1.5GiB'.")
     return int(number * (1024 if match[3] else 1000) ** " kMGT".index(match[2].replace("K", "k") or " "))
-
-
-def release_pages(table: Array) -> None:
-    """Release the pages of a memory map, unless copy-on-write: those may hold changes that the file does not."""
-    base: Any = table
-    shared = False
-    while base is not None and not isinstance(base, mmap.mmap):
-        shared |= isinstance(base, np.memmap) and base.mode in ("r", "r+", "w+")
-        base = getattr(base, "base", None)
-    if base is not None and shared and hasattr(mmap, "MADV_DONTNEED"):
-        base.madvise(mmap.MADV_DONTNEED)
 
 
 # ---------------------------------------------------------------- blocks of arrays and of sources

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from randsel._numerics.arrays import as_array_like, astype, is_sparse, namespace, on_host, to_numpy
-from randsel._numerics.columns import MAPPED_ROWS, release_pages
+from randsel._utils.files import MAPPED_ROWS, release_pages
 from randsel._utils.typing import Array
 
 #: Default of `max_missing`, the largest fraction of missing values of a column that is not left out.
