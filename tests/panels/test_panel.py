@@ -82,6 +82,7 @@ def test_a_saved_panel_predicts_the_same(panel, tmp_path):
     write_panel(Panel.load(tmp_path), tmp_path / "panel.json")
     assert (tmp_path / "panel.json").read_bytes() == before
     assert "2 features for classification" in panel.describe()
+    assert repr(panel).endswith(" a, b>")
 
 
 @pytest.mark.parametrize("kind", ["regression", "survival", "three"])

@@ -26,7 +26,7 @@ class NewSamples:
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Panel(PanelContent):
     """Selected features with a model that predicts new samples; `randsel select` saves it as `panel.json`.
 
@@ -199,6 +199,9 @@ class Panel(PanelContent):
         features = f"{len(self.features)} feature{'s' * (len(self.features) > 1)}"
         origin = f"{self.about.get('samples', '?')} samples of {self.about.get('data', 'a table')}"
         return f"Panel of {features} for {self.kind}: {names[self.model.kernel]}, fitted to {origin}."
+
+    def __repr__(self) -> str:
+        return f"<{self.describe()} {list_first(self.features_, 5)}>"
 
     @property
     def is_survival(self) -> bool:
