@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from randsel import __version__, experiments, plots
 from randsel._utils import text as _text
 from randsel._utils.choices import DEFAULT_METHODS, METHODS
-from randsel.cli._main import main
+from randsel.cli._main import _message, main
 from randsel.tables import _read as tables
 
 
@@ -334,3 +334,23 @@ def test_a_note_says_that_grades_are_numbers_and_how_to_overrule_it(run, grades,
     result = run(*words, str(tmp_path / "classes"), "--task", "classification")
     assert result.exit_code in (0, 1), result.output  # a grade of few samples is too small a class to compare
     assert note not in result.output
+
+
+def test_messy_files_are_read_with_options(run, tmp_path):
+    text = "A title\nrun_id,g,g,sex,y\n" + "".join(
+        f"{i},{i % 3},{'ND' if i else '<LOD'},f,{'ab'[i % 2]}\n" for i in range(9)
+    )
+    (tmp_path / "x.csv").write_text(text)
+    options = ["--na", "ND,-", "--below-detection", "missing", "--duplicates", "rename", "--drop-columns", "sex"]
+    result = run("interactions", str(tmp_path / "x.csv"), "--target", "y", "--out", str(tmp_path / "out"), *options)
+    assert "Line 1 is left out, above the table: 'A title'." in result.output
+    assert "Column 'run_id' holds a different whole number in every row" in result.output
+    assert "(--na): 'ND' in 8 cells, '-' in 0 cells." in result.output
+    assert "the second one is called 'g.2'" in result.output
+
+
+def test_a_folder_that_the_system_refuses_is_a_sentence():
+    error = FileNotFoundError(2, "No such file or directory", "/proc/x")
+    assert (
+        _message(error) == "/proc/x cannot be written or read (No such file or directory); give another file or folder."
+    )

@@ -100,6 +100,7 @@ _OPTIONS = (
     {"target": "y", "missing": "neutral", "categorical": ["k"]},
     {"target": "y", "missing": "median", "id_column": "id", "groups": "k"},
     {"target": "y", "missing": "drop-columns", "log2": True, "orientation": "features-in-rows"},
+    {"target": "y", "na": ["u", "7"], "below_detection": "half-minimum", "duplicates": "mean", "features": ["g1"]},
 )
 _CSV = b"id,g1,g2,k,y\na,1.5,2,u,x\nb,1,NA,v,z\nc,-2e3,4,u,x\nd,3,1,u,z\ne,0.1,7,v,x\n"
 
@@ -112,6 +113,8 @@ def _text_seeds() -> Iterator[bytes]:
         yield mark + _CSV.replace(b",", b";").replace(b".", b",")
         yield mark + b"gene s1 s2 s3 s4 s5\ng1 1 2 3 4 5\ng2 1 0 1e40 ? -1\nk u u v v u\ny a b a b b\n"
     yield b"\x00" + _CSV.decode().encode("utf-16")
+    yield b"\x04" + b"A title, of words\n" + _CSV.replace(b"1.5", b"<LOD").replace(b"NA", b"12%") + b"A remark below\n"
+    yield b"\x04" + _CSV.replace(b"g2", b"g1").replace(b"\n", b",\n").replace(b"0.1", b"<0.5")
     yield b"\x01" + b"\xef\xbb\xbf" + _CSV
     yield b"\x01" + _CSV.replace(b"u", b"\xfc")
 

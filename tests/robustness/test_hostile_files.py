@@ -85,6 +85,7 @@ FINDINGS = {
         "geo",
         b"\n!Sample_characteristics_ch1\ty: a\n!Sample_characteristics_ch1\tx: b\ty: a\n",
     ),
+    "nothing but remarks below a header: IndexError": ("text", b"\x00gene,,s1\na remark\nanother one\n"),
     "no features, and a sample without target: IndexError": ("text", b"\x00y,k\nu,1\nv,2\nu,3\nv,4\nu,5\nNA,6\n"),
     "a bracket in the header of an array: TokenError": (
         "npz",
@@ -260,7 +261,7 @@ def test_a_line_that_is_too_long_or_a_cell_that_does_not_end(tmp_path, monkeypat
 
 def test_messages_stay_short_whatever_names_are_like(tmp_path):
     path = tmp_path / "table.csv"
-    path.write_text(f"{'y' * 100_000},{'y' * 100_000}\n1,2\n")
+    path.write_text(f"{'y' * 100_000},{'y' * 100_000},y\n1,2,3\n")
     refused(path, "give each a name of its own", target="y")
     path.write_text(",".join(f"{'a' * 50_000}{j}" for j in range(5)) + "\n1,2,3,4,5\n")
     refused(path, "has no column 'y'", target="y")

@@ -99,6 +99,7 @@ def test_values_below_the_limit_of_detection(file, engine):
         tables.read(file(text), target="y")
     table = tables.read(file(text), target="y", below_detection="half-minimum")
     np.testing.assert_array_equal(table.X, [[1.25, 0.25, 1], [2.5, 3, -1], [4, 0.25, 0], [3.5, 4, -1]])
+    assert has_note(table, "Below the limit of detection: '<LOD' in 1 cells, '<0.5' in 1 cells, 'BLQ' in 1 cells")
     assert has_note(table, "4 values are below the limit of detection; they are half of the smallest value")
     table = tables.read(file(text), target="y", below_detection="missing")
     assert np.isnan(table.X).sum() == 4
@@ -152,7 +153,7 @@ def test_one_text_column_among_many(file, engine):
     path = file(wide("sex", ["F", "M", "F", "F", "M", "M"]))
     table = tables.read(path, target="y")
     assert "sex" not in table.names
-    assert has_note(table, "1 column of text is left out: 'sex'. To use them: --covariates removes their effects")
+    assert has_note(table, "1 column of text is left out: 'sex'. To use one, name it: --covariates removes its effect")
     assert tables.read(path, target="y", categorical=["sex"]).names[-1] == "sex"
     assert tables.read(path, target="y", covariates=["sex"]).covariates["sex"].tolist()[:2] == ["F", "M"]
     with pytest.raises(ValueError, match="column 'sex' holds 'F' in line 2, not a number; the column is text: name it"):

@@ -189,8 +189,8 @@ def _leave_out_text(samples: Sheet, columns: list[int], choice: FeatureChoice, n
         listed = list_first([repr(samples.columns[j]) for j in text], 5)
         kind = pluralise(len(text), "1 column of text is", f"{len(text)} columns of text are")
         notes.append(
-            f"{kind} left out: {listed}. To use them: --covariates removes their effects, --categorical makes them "
-            "features, --groups keeps samples together."
+            f"{kind} left out: {listed}. To use one, name it: --covariates removes its effect, --categorical makes it "
+            "a feature, --groups keeps samples together."
         )
     for j in numeric if samples.first_cells else ():
         cell = samples.first_cells[j]

@@ -42,9 +42,9 @@ def describe_features(
         count = pluralise(len(unlike), "1 feature is", f"{len(unlike)} features are")
         shown = list_first(unlike, 8)
         notes.append(
-            f"{count} unlike the others in name, scale or kind: {shown}. If they describe the "
-            f"samples, remove their effects instead (--covariates {','.join(unlike[:3])}), or leave them out "
-            "(--drop-columns)."
+            f"{count} unlike the others in name, scale or kind: {shown}. Properties of "
+            f"samples are better covariates, whose effects are removed (--covariates {','.join(unlike[:3])}), or left "
+            "out (--drop-columns)."
         )
     skewed = 0.0 if log2 else _skewed_share(X, columns)
     if skewed > 0.5:

@@ -130,4 +130,8 @@ class CellParser:
         if self.na:
             counts = ", ".join(f"{token!r} in {self.na_hits[token]} cells" for token in self.na)
             notes.append(f"Read as missing (--na): {counts}.")
+        if self.limits:
+            counts = ", ".join(f"{cell!r} in {count} cells" for cell, count in self.limits.most_common(5))
+            more = f" and {len(self.limits) - 5} others" if len(self.limits) > 5 else ""
+            notes.append(f"Below the limit of detection: {counts}{more}.")
         return notes

@@ -81,6 +81,8 @@ def read_text(path: Path, options: ReadOptions) -> Sheet:
         footnotes: list[tuple[int, str]] = []
         is_remark = _remark_finder(separator, len(header))
         _fill(grid, separator, split_footnotes(chain(start, records), is_remark, footnotes))
+    if grid.is_empty:
+        raise ValueError(f"{path} has a header of {len(header)} columns, but it has no rows, only remarks.")
     if footnotes:
         notes.append(describe_left_out(footnotes, "below", "line"))
     description = f"text, {len(header)} columns separated by {_SEPARATORS[separator]}"
