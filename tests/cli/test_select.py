@@ -498,7 +498,8 @@ def test_exit_status_if_nothing_stands_out(tmp_path):
     result = invoke("select", file, "--target", "status", *SHORT, "--out", tmp_path / "out")
     assert result.exit_code == cli.NOTHING == 3, result.output
     assert "Nothing stands out" in result.stdout
-    assert {path.name for path in (tmp_path / "out").iterdir()} >= FILES
+    assert {path.name for path in (tmp_path / "out").iterdir()} >= FILES - {"panel.json"}
+    assert not (tmp_path / "out" / "panel.json").exists()  # nothing is selected
     assert {row["selected"] for row in read(tmp_path / "out" / "ranking.csv")} == {"no"}
     top = invoke("select", file, "--target", "status", *SHORT, "--top", 3, "--out", tmp_path / "top")
     assert top.exit_code == cli.NOTHING, top.output

@@ -75,7 +75,8 @@ def describe_run(
 def _write_command(file: Path, options: Mapping[str, Any], settings: Settings, out: Path) -> str:
     """Write the command line with all options that differ from their defaults."""
     words = ["randsel", "select", str(file)]
-    defaults = {"orientation": "auto", "missing": "neutral", "max_bytes": "4GB", "figures": ("png",), "xlsx": False}
+    defaults: dict[str, Any] = {"orientation": "auto", "missing": "neutral", "max_bytes": "4GB", "duplicates": "error"}
+    defaults |= {"figures": ("png",), "xlsx": False}
     defaults |= asdict(Settings())
     for name, value in {**options, **asdict(settings)}.items():
         if value != defaults.get(name) and value is not None:
