@@ -281,6 +281,12 @@ def group_is_gone(process):
     return False
 
 
+MESSAGES = {
+    signal.SIGINT: "Interrupted. What is finished is kept: run the same command again to go on.",
+    signal.SIGTERM: "Terminated. What is finished is kept: run the same command again to go on.",
+}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "command", "jobs"),
@@ -292,8 +298,7 @@ def group_is_gone(process):
     ],
 )
 def test_a_signal_ends_a_run_with_a_message_and_it_resumes(number, command, jobs, table, undisturbed, tmp_path):
-    out, name = tmp_path / "out", {signal.SIGINT: "Interrupted", signal.SIGTERM: "Terminated"}[number]
-    message = f"{name}. What is finished is kept: run the same command again to go on."
+    out = tmp_path / "out"
     process = start(command, table, out, "--jobs", jobs)
     until(process, FINISHED[command], out, 2)
     if number == signal.SIGINT:
@@ -302,7 +307,7 @@ def test_a_signal_ends_a_run_with_a_message_and_it_resumes(number, command, jobs
         process.send_signal(number)
     _, said = process.communicate(timeout=120)
     assert process.returncode == 128 + number
-    assert said.endswith(f"\n{message}\n")
+    assert said.endswith(f"\n{MESSAGES[number]}\n")
     assert "Traceback" not in said
     assert "Warning" not in said
     wait_until(lambda: group_is_gone(process))
