@@ -103,7 +103,7 @@ def test_workbooks_that_are_not_tables(file, content, message):
 
 
 @pytest.mark.slow
-def test_a_document_on_which_its_library_hangs_is_refused(file):
+def test_a_document_that_is_cut_off_is_refused(file):
     with zipfile.ZipFile(io.BytesIO(open_document({"one": [["a", "y"], [1, 2]]}))) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     members["content.xml"] = members["content.xml"].partition(b"</table:table-row>")[0]
@@ -111,5 +111,5 @@ def test_a_document_on_which_its_library_hangs_is_refused(file):
     with zipfile.ZipFile(content, "w") as archive:
         for name, member in members.items():
             archive.writestr(name, member)
-    with pytest.raises(ValueError, match="it took more time than a file of its size should"):
+    with pytest.raises(ValueError, match="cannot be read as a workbook"):
         tables.read(file(content.getvalue(), "x.ods"), target="y", max_bytes=10**6)
