@@ -84,6 +84,9 @@ def test_prediction_is_compared_with_chance_and_all_features(found, selected, ev
     assert judged.level == level
     assert words in judged.text
     assert "chance 0.50" in judged.text
+    assert "nothing was selected" not in judged.text
+    judged = line(replace(found, accuracy=replace(accuracy, sizes=np.array([0, 2]))), "predict")
+    assert judged.text.endswith("In 1 of the folds nothing was selected, which counts as guessing.")
 
 
 def test_what_was_not_measured_is_unknown(found):

@@ -157,9 +157,11 @@ def _judge_prediction(analysis: Analysis) -> tuple[str, str]:
     else:
         level, answer = "good", "Better than chance, and as well as all features together"
     selected, everything = text.format_mean_and_sd(accuracy.selected), text.format_mean_and_sd(accuracy.everything)
+    n_empty = int((np.asarray(accuracy.sizes) == 0).sum())
+    empty = f" In {n_empty} of the folds nothing was selected, which counts as guessing." if n_empty else ""
     return level, (
         f"{answer}: {accuracy.measure} {selected} on samples that took no part in the selection "
-        f"({len(accuracy.selected)} folds); chance {accuracy.chance:.2f}, all features {everything}."
+        f"({len(accuracy.selected)} folds); chance {accuracy.chance:.2f}, all features {everything}.{empty}"
     )
 
 
