@@ -294,8 +294,8 @@ def test_cells_are_the_same_and_written_by_the_run(on_workers, tmp_path, monkeyp
 @pytest.mark.parametrize("function", slow_cells.NEVER_ENDING)
 def test_a_cell_over_its_limit_is_killed_on_a_worker(function, workers, on_workers, tmp_path, monkeypatch):
     monkeypatch.setattr(_run, "evaluate", function)
-    outcome = _run.run_comparison(SPEC, {"xor": TABLE}, tmp_path, n_jobs=None, timeout=2)
-    assert outcome.errors == {outcome.cells[0].key: "TimeoutError: gave up after 2 s"}
+    outcome = _run.run_comparison(SPEC, {"xor": TABLE}, tmp_path, n_jobs=None, timeout=6)
+    assert outcome.errors == {outcome.cells[0].key: "TimeoutError: gave up after 6 s"}
     assert len(outcome.results) == 5
     assert not any(descendants(worker.pid, "time.sleep(3600)") for worker in workers.workers)
 
