@@ -37,7 +37,7 @@ from randsel.targets import SURVIVAL, OutcomeKind, bound_false_selections, split
 
 THRESHOLD = 0.6  # fraction of half-samples from which a feature counts as stable
 #: Above `MANY_ROWS` samples, halves have at most so many, and so many training samples of a fold take part in the
-#: selection: both keep a run on 10 000 samples below a minute.
+#: selection, to save time.
 MOST_ROWS_OF_HALF, MOST_ROWS_OF_FOLD = 1000, 4000
 #: Stored results of a fold, see `check_arrays`; the curve has one entry per size.
 FOLD_SHAPES = {
