@@ -167,7 +167,7 @@ class Commands(click.Group):
 
 def _message(error: Exception) -> str:
     """Return an error message with cause and remedy."""
-    if isinstance(error, OSError):
+    if isinstance(error, OSError) and error.errno is not None:  # others have a message of this package
         where = error.filename or "the result folder"
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return f"no room left to write {where}; make some and run again, what is finished is kept."
