@@ -167,7 +167,7 @@ class Commands(click.Group):
 
 def _message(error: Exception) -> str:
     """Return an error message with cause and remedy."""
-    if isinstance(error, OSError) and error.errno is not None:  # others have a message of this package
+    if isinstance(error, OSError) and error.errno is not None:  # an error of the system
         where = error.filename or "the result folder"
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return f"no room left to write {where}; make some and run again, what is finished is kept."
@@ -184,7 +184,7 @@ def _message(error: Exception) -> str:
             "a process of --jobs was killed, which the system does when memory runs out; take fewer jobs (--jobs 1), "
             "and run again: what is finished is kept."
         )
-    if isinstance(error, ValueError | ImportError):
+    if isinstance(error, ValueError | ImportError | OSError):
         return make_printable(str(error))
     return f"{type(error).__name__}: {make_printable(str(error))}. This should not happen: --debug shows where it did."
 
