@@ -320,11 +320,12 @@ def _describe_panel_sizes(analysis: Analysis) -> Iterator[str]:
         return
     score = {int(size): f"{mean:.2f}" for size, mean in zip(curve.sizes, curve.means, strict=True)}
     best = f"{_write_count(curve.best, 'feature', 'features')} ({analysis.accuracy.measure} {score[curve.best]})"
+    verb = "predicts" if curve.best == 1 else "predict"
     if curve.one_se == curve.best:
-        yield f"Panel size: among rankings cut at {text.format_range(curve.sizes)} features, {best} predict best."
+        yield f"Panel size: among rankings cut at {text.format_range(curve.sizes)} features, {best} {verb} best."
     else:
         enough = f"{_write_count(curve.one_se, 'feature is', 'features are')}"
-        yield (f"Panel size: {best} predict best; {enough} within one standard error of that ({score[curve.one_se]}).")
+        yield (f"Panel size: {best} {verb} best; {enough} within one standard error of that ({score[curve.one_se]}).")
 
 
 def _write_name(name: str) -> str:

@@ -134,7 +134,7 @@ class RandSel(StandInsMixin, Selector):
         True: z-scores, columns of standard deviation one. "normal": normal scores, the normal quantiles of the ranks
         (midranks for ties), also of standard deviation one; increasing transforms of columns, such as the logarithm,
         then change nothing, and outliers little. False: columns are centred only, and those of large values dominate
-        the distances. "auto" is "normal", and True with `estimator="bootstrap"`, as in the paper.
+        the distances. "auto" is "normal", and True with `estimator="bootstrap"`.
     max_missing : float in [0, 1], default=0.5
         Columns with a larger fraction of missing values are left out, with a warning, and rank last.
     max_memory : int or str, default=None
