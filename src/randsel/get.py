@@ -1,4 +1,4 @@
-"""Results that `select_adata` wrote into AnnData and MuData objects, as data frames; as the module `get` of scanpy."""
+"""Results that `select_adata` wrote into AnnData and MuData objects, as data frames, like `scanpy.get`."""
 
 from typing import Any
 
@@ -42,5 +42,5 @@ def ranking_df(adata: Any, *, selected: bool = False) -> Any:
 def _columns(adata: Any) -> Any:
     names = [name for name in adata.var.columns if name.startswith(PREFIX)]
     if f"{PREFIX}rank" not in names:
-        raise ValueError("there are no results of randsel here; call randsel.select_adata first.")
+        raise ValueError("the object has no results of randsel; call randsel.select_adata first.")
     return adata.var[names].rename(columns={name: name.removeprefix(PREFIX) for name in names})

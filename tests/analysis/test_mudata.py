@@ -48,7 +48,7 @@ def test_modalities_are_ranked_together(mdata):
 def test_results_of_anndata(mdata):
     rna = mdata.mod["rna"]
     rna.obs["status"] = mdata.obs["status"]
-    with pytest.raises(ValueError, match="there are no results of randsel here"):
+    with pytest.raises(ValueError, match="the object has no results of randsel"):
         randsel.get.ranking_df(rna)
     randsel.select_adata(rna, "status", halves=0, folds=0, top=1)
     assert randsel.get.ranking_df(rna, selected=True).index.tolist() == ["b"]

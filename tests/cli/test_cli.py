@@ -161,7 +161,7 @@ def test_names_are_text_and_many_classes_are_classes(run, tmp_path):
     (tmp_path / "odd.csv").write_text("\n".join(["y,$x^$,$\\frac$,a|b", *rows]))
     result = run("interactions", str(tmp_path / "odd.csv"), "--target", "y", "--out", str(tmp_path / "out"))
     assert result.exit_code == 0, result.output
-    assert "No pictures" not in result.output
+    assert "No report" not in result.output
     assert "a\\|b" in result.output
     assert "No pair holds after correction for all 3 pairs" in result.output
     report = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")

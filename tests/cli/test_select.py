@@ -175,7 +175,7 @@ def test_figures_and_workbooks_are_written_on_request(finished, tmp_path):
 def test_an_unknown_format_of_figures_is_refused(finished, tmp_path):
     result = invoke("select", finished[0], "--target", "status", "--figures", "png,gif", "--out", tmp_path / "out")
     assert result.exit_code == 2
-    assert "gif is no format of figures; take some of png, svg, pdf" in result.stderr
+    assert "gif is not a format of figures; choose from png, svg, pdf" in result.stderr
 
 
 def test_warnings_about_halves_are_not_shown(tmp_path, monkeypatch):

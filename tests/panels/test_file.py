@@ -44,7 +44,7 @@ def test_a_changed_number_is_noticed(document, tmp_path):
 @pytest.mark.parametrize("schema", [2, 0, "1", None, True, [1], {"a": 1}])
 def test_another_schema(document, tmp_path, schema):
     document["schema"] = schema
-    refused(tmp_path, document, "has the schema .* and this version of randsel reads 1")
+    refused(tmp_path, document, "has the schema .* but this version of randsel reads 1")
 
 
 HUGE = 10**400
@@ -114,7 +114,7 @@ def test_a_tampered_gaussian_or_cox_model_is_refused(tmp_path):
 )
 def test_damaged_files(tmp_path, content):
     (tmp_path / "panel.json").write_bytes(content)
-    with pytest.raises(ValueError, match="is no panel, or it is damaged"):
+    with pytest.raises(ValueError, match="is not a panel, or it is damaged"):
         Panel.load(tmp_path)
 
 
@@ -131,10 +131,10 @@ def test_a_file_that_is_too_large_absent_a_link_or_no_file(document, tmp_path, m
     with pytest.raises(ValueError, match=r"panel.json is a symbolic link"):
         Panel.load(tmp_path / "other")
     monkeypatch.setattr(files, "LARGEST_JSON", 100)
-    with pytest.raises(ValueError, match="is no panel, or it is damaged"):
+    with pytest.raises(ValueError, match="is not a panel, or it is damaged"):
         Panel.load(tmp_path)
     (tmp_path / "panel.json").unlink()
-    with pytest.raises(ValueError, match=r"has no panel.json: give a folder of randsel select"):
+    with pytest.raises(ValueError, match=r"has no panel.json: give a result folder of randsel select"):
         Panel.load(tmp_path)
     os.mkfifo(tmp_path / "panel.json")
     with pytest.raises(ValueError, match=r"has no panel.json"):

@@ -120,8 +120,8 @@ def test_concordance_and_its_interval(rng):
 
 
 def test_wilson_interval():
-    assert _evaluation._with_interval(8, 10) == pytest.approx((0.8, 0.4901625, 0.9433178), abs=1e-6)
-    assert _evaluation._with_interval(0, 10)[1] == 0.0
+    assert _evaluation._fraction_with_interval(8, 10) == pytest.approx((0.8, 0.4901625, 0.9433178), abs=1e-6)
+    assert _evaluation._fraction_with_interval(0, 10)[1] == 0.0
 
 
 def test_the_partial_likelihood_has_the_gradient_of_the_literal_one(rng):

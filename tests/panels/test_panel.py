@@ -51,16 +51,18 @@ def test_columns_may_be_in_any_order_and_in_any_container(panel):
 def test_absent_features_are_replaced_only_if_that_is_allowed(panel):
     new = make_table(seed=1)
     columns = {"b": new.X[:, 1], "copy": new.X[:, 4]}
-    with pytest.raises(ValueError, match=r"1 of 2 features of the panel are not there: a. Check their names"):
+    with pytest.raises(ValueError, match=r"1 of 2 features of the panel are absent: a. Check their names"):
         panel.predict(columns)
-    with pytest.warns(UserWarning, match=r"a is not there; copy replaces it \(r 0.9"):
+    with pytest.warns(UserWarning, match=r"a is absent; copy replaces it \(r 0.9"):
         replaced = panel.predict(columns, allow_missing=True)
     assert np.mean(replaced == panel.predict(frame_of(new))) > 0.9
-    with pytest.warns(UserWarning, match=r"1 of 2 features are not there, nor a stand-in, and count as average"):
+    with pytest.warns(
+        UserWarning, match=r"1 of 2 features are absent, as are their stand-ins, and are treated as average"
+    ):
         neutral = panel.predict_proba({"b": new.X[:, 1]}, allow_missing=True)
     missing = panel.predict_proba({"a": np.full(80, np.nan), "b": new.X[:, 1]})
     np.testing.assert_allclose(neutral, missing)
-    with pytest.raises(ValueError, match="none of the features of the panel is there"):
+    with pytest.raises(ValueError, match="all features of the panel and all stand-ins are absent"):
         panel.predict({"c": new.X[:, 2]}, allow_missing=True)
 
 
@@ -108,7 +110,9 @@ def test_effects_of_covariates_are_removed_from_new_samples(tmp_path):
     values = new.X + np.outer(age[::-1] / 20, [1, 10, 0, 0, 1]) + np.outer(sex[::-1] == "m", [2, 0, 0, 0, 2])
     columns = {name: values[:, j] for j, name in enumerate(new.names)}
     assert panel.score({**columns, "age": age[::-1], "sex": sex[::-1]}, new.y) > 0.8
-    with pytest.raises(ValueError, match=r"without the effects of age, sex on the features, so they must be known"):
+    with pytest.raises(
+        ValueError, match=r"the effects of age, sex were removed from the features of the panel, so new samples need"
+    ):
         panel.predict(columns)
     with pytest.raises(ValueError, match=r"'sex' holds 'x', and training samples had only 'f', 'm'"):
         panel.predict({**columns, "age": age, "sex": np.full(80, "x")})
@@ -190,7 +194,7 @@ def test_no_feature_and_too_many_features_are_refused():
     X, y = rng.standard_normal((20, 1100)), np.repeat(["a", "b"], 10)
     table = make_table().__class__(X, y, tuple(f"g{j}" for j in range(1100)))
     analysis = analyse(table, Settings(halves=0, folds=0, pairs="none", top=1100))
-    with pytest.raises(ValueError, match="a panel has 1 to 1000 features, and 1100 are selected"):
+    with pytest.raises(ValueError, match="a panel has 1 to 1000 features, but 1100 are selected"):
         fit_panel(analysis)
 
 

@@ -230,9 +230,9 @@ def test_the_caption_of_the_path_says_what_its_error_is_for(plain, quick):
     page = " ".join(report.render(report.contents(plain)).split())
     assert "It chooses a number of features" in page
     assert "It is not an estimate of accuracy" in page
-    assert "which this run did not select by" not in page
+    assert "but this run used another rule" not in page
     other = report.render(report.contents(replace(plain, rule=Rule("top", top=2))))
-    assert "which this run did not select by" in " ".join(other.split())
+    assert "but this run used another rule" in " ".join(other.split())
 
 
 def test_what_top_selects_from_noise_is_no_finding(quick):
@@ -240,7 +240,7 @@ def test_what_top_selects_from_noise_is_no_finding(quick):
     features = tuple(replace(feature, selected=feature.rank <= 5) for feature in analysis.features)
     first, *others = sentences(report.contents(replace(analysis, rule=Rule("top", top=5), features=features)))
     assert first.startswith("No. Nothing stands out")
-    assert "What was selected (5 of 20) was asked for, and is not a finding." in first
+    assert "The selected features (5 of 20) were requested, and are not a finding." in first
     assert any("the first 5 features of the ranking" in sentence for sentence in others)
 
 

@@ -56,7 +56,7 @@ def test_four_lines_answer_four_questions(found):
     [
         ([1.0, 0.9], "good", "Yes: on average, a selected feature was selected again in 95\u202f% of 50 random halves"),
         ([0.7, 0.1], "fair", "In part: on average, a selected feature was selected again in 40\u202f%"),
-        ([0.2, 0.0], "poor", "No, other samples give other names: "),
+        ([0.2, 0.0], "poor", "No, other samples give other features: "),
         ([0.5], "fair", "the selected feature was selected again in 50\u202f% of 50 random halves of the samples."),
     ],
 )

@@ -252,7 +252,7 @@ def test_h5ad_layers_and_columns(tmp_path, X):
     path = write(tmp_path, X, "csr.h5ad")
     table = tables.read(path, target="status", layer="twice", groups="note")
     np.testing.assert_array_equal(table.X, 2 * X)
-    assert "Columns that are no features and were not asked for: age, kept." in table.notes
+    assert "Columns that are not features and have no role: age, kept." in table.notes
     assert table.groups.tolist() == list("abcde")
     ages = tables.read(path, target="age", categorical=["status"])
     assert ages.y.tolist() == [30.5, 40.5, 50.5, 60.5]

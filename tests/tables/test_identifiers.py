@@ -5,7 +5,7 @@ import pytest
 from table_files import has_note
 
 from randsel.tables import _read as tables
-from randsel.tables._identifiers import is_clinical, says_id
+from randsel.tables._identifiers import is_clinical, is_id_name
 
 N = 12
 
@@ -108,7 +108,7 @@ def test_many_columns_in_order_are_the_nature_of_the_data(file):
 def test_donors_with_several_samples_are_asked_about(file, rng, name):
     path = file(table_of(rng, **{name: [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]}))
     with pytest.raises(
-        ValueError, match=f"column '{name}' says whose sample it is, and has 6 values.*--groups '{name}'"
+        ValueError, match=f"column '{name}' has the name of an identifier, and 6 values.*--groups '{name}'"
     ):
         tables.read(path, target="status")
     assert tables.read(path, target="status", groups=name).groups.tolist()[:3] == ["1", "1", "2"]
@@ -136,10 +136,10 @@ def test_names():
         "DONSON",
         "NAME",
     ]
-    assert all(map(says_id, ids))
-    assert [name for name in genes if says_id(name)] == ["ID"]
+    assert all(map(is_id_name, ids))
+    assert [name for name in genes if is_id_name(name)] == ["ID"]
     assert not any(
-        map(says_id, ["valproic acid", "lipid", "PC(34:1)", "glucose index", "cell number", "1-methylnicotinamide"])
+        map(is_id_name, ["valproic acid", "lipid", "PC(34:1)", "glucose index", "cell number", "1-methylnicotinamide"])
     )
     assert is_clinical("Age")
     assert is_clinical("BMI (kg/m2)") is False
@@ -199,7 +199,7 @@ def test_names_that_excel_changed(file, rng):
         table, "7 names of features look like genes that Excel changed to dates or numbers (1-Mar): 1-Mar, 2-Sep"
     )
     table = tables.read(file(table_of(rng, **{"39873": rng.standard_normal(N)})), target="status")
-    assert has_note(table, "(39873, which is 1-Mar in days): 39873.")
+    assert has_note(table, "(39873, the number of the day 1-Mar): 39873.")
     others = ["39873.1", "SEPT2", "MARCH1", "X - 12063", "1-methylurea", "10-Sept-like", "123"]
     table = tables.read(file(table_of(rng, **{name: rng.standard_normal(N) for name in others})), target="status")
     assert not has_note(table, "Excel")

@@ -118,7 +118,7 @@ def test_percent_signs(file, engine):
     table = tables.read(file("a,b,y\n1,12%,p\n2,7.5 %,q\n3,,p\n4,1%,q\n"), target="y")
     np.testing.assert_array_equal(table.X[:, 1], [12, 7.5, np.nan, 1])
     assert has_note(table, "3 cells have a percent sign: 12% was read as 12.")
-    with pytest.raises(ValueError, match="'b' holds 'a percent sign beside plain numbers' in line 2"):
+    with pytest.raises(ValueError, match="'b' holds 'a percent sign among plain numbers' in line 2"):
         tables.read(file("a,b,y\n1,12%,p\n2,0.5,q\n3,1,p\n4,1%,q\n"), target="y")
     rows = "gene,s1,s2,s3,s4\nshare,1%,2%,3%,5%\ng,1.5,2.5,1,5\n"
     table = tables.read(file(rows + "y,p,q,p,q\n"), target="y")
@@ -128,7 +128,7 @@ def test_percent_signs(file, engine):
 def test_separators_of_thousands(file, engine):
     table = tables.read(file('a,b,y\n1,"1,234",p\n2,"12,345.5",q\n3,987,p\n4,1,q\n'), target="y")
     assert table.X[:, 1].tolist() == [1234, 12345.5, 987, 1]
-    assert has_note(table, "2 cells have separators of thousands: 1,234 was read as 1234.")
+    assert has_note(table, "2 cells have thousands separators: 1,234 was read as 1234.")
     table = tables.read(file("a\tb\ty\n1\t1,234\tp\n2\t12,345\tq\n3\t987\tp\n4\t1\tq\n"), target="y")
     assert table.X[:, 1].tolist() == [1234, 12345, 987, 1]
     table = tables.read(file("a;b;y\n1,5;1.234,5;p\n2;2,5;q\n3;1;p\n4;1;q\n"), target="y")
@@ -185,7 +185,7 @@ def test_repeated_names_of_columns(file, engine):
     assert has_note(table, "1 name is repeated, such as 'A'; the second one is called 'A.3' (--duplicates rename).")
     table = tables.read(path, target="y", duplicates="mean")
     np.testing.assert_array_equal(table.X, [[2, 2, 9], [4, 3, 8], [3, 4, 7], [6, 5, 6]])
-    assert has_note(table, "of columns with the same name the mean is taken (--duplicates mean).")
+    assert has_note(table, "columns with the same name are averaged (--duplicates mean).")
     table = tables.read(path, target="y", duplicates="first")
     np.testing.assert_array_equal(table.X, [[1, 2, 9], [2, 3, 8], [3, 4, 7], [4, 5, 6]])
     with pytest.raises(ValueError, match="several columns called 'y', the first in column 1 and column 3"):
@@ -218,9 +218,9 @@ def test_repeated_names_of_features_in_rows(file):
 @pytest.mark.parametrize(
     ("ids", "label_ids", "note"),
     [
-        (["001", "002", "003", "004"], ["1", "2", "3", "4"], "'1' in labels.csv is taken for '001'"),
-        (["S1", "S2", "S3", "S4"], ["s01", "s02", "s03", "s04"], "'s01' in labels.csv is taken for 'S1'"),
-        (["TB.1", "TB.2", "TB.3", "X4"], ["TB-1", "TB-2", "TB-3", "4"], "'TB-1' in labels.csv is taken for 'TB.1'"),
+        (["001", "002", "003", "004"], ["1", "2", "3", "4"], "'1' in labels.csv matches '001'"),
+        (["S1", "S2", "S3", "S4"], ["s01", "s02", "s03", "s04"], "'s01' in labels.csv matches 'S1'"),
+        (["TB.1", "TB.2", "TB.3", "X4"], ["TB-1", "TB-2", "TB-3", "4"], "'TB-1' in labels.csv matches 'TB.1'"),
     ],
 )
 def test_ids_that_are_spelt_differently(file, ids, label_ids, note):

@@ -21,7 +21,7 @@ def test_samples_without_an_outcome_are_kept(tmp_path):
     (tmp_path / "new.csv").write_text(TABLE)
     table = read(tmp_path / "new.csv", only=("a", "b"), target="status")
     assert table.y.tolist() == ["case", "", "control"]
-    assert "1 of 3 samples have no outcome; they are predicted, not compared." in table.notes
+    assert "1 of 3 samples have no outcome; they are predicted but not evaluated." in table.notes
     (tmp_path / "numbers.csv").write_text("age,a\n1.5,1\nNA,2\n")
     assert np.array_equal(read(tmp_path / "numbers.csv", only=("a",), target="age").y, [1.5, np.nan], equal_nan=True)
     (tmp_path / "survival.csv").write_text("t,dead,a\n5,1,1\n,,2\n7,0,3\n")
@@ -50,5 +50,5 @@ def test_features_in_rows_are_found_by_their_names(tmp_path):
 
 def test_a_file_without_any_of_the_features(tmp_path):
     (tmp_path / "new.csv").write_text(TABLE)
-    with pytest.raises(ValueError, match=r"has none of the 2 features that are looked for, such as 'GBP5'"):
+    with pytest.raises(ValueError, match=r"has none of the 2 requested features, such as 'GBP5'"):
         read(tmp_path / "new.csv", only=("GBP5", "BATF2"))

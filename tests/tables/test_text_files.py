@@ -44,7 +44,7 @@ def test_quotes_spaces_and_names_of_rows_without_a_header(file, engine):
     assert table.names == ("a,1",)
     assert table.ids.tolist() == ['r"1', "r\n2", "r3", "r4"]
     assert table.y.tolist() == ["x, y", "z", "z", "x, y"]
-    assert has_note(table, "The header has a name less")
+    assert has_note(table, "The header has one name fewer")
     table = tables.read(file("a  b y\n1 2  x\n 3 4 z\n5 6 x\n7 8 z\n", "table.txt"), target="y")
     np.testing.assert_array_equal(table.X, [[1, 2], [3, 4], [5, 6], [7, 8]])
 
@@ -55,7 +55,7 @@ def test_truth_values_are_numbers_and_mixtures_are_not(file, engine):
     table = tables.read(file("a,t,y\n1,True,x\n2,FALSE,z\n3,true,x\n4,False,z\n"), target="y")
     np.testing.assert_array_equal(table.X[:, 1], [1, 0, 1, 0])
     assert has_note(table, "1 columns hold True and False")
-    with pytest.raises(ValueError, match="'t' holds 'True or False beside numbers' in line 2"):
+    with pytest.raises(ValueError, match="'t' holds 'True or False among numbers' in line 2"):
         tables.read(file("a,t,y\n1,True,x\n2,3,z\n2,3,x\n2,3,z\n"), target="y")
 
 

@@ -40,7 +40,7 @@ def test_a_workbook_with_its_target_in_another_sheet(file):
     assert has_note(table, "study.xlsx: workbook, sheet 'expression'.")
     assert has_note(table, "The first sheet, 'expression', was read; the others are 'samples' (--sheet).")
     assert has_note(table, "study.xlsx: Row 1 is left out, above the table: 'Samples of the study'.")
-    assert has_note(table, "Ids are spelt differently: '001' in study.xlsx is taken for '1'.")
+    assert has_note(table, "Ids are spelt differently: '001' in study.xlsx matches '1'.")
 
 
 @pytest.mark.parametrize("write", [workbook, open_document])
@@ -57,7 +57,7 @@ def test_titles_footnotes_and_sheets(file, without_sandbox, write):
         tables.read(path, target="y", sheet="dat")
     with pytest.raises(ValueError, match="but it has no rows"):
         tables.read(path, target="y")
-    with pytest.raises(ValueError, match="sheets are parts of workbooks"):
+    with pytest.raises(ValueError, match="only workbooks have sheets"):
         tables.read(file("a,y\n1,2\n"), target="y", sheet="data")
 
 
@@ -92,7 +92,7 @@ def test_cells_of_a_workbook(file, without_sandbox):
             b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
             "is an old or an encrypted workbook; save it as .xlsx without a password",
         ),
-        (workbook({"one": [[None]]}), "is empty: the sheet 'one' has no cell with anything in it"),
+        (workbook({"one": [[None]]}), "is empty: the sheet 'one' has no cell with content"),
         (workbook({"one": ROWS})[:300], "cannot be read as a workbook"),
         (workbook({"one": [["a" * 3000, "y"], ["b" * 3000, 1]] * 9}), "unpacks to more than"),
     ],

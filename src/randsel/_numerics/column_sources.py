@@ -135,7 +135,7 @@ def _identity(block: Any) -> Any:
 
 
 # ---------------------------------------------------------------- sparse matrices
-# All zeros of a column have one rank and one value: a standardised column is a constant but for the stored values.
+# All zeros of a column have one rank and one value: a standardised column is constant except at the stored values.
 
 
 def dense_bytes(X: Any) -> int:

@@ -1,7 +1,7 @@
 """Values that are not finite: missing ones (NaN) are counted and filled in, infinite ones are refused.
 
-A missing value takes the mean of its column, and so is neutral: on a centred scale that is 0. Such a value neither
-helps nor hurts: its sample says nothing about the column.
+A missing value is replaced by the mean of its column, which is 0 on a centred scale. It is neutral: the sample adds
+nothing to sums over the column.
 """
 
 from dataclasses import dataclass

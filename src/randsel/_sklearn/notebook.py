@@ -96,7 +96,7 @@ class NotebookMixin:
         )
 
     def _sentences(self) -> list[str]:
-        """Return the verdict: is there a signal, and how much is selected."""
+        """Return the verdict: is there a signal, and how many features are selected."""
         sentences = []
         p = getattr(self, "permutation_pvalue_", None)
         tested = "" if p is None else f" (permutation test, p = {format_p_value(p)})"

@@ -8,9 +8,9 @@ ORIENTATIONS = ("auto", "samples-in-rows", "features-in-rows")
 MISSING_RULES = ("neutral", "indicator", "median", "drop-columns", "error")
 #: Formats of figures.
 FIGURE_FORMATS = ("png", "svg", "pdf")
-#: What to do about features of one name; the first is the default.
+#: How to handle features with the same name; the first is the default.
 DUPLICATE_RULES = ("error", "rename", "mean", "first")
-#: What becomes of values below the limit of detection.
+#: How to handle values below the limit of detection.
 DETECTION_RULES = ("half-minimum", "missing")
 #: Methods of a comparison: name -> (name of the public class, parameters).
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -29,5 +29,5 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
 #: Methods to compare if none is named: not the bootstrap, which takes as long as the others together, and not the
 #: F-test, which ranks like the correlation.
 DEFAULT_METHODS = tuple(name for name in METHODS if name not in ("randSel (bootstrap)", "F-test"))
-#: Transforms of new values in `randsel apply`; log2 is that of the reader.
+#: Transforms of new values in `randsel apply`; the reader takes log2.
 TRANSFORMS = ("log2", "ln", "log10", "exp2", "exp", "exp10")

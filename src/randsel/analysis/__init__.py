@@ -32,6 +32,7 @@ from randsel.analysis._ranking import (
     list_features,
     value_columns,
 )
+from randsel.analysis._selection import is_constant_within
 
 __all__ = [
     "MISSING",
@@ -58,6 +59,7 @@ __all__ = [
     "check_pairs",
     "effect_measure",
     "format_effect",
+    "is_constant_within",
     "list_features",
     "select_adata",
     "value_columns",

@@ -1,7 +1,7 @@
 """Direction and size of the effect of every feature alone, with 95 % confidence limits.
 
 - Classes: the area under the ROC curve (AUC), with the limits of Newcombe (2006, method 5), which invert a score test
-  and so stay sensible where classes do not overlap.
+  and are valid even if the classes do not overlap.
 - Numbers: Spearman's rank correlation, with Fisher's transform and the variance of Bonett and Wright (2000).
 - Survival: the hazard ratio per standard deviation in a Cox model of this feature alone, with Wald limits.
 
@@ -25,14 +25,15 @@ from randsel.targets import SURVIVAL, OutcomeKind
 
 CONFIDENCE = 0.95
 BLOCK = 1 << 20  # number of values per block of columns
-BISECTIONS = 50  # of an interval of length 1: more than double precision can tell apart
+BISECTIONS = 50  # of an interval of length 1: about the resolution of double precision
 NEWTON_STEPS = 30
 #: Penalty on the squared coefficient of a Cox model, per event: keeps it finite if a feature separates the events.
 RIDGE = 1e-4
-#: Values are taken for logarithms of base 2 if there are at least `MANY` columns of them, if they lie within `RANGE`,
-#: and if the means of columns are mostly above `LEAST_MEAN` and differ, as intensities of genes do.
+#: Values are taken for logarithms of base 2 if there are at least `MANY` columns, if values lie within `RANGE`, if the
+#: means of columns have a median of at least `LEAST_MEAN` and a standard deviation of at least `LEAST_SPREAD`, as
+#: intensities of genes do, and if the median of the absolute skewness of columns is at most `MOST_SKEWED`.
 MANY, RANGE, LEAST_MEAN, LEAST_SPREAD, MOST_SKEWED = 50, (-15.0, 30.0), 1.0, 0.5, 1.5
-FEW_VALUES = 3  # classes are compared by means if all features have at most this many values, as genotypes
+FEW_VALUES = 3  # classes are compared by means if no feature has more values than this, as with genotypes
 
 
 class Sizes(NamedTuple):
@@ -103,8 +104,8 @@ def _look_like_logs(X: Array) -> bool:
     means = np.nanmean(X, axis=0)
     deviations = X - means
     skewness = np.nanmean(deviations**3, axis=0) / np.maximum(np.nanmean(deviations**2, axis=0), 1e-300) ** 1.5
-    is_level = np.median(means) >= LEAST_MEAN and np.std(means) >= LEAST_SPREAD
-    return bool(is_level and np.median(np.abs(skewness)) <= MOST_SKEWED)
+    has_levels = np.median(means) >= LEAST_MEAN and np.std(means) >= LEAST_SPREAD
+    return bool(has_levels and np.median(np.abs(skewness)) <= MOST_SKEWED)
 
 
 def _has_few_values(X: Array) -> bool:
@@ -154,7 +155,7 @@ def class_effects(x: Array, codes: Array) -> Sizes:
     if n_classes == 2:
         extreme = (sign > 0).astype(int)
     area = np.maximum(area, 1.0 - area)
-    # the choice of one of several classes is allowed for, as by Bonferroni
+    # Bonferroni correction for the choice of one of several classes
     level = (1.0 - CONFIDENCE) / (1 if n_classes == 2 else n_classes)
     return Sizes(area, *auc_limits(area, m, n, level), sign, np.where(sign == 0, -1, extreme))
 
@@ -245,23 +246,23 @@ def _fit_cox(z: Array, weights: Array, event: Array, ends: Array) -> tuple[Array
     """
     deaths = weights[:, event]
     penalty = RIDGE * np.maximum(deaths.sum(axis=1), 1e-300)
-    died = (deaths * z[:, event]).sum(axis=1)
+    event_sums = (deaths * z[:, event]).sum(axis=1)
     beta, information = np.zeros(len(z)), np.zeros(len(z))
-    moving = np.arange(len(z))
+    active = np.arange(len(z))
     for _ in range(NEWTON_STEPS):
-        risk = beta[moving, None] * z[moving]
-        risk = weights[moving] * np.exp(risk - risk.max(axis=1, keepdims=True))
+        risk = beta[active, None] * z[active]
+        risk = weights[active] * np.exp(risk - risk.max(axis=1, keepdims=True))
         at_risk = np.maximum(np.cumsum(risk, axis=1)[:, ends], 1e-300)
-        risk *= z[moving]
+        risk *= z[active]
         means = np.cumsum(risk, axis=1)[:, ends] / at_risk
-        risk *= z[moving]
+        risk *= z[active]
         squares = np.cumsum(risk, axis=1)[:, ends] / at_risk
-        d = deaths[moving]
-        gradient = died[moving] - (d * means).sum(axis=1) - penalty[moving] * beta[moving]
-        information[moving] = (d * (squares - means**2)).sum(axis=1) + penalty[moving]
-        step = np.clip(gradient / information[moving], -1.0, 1.0)  # a long step may overshoot
-        beta[moving] += step
-        moving = moving[np.abs(step) > 1e-9]
-        if not len(moving):
+        d = deaths[active]
+        gradient = event_sums[active] - (d * means).sum(axis=1) - penalty[active] * beta[active]
+        information[active] = (d * (squares - means**2)).sum(axis=1) + penalty[active]
+        step = np.clip(gradient / information[active], -1.0, 1.0)  # a long step may overshoot
+        beta[active] += step
+        active = active[np.abs(step) > 1e-9]
+        if not len(active):
             break
     return beta, information

@@ -24,7 +24,7 @@ class _SplitColumns:
 
 @dataclass(frozen=True)
 class _SharedLayers:
-    """Layers that all modalities have; a layer is put together when it is asked for."""
+    """Layers that all modalities have; a layer is joined when it is read."""
 
     names: tuple[str, ...]
     join: Callable[[str], Array]

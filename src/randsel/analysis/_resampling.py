@@ -36,8 +36,8 @@ from randsel.tables import Table
 from randsel.targets import SURVIVAL, OutcomeKind, bound_false_selections, split_halves
 
 THRESHOLD = 0.6  # fraction of half-samples from which a feature counts as stable
-#: Above `MANY_ROWS` samples, halves have at most so many, and so many training samples of a fold take part in the
-#: selection, to save time.
+#: If there are more than `MANY_ROWS` samples: maximum number of samples of a half, and of training samples of a fold
+#: that the selection uses, to save time.
 MOST_ROWS_OF_HALF, MOST_ROWS_OF_FOLD = 1000, 4000
 #: Stored results of a fold, see `check_arrays`; the curve has one entry per size.
 FOLD_SHAPES = {
@@ -47,7 +47,7 @@ FOLD_SHAPES = {
     "predicted": ("biufU", "held out"),
     "scores": ("f", "held out"),
 }
-#: Numbers of features of which models are scored.
+#: Numbers of features for which models are scored.
 SIZES = (1, 2, 3, 5, 10, 20, 50, 100, 200)
 
 
@@ -254,7 +254,7 @@ def _rank_on_fold(table: Table, kind: OutcomeKind, settings: Settings) -> tuple[
         path = cull_table(table, kind, settings)
     except ValueError:  # no feature varies
         return np.zeros(0, dtype=int), np.zeros(0, dtype=int)
-    # the selection depends on tests with --fdr, and where neither --top is given nor culling stands out
+    # tests are needed with --fdr, and without --top if the features do not stand out from noise
     needs_tests = settings.fdr is not None or (settings.top is None and not path.stands_out)
     tests = run_tests_quietly(table, kind, settings) if needs_tests else None
     rule = choose_rule(path, tests, settings, columns_to_keep(table, settings))

@@ -80,6 +80,7 @@ def run_tests(
 
 
 def is_constant_within(y: Array, labels: Array) -> bool:
+    """Return whether the target is the same for all samples of a label, such as a batch."""
     return all(len(np.unique(y[labels == label])) == 1 for label in np.unique(labels))
 
 

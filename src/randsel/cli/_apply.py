@@ -25,7 +25,7 @@ _OUTCOME = ("target", "target_file", "event", "time")
 @partial(table_options, without=_DECIDED)
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Result folder.")
 @click.option("--allow-missing", is_flag=True, help="Replace absent features by stand-ins, or by their average.")
-@click.option("--rescale", is_flag=True, help="Scale features by the ranks within FILE, for another platform.")
+@click.option("--rescale", is_flag=True, help="Scale features by ranks within FILE, for data of another platform.")
 @click.option(
     "--transform",
     default="as-training",
@@ -33,13 +33,13 @@ _OUTCOME = ("target", "target_file", "event", "time")
     help="Transform of new values; as-training takes log2 if select did.",
 )
 def apply(results: Path, file: Path, reading: dict[str, Any], out: Path, **how: Any) -> None:
-    """Predict new samples with the panel of a folder of randsel select.
+    """Predict new samples with the panel that randsel select saved.
 
-    RESULTS is the folder, or its panel.json. FILE holds the new samples, in any format of docs/files.md; it needs only
-    the features of the panel, in any order. The folder --out gets predictions.csv (classes with probabilities, numbers,
-    or risks), features.csv (how the new values compare with those of training) and report.html. If FILE has the
-    outcome, evaluation.csv and calibration.csv say how well the predictions agree with it. Its column is called as in
-    training, unless --target, or --event and --time, name another.
+    RESULTS is the result folder of randsel select, or its panel.json. FILE holds the new samples, in any format of
+    docs/files.md; it needs only the features of the panel, in any order. The folder --out gets predictions.csv (classes
+    with probabilities, numbers, or risks), features.csv (comparison of the new values with those of training) and
+    report.html. If FILE has the outcome, evaluation.csv and calibration.csv compare the predictions with it. The
+    outcome must have the same column name as in training, unless --target, or --event and --time, name another.
 
     \b
     Exit status:
@@ -67,7 +67,9 @@ def apply(results: Path, file: Path, reading: dict[str, Any], out: Path, **how: 
     command = shlex.join(["randsel", "apply", str(results), str(file), "--out", str(out), *_write_options(how)])
     application = _apply(panel, table, how, {"data": file.name, "command": command})
     if named and not application.known.any():
-        raise click.ClickException(f"{file} has no outcome of that name, or none that is known; see the notes above.")
+        raise click.ClickException(
+            f"{file} has no column of that name, or the outcome of all samples is unknown; see the notes above."
+        )
     from randsel.panels import summarise_application, write_application
 
     out.mkdir(parents=True, exist_ok=True)
@@ -118,12 +120,12 @@ def _apply(panel: "Panel", table: "Table", how: dict[str, Any], about: dict[str,
     outputs = panel.model.outputs(samples.scores)
     known = known_outcome(panel, table.y)
     evaluation = evaluate(panel, outputs[known], table.y[known]) if known.any() else None
-    log2_taken = how["transform"] == "as-training" and bool(panel.about.get("log2"))
+    log2_taken = how["transform"] == "as-training" and table.log2
     warnings = list(warn_of_shifts(panel, samples.values, rescaled=how["rescale"], log2_taken=log2_taken))
     if panel.about.get("batch") and not how["rescale"]:
         warnings.append(
-            "The panel was fitted within batches, and the new samples are a batch of their own, whose effect is not "
-            "known; --rescale removes a shift of whole features, if the samples are like those of training."
+            "The panel was fitted within batches, and the new samples form another batch, whose effect is unknown; "
+            "--rescale removes shifts of features, if the samples resemble those of training."
         )
     ids = np.arange(1, len(values) + 1) if table.ids is None else table.ids
     return Application(

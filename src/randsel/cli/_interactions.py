@@ -88,13 +88,13 @@ def interactions(file: Path, reading: dict[str, Any], out: Path, task: str, **ho
     click.echo("\n\n".join(make_printable(as_markdown([_shorten_numbers(row) for row in t])) for t in tables if t))
     click.echo("\n" + MEANING_OF_Q)
     about = {"kind": how["target"], "target": reading.get("target") or "target", "data": file.name}
-    _write_pictures(scan, table, out, warnings=[*remarks, *warned], notes=table.notes, **about)
+    _write_report(scan, table, out, warnings=[*remarks, *warned], notes=table.notes, **about)
     shutil.rmtree(out / "so-far", ignore_errors=True)
     click.echo(f"\nAll of it: {out}")
 
 
-def _write_pictures(scan: Any, table: "Table", out: Path, *, kind: str, **about: Any) -> None:
-    """Write the report, and pictures of the pairs if any holds; print a message if that is not possible."""
+def _write_report(scan: Any, table: "Table", out: Path, *, kind: str, **about: Any) -> None:
+    """Write the report, and figures of the pairs if any is significant; print a message if that is not possible."""
     from randsel import plots
     from randsel._utils import files
     from randsel.report import interaction_contents, render_interactions, significant_pairs
@@ -117,7 +117,7 @@ def _write_pictures(scan: Any, table: "Table", out: Path, *, kind: str, **about:
             content = interaction_contents(scan, table, kind=kind, **about)
             files.write_atomically(out / "report.html", render_interactions(content))
         except (ImportError, ArithmeticError, ValueError) as error:
-            click.echo(f"No pictures: {error}", err=True)
+            click.echo(f"No report and no figures: {error}", err=True)
 
 
 def _shorten_numbers(row: dict[str, str]) -> dict[str, str]:

@@ -116,7 +116,7 @@ def parse_figures(figures: str) -> tuple[str, ...]:
     unknown = [name for name in formats if name not in FIGURE_FORMATS]
     if unknown or not formats:
         raise click.BadParameter(
-            f"{', '.join(unknown) or 'nothing'} is no format of figures; take some of {', '.join(FIGURE_FORMATS)}.",
+            f"{', '.join(unknown) or 'nothing'} is not a format of figures; choose from {', '.join(FIGURE_FORMATS)}.",
             param_hint="'--figures'",
         )
     return formats

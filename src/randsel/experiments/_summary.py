@@ -13,7 +13,7 @@ from randsel._utils.text import DASH, as_csv, as_markdown, format_exact
 from randsel.experiments._run import Outcome
 from randsel.experiments._specification import Spec, plan
 
-#: Scores that rank methods -> their names; the first one that a result has counts.
+#: Scores that rank methods -> their names; the first one that a result has is used.
 RANKED_BY = {"balanced_accuracy": "balanced accuracy", "r2": "R²", "concordance": "concordance index"}
 #: Entry of a result -> title of its column, factor, and digits after the point.
 COLUMNS = {
@@ -74,7 +74,7 @@ def rank_methods(spec: Spec, outcome: Outcome) -> list[dict[str, Any]]:
         n_folds = 1 + max((fold for _, cells in scores for _, fold in cells), default=1)
         for rank, (label, cells) in enumerate(scores, start=1):
             best = scores[0][1]
-            behind = [best[place] - cells[place] for place in cells if place in best]
+            behind = [best[split] - cells[split] for split in cells if split in best]
             values = list(cells.values())
             rows.append(
                 {**label, "rank": rank, "measure": measure, "mean": float(np.mean(values))}
@@ -88,17 +88,17 @@ def rank_methods(spec: Spec, outcome: Outcome) -> list[dict[str, Any]]:
 
 def _scores_of_cells(groups: list[_Group], outcome: Outcome) -> tuple[list[tuple[dict[str, str], Any]], str]:
     """Return label and scores by (reshuffle, fold) of every method, and the name of the score that ranks them."""
-    places = {cell.key: (cell.reshuffle, cell.fold) for cell in outcome.cells}
+    splits = {cell.key: (cell.reshuffle, cell.fold) for cell in outcome.cells}
     score = next((name for name in RANKED_BY if groups and name in groups[0].results[0]), "accuracy")
     scores = [
-        (group.label, {places[key]: outcome.results[key][score] for key in group.keys if key in outcome.results})
+        (group.label, {splits[key]: outcome.results[key][score] for key in group.keys if key in outcome.results})
         for group in groups
     ]
     return scores, RANKED_BY.get(score, score)
 
 
 def _format_ranking(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
-    """Return the ranking for people: mean ± standard error, and the difference from the best method."""
+    """Return the ranking as formatted text: mean ± standard error, and the difference from the best method."""
 
     def show(value: float, error: float) -> str:
         return DASH if np.isnan(value) else f"{value:.3f}" + ("" if np.isnan(error) else f" ± {error:.3f}")

@@ -1,8 +1,9 @@
 """Panels: the selected features with a fitted model, saved by `randsel select` and applied to new samples.
 
-`_panel` has the panel and its predictions, `_file` its format, `_model` and `_preparation` what is fitted, `_training`
-the fit to an `Analysis`, `_cohort` the comparison of new values with training values, `_evaluation` the agreement of
-predictions with a known outcome, `_results` the files of `randsel apply`. Imports from `analysis` and `report`.
+`_content` and `_panel` define a panel and its predictions, `_file` reads and writes it. `_preparation` and `_model` are
+fitted by `_training` to an `Analysis`. `_cohort` compares new values with training values, `_evaluation` compares
+predictions with a known outcome, and `_results` writes the files of `randsel apply`. Imports from `analysis` and
+`report`.
 """
 
 from randsel.panels._cohort import (

@@ -11,7 +11,7 @@ from randsel._utils.typing import Array
 from randsel.panels._panel import Panel
 from randsel.tables import LOWEST
 
-#: Name -> function, name of the inverse, and what the values are called. `--transform` takes the names.
+#: Name (choice of `--transform`) -> function, name of the inverse, and words for the result in a warning.
 TRANSFORMS: dict[str, tuple[Callable[[Any], Any], str, str]] = {
     "log2": (np.log2, "exp2", "log2"),
     "ln": (np.log, "exp", "the natural logarithm"),
@@ -22,13 +22,15 @@ TRANSFORMS: dict[str, tuple[Callable[[Any], Any], str, str]] = {
 }
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)  # quantiles that are compared
 MIN_SAMPLES = 5  # with fewer new samples, quantiles are not compared
-SHIFTED = 1.0  # shift of a median, in training standard deviations, that is reported
-SIGNIFICANT = 4.0  # standard errors of the new median that a shift must exceed
-OUTSIDE = 0.1  # fraction of values outside the training range that is reported
-#: A transform is suggested if it brings quantiles closer than `CLOSER` times their distance now, and below `CLOSE`.
+SHIFTED = 1.0  # shifts of a median above this, in training standard deviations, are reported
+SIGNIFICANT = 4.0  # a reported shift also exceeds this many standard errors of the new median
+MEDIAN_ERROR = 1.25  # standard error of the median of n normal values, in standard deviations, times √n
+OUTSIDE = 0.1  # fractions of values outside the training range above this are reported
+#: A transform is suggested if quantiles differ by more than `FAR` standard deviations and if the transform brings this
+#: distance below `CLOSE`, and below `CLOSER` times its present value.
 FAR, CLOSE, CLOSER = 2.0, 1.0, 0.25
 NORMAL_IQR = 1.349  # interquartile range of the standard normal distribution
-MANY_ABSENT = 0.25  # fraction of absent features that is reported
+MANY_ABSENT = 0.25  # fractions of absent features above this are reported
 NAMED = 5  # number of features that a warning names
 
 
@@ -60,21 +62,22 @@ class FeatureShift:
 
 @np.errstate(all="ignore")
 def transform_values(values: Array, name: str) -> Array:
-    """Return transformed values; "log2" is taken by the reader, as are logarithms as in training.
+    """Return transformed values; "log2" and "as-training" change nothing, because the reader has taken log2.
 
-    Logarithms are of values raised to at least `LOWEST`, as in reading. Raises ValueError if a power is too large.
+    Before a logarithm, values below `LOWEST` are set to `LOWEST`, as in the reader. Raises ValueError if a power
+    overflows.
     """
     if name in ("as-training", "none", "log2"):
         return values
-    raised = np.maximum(values, LOWEST) if name in ("ln", "log10") else values
-    transformed = np.asarray(TRANSFORMS[name][0](raised.astype(np.float64)))
+    arguments = np.maximum(values, LOWEST) if name in ("ln", "log10") else values
+    transformed = np.asarray(TRANSFORMS[name][0](arguments.astype(np.float64)))
     if np.isinf(transformed).any():
-        raise ValueError(f"--transform {name} makes values that are too large; are they logarithms?")
+        raise ValueError(f"--transform {name} overflows: the values are not logarithms; choose another transform.")
     return transformed
 
 
 def compare_features(panel: Panel, values: Array) -> tuple[FeatureShift, ...]:
-    """Compare the new values of each feature, columns of `values`, with the training values."""
+    """Compare the new values of each feature (a column of `values`) with its training values."""
     return tuple(
         _compare(name, points, column)
         for name, points, column in zip(panel.features_, panel.preparation.points, values.T, strict=True)
@@ -97,15 +100,16 @@ def _spread(points: Array) -> float:
 
 
 def warn_of_shifts(panel: Panel, values: Array, *, rescaled: bool = False, log2_taken: bool = False) -> Iterator[str]:
-    """Yield warnings about new values that do not look like training values, with what may help.
+    """Yield warnings about new values that differ from the training values, with remedies.
 
-    `log2_taken` says that logarithms of the new values were taken because they were taken in training.
+    `rescaled` says that scores were computed within the new samples, and `log2_taken` that logarithms of the new values
+    were taken because they were taken in training.
     """
     shifts = compare_features(panel, values)
     remedy = (
         ""
         if rescaled
-        else " If this is another platform, --rescale takes ranks within the new samples instead of these values."
+        else " If they were measured on another platform, --rescale uses ranks within the new samples instead."
     )
     transform = find_transform(panel, values)
     if transform is not None:
@@ -114,59 +118,60 @@ def warn_of_shifts(panel: Panel, values: Array, *, rescaled: bool = False, log2_
             inverse = "none"
         yield f"The new values look like {words} of the training values; --transform {inverse} undoes that."
     elif len(values) >= MIN_SAMPLES:
-        n_standard_errors = SIGNIFICANT * 1.25 / np.sqrt(len(values))
-        moved = [s for s in shifts if abs(s.shift) > max(SHIFTED, n_standard_errors)]
-        if moved:
-            moved.sort(key=lambda s: -abs(s.shift))
-            named = list_first([f"{s.name} ({s.shift:+.1f})" for s in moved], NAMED)
+        smallest_reported = max(SHIFTED, SIGNIFICANT * MEDIAN_ERROR / np.sqrt(len(values)))
+        shifted = [s for s in shifts if abs(s.shift) > smallest_reported]
+        if shifted:
+            shifted.sort(key=lambda s: -abs(s.shift))
+            named = list_first([f"{s.name} ({s.shift:+.1f})" for s in shifted], NAMED)
             yield (
-                f"The medians of {len(moved)} of {len(shifts)} features are more than {SHIFTED:g} training standard "
-                f"deviation from those of training: {named}.{remedy}"
+                f"The medians of {len(shifted)} of {len(shifts)} features differ from the training medians by more "
+                f"than {SHIFTED:g} standard deviation: {named}.{remedy}"
             )
     outside = [s for s in shifts if s.outside > OUTSIDE]
     if outside and not rescaled:
         outside.sort(key=lambda s: -s.outside)
         named = list_first([f"{s.name} ({s.outside:.0%})" for s in outside], NAMED)
         yield (
-            f"New values of {len(outside)} of {len(shifts)} features lie outside the training range and count as its "
-            f"end: {named}."
+            f"New values of {len(outside)} of {len(shifts)} features lie outside the training range and are set to its "
+            f"nearest end: {named}."
         )
     absent = np.isnan(values).all(axis=0).sum()
     if absent > MANY_ABSENT * len(shifts):
-        yield f"{absent} of {len(shifts)} features of the panel have no values; predictions rest on the others."
+        yield f"{absent} of {len(shifts)} features of the panel have no values; predictions depend on the others."
     empty = [s.name for s in shifts if 0 < s.n_missing < len(values) and s.n_missing > len(values) / 2]
     if empty:
-        yield f"More than half of the values are missing in {list_first(empty, NAMED)}; they count as average."
+        yield f"More than half of the values of {list_first(empty, NAMED)} are missing; they are treated as average."
 
 
 def check_categories(panel: Panel, values: Array) -> None:
     """Raise ValueError if a categorical feature has another number of categories than in training.
 
-    Readers number the categories of a file in the order of their names, so that a missing one changes the others.
+    The reader numbers the categories of a file in the order of their names, so a missing category changes the numbers
+    of others.
     """
     for name, points, column in zip(panel.features_, panel.preparation.points, values.T, strict=True):
-        n_before, n_now = len(np.unique(points)), len(np.unique(column[~np.isnan(column)]))
-        if name in panel.about["categorical"] and n_now and n_before != n_now:
+        n_training, n_new = len(np.unique(points)), len(np.unique(column[~np.isnan(column)]))
+        if name in panel.about["categorical"] and n_new and n_training != n_new:
             raise ValueError(
-                f"{name!r} has {n_now} categories here and {n_before} in training, so that their numbers, which follow "
-                "the order of their names, do not agree; write the categories as the same numbers in both files."
+                f"{name!r} has {n_new} categories here and {n_training} in training. Categories are numbered in the "
+                "order of their names, so the numbers differ; write them as the same numbers in both files."
             )
 
 
 @np.errstate(all="ignore")
 def find_transform(panel: Panel, values: Array) -> str | None:
-    """Return the transform of the training values that the new values look like; None if they look like neither."""
+    """Return the transform of the training values that the new values look like; None if there is none."""
     if len(values) < MIN_SAMPLES:
         return None
-    before, after = [], []
+    training_quantiles, new_quantiles = [], []
     for points, column in zip(panel.preparation.points, values.T, strict=True):
         observed = column[~np.isnan(column)]
         if len(observed) >= MIN_SAMPLES and _spread(points) > 0.0 and len(np.unique(points)) > len(LEVELS):
-            before.append(np.quantile(points, LEVELS))
-            after.append(np.quantile(observed, LEVELS))
-    if not before:
+            training_quantiles.append(np.quantile(points, LEVELS))
+            new_quantiles.append(np.quantile(observed, LEVELS))
+    if not training_quantiles:
         return None
-    training, new = np.array(before), np.array(after)
+    training, new = np.array(training_quantiles), np.array(new_quantiles)
     distance = _distance(training, new)
     candidates = {name: _distance(function(training), new) for name, (function, *_) in TRANSFORMS.items()}
     best = min(candidates, key=lambda name: candidates[name])

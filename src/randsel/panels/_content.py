@@ -8,7 +8,7 @@ from randsel._utils.typing import Array
 from randsel.panels._model import Calibration, Model
 from randsel.panels._preparation import Preparation
 
-FILE = "panel.json"  # name of the file of a panel in a folder of `randsel select`
+FILE = "panel.json"  # name of the panel in a result folder of `randsel select`
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class PanelFeature:
     Attributes
     ----------
     name
-        Its column.
+        Name of the feature.
     stand_ins
         Features that can replace it, the most correlated first.
     indicator_of
-        If the feature says whether another column is missing: the name of that column.
+        For a feature that indicates missing values of another column, the name of that column; otherwise None.
     """
 
     name: str

@@ -15,7 +15,7 @@ from randsel.targets import KINDS, SURVIVAL
 CONFIDENCE = 0.95
 MAX_BINS = 5  # of the calibration table
 MIN_PER_BIN = 5  # samples
-DECIMALS = 10  # equal samples may differ in later digits of their predictions, and count as ties
+DECIMALS = 10  # predictions that agree to so many decimals are ties: rounding errors differ between equal samples
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Evaluation:
 
 
 def evaluate(panel: Panel, outputs: Array, y: Array) -> Evaluation:
-    """Compare outputs of the model with the outcome of the same samples; all outcomes are known."""
+    """Compare outputs of the model with the outcome of the same samples, which must be known for all of them."""
     if panel.classes is not None:
         return _evaluate_classes(panel, panel.probabilities(outputs), y)
     predicted = outputs[:, 0]
@@ -72,7 +72,7 @@ def known_outcome(panel: Panel, y: Array) -> Array:
     others = sorted({format_label(label) for label in y[known].tolist()} - labels)
     if others:
         expected = ", ".join(sorted(labels)[:5])
-        raise ValueError(f"the outcome holds {others[0]!r}, which is no class of the panel ({expected}); rename it.")
+        raise ValueError(f"the outcome holds {others[0]!r}, which is not a class of the panel ({expected}); rename it.")
     return known
 
 
@@ -85,28 +85,29 @@ def _evaluate_classes(panel: Panel, probabilities: Array, y: Array) -> Evaluatio
     predicted = probabilities.argmax(axis=1)
     confusion = np.zeros((len(labels), len(labels)), dtype=int)
     np.add.at(confusion, (codes, predicted), 1)
-    measures = [Measure("accuracy", *_with_interval(int((codes == predicted).sum()), len(codes)))]
+    measures = [Measure("accuracy", *_fraction_with_interval(int((codes == predicted).sum()), len(codes)))]
     sizes = confusion.sum(axis=1)
     present = np.flatnonzero(sizes)
     recalls = confusion[present, present] / sizes[present]
     measures.append(Measure("balanced accuracy", float(recalls.mean())))
     measures += [
-        Measure(f"recall of {labels[k]}", *_with_interval(int(confusion[k, k]), int(sizes[k])))
+        Measure(f"recall of {labels[k]}", *_fraction_with_interval(int(confusion[k, k]), int(sizes[k])))
         for k in present.tolist()
     ]
-    for k in [1] if len(labels) == 2 else range(len(labels)):
+    positive_classes = [1] if len(labels) == 2 else range(len(labels))
+    for k in positive_classes:
         if 0 < sizes[k] < len(codes):
             measures.append(Measure(f"AUC of {labels[k]}", *auc_with_interval(probabilities[:, k], codes == k)))
     measures.append(
         Measure("Brier score", float(((probabilities - np.eye(len(labels))[codes]) ** 2).sum(axis=1).mean()))
     )
     bins: list[CalibrationBin] = []
-    for k in [1] if len(labels) == 2 else range(len(labels)):
+    for k in positive_classes:
         bins += _bins(probabilities[:, k], (codes == k).astype(np.float64), labels[k])
     return Evaluation(len(codes), tuple(measures), tuple(bins), confusion)
 
 
-def _with_interval(count: int, total: int) -> tuple[float, float, float]:
+def _fraction_with_interval(count: int, total: int) -> tuple[float, float, float]:
     """Return a fraction with Wilson's confidence interval."""
     z, p = float(norm.ppf(0.5 + CONFIDENCE / 2)), count / total
     centre, scale = p + z**2 / (2 * total), 1.0 + z**2 / total
@@ -125,7 +126,7 @@ def auc_with_interval(scores: Array, positive: Array) -> tuple[float, float, flo
 
 
 def _bins(predicted: Array, observed: Array, label: str) -> Iterator[CalibrationBin]:
-    """Yield the samples in bins of equal numbers by prediction; equal predictions stay in one bin."""
+    """Bin samples by their prediction, about equally many in each bin; equal predictions stay in one bin."""
     n_bins = int(np.clip(len(predicted) // MIN_PER_BIN, 1, MAX_BINS))
     numbers = ((rankdata(predicted, method="min") - 1) * n_bins // max(len(predicted), 1)).astype(int)
     for number in np.unique(numbers).tolist():

@@ -19,7 +19,7 @@ from randsel.targets import KINDS
 FORMAT, SCHEMA = "randsel panel", 1
 MAX_FEATURES = 1000  # of a panel
 MAX_CLASSES = 1000
-MAX_LEVELS = 10_000  # columns of the covariates
+MAX_LEVELS = 10_000  # of all covariates; a number counts as one level
 MAX_STAND_INS = 20  # of a feature
 
 
@@ -97,15 +97,15 @@ def read_content(path: Path) -> PanelContent:
         raise ValueError(describe_link(path))
     if not path.is_file():
         raise ValueError(
-            f"{folder} has no {FILE}: give a folder of randsel select in which something was selected, or a panel."
+            f"{folder} has no {FILE}: give a result folder of randsel select with selected features, or a panel."
         )
     document = read_json(path)
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise ValueError(f"{path} is no panel, or it is damaged; run randsel select again.")
+        raise ValueError(f"{path} is not a panel, or it is damaged; run randsel select again.")
     schema = document.get("schema")
     if schema != SCHEMA or isinstance(schema, bool):
         shown = make_visible(str(schema)[:20])
-        raise ValueError(f"{path} has the schema {shown}, and this version of randsel reads {SCHEMA}; update randsel.")
+        raise ValueError(f"{path} has the schema {shown}, but this version of randsel reads {SCHEMA}; update randsel.")
     try:
         content = document["panel"]
         if checksum(content) != document.get("checksum"):
@@ -114,91 +114,93 @@ def read_content(path: Path) -> PanelContent:
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError, MemoryError) as error:
         reason = make_visible(str(error)[:200])
         raise ValueError(
-            f"{path} is damaged ({reason}); run randsel select again, or ask for the file again."
+            f"{path} is damaged ({reason}); run randsel select again, or get an intact copy of the file."
         ) from None
 
 
 def _from_json(content: Any) -> PanelContent:
-    kind = _choice(content["kind"], tuple(KINDS), "kind")
-    entries = _list(content["features"], "features", 1, MAX_FEATURES)
-    features = tuple(_feature(entry) for entry in entries)
+    kind = _check_choice(content["kind"], tuple(KINDS), "kind")
+    entries = _check_list(content["features"], "features", 1, MAX_FEATURES)
+    features = tuple(_read_feature(entry) for entry in entries)
     if len({feature.name for feature in features}) < len(features):
-        raise ValueError("two features have one name")
-    points = tuple(_points(entry["points"]) for entry in entries)
-    covariates = tuple(_covariate(entry) for entry in _list(content["covariates"], "covariates", 0, MAX_LEVELS))
+        raise ValueError("two features have the same name")
+    points = tuple(_read_points(entry["points"]) for entry in entries)
+    covariates = tuple(
+        _read_covariate(entry) for entry in _check_list(content["covariates"], "covariates", 0, MAX_LEVELS)
+    )
     n_columns = sum(max(len(covariate.levels), 1) for covariate in covariates)
     if n_columns > MAX_LEVELS or (content["effects"] is None) != (not covariates):
         raise ValueError("'effects' do not fit the covariates")
-    effects = _array(content["effects"], (n_columns, len(features)), "effects") if covariates else None
-    classes, calibration = _classes(content, kind)
-    model = _model(content["model"], kind, len(features), 1 if classes is None else len(classes))
+    effects = _to_array(content["effects"], (n_columns, len(features)), "effects") if covariates else None
+    classes, calibration = _read_classes(content, kind)
+    model = _read_model(content["model"], kind, len(features), 1 if classes is None else len(classes))
     about = content["about"]
     if not isinstance(about, dict) or len(json.dumps(about)) > 1 << 20:
-        raise ValueError("'about' is no table")
+        raise ValueError("'about' is not an object, or it is too large")
     preparation = Preparation(points, covariates, effects)
-    return PanelContent(features, preparation, model, kind, classes, calibration, _about(about))
+    return PanelContent(features, preparation, model, kind, classes, calibration, _check_about(about))
 
 
-def _feature(entry: Any) -> PanelFeature:
+def _read_feature(entry: Any) -> PanelFeature:
     stand_ins = tuple(
         StandInFeature(
-            _text(other["name"], "name"),
-            _points(other["points"]),
-            _number(other["correlation"], "correlation", -1.0, 1.0),
+            _check_text(other["name"], "name"),
+            _read_points(other["points"]),
+            _check_number(other["correlation"], "correlation", -1.0, 1.0),
         )
-        for other in _list(entry["stand_ins"], "stand_ins", 0, MAX_STAND_INS)
+        for other in _check_list(entry["stand_ins"], "stand_ins", 0, MAX_STAND_INS)
     )
     source = entry["indicator_of"]
-    return PanelFeature(_text(entry["name"], "name"), stand_ins, source and _text(source, "indicator_of"))
+    return PanelFeature(_check_text(entry["name"], "name"), stand_ins, source and _check_text(source, "indicator_of"))
 
 
-def _points(values: Any) -> Array:
-    points = _array(values, (len(_list(values, "points", 1, MAX_POINTS)),), "points")
+def _read_points(values: Any) -> Array:
+    points = _to_array(values, (len(_check_list(values, "points", 1, MAX_POINTS)),), "points")
     if (np.diff(points) < 0.0).any():
         raise ValueError("'points' are not in ascending order")
     return points
 
 
-def _covariate(entry: Any) -> Covariate:
-    levels = tuple(_text(level, "levels") for level in _list(entry["levels"], "levels", 0, MAX_LEVELS))
-    spread = _number(entry["spread"], "spread", np.finfo(np.float64).tiny)
-    return Covariate(_text(entry["name"], "name"), _number(entry["mean"], "mean"), spread, levels)
+def _read_covariate(entry: Any) -> Covariate:
+    levels = tuple(_check_text(level, "levels") for level in _check_list(entry["levels"], "levels", 0, MAX_LEVELS))
+    spread = _check_number(entry["spread"], "spread", np.finfo(np.float64).tiny)
+    return Covariate(_check_text(entry["name"], "name"), _check_number(entry["mean"], "mean"), spread, levels)
 
 
-def _classes(content: Any, kind: str) -> tuple[Array | None, Calibration | None]:
+def _read_classes(content: Any, kind: str) -> tuple[Array | None, Calibration | None]:
     if not KINDS[kind].has_classes:
         if content["classes"] is not None or content["calibration"] is not None:
             raise ValueError("'classes' do not fit the kind")
         return None, None
-    labels = _list(content["classes"], "classes", 2, MAX_CLASSES)
+    labels = _check_list(content["classes"], "classes", 2, MAX_CLASSES)
     is_text = all(isinstance(label, str) for label in labels)
-    classes = np.array(labels, dtype=str) if is_text else _array(labels, (len(labels),), "classes")
+    classes = np.array(labels, dtype=str) if is_text else _to_array(labels, (len(labels),), "classes")
     if not is_text and all(isinstance(label, int) for label in labels):
         classes = classes.astype(np.int64)
     if len(np.unique(classes)) < len(labels):
         raise ValueError("two classes are the same")
     entry = content["calibration"]
-    offsets = _array(entry["offsets"], (len(labels),), "offsets")
+    offsets = _to_array(entry["offsets"], (len(labels),), "offsets")
     if not isinstance(entry["nested"], bool):
-        raise ValueError("'nested' is not what was written")
-    return classes, Calibration(_number(entry["slope"], "slope", 0.0), offsets, entry["nested"])
+        raise ValueError("'nested' is not true or false")
+    return classes, Calibration(_check_number(entry["slope"], "slope", 0.0), offsets, entry["nested"])
 
 
-def _model(entry: Any, kind: str, n_features: int, n_outputs: int) -> Model:
-    kernel = _choice(entry["kernel"], KERNELS, "kernel")
+def _read_model(entry: Any, kind: str, n_features: int, n_outputs: int) -> Model:
+    kernel = _check_choice(entry["kernel"], KERNELS, "kernel")
     if (kernel == "cox") != (kind == "survival"):
         raise ValueError("'kernel' does not fit the kind")
     samples, n_rows = None, n_features
     if kernel == "gaussian":
-        n_rows = len(_list(entry["samples"], "samples", 1, MAX_SAMPLES))
-        samples = _array(entry["samples"], (n_rows, n_features), "samples")
-    coefficients = _array(entry["coefficients"], (n_rows, n_outputs), "coefficients")
-    intercept = _array(entry["intercept"], (n_outputs,), "intercept")
-    return Model(kernel, coefficients, intercept, _number(entry["gamma"], "gamma", 0.0), samples)
+        n_rows = len(_check_list(entry["samples"], "samples", 1, MAX_SAMPLES))
+        samples = _to_array(entry["samples"], (n_rows, n_features), "samples")
+    coefficients = _to_array(entry["coefficients"], (n_rows, n_outputs), "coefficients")
+    intercept = _to_array(entry["intercept"], (n_outputs,), "intercept")
+    return Model(kernel, coefficients, intercept, _check_number(entry["gamma"], "gamma", 0.0), samples)
 
 
 #: Entries of `about` that code depends on, with the check of each.
-_ABOUT: dict[str, Callable[[Any], bool]] = {
+_ABOUT_CHECKS: dict[str, Callable[[Any], bool]] = {
     "log2": lambda value: isinstance(value, bool),
     "missing": lambda value: value in ("neutral", "median"),
     "batch": lambda value: isinstance(value, bool),
@@ -208,42 +210,43 @@ _ABOUT: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def _about(entries: dict[str, Any]) -> dict[str, Any]:
-    for name, is_valid in _ABOUT.items():
-        if not is_valid(entries[name] if name != "median_risk" else entries.get(name, 0.0)):
-            raise ValueError(f"{name!r} is not what was written")
+def _check_about(entries: dict[str, Any]) -> dict[str, Any]:
+    with_defaults = {"median_risk": 0.0, **entries}
+    for name, is_valid in _ABOUT_CHECKS.items():
+        if not is_valid(with_defaults[name]):
+            raise ValueError(f"{name!r} is not valid")
     return entries
 
 
-def _choice(value: Any, choices: tuple[str, ...], name: str) -> str:
+def _check_choice(value: Any, choices: tuple[str, ...], name: str) -> str:
     if value not in choices:
         raise ValueError(f"{name!r} is not known")
     return str(value)
 
 
-def _text(value: Any, name: str) -> str:
+def _check_text(value: Any, name: str) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{name!r} is no text")
+        raise ValueError(f"{name!r} is not text")
     return value
 
 
-def _list(value: Any, name: str, least: int, most: int) -> list[Any]:
+def _check_list(value: Any, name: str, least: int, most: int) -> list[Any]:
     if not isinstance(value, list) or not least <= len(value) <= most:
-        raise ValueError(f"{name!r} is no list of {least} to {most} entries")
+        raise ValueError(f"{name!r} is not a list of {least} to {most} entries")
     return value
 
 
-def _number(value: Any, name: str, least: float = -np.inf, most: float = np.inf) -> float:
+def _check_number(value: Any, name: str, least: float = -np.inf, most: float = np.inf) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        raise ValueError(f"{name!r} is no number in its range")
+        raise ValueError(f"{name!r} is not a number in its range")
     if not np.isfinite(float(value)):
         raise ValueError(f"{name!r} is not finite")
     return float(value)
 
 
-def _array(value: Any, shape: tuple[int, ...], name: str) -> Array:
+def _to_array(value: Any, shape: tuple[int, ...], name: str) -> Array:
     """Return nested lists of numbers as an array of a known shape; nothing is converted before lengths are checked."""
-    rows = _list(value, name, shape[0], shape[0])
+    rows = _check_list(value, name, shape[0], shape[0])
     if len(shape) == 2:
-        return np.array([_array(row, shape[1:], name) for row in rows]).reshape(shape)
-    return np.array([_number(entry, name) for entry in rows], dtype=np.float64)
+        return np.array([_to_array(row, shape[1:], name) for row in rows]).reshape(shape)
+    return np.array([_check_number(entry, name) for entry in rows], dtype=np.float64)

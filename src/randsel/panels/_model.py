@@ -60,7 +60,7 @@ def fit_model(Z: Array, y: Array, kind: OutcomeKind, groups: Array | None) -> Mo
     if len(Z) > MAX_SAMPLES:
         rows = np.sort(generator(0, 1).choice(len(Z), MAX_SAMPLES, replace=False))
         Z, y, groups = Z[rows], y[rows], None if groups is None else groups[rows]
-    with one_blas_thread():  # small matrices, and the same digits for any number of threads
+    with one_blas_thread():  # matrices are small, and results must not depend on the number of threads
         return _fit_best(Z, y, kind, list(_split(y, kind, groups)))
 
 
@@ -108,7 +108,7 @@ class _RidgePath:
     def fit(cls, Z: Array, Y: Array, kernel: str) -> "_RidgePath":
         """Decompose the kernel of the rows of Z."""
         gamma = 0.0
-        if kernel == "linear":  # the other eigenvalues are zero, and need no duals
+        if kernel == "linear":  # all other eigenvalues are zero, and predictions do not depend on their eigenvectors
             eigenvectors, roots, _ = np.linalg.svd(Z - Z.mean(axis=0), full_matrices=False)
             eigenvalues = roots**2
         else:
@@ -119,7 +119,10 @@ class _RidgePath:
         return cls(Z, kernel, gamma, np.maximum(eigenvalues, 0.0), eigenvectors, projections, Y.mean(axis=0))
 
     def model(self, ridge: float) -> Model:
-        """Return `f(z) = ȳ + Σ_i α_i (k(z, z_i) - mean_j k(z_j, z_i))` with `α = (HKH + λτI)⁻¹ (Y - Ȳ)`."""
+        """Return `f(z) = ȳ + Σ_i α_i (k(z, z_i) - mean_j k(z_j, z_i))` with `α = (HKH + λτI)⁻¹ (Y - Ȳ)`.
+
+        λ is `ridge`, and τ the mean eigenvalue of the centred kernel HKH.
+        """
         penalty = max(ridge * float(self.eigenvalues.sum()) / len(self.Z), 1e-12)
         duals = self.eigenvectors @ (self.projections / (self.eigenvalues + penalty)[:, None])
         if self.kernel == "linear":
@@ -147,8 +150,8 @@ def _fit_cox(Z: Array, y: Array, folds: list[tuple[Array, Array]]) -> Model:
     """Fit a Cox model with the penalty of the best cross-validated partial likelihood."""
     ridge = DEFAULT_COX_RIDGE
     if folds:
-        gains = [sum(_likelihood_of_held_out(Z, y, ridge, train) for train, _ in folds) for ridge in COX_RIDGES]
-        ridge = COX_RIDGES[int(np.argmax(gains))]
+        likelihoods = [sum(_likelihood_of_held_out(Z, y, r, train) for train, _ in folds) for r in COX_RIDGES]
+        ridge = COX_RIDGES[int(np.argmax(likelihoods))]
     coefficients = _cox(Z, y, ridge)[:, None]
     return Model("cox", coefficients, -(Z @ coefficients).mean(axis=0))
 
@@ -161,8 +164,8 @@ def _cox(Z: Array, y: Array, ridge: float) -> Array:
 def _likelihood_of_held_out(Z: Array, y: Array, ridge: float, train: Array) -> float:
     """Return what held-out samples add to the log partial likelihood (Verweij and van Houwelingen 1993)."""
     risks = Z @ _cox(Z[train], y[train], ridge)
-    whole = partial_log_likelihood(y["time"], y["event"], risks)
-    return whole - partial_log_likelihood(y["time"][train], y["event"][train], risks[train])
+    of_all = partial_log_likelihood(y["time"], y["event"], risks)
+    return of_all - partial_log_likelihood(y["time"][train], y["event"][train], risks[train])
 
 
 # ---------------------------------------------------------------- probabilities
@@ -172,8 +175,8 @@ def _likelihood_of_held_out(Z: Array, y: Array, ridge: float, train: Array) -> f
 class Calibration:
     """Probabilities of the classes: `softmax(slope · outputs + offsets)`.
 
-    It is Platt's calibration, with one slope for all classes. `nested` says whether the outputs that it was fitted to
-    are of samples that were held out of the selection of features as well.
+    This is Platt's calibration, with one slope for all classes. `nested` says whether the samples that it was fitted to
+    were held out of the selection of features as well.
     """
 
     slope: float
@@ -186,10 +189,10 @@ class Calibration:
 
 
 def fit_calibration(outputs: Array, codes: Array, nested: bool) -> Calibration:
-    """Fit slope and offsets to outputs of held-out samples and the numbers of their classes.
+    """Fit slope and offsets to the outputs and the class codes of held-out samples.
 
     As in Platt's method, a sample of a class of n members counts as that class with weight (n + 1)/(n + K), and as
-    each of the K - 1 others with weight 1/(n + K), so that perfectly separated classes have probabilities below one.
+    each of the K - 1 others with weight 1/(n + K). Perfectly separated classes therefore have probabilities below one.
     The slope is not negative.
     """
     n_samples, n_classes = outputs.shape

@@ -19,7 +19,7 @@ MIN_COHORT = 10  # minimum number of samples whose own distribution can replace 
 
 @dataclass(frozen=True)
 class NewSamples:
-    """New samples, ready for the model: scores, and values of the panel's own features (NaN if a column is absent)."""
+    """Prepared samples: scores for the model, and values of the features of the panel (NaN if a column is absent)."""
 
     scores: Array
     values: Array
@@ -43,10 +43,10 @@ class Panel(PanelContent):
     classes : array or None
         Labels of the classes.
     calibration : Calibration or None
-        From outputs of the model to probabilities of classes.
+        Converts outputs of the model to probabilities of classes.
     about : dict
-        Origin: version, name and hash of the training data, numbers of samples and features, names of outcome columns,
-        `log2`, `missing`, `batch`, median risk.
+        Origin: version, name and hash of the training data, number of samples, names of outcome columns, `log2`,
+        `missing`, `batch`, `categorical`, and for survival the median risk.
 
     Examples
     --------
@@ -145,11 +145,11 @@ class Panel(PanelContent):
         absent = [feature.name for feature in self.features if feature.source not in columns]
         if absent and not allow_missing:
             raise ValueError(
-                f"{len(absent)} of {len(self.features)} features of the panel are not there: {list_first(absent, 5)}. "
-                "Check their names, or allow it (--allow-missing, allow_missing=True)."
+                f"{len(absent)} of {len(self.features)} features of the panel are absent: {list_first(absent, 5)}. "
+                "Check their names, or allow absent features (--allow-missing, allow_missing=True)."
             )
-        if len(absent) == len(self.features) and not self._replaced(columns):
-            raise ValueError("none of the features of the panel is there, nor any stand-in; check the names.")
+        if len(absent) == len(self.features) and not self._has_stand_in(columns):
+            raise ValueError("all features of the panel and all stand-ins are absent; check the names.")
         values = np.full((n_samples, len(self.features)), np.nan)
         scores = np.zeros(values.shape)
         notes, neutral = [], []
@@ -160,30 +160,30 @@ class Panel(PanelContent):
                     values[:, j] = np.isnan(values[:, j])
                 scores[:, j] = _score(values[:, j], points, rescale)
                 continue
-            stand_in = self._stand_in(feature, columns)
+            stand_in = self._find_stand_in(feature, columns)
             if stand_in is None:
                 neutral.append(feature.name)
                 continue
             stand_in_scores = _score(_as_numbers(columns[stand_in.name], stand_in.name), stand_in.points, rescale)
             scores[:, j] = stand_in.correlation * stand_in_scores
-            notes.append(f"{feature.name} is not there; {stand_in.name} replaces it (r {stand_in.correlation:.2f}).")
+            notes.append(f"{feature.name} is absent; {stand_in.name} replaces it (r {stand_in.correlation:.2f}).")
         if neutral:
             notes.append(
-                f"{len(neutral)} of {len(self.features)} features are not there, nor a stand-in, and count as average "
-                f"in every sample: {list_first(neutral, 5)}."
+                f"{len(neutral)} of {len(self.features)} features are absent, as are their stand-ins, and are treated "
+                f"as average in every sample: {list_first(neutral, 5)}."
             )
         if self.about.get("missing") == "median":
             scores = self._impute_medians(scores, values)
         return NewSamples(self.preparation.adjust(scores, columns), values, tuple(notes))
 
-    def _stand_in(self, feature: PanelFeature, columns: Mapping[str, Any]) -> StandInFeature | None:
+    def _find_stand_in(self, feature: PanelFeature, columns: Mapping[str, Any]) -> StandInFeature | None:
         return next((stand_in for stand_in in feature.stand_ins if stand_in.name in columns), None)
 
-    def _replaced(self, columns: Mapping[str, Any]) -> bool:
-        return any(self._stand_in(feature, columns) is not None for feature in self.features)
+    def _has_stand_in(self, columns: Mapping[str, Any]) -> bool:
+        return any(self._find_stand_in(feature, columns) is not None for feature in self.features)
 
     def _impute_medians(self, scores: Array, values: Array) -> Array:
-        """Replace the scores of missing values in columns that are there by those of the training medians."""
+        """Replace the scores of missing values by those of the training medians; absent columns stay neutral."""
         medians = [np.array([np.median(points)]) for points in self.preparation.points]
         median_scores = score_columns(medians, self.preparation.points)[0]
         incomplete = np.isnan(values) & ~np.isnan(values).all(axis=0)

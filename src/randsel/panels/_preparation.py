@@ -50,7 +50,9 @@ class Covariate:
             try:
                 numbers = np.asarray(values, dtype=np.float64)
             except ValueError:
-                raise ValueError(f"the covariate {self.name!r} is a number in the panel, but text here.") from None
+                raise ValueError(
+                    f"the covariate {self.name!r} is a number in the panel, but text here; write numbers."
+                ) from None
             if not np.isfinite(numbers).all():
                 raise ValueError(f"the covariate {self.name!r} is not known for all samples; fill it in.")
             return np.asarray((numbers - self.mean) / self.spread)[:, None]
@@ -70,7 +72,7 @@ def _level(value: object) -> str:
 
 @dataclass(frozen=True)
 class Preparation:
-    """How scores of features are made: points of each training column, and regressions on covariates."""
+    """Fitted transform of values to scores: points of each training column, and regressions on covariates."""
 
     points: tuple[Array, ...]
     covariates: tuple[Covariate, ...] = ()
@@ -93,12 +95,12 @@ class Preparation:
         return preparation, Z
 
     def design(self, covariates: Mapping[str, Array]) -> Array:
-        """Return the columns of all covariates; raise ValueError if one is not there."""
+        """Return the columns of all covariates; raise ValueError if one is absent."""
         absent = [covariate.name for covariate in self.covariates if covariate.name not in covariates]
         if absent:
             raise ValueError(
-                f"the panel was made without the effects of {list_first(absent, 5)} on the features, so they must be "
-                "known for new samples as well; add the column."
+                f"the effects of {list_first(absent, 5)} were removed from the features of the panel, so new samples "
+                "need these covariates as well; add the columns."
             )
         return np.concatenate([c.design(np.asarray(covariates[c.name])) for c in self.covariates], axis=1)
 

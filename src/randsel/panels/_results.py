@@ -53,26 +53,30 @@ class Application:
 
 
 def summarise_application(application: Application) -> list[str]:
-    """Return what a user wants to know first, in sentences."""
+    """Return the main results as sentences."""
     panel, evaluation = application.panel, application.evaluation
     sentences = [panel.describe()]
     n_samples = len(application.ids)
     if panel.classes is not None:
         numbers = np.bincount(panel.probabilities(application.outputs).argmax(axis=1), minlength=len(panel.classes))
-        counts = ", ".join(f"{format_label(c)} {n}" for c, n in zip(panel.classes.tolist(), numbers, strict=True))
+        counts = ", ".join(f"{label} {n}" for label, n in zip(_class_labels(panel), numbers, strict=True))
         sentences.append(f"Predicted for {n_samples} new samples: {counts}.")
     else:
         low, middle, high = np.quantile(application.outputs[:, 0], (0.0, 0.5, 1.0))
-        words = "risk scores (log relative risks)" if panel.is_survival else "values"
-        range_of = f"{format_number(low)} to {format_number(high)}, median {format_number(middle)}"
-        sentences.append(f"Predicted {words} of {n_samples} new samples: {range_of}.")
+        predicted = "risk scores (log relative risks)" if panel.is_survival else "values"
+        distribution = f"{format_number(low)} to {format_number(high)}, median {format_number(middle)}"
+        sentences.append(f"Predicted {predicted} of {n_samples} new samples: {distribution}.")
     if evaluation is None:
-        sentences.append("The outcome of the new samples is not known here, so predictions cannot be compared with it.")
+        sentences.append("The outcome of the new samples is unknown, so the predictions were not evaluated.")
         return sentences
-    told = ("accuracy", "balanced accuracy", "AUC", "R²", "correlation", "concordance index")
-    measures = [write_measure(measure) for measure in evaluation.measures if measure.name.startswith(told)]
+    summarised = ("accuracy", "balanced accuracy", "AUC", "R²", "correlation", "concordance index")
+    measures = [write_measure(measure) for measure in evaluation.measures if measure.name.startswith(summarised)]
     sentences.append(f"Compared with the outcome of {evaluation.n_samples} samples: {'; '.join(measures)}.")
     return sentences
+
+
+def _class_labels(panel: Panel) -> list[str]:
+    return [] if panel.classes is None else [format_label(label) for label in panel.classes.tolist()]
 
 
 def write_measure(measure: Measure) -> str:
@@ -82,7 +86,7 @@ def write_measure(measure: Measure) -> str:
 
 
 def write_application(application: Application, out: Path) -> list[str]:
-    """Write all files; return messages about those that an optional package is missing for."""
+    """Write all files; return messages about files that need an optional package that is not installed."""
     write_atomically(out / "predictions.csv", as_csv(list_predictions(application)))
     shifts = [
         {
@@ -127,7 +131,7 @@ def list_predictions(application: Application) -> list[dict[str, str]]:
     panel, outputs = application.panel, application.outputs
     rows = []
     probabilities = panel.probabilities(outputs) if panel.classes is not None else None
-    labels = [] if panel.classes is None else [format_label(label) for label in panel.classes.tolist()]
+    labels = _class_labels(panel)
     n_missing = np.isnan(application.samples.values).sum(axis=1)
     for i, name in enumerate(application.ids):
         row = {"sample": name}
@@ -163,10 +167,10 @@ def _write_outcome(application: Application, i: int) -> dict[str, str]:
 
 
 def contents(application: Application) -> dict[str, Any]:
-    """Return what the report says, as a dictionary."""
+    """Return the contents of the report as a dictionary."""
     evaluation, panel = application.evaluation, application.panel
     predictions = list_predictions(application)
-    labels = [] if panel.classes is None else [format_label(label) for label in panel.classes.tolist()]
+    labels = _class_labels(panel)
     return {
         "title": f"Panel applied to {application.about['data']}",
         "sentences": summarise_application(application),
@@ -203,7 +207,7 @@ def _shorten(value: str) -> str:
 
 
 def _draw(application: Application) -> str | None:
-    """Return the calibration of classes or numbers, or Kaplan-Meier curves of low and high risk; None if unknown."""
+    """Draw the calibration, or Kaplan-Meier curves of low and high risk; return None if no outcome is known."""
     evaluation = application.evaluation
     if evaluation is None:
         return None
@@ -227,8 +231,8 @@ def _draw_calibration(application: Application) -> Any:
     axes.spines[["top", "right"]].set_visible(False)
     bins = application.evaluation.calibration
     for label in dict.fromkeys(b.label for b in bins):
-        mine = [b for b in bins if b.label == label]
-        axes.plot([b.predicted for b in mine], [b.observed for b in mine], marker="o", label=label or None)
+        of_class = [b for b in bins if b.label == label]
+        axes.plot([b.predicted for b in of_class], [b.observed for b in of_class], marker="o", label=label or None)
     limits = [0.0, 1.0]
     if application.panel.classes is None:
         values = [value for b in bins for value in (b.predicted, b.observed)]

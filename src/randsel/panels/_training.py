@@ -1,9 +1,9 @@
-"""Makes the panel of an analysis: fits the model to the selected features."""
+"""Fits the panel of an analysis: a model on the selected features."""
 
 import numpy as np
 
 from randsel._utils.typing import Array
-from randsel.analysis import Analysis
+from randsel.analysis import Analysis, is_constant_within
 from randsel.panels._content import PanelFeature, StandInFeature
 from randsel.panels._file import MAX_FEATURES
 from randsel.panels._model import Calibration, Model, fit_calibration, fit_model
@@ -17,7 +17,7 @@ MAX_FOLDS = 5  # of the calibration, if the selection was not cross-validated
 
 
 def fit_panel(analysis: Analysis) -> Panel:
-    """Fit a model to the selected features of an analysis; raise ValueError if there is no feature, or too many.
+    """Fit a model to the selected features of an analysis; raise ValueError if there are none or too many.
 
     Examples
     --------
@@ -33,7 +33,7 @@ def fit_panel(analysis: Analysis) -> Panel:
     """
     columns = np.array([feature.column for feature in analysis.features if feature.selected], dtype=int)
     if not 0 < len(columns) <= MAX_FEATURES:
-        raise ValueError(f"a panel has 1 to {MAX_FEATURES} features, and {len(columns)} are selected.")
+        raise ValueError(f"a panel has 1 to {MAX_FEATURES} features, but {len(columns)} are selected.")
     table, kind = analysis.table, analysis.outcome
     preparation, model, Z = _fit(table, kind, columns)
     calibration = classes = None
@@ -48,22 +48,19 @@ def fit_panel(analysis: Analysis) -> Panel:
 
 
 def _fit(table: Table, kind: OutcomeKind, columns: Array) -> tuple[Preparation, Model, Array]:
-    preparation, Z = Preparation.fit(table.X[:, columns].astype(np.float64), table.covariates, _batch(table))
+    preparation, Z = Preparation.fit(table.X[:, columns].astype(np.float64), table.covariates, _batch_to_remove(table))
     return preparation, fit_model(Z, table.y, kind, table.groups), Z
 
 
-def _batch(table: Table) -> Array | None:
-    """Return the batches, unless the target is the same within each: their means would then take its effect away."""
-    if table.batch is None:
-        return None
-    is_constant = all(len(np.unique(table.y[table.batch == label])) == 1 for label in np.unique(table.batch))
-    return None if is_constant else table.batch
+def _batch_to_remove(table: Table) -> Array | None:
+    """Return the batches; None if the target is constant within each, because batch means would contain its effect."""
+    return None if table.batch is None or is_constant_within(table.y, table.batch) else table.batch
 
 
 def _calibrate(analysis: Analysis, columns: Array) -> Calibration:
     """Fit the calibration to outputs for held-out samples.
 
-    If the analysis was cross-validated, their features are those that were selected in the fold, without them.
+    If the analysis was cross-validated, each fold uses the features that were selected without its held-out samples.
     """
     table, kind = analysis.table, analysis.outcome
     classes, codes = np.unique(table.y, return_inverse=True)
@@ -79,7 +76,7 @@ def _calibrate(analysis: Analysis, columns: Array) -> Calibration:
         training = table.rows(train)
         if len(np.unique(training.y)) < len(classes):
             continue
-        predicted = np.tile(frequencies, (len(test), 1))  # without features, the best guess
+        predicted = np.tile(frequencies, (len(test), 1))  # prediction without features
         if len(selected):
             preparation, model, _ = _fit(training, kind, selected)
             predicted = model.outputs(_scores(preparation, table.rows(test), selected))
@@ -91,7 +88,7 @@ def _calibrate(analysis: Analysis, columns: Array) -> Calibration:
 
 
 def _scores(preparation: Preparation, table: Table, columns: Array) -> Array:
-    """Return the scores of samples; without the means of their batches, as far as they are known."""
+    """Return the scores of held-out samples less the effects of covariates; batch means are not removed."""
     return preparation.adjust(score_columns(list(table.X[:, columns].T), preparation.points), table.covariates)
 
 
@@ -117,6 +114,6 @@ def _describe_origin(analysis: Analysis) -> dict[str, object]:
         "outcome": outcome,
         "log2": bool(analysis.table.log2),
         "missing": analysis.table.missing,
-        "batch": _batch(analysis.table) is not None,
+        "batch": _batch_to_remove(analysis.table) is not None,
         "categorical": [f.name for f in analysis.features if f.selected and f.column in analysis.table.nominal],
     }

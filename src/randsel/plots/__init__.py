@@ -1,7 +1,7 @@
 """Figures of results, drawn with matplotlib.
 
 Functions that draw one panel take `ax` and return the axes. Functions that draw several panels return the figure. All
-of them take arrays, data frames or fitted selectors. They compute nothing that is a result.
+of them take arrays, data frames or fitted selectors. They compute no new results.
 
 Imports from `_utils`, `targets` and `culling`.
 """

@@ -13,6 +13,7 @@ from randsel.plots._style import (
     GREY,
     MANY,
     RED,
+    are_classes,
     class_colours,
     find_names,
     is_discrete,
@@ -20,6 +21,7 @@ from randsel.plots._style import (
     low_to_high,
     new_figure,
     prepare_axes,
+    to_columns,
     write_name,
 )
 
@@ -66,7 +68,7 @@ def pair_panels(X: Any, y: Any, scan: Any, *, names: Any = None, count: int = 6,
     figure = new_figure(3.4 * columns + 0.8, 3.2 * rows)
     axes = figure.subplots(rows, columns, squeeze=False)
     levels = np.unique(y)
-    categories = len(levels) <= 10 or y.dtype.kind not in "fiub" if categories is None else categories
+    categories = are_classes(y) if categories is None else categories
     drawn = None
     for ax, pair in zip(axes.ravel(), pairs, strict=False):
         labels = tuple(str(j if names is None else names[j]) for j in (pair["i"], pair["j"]))
@@ -303,7 +305,7 @@ def volcano(
     effects = np.asarray(effects, dtype=float)
     strength = -np.log10(np.maximum(np.asarray(pvalues, dtype=float), 1e-300))
     selected = np.asarray(selected, dtype=None if len(selected) else int)
-    columns = np.flatnonzero(selected) if selected.dtype == bool else selected
+    columns = to_columns(selected)
     known = np.isfinite(effects) & np.isfinite(strength)
     others = known & ~np.isin(np.arange(len(effects)), columns)
     axes.axvline(0.0, color="black", linewidth=0.6, zorder=0)
@@ -331,6 +333,6 @@ def _name_points(axes: Any, x: Array, y: Array, columns: Array, names: Any) -> N
         written.append(column)
         name = str(column) if names is None else write_name(names[column], 40, 1)
         where = {"xytext": (-5 if is_left else 5, 0), "ha": "right" if is_left else "left", "va": "center"}
-        ground = {"facecolor": "white", "alpha": 0.6, "edgecolor": "none", "pad": 0.3}
-        style = {"textcoords": "offset points", "fontsize": "small", "color": RED, "bbox": ground}
+        background = {"facecolor": "white", "alpha": 0.6, "edgecolor": "none", "pad": 0.3}
+        style = {"textcoords": "offset points", "fontsize": "small", "color": RED, "bbox": background}
         axes.annotate(name, (x[column], y[column]), **where, **style).set_parse_math(False)

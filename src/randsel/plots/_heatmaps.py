@@ -6,7 +6,15 @@ import numpy as np
 
 from randsel._utils.text import optional
 from randsel._utils.typing import Array
-from randsel.plots._style import class_colours, find_names, low_to_high, prepare_axes, write_name
+from randsel.plots._style import (
+    are_classes,
+    class_colours,
+    find_names,
+    low_to_high,
+    prepare_axes,
+    to_columns,
+    write_name,
+)
 
 LIMIT = 2.5  # standard deviations at which colours of values end
 STRONGEST = 20.0  # -log10 p at which colours of pairs end: one very strong pair must not make all others look pale
@@ -50,7 +58,7 @@ def feature_heatmap(
     y = y[:, 0] if y.ndim == 2 else y
     axes = prepare_axes(ax, (7.0, 1.6 + 0.22 * len(columns)))
     if categories is None:
-        categories = len(np.unique(y)) <= 10 or y.dtype.kind not in "fiub"
+        categories = are_classes(y)
     codes = np.unique(y, return_inverse=True)[1]
     standard = _standardise(values)
     order = _order_samples(standard, codes, categories)
@@ -76,8 +84,7 @@ def _find_columns(features: Any, n_features: int) -> Array:
         return np.arange(n_features)
     if hasattr(features, "get_support"):
         return np.asarray(features.get_support(indices=True))
-    features = np.asarray(features)
-    return np.flatnonzero(features) if features.dtype == bool else features
+    return to_columns(features)
 
 
 def _standardise(values: Array) -> Array:
@@ -134,12 +141,12 @@ def interaction_heatmap(scan: Any, *, names: Any = None, title: str = "", ax: An
     axes = prepare_axes(ax, (2.4 + 0.36 * n_shown, 1.4 + 0.36 * n_shown))
     labels = [str(j) if names is None else write_name(names[j], 40, 1) for j in scan.top_.tolist()]
     strength = -np.log10(np.maximum(scan.top_pvalues_, 1e-300))
-    # main effects, on the diagonal, would take the whole scale
+    # the main effects on the diagonal would dominate the scale
     strength = np.where(np.eye(n_shown, dtype=bool), np.nan, strength)
     strongest = float(np.nanmax(strength, initial=0.0)) if n_shown > 1 else 0.0
     n_pairs = max(1, scan.n_features_in_ * (scan.n_features_in_ - 1) // 2)
-    holds = -np.log10(0.05 / n_pairs)
-    limit = min(max(strongest, holds + 1.0), max(STRONGEST, holds + 1.0))
+    corrected = -np.log10(0.05 / n_pairs)  # strength of p = 0.05 after correction
+    limit = min(max(strongest, corrected + 1.0), max(STRONGEST, corrected + 1.0))
     image = axes.imshow(strength, cmap="magma_r", vmin=0.0, vmax=limit)
     # names are text, even if they contain dollar signs
     axes.set_xticks(range(n_shown), labels, rotation=90, parse_math=False, fontsize="small")
@@ -148,5 +155,5 @@ def interaction_heatmap(scan: Any, *, names: Any = None, title: str = "", ax: An
     axes.set_title(title or "Pairs of the first features", loc="left", fontsize="medium")
     bar = axes.figure.colorbar(image, ax=axes, shrink=0.8, extend="max" if strongest > limit else "neither")
     bar.set_label("-log10 p, not corrected; line: p = 0.05 after correction", fontsize="small")
-    bar.ax.axhline(holds, color="tab:blue", linewidth=2.0)
+    bar.ax.axhline(corrected, color="tab:blue", linewidth=2.0)
     return axes

@@ -7,7 +7,7 @@ import numpy as np
 from randsel._utils.text import format_power_of_ten, optional, shorten
 from randsel._utils.typing import Array
 from randsel.culling import CullingPath
-from randsel.plots._style import GREY, LONG_NAME, MANY, RED, find_names, new_figure, spread_labels
+from randsel.plots._style import GREY, LONG_NAME, MANY, RED, find_names, new_figure, spread_labels, to_columns
 
 NAMED = 10  # highlighted features that are named: more names would overlap
 
@@ -87,8 +87,7 @@ def culling_path(
 def _find_highlighted(path: Any, highlight: Array | None) -> Array:
     """Return the columns to highlight; by default those selected, in the order of the ranking."""
     if highlight is not None:
-        highlight = np.asarray(highlight)
-        return np.flatnonzero(highlight) if highlight.dtype == bool else highlight
+        return to_columns(highlight)
     if (support := getattr(path, "support_", None)) is not None:
         order = getattr(path, "order_", np.arange(len(support)))
         return np.asarray(order[support[order]])
@@ -133,7 +132,7 @@ def _draw_contributions(axes: Any, path: CullingPath, highlighted: Array, names:
     axes.add_collection(collections.LineCollection(grey, **style))
     for feature in red:
         axes.plot(*zip(*lines[feature], strict=True), color=RED, linewidth=1.8 if len(red) <= NAMED else 1.0)
-    # the first rounds, in which many features share what few keep at the end, stay visible
+    # linear below the largest contribution of the first round, which is small because many features share it
     first = max(abs(value) for value in path.rounds[0].contributions)
     if first > 0.0:
         axes.set_yscale("symlog", linthresh=10.0 ** np.round(np.log10(first)), linscale=0.8)

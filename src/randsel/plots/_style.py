@@ -69,6 +69,17 @@ def find_names(names: Any, *sources: Any) -> Any:
     return names
 
 
+def to_columns(selection: Any) -> Array:
+    """Return the columns of a mask or of an array of columns."""
+    selection = np.asarray(selection)
+    return np.flatnonzero(selection) if selection.dtype == bool else selection
+
+
+def are_classes(y: Array) -> bool:
+    """Return whether a target is drawn as classes: text, or at most ten distinct values."""
+    return len(np.unique(y)) <= 10 or y.dtype.kind not in "fiub"
+
+
 def low_to_high() -> Any:
     """Return `LOW_TO_HIGH` as a colour map."""
     colors = optional("matplotlib.colors", extra="plot", purpose="Drawing")

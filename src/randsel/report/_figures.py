@@ -68,8 +68,8 @@ def signed_effects(analysis: Analysis) -> tuple[Array, str]:
     """Return an effect of every feature whose sign is its direction, and its name."""
     effects = analysis.effects
     if effects.difference_name is not None:
-        of_second = f": {text.make_visible(effects.classes[1])} less {text.make_visible(effects.classes[0])}"
-        return effects.difference, effects.difference_name + of_second
+        classes = f": {text.make_visible(effects.classes[1])} less {text.make_visible(effects.classes[0])}"
+        return effects.difference, effects.difference_name + classes
     if effects.measure == "hazard ratio":
         return np.log2(effects.estimate), "log2 hazard ratio per standard deviation"
     if effects.measure == "correlation":
@@ -78,7 +78,7 @@ def signed_effects(analysis: Analysis) -> tuple[Array, str]:
 
 
 def _limit_of_q(analysis: Analysis) -> float | None:
-    """Return a p-value between those of features with a q-value of at most 0.05 and the others; None without these."""
+    """Return a p-value that separates features with a q-value of at most 0.05 from the others; None if none has one."""
     passing = [feature.p for feature in analysis.features if feature.q <= LEVEL]
     others = [feature.p for feature in analysis.features if feature.q > LEVEL]
     if not passing:

@@ -1,4 +1,4 @@
-"""The report of `randsel interactions`: what the tests of features, pairs and triples say."""
+"""The report of `randsel interactions`: results of the tests of features, pairs and triples."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -141,7 +141,7 @@ def _judge(
 ) -> list[dict[str, str]]:
     """Return the verdict: do pairs hold, are features found, and what to beware of."""
     n_main = int((scan.qvalues_ <= LEVEL).sum())
-    found = (
+    related = (
         f"{text.format_count(n_main)} of {text.format_count(len(names))} features have a q-value of at most {LEVEL:g}"
     )
     beware = (
@@ -151,7 +151,7 @@ def _judge(
     )
     lines = [
         ("Does any pair hold?", "good" if len(significant) else "poor", say_whether_pairs_hold(scan, names)),
-        ("Is any feature related?", "good" if n_main else "poor", f"{found}, alone or in their best pair."),
+        ("Is any feature related?", "good" if n_main else "poor", f"{related}, alone or in their best pair."),
         ("What to beware of?", "fair" if warnings else "good", beware),
     ]
     if not len(scan.pairs_):

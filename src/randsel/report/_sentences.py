@@ -27,7 +27,11 @@ COMPARISONS: dict[Comparison, str] = {
 #: What an effect does not say.
 MEANING_OF_EFFECT = "A feature may be a proxy of the cause rather than the cause."
 #: Least mean fraction of halves in which selected features are selected again, level, and answer.
-STABILITY_LEVELS = ((0.6, "good", "Yes"), (0.3, "fair", "In part"), (0.0, "poor", "No, other samples give other names"))
+STABILITY_LEVELS = (
+    (0.6, "good", "Yes"),
+    (0.3, "fair", "In part"),
+    (0.0, "poor", "No, other samples give other features"),
+)
 DOUBTFUL = 0.5  # a selected feature with a q-value above this is called doubtful
 LONG_NAME = 50  # maximum number of characters of a name in a sentence
 NAMED_CLASSES = 5  # maximum number of classes that are named with their counts
@@ -114,7 +118,7 @@ def _describe_selection(analysis: Analysis) -> str:
         return f"None of {total} features was selected: the ranking is not a finding."
     number = _write_count(len(selected), "was", "were")
     if not analysis.has_findings:
-        return f"What was selected ({len(selected)} of {total}) was asked for, and is not a finding."
+        return f"The selected features ({len(selected)} of {total}) were requested, and are not a finding."
     if len(selected) <= 3:
         return f"Of {total} features, {number} selected: {names}."
     return f"Of {total} features, {number} selected; the first are {names}."
@@ -209,7 +213,7 @@ def describe_rule(rule: Rule) -> str:
         )
     if rule.name == "top":
         number = "feature" if rule.top == 1 else f"{rule.top} features"
-        return f"Selected is what --top asks for, the first {number} of the ranking, whether or not they stand out."
+        return f"Selected is what --top requests: the first {number} of the ranking, whether or not they stand out."
     if rule.name == "fdr":
         number = "the features" if rule.top is None else f"the first features, at most {rule.top},"
         return f"Selected are {number} with a q-value of at most {rule.fdr:g} (--fdr)."
@@ -235,7 +239,7 @@ def _describe_doubts(analysis: Analysis) -> Iterator[str]:
     if 2 * n_doubtful >= len(selected) > 1:
         yield (
             f"{n_doubtful} of the {len(selected)} selected have a q-value above {DOUBTFUL:g}: no test finds them, "
-            "alone or in a pair. They may be noise that was kept beside what is strong; --fdr 0.1 selects by the tests."
+            "alone or in a pair. They may be noise that was kept along with strong ones; --fdr 0.1 selects by tests."
         )
 
 

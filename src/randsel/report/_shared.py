@@ -1,4 +1,4 @@
-"""What pages share: their templates, style sheet and filters of numbers."""
+"""Rendering of all pages: templates, style sheet and filters of numbers."""
 
 import base64
 import hashlib

@@ -124,9 +124,9 @@ def _store_outcome(y: Array) -> dict[str, Array]:
 
 
 def _restore_outcome(arrays: Mapping[str, Array], kind: str) -> Array:
-    """Return the target of `_store_outcome`; raise ValueError if it is not of the kind that is stored with it."""
+    """Return the target of `_store_outcome`; raise ValueError if it does not match the stored kind."""
     if ("event" in arrays) != (kind == SURVIVAL.name) or (kind == SURVIVAL.name and arrays["y"].dtype.kind != "f"):
-        raise ValueError("the target is not of its kind")
+        raise ValueError("the target does not match its kind")
     if kind != SURVIVAL.name:
         return arrays["y"]
     y = survival_array(arrays["event"], arrays["y"])
@@ -157,7 +157,7 @@ def _restore_analysis(arrays: Mapping[str, Array], path: CullingPath, settings: 
     for indices in ("columns", "order", "pair_columns", "stand_in_columns", "always_kept"):
         check_indices(arrays[indices], len(names))
     if len(np.unique(arrays["order"])) < len(names) or kind not in KINDS:
-        raise ValueError("features are not in an order, or the kind of the target is not known")
+        raise ValueError("the ranking or the kind of the target is not valid")
     # column-major, so that only the filled columns take memory
     X = np.zeros((len(arrays["y"]), len(names)), order="F")
     X[:, arrays["columns"]] = arrays["values"]
@@ -210,7 +210,7 @@ def _restore_effects(arrays: Mapping[str, Array], fields: Mapping[str, Any], y: 
     has_classes = KINDS[kind].has_classes
     classes = tuple(format_label(label) for label in np.unique(y)) if has_classes else ()
     if arrays["centres"].shape[1] != len(classes) or str(arrays["centre"]) not in ("mean", "median"):
-        raise ValueError("the effects do not belong to the classes")
+        raise ValueError("the effects do not match the classes")
     check_indices(arrays["extremes"], max(len(classes), 1), least=-1)
     check_indices(arrays["signs"] + 1, 3)
     by_column: dict[str, Any] = {}

@@ -13,8 +13,9 @@ from randsel.tables._orientation import unknown_column
 from randsel.tables._roles import is_missing
 from randsel.tables.formats import Sheet, check_distinct
 
-#: Largest share of columns that are left out as text; more of them are refused, because features may be among them.
-_MAX_TEXT_SHARE = 0.1
+#: Columns of text are left out if they are a smaller fraction of all columns; more are an error, because features may
+#: be among them.
+_MAX_TEXT_FRACTION = 0.1
 
 
 # ---------------------------------------------------------------- values below the limit of detection
@@ -24,7 +25,7 @@ def fill_below_detection(samples: Sheet, rule: str | None, notes: list[str]) -> 
     """Replace cells such as <LOD in place: by half of the smallest number or limit of their feature, or by NaN."""
     if rule is None:
         return
-    cells = [(i, j, limit) for i, j, limit in samples.below_detection]
+    cells = samples.below_detection
     if rule == "half-minimum" and cells:
         columns = sorted({j for _, j, _ in cells})
         smallest = dict(zip(columns, np.fmin.reduce(samples.values[:, columns], axis=0).tolist(), strict=True))
@@ -50,7 +51,7 @@ def resolve_duplicates(samples: Sheet, rule: str, only: Sequence[str], notes: li
     indices: dict[str, list[int]] = {}
     for j, name in enumerate(names):
         indices.setdefault(name, []).append(j)
-    repeated = {name: same for name, same in indices.items() if len(same) > 1 and (not only or name in only)}
+    repeated = {name: copies for name, copies in indices.items() if len(copies) > 1 and (not only or name in only)}
     if not repeated:
         return samples
     if rule == "error":
@@ -66,22 +67,22 @@ def resolve_duplicates(samples: Sheet, rule: str, only: Sequence[str], notes: li
         second = new_names[repeated[example][1]]
         notes.append(f"{n_repeated} {example!r}; the second one is called {second!r} (--duplicates rename).")
         return replace(samples, columns=new_names)
-    bad = [j for same in repeated.values() for j in same if j in samples.bad_columns]
+    bad = [j for copies in repeated.values() for j in copies if j in samples.bad_columns]
     if rule == "mean" and bad:
         raise ValueError(f"{samples.path}: {samples.describe_text(bad[0])}")
     values = samples.values if samples.values.flags.writeable else samples.values.copy()
     if rule == "mean":
-        for same in repeated.values():
-            block = values[:, same]
+        for copies in repeated.values():
+            block = values[:, copies]
             n_present = (~np.isnan(block)).sum(axis=1)
-            values[:, same[0]] = np.where(n_present, np.nansum(block, axis=1) / np.maximum(n_present, 1), np.nan)
-    what = "of columns with the same name the mean is taken" if rule == "mean" else "the first of each is taken"
-    notes.append(f"{n_repeated} {example!r}; {what} (--duplicates {rule}).")
-    return _keep_columns(replace(samples, values=values), sorted(same[0] for same in indices.values()))
+            values[:, copies[0]] = np.where(n_present, np.nansum(block, axis=1) / np.maximum(n_present, 1), np.nan)
+    action = "columns with the same name are averaged" if rule == "mean" else "the first column of each name is kept"
+    notes.append(f"{n_repeated} {example!r}; {action} (--duplicates {rule}).")
+    return _keep_columns(replace(samples, values=values), sorted(copies[0] for copies in indices.values()))
 
 
 def _rename(names: list[str]) -> list[str]:
-    """Return distinct names: the second A is called A.2, unless there is such a name."""
+    """Return distinct names: the second A is called A.2, or A.3 if A.2 exists, and so on."""
     taken, times, new_names = set(names), dict[str, int](), []
     for name in names:
         times[name] = times.get(name, 0) + 1
@@ -111,7 +112,7 @@ def _keep_columns(samples: Sheet, columns: list[int]) -> Sheet:
 
 @dataclass(frozen=True)
 class FeatureChoice:
-    """What the user said about columns, and what is known of the target."""
+    """Roles of columns that the user named, and the target."""
 
     other_roles: set[str]
     categorical: Sequence[str]
@@ -126,7 +127,7 @@ class FeatureChoice:
 def select_features(
     samples: Sheet, choice: FeatureChoice, rows: Array, notes: list[str]
 ) -> tuple[Array, list[str], list[int], list[str] | None]:
-    """Return values and names of the features, indices of the categorical ones, and the ids in a column of numbers.
+    """Return values and names of the features, indices of the categorical ones, and sample ids found among the columns.
 
     Columns of text and of identifiers are left out with a note.
     """
@@ -140,8 +141,8 @@ def select_features(
     indices = [j for j, name in enumerate(samples.columns) if name in wanted and name not in excluded]
     if not samples.features_in_rows:
         indices = _leave_out_text(samples, indices, choice, notes)
-    certain = {*choice.categorical, *choice.features, *choice.only}
-    uncertain = [j for j in indices if samples.columns[j] not in certain]
+    named_by_user = {*choice.categorical, *choice.features, *choice.only}
+    uncertain = [j for j in indices if samples.columns[j] not in named_by_user]
     if choice.y.dtype.names is None:
         check_survival_pair(samples, uncertain, choice.target, choice.y, choice.features)
     identifiers = find_identifiers(samples, uncertain, choice.groups_are_named)
@@ -154,7 +155,7 @@ def select_features(
         ids = [f"{value:.15g}" for value in samples.values[:, identifiers.names_samples].tolist()]
     X, names = _encode_categorical(samples, indices, choice.categorical, rows)
     if not names:
-        raise ValueError(f"{samples.path} has no features: all of its columns have another purpose.")
+        raise ValueError(f"{samples.path} has no features: all of its columns have another role.")
     return X, names, [names.index(name) for name in choice.categorical], ids
 
 
@@ -180,7 +181,7 @@ def _leave_out_text(samples: Sheet, columns: list[int], choice: FeatureChoice, n
     bad = [j for j in numeric if j in samples.bad_columns]
     text = [j for j in bad if np.isnan(samples.values[:, j]).all() and samples.columns[j] not in choice.features]
     mixed = [j for j in bad if j not in text]
-    if mixed or choice.only or len(text) >= _MAX_TEXT_SHARE * len(columns):
+    if mixed or choice.only or len(text) >= _MAX_TEXT_FRACTION * len(columns):
         first = next(iter(mixed or text), None)
         if first is not None:
             more = f" {len(bad) - 1} other columns hold text, too." if len(bad) > 1 else ""
@@ -196,8 +197,8 @@ def _leave_out_text(samples: Sheet, columns: list[int], choice: FeatureChoice, n
         cell = samples.first_cells[j]
         if len(cell) > 15 and cell.isdecimal():
             raise ValueError(
-                f"{samples.path}: column {samples.columns[j]!r} holds {cell}, more digits than a number keeps; are "
-                "these ids? Name them (--id-column), or leave them out (--drop-columns)."
+                f"{samples.path}: column {samples.columns[j]!r} holds {cell}, more digits than a number keeps. "
+                "If these are ids, name the column (--id-column), or leave it out (--drop-columns)."
             )
     return [j for j in columns if j not in set(text)]
 

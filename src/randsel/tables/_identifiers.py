@@ -1,4 +1,4 @@
-"""Columns that are identifiers of samples, or the other half of a survival outcome, and must not be features."""
+"""Columns that must not be features: identifiers of samples, and the event or time that belongs to the target."""
 
 import math
 import re
@@ -10,9 +10,9 @@ import numpy as np
 from randsel._utils.typing import Array
 from randsel.tables.formats import Sheet
 
-#: Fewest rows in which an order of values says something.
+#: Minimum number of rows for which ascending or descending values are evidence of identifiers.
 MIN_ROWS = 8
-#: Largest expected number of columns that are in order by chance.
+#: Columns count as in order by chance if the expected number of such columns is larger.
 _MAX_BY_CHANCE = 1e-3
 
 
@@ -20,13 +20,13 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-#: What ids are of; with a number word, such a word names an id.
+#: Words that, followed by one of `_NUMBER_WORDS`, name an id, such as "sample number".
 _OWNERS = _words(
     "sample patient subject donor participant individual person specimen animal mouse volunteer proband case record"
     " row aliquot array chip slide observation obs pat subj"
 )
-#: Words that alone say whose sample it is.
-_WHOSE = _words("patient subject donor participant individual person animal mouse volunteer proband")
+#: Words that name an id on their own.
+_SUBJECT_WORDS = _words("patient subject donor participant individual person animal mouse volunteer proband")
 _ID_WORDS = _words("id ids identifier uid uuid")
 _NUMBER_WORDS = _words("no nr num number code key barcode name index")
 _ID_NAMES = _words(
@@ -82,24 +82,24 @@ def find_clinical(names: Sequence[str]) -> list[int]:
     return [j for j in find_names(names, _CLINICAL_WORDS) if is_clinical(names[j])]
 
 
-def says_id(name: str) -> bool:
-    """Return whether the name of a column says that it holds identifiers."""
+def is_id_name(name: str) -> bool:
+    """Return whether the name of a column is a usual name of identifiers."""
     words = split_words(name) or [""]
     if re.fullmatch(r"Unnamed: \d+(_level_\d+)?", name) or "".join(words) in _ID_NAMES:
         return True
-    if words[-1] in _ID_WORDS or (len(words) == 1 and words[0] in _WHOSE):
+    if words[-1] in _ID_WORDS or (len(words) == 1 and words[0] in _SUBJECT_WORDS):
         return True
     return len(words) > 1 and words[-1] in _NUMBER_WORDS and words[-2] in _OWNERS
 
 
 def is_clinical(name: str) -> bool:
-    """Return whether the name of a column is that of a property of a patient or of the measurement, such as age."""
+    """Return whether a name is that of a property of a patient or of the measurement, such as age."""
     words = split_words(name)
     return len(words) <= 2 and any(word in _CLINICAL_WORDS for word in words)
 
 
 def find_whole(values: Array, columns: Array) -> Array:
-    """Return those of the columns that hold whole numbers, or nothing, in all rows."""
+    """Return the columns, among these, in which all values are whole numbers or missing."""
     rows = np.unique(np.linspace(0, len(values) - 1, 8).astype(int))
     for some_rows in (rows, np.arange(len(values))):  # most columns are ruled out by a few rows
         block = values[np.ix_(some_rows, columns)]
@@ -108,7 +108,7 @@ def find_whole(values: Array, columns: Array) -> Array:
 
 
 def _find_ordered(values: Array, columns: Array) -> Array:
-    """Return those of the columns whose values rise, or fall, from each row to the next."""
+    """Return the columns, among these, whose values rise, or fall, from each row to the next."""
     rows = np.unique(np.linspace(0, len(values) - 1, 8).astype(int))
     for some_rows in (rows, np.arange(len(values))):
         steps = np.diff(values[np.ix_(some_rows, columns)], axis=0)
@@ -118,29 +118,29 @@ def _find_ordered(values: Array, columns: Array) -> Array:
 
 @dataclass(frozen=True)
 class Identifiers:
-    """Columns of a table that are not features: index -> note about it; the first may name the samples."""
+    """Columns of a table that are identifiers, not features."""
 
-    notes: dict[int, str]
-    names_samples: int | None = None
+    notes: dict[int, str]  # column -> note about it
+    names_samples: int | None = None  # the column whose values can be the names of the samples
 
 
 def find_identifiers(samples: Sheet, columns: Sequence[int], groups_are_named: bool) -> Identifiers:
-    """Return the columns, among these, that hold identifiers; raise ValueError if the user has to say what one is.
+    """Return the columns, among these, that hold identifiers; raise ValueError if the user has to decide.
 
-    Of matrices that a format says are features (NPZ, MAT, h5ad, PLINK), only names are looked at.
+    Formats that store features as a matrix (NPZ, MAT, h5ad, PLINK) are searched by name only.
     """
     values, n = samples.values, len(samples.values)
     if not columns or n < 2:
         return Identifiers({})
     candidates = np.array(columns)
     names = [samples.columns[j] for j in columns]
-    by_name = [columns[k] for k in find_names(names, _ID_PARTS) if says_id(names[k])]
+    by_name = [columns[k] for k in find_names(names, _ID_PARTS) if is_id_name(names[k])]
     is_matrix = samples.features_in_rows is False
     ordered = _find_ordered(values, candidates) if n >= MIN_ROWS and not is_matrix else candidates[:0]
-    # where many columns are in order, that is the nature of the data
+    # if many columns are in order, the data are sorted or a series in time, and these are not identifiers
     ordered = ordered if len(ordered) <= max(2, len(columns) / 10) else ordered[:0]
-    is_first = [j for j in (0,) if j in candidates and samples.features_in_rows is None and n >= MIN_ROWS]
-    suspects = np.array(sorted({*by_name, *is_first, *ordered.tolist()}), dtype=int)
+    first_column = [0] if 0 in candidates and samples.features_in_rows is None and n >= MIN_ROWS else []
+    suspects = np.array(sorted({*by_name, *first_column, *ordered.tolist()}), dtype=int)
     whole = set(find_whole(values, suspects).tolist()) if len(suspects) else set()
     notes: dict[int, str] = {}
     for j in suspects.tolist():
@@ -154,19 +154,19 @@ def find_identifiers(samples: Sheet, columns: Sequence[int], groups_are_named: b
                 name, "holds a different whole number in every row, and its name says that it holds ids"
             )
         elif j in by_name and j in whole and len(np.unique(column)) > 1:
-            _ask_about_groups(samples, j, len(np.unique(column)), groups_are_named)
+            _check_repeated_ids(samples, j, len(np.unique(column)), groups_are_named)
             notes[j] = _describe(name, "has a name that says that it holds ids")
         elif is_even:
             notes[j] = _describe(name, f"changes by {abs(steps[0]):g} from row to row, as numbers of rows do")
-        elif j in is_first and j in whole and is_distinct and _is_unlike(values, candidates, j, name):
+        elif j in first_column and j in whole and is_distinct and _is_unlike(values, candidates, j, name):
             notes[j] = _describe(name, "is the first and holds a different whole number in every row, as ids do")
         elif j in ordered and j in whole and not is_clinical(name):
-            _ask_about_order(samples, j, len(columns))
+            _check_sorted_numbers(samples, j, len(columns))
     return Identifiers(notes, next(iter(notes), None))
 
 
 def _describe(name: str, reason: str) -> str:
-    remedy = f"If it is one, say so: --features {name!r}."
+    remedy = f"If it is a feature, name it: --features {name!r}."
     return f"Column {name!r} {reason}: it is taken for identifiers and is not used as a feature. {remedy}"
 
 
@@ -176,18 +176,19 @@ def _is_unlike(values: Array, candidates: Array, j: int, name: str) -> bool:
     return not is_clinical(name) and 2 * len(find_whole(values, others)) < len(others)
 
 
-def _ask_about_groups(samples: Sheet, j: int, n_levels: int, groups_are_named: bool) -> None:
+def _check_repeated_ids(samples: Sheet, j: int, n_levels: int, groups_are_named: bool) -> None:
+    """Raise ValueError if ids are repeated and the user has not named groups of samples."""
     name = samples.columns[j]
     if not groups_are_named:
         raise ValueError(
-            f"{samples.path}: column {name!r} says whose sample it is, and has {n_levels} values for "
+            f"{samples.path}: column {name!r} has the name of an identifier, and {n_levels} values for "
             f"{len(samples.values)} samples. If samples with the same value belong together, say so: "
             f"--groups {name!r}. Otherwise leave it out (--drop-columns {name!r}), or make it a feature "
             f"(--features {name!r})."
         )
 
 
-def _ask_about_order(samples: Sheet, j: int, n_columns: int) -> None:
+def _check_sorted_numbers(samples: Sheet, j: int, n_columns: int) -> None:
     """Raise ValueError if whole numbers follow the order of the rows, unless they may do so by chance."""
     if 2 * n_columns / math.factorial(min(len(samples.values), 20)) > _MAX_BY_CHANCE:
         return

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from randsel._utils.text import list_first, pluralise
-from randsel.tables._identifiers import says_id
+from randsel.tables._identifiers import is_id_name
 from randsel.tables.formats import Sheet, check_distinct
 
 #: Maximum number of names that a misspelt one is compared with.
 _MAX_COMPARED = 100_000
-#: Largest share of rows that are left out as text; more of them are refused.
-_MAX_TEXT_SHARE = 0.1
+#: Rows of text are left out if they are a smaller fraction of all rows; more are an error.
+_MAX_TEXT_FRACTION = 0.1
 
 
 def unknown_column(name: str, known: Sequence[str], path: Path) -> str:
@@ -73,7 +73,7 @@ def _drop_units(sheet: Sheet, notes: list[str]) -> Sheet:
     if len(sheet.text_rows) != 1 or not cells:
         return sheet
     with_numbers = [j for j in cells if j > 0 and not np.isnan(sheet.values[:, j]).all()]
-    # in a sample, the target or another named column holds what it holds in other rows as well
+    # a sample has an entry in the target, or in another named column, that other rows have too; units do not
     is_sample = any(column[0] and column[0] in column[1:] for column in sheet.named_columns.values())
     if len(with_numbers) < 2 or is_sample:
         return sheet
@@ -84,7 +84,7 @@ def _drop_units(sheet: Sheet, notes: list[str]) -> Sheet:
 
 def _drop_text_rows(sheet: Sheet, notes: list[str]) -> Sheet:
     """Leave out features in rows that are text, if they are few."""
-    if not sheet.text_rows or len(sheet.text_rows) >= max(2, _MAX_TEXT_SHARE * len(sheet.values)):
+    if not sheet.text_rows or len(sheet.text_rows) >= max(2, _MAX_TEXT_FRACTION * len(sheet.values)):
         return _refuse_text_rows(sheet)
     names = [repr(sheet.first_column[i]) for i in sheet.text_rows] if sheet.first_column else []
     notes.append(
@@ -95,7 +95,7 @@ def _drop_text_rows(sheet: Sheet, notes: list[str]) -> Sheet:
 
 
 def _refuse_text_rows(sheet: Sheet) -> Sheet:
-    """Count the cells of text rows among those that are not numbers."""
+    """Record the cells of text rows as cells that are not numbers, which raise an error if their column is used."""
     bad_columns = dict(sheet.bad_columns)
     for i, cells in sheet.text_rows.items():
         for j, cell in cells.items():
@@ -128,7 +128,7 @@ def _find_orientation_of_features(sheet: Sheet, id_column: str | None, only: Seq
     in_rows = len(set(only).intersection(sheet.named_columns.get(id_column or "", sheet.first_column or [])))
     if not in_header and not in_rows:
         raise ValueError(
-            f"{sheet.path} has none of the {len(only)} features that are looked for, such as {only[0]!r}; its first "
+            f"{sheet.path} has none of the {len(only)} requested features, such as {only[0]!r}; its first "
             f"columns are {list(sheet.columns[:5])}. Check that names are written in the same way."
         )
     places = f"the names of {max(in_header, in_rows)} of {len(only)} features are in the"
@@ -161,7 +161,7 @@ def _find_orientation(
     if in_rows == in_header:
         if not in_rows and len(labels.columns) > 1:
             shown = [list_first([repr(name) for name in ids or ()], 2) for ids in (row_ids, header)]
-            column = next((name for name in labels.columns if says_id(name)), labels.columns[0])
+            column = next((name for name in labels.columns if is_id_name(name)), labels.columns[0])
             entries = list_first([repr(name) for name in labels.named_columns[column]], 2)
             raise ValueError(
                 f"{sheet.path}: {fit} neither in the header ({shown[1]}) nor in the rows ({shown[0]}), but are "
@@ -188,7 +188,7 @@ def _share_ids(labels: Sheet, ids: Sequence[str] | None) -> bool:
 
 
 def _normalise_id(name: str) -> str:
-    """Return an id without what programs change: zeros in front, upper case, and signs that R replaces by points."""
+    """Return an id in lower case, without leading zeros, and with points in place of the characters that R replaces."""
     name = re.sub(r"[^0-9a-zäöüß]+", ".", name.strip().lower())
     name = re.sub(r"^x(?=\d)", "", name)  # R puts an X before a digit
     return re.sub(r"(?<!\d)0+(?=\d)", "", name.removesuffix(".0"))
@@ -211,7 +211,7 @@ def match_spelling(labels: Sheet, candidates: Sequence[Sequence[str] | None], no
             renamed = replace(labels, named_columns={**labels.named_columns, column: matched})
             if len(set(normalised)) == len(cells) and _share_ids(renamed, ids):
                 before, after = next((a, b) for a, b in zip(cells, matched, strict=True) if a != b)
-                notes.append(f"Ids are spelt differently: {before!r} in {labels.path.name} is taken for {after!r}.")
+                notes.append(f"Ids are spelt differently: {before!r} in {labels.path.name} matches {after!r}.")
                 return renamed
     return labels
 

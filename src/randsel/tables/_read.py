@@ -169,14 +169,14 @@ def read(
     sheet, target_sheet : str, default=None
         Sheet of a workbook, and of a workbook that is the target file; None is the first one.
     skip_rows : int, default=None
-        Number of lines above the header to leave out. None: titles above a table are found out where that is certain.
+        Number of lines above the header to leave out. None: titles above a table are detected if that is unambiguous.
     na : sequence of str, default=()
         Cells that stand for missing values, such as "ND" or "-999", besides empty cells, "NA" and others.
     below_detection : {"half-minimum", "missing"}, default=None
         What to do about cells such as "<LOD" or "<0.5": half of the smallest value of their feature in all samples, or
-        missing. None refuses them.
+        missing. None raises an error.
     duplicates : {"error", "rename", "mean", "first"}, default="error"
-        What to do about features of one name: refuse them, add numbers to their names, take their mean or the first.
+        How to handle features with the same name: raise an error, number the names, take the mean, or take the first.
     orientation : {"auto", "samples-in-rows", "features-in-rows"}, default="auto"
         Orientation of text and Parquet. "auto" finds the target, or its ids, in the header or in the rows.
     missing : {"neutral", "indicator", "median", "drop-columns", "error"}, default="neutral"
@@ -246,7 +246,7 @@ def read(
 def _build_table(
     samples: Sheet, choice: FeatureChoice, rows: Array, missing: str, log2: bool, notes: list[str]
 ) -> Table:
-    """Return the features of some rows with their target, and all notes; nothing else that is known of the samples."""
+    """Return the table of some rows with features, target and notes, but without groups, batch and covariates."""
     X, columns, categories, column_ids = select_features(samples, choice, rows, notes)
     X, names, nominal = handle_missing(samples.path, X, columns, categories, missing, notes)
     unused = [name for name in samples.named_columns if name not in {*choice.other_roles, *names, *samples.columns}]
@@ -336,7 +336,7 @@ def _read_sheet(path: Path, options: ReadOptions) -> Sheet:
     if options.layer is not None and suffix != ".h5ad":
         raise ValueError(f"{path}: layers are parts of h5ad files; leave --layer out.")
     if options.sheet is not None and suffix not in (".xlsx", ".xlsm", ".ods"):
-        raise ValueError(f"{path}: sheets are parts of workbooks; leave --sheet out.")
+        raise ValueError(f"{path}: only workbooks have sheets; leave --sheet out.")
     if suffix in _R_FILES:
         line = _R_FILES[suffix].format(name=path.name, csv=path.with_suffix(".csv").name)
         raise ValueError(f"{path} is a file of R, which only R reads. Write it as CSV there: {line}")
@@ -450,7 +450,9 @@ def _read_optional_outcome(
     else:
         return np.full(len(rows), np.nan), rows
     if unknown.any():
-        notes.append(f"{int(unknown.sum())} of {len(rows)} samples have no outcome; they are predicted, not compared.")
+        notes.append(
+            f"{int(unknown.sum())} of {len(rows)} samples have no outcome; they are predicted but not evaluated."
+        )
     return y, rows
 
 

@@ -15,7 +15,7 @@ from randsel.tables._identifiers import find_clinical, find_names, find_whole
 _MIN_FEATURES = 20
 #: Skewness above which a column is strongly skewed; that of an exponential distribution is 2, of a normal one 0.
 _SKEWED = 1.0
-#: Features that are looked at to find out whether most are skewed.
+#: Maximum number of features from which the fraction of skewed ones is estimated.
 _MAX_SKEW_COLUMNS = 500
 _MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|mrz|mai|okt|dez"
 #: Names of genes that a spreadsheet took for a date: 1-Mar (MARCHF1), Sep-02, 2. Sep, 2021-03-01; or for a number.
@@ -46,7 +46,7 @@ def describe_features(
             f"samples are better covariates, whose effects are removed (--covariates {','.join(unlike[:3])}), or left "
             "out (--drop-columns)."
         )
-    skewed = 0.0 if log2 else _skewed_share(X, columns)
+    skewed = 0.0 if log2 else _skewed_fraction(X, columns)
     if skewed > 0.5:
         notes.append(
             f"{100 * skewed:.0f} % of the features are strongly skewed, as raw intensities and counts are. randSel "
@@ -57,7 +57,7 @@ def describe_features(
 
 def _find_unlike(X: Array, names: Sequence[str], columns: Array) -> list[str]:
     """Return the names of features that are clinical, then whole numbers among fractions, then of another scale."""
-    most = max(3, len(columns) // 100)
+    max_count = max(3, len(columns) // 100)  # more of them are not exceptions
     clinical = columns[find_clinical([names[j] for j in columns.tolist()])].tolist()
     whole = [j for j in find_whole(X, columns).tolist() if len(np.unique(X[:, j])) > 1]
     rows = np.unique(np.linspace(0, len(X) - 1, 9).astype(int))
@@ -65,12 +65,12 @@ def _find_unlike(X: Array, names: Sequence[str], columns: Array) -> list[str]:
     columns, scales = columns[sizes > 0], np.log10(sizes[sizes > 0])
     distances = np.abs(scales - np.median(scales)) if len(scales) else scales
     far = columns[distances > max(3.0, 10 * float(np.median(distances)))].tolist() if len(scales) else []
-    chosen = (clinical if len(clinical) <= max(10, most) else []) + (whole if len(whole) <= most else [])
-    return [names[j] for j in dict.fromkeys(chosen + (far if len(far) <= most else []))]
+    chosen = (clinical if len(clinical) <= max(10, max_count) else []) + (whole if len(whole) <= max_count else [])
+    return [names[j] for j in dict.fromkeys(chosen + (far if len(far) <= max_count else []))]
 
 
-def _skewed_share(X: Array, columns: Array) -> float:
-    """Return the share of columns without negative values whose skewness is large, of at most 500 columns."""
+def _skewed_fraction(X: Array, columns: Array) -> float:
+    """Return the fraction of columns that are strongly skewed and have no negative values, from at most 500 columns."""
     block = X[:, columns[:: max(1, len(columns) // _MAX_SKEW_COLUMNS)]].astype(np.float64)
     n_present = np.maximum((~np.isnan(block)).sum(axis=0), 1)
     centred = np.nan_to_num(block - np.nansum(block, axis=0) / n_present)
@@ -93,7 +93,7 @@ def describe_excel_names(names: Sequence[str]) -> list[str]:
     example = as_dates[0]
     if example.isdecimal():
         day = date(1899, 12, 30) + timedelta(days=int(example))
-        example = f"{example}, which is {day.day}-{day:%b} in days"
+        example = f"{example}, the number of the day {day.day}-{day:%b}"
     note = (
         f"{len(as_dates)} names of features look like genes that Excel changed to dates or numbers ({example}): "
         f"{list_first(as_dates, 5)}. 1-Mar was MARCHF1, 2-Sep was SEPTIN2; take the names from the original file."
@@ -112,7 +112,7 @@ def describe_contents(X: Array, n_nominal: int, y: Array, target: str, unused: S
     notes = [f"{len(X)} samples, {X.shape[1]} features: {kinds}; {X.dtype.name}."]
     notes += _describe_target(y, target) if target else []
     if unused:
-        notes.append(f"Columns that are no features and were not asked for: {list_first(unused, 8)}.")
+        notes.append(f"Columns that are not features and have no role: {list_first(unused, 8)}.")
     return notes
 
 

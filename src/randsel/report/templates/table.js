@@ -10,14 +10,14 @@
   let all = rows.length <= few;
 
   const text = rows.map((row) => (row.dataset.name + "\n" + row.dataset.partner).toLowerCase());
-  rows.forEach((row, at) => { row.at = at; });
+  rows.forEach((row, index) => { row.index = index; });
 
   const show = () => {
     const words = search.value.trim().toLowerCase();
     const narrowed = words !== "" || chosen.checked;
     let matching = 0, shown = 0;
     for (const row of body.rows) {
-      const fits = text[row.at].includes(words) && (!chosen.checked || row.dataset.selected === "yes");
+      const fits = text[row.index].includes(words) && (!chosen.checked || row.dataset.selected === "yes");
       matching += fits;
       row.hidden = !fits || (!all && shown >= few);
       shown += !row.hidden;
@@ -39,9 +39,9 @@
       return raw === "" ? null : numbers ? Number(raw) : raw;
     };
     const compare = (a, b) => numbers ? a - b : a.localeCompare(b, undefined, { numeric: true });
-    // what has no value comes last either way; equals stay in the order of their ranks
+    // rows without a value come last in both directions; ties stay in the order of their ranks
     rows.map((row) => [row, value(row)])
-      .sort(([p, a], [q, b]) => (a === null) - (b === null) || (a === null ? 0 : sign * compare(a, b)) || p.at - q.at)
+      .sort(([p, a], [q, b]) => (a === null) - (b === null) || (a === null ? 0 : sign * compare(a, b)) || p.index - q.index)
       .forEach(([row]) => body.appendChild(row));
     show();
   };

@@ -36,7 +36,7 @@ class Format:
     name: str  # in messages
     read: Callable[[Path, ReadOptions], Sheet]
     package: str | None = None  # optional package that the reader needs
-    has_cells: bool = False  # cells may be text, have titles above, be target files: na, skip_rows and others apply
+    has_cells: bool = False  # whether cells may be text: `na` and `skip_rows` apply, and target files may have it
     sandboxed: bool = False  # read in a separate process, because damaged files can crash the library that parses them
 
     def import_package(self) -> None:

@@ -23,7 +23,7 @@ from randsel.tables.formats._numbers import (
 )
 from randsel.tables.formats._sheet import ReadOptions, Sheet, check_distinct
 
-#: Maximum number of rows of text that are kept; more of them are not a line of units or a few text rows.
+#: Maximum number of rows of text that are stored; with more, their cells count as errors.
 _MAX_TEXT_ROWS = 1000
 
 
@@ -81,12 +81,10 @@ class CellGrid:
             if j in self._text_columns:
                 continue
             cell = cells[position].strip()
-            is_target = i in named_rows and j > 0  # a target, say, which may be text
-            value = (
-                parse_number(cell, decimal_comma=self.parser.decimal_comma) if is_target else self.parser.parse(cell)
-            )
+            is_named = i in named_rows and j > 0  # a named row, such as the target, may be text
+            value = parse_number(cell, decimal_comma=self.parser.decimal_comma) if is_named else self.parser.parse(cell)
             values[position] = np.nan if value is None else value
-            if is_target:
+            if is_named:
                 continue
             if value is None:
                 bad_cells.setdefault(i, {})[j] = cell
@@ -97,7 +95,7 @@ class CellGrid:
         check_size(self.path, 8 * len(self._numbers), self.limit)
 
     def _note_kind(self, row: int, j: int, cell: str) -> None:
-        """Remember a cell that needs a note or a check: a truth value, a percentage, a value below detection."""
+        """Record a cell that needs a note or a check: a truth value, a percentage, a value below detection."""
         if cell.endswith("%"):
             self._percent_cells.append(row * len(self.header) + j)
         elif cell.lower() in TRUTH_VALUES:
@@ -106,7 +104,7 @@ class CellGrid:
             self._below_detection.append((row, j, limit))
 
     def _add_bad_cells(self, n_before: int, bad_cells: dict[int, dict[int, str]], values: Array) -> None:
-        """Sort cells with text: rows without any number are kept apart, because they may hold units or categories."""
+        """Record cells with text, and separately rows without any number, because they may hold units or categories."""
         for i, cells in bad_cells.items():
             is_number = ~np.isnan(values[i])
             is_number[[0, *self._text_columns]] = False
@@ -153,9 +151,9 @@ class CellGrid:
         return notes
 
     def _check_mixtures(self, values: Array, positions: Sequence[int], content: str) -> None:
-        """Mark columns in which special cells and plain numbers are mixed, unless their rows are not mixed.
+        """Record columns in which special cells and plain numbers are mixed as columns with text.
 
-        Of a table with features in rows, the cells of a row must be alike, otherwise those of a column.
+        Only cells whose row is mixed as well count: if features are in rows, their rows are of one kind.
         """
         if not positions:
             return

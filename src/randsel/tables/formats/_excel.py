@@ -73,14 +73,12 @@ def _to_sheet(
 ) -> Sheet:
     """Find header and footnotes, and parse the rows between them."""
     if not rows:
-        raise ValueError(
-            f"{path} is empty: the {description.removeprefix('workbook, ')} has no cell with anything in it."
-        )
+        raise ValueError(f"{path} is empty: the {description.removeprefix('workbook, ')} has no cell with content.")
     footnotes: list[tuple[int, list[str]]] = []
     while len(rows) > 2 and len(footnotes) < MAX_FOOTNOTES and is_footnote(rows[-1][1]) and not any(rows[-1][1][1:]):
         footnotes.insert(0, rows.pop())
-    is_sought = options.skip_rows is None
-    index = (find_header([cells for _, cells in rows[:ROWS_AHEAD]]) or 0) if is_sought else 0
+    detects_header = options.skip_rows is None
+    index = (find_header([cells for _, cells in rows[:ROWS_AHEAD]]) or 0) if detects_header else 0
     if index:
         notes.append(describe_left_out([(i, " ".join(cells)) for i, cells in rows[:index]], "above", "row"))
     header, unnamed = name_unnamed(rows[index][1])

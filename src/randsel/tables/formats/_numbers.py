@@ -1,4 +1,4 @@
-"""Numbers in cells: missing values, truth values, percent signs, separators of thousands, limits of detection."""
+"""Numbers in cells: missing values, truth values, percent signs, thousands separators, limits of detection."""
 
 import re
 from collections import Counter
@@ -11,8 +11,8 @@ from randsel._utils.typing import Array
 #: Cells that stand for a missing value.
 MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "#N/A", "?"})
 TRUTH_VALUES = {"true": 1.0, "false": 0.0}
-#: What stands for a cell in the message about a column of two kinds of cells.
-MIXED_TRUTH, MIXED_PERCENT = "True or False beside numbers", "a percent sign beside plain numbers"
+#: Shown instead of a cell in the error message about a column with two kinds of cells.
+MIXED_TRUTH, MIXED_PERCENT = "True or False among numbers", "a percent sign among plain numbers"
 #: Cells that mean "below the limit of detection", in lower case, besides those that start with "<".
 _BELOW_DETECTION = frozenset(
     {"lod", "bdl", "bld", "blod", "blq", "bloq", "bql", "lloq", "below lod", "below detection"}
@@ -78,13 +78,13 @@ def describe_bad_cell(column: str, place: str, cell: str, *, is_text: bool = Fal
 
 @dataclass
 class CellParser:
-    """Parser of the cells that are not plain numbers, which counts what it met."""
+    """Parser of cells that are not plain numbers; it counts the cells of each kind, for `notes`."""
 
     na: tuple[str, ...] = ()
     below_detection: bool = False
     decimal_comma: bool = False
     na_hits: Counter[str] = field(default_factory=Counter)
-    n_thousands: int = 0  # cells with separators of thousands
+    n_thousands: int = 0  # cells with thousands separators
     thousands_example: str = ""
     limits: Counter[str] = field(default_factory=Counter)  # cells below the limit of detection
 
@@ -119,14 +119,14 @@ class CellParser:
                 values[is_missing] = np.nan
 
     def notes(self) -> list[str]:
-        """Return sentences about what was read as a number, or as missing."""
+        """Return notes about cells that were read as numbers, as missing or as below detection."""
         notes = []
         if self.decimal_comma:
             notes.append("Decimals are written with commas: 1,5 was read as 1.5.")
         if self.n_thousands:
             example = self.thousands_example
             number = parse_number(example, decimal_comma=self.decimal_comma)
-            notes.append(f"{self.n_thousands} cells have separators of thousands: {example} was read as {number:.15g}.")
+            notes.append(f"{self.n_thousands} cells have thousands separators: {example} was read as {number:.15g}.")
         if self.na:
             counts = ", ".join(f"{token!r} in {self.na_hits[token]} cells" for token in self.na)
             notes.append(f"Read as missing (--na): {counts}.")

@@ -24,7 +24,7 @@ class ReadOptions:
     names: frozenset[str] | None = frozenset()  # columns and rows wanted as text; None: all columns
     layer: str | None = None  # of an h5ad file; None is X
     sheet: str | None = None  # of a workbook; None is the first
-    skip_rows: int | None = None  # lines above the header; None: found out
+    skip_rows: int | None = None  # lines above the header; None: detected
     na: tuple[str, ...] = ()  # cells that stand for a missing value, besides `MISSING`
     below_detection: bool = False  # whether cells such as <LOD are collected, instead of being refused
 

@@ -35,7 +35,7 @@ MOST_LINES = 100_000
 #: Characters that are converted to numbers at a time.
 _BLOCK = 1 << 22
 _SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", " ": "spaces"}
-#: Separator -> cell with a decimal comma. Between tabs 1,234 may be a thousand, and does not show what commas are.
+#: Separator -> cell with a decimal comma. With tabs, 1,234 is ambiguous and does not count.
 _DECIMAL_COMMAS = {
     ";": re.compile(rf"(^|;)[ \t]*{DECIMAL_COMMA}[ \t]*(;|$)", re.MULTILINE),
     "\t": re.compile(rf"(^|\t) *{CERTAIN_DECIMAL_COMMA} *(\t|$)", re.MULTILINE),
@@ -128,7 +128,7 @@ def _align_header(header: list[str], texts: list[str], separator: str, notes: li
     """Return a header for rows with one more cell: names of rows in front, as R writes them, or an empty last cell."""
     if len(texts) > 1 and header[0] and all(text.rstrip(" ").endswith(separator) for text in texts):
         return [*header, ""]
-    notes.append("The header has a name less than the rows have entries, so the first are names of rows.")
+    notes.append("The header has one name fewer than the rows have entries, so the first entries are names of rows.")
     return ["", *header]
 
 
