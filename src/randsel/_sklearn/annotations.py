@@ -1,7 +1,7 @@
-"""What an estimator is told of samples and columns in addition to X and y, checked.
+"""Checks of the information on samples and columns that estimators take in addition to X and y.
 
-Of the samples: groups, batches and covariates. Of the columns: those that parameters list by name, by index or as a
-mask. Also functions of meta-estimators, which pass rows of data and metadata on to other estimators.
+Samples have groups, batches and covariates. Parameters list columns by name, by index or as a mask. The last functions
+are for meta-estimators, which pass rows of data and metadata on to other estimators.
 """
 
 import difflib

@@ -165,7 +165,7 @@ def functions_in_triples(freedom: int, n_functions: int) -> int:
 
 def eigenvalues(matrices: Array) -> Array:
     """Return the eigenvalues of positive semi-definite matrices, without rounding errors below zero."""
-    if matrices.shape[-1] == 2:  # a closed form, because small matrices cost more to call for than to solve
+    if matrices.shape[-1] == 2:  # closed form: the overhead of a LAPACK call exceeds the computation
         mean = (matrices[..., 0, 0] + matrices[..., 1, 1]) / 2.0
         radius = np.hypot((matrices[..., 0, 0] - matrices[..., 1, 1]) / 2.0, matrices[..., 0, 1])
         return np.maximum(np.stack([mean - radius, mean + radius], axis=-1), 0.0)

@@ -136,8 +136,8 @@ def _test_batch(functions: RankFunctions, sets: Array, design: Design, responses
 def _heavy_score(first: Array, design: Design) -> Array:
     """Return the signed squares of the first functions of features, weighted, of mean square one (eq. 16a).
 
-    Numbers are also tested with them. A numeric outcome that is linear in a column of heavy tails depends on the
-    largest and smallest values more than their ranks, or normal scores, say.
+    They are an additional test for numeric outcomes: one that is linear in a heavy-tailed column depends on the extreme
+    values more strongly than on their ranks or normal scores.
     """
     score = design.nuisance.remove((first * np.abs(first)).astype(np.float64))
     spread = np.sqrt(np.square(score) @ design.sample_weights / design.sample_weights.sum())
@@ -258,7 +258,7 @@ def _log_tail_of_clusters(a: Array, e: Array, clusters: Array) -> Array:
     """
     sums = sums_by(clusters, a * e)
     spherical = log_tail_of_form(np.square(sums.sum(axis=1)), np.square(sums).sum(axis=1)[:, None], clusters.max())
-    # only the tail of signs knows how few clusters have a sum that is not zero
+    # only the tail over signs depends on the number of clusters whose sum is not zero
     log_tail = np.maximum(spherical, log_tail_of_signs(sums))
     within = centre(e, np.ones(len(e)), clusters)
     varies = sums_by(clusters, np.square(within)) > 1e-9
@@ -269,7 +269,7 @@ def _log_tail_of_clusters(a: Array, e: Array, clusters: Array) -> Array:
     deviations = centre(a[:, samples], np.ones(len(strata)), strata)
     freedom = len(strata) - int(varies.sum())
     within_log_tail = _log_tail_of_permutations(deviations, within[samples], strata, freedom)
-    # few clusters can dominate the sum of a pair, which moments of permutations do not tell in the far tail
+    # a few clusters can dominate the sum of a pair; moments of permutations do not capture this in the far tail
     terms = deviations * within[samples]
     signs_log_tail = log_tail_of_form(np.square(terms.sum(axis=1)), np.square(terms).sum(axis=1)[:, None], freedom)
     return combine_log_p(np.stack([log_tail, np.maximum(within_log_tail, signs_log_tail)]), HALVES)

@@ -25,8 +25,8 @@ from randsel._numerics.standardise import standardise
 from randsel._sklearn.annotations import describe_column, find_distinct_columns
 from randsel._utils.typing import Array
 
-#: Number of values up to which a table in single precision is computed with in double precision. Culling amplifies
-#: rounding: where it decides which of two noise features is dropped, later rounds have other features.
+#: Tables in single precision are converted to double precision if they have at most this many values. Culling amplifies
+#: rounding errors: if they decide which of two noise features is dropped, later rounds have other features.
 SMALL_TABLE = 1 << 22
 #: With kernel="rank", number of functions of its ranks that replace a column.
 RANK_FUNCTIONS = 4
