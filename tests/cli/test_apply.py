@@ -107,7 +107,7 @@ def test_without_outcome(folders, tmp_path):
     result, out = apply(folders("classification"), file)
     assert result.exit_code == 0, result.output
     assert "There is no column 'status'" in result.output
-    assert "cannot be compared" in result.output
+    assert "the predictions were not evaluated" in result.output
     assert "observed" not in read(out / "predictions.csv")[0]
     assert not (out / "evaluation.csv").exists()
     result, _ = apply(folders("classification"), file, "--target", "diagnosis")
@@ -152,7 +152,9 @@ def test_other_scales_are_noticed(folders, tmp_path):
     moved = write(tmp_path / "moved.csv", make_table(seed=1), change=lambda X: 3 * X + 100)
     result, _ = apply(folders("classification"), moved)
     assert result.exit_code == 0
-    assert "medians of 2 of 2 features are more than 1 training standard deviation" in result.output
+    assert (
+        "medians of 2 of 2 features differ from the training medians by more than 1 standard deviation" in result.output
+    )
     assert "lie outside the training range" in result.output
     assert "--rescale" in result.output
     result, _ = apply(folders("classification"), moved, "--rescale")
