@@ -54,6 +54,7 @@ def test_interacting_features_are_selected_with_partner_and_stability(analysis):
     assert not analysis.nothing_stands_out
 
 
+@pytest.mark.slow
 def test_features_to_keep_are_selected_by_every_rule_and_in_every_half_and_fold(monkeypatch):
     rng = np.random.default_rng(1)
     X = rng.standard_normal((120, 20))

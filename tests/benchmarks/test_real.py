@@ -37,6 +37,7 @@ def run(folder, *arguments):
     return subprocess.run([*command, *arguments], capture_output=True, text=True, check=False, timeout=120)
 
 
+@pytest.mark.slow
 def test_it_writes_a_page_and_resumes_from_its_cells(folder, tmp_path):
     cells, page = tmp_path / "cells", tmp_path / "real.md"
     arguments = ("--sets", "colon,riboflavin", "--methods", "f-test,randsel-total-z-scores", "--cells", str(cells))
@@ -116,6 +117,7 @@ def test_folds_are_shuffled_stratified_and_keep_groups_together(real, kind, grou
     assert any(list(a[1]) != list(b[1]) for a, b in zip(folds, other, strict=True))
 
 
+@pytest.mark.slow
 def test_every_method_ranks_the_columns_that_matter_first(real):
     rng = np.random.default_rng(2)
     X = rng.normal(size=(90, 25))

@@ -102,6 +102,7 @@ def test_python_and_the_command_agree(folders, tmp_path):
     np.testing.assert_allclose(written, probabilities[:, 0])
 
 
+@pytest.mark.slow
 def test_without_outcome(folders, tmp_path):
     file = write(tmp_path / "new.csv", make_table(seed=1), outcome=False, columns=("a", "b"))
     result, out = apply(folders("classification"), file)
@@ -148,6 +149,7 @@ def test_absent_features(folders, tmp_path):
     assert {row["missing features"] for row in read(out / "predictions.csv")} == {"1"}
 
 
+@pytest.mark.slow
 def test_other_scales_are_noticed(folders, tmp_path):
     moved = write(tmp_path / "moved.csv", make_table(seed=1), change=lambda X: 3 * X + 100)
     result, _ = apply(folders("classification"), moved)
@@ -240,6 +242,7 @@ def test_a_run_is_not_overwritten_and_a_folder_without_panel_is_named(folders, t
     assert "has no panel.json" in result.output
 
 
+@pytest.mark.slow
 def test_an_outcome_of_another_kind(folders, tmp_path):
     new = make_table(seed=1)
     other = new.__class__(new.X, np.where(new.y == "case", "ill", "well"), new.names)

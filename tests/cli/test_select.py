@@ -107,6 +107,7 @@ def test_the_ranking_is_complete_best_first_and_read_as_it_was(finished):
     assert len(pairs) == 66
 
 
+@pytest.mark.slow
 def test_run_json_holds_the_command_that_repeats_the_run(finished):
     file, out, _ = finished
     about = json.loads((out / "run.json").read_text())
@@ -148,6 +149,7 @@ def test_effects_are_in_the_ranking_with_the_means_of_classes(finished):
         assert bool(row["direction"]) == (float(row["AUC_low"]) > 0.5)
 
 
+@pytest.mark.slow
 def test_figures_and_workbooks_are_written_on_request(finished, tmp_path):
     xlsxwriter = pytest.importorskip("xlsxwriter")
     X, y = numbers(60, 5)
@@ -259,6 +261,7 @@ def test_csv_parquet_and_h5ad_of_a_table_give_one_ranking(finished, tmp_path):
             assert (tmp_path / kind / name).read_bytes() == (out / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_missing_values_are_counted_in_the_ranking(finished, tmp_path):
     X, y = numbers(200, 12)
     X[::9, 0], X[1::4, 3], X[:150, 5] = np.nan, np.nan, np.nan
@@ -507,6 +510,7 @@ def test_exit_status_if_nothing_stands_out(tmp_path):
     assert [row["selected"] for row in read(tmp_path / "top" / "ranking.csv")] == ["yes"] * 3 + ["no"] * 5
 
 
+@pytest.mark.slow
 def test_features_to_keep_are_selected_and_named(tmp_path):
     file = write(tmp_path / "table.csv", *numbers(200, 12))
     out = tmp_path / "out"
@@ -633,6 +637,7 @@ def test_progress_is_shown_on_a_terminal_only(monkeypatch, capsys):
     assert "\n" not in said
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_a_batch_confounded_with_the_target_is_in_the_report(tmp_path):
     data = Path(__file__).parents[3] / "shared" / "data" / "tb_gse19491_ltbi.npz"

@@ -403,6 +403,7 @@ def test_the_full_path_on_four_workers_equals_the_local_one(client, wide):
     assert list(found.order_) == list(expected.order_)
 
 
+@pytest.mark.slow
 def test_pairs_on_four_workers_equal_the_local_ones(client, mixed):
     X, y = mixed
     same_scan(InteractionScan().fit(da.from_array(X, chunks=(160, 25)), y), InteractionScan().fit(X, y))

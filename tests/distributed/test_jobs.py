@@ -111,6 +111,7 @@ def check_same(found, expected):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", JOBS)
 def test_a_cluster_gives_the_same_answer_to_the_bit(job, alone, on_workers):
     check_same(job(), alone[job])
@@ -254,6 +255,7 @@ def test_a_worker_killed_within_a_fit_changes_nothing(short_lived, alone):
     assert len(short_lived.worker_pids) == len(alive) - 1
 
 
+@pytest.mark.slow
 def test_a_worker_killed_among_half_samples_changes_nothing(short_lived, alone):
     alive = [k for k, worker in enumerate(short_lived.workers) if worker.poll() is None]
 

@@ -113,6 +113,7 @@ def test_a_killed_run_goes_on_and_ends_in_the_same_tables(tmp_path):
         assert (broken / name).read_bytes() == (whole / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_jobs_do_not_change_the_tables(run, tmp_path):
     spec = small_spec()
     one, two = run(spec, tmp_path / "one"), run(spec, tmp_path / "two", n_jobs=2)

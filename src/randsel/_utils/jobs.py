@@ -6,7 +6,8 @@ the address alone, so the order in which tasks run does not matter.
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import cache
 from importlib import import_module
@@ -100,8 +101,19 @@ def _run(
         runner: JobRunner = import_module(module).job_runner(backend)
         return runner.run(function, tasks, in_order=return_as != "generator_unordered")
     calls = [delayed(_run_in_worker)(function, task, process_identity()) for task in tasks]
-    results: Iterable[Any] = Parallel(n_jobs=n_jobs, prefer=prefer, return_as=return_as)(calls)
-    return results
+    results: Any = Parallel(n_jobs=n_jobs, prefer=prefer, return_as=return_as)(calls)
+    return results if return_as == "list" else _close_quietly(results)
+
+
+def _close_quietly(results: Generator[Any, None, None]) -> Iterator[Any]:
+    """Yield the results; if the caller stops early, such as by an error, omit joblib's warning of cancelled tasks."""
+    try:
+        for result in results:  # noqa: UP028  # `yield from` would close the results itself
+            yield result
+    finally:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            results.close()
 
 
 def _run_in_worker(function: Callable[..., Any], task: tuple[Any, ...], parent: tuple[int, str]) -> Any:
