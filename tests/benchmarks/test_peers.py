@@ -48,6 +48,7 @@ def test_what_ends_a_process_is_reported(measure):
     assert run(timed + "measure.measured(lambda: time.sleep(60), 0.2)") == {"error": measure.TIMED_OUT}
 
 
+@pytest.mark.slow
 def test_genotypes_survive_the_way_through_a_bed_file(tmp_path):
     # imported in a process of its own, because the benchmark pins the process that imports it to one core
     rng = np.random.default_rng(0)

@@ -180,6 +180,7 @@ def test_an_unknown_format_of_figures_is_refused(finished, tmp_path):
     assert "gif is not a format of figures; choose from png, svg, pdf" in result.stderr
 
 
+@pytest.mark.slow
 def test_warnings_about_halves_are_not_shown(tmp_path, monkeypatch):
     X, y = numbers(80, 12)
     file = write(tmp_path / "table.csv", X, np.random.default_rng(1).permutation(y))
@@ -532,6 +533,7 @@ def test_features_to_keep_are_selected_and_named(tmp_path):
     refused(invoke("select", file, "--target", "status", *SHORT, "--out", out), "with other settings", "keep")
 
 
+@pytest.mark.slow
 def test_a_feature_to_keep_is_not_a_finding(tmp_path):
     rng = np.random.default_rng(0)
     file = write(tmp_path / "noise.csv", rng.standard_normal((60, 8)), rng.permutation(60) % 2)

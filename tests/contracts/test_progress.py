@@ -373,6 +373,7 @@ def test_callbacks_are_no_parameters_and_do_not_stay_in_the_way(data, name):
     assert clone(estimator)._skl_callbacks == estimator._skl_callbacks
 
 
+@pytest.mark.slow
 @with_callbacks
 def test_the_page_on_progress_names_the_tasks_and_its_examples_run(data, capsys):
     pytest.importorskip("rich", reason="scikit-learn's progress bar needs rich")

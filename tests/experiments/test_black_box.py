@@ -48,12 +48,14 @@ def test_every_method_tells_held_out_rows_better_than_chance(results):
     assert boosted["neighbours"] > boosted["ends"]
 
 
+@pytest.mark.slow
 def test_features_are_the_responses_without_their_sign():
     learned = Trial(0, TINY).learned[0]
     np.testing.assert_allclose(np.abs(learned.signed), learned.features, atol=1e-3)
     assert np.mean(learned.signed < 0) > 0.2
 
 
+@pytest.mark.slow
 def test_finished_cells_are_read_and_damaged_ones_computed_again(results, folder, monkeypatch):
     seen = []
 

@@ -81,6 +81,7 @@ def test_parts_that_are_a_link_are_refused(table, out, tmp_path):
     assert sorted(path.stat().st_mtime_ns for path in (tmp_path / "elsewhere").iterdir()) == before
 
 
+@pytest.mark.slow
 def test_the_folder_itself_may_be_a_link(table, out, tmp_path):
     (tmp_path / "link").symlink_to(out)
     assert select(table, tmp_path / "link").exit_code == 0
