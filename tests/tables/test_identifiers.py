@@ -205,3 +205,12 @@ def test_names_that_excel_changed(file, rng):
     assert not has_note(table, "Excel")
     probes = {str(39000 + 3 * j): rng.standard_normal(N) for j in range(30)}
     assert not has_note(tables.read(file(table_of(rng, n_features=1, **probes)), target="status"), "Excel")
+
+
+@pytest.mark.parametrize(("name", "ids"), [("Patient", ["12", "5", "7"]), ("age", None)])
+def test_some_features_of_a_table_come_with_the_ids_of_its_samples(tmp_path, name, ids):
+    path = tmp_path / "new.csv"
+    path.write_text(f"gene1,{name},gene2\n0.5,12,1.5\n0.7,5,2.5\n0.1,7,0.5\n")
+    table = tables.read(path, only=["gene1", "gene2"])
+    assert list(table.names) == ["gene1", "gene2"]
+    assert (None if table.ids is None else table.ids.tolist()) == ids

@@ -65,7 +65,8 @@ def apply(results: Path, file: Path, reading: dict[str, Any], out: Path, **how: 
     named = any(reading[name] for name in _OUTCOME)
     table = _read_new_samples(panel, file, reading, how["transform"], named)
     command = shlex.join(["randsel", "apply", str(results), str(file), "--out", str(out), *_write_options(how)])
-    application = _apply(panel, table, how, {"data": file.name, "command": command})
+    about = {"data": file.name, "command": command}
+    application = _apply(panel, table, {**how, "below_detection": reading["below_detection"]}, about)
     if named and not application.known.any():
         raise click.ClickException(
             f"{file} has no column of that name, or the outcome of all samples is unknown; see the notes above."
@@ -127,6 +128,14 @@ def _apply(panel: "Panel", table: "Table", how: dict[str, Any], about: dict[str,
             "The panel was fitted within batches, and the new samples form another batch, whose effect is unknown; "
             "--rescale removes shifts of features, if the samples resemble those of training."
         )
+    if how["below_detection"]:
+        warnings.append(
+            "Values below detection were replaced by half the smallest value of the new file, not of the training "
+            "file. Where the two differ, predictions are wrong; with --na instead, such values count as missing."
+        )
+    notes = [*table.notes, *samples.notes]
+    if table.ids is None:
+        notes.append("No column of sample ids was recognised: samples are numbered by row. Name it with --id-column.")
     ids = np.arange(1, len(values) + 1) if table.ids is None else table.ids
     return Application(
         panel=panel,
@@ -137,7 +146,7 @@ def _apply(panel: "Panel", table: "Table", how: dict[str, Any], about: dict[str,
         known=known,
         shifts=compare_features(panel, samples.values),
         evaluation=evaluation,
-        notes=(*table.notes, *samples.notes),
+        notes=tuple(notes),
         warnings=tuple(warnings),
         about=about,
     )

@@ -8,7 +8,7 @@ import numpy as np
 
 from randsel._utils.text import list_first, pluralise
 from randsel._utils.typing import Array
-from randsel.tables._identifiers import check_survival_pair, find_identifiers
+from randsel.tables._identifiers import check_survival_pair, find_identifiers, find_sample_names
 from randsel.tables._orientation import unknown_column
 from randsel.tables._roles import is_missing
 from randsel.tables.formats import Sheet, check_distinct
@@ -151,8 +151,9 @@ def select_features(
     if not indices and identifiers.notes:
         raise ValueError(f"{samples.path} has no features. {next(iter(identifiers.notes.values()))}")
     ids = None
-    if samples.row_names is None and identifiers.names_samples is not None:
-        ids = [f"{value:.15g}" for value in samples.values[:, identifiers.names_samples].tolist()]
+    column = find_sample_names(samples, wanted) if choice.only else identifiers.names_samples
+    if samples.row_names is None and column is not None:
+        ids = [f"{value:.15g}" for value in samples.values[:, column].tolist()]
     X, names = _encode_categorical(samples, indices, choice.categorical, rows)
     if not names:
         raise ValueError(f"{samples.path} has no features: all of its columns have another role.")

@@ -165,6 +165,20 @@ def find_identifiers(samples: Sheet, columns: Sequence[int], groups_are_named: b
     return Identifiers(notes, next(iter(notes), None))
 
 
+def find_sample_names(samples: Sheet, features: Collection[str]) -> int | None:
+    """Return the column whose values can name the samples of a table of which only some features are read.
+
+    It holds a different whole number in every row, and has the name of an identifier or is the first column.
+    """
+    by_name = [j for j in find_names(samples.columns, _ID_PARTS) if is_id_name(samples.columns[j])]
+    for j in dict.fromkeys([*by_name, 0] if samples.features_in_rows is None and samples.columns else []):
+        column = samples.values[:, j]
+        is_whole = bool((column == np.floor(column)).all())  # also False if a value is missing
+        if samples.columns[j] not in features and is_whole and len(np.unique(column)) == len(column):
+            return j
+    return None
+
+
 def _describe(name: str, reason: str) -> str:
     remedy = f"If it is a feature, name it: --features {name!r}."
     return f"Column {name!r} {reason}: it is taken for identifiers and is not used as a feature. {remedy}"

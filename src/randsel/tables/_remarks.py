@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Sequence
 from datetime import date, timedelta
+from shlex import quote
 
 import numpy as np
 
@@ -42,9 +43,8 @@ def describe_features(
         count = pluralise(len(unlike), "1 feature is", f"{len(unlike)} features are")
         shown = list_first(unlike, 8)
         notes.append(
-            f"{count} unlike the others in name, scale or kind: {shown}. Properties of "
-            f"samples are better covariates, whose effects are removed (--covariates {','.join(unlike[:3])}), or left "
-            "out (--drop-columns)."
+            f"{count} unlike the others in name, scale or kind: {shown}. Properties of samples are better covariates, "
+            f"whose effects are removed (--covariates {quote(','.join(unlike[:3]))}), or left out (--drop-columns)."
         )
     skewed = 0.0 if log2 else _skewed_fraction(X, columns)
     if skewed > 0.5:
