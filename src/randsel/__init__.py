@@ -46,7 +46,7 @@ __all__ = [
     "select_adata",
 ]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 #: Subpackage of every public class and function.
 _SUBPACKAGES = {

@@ -2,8 +2,8 @@
 
 The paper calls a feature η-influential if its contribution is at least η, but does not analyse how much data is needed
 to estimate contributions. The bounds here are Hoeffding's inequalities for U-statistics and for means of bounded
-independent draws (Hoeffding 1963), combined by a union bound over features and rounds; docs/mathematics.md derives
-them.
+independent draws (Hoeffding 1963), combined by a union bound over features and rounds;
+docs/explanation/mathematics.md derives them.
 
 All functions assume:
 

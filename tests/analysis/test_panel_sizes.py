@@ -5,10 +5,12 @@ import pytest
 from sklearn.metrics import balanced_accuracy_score
 
 from randsel import datasets
-from randsel.analysis import PanelSizes, _predictions, _resampling
+from randsel.analysis import PanelSizes, _resampling
 from randsel.analysis._model import Settings
 from randsel.analysis._pipeline import analyse
-from randsel.analysis._predictions import MANY_ROWS, predict, predict_by_landmarks
+from randsel.analysis._predictions import predict_outputs, score_outputs
+from randsel.analysis._resampling import MANY_ROWS
+from randsel.prediction import _model
 from randsel.tables import Table
 from randsel.targets import KINDS
 
@@ -56,7 +58,8 @@ def test_the_curve_scores_rankings_of_training_samples(data, analysis):
     for k, (train, test) in enumerate(_resampling.split_folds(data, CLASSES, 3, 0)):
         _, ranking = _resampling._rank_on_fold(data.rows(train), CLASSES, Settings(top=4))
         for size, score in zip(curve.sizes, curve.scores[k], strict=True):
-            predicted = predict(data, CLASSES, train, test, ranking[:size]).predicted
+            outputs = predict_outputs(data, CLASSES, train, test, ranking[:size])
+            predicted = np.array(["case", "control"])[outputs.argmax(axis=1)]
             assert score == pytest.approx(balanced_accuracy_score(data.y[test], predicted))
     # with top=4, the selection of every fold is its first four
     np.testing.assert_allclose(curve.scores[:, 3], analysis.accuracy.selected)
@@ -70,7 +73,8 @@ def test_held_out_predictions_give_the_accuracy(data, analysis):
     for k, score in enumerate(analysis.accuracy.selected):
         rows = held_out.fold == k
         assert balanced_accuracy_score(codes[rows], held_out.predicted[rows].astype(int)) == pytest.approx(score)
-    np.testing.assert_array_equal(held_out.score > 0, held_out.predicted == 1)
+    np.testing.assert_array_equal(held_out.score > 0.5, held_out.predicted == 1)
+    np.testing.assert_array_equal(held_out.outputs[:, 1], held_out.score)
     assert len(classes) == 2
 
 
@@ -81,6 +85,7 @@ def test_folds_that_select_nothing_predict_nothing(rng):
     assert empty.any()
     for k in np.flatnonzero(empty):
         assert (analysis.accuracy.held_out.fold != k).all()
+    assert (analysis.accuracy.held_out.outputs[analysis.accuracy.held_out.fold == -1] == 0.5).all()
     assert np.isfinite(analysis.panel_sizes.scores).all()
 
 
@@ -126,14 +131,13 @@ def test_models_of_many_samples_predict_like_those_of_few(rng, monkeypatch, kind
     data = table(X, outcomes[kind])
     kind = KINDS.get(kind, CLASSES)
     train, test = np.arange(0, m, 2), np.arange(1, m, 2)[:500]
-    columns = np.arange(3)
-    monkeypatch.setattr(_predictions, "MANY_ROWS", 600)
-    machine = kind.score(data.y[test], predict(data, kind, train, test, columns).predicted)
-    monkeypatch.setattr(_predictions, "MANY_ROWS", 599)
-    landmarks = predict_by_landmarks(data, kind, train, test, columns)
-    np.testing.assert_array_equal(predict(data, kind, train, test, columns).predicted, landmarks.predicted)
-    assert kind.score(data.y[test], landmarks.predicted) == pytest.approx(machine, abs=0.06)
-    assert len(landmarks.scores) == 500
+    scores = []
+    for most in (600, 300):
+        monkeypatch.setattr(_model, "MAX_SAMPLES", most)
+        outputs = predict_outputs(data, kind, train, test, np.arange(3))
+        scores.append(score_outputs(data, kind, test, outputs))
+    assert scores[0] > 0.6
+    assert scores[1] == pytest.approx(scores[0], abs=0.03)
 
 
 def test_many_samples_are_noted_and_take_part_in_thinned_selections(rng, monkeypatch):
@@ -148,4 +152,4 @@ def test_many_samples_are_noted_and_take_part_in_thinned_selections(rng, monkeyp
     assert sizes == pytest.approx([50, 50, 50, 50], abs=3)
     assert any("random subsets of 50 samples" in note for note in analysis.notes)
     # both folds have 100 training samples, no more than the limit
-    assert not any("landmarks" in note for note in analysis.notes)
+    assert not any("samples in a fold" in note for note in analysis.notes)

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from panel_reference import ridge_predictions
+from scipy.stats import norm
 from sklearn.metrics import balanced_accuracy_score
-from sklearn.svm import SVC
 
 from randsel import InteractionScan, RandSel, datasets
-from randsel._numerics.kernels import bandwidth, squared_distances
 from randsel._utils.files import FinishedParts
 from randsel.analysis import _pipeline, _preparation, _resampling, _selection
 from randsel.analysis._cautions import check_selection
@@ -18,9 +18,11 @@ from randsel.analysis._pipeline import analyse
 from randsel.culling._path import CullingPath
 from randsel.culling._storage import path_to_arrays, restore_path
 from randsel.interactions._evidence import main_effects
+from randsel.prediction import _model
+from randsel.prediction._ridge import RidgePath
 from randsel.tables._read import Table
 from randsel.targets import Samples
-from randsel.targets._kinds import CLASSES
+from randsel.targets._kinds import CLASSES, NUMBERS
 
 QUICK = {"halves": 4, "folds": 2}
 
@@ -316,19 +318,37 @@ def test_too_few_samples_for_halves_are_noted(rng):
 # ---------------------------------------------------------------- folds
 
 
-def test_accuracy_equals_that_of_selection_and_svm_on_training_samples():
+def literal_scores(values, training):
+    """Normal scores of one feature by midranks among its training values, which have no ties, scaled as in training."""
+
+    def quantile(x):
+        below, equal = sum(t < x for t in training), sum(t == x for t in training)
+        return norm.ppf(np.clip((below + equal / 2) / len(training), 0.5 / len(training), 1 - 0.5 / len(training)))
+
+    reference = np.array([quantile(t) for t in training])
+    return (np.array([quantile(x) for x in values]) - reference.mean()) / reference.std()
+
+
+def test_accuracy_equals_that_of_selection_and_balanced_ridge_regression_on_training_samples():
+    """The model is the literal one, with the kernel and one of the penalties that the panel chooses from."""
     data = xor(120, 20)
     accuracy = analyse(data, Settings(halves=0, folds=3, top=2, seed=1)).accuracy
     splits = _resampling.split_folds(data, CLASSES, 3, 1)
     expected = []
     for train, test in splits:
         columns = RandSel(2).fit(data.X[train], data.y[train]).get_support(indices=True)
-        Z = data.X[:, columns]
-        Z = (Z - Z[train].mean(axis=0)) / Z[train].std(axis=0)
-        gamma = bandwidth("median", squared_distances(Z[train]))
-        model = SVC(gamma=gamma, class_weight="balanced").fit(Z[train], data.y[train])
-        expected.append(balanced_accuracy_score(data.y[test], model.predict(Z[test])))
-    np.testing.assert_allclose(accuracy.selected, expected)
+        Z = np.column_stack([literal_scores(data.X[:, j], data.X[train, j]) for j in columns])
+        classes, counts = np.unique(data.y[train], return_counts=True)
+        weights = np.array([len(train) / 2 / counts[list(classes).index(label)] for label in data.y[train]])
+        Y = np.array([[label == c for c in classes] for label in data.y[train]], dtype=float)
+        # the outcome is an interaction, which needs the Gaussian kernel
+        path = RidgePath.fit(Z[train], Y, weights, "gaussian")
+        predictions = [
+            ridge_predictions(Z[train], Y, Z[test], path.penalty(r), weights, path.gamma) for r in _model.RIDGES
+        ]
+        expected.append([balanced_accuracy_score(data.y[test], classes[p.argmax(axis=1)]) for p in predictions])
+    for score, of_penalties in zip(accuracy.selected, expected, strict=True):
+        assert any(score == pytest.approx(other) for other in of_penalties)
     np.testing.assert_array_equal(accuracy.sizes, [2, 2, 2])
 
 
@@ -338,7 +358,11 @@ def test_selection_outside_the_folds_would_look_better(rng):
     accuracy = analyse(data, Settings(halves=0, folds=5, top=5)).accuracy
     best = RandSel(5).fit(data.X, data.y).get_support(indices=True)
     folds = _resampling.split_folds(data, CLASSES, 5, 0)
-    outside = [_resampling.score_model(data, CLASSES, train, test, best) for train, test in folds]
+    outputs = [_resampling.predict_outputs(data, CLASSES, train, test, best) for train, test in folds]
+    outside = [
+        _resampling.score_outputs(data, CLASSES, test, of_fold)
+        for (_, test), of_fold in zip(folds, outputs, strict=True)
+    ]
     assert abs(accuracy.selected.mean() - 0.5) < 0.15
     assert np.mean(outside) > 0.7
 
@@ -363,11 +387,11 @@ def test_numbers_as_target(rng):
 # ---------------------------------------------------------------- groups, batches, missing values
 
 
-def donors(rng, effect=0.0):
-    """Return 96 samples of twelve donors, six of each class; samples of a donor differ little."""
-    donor = np.repeat(np.arange(12), 8)
+def donors(rng, effect=0.0, n_donors=12):
+    """Return eight samples of each donor, half of the donors in each class; samples of a donor differ little."""
+    donor = np.repeat(np.arange(n_donors), 8)
     y = np.where(donor % 2 == 0, "case", "control")
-    X = rng.standard_normal((12, 40))[donor] + 0.1 * rng.standard_normal((96, 40))
+    X = rng.standard_normal((n_donors, 40))[donor] + 0.1 * rng.standard_normal((8 * n_donors, 40))
     X[:, 0] += effect * (y == "case")
     return table(X, y, groups=donor)
 
@@ -380,7 +404,8 @@ def test_samples_are_averaged_if_the_target_is_constant_within_donors(rng):
     # samples treated as independent make donors look like effects
     alone = analyse(replace(noise, groups=None), Settings(halves=0, folds=0))
     assert sum(feature.q <= 0.05 for feature in alone.features) > 5
-    strong = analyse(donors(rng, effect=30.0), Settings(halves=4, folds=3, top=2))
+    # enough donors that normal scores, which know ranks only, place new donors
+    strong = analyse(donors(rng, effect=30.0, n_donors=36), Settings(halves=4, folds=3, top=2))
     assert strong.features[0].name == "g0"
     assert strong.accuracy.selected.mean() > 0.8
 
@@ -446,6 +471,46 @@ def test_culling_that_stands_out_while_no_feature_does_gives_a_warning(rng):
     (warning,) = check_selection(replace(data, groups=np.arange(200) // 2), path, tests, path.order[:2])
     assert "compared within or between groups no feature does" in warning
     assert not list(check_selection(data, path, tests, path.order[:2]))
+
+
+@pytest.mark.parametrize("n_pairs", [0, 1, 15])
+def test_tests_of_halves_and_folds_have_the_p_values_of_all_pairs(rng, monkeypatch, n_pairs):
+    X = rng.standard_normal((300, 40))
+    signal = sum((X[:, 2 * k] * X[:, 2 * k + 1] for k in range(n_pairs)), np.zeros(300))
+    data = table(X, (signal + rng.standard_normal(300) > 0).astype(int))
+    sizes, scan = [], _selection.InteractionScan
+    monkeypatch.setattr(_selection, "InteractionScan", lambda **how: sizes.append(how["n_pairs"]) or scan(**how))
+    few = _selection.run_tests_quietly(data, CLASSES, Settings())
+    expected = _selection.run_tests(data, CLASSES, Settings(), _selection.Execution())
+    np.testing.assert_array_equal(few.p, expected.p)
+    assert sizes == [80, None]
+
+
+def test_many_significant_pairs_are_all_tested(rng, monkeypatch):
+    """Every pair of 14 features interacts, more than the few pairs that are tested at first."""
+    X = rng.standard_normal((500, 14))
+    data = table(X, X.sum(axis=1) ** 2 + 0.1 * rng.standard_normal(500))
+    sizes, scan = [], _selection.InteractionScan
+    monkeypatch.setattr(_selection, "InteractionScan", lambda **how: sizes.append(how["n_pairs"]) or scan(**how))
+    _selection.run_tests_quietly(data, NUMBERS, Settings())
+    assert sizes == [28, None]
+
+
+def test_a_selected_clinical_column_raises_a_warning(rng):
+    X, y = rng.standard_normal((60, 30)), np.repeat(["case", "control"], 30)
+    X[:, 3] += 3.0 * (y == "case")
+    names = tuple("Age, years" if j == 3 else f"g{j}" for j in range(30))
+    table, settings = Table(X, y, names), {"halves": 0, "folds": 0, "top": 1, "pairs": "none"}
+    (warning,) = analyse(table, Settings(**settings)).warnings
+    assert warning.startswith("A selected feature looks like a property of samples, not a measurement: Age, years.")
+    assert "--covariates '\"Age, years\"'" in warning
+    # not if the user has confirmed it, if it is not selected, or if most columns are clinical
+    assert not analyse(table, Settings(**settings), about={"parameters": {"features": ["Age, years"]}}).warnings
+    assert not analyse(table, Settings(**settings, keep=("Age, years",))).warnings
+    unselected = (*names[:3], "g3", "Age, years", *names[5:])
+    assert not analyse(replace(table, names=unselected), Settings(**settings)).warnings
+    clinical = tuple(f"weight {j}" for j in range(30))
+    assert not analyse(replace(table, names=clinical), Settings(**settings)).warnings
 
 
 def test_a_batch_equal_to_the_target_gives_a_warning(rng):

@@ -227,9 +227,86 @@ def test_categories_must_be_those_of_training(tmp_path):
     select(tmp_path / "train.csv", *options, "--out", tmp_path / "out")
     result, _ = apply(tmp_path / "out", tmp_path / "same.csv")
     assert result.exit_code == 0, result.output
-    result, _ = apply(tmp_path / "out", tmp_path / "fewer.csv")
+    result, fewer = apply(tmp_path / "out", tmp_path / "fewer.csv")
+    assert result.exit_code == 0, result.output
+    same = {row["sample"]: row for row in read(apply(tmp_path / "out", tmp_path / "same.csv")[1] / "predictions.csv")}
+    for row in read(fewer / "predictions.csv"):
+        assert row == same[row["sample"]]
+    text = (tmp_path / "fewer.csv").read_text()
+    (tmp_path / "other.csv").write_text(text.replace("green", "grün"))
+    result, _ = apply(tmp_path / "out", tmp_path / "other.csv")
     assert result.exit_code == 1
-    assert "'colour' has 2 categories here and 3 in training" in result.output
+    assert "'colour' holds 'grün', which is not one of the categories of training: 'blue', 'green'" in result.output
+
+
+@pytest.fixture(scope="module")
+def undetected(tmp_path_factory):
+    """Function that writes rows with values of `a` below a limit as <LOD, and the results of select on such a table."""
+    folder, rng = tmp_path_factory.mktemp("undetected"), np.random.default_rng(0)
+
+    def write_rows(name, limit, rows, header="id,status,a,b,crp"):
+        lines = [f"p{i},{y},{'<LOD' if a < limit else a},{b},{c}" for i, (y, a, b, c) in rows]
+        (folder / f"{name}.csv").write_text("\n".join([header, *lines]) + "\n")
+        return folder / f"{name}.csv"
+
+    def draw(m):
+        signal = rng.standard_normal(m)
+        crp = [("<0.5" if value < 0.5 else f"{value:.2f}") for value in rng.exponential(2.0, m)]
+        y = np.where(signal + 0.5 * rng.standard_normal(m) > 0, "case", "control")
+        values = np.round(np.exp(signal), 3).tolist(), np.round(rng.standard_normal(m), 3).tolist()
+        return list(enumerate(zip(y.tolist(), *values, crp, strict=True)))
+
+    file = write_rows("train", 0.5, draw(80))
+    options = ["--target", "status", "--covariates", "crp", "--below-detection", "half-minimum", *SHORT]
+    select(file, *options, "--out", folder / "out")
+    return folder / "out", write_rows, draw
+
+
+def test_values_below_detection_are_those_of_training(undetected):
+    """The cases of the new file are well above its own limit of detection; its half-minimum would be far too high."""
+    results, write_rows, draw = undetected
+    document = json.loads((results / "panel.json").read_text())["panel"]
+    value = document["features"][0]["below_detection"]
+    assert 0.24 < value < 0.28
+    assert document["covariates"][0]["below_detection"] == 0.25
+    rows = draw(40)
+    high_limit = write_rows("new", 1.0, rows)
+    result, out = apply(results, high_limit, "--below-detection", "half-minimum")
+    assert result.exit_code == 0, result.output
+    assert "they are replaced by the values from training (--below-detection)" in result.output
+    written = high_limit.read_text().replace("<LOD", repr(value)).replace("<0.5", "0.25")
+    high_limit.with_name("written.csv").write_text(written)
+    _, expected = apply(results, high_limit.with_name("written.csv"))
+    assert read(out / "predictions.csv") == read(expected / "predictions.csv")
+
+
+def test_a_panel_without_values_below_detection_takes_half_of_the_training_minimum(folders, tmp_path):
+    results = folders("classification")
+    table = make_table()
+    smallest = table.X[:, :2].min(axis=0)
+    features = json.loads((results / "panel.json").read_text())["panel"]["features"]
+    expected = [value / 2 if value > 0 else value for value in smallest]
+    assert [feature["below_detection"] for feature in features] == pytest.approx(expected)
+
+
+def test_values_of_training_need_its_scale(undetected):
+    results, write_rows, draw = undetected
+    file = write_rows("logs", 0.5, draw(20))
+    result, _ = apply(results, file, "--below-detection", "half-minimum", "--transform", "exp2")
+    assert result.exit_code == 2
+    assert "use --below-detection missing" in result.output
+
+
+def test_notes_on_missing_values_name_no_option_that_apply_does_not_have(folders, tmp_path):
+    table = make_table(seed=1)
+    X = table.X.copy()
+    X[3, 0] = np.nan
+    file = write(tmp_path / "new.csv", table.__class__(X, table.y, table.names))
+    file.write_text(file.read_text().replace("nan", ""))
+    result, _ = apply(folders("classification"), file)
+    assert result.exit_code == 0, result.output
+    assert "(--missing)" not in result.output
+    assert "Missing values of features of the panel are treated as average." in result.output
 
 
 def test_a_run_is_not_overwritten_and_a_folder_without_panel_is_named(folders, tmp_path):

@@ -1,6 +1,8 @@
 """`--covariates`: effects of columns of the table or the target file are removed, and the columns are no features."""
 
 import csv
+import json
+import shlex
 
 import numpy as np
 import pytest
@@ -82,3 +84,58 @@ def test_missing_covariates_and_compare_are_refused(table, tmp_path):
     result = run("compare", table, "--target", "status", "--covariates", "age", "--out", tmp_path / "b")
     assert result.exit_code == 2
     assert "leave --covariates out" in result.output
+
+
+def covariate_file(path, cells):
+    """Write a table with a covariate named with a comma."""
+    rng = np.random.default_rng(0)
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["status", "CRP, mg/l", "g1", "g2"])
+        for i, cell in enumerate(cells):
+            writer.writerow(["ab"[i % 2], cell, *rng.standard_normal(2).round(3)])
+    return path
+
+
+def test_percentages_and_limits_of_detection_are_numbers(tmp_path):
+    percent = covariate_file(tmp_path / "percent.csv", [f"{10 + i}%" for i in range(12)])
+    table = read(percent, target="status", covariates=["CRP, mg/l"])
+    assert table.covariates["CRP, mg/l"].tolist() == list(range(10, 22))
+    limits = covariate_file(tmp_path / "limits.csv", ["<0.5", "<LOD", *(f"{1 + i}" for i in range(10))])
+    table = read(limits, target="status", covariates=["CRP, mg/l"], below_detection="half-minimum")
+    assert table.covariates["CRP, mg/l"].tolist() == [0.25, 0.25, *range(1, 11)]
+    assert table.below_detection == {"CRP, mg/l": 0.25}
+    values = {"CRP, mg/l": 0.1}
+    table = read(limits, target="status", covariates=[*values], below_detection="half-minimum", detection_values=values)
+    assert table.covariates["CRP, mg/l"][:2].tolist() == [0.1, 0.1]
+
+
+@pytest.mark.parametrize(
+    ("cell", "rule", "words"),
+    [
+        ("<0.5", None, "holds '<0.5' among numbers, and covariates must be known.*--below-detection half-minimum"),
+        ("<0.5", "missing", "holds '<0.5' among numbers, and covariates must be known"),
+        ("high", None, "holds 'high' among numbers; correct it"),
+        ("50%", None, "has a percent sign in some cells only; write all of them alike"),
+    ],
+)
+def test_text_among_numbers_is_no_category(tmp_path, cell, rule, words):
+    file = covariate_file(tmp_path / "table.csv", [cell, *(f"{1 + i}" for i in range(11))])
+    with pytest.raises(ValueError, match=words):
+        read(file, target="status", covariates=["CRP, mg/l"], below_detection=rule)
+
+
+def test_codes_with_a_word_are_categories(tmp_path):
+    file = covariate_file(tmp_path / "table.csv", ["1", "2", "unknown", *"121212121"])
+    assert set(read(file, target="status", covariates=["CRP, mg/l"]).covariates["CRP, mg/l"]) == {"1", "2", "unknown"}
+
+
+def test_a_name_with_a_comma_is_quoted(tmp_path):
+    file = covariate_file(tmp_path / "table.csv", range(1, 13))
+    words = ["select", file, "--target", "status", "--halves", 0, "--folds", 0, "--top", 1, "--out", tmp_path / "out"]
+    result = run(*words, "--covariates", '"CRP, mg/l"')
+    assert result.exit_code in (0, 3), result.output
+    assert "Effects of CRP, mg/l are removed" in result.output
+    command = json.loads((tmp_path / "out" / "run.json").read_text())["command"]
+    repeated = run(*shlex.split(command)[1:])
+    assert repeated.exit_code == result.exit_code, repeated.output

@@ -650,3 +650,18 @@ def test_a_batch_confounded_with_the_target_is_in_the_report(tmp_path):
     assert "The batch is confounded with the target" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     found = report.contents(results.load_analysis(tmp_path / "out"))
     assert any("confounded" in warning for warning in found["warnings"])
+
+
+def test_a_run_that_was_refused_leaves_the_folder_free(tmp_path):
+    rng = np.random.default_rng(0)
+    lines = [f"{'ab'[i % 2]},{','.join(f'{v:.3f}' for v in rng.standard_normal(3))},7" for i in range(20)]
+    (tmp_path / "t.csv").write_text("\n".join(["y,g1,g2,g3,same", *lines]) + "\n")
+    words = ["select", tmp_path / "t.csv", "--target", "y", "--halves", 0, "--folds", 0, "--top", 1]
+    refused = invoke(*words, "--keep", "same", "--out", tmp_path / "out")
+    assert refused.exit_code == 1
+    assert "keep names 'same', which is constant" in refused.output
+    again = invoke(*words, "--keep", "g1", "--out", tmp_path / "out")
+    assert again.exit_code in (0, 3), again.output
+    other = invoke(*words, "--keep", "same", "--out", tmp_path / "out")
+    assert other.exit_code == 1
+    assert (tmp_path / "out" / "run.json").exists()

@@ -17,10 +17,10 @@ import reference
 from click.testing import CliRunner
 from comparisons import small_spec, tables_of, without_times
 
-from randsel import datasets
+from randsel import RandSel, datasets
 from randsel._utils.files import lock_folder
 from randsel.cli._main import main
-from randsel.experiments import _run, _specification
+from randsel.experiments import _figure, _run, _specification
 from randsel.experiments import _summary as summary
 
 
@@ -180,8 +180,8 @@ def test_what_is_reduced_is_done_and_said_beside_the_result(tmp_path):
     tables = {"xor": _specification.load_table(spec.data[0], tmp_path)}
     outcome = _run.run_comparison(spec, tables, tmp_path)
     rows = {row["method"]: row for row in summary.summarise(spec, outcome)}
-    assert rows["randSel"]["reduced"] == "1 reshuffles of 2; 1 gammas of 2; 0.5 drop of 0.25"
-    assert {row["reduced"] for name, row in rows.items() if name != "randSel"} == {"1 reshuffles of 2"}
+    assert rows["randSel"]["reduced"] == "reshuffles 1 instead of 2; gammas 1 instead of 2; drop 0.5 instead of 0.25"
+    assert {row["reduced"] for name, row in rows.items() if name != "randSel"} == {"reshuffles 1 instead of 2"}
     assert {cell.reshuffle for cell in outcome.cells} == {0}
     assert {cell.gammas for cell in outcome.cells if cell.method == "randSel"} == {("median",)}
     with pytest.raises(ValueError, match="nothing called 'droop' can be reduced"):
@@ -264,9 +264,22 @@ def test_a_folder_that_cannot_be_written(csv_file, tmp_path):
     assert "may not be written or read" in result.output
 
 
-def test_reproduce(tmp_path):
+def test_reproduce(tmp_path, monkeypatch):
+    few = {"estimator": "bootstrap", "criterion": "total", "n_bootstraps": 60, "random_state": 0}
+    panels = (_figure.PathSettings("few draws", 60, few), _figure.PathSettings("default", 300))
+    monkeypatch.setattr(_figure, "PANELS", panels)
     result = invoke("reproduce", "figure1", "--out", tmp_path / "figure")
-    assert "Selected: x0, x1" in result.output
+    few_draws, default = [
+        line.split(" | ") for line in result.output.splitlines() if line.startswith(("| few", "| def"))
+    ]
+    assert few_draws[1:3] == [
+        "`RandSel(2, estimator='bootstrap', criterion='total', n_bootstraps=60, random_state=0)`",
+        "60",
+    ]
+    assert default[1:5] == ["`RandSel(2)`", "300", "200", "x0, x1"]
+    X, y, _ = datasets.make_xor(300, 200, random_state=0)
+    order = np.argsort(-RandSel(2).fit(X, y).path_.rounds[0].scores).tolist()
+    assert default[5] == f"{order.index(0) + 1} and {order.index(1) + 1} |"
     assert (tmp_path / "figure" / "figure1.png").exists()
     assert "needs the folder of the data sets" in invoke("reproduce", "table2", "--out", tmp_path / "t").output
 

@@ -4,6 +4,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 import reference
+from scipy.stats import hypergeom
 
 from randsel._numerics.nuisance import Nuisance
 from randsel._numerics.rank_functions import (
@@ -435,6 +436,15 @@ def test_perfect_separation_of_few_samples(rng):
     log_p = evidence_for(functions, design, [0], [1]).log_p
     assert np.log(2.6e-8) < log_p[0] < np.log(1e-6)
     assert log_p[1] > np.log(0.001)
+
+
+@pytest.mark.parametrize("n_carriers", [3, 5, 9])
+def test_a_rare_value_is_tested_as_by_fisher(n_carriers):
+    """All carriers of a rare variant among 1000 samples are cases, of which there are 100."""
+    carrier, y = np.arange(1000) < n_carriers, np.arange(1000) < 100
+    functions, design = make_problem(carrier[:, None].astype(float), y)
+    expected = hypergeom.logpmf(n_carriers, 1000, n_carriers, 100) + np.log(2.0)
+    assert evidence_for(functions, design, [0]).log_p[0] == pytest.approx(expected, abs=0.05)
 
 
 @pytest.mark.parametrize("kind", ["classification", "regression"])

@@ -31,7 +31,7 @@ def refused(tmp_path, document, words, *, seal=True):
 
 def test_the_file_says_what_it_is(document):
     assert document["format"] == "randsel panel"
-    assert document["schema"] == 1
+    assert document["schema"] == 2
     assert [feature["name"] for feature in document["panel"]["features"]] == ["a", "b"]
     assert document["panel"]["calibration"]["nested"] is True
 
@@ -41,10 +41,15 @@ def test_a_changed_number_is_noticed(document, tmp_path):
     refused(tmp_path, document, "is damaged .its checksum is wrong.; run randsel select again", seal=False)
 
 
-@pytest.mark.parametrize("schema", [2, 0, "1", None, True, [1], {"a": 1}])
+@pytest.mark.parametrize("schema", [3, 0, "2", None, True, [2], {"a": 1}])
 def test_another_schema(document, tmp_path, schema):
     document["schema"] = schema
-    refused(tmp_path, document, "has the schema .* but this version of randsel reads 1")
+    refused(tmp_path, document, "has the schema .* but this version of randsel reads 2; update randsel")
+
+
+def test_an_older_schema_is_refused_with_the_remedy(document, tmp_path):
+    document["schema"] = 1
+    refused(tmp_path, document, "has the schema 1, but this version of randsel reads 2; run randsel select again")
 
 
 HUGE = 10**400
@@ -57,6 +62,8 @@ WRONG = {
     ("features", 0, "stand_ins"): [None, {}, [None], [{}], [{"name": "c"}] * 50],
     ("features", 0, "stand_ins", 0, "correlation"): [2, "1", None, float("nan")],
     ("features", 0, "indicator_of"): [3, ["c"]],
+    ("features", 0, "below_detection"): [None, "1", float("nan"), True],
+    ("features", 0, "levels"): ["red", [1], ["red", "red"], {}],
     ("covariates",): [None, {}, [{}], [{"name": "age", "mean": 0, "spread": 1, "levels": []}]],
     ("effects",): [[[1, 2]], "x", 0],
     ("model",): [None, [], {}],
@@ -68,12 +75,12 @@ WRONG = {
     ("calibration",): [None, {}, []],
     ("calibration", "slope"): [-1, None, float("inf"), HUGE],
     ("calibration", "offsets"): [[1], None, ["a", "b"]],
+    ("calibration", "thresholds"): [[0.5], None, [0.1, 0.9], ["a", "b"]],
     ("calibration", "nested"): [1, None, "yes"],
     ("about",): [None, [], "x"],
     ("about", "log2"): [1, "yes", None],
     ("about", "missing"): ["drop", 3, None, []],
     ("about", "batch"): [0, None],
-    ("about", "categorical"): [None, "a", [3]],
     ("about", "outcome"): [None, [], {"target": 3}],
 }
 
@@ -120,7 +127,7 @@ def test_damaged_files(tmp_path, content):
 
 def test_a_deeply_nested_panel_is_refused(tmp_path):
     nested = "[" * 900 + "]" * 900
-    (tmp_path / "panel.json").write_text('{"format": "randsel panel", "schema": 1, "panel": ' + nested + "}")
+    (tmp_path / "panel.json").write_text('{"format": "randsel panel", "schema": 2, "panel": ' + nested + "}")
     with pytest.raises(ValueError, match="is damaged"):
         Panel.load(tmp_path)
 

@@ -8,7 +8,7 @@ from panel_tables import frame_of, make_panel, make_table
 from randsel import Panel
 from randsel.analysis import Settings, analyse
 from randsel.panels import fit_panel, write_panel
-from randsel.panels._preparation import MAX_POINTS, Covariate, score_columns, take_points
+from randsel.prediction import MAX_POINTS, Covariate, score_columns, take_points
 
 
 @pytest.mark.parametrize("kind", ["classification", "three", "regression", "survival"])
@@ -23,7 +23,8 @@ def test_new_samples_are_predicted(kind):
     if kind in ("classification", "three"):
         probabilities = panel.predict_proba(frame_of(new))
         np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
-        assert np.array_equal(panel.classes_[probabilities.argmax(axis=1)], panel.predict(frame_of(new)))
+        ratios = probabilities / panel.calibration.thresholds
+        assert np.array_equal(panel.classes_[ratios.argmax(axis=1)], panel.predict(frame_of(new)))
         log_loss = -np.log(probabilities[np.arange(80), np.searchsorted(panel.classes_, new.y)]).mean()
         assert log_loss < 0.6 * np.log(len(panel.classes_))
     else:
@@ -182,6 +183,51 @@ def test_probabilities_of_noise_are_those_of_the_classes():
     assert np.abs(probabilities - 0.5).max() < 0.35
 
 
+def test_a_rare_class_is_predicted_above_its_threshold():
+    rng = np.random.default_rng(0)
+    y = np.repeat(["rare", "usual"], [27, 82])
+    X = rng.standard_normal((109, 3)) + np.outer(y == "usual", [0.9, 0.0, 0.0])
+    table = make_table().__class__(X, y, ("a", "b", "c"))
+    panel = make_panel(table, keep=("a",), top=1)
+    probability = panel.predict_proba(X[:, :1])[:, 1]
+    threshold = panel.calibration.thresholds[1]
+    assert 0.6 < threshold < 0.9
+    assert np.array_equal(panel.predict(X[:, :1]) == "usual", probability > threshold)
+    assert f"usual is predicted if its probability is above {threshold:.2f}" in panel.describe_decision()
+    recalls = [(panel.predict(X[:, :1])[y == label] == label).mean() for label in ("rare", "usual")]
+    assert abs(recalls[0] - recalls[1]) < 0.25
+    assert probability.mean() == pytest.approx(82 / 109, abs=0.03)
+
+
+@pytest.mark.parametrize("kind", ["classification", "three", "regression", "survival"])
+def test_the_accuracy_that_is_quoted_is_that_of_panels_fitted_to_the_folds(kind):
+    table = make_table(kind)
+    settings = {"keep": ("a", "b"), "top": 2, "halves": 0, "pairs": "none"}
+    settings["task"] = "classification" if kind == "three" else "auto"
+    analysis = analyse(table, Settings(folds=3, **settings))
+    folds = analysis.outcome.splits(analysis.table.y, None, 3, 0)
+    for number, (train, test) in enumerate(folds):
+        panel = fit_panel(analyse(table.rows(train), Settings(folds=0, **settings)))
+        expected = panel.score(table.X[test, :2], analysis.table.y[test])
+        assert analysis.accuracy.selected[number] == pytest.approx(expected)
+        curve = analysis.panel_sizes
+        assert curve.scores[number, curve.sizes.tolist().index(2)] == pytest.approx(expected)
+
+
+def test_labels_of_categories_are_encoded_as_in_training():
+    rng = np.random.default_rng(0)
+    codes, levels = rng.integers(3, size=80), ("blue", "green", "red")
+    y = np.where((codes == 2) ^ (rng.random(80) < 0.1), "case", "control")
+    X = np.column_stack([codes, rng.standard_normal(80)]).astype(float)
+    table = make_table().__class__(X, y, ("colour", "n"), nominal=(0,), levels={"colour": levels})
+    panel = make_panel(table, keep=("colour",), top=1)
+    assert panel.levels() == {"colour": levels}
+    predicted = panel.predict_proba(pd.DataFrame({"colour": ["red", "green", None]}))
+    np.testing.assert_allclose(predicted, panel.predict_proba(np.array([[2.0], [1.0], [np.nan]])))
+    with pytest.raises(ValueError, match=r"'colour' holds 'pink', which is not one of the categories of training"):
+        panel.predict({"colour": ["pink"]})
+
+
 def test_a_single_sample_of_a_class_gives_the_frequencies():
     table = make_table()
     y = np.array(["rare", *["common"] * 79])
@@ -200,9 +246,9 @@ def test_no_feature_and_too_many_features_are_refused():
 
 def test_points_of_many_samples_are_order_statistics():
     values = np.random.default_rng(0).standard_normal(5000)
-    points = take_points(values)
+    points = take_points(values[:, None])[0]
     assert len(points) == MAX_POINTS
     assert points[0] == values.min()
     assert points[-1] == values.max()
-    exact, approximate = (score_columns([values], [p])[:, 0] for p in (np.sort(values), points))
+    exact, approximate = (score_columns(values[:, None], [p])[:, 0] for p in (np.sort(values), points))
     assert np.abs(exact - approximate)[np.abs(exact) < 2].max() < 0.05

@@ -1,4 +1,4 @@
-"""What happens if a disk is full, a folder read-only, a process killed: the table of docs/faults.md, a test per row."""
+"""What happens if a disk is full, a folder read-only, a process killed: a test per row of contributing/faults.md."""
 
 import itertools
 import json
@@ -451,7 +451,7 @@ def test_too_little_memory_for_a_half_is_said_and_the_run_goes_on(table, undistu
 
 
 def test_the_page_on_faults_names_messages_and_tests_that_exist():
-    page = (DOCS / "faults.md").read_text()
+    page = (DOCS / "contributing" / "faults.md").read_text()
     tests = "\n".join(path.read_text() for path in Path(__file__).parents[1].rglob("test_*.py"))
     named = set(re.findall(r"`(test_\w+)`", page))
     assert not {name for name in named if f"def {name}(" not in tests}

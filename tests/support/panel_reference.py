@@ -3,8 +3,8 @@
 import numpy as np
 
 
-def ridge_predictions(Z, Y, new, ridge, gamma=None):
-    """Kernel ridge regression with an intercept that is not penalised: its stationary equations, solved as they are."""
+def ridge_predictions(Z, Y, new, penalty, weights, gamma=None):
+    """Weighted kernel ridge regression with a free intercept: its stationary equations, solved as they are."""
     m = len(Z)
 
     def kernel(a, b):
@@ -13,10 +13,8 @@ def ridge_predictions(Z, Y, new, ridge, gamma=None):
         return float(np.exp(-gamma * sum((x - z) ** 2 for x, z in zip(a, b, strict=True))))
 
     K = np.array([[kernel(a, b) for b in Z] for a in Z])
-    H = np.eye(m) - np.ones((m, m)) / m
-    penalty = ridge * np.trace(H @ K @ H) / m
-    # minimise ‖Y - K a - b‖² + penalty · aᵀ K a: (K + penalty I) a + 1 b = Y, 1ᵀ a = 0
-    system = np.block([[K + penalty * np.eye(m), np.ones((m, 1))], [np.ones((1, m)), np.zeros((1, 1))]])
+    # minimise Σ w_i ‖y_i - (K a)_i - b‖² + penalty · aᵀ K a: (K + penalty W⁻¹) a + 1 b = Y, 1ᵀ a = 0
+    system = np.block([[K + penalty * np.diag(1 / weights), np.ones((m, 1))], [np.ones((1, m)), np.zeros((1, 1))]])
     solution = np.linalg.solve(system, np.vstack([Y, np.zeros((1, Y.shape[1]))]))
     return np.array([[kernel(a, b) for b in Z] for a in new]) @ solution[:m] + solution[m]
 

@@ -4,6 +4,7 @@ import itertools
 from math import comb, sqrt
 
 import numpy as np
+from scipy.optimize import minimize
 from scipy.stats import norm, rankdata
 
 
@@ -355,6 +356,29 @@ def label_p_value(a, labels, strata):
     sums, observed = label_sums(a, labels, strata), a @ labels
     side = np.sign(observed)
     return min(1.0, 2 * np.mean(side * sums >= side * observed - 1e-9))
+
+
+def label_probabilities(labels, free, penalised):
+    """Probabilities of a logistic regression on free columns, and on others with a ridge penalty of one."""
+    Z = np.column_stack([free, penalised])
+
+    def loss(coefficients):
+        logits = Z @ coefficients
+        return np.logaddexp(0.0, logits).sum() - labels @ logits + np.square(coefficients[free.shape[1] :]).sum() / 2
+
+    logits = Z @ minimize(loss, np.zeros(Z.shape[1]), tol=1e-12).x
+    return 1 / (1 + np.exp(-logits))
+
+
+def independent_label_p_value(x, labels, p, Z):
+    """Twice the probability of a score at least as far out on its side, over all label vectors; Z is projected out."""
+    root = np.sqrt(p * (1 - p))[:, None]
+    a = x - Z @ np.linalg.lstsq(Z * root, x * root[:, 0], rcond=None)[0]
+    vectors = np.array(list(itertools.product([0, 1], repeat=len(x))))
+    chances = np.where(vectors, p, 1 - p).prod(axis=1)
+    scores, observed = (vectors - p) @ a, (labels - p) @ a
+    tail = chances[np.sign(observed) * scores >= abs(observed) - 1e-9].sum()
+    return min(2 * tail, 1.0)
 
 
 def sign_p_value(terms):

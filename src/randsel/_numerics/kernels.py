@@ -1,6 +1,6 @@
 """Kernels on features: their factors, distances, bandwidth, centring, and the alignment of two kernels.
 
-Equations are numbered as in docs/mathematics.md.
+Equations are numbered as in docs/explanation/mathematics.md.
 """
 
 import math

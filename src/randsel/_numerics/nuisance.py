@@ -126,7 +126,7 @@ class Nuisance:
         return np.asarray(rows - ((rows * weights) @ basis.T / weights.sum()) @ basis)
 
     @cached_property
-    def _columns(self) -> Array:
+    def columns(self) -> Array:
         """An orthonormal basis, under the weights, of everything that is projected out; samples are rows."""
         indicators = np.ones((1, len(self.weights)))
         if self.strata is not None:
@@ -136,7 +136,7 @@ class Nuisance:
 
     def explain_columns(self, Z: Any) -> tuple[Any, Any]:
         """Return a basis (samples, rank) and coefficients (rank, columns); `remove` subtracts their product from Z."""
-        columns = astype(as_array_like(self._columns, Z), Z.dtype)
+        columns = astype(as_array_like(self.columns, Z), Z.dtype)
         weights = astype(as_array_like(self.weights, Z), Z.dtype)
         return columns, (columns * weights[:, None]).T @ Z / float(self.weights.sum())
 

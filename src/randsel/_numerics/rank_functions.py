@@ -26,6 +26,8 @@ from randsel._utils.typing import Array
 MAX_LEVELS = 12
 #: A cosine is dropped if the functions before it leave less than this fraction of its variance.
 MIN_VARIANCE = 0.05
+#: Minimum number of samples in the rarer of two levels.
+MIN_LEVEL = 3
 #: Tables of functions to remember, by the frequencies of the levels.
 MAX_CACHED_TABLES = 4096
 #: Fraction of the variance, beyond chance, that strata must explain for their means to be subtracted.
@@ -274,9 +276,12 @@ def _functions_of_levels(mass: Array, m: int, n_functions: int, *, nominal: bool
 
 
 def _pool_rare_neighbours(mass: Array, min_mass: float) -> Array:
-    """Merge the rarest level with its rarer neighbour until none is rare; return the pool number of each level."""
+    """Merge the rarest level with its rarer neighbour until none is rare; return the pool number of each level.
+
+    Two levels are merged only if one has fewer than `MIN_LEVEL` samples: nothing would be left to test.
+    """
     pools, pool_mass = np.arange(len(mass)), mass.tolist()
-    while len(pool_mass) > 1 and min(pool_mass) < min_mass:
+    while len(pool_mass) > 1 and min(pool_mass) < (min_mass if len(pool_mass) > 2 else MIN_LEVEL):
         k = int(np.argmin(pool_mass))
         with_next = k == 0 or (k + 1 < len(pool_mass) and pool_mass[k + 1] < pool_mass[k - 1])
         low = k if with_next else k - 1

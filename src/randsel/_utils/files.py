@@ -273,6 +273,23 @@ def check_or_write_identity(
     write_atomically(path, json.dumps(identity, indent=1) + "\n")
 
 
+@contextmanager
+def claim_folder(out: Path, identity: Mapping[str, Any], same: tuple[str, ...]) -> Iterator[None]:
+    """Call `check_or_write_identity`, and undo it if data or options are refused, so that the folder can be used again.
+
+    A folder that had an identity before keeps it, with its finished parts.
+    """
+    is_new = not (out / IDENTITY).exists()
+    check_or_write_identity(out, identity, same)
+    try:
+        yield
+    except ValueError:
+        if is_new:
+            (out / IDENTITY).unlink(missing_ok=True)
+            shutil.rmtree(out / "parts", ignore_errors=True)
+        raise
+
+
 def read_identity(out: Path) -> dict[str, Any]:
     """Return the identity of the run in a folder."""
     path = out / IDENTITY

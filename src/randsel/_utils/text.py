@@ -9,7 +9,7 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib import import_module
@@ -116,6 +116,18 @@ def format_label(value: Any) -> str:
 def pluralise(count: int, singular: str, plural: str) -> str:
     """Return the singular for a count of one, else the plural."""
     return singular if count == 1 else plural
+
+
+def split_names(names: str | None) -> list[str]:
+    """Return the names of a comma-separated option; a name with a comma is quoted as in CSV: `"age, years",sex`."""
+    return [name.strip() for name in next(csv.reader([names], skipinitialspace=True))] if names else []
+
+
+def join_names(names: Iterable[str]) -> str:
+    """Write names as `split_names` reads them."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(names)
+    return line.getvalue()
 
 
 def join_words(words: Sequence[str]) -> str:

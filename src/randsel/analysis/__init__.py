@@ -32,7 +32,6 @@ from randsel.analysis._ranking import (
     list_features,
     value_columns,
 )
-from randsel.analysis._selection import is_constant_within
 
 __all__ = [
     "MISSING",
@@ -59,7 +58,6 @@ __all__ = [
     "check_pairs",
     "effect_measure",
     "format_effect",
-    "is_constant_within",
     "list_features",
     "select_adata",
     "value_columns",

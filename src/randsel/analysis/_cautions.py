@@ -2,19 +2,20 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from shlex import quote
 
 import numpy as np
 from scipy.stats import rankdata, spearmanr
 
 from randsel._numerics.missing import columns_vary, missing_mask
 from randsel._utils.jobs import generator
-from randsel._utils.text import format_label, join_words, pluralise
+from randsel._utils.text import format_label, join_names, join_words, list_first, pluralise
 from randsel._utils.typing import Array
 from randsel.analysis._model import FeatureTests
 from randsel.culling import CullingPath
 from randsel.interactions import LEVEL
-from randsel.tables import Table
+from randsel.tables import Table, find_clinical
 from randsel.targets import KINDS, SURVIVAL, OutcomeKind
 
 UNEQUAL = 0.5  # classes are called unequal if the smallest has less than this fraction of the mean class size
@@ -65,7 +66,7 @@ def cautions(table: Table, kind: str | OutcomeKind, *, samples: Sequence[str] | 
     --------
     >>> import numpy as np
     >>> from randsel.analysis import cautions
-    >>> from randsel.tables import Table
+    >>> from randsel.tables import Table, find_clinical
     >>> X = np.random.default_rng(0).standard_normal((40, 5))
     >>> y = np.array(["case"] * 4 + ["control"] * 36)
     >>> for sentence in cautions(Table(X, y, tuple("abcde")), "classification"):
@@ -311,9 +312,23 @@ def check_pairs(table: Table, pairs: Array | None) -> Iterator[str]:
         )
 
 
-def check_selection(table: Table, path: CullingPath, tests: FeatureTests, selected: Array) -> Iterator[str]:
-    """Warn where culling and tests disagree, of pairs that may be echoes, and of names that look like formulas."""
+def check_selection(
+    table: Table, path: CullingPath, tests: FeatureTests, selected: Array, confirmed: Collection[str] = ()
+) -> Iterator[str]:
+    """Warn where culling and tests disagree, of echoes, of clinical columns, and of names that look like formulas.
+
+    `confirmed` are names of columns that the user has called features.
+    """
     yield from check_pairs(table, tests.pairs)
+    clinical = [table.names[j] for j in find_clinical(table.names) if j in selected]
+    clinical = [name for name in clinical if name not in confirmed]
+    if clinical:
+        count = pluralise(len(clinical), "A selected feature looks", f"{len(clinical)} selected features look")
+        names = quote(join_names(clinical))
+        yield (
+            f"{count} like a property of samples, not a measurement: {list_first(clinical, NAMED_ECHOES)}. Remove its "
+            f"effect (--covariates {names}), leave it out (--drop-columns), or confirm it as a feature (--features)."
+        )
     least_q = float(tests.q.min())
     if table.groups is not None and path.stands_out and least_q > LEVEL:
         # the permutation test respects groups; the order of culling does not

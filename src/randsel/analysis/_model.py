@@ -242,13 +242,18 @@ class HeldOut:
     predicted
         Index of the predicted class, the predicted number, or the predicted risk; NaN if there is none.
     score
-        For two classes, the decision value: the larger, the more like the second class. For survival, the risk; for
-        numbers, the prediction; NaN for several classes. Models of different folds have different scales.
+        For two classes, the output for the second class: the larger, the more like that class. For survival, the risk;
+        for numbers, the prediction; NaN for several classes. Models of different folds have different scales.
+    outputs
+        Outputs of the models, a column per class, from which probabilities are calibrated; all equal where a fold
+        selected no feature, NaN where its training samples lack a class. None for numbers and survival, and in an
+        analysis that was read from a folder.
     """
 
     fold: Array
     predicted: Array
     score: Array
+    outputs: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -260,7 +265,7 @@ class Accuracy:
     measure
         "balanced accuracy", "R²" or "concordance index".
     selected, everything
-        One value per outer fold: of a model on the features selected in the fold, and of one on all features.
+        One value per outer fold: of the model of a panel on the features selected in the fold, and on all features.
     chance
         Score of guessing.
     sizes
@@ -268,8 +273,6 @@ class Accuracy:
     high_risk
         With survival, for every sample: 1 if its risk, predicted by the model on the features selected in the fold that
         held it out, is above the median of the fold; 0 if not; NaN if no feature was selected. None for other outcomes.
-    selections
-        Training rows, test rows and selected columns of each fold; empty in an analysis that was read from a folder.
     held_out
         Predictions of the models on the features selected in each fold.
     """
@@ -280,7 +283,6 @@ class Accuracy:
     chance: float
     sizes: Array
     high_risk: Array | None = None
-    selections: tuple[tuple[Array, Array, Array], ...] = ()
     held_out: HeldOut | None = None
 
 

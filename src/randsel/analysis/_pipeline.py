@@ -39,7 +39,6 @@ from randsel.analysis._selection import (
     Progress,
     choose_rule,
     cull_table,
-    is_constant_within,
     rank_columns,
     run_tests,
     select_features,
@@ -62,6 +61,7 @@ from randsel.targets import (
     check_outcome,
     describe_guess,
     find_kind,
+    is_constant_within,
 )
 
 TEST_FIELDS = ("p", "q", "partner", "step")  # stored fields of `FeatureTests`
@@ -123,10 +123,19 @@ def analyse(
         effects=effects,
         rule=rule,
         nothing_stands_out=not path.stands_out,
-        warnings=(*cautions(imputed, kind, samples=samples), *messages, *check_selection(units, path, tests, columns)),
+        warnings=(
+            *cautions(imputed, kind, samples=samples),
+            *messages,
+            *check_selection(units, path, tests, columns, [*settings.keep, *_confirmed_features(about)]),
+        ),
         settings=dict(about or {}),
         notes=(*notes, *(f"{name} was damaged and was computed again." for name in execution.parts.damaged)),
     )
+
+
+def _confirmed_features(about: Mapping[str, Any] | None) -> list[str]:
+    """Return the columns that the user has named as features (--features)."""
+    return list((about or {}).get("parameters", {}).get("features", ()))
 
 
 def _cull_or_restore(table: Table, kind: OutcomeKind, settings: Settings, execution: Execution) -> CullingPath:

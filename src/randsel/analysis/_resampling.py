@@ -15,14 +15,7 @@ from randsel._utils.jobs import as_finished, generator
 from randsel._utils.text import format_label
 from randsel._utils.typing import Array
 from randsel.analysis._model import Accuracy, PanelSizes, Rule, Settings, Stability
-from randsel.analysis._predictions import (
-    MANY_ROWS,
-    collect_predictions,
-    predict,
-    score_model,
-    score_predictions,
-    split_by_risk,
-)
+from randsel.analysis._predictions import collect_predictions, predict_outputs, score_outputs, split_by_risk
 from randsel.analysis._preparation import LEAST_HALF, average_groups, columns_to_keep, impute_medians
 from randsel.analysis._selection import (
     Execution,
@@ -36,6 +29,7 @@ from randsel.tables import Table
 from randsel.targets import SURVIVAL, OutcomeKind, bound_false_selections, split_halves
 
 THRESHOLD = 0.6  # fraction of half-samples from which a feature counts as stable
+MANY_ROWS = 2000  # samples above which time is saved
 #: If there are more than `MANY_ROWS` samples: maximum number of samples of a half, and of training samples of a fold
 #: that the selection uses, to save time.
 MOST_ROWS_OF_HALF, MOST_ROWS_OF_FOLD = 1000, 4000
@@ -44,8 +38,7 @@ FOLD_SHAPES = {
     "selected": ("f",),
     "everything": ("f",),
     "columns": ("iu", "selected"),
-    "predicted": ("biufU", "held out"),
-    "scores": ("f", "held out"),
+    "outputs": ("f", "held out", "outputs"),
 }
 #: Numbers of features for which models are scored.
 SIZES = (1, 2, 3, 5, 10, 20, 50, 100, 200)
@@ -166,7 +159,7 @@ def measure_accuracy(
     if max(len(train) for train, _ in folds) > MANY_ROWS:
         notes.append(
             f"With more than {MANY_ROWS} samples in a fold, features are selected on at most {MOST_ROWS_OF_FOLD} of "
-            "them, and models are ridge regressions on a kernel with landmarks in place of support vector machines."
+            "them, to save time."
         )
     sizes = panel_sizes(n_selected, int(columns_vary(table.X).sum()))
     tasks = [(table, kind, settings, sizes, train, test) for train, test in folds]
@@ -180,12 +173,11 @@ def measure_accuracy(
         np.array([result[name].item() for result in results]) for name in ("selected", "everything")
     )
     counts = np.array([len(result["columns"]) for result in results])
-    selections = tuple((*fold, result["columns"]) for fold, result in zip(folds, results, strict=True))
-    held_out = collect_predictions(results, [test for _, test in folds], table.y, kind)
+    held_out = collect_predictions(results, folds, table.y, kind)
     high_risk = split_by_risk(held_out) if kind is SURVIVAL else None
     chance = kind.chance_score(table.y)
     curve = PanelSizes(sizes, np.array([result["curve"] for result in results]), n_selected)
-    return Accuracy(kind.score_name, selected, everything, chance, counts, high_risk, selections, held_out), curve
+    return Accuracy(kind.score_name, selected, everything, chance, counts, high_risk, held_out), curve
 
 
 def _count_folds(table: Table, kind: OutcomeKind, settings: Settings, notes: list[str]) -> int:
@@ -233,18 +225,21 @@ def _score_fold(
         rows = thin(train, table.y, table.groups, kind, MOST_ROWS_OF_FOLD, generator(settings.seed, 3, int(test[0])))
     columns, ranking = _rank_on_fold(average_groups(imputed.rows(rows)), kind, settings)
     varying = np.flatnonzero(columns_vary(imputed.X[train]))
-    predictions = predict(imputed, kind, train, test, columns)
-    # a ranking may end before a size, because more columns are constant on the training samples
-    scores = {
-        size: score_model(imputed, kind, train, test, ranking[:size])
-        for size in {min(size, len(ranking)) for size in sizes.tolist()}
-    }
+    known: dict[frozenset[int], Array] = {}  # the selected features, the first and all may be the same
+
+    def score(features: Array) -> float:
+        key = frozenset(features.tolist())
+        if key not in known:
+            known[key] = predict_outputs(imputed, kind, train, test, features)
+        return score_outputs(table, kind, test, known[key])
+
     return {
-        "selected": score_predictions(table, kind, test, predictions),
-        "everything": score_model(imputed, kind, train, test, varying),
+        "selected": score(columns),
+        "everything": score(varying),
         "columns": columns,
-        "curve": [scores[min(size, len(ranking))] for size in sizes.tolist()],
-        **predictions._asdict(),
+        # a ranking may end before a size, because more columns are constant on the training samples
+        "curve": [score(ranking[:size]) for size in sizes.tolist()],
+        "outputs": known[frozenset(columns.tolist())],
     }
 
 

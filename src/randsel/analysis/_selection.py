@@ -20,12 +20,16 @@ from randsel.analysis._model import FeatureTests, Rule, Settings
 from randsel.analysis._preparation import columns_to_keep, nominal_mask, varying_columns
 from randsel.culling import CullingPath
 from randsel.interactions import LEVEL, main_effects
-from randsel.selectors import InteractionScan, RandSel
+from randsel.prediction import batch_to_remove
+from randsel.selectors import DEFAULT_PAIRS, InteractionScan, RandSel
 from randsel.tables import Table
-from randsel.targets import OutcomeKind, Samples
+from randsel.targets import OutcomeKind, Samples, is_constant_within
 
 #: By default, pairs are tested if samples × features² is at most this: about half a minute on one core.
 PAIR_BUDGET = 3e10
+#: Half-samples and folds, which need no list of pairs, compute p-values of this many pairs per feature at first. A pair
+#: makes the p-value of its features less than one if its own is below 1/2(n - 1), by chance a quarter pair per feature.
+PAIRS_PER_FEATURE = 2
 Progress = Callable[[str, float, float], None]  # called with the name of a step, the amount done and the total
 
 
@@ -46,7 +50,7 @@ def cull_table(
     options["always_keep"] = varying_columns(table.X, columns_to_keep(table, settings)) or None
     selector = RandSel(target=kind.name, device=settings.device, verbose=on_round, checkpoint=checkpoint, **options)
     # If the target is constant within batches, tests compare samples of different batches, and so do permutations.
-    batch = None if table.batch is None or is_constant_within(table.y, table.batch) else table.batch
+    batch = batch_to_remove(table)
     with collect_warnings():  # the summary says if nothing stands out
         known = {"groups": table.groups, "batch": batch, "covariates": table.covariates or None}
         path: CullingPath = selector.fit(table.X, table.y, **known).path_
@@ -54,9 +58,17 @@ def cull_table(
 
 
 def run_tests(
-    table: Table, kind: OutcomeKind, settings: Settings, execution: Execution, checkpoint: Path | None = None
+    table: Table,
+    kind: OutcomeKind,
+    settings: Settings,
+    execution: Execution,
+    checkpoint: Path | None = None,
+    n_pairs: int | None = None,
 ) -> FeatureTests:
-    """Test all features, and all pairs if the settings say so; groups, batches, covariates as in `InteractionScan`."""
+    """Test all features, and all pairs if the settings say so; groups, batches, covariates as in `InteractionScan`.
+
+    `n_pairs` is the number of pairs to report, as in `InteractionScan`.
+    """
     m, n = table.X.shape
     nominal, batch = nominal_mask(table), table.batch
     if batch is not None and is_constant_within(table.y, batch):
@@ -74,14 +86,9 @@ def run_tests(
         p = main_effects(samples, kind, nominal=nominal, **how)
         return FeatureTests(p, np.asarray(false_discovery_control(p)), np.full(n, -1), np.zeros(n, dtype=int), None)
     how |= {"device": settings.device, "verbose": partial(execution.show, "testing pairs")}
-    scan = InteractionScan(target=kind.name, categorical_features=nominal, **how)
+    scan = InteractionScan(target=kind.name, categorical_features=nominal, n_pairs=n_pairs, **how)
     scan.fit(table.X, table.y, groups=table.groups, batch=batch, covariates=table.covariates or None)
     return FeatureTests.from_scan(scan)
-
-
-def is_constant_within(y: Array, labels: Array) -> bool:
-    """Return whether the target is the same for all samples of a label, such as a batch."""
-    return all(len(np.unique(y[labels == label])) == 1 for label in np.unique(labels))
 
 
 def choose_rule(
@@ -124,6 +131,11 @@ def rank_columns(selected: Array, path: CullingPath) -> Array:
 
 
 def run_tests_quietly(table: Table, kind: OutcomeKind, settings: Settings) -> FeatureTests:
-    """Run the tests without the warnings that those on all samples give."""
+    """Run the tests without the warnings that those on all samples give, and with few pairs if others do not matter."""
+    n = table.X.shape[1]
     with collect_warnings():
+        if PAIRS_PER_FEATURE * n < DEFAULT_PAIRS:
+            tests = run_tests(table, kind, settings, Execution(), n_pairs=PAIRS_PER_FEATURE * n)
+            if tests.pairs is None or np.median(tests.pairs["p"]) > 1.0 / (2 * (n - 1)):
+                return tests
         return run_tests(table, kind, settings, Execution())

@@ -12,7 +12,7 @@ from randsel._utils.choices import TRANSFORMS
 from randsel.cli._main import main, say, table_options
 
 if TYPE_CHECKING:
-    from randsel.panels import Application, Panel
+    from randsel.panels import Panel
     from randsel.tables import Table
 
 #: Options of reading that the panel decides, or that have no meaning for new samples.
@@ -36,10 +36,11 @@ def apply(results: Path, file: Path, reading: dict[str, Any], out: Path, **how: 
     """Predict new samples with the panel that randsel select saved.
 
     RESULTS is the result folder of randsel select, or its panel.json. FILE holds the new samples, in any format of
-    docs/files.md; it needs only the features of the panel, in any order. The folder --out gets predictions.csv (classes
-    with probabilities, numbers, or risks), features.csv (comparison of the new values with those of training) and
-    report.html. If FILE has the outcome, evaluation.csv and calibration.csv compare the predictions with it. The
-    outcome must have the same column name as in training, unless --target, or --event and --time, name another.
+    docs/reference/formats.md; it needs only the features of the panel, in any order. The folder --out gets
+    predictions.csv (classes with probabilities, numbers, or risks), features.csv (comparison of the new values with
+    those of training) and report.html. If FILE has the outcome, evaluation.csv and calibration.csv compare the
+    predictions with it. The outcome must have the same column name as in training, unless --target, or --event and
+    --time, name another.
 
     \b
     Exit status:
@@ -54,7 +55,7 @@ def apply(results: Path, file: Path, reading: dict[str, Any], out: Path, **how: 
       randsel apply results microarray.csv --rescale --out predictions
     """
     from randsel._utils.files import IDENTITY, check_folder
-    from randsel.panels import FILE, Panel
+    from randsel.panels import FILE, Panel, apply_panel, summarise_application, write_application
 
     if (out / IDENTITY).exists() or (out / FILE).exists():
         raise click.ClickException(
@@ -66,13 +67,11 @@ def apply(results: Path, file: Path, reading: dict[str, Any], out: Path, **how: 
     table = _read_new_samples(panel, file, reading, how["transform"], named)
     command = shlex.join(["randsel", "apply", str(results), str(file), "--out", str(out), *_write_options(how)])
     about = {"data": file.name, "command": command}
-    application = _apply(panel, table, {**how, "below_detection": reading["below_detection"]}, about)
+    application = apply_panel(panel, table, **how, about=about)
     if named and not application.known.any():
         raise click.ClickException(
             f"{file} has no column of that name, or the outcome of all samples is unknown; see the notes above."
         )
-    from randsel.panels import summarise_application, write_application
-
     out.mkdir(parents=True, exist_ok=True)
     missing = write_application(application, out)
     say("Note", [note for note in application.notes if note not in table.notes])
@@ -94,59 +93,16 @@ def _read_new_samples(panel: "Panel", file: Path, reading: dict[str, Any], trans
 
     outcome = {} if named else panel.about.get("outcome", {})
     covariates = tuple(covariate.name for covariate in panel.preparation.covariates)
-    reading["categorical"] = tuple(dict.fromkeys([*reading["categorical"], *panel.about["categorical"]]))
+    reading["categorical"] = tuple(dict.fromkeys([*reading["categorical"], *panel.levels()]))
     log2 = transform == "log2" or (transform == "as-training" and bool(panel.about.get("log2")))
-    table = read(file, **{**reading, **outcome}, only=panel.columns(), covariates=covariates, log2=log2)
+    is_other_scale = log2 != bool(panel.about.get("log2")) or transform not in ("as-training", "none", "log2")
+    if reading["below_detection"] == "half-minimum" and is_other_scale:
+        raise click.UsageError(
+            "--below-detection half-minimum takes the values that training used, which do not fit the scale of a file "
+            "that needs --transform; use --below-detection missing."
+        )
+    from_training = {"detection_values": panel.detection_values(), "levels": panel.levels()}
+    how = {**reading, **outcome, **from_training}
+    table = read(file, **how, only=panel.columns(), covariates=covariates, log2=log2)
     say("Note", table.notes)
     return table
-
-
-def _apply(panel: "Panel", table: "Table", how: dict[str, Any], about: dict[str, str]) -> "Application":
-    import numpy as np
-
-    from randsel.panels import (
-        Application,
-        check_categories,
-        compare_features,
-        evaluate,
-        known_outcome,
-        transform_values,
-        warn_of_shifts,
-    )
-
-    values = transform_values(table.X, how["transform"])
-    columns = {name: values[:, j] for j, name in enumerate(table.names)} | table.covariates
-    samples = panel.prepare(columns, allow_missing=how["allow_missing"], rescale=how["rescale"])
-    check_categories(panel, samples.values)
-    outputs = panel.model.outputs(samples.scores)
-    known = known_outcome(panel, table.y)
-    evaluation = evaluate(panel, outputs[known], table.y[known]) if known.any() else None
-    log2_taken = how["transform"] == "as-training" and table.log2
-    warnings = list(warn_of_shifts(panel, samples.values, rescaled=how["rescale"], log2_taken=log2_taken))
-    if panel.about.get("batch") and not how["rescale"]:
-        warnings.append(
-            "The panel was fitted within batches, and the new samples form another batch, whose effect is unknown; "
-            "--rescale removes shifts of features, if the samples resemble those of training."
-        )
-    if how["below_detection"]:
-        warnings.append(
-            "Values below detection were replaced by half the smallest value of the new file, not of the training "
-            "file. Where the two differ, predictions are wrong; with --na instead, such values count as missing."
-        )
-    notes = [*table.notes, *samples.notes]
-    if table.ids is None:
-        notes.append("No column of sample ids was recognised: samples are numbered by row. Name it with --id-column.")
-    ids = np.arange(1, len(values) + 1) if table.ids is None else table.ids
-    return Application(
-        panel=panel,
-        samples=samples,
-        outputs=outputs,
-        ids=tuple(map(str, ids.tolist())),
-        y=table.y,
-        known=known,
-        shifts=compare_features(panel, samples.values),
-        evaluation=evaluation,
-        notes=tuple(notes),
-        warnings=tuple(warnings),
-        about=about,
-    )

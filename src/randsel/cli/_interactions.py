@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 def interactions(file: Path, reading: dict[str, Any], out: Path, task: str, **how: Any) -> None:
     """Test every feature alone, and in pairs with every other feature.
 
-    FILE is a table in any format of docs/files.md. Samples are compared within batches only; with --groups, between
-    groups or within them, as the target allows. Missing values are neutral; --missing median takes medians of all
-    samples. The folder gets report.html, features.csv (best first: p- and q-values, partner) and pairs.csv, and
-    heatmap.png and pairs.png if any pair holds after correction for all pairs; --with-covariates adds
+    FILE is a table in any format of docs/reference/formats.md. Samples are compared within batches only; with
+    --groups, between groups or within them, as the target allows. Missing values are neutral; --missing median takes
+    medians of all samples. The folder gets report.html, features.csv (best first: p- and q-values, partner) and
+    pairs.csv, and heatmap.png and pairs.png if any pair holds after correction for all pairs; --with-covariates adds
     covariate-pairs.csv. Without --top and --fdr, features with a q-value of at most 0.05 are selected. Run the command
     again to resume after an interruption.
 

@@ -17,7 +17,7 @@ import click
 
 from randsel import __version__
 from randsel._utils.choices import DETECTION_RULES, DUPLICATE_RULES, MISSING_RULES, ORIENTATIONS
-from randsel._utils.text import make_printable
+from randsel._utils.text import make_printable, split_names
 
 if TYPE_CHECKING:
     from randsel.tables import Table
@@ -32,7 +32,7 @@ READING: dict[str, dict[str, Any]] = {
     "time": {"help": "Column of times of the event or of censoring."},
     "groups": {"help": "Column of groups of samples that belong together, such as donors."},
     "batch": {"help": "Column of batches, such as sub-studies."},
-    "covariates": {"help": "Comma-separated columns whose effects are removed, such as age,sex."},
+    "covariates": {"help": "Columns whose effects are removed, such as age,sex; quote commas: '\"age, years\",sex'."},
     "categorical": {"help": "Comma-separated columns of unordered categories."},
     "drop_columns": {"help": "Comma-separated columns to leave out."},
     "id_column": {"help": "Column of sample names."},
@@ -301,8 +301,3 @@ def _connect_workers(jobs: int, dask: str | None) -> Iterator[int | None]:
         if click.get_current_context().find_root().params["debug"]:
             raise
         raise _ClusterLost(f"{make_printable(str(error))} {ADVICE_TO_RESUME}") from error
-
-
-def split_names(names: str | None) -> list[str]:
-    """Return the names of a comma-separated option."""
-    return [name.strip() for name in names.split(",")] if names else []

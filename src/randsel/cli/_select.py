@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from randsel._utils.choices import FIGURE_FORMATS
-from randsel._utils.text import ProgressLine
-from randsel.cli._main import NOTHING, RATE, job_options, main, read_table, say, split_names, table_options, task_option
+from randsel._utils.text import ProgressLine, split_names
+from randsel.cli._main import NOTHING, RATE, job_options, main, read_table, say, table_options, task_option
 
 
 @main.command()
@@ -47,10 +47,10 @@ def select(
 ) -> None:
     """Rank and select features, and measure how reliable the selection is.
 
-    FILE is a table in any format of docs/files.md. The folder gets summary.txt (the verdict), selected.txt (one name
-    per line), ranking.csv (all features, best first, with direction and size of their effects), panel-size.csv,
-    pairs.csv, figures, report.html to send to a colleague, panel.json for randsel apply, and run.json, from which the
-    run can be repeated. Run the command again to resume after an interruption.
+    FILE is a table in any format of docs/reference/formats.md. The folder gets summary.txt (the verdict), selected.txt
+    (one name per line), ranking.csv (all features, best first, with direction and size of their effects),
+    panel-size.csv, pairs.csv, figures, report.html to send to a colleague, panel.json for randsel apply, and run.json,
+    from which the run can be repeated. Run the command again to resume after an interruption.
 
     Without --top and --fdr, the weakest features are removed step by step, and the fewest are selected that predict
     within one standard error of the best, if the features stand out from permutations of the target; otherwise
@@ -76,7 +76,7 @@ def select(
       randsel select expression.csv --target status --out results --dask tcp://10.0.0.1:8786
       randsel select cells.h5ad --target cell_type --batch plate --no-accuracy --halves 20 --out quick
     """
-    from randsel._utils.files import FinishedParts, check_folder, check_or_write_identity, lock_folder
+    from randsel._utils.files import FinishedParts, check_folder, claim_folder, lock_folder
 
     formats = parse_figures(figures)
     check_folder(out)
@@ -89,8 +89,7 @@ def select(
     settings = Settings(**how)
     about = report.describe_run(file, table, reading, settings, out, {"figures": formats, "xlsx": xlsx})
     out.mkdir(parents=True, exist_ok=True)
-    with lock_folder(out):
-        check_or_write_identity(out, about, report.MUST_AGREE)
+    with lock_folder(out), claim_folder(out, about, report.MUST_AGREE):
         parts, line = FinishedParts(out / "parts"), ProgressLine()
         try:
             n_jobs = None if jobs == 1 else jobs

@@ -3,7 +3,7 @@
 Error bounds choose one of three routes for the function `2T` of each feature (eq. 3): its series to first or to third
 order, through matrix products, or element by element. A route returns the "forms" of its features, one column each, in
 five rows: total contribution, sums over pairs for the main and for the interaction score, norm of the U-centred
-function, mean of the contrast T. Equations are numbered as in docs/mathematics.md.
+function, mean of the contrast T. Equations are numbered as in docs/explanation/mathematics.md.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,8 @@
 """Error bounds: how far a score can move when a feature's function is replaced by a series.
 
 A score is a multiple of the cosine between two matrices, so a bound on the angle by which one of them turns bounds its
-error (eq. 11). Bounds are computed from moments of the columns. Equations are numbered as in docs/mathematics.md.
+error (eq. 11). Bounds are computed from moments of the columns. Equations are numbered as in
+docs/explanation/mathematics.md.
 """
 
 from dataclasses import dataclass, replace

@@ -1,7 +1,7 @@
 """What follows from the expected kernel Q of a round: a ridge regression of the target, and matrices to pair with.
 
 A round of culling may estimate contributions to what the features left do not explain yet: the residual of the ridge
-regression. Equations are numbered as in docs/mathematics.md.
+regression. Equations are numbered as in docs/explanation/mathematics.md.
 """
 
 from dataclasses import dataclass, replace

@@ -1,6 +1,6 @@
 """Routes for features whose function `2T` is not nearly linear in `u`: third-order series, or element by element.
 
-Both compute the forms that `_closed_form` describes. Equations are numbered as in docs/mathematics.md.
+Both compute the forms that `_closed_form` describes. Equations are numbered as in docs/explanation/mathematics.md.
 """
 
 from collections.abc import Iterator

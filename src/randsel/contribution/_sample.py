@@ -1,7 +1,7 @@
 """The sample: standardised features and a target, with sums over features that are carried from round to round.
 
 These sums are additive: when features are dropped, the sums over them are subtracted. Equations are numbered as in
-docs/mathematics.md.
+docs/explanation/mathematics.md.
 """
 
 from dataclasses import dataclass, field, fields, replace

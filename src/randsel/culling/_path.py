@@ -27,7 +27,7 @@ ARRAYS = ("features", *PER_FEATURE, "dropped", "fixed")
 
 @dataclass(frozen=True)
 class Chance:
-    """Alignments that the best of independent noise features reach (docs/mathematics.md, eq. 13).
+    """Alignments that the best of independent noise features reach (docs/explanation/mathematics.md, eq. 13).
 
     Attributes
     ----------

@@ -12,6 +12,7 @@ from randsel.experiments._black_box import (
     run_black_box,
     weights_along_path,
 )
+from randsel.experiments._figure import draw_figure1, fit_figure1
 from randsel.experiments._run import run_comparison
 from randsel.experiments._specification import Spec, load_table
 from randsel.experiments._summary import curves, write_tables
@@ -23,6 +24,8 @@ __all__ = [
     "accuracies",
     "curves",
     "differences",
+    "draw_figure1",
+    "fit_figure1",
     "load_table",
     "run_black_box",
     "run_comparison",

@@ -50,7 +50,8 @@ class Spec:
             for name, is_valid in _IS_VALID.items():
                 if name in entries and not is_valid(entries[name]):
                     value = str(entries[name])[:80]
-                    raise ValueError(f"{path}: {name!r} is not as it must be: {value!r}; see docs/experiments.md.")
+                    msg = f"{path}: {name!r} is not as it must be: {value!r}; table1.toml of randsel is an example."
+                    raise ValueError(msg)
             entries.update({name: tuple(entries[name]) for name in ("data", "methods", "gammas") if name in entries})
             return cls(**entries)
 
@@ -118,8 +119,11 @@ def _check_method(name: str) -> None:
 
 
 def load_table(entry: dict[str, Any], folder: Path) -> Table:
-    """Make or read a data set: `make` names a function of `datasets`, `file` names a file in the folder."""
-    not_options = ("name", "log2", "params", "reduced", "note")
+    """Make or read a data set: `make` names a function of `datasets`, `file` names a file in the folder.
+
+    `ignore_groups` lets folds split the groups of the file.
+    """
+    not_options = ("name", "log2", "ignore_groups", "params", "reduced", "note")
     options = {name: value for name, value in entry.items() if name not in not_options}
     maker, file = options.pop("make", None), options.pop("file", None)
     try:
@@ -133,6 +137,8 @@ def load_table(entry: dict[str, Any], folder: Path) -> Table:
             table = read(_file_in_folder(folder, file, entry["name"]), **options)
     except TypeError as error:
         raise ValueError(f"{entry['name']}: the data set cannot be made or read so: {error}.") from error
+    if entry.get("ignore_groups"):
+        table = replace(table, groups=None)
     # The logarithm of a value depends on no other value, so nothing leaks between folds.
     return replace(table, X=np.log2(np.maximum(table.X, LOWEST))) if entry.get("log2") else table
 
@@ -181,6 +187,7 @@ def plan(spec: Spec, entry: dict[str, Any], method: dict[str, Any]) -> Plan:
     def amount(value: Any) -> Any:
         return len(value) if isinstance(value, tuple) else value
 
-    note = "; ".join(f"{amount(reduced[key])} {key.removeprefix('n_')} of {amount(full[key])}" for key in reduced)
+    changes = {key: (amount(reduced[key]), amount(full[key])) for key in reduced}
+    note = "; ".join(f"{key.removeprefix('n_')} {few} instead of {many}" for key, (few, many) in changes.items())
     final = {**full, **reduced}
     return Plan(params=final, gammas=final.pop("gammas"), reshuffles=final.pop("reshuffles"), reduced=note)

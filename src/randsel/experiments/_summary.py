@@ -161,6 +161,19 @@ def summarise(spec: Spec, outcome: Outcome) -> list[dict[str, str]]:
     return _drop_empty(rows, DASH)
 
 
+def describe_protocol(spec: Spec, outcome: Outcome) -> str:
+    """Return a sentence on the folds and repeats that were run, which reductions may have made fewer than specified."""
+    repeats = sorted(
+        {plan(spec, group.entry, group.method).reshuffles for group in _groups(spec, outcome) if group.keys}
+    )
+    low, high = (repeats[0], repeats[-1]) if repeats else (0, 0)
+    times = {(1, 1): "once"}.get((low, high), f"{low} times" if low == high else f"{low} to {high} times")
+    text = f"Nested {spec.folds}-fold cross-validation, {times}; mean ± sd over the cells."
+    if any("r2" in result for result in outcome.results.values()):
+        text += " R² is that of the test samples of a cell."
+    return text
+
+
 def features_selected(spec: Spec, outcome: Outcome) -> list[dict[str, str]]:
     """Return how often each method selected each feature, over the cells."""
     rows = []
@@ -196,9 +209,10 @@ def curves(spec: Spec, outcome: Outcome) -> list[dict[str, Any]]:
     return rows
 
 
-def write_tables(spec: Spec, outcome: Outcome, out: Path, heading: str) -> str:
+def write_tables(spec: Spec, outcome: Outcome, out: Path, heading: str | None = None) -> str:
     """Write `table.md`, `table.csv`, `ranking.csv`, `features.csv` (no times in them), `times.csv`; return the text."""
     ranking = rank_methods(spec, outcome)
+    heading = describe_protocol(spec, outcome) if heading is None else heading
     lines = [f"# {spec.name}", "", heading, "", as_markdown(summarise(spec, outcome))]
     if ranking:
         lines += ["", "## Ranking", "", MEANING_OF_RANKING, "", as_markdown(_format_ranking(ranking))]

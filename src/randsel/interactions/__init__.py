@@ -1,9 +1,9 @@
 """Tests of single features, pairs and triples.
 
-`_design` holds the outcome and how samples depend on each other, `_permutation_tails` null distributions of sums over
-permuted outcomes. `_evidence` tests sets of features by their rank functions, `_pair_scan` scans all pairs and triples
-for the best ones, and `_forward_selection` runs all steps and ranks the features. Imports `_utils`, `_numerics` and
-`targets`.
+`_design` holds the outcome and how samples depend on each other. `_permutation_tails` has null distributions of
+permuted outcomes, `_label_probabilities` those of class labels given covariates. `_evidence` tests sets of features
+by their rank functions, `_pair_scan` scans all pairs and triples for the best ones, and `_forward_selection` runs all
+steps and ranks the features. Imports `_utils`, `_numerics` and `targets`.
 """
 
 from randsel.interactions._design import (

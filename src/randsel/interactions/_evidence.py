@@ -46,6 +46,7 @@ from randsel.interactions._design import (
     responses_of,
     sums_by,
 )
+from randsel.interactions._label_probabilities import LabelProbabilities
 from randsel.interactions._permutation_tails import (
     log_p_of_arrangement,
     log_tail_of_labels,
@@ -181,6 +182,8 @@ def _log_tails_of_forms(products: Array, squares: Array, design: Design, Y: Arra
 def _log_tail_of_one(a: Array, design: Design, response: Response, is_incomplete: Array) -> Array:
     """Return the log p-value of one product per set (rows of a) against every column or class alone, combined.
 
+    With covariates, labels are not permuted: each has a probability that depends on them (eq. 19c).
+
     Of sets with missing values, it is at least that of changes of the signs of all terms: if values are missing more
     often in one class, products have unequal variances in the classes, which permutations do not keep.
     """
@@ -193,7 +196,10 @@ def _log_tail_of_one(a: Array, design: Design, response: Response, is_incomplete
             e = design.nuisance.remove(labels.astype(np.float64))
             approximate = _log_tail_of_sum(a, e, design)
             rows = np.flatnonzero(approximate < CANDIDATE_LOG_P)
-            approximate[rows] = log_tail_of_labels(a[rows], labels, design.strata)
+            if len(design.nuisance.basis):
+                approximate[rows] = LabelProbabilities.from_labels(labels, design.nuisance).log_tail(a[rows], labels)
+            else:
+                approximate[rows] = log_tail_of_labels(a[rows], labels, design.strata)
             log_p.append(approximate)
             outcomes.append(e)
     rows = np.flatnonzero(is_incomplete)

@@ -106,10 +106,23 @@ def _log_tail_of_labels(
     K = np.logaddexp(0.0, s[:, codes] + t[:, None] * a).sum(axis=1)
     K0 = (sizes * np.logaddexp(0.0, s0)).sum()
     w = np.sqrt(np.maximum(2 * ((K0 - s0 @ n_labels) - (K - s @ n_labels - t * observed)), 1e-12))
-    step = 2.0 * np.sinh(t * spacing / 2.0) / spacing
-    v = step * np.sqrt(np.exp(np.log(h_ss / (sizes * share * (1 - share))).sum(axis=1)) * schur)
+    curvature = np.exp(np.log(h_ss / (sizes * share * (1 - share))).sum(axis=1)) * schur
+    return log_tail_at_saddlepoint(w, lattice_step(t, spacing), curvature)
+
+
+def lattice_step(t: Array, spacing: Array) -> Array:
+    """Return what replaces the saddlepoint t for sums on a lattice (Daniels 1987)."""
+    return np.asarray(2.0 * np.sinh(t * spacing / 2.0) / spacing)
+
+
+def log_tail_at_saddlepoint(w: Array, t: Array, curvature: Array) -> Array:
+    """Return the log of an upper tail by the formula of Barndorff-Nielsen.
+
+    `w` is the root of twice the exponent at the saddlepoint t, and `curvature` the second derivative there.
+    """
+    v = np.maximum(t * np.sqrt(curvature), 1e-300)
     # The formula is singular at the mean.
-    return np.asarray(np.where(w < 0.1, log_ndtr(-w), log_ndtr(-(w + np.log(np.maximum(v, 1e-300) / w) / w))))
+    return np.asarray(np.where(w < 0.1, log_ndtr(-w), log_ndtr(-(w + np.log(v / w) / w))))
 
 
 def log_tail_of_signs(terms: Array) -> Array:
@@ -137,8 +150,7 @@ def log_tail_of_signs(terms: Array) -> Array:
             break
     K = (t[:, None] * d + np.log1p(np.exp(-2.0 * t[:, None] * d)) - np.log(2.0)).sum(axis=1)
     w = np.sqrt(np.maximum(2.0 * (t * inner - K), 1e-12))
-    v = 2.0 * np.sinh(t * spacing / 2.0) / spacing * np.sqrt(second)
-    one_sided = np.where(w < 0.1, log_ndtr(-w), log_ndtr(-(w + np.log(np.maximum(v, 1e-300) / w) / w)))
+    one_sided = log_tail_at_saddlepoint(w, lattice_step(t, spacing), second)
     one_sided = np.where(observed > largest - EQUAL, log_p_of_largest, np.maximum(one_sided, log_p_of_largest))
     return np.asarray(np.minimum(one_sided + np.log(2.0), 0.0))
 

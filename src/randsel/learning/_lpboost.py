@@ -1,6 +1,7 @@
 """Multiple kernel learning by LPBoost: the weak learners of a kernel are the unit ball of its function space.
 
-With labels y = ±1 and a soft margin ν, the dual gives every sample a weight u (docs/mathematics.md, eq. 21):
+With labels y = ±1 and a soft margin ν, the dual gives every sample a weight u (eq. 21 of
+docs/explanation/mathematics.md):
 
     min β   subject to   Σ_i u_i y_i h_t(x_i) ≤ β for every weak learner h_t,   Σ u = 1,   0 ≤ u ≤ 1/(νm)
 

@@ -9,7 +9,8 @@ import numpy as np
 from randsel._utils.text import list_first
 from randsel._utils.typing import Array
 from randsel.panels._panel import Panel
-from randsel.tables import LOWEST
+from randsel.prediction import MAX_POINTS
+from randsel.tables import LOWEST, Table
 
 #: Name (choice of `--transform`) -> function, name of the inverse, and words for the result in a warning.
 TRANSFORMS: dict[str, tuple[Callable[[Any], Any], str, str]] = {
@@ -143,18 +144,25 @@ def warn_of_shifts(panel: Panel, values: Array, *, rescaled: bool = False, log2_
         yield f"More than half of the values of {list_first(empty, NAMED)} are missing; they are treated as average."
 
 
-def check_categories(panel: Panel, values: Array) -> None:
-    """Raise ValueError if a categorical feature has another number of categories than in training.
+def check_categories(panel: Panel, table: Table) -> None:
+    """Raise ValueError if codes of categories are not those of training.
 
-    The reader numbers the categories of a file in the order of their names, so a missing category changes the numbers
-    of others.
+    The reader numbers named categories by the levels of the panel. Formats that do not name them hold the codes.
     """
-    for name, points, column in zip(panel.features_, panel.preparation.points, values.T, strict=True):
-        n_training, n_new = len(np.unique(points)), len(np.unique(column[~np.isnan(column)]))
-        if name in panel.about["categorical"] and n_new and n_training != n_new:
+    for feature, points in zip(panel.features, panel.preparation.points, strict=True):
+        if feature.levels is None or feature.name not in table.names:
+            continue
+        if table.levels.get(feature.name, ()) != feature.levels:
             raise ValueError(
-                f"{name!r} has {n_new} categories here and {n_training} in training. Categories are numbered in the "
-                "order of their names, so the numbers differ; write them as the same numbers in both files."
+                f"{feature.name!r} has names of categories in only one of the training file and this file; write both "
+                "as text (.csv, .xlsx or .parquet)."
+            )
+        column = table.X[:, table.names.index(feature.name)]
+        unknown = np.setdiff1d(column[~np.isnan(column)], points)
+        if not feature.levels and len(points) < MAX_POINTS and len(unknown):
+            raise ValueError(
+                f"{feature.name!r} holds {unknown[0]:g}, which is not one of the categories of training; write "
+                "categories as the same numbers in both files."
             )
 
 

@@ -5,19 +5,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from randsel._utils.typing import Array
-from randsel.panels._model import Calibration, Model
-from randsel.panels._preparation import Preparation
+from randsel.prediction import Calibration, Model, Preparation
 
 FILE = "panel.json"  # name of the panel in a result folder of `randsel select`
 
 
 @dataclass(frozen=True)
 class StandInFeature:
-    """A feature that can replace one of the panel: its training values, and the correlation of the normal scores."""
+    """A feature that can replace one of the panel: its training values, and the correlation of the normal scores.
+
+    `below_detection` is as in `PanelFeature`.
+    """
 
     name: str
     points: Array
     correlation: float
+    below_detection: float
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,12 @@ class PanelFeature:
     ----------
     name
         Name of the feature.
+    below_detection
+        Value that replaces cells below detection, in the scale of the training file, before logarithms: the one that
+        training used, or half of the smallest training value.
+    levels
+        None unless the feature is categorical: its levels in the order of their codes, none if the format of the
+        training file does not name them.
     stand_ins
         Features that can replace it, the most correlated first.
     indicator_of
@@ -35,6 +44,8 @@ class PanelFeature:
     """
 
     name: str
+    below_detection: float
+    levels: tuple[str, ...] | None = None
     stand_ins: tuple[StandInFeature, ...] = ()
     indicator_of: str | None = None
 

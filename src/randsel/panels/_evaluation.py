@@ -51,7 +51,7 @@ class Evaluation:
 def evaluate(panel: Panel, outputs: Array, y: Array) -> Evaluation:
     """Compare outputs of the model with the outcome of the same samples, which must be known for all of them."""
     if panel.classes is not None:
-        return _evaluate_classes(panel, panel.probabilities(outputs), y)
+        return _evaluate_classes(panel, outputs, y)
     predicted = outputs[:, 0]
     if panel.is_survival:
         return Evaluation(len(y), tuple(_survival_measures(predicted, y)))
@@ -79,10 +79,10 @@ def known_outcome(panel: Panel, y: Array) -> Array:
 # ---------------------------------------------------------------- classes
 
 
-def _evaluate_classes(panel: Panel, probabilities: Array, y: Array) -> Evaluation:
+def _evaluate_classes(panel: Panel, outputs: Array, y: Array) -> Evaluation:
+    probabilities, predicted = panel.probabilities(outputs), outputs.argmax(axis=1)
     labels = [format_label(label) for label in panel.classes_.tolist()]
     codes = np.array([labels.index(format_label(label)) for label in y.tolist()])
-    predicted = probabilities.argmax(axis=1)
     confusion = np.zeros((len(labels), len(labels)), dtype=int)
     np.add.at(confusion, (codes, predicted), 1)
     measures = [Measure("accuracy", *_fraction_with_interval(int((codes == predicted).sum()), len(codes)))]

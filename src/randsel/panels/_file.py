@@ -12,11 +12,10 @@ from randsel._utils.files import describe_link, read_json, write_atomically
 from randsel._utils.text import make_visible
 from randsel._utils.typing import Array
 from randsel.panels._content import FILE, PanelContent, PanelFeature, StandInFeature
-from randsel.panels._model import KERNELS, MAX_SAMPLES, Calibration, Model
-from randsel.panels._preparation import MAX_POINTS, Covariate, Preparation
+from randsel.prediction import KERNELS, MAX_POINTS, MAX_SAMPLES, Calibration, Covariate, Model, Preparation
 from randsel.targets import KINDS
 
-FORMAT, SCHEMA = "randsel panel", 1
+FORMAT, SCHEMA = "randsel panel", 2
 MAX_FEATURES = 1000  # of a panel
 MAX_CLASSES = 1000
 MAX_LEVELS = 10_000  # of all covariates; a number counts as one level
@@ -56,17 +55,13 @@ def _to_json(panel: PanelContent) -> dict[str, Any]:
                 "name": feature.name,
                 "indicator_of": feature.indicator_of,
                 "points": points.tolist(),
-                "stand_ins": [
-                    {"name": s.name, "correlation": s.correlation, "points": s.points.tolist()}
-                    for s in feature.stand_ins
-                ],
+                "below_detection": feature.below_detection,
+                "levels": feature.levels,
+                "stand_ins": [{**vars(s), "points": s.points.tolist()} for s in feature.stand_ins],
             }
             for feature, points in zip(panel.features, preparation.points, strict=True)
         ],
-        "covariates": [
-            {"name": c.name, "mean": c.mean, "spread": c.spread, "levels": list(c.levels)}
-            for c in preparation.covariates
-        ],
+        "covariates": [vars(covariate) for covariate in preparation.covariates],
         "effects": None if preparation.effects is None else preparation.effects.tolist(),
         "model": {
             "kernel": model.kernel,
@@ -80,6 +75,7 @@ def _to_json(panel: PanelContent) -> dict[str, Any]:
         and {
             "slope": calibration.slope,
             "offsets": calibration.offsets.tolist(),
+            "thresholds": calibration.thresholds.tolist(),
             "nested": calibration.nested,
         },
     }
@@ -104,8 +100,9 @@ def read_content(path: Path) -> PanelContent:
         raise ValueError(f"{path} is not a panel, or it is damaged; run randsel select again.")
     schema = document.get("schema")
     if schema != SCHEMA or isinstance(schema, bool):
-        shown = make_visible(str(schema)[:20])
-        raise ValueError(f"{path} has the schema {shown}, but this version of randsel reads {SCHEMA}; update randsel.")
+        shown, is_older = make_visible(str(schema)[:20]), schema == 1 and not isinstance(schema, bool)
+        remedy = "run randsel select again" if is_older else "update randsel"
+        raise ValueError(f"{path} has the schema {shown}, but this version of randsel reads {SCHEMA}; {remedy}.")
     try:
         content = document["panel"]
         if checksum(content) != document.get("checksum"):
@@ -147,11 +144,25 @@ def _read_feature(entry: Any) -> PanelFeature:
             _check_text(other["name"], "name"),
             _read_points(other["points"]),
             _check_number(other["correlation"], "correlation", -1.0, 1.0),
+            _check_number(other["below_detection"], "below_detection"),
         )
         for other in _check_list(entry["stand_ins"], "stand_ins", 0, MAX_STAND_INS)
     )
-    source = entry["indicator_of"]
-    return PanelFeature(_check_text(entry["name"], "name"), stand_ins, source and _check_text(source, "indicator_of"))
+    source, levels = entry["indicator_of"], entry["levels"]
+    return PanelFeature(
+        _check_text(entry["name"], "name"),
+        _check_number(entry["below_detection"], "below_detection"),
+        None if levels is None else _read_levels(levels),
+        stand_ins,
+        source and _check_text(source, "indicator_of"),
+    )
+
+
+def _read_levels(values: Any) -> tuple[str, ...]:
+    levels = tuple(_check_text(level, "levels") for level in _check_list(values, "levels", 0, MAX_LEVELS))
+    if len(set(levels)) < len(levels):
+        raise ValueError("two levels are the same")
+    return levels
 
 
 def _read_points(values: Any) -> Array:
@@ -162,9 +173,15 @@ def _read_points(values: Any) -> Array:
 
 
 def _read_covariate(entry: Any) -> Covariate:
-    levels = tuple(_check_text(level, "levels") for level in _check_list(entry["levels"], "levels", 0, MAX_LEVELS))
     spread = _check_number(entry["spread"], "spread", np.finfo(np.float64).tiny)
-    return Covariate(_check_text(entry["name"], "name"), _check_number(entry["mean"], "mean"), spread, levels)
+    value = entry["below_detection"]
+    return Covariate(
+        _check_text(entry["name"], "name"),
+        _check_number(entry["mean"], "mean"),
+        spread,
+        _read_levels(entry["levels"]),
+        None if value is None else _check_number(value, "below_detection"),
+    )
 
 
 def _read_classes(content: Any, kind: str) -> tuple[Array | None, Calibration | None]:
@@ -183,7 +200,11 @@ def _read_classes(content: Any, kind: str) -> tuple[Array | None, Calibration | 
     offsets = _to_array(entry["offsets"], (len(labels),), "offsets")
     if not isinstance(entry["nested"], bool):
         raise ValueError("'nested' is not true or false")
-    return classes, Calibration(_check_number(entry["slope"], "slope", 0.0), offsets, entry["nested"])
+    calibration = Calibration(_check_number(entry["slope"], "slope", 0.0), offsets, entry["nested"])
+    thresholds = _to_array(entry["thresholds"], (len(labels),), "thresholds")
+    if not np.allclose(thresholds, calibration.thresholds, rtol=0.0, atol=1e-9):
+        raise ValueError("'thresholds' do not fit the offsets")
+    return classes, calibration
 
 
 def _read_model(entry: Any, kind: str, n_features: int, n_outputs: int) -> Model:
@@ -205,7 +226,6 @@ _ABOUT_CHECKS: dict[str, Callable[[Any], bool]] = {
     "missing": lambda value: value in ("neutral", "median"),
     "batch": lambda value: isinstance(value, bool),
     "outcome": lambda value: isinstance(value, dict) and all(isinstance(name, str) for name in value.values()),
-    "categorical": lambda value: isinstance(value, list) and all(isinstance(name, str) for name in value),
     "median_risk": lambda value: isinstance(value, int | float) and bool(np.isfinite(value)),
 }
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from randsel._utils.text import list_first, warn
+from randsel._utils.text import format_label, list_first, warn
 from randsel._utils.typing import Array
 from randsel.panels._content import PanelContent, PanelFeature, StandInFeature
 from randsel.panels._file import read_content
-from randsel.panels._preparation import score_columns, take_points
+from randsel.prediction import predict_from_outputs, score_columns, take_points
 from randsel.targets import KINDS, SURVIVAL
 
 MIN_COHORT = 10  # minimum number of samples whose own distribution can replace that of the training samples
@@ -43,10 +43,10 @@ class Panel(PanelContent):
     classes : array or None
         Labels of the classes.
     calibration : Calibration or None
-        Converts outputs of the model to probabilities of classes.
+        Converts outputs of the model to probabilities of classes, and has the threshold of each.
     about : dict
         Origin: version, name and hash of the training data, number of samples, names of outcome columns, `log2`,
-        `missing`, `batch`, `categorical`, and for survival the median risk.
+        `missing`, `batch`, and for survival the median risk.
 
     Examples
     --------
@@ -88,6 +88,18 @@ class Panel(PanelContent):
         stand_ins = [stand_in.name for feature in self.features for stand_in in feature.stand_ins]
         return list(dict.fromkeys([feature.source for feature in self.features] + stand_ins))
 
+    def detection_values(self) -> dict[str, float]:
+        """Return column -> value that replaces cells below detection, in the scale of the training file."""
+        values = {covariate.name: covariate.below_detection for covariate in self.preparation.covariates}
+        for feature in self.features:
+            values |= {stand_in.name: stand_in.below_detection for stand_in in feature.stand_ins}
+        values |= {feature.source: feature.below_detection for feature in self.features}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def levels(self) -> dict[str, tuple[str, ...]]:
+        """Return categorical feature -> its levels in the order of their codes, see `PanelFeature`."""
+        return {feature.name: feature.levels for feature in self.features if feature.levels is not None}
+
     # ------------------------------------------------------------ predictions
 
     def predict(self, X: Any, *, allow_missing: bool = False, rescale: bool = False) -> Array:
@@ -105,13 +117,15 @@ class Panel(PanelContent):
             Take normal scores within X instead of those by the training distribution, for values of another platform.
             X must then have samples like those of training, in similar proportions.
 
+        A class counts as much as another, whatever its frequency: the predicted class is the one whose probability is
+        the largest multiple of its threshold (`calibration.thresholds`).
+
         Returns
         -------
         array of shape (n_samples,)
             Labels, numbers, or risks.
         """
-        outputs = self._outputs(X, allow_missing, rescale)
-        return self.classes_[self.probabilities(outputs).argmax(axis=1)] if self.classes is not None else outputs[:, 0]
+        return predict_from_outputs(self._outputs(X, allow_missing, rescale), self.classes)
 
     def predict_proba(self, X: Any, *, allow_missing: bool = False, rescale: bool = False) -> Array:
         """Predict the probability of each class; parameters as in `predict`."""
@@ -184,7 +198,7 @@ class Panel(PanelContent):
 
     def _impute_medians(self, scores: Array, values: Array) -> Array:
         """Replace the scores of missing values by those of the training medians; absent columns stay neutral."""
-        medians = [np.array([np.median(points)]) for points in self.preparation.points]
+        medians = np.array([[np.median(points) for points in self.preparation.points]])
         median_scores = score_columns(medians, self.preparation.points)[0]
         incomplete = np.isnan(values) & ~np.isnan(values).all(axis=0)
         return np.where(incomplete, median_scores, scores)
@@ -200,6 +214,17 @@ class Panel(PanelContent):
         origin = f"{self.about.get('samples', '?')} samples of {self.about.get('data', 'a table')}"
         return f"Panel of {features} for {self.kind}: {names[self.model.kernel]}, fitted to {origin}."
 
+    def describe_decision(self) -> str:
+        """Return a sentence on the probability from which a class is predicted."""
+        assert self.calibration is not None
+        labels = [format_label(label) for label in self.classes_.tolist()]
+        thresholds = self.calibration.thresholds.tolist()
+        reason = "so that every class counts the same, however frequent it was in training"
+        if len(labels) == 2:
+            return f"{labels[1]} is predicted if its probability is above {thresholds[1]:.2f}, {reason}."
+        listed = list_first([f"{label} {value:.2f}" for label, value in zip(labels, thresholds, strict=True)], 8)
+        return f"The predicted class has the largest probability relative to its threshold ({listed}), {reason}."
+
     def __repr__(self) -> str:
         return f"<{self.describe()} {list_first(self.features_, 5)}>"
 
@@ -211,16 +236,16 @@ class Panel(PanelContent):
 
 def _score(values: Array, points: Array, rescale: bool) -> Array:
     if rescale:
-        points = take_points(values)
-    return score_columns([values], [points if len(points) else np.zeros(1)])[:, 0]
+        points = take_points(values[:, None])[0]
+    return score_columns(values[:, None], [points if len(points) else np.zeros(1)])[:, 0]
 
 
 def _as_columns(X: Any, panel: Panel) -> Mapping[str, Any]:
     """Return name -> values of a data frame, a mapping, or an array with the features of the panel in their order."""
-    if isinstance(X, Mapping):
-        return X
-    if hasattr(X, "columns"):
-        return {str(name): X[name] for name in X.columns}
+    if isinstance(X, Mapping) or hasattr(X, "columns"):
+        columns = X if isinstance(X, Mapping) else {str(name): X[name] for name in X.columns}
+        levels = {name: of_feature for name, of_feature in panel.levels().items() if of_feature and name in columns}
+        return {**columns, **{name: _encode(columns[name], of_feature, name) for name, of_feature in levels.items()}}
     values = np.asarray(X)
     if values.ndim != 2 or values.shape[1] != len(panel.features):
         raise ValueError(
@@ -228,6 +253,20 @@ def _as_columns(X: Any, panel: Panel) -> Mapping[str, Any]:
             f"(features_), but its shape is {values.shape}; or pass a data frame with names."
         )
     return {feature.source: values[:, j] for j, feature in enumerate(panel.features)}
+
+
+def _encode(values: Any, levels: tuple[str, ...], name: str) -> Array:
+    """Return the codes of the levels that a column of a data frame holds; NaN where it is missing."""
+    cells = np.asarray(values, dtype=object).tolist()
+    missing = [cell is None or cell != cell for cell in cells]  # noqa: PLR0124 (NaN)
+    texts = [format_label(cell) for cell in cells]
+    unknown = sorted({text for text, gap in zip(texts, missing, strict=True) if not gap} - {*levels})
+    if unknown:
+        raise ValueError(
+            f"column {name!r} holds {list_first([repr(u) for u in unknown], 3)}, which is not one of the categories of "
+            f"training: {list_first([repr(level) for level in levels], 6)}. Write them in the same way."
+        )
+    return np.array([np.nan if gap else levels.index(text) for text, gap in zip(texts, missing, strict=True)])
 
 
 def _as_numbers(values: Any, name: str) -> Array:

@@ -1,7 +1,5 @@
 """Files of `randsel apply`: predictions, agreement with the outcome, shifts of features, and a report."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,47 +7,13 @@ import numpy as np
 
 from randsel._utils.files import write_atomically
 from randsel._utils.text import as_csv, format_exact, format_label, format_number, optional
-from randsel._utils.typing import Array
-from randsel.panels._cohort import FeatureShift
-from randsel.panels._evaluation import Evaluation, Measure
-from randsel.panels._panel import NewSamples, Panel
+from randsel.panels._application import Application
+from randsel.panels._evaluation import Measure
+from randsel.panels._panel import Panel
 from randsel.plots import survival_panels
 from randsel.report import draw_figure, render_page
 
 LISTED = 200  # number of samples that the report lists
-
-
-@dataclass(frozen=True)
-class Application:
-    """A panel applied to new samples.
-
-    Attributes
-    ----------
-    panel, samples, outputs
-        The panel, the prepared samples, and the outputs of its model for them.
-    ids
-        Names of the samples.
-    y, known
-        Outcome, and a mask of the samples whose outcome is known.
-    shifts, evaluation
-        Comparison of features with training, and of predictions with the outcome (None if that is not known).
-    notes, warnings
-        Sentences for the user.
-    about
-        Name of the file, and the command.
-    """
-
-    panel: Panel
-    samples: NewSamples
-    outputs: Array
-    ids: tuple[str, ...]
-    y: Array
-    known: Array
-    shifts: tuple[FeatureShift, ...]
-    evaluation: Evaluation | None
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...]
-    about: Mapping[str, str]
 
 
 def summarise_application(application: Application) -> list[str]:
@@ -58,9 +22,9 @@ def summarise_application(application: Application) -> list[str]:
     sentences = [panel.describe()]
     n_samples = len(application.ids)
     if panel.classes is not None:
-        numbers = np.bincount(panel.probabilities(application.outputs).argmax(axis=1), minlength=len(panel.classes))
+        numbers = np.bincount(application.outputs.argmax(axis=1), minlength=len(panel.classes))
         counts = ", ".join(f"{label} {n}" for label, n in zip(_class_labels(panel), numbers, strict=True))
-        sentences.append(f"Predicted for {n_samples} new samples: {counts}.")
+        sentences += [f"Predicted for {n_samples} new samples: {counts}.", panel.describe_decision()]
     else:
         low, middle, high = np.quantile(application.outputs[:, 0], (0.0, 0.5, 1.0))
         predicted = "risk scores (log relative risks)" if panel.is_survival else "values"
@@ -136,7 +100,7 @@ def list_predictions(application: Application) -> list[dict[str, str]]:
     for i, name in enumerate(application.ids):
         row = {"sample": name}
         if probabilities is not None:
-            row["predicted"] = labels[int(probabilities[i].argmax())]
+            row["predicted"] = labels[int(outputs[i].argmax())]
             row |= {
                 f"probability of {label}": format_exact(p) for label, p in zip(labels, probabilities[i], strict=True)
             }

@@ -1,16 +1,17 @@
 """Fits the panel of an analysis: a model on the selected features."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from randsel._utils.typing import Array
-from randsel.analysis import Analysis, is_constant_within
+from randsel.analysis import Analysis
 from randsel.panels._content import PanelFeature, StandInFeature
 from randsel.panels._file import MAX_FEATURES
-from randsel.panels._model import Calibration, Model, fit_calibration, fit_model
 from randsel.panels._panel import Panel
-from randsel.panels._preparation import Preparation, score_columns, take_points
-from randsel.tables import Table
-from randsel.targets import SURVIVAL, OutcomeKind
+from randsel.prediction import Calibration, ColumnModel, Preparation, batch_to_remove, fit_calibration, take_points
+from randsel.tables import Table, half_minimum
+from randsel.targets import SURVIVAL
 
 MAX_STAND_INS = 3  # number of stand-ins of a feature that are stored
 MAX_FOLDS = 5  # of the calibration, if the selection was not cross-validated
@@ -35,73 +36,78 @@ def fit_panel(analysis: Analysis) -> Panel:
     if not 0 < len(columns) <= MAX_FEATURES:
         raise ValueError(f"a panel has 1 to {MAX_FEATURES} features, but {len(columns)} are selected.")
     table, kind = analysis.table, analysis.outcome
-    preparation, model, Z = _fit(table, kind, columns)
+    rows = np.arange(len(table.y))
+    fitted = ColumnModel.fit(table, kind, columns, rows)
     calibration = classes = None
     if kind.has_classes:
         classes = np.unique(table.y)
         calibration = _calibrate(analysis, columns)
     about = _describe_origin(analysis)
     if kind is SURVIVAL:
-        about["median_risk"] = float(np.median(model.outputs(Z)))
+        about["median_risk"] = float(np.median(fitted.outputs(table, rows)))
     features = tuple(_describe_feature(analysis, column) for column in columns.tolist())
-    return Panel(features, preparation, model, kind.name, classes, calibration, about)
-
-
-def _fit(table: Table, kind: OutcomeKind, columns: Array) -> tuple[Preparation, Model, Array]:
-    preparation, Z = Preparation.fit(table.X[:, columns].astype(np.float64), table.covariates, _batch_to_remove(table))
-    return preparation, fit_model(Z, table.y, kind, table.groups), Z
-
-
-def _batch_to_remove(table: Table) -> Array | None:
-    """Return the batches; None if the target is constant within each, because batch means would contain its effect."""
-    return None if table.batch is None or is_constant_within(table.y, table.batch) else table.batch
+    preparation = _describe_covariates(fitted.preparation, table)
+    return Panel(features, preparation, fitted.model, kind.name, classes, calibration, about)
 
 
 def _calibrate(analysis: Analysis, columns: Array) -> Calibration:
     """Fit the calibration to outputs for held-out samples.
 
-    If the analysis was cross-validated, each fold uses the features that were selected without its held-out samples.
+    If the analysis was cross-validated, features were selected without the samples that a fold held out.
     """
     table, kind = analysis.table, analysis.outcome
     classes, codes = np.unique(table.y, return_inverse=True)
-    folds = () if analysis.accuracy is None else analysis.accuracy.selections
-    nested = bool(folds)
-    if not folds:
+    held_out = None if analysis.accuracy is None else analysis.accuracy.held_out
+    outputs = None if held_out is None else held_out.outputs
+    is_nested = outputs is not None
+    if outputs is None:
+        outputs = np.full((len(codes), len(classes)), np.nan)
         n_folds = min(int(kind.units_per_stratum(table.y, table.groups).min()), MAX_FOLDS)
-        splits = kind.splits(table.y, table.groups, n_folds, 0) if n_folds > 1 else []
-        folds = tuple((train, test, columns) for train, test in splits)
-    frequencies = np.bincount(codes) / len(codes)
-    outputs, rows = [], []
-    for train, test, selected in folds:
-        training = table.rows(train)
-        if len(np.unique(training.y)) < len(classes):
-            continue
-        predicted = np.tile(frequencies, (len(test), 1))  # prediction without features
-        if len(selected):
-            preparation, model, _ = _fit(training, kind, selected)
-            predicted = model.outputs(_scores(preparation, table.rows(test), selected))
-        outputs.append(predicted)
-        rows.append(test)
-    if not rows:
-        return Calibration(1.0, np.log(frequencies) - np.log(frequencies).mean(), nested=False)
-    return fit_calibration(np.concatenate(outputs), codes[np.concatenate(rows)], nested)
+        for train, test in kind.splits(table.y, table.groups, n_folds, 0) if n_folds > 1 else ():
+            if len(np.unique(codes[train])) == len(classes):
+                outputs[test] = ColumnModel.fit(table, kind, columns, train).outputs(table, test)
+    known = np.isfinite(outputs).all(axis=1)
+    if not known.any():
+        log_frequencies = np.log(np.bincount(codes) / len(codes))
+        return Calibration(1.0, log_frequencies - log_frequencies.mean(), nested=False)
+    return fit_calibration(outputs[known], codes[known], is_nested)
 
 
-def _scores(preparation: Preparation, table: Table, columns: Array) -> Array:
-    """Return the scores of held-out samples less the effects of covariates; batch means are not removed."""
-    return preparation.adjust(score_columns(list(table.X[:, columns].T), preparation.points), table.covariates)
+# ---------------------------------------------------------------- description of columns
 
 
 def _describe_feature(analysis: Analysis, column: int) -> PanelFeature:
     table = analysis.table
     name = table.names[column]
     stand_ins = tuple(
-        StandInFeature(table.names[other], take_points(table.X[:, other].astype(np.float64)), float(correlation))
+        StandInFeature(table.names[other], _points(table, other), float(correlation), _replace_undetected(table, other))
         for other, correlation, _ in list(analysis.stand_ins.get(column, ()))[:MAX_STAND_INS]
     )
     source = name.removesuffix(" missing")
     is_indicator = analysis.settings.get("parameters", {}).get("missing") == "indicator" and source != name
-    return PanelFeature(name, stand_ins, source if is_indicator and source in table.names else None)
+    indicator_of = source if is_indicator and source in table.names else None
+    measured = column if indicator_of is None else table.names.index(indicator_of)
+    levels = table.levels.get(name, ()) if column in table.nominal else None
+    return PanelFeature(name, _replace_undetected(table, measured), levels, stand_ins, indicator_of)
+
+
+def _points(table: Table, column: int) -> Array:
+    return take_points(table.X[:, [column]].astype(np.float64))[0]
+
+
+def _replace_undetected(table: Table, column: int) -> float:
+    """Return the value that replaced cells below detection in training, or half of the smallest training value."""
+    value = table.below_detection.get(table.names[column], np.nan)
+    if np.isfinite(value):
+        return float(value)
+    smallest = _points(table, column)[0]
+    return half_minimum([np.exp2(smallest) if table.log2 and column not in table.nominal else smallest])
+
+
+def _describe_covariates(preparation: Preparation, table: Table) -> Preparation:
+    """Return the preparation with the values that replaced covariates below detection in training."""
+    covariates = tuple(replace(c, below_detection=table.below_detection.get(c.name)) for c in preparation.covariates)
+    return replace(preparation, covariates=covariates)
 
 
 def _describe_origin(analysis: Analysis) -> dict[str, object]:
@@ -114,6 +120,5 @@ def _describe_origin(analysis: Analysis) -> dict[str, object]:
         "outcome": outcome,
         "log2": bool(analysis.table.log2),
         "missing": analysis.table.missing,
-        "batch": _batch_to_remove(analysis.table) is not None,
-        "categorical": [f.name for f in analysis.features if f.selected and f.column in analysis.table.nominal],
+        "batch": batch_to_remove(analysis.table) is not None,
     }

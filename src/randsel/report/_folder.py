@@ -18,7 +18,7 @@ from randsel._utils.files import (
     write_atomically,
     write_figure,
 )
-from randsel._utils.text import as_csv, format_exact, make_visible, optional
+from randsel._utils.text import as_csv, format_exact, join_names, make_visible, optional
 from randsel.analysis import (
     MISSING,
     NAME,
@@ -82,7 +82,7 @@ def _write_command(file: Path, options: Mapping[str, Any], settings: Settings, o
         if value != defaults.get(name) and value is not None:
             option = f"--{name.replace('_', '-')}"
             listed = isinstance(value, list | tuple)
-            words += [option] if value is True else [option, ",".join(value) if listed else str(value)]
+            words += [option] if value is True else [option, join_names(value) if listed else str(value)]
     return shlex.join([*words, "--out", str(out)])
 
 
@@ -93,7 +93,7 @@ def write_results(
     figures: Sequence[str] = ("png",),
     xlsx: bool = False,
 ) -> list[str]:
-    """Write all files of docs/select.md, and store the data of the report.
+    """Write all files of docs/reference/outputs.md, and store the data of the report.
 
     `figures` are the formats of the pictures of `FIGURES`; with `xlsx`, the ranking is also written as a workbook.
     Return messages about files that could not be written because an optional package is missing.

@@ -5,8 +5,19 @@ column its role: ids, target (or event and time), groups, batch, covariate or fe
 `_utils`.
 """
 
+from randsel.tables._features import half_minimum
+from randsel.tables._identifiers import find_clinical
 from randsel.tables._missing import imputer
 from randsel.tables._read import LOWEST, Table, read
 from randsel.tables._survival_columns import is_missing_survival, read_survival_columns
 
-__all__ = ["LOWEST", "Table", "imputer", "is_missing_survival", "read", "read_survival_columns"]
+__all__ = [
+    "LOWEST",
+    "Table",
+    "find_clinical",
+    "half_minimum",
+    "imputer",
+    "is_missing_survival",
+    "read",
+    "read_survival_columns",
+]

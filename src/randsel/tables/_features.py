@@ -1,6 +1,6 @@
 """Features of a table: columns without another role; text, identifiers, repeated names, values below detection."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,20 +21,39 @@ _MAX_TEXT_FRACTION = 0.1
 # ---------------------------------------------------------------- values below the limit of detection
 
 
-def fill_below_detection(samples: Sheet, rule: str | None, notes: list[str]) -> None:
-    """Replace cells such as <LOD in place: by half of the smallest number or limit of their feature, or by NaN."""
+def half_minimum(values: Any) -> float:
+    """Return half of the smallest value; the smallest value if it is not positive, NaN if there is none."""
+    smallest = float(np.fmin.reduce(np.asarray(values, dtype=np.float64)))
+    return smallest / 2 if smallest > 0 else smallest
+
+
+def fill_below_detection(
+    samples: Sheet, rule: str | None, detection_values: Mapping[str, float] | None, notes: list[str]
+) -> dict[int, float]:
+    """Replace cells such as <LOD in place, and return column -> value that replaces them.
+
+    The value is that of `detection_values`, or else half of the smallest number or limit of the feature. With the rule
+    "missing", cells stay missing.
+    """
     if rule is None:
-        return
-    cells = samples.below_detection
-    if rule == "half-minimum" and cells:
-        columns = sorted({j for _, j, _ in cells})
-        smallest = dict(zip(columns, np.fmin.reduce(samples.values[:, columns], axis=0).tolist(), strict=True))
+        return {}
+    cells, values = samples.below_detection, dict[int, float]()
+    if rule == "half-minimum":
+        limits: dict[int, list[float]] = {}
         for _, j, limit in cells:
-            smallest[j] = float(np.fmin(smallest[j], limit))
+            limits.setdefault(j, []).append(limit)
+        for j, of_column in limits.items():
+            name, own = samples.columns[j], half_minimum([*samples.values[:, j], *of_column])
+            values[j] = own if detection_values is None else detection_values.get(name, own)
         for i, j, _ in cells:
-            samples.values[i, j] = smallest[j] / 2 if smallest[j] > 0 else smallest[j]
-    result = "half of the smallest value of their feature" if rule == "half-minimum" else "missing"
+            samples.values[i, j] = values[j]
+    result = "missing"
+    if rule == "half-minimum" and detection_values is None:
+        result = "half of the smallest value of their feature"
+    elif rule == "half-minimum":
+        result = "replaced by the values from training"
     notes.append(f"{len(cells)} values are below the limit of detection; they are {result} (--below-detection).")
+    return values
 
 
 # ---------------------------------------------------------------- repeated names
@@ -122,19 +141,20 @@ class FeatureChoice:
     target: str
     y: Array
     groups_are_named: bool
+    levels: Mapping[str, Sequence[str]]  # of categorical features, in the order of their codes; absent: sorted
 
 
 def select_features(
     samples: Sheet, choice: FeatureChoice, rows: Array, notes: list[str]
-) -> tuple[Array, list[str], list[int], list[str] | None]:
-    """Return values and names of the features, indices of the categorical ones, and sample ids found among the columns.
+) -> tuple[Array, list[str], dict[str, tuple[str, ...]], list[str] | None]:
+    """Return values and names of the features, levels of the categorical ones, and sample ids found among the columns.
 
     Columns of text and of identifiers are left out with a note.
     """
     known = dict.fromkeys([*samples.columns, *samples.named_columns])
     for name in (*choice.categorical, *choice.dropped, *choice.features):
         is_dropped_sample = name in choice.dropped and samples.features_in_rows and name in (samples.row_names or ())
-        if name not in known and not is_dropped_sample:
+        if name not in known and not is_dropped_sample and name not in choice.only:
             raise ValueError(unknown_column(name, list(known), samples.path))
     excluded = choice.other_roles | set(choice.dropped)
     wanted = set(choice.only or samples.columns)
@@ -154,26 +174,40 @@ def select_features(
     column = find_sample_names(samples, wanted) if choice.only else identifiers.names_samples
     if samples.row_names is None and column is not None:
         ids = [f"{value:.15g}" for value in samples.values[:, column].tolist()]
-    X, names = _encode_categorical(samples, indices, choice.categorical, rows)
+    X, names, levels = _encode_categorical(samples, indices, choice, rows)
     if not names:
         raise ValueError(f"{samples.path} has no features: all of its columns have another role.")
-    return X, names, [names.index(name) for name in choice.categorical], ids
+    return X, names, levels, ids
 
 
 def _encode_categorical(
-    samples: Sheet, indices: list[int], categorical: Sequence[str], rows: Array
-) -> tuple[Array, list[str]]:
-    """Return values and names of some columns, with codes in the categorical ones."""
+    samples: Sheet, indices: list[int], choice: FeatureChoice, rows: Array
+) -> tuple[Array, list[str], dict[str, tuple[str, ...]]]:
+    """Return values and names of some columns, and the levels whose codes the categorical ones hold.
+
+    Formats of numbers have no names of levels.
+    """
     X = _take(samples.values, rows, indices)
-    names = [samples.columns[j] for j in indices]
-    for name in categorical:
+    names, levels = [samples.columns[j] for j in indices], dict[str, tuple[str, ...]]()
+    for name in choice.categorical:
+        if name in names:
+            levels[name] = ()
         if name in samples.named_columns:
-            codes = _encode_levels(samples.named_columns[name], rows)
+            cells = samples.named_columns[name]
+            present = {str(cells[i]) for i in rows[~is_missing(cells)[rows]].tolist()}
+            levels[name] = tuple(choice.levels.get(name) or sorted(present))
+            if unknown := sorted(present - {*levels[name]}):
+                raise ValueError(
+                    f"{samples.path}: {name!r} holds {list_first([repr(level) for level in unknown], 3)}, which is not "
+                    f"one of the categories of training: {list_first([repr(level) for level in levels[name]], 6)}. "
+                    "Write them in the same way."
+                )
+            codes = _encode_levels(cells, rows, levels[name])
             if name not in names:
                 X, names = np.column_stack([X, codes]), [*names, name]
             X = X if X.flags.writeable else X.copy()
             X[:, names.index(name)] = codes
-    return X, names
+    return X, names, levels
 
 
 def _leave_out_text(samples: Sheet, columns: list[int], choice: FeatureChoice, notes: list[str]) -> list[int]:
@@ -215,9 +249,7 @@ def _take(values: Array, rows: Array, columns: list[int]) -> Array:
     return values[:, columns] if all_rows else values[np.ix_(rows, np.array(columns, dtype=int))]
 
 
-def _encode_levels(cells: Any, rows: Array) -> Array:
-    """Return the codes of categorical entries, which number the levels in sorted order; NaN if missing."""
-    names = [str(cells[i]) for i in rows.tolist()]
-    levels = sorted({name for name, missing in zip(names, is_missing(cells)[rows], strict=True) if not missing})
+def _encode_levels(cells: Any, rows: Array, levels: Sequence[str]) -> Array:
+    """Return the codes of categorical entries, which number the levels; NaN if missing."""
     codes = {name: code for code, name in enumerate(levels)}
-    return np.array([codes.get(name, np.nan) for name in names], dtype=np.float64)
+    return np.array([codes.get(str(cells[i]), np.nan) for i in rows.tolist()], dtype=np.float64)

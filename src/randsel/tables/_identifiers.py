@@ -12,6 +12,8 @@ from randsel.tables.formats import Sheet
 
 #: Minimum number of rows for which ascending or descending values are evidence of identifiers.
 MIN_ROWS = 8
+#: Fewest features among which one can be unlike the rest, or most can be skewed.
+MIN_FEATURES = 20
 #: Columns count as in order by chance if the expected number of such columns is larger.
 _MAX_BY_CHANCE = 1e-3
 
@@ -78,8 +80,10 @@ def find_names(names: Sequence[str], parts: Iterable[str]) -> list[int]:
 
 
 def find_clinical(names: Sequence[str]) -> list[int]:
-    """Return the indices of the names of clinical columns."""
-    return [j for j in find_names(names, _CLINICAL_WORDS) if is_clinical(names[j])]
+    """Return the indices of the names of clinical columns; none if there are so many that they are not exceptions."""
+    clinical = [j for j in find_names(names, _CLINICAL_WORDS) if is_clinical(names[j])]
+    is_exception = len(names) >= MIN_FEATURES and len(clinical) <= max(10, len(names) // 100)
+    return clinical if is_exception else []
 
 
 def is_id_name(name: str) -> bool:

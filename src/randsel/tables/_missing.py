@@ -29,9 +29,19 @@ def imputer() -> "SimpleImputer":
 
 
 def handle_missing(
-    path: Path, X: Array, names: list[str], nominal: list[int], missing: str, notes: list[str]
+    path: Path,
+    X: Array,
+    names: list[str],
+    nominal: list[int],
+    missing: str,
+    notes: list[str],
+    *,
+    name_option: bool = True,
 ) -> tuple[Array, tuple[str, ...], tuple[int, ...]]:
-    """Apply the rule for missing values; raise ValueError for infinite ones."""
+    """Apply the rule for missing values; raise ValueError for infinite ones.
+
+    `name_option` is whether to describe the rule in a note, with its option: new samples of a panel have none.
+    """
     n_infinite, n_missing = np.isinf(X).sum(axis=0), np.isnan(X).sum(axis=0)
     if n_infinite.any():
         problem = f"{_most_affected(n_infinite, names)} infinite; replace them by numbers"
@@ -53,7 +63,7 @@ def handle_missing(
             notes.append(
                 "Missing values are replaced by medians of training samples; in categorical columns by a level."
             )
-        else:
+        elif name_option:
             notes.append("Missing values are neutral: they count as the mean of their column (--missing).")
     if dropped.any():
         reason = "missing values" if missing == "drop-columns" else "no value at all"

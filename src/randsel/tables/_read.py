@@ -1,7 +1,7 @@
 """`read`, which reads a file into a `Table`, with notes about the file."""
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from randsel._numerics.fingerprint import fingerprint
 from randsel._utils.choices import DETECTION_RULES, DUPLICATE_RULES, MISSING_RULES, ORIENTATIONS
 from randsel._utils.text import shorten_errors
 from randsel._utils.typing import Array
+from randsel.tables._annotations import covariate_roles, read_annotations, to_fields
 from randsel.tables._features import FeatureChoice, fill_below_detection, resolve_duplicates, select_features
 from randsel.tables._missing import add_indicators, handle_missing
 from randsel.tables._orientation import match_spelling, possible_ids, put_samples_in_rows
@@ -52,6 +53,10 @@ class Table:
         What NaN in X means: "neutral", or "median" (imputed within folds, see `imputer`).
     log2
         Whether logarithms of base 2 were taken when the file was read.
+    below_detection
+        Name -> value in the file's own scale that replaced cells below detection, for features and covariates.
+    levels
+        Name -> levels of a nominal feature, in the order of their codes; empty if the format does not name them.
     notes
         Sentences about the file and how it was read.
 
@@ -75,6 +80,8 @@ class Table:
     ids: Array | None = None
     missing: str = "neutral"
     log2: bool = False
+    below_detection: Mapping[str, float] = field(default_factory=dict)
+    levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -123,6 +130,8 @@ def read(
     skip_rows: int | None = None,
     na: Sequence[str] = (),
     below_detection: str | None = None,
+    detection_values: Mapping[str, float] | None = None,
+    levels: Mapping[str, Sequence[str]] | None = None,
     duplicates: str = "error",
     orientation: str = "auto",
     missing: str = "neutral",
@@ -175,6 +184,11 @@ def read(
     below_detection : {"half-minimum", "missing"}, default=None
         What to do about cells such as "<LOD" or "<0.5": half of the smallest value of their feature in all samples, or
         missing. None raises an error.
+    detection_values : dict, default=None
+        Name -> value to use instead of half of the smallest value in this file, such as those of a panel.
+    levels : dict, default=None
+        Name -> levels of a categorical column in the order of their codes, such as those of a panel; others raise an
+        error. By default, the levels are sorted.
     duplicates : {"error", "rename", "mean", "first"}, default="error"
         How to handle features with the same name: raise an error, number the names, take the mean, or take the first.
     orientation : {"auto", "samples-in-rows", "features-in-rows"}, default="auto"
@@ -214,7 +228,7 @@ def read(
     check_outcome_names(path, target, event, time)
     _check_choices(orientation=orientation, missing=missing, duplicates=duplicates, below_detection=below_detection)
     requested = {"target": target, "event": event, "time": time, "groups": groups, "batch": batch}
-    requested |= {f"covariate {name}": name for name in covariates}
+    requested |= covariate_roles(covariates)
     names = [n for n in (*requested.values(), id_column, *categorical, *drop_columns) if n is not None]
     _check_named_once(path, [*names, *features])
     limit, collect = parse_bytes(max_bytes, "max_bytes"), below_detection is not None
@@ -228,27 +242,38 @@ def read(
         labels = match_spelling(labels, possible_ids(contents, id_column), notes)
     samples = put_samples_in_rows(contents, orientation, target or time, id_column, labels, notes, only)
     del contents  # frees its numbers if they were transposed
-    fill_below_detection(samples, below_detection, notes)
+    filled = fill_below_detection(samples, below_detection, detection_values, notes)
+    names_before = samples.columns
     samples = resolve_duplicates(samples, duplicates, only, notes)
+    # renamed copies keep their columns; of averaged ones, the first stays
+    names_of_filled = samples.columns if len(samples.columns) == len(names_before) else names_before
+    replacements = {names_of_filled[j]: value for j, value in reversed(filled.items())}
     requested = drop_absent_outcome(samples, requested, labels, notes) if only else requested
     roles, cells = assign_roles(samples, requested, id_column, labels, notes)
     choose = _read_optional_outcome if only else partial(_choose_by_target, classes=classes)
     y, rows = choose(samples, roles, cells, drop_columns, notes)
-    y, rows, known = _choose_batches(path, y, rows, _read_annotations(path, roles, cells, rows), batches)
+    known = read_annotations(path, roles, cells, rows, below_detection, replacements, detection_values or {})
+    y, rows, known = _choose_batches(path, y, rows, known, batches)
     outcome = roles.get("target") or roles.get("time", "")
     if not only:
         check_target(samples, y, outcome, known.get("groups"))
     other_roles = {name for name in (*roles.values(), *samples.roles.values(), id_column) if name is not None}
-    choice = FeatureChoice(other_roles, categorical, drop_columns, features, only, outcome, y, "groups" in known)
-    return replace(_build_table(samples, choice, rows, missing, log2, notes), **_annotations(known))
+    choice = FeatureChoice(
+        other_roles, categorical, drop_columns, features, only, outcome, y, "groups" in known, levels or {}
+    )
+    table = _build_table(samples, choice, rows, missing, log2, notes)
+    return replace(table, below_detection=replacements, **to_fields(known))
 
 
 def _build_table(
     samples: Sheet, choice: FeatureChoice, rows: Array, missing: str, log2: bool, notes: list[str]
 ) -> Table:
     """Return the table of some rows with features, target and notes, but without groups, batch and covariates."""
-    X, columns, categories, column_ids = select_features(samples, choice, rows, notes)
-    X, names, nominal = handle_missing(samples.path, X, columns, categories, missing, notes)
+    X, columns, levels, column_ids = select_features(samples, choice, rows, notes)
+    categories = [columns.index(name) for name in levels]
+    X, names, nominal = handle_missing(
+        samples.path, X, columns, categories, missing, notes, name_option=not choice.only
+    )
     unused = [name for name in samples.named_columns if name not in {*choice.other_roles, *names, *samples.columns}]
     if not choice.only:
         notes += describe_features(X, names, nominal, choice.features, log2=log2)
@@ -261,26 +286,9 @@ def _build_table(
     row_names = samples.row_names or column_ids
     ids = None if row_names is None else np.array(row_names, dtype=str)[rows]
     fields: dict[str, Any] = {"relevant": relevant, "nominal": nominal, "ids": ids, "log2": log2}
+    fields["levels"] = {names[j]: levels[names[j]] for j in nominal}
     fields["missing"] = "median" if missing == "median" else "neutral"
     return Table(X, choice.y, names, notes=tuple(notes), **fields)
-
-
-def _annotations(known: dict[str, Array]) -> dict[str, Any]:
-    """Return the fields of a table that are known by role: groups, batch and covariates."""
-    covariates = {
-        role.removeprefix("covariate "): values for role, values in known.items() if role not in _SIMPLE_ROLES
-    }
-    return {"covariates": covariates, **{role: values for role, values in known.items() if role in _SIMPLE_ROLES}}
-
-
-_SIMPLE_ROLES = ("groups", "batch")
-
-
-def _read_annotations(path: Path, roles: dict[str, str], cells: dict[str, Any], rows: Array) -> dict[str, Array]:
-    """Return groups, batches and covariates of some rows, by role; covariates as numbers where all are numbers."""
-    annotations = [role for role in roles if role not in ("target", "event", "time")]
-    known = {role: _take_complete(path, cells[role], rows, roles[role]) for role in annotations}
-    return known | {role: to_target(cells[role], rows) for role in annotations if role.startswith("covariate ")}
 
 
 _CHOICES = {
@@ -454,17 +462,6 @@ def _read_optional_outcome(
             f"{int(unknown.sum())} of {len(rows)} samples have no outcome; they are predicted but not evaluated."
         )
     return y, rows
-
-
-def _take_complete(path: Path, cells: Any, rows: Array, name: str) -> Array:
-    """Return groups or batches of some rows; raise ValueError if one is missing."""
-    gaps = np.flatnonzero(is_missing(cells)[rows])
-    if len(gaps):
-        raise ValueError(
-            f"{path}: {len(gaps)} entries of column {name!r} are missing, the first of sample {rows[gaps[0]] + 1}; "
-            "fill them in, or leave the samples out."
-        )
-    return np.array([cells[i] for i in rows.tolist()], dtype=str) if isinstance(cells, list) else cells[rows]
 
 
 # ---------------------------------------------------------------- values

@@ -8,12 +8,10 @@ from shlex import quote
 import numpy as np
 
 from randsel._numerics.columns import column_slices
-from randsel._utils.text import list_first, pluralise
+from randsel._utils.text import join_names, list_first, pluralise
 from randsel._utils.typing import Array
-from randsel.tables._identifiers import find_clinical, find_names, find_whole
+from randsel.tables._identifiers import MIN_FEATURES, find_clinical, find_names, find_whole
 
-#: Fewest features among which one can be unlike the rest, or most can be skewed.
-_MIN_FEATURES = 20
 #: Skewness above which a column is strongly skewed; that of an exponential distribution is 2, of a normal one 0.
 _SKEWED = 1.0
 #: Maximum number of features from which the fraction of skewed ones is estimated.
@@ -35,7 +33,7 @@ def describe_features(
 ) -> list[str]:
     """Return notes about features that are unlike the rest, or skewed, and about names that Excel may have changed."""
     notes = describe_excel_names(names)
-    if X.shape[1] < _MIN_FEATURES or len(X) < 2:
+    if X.shape[1] < MIN_FEATURES or len(X) < 2:
         return notes
     columns = np.array([j for j in range(X.shape[1]) if j not in set(nominal)], dtype=int)
     unlike = [name for name in _find_unlike(X, names, columns) if name not in set(features)]
@@ -44,7 +42,7 @@ def describe_features(
         shown = list_first(unlike, 8)
         notes.append(
             f"{count} unlike the others in name, scale or kind: {shown}. Properties of samples are better covariates, "
-            f"whose effects are removed (--covariates {quote(','.join(unlike[:3]))}), or left out (--drop-columns)."
+            f"whose effects are removed (--covariates {quote(join_names(unlike[:3]))}), or left out (--drop-columns)."
         )
     skewed = 0.0 if log2 else _skewed_fraction(X, columns)
     if skewed > 0.5:
@@ -65,7 +63,7 @@ def _find_unlike(X: Array, names: Sequence[str], columns: Array) -> list[str]:
     columns, scales = columns[sizes > 0], np.log10(sizes[sizes > 0])
     distances = np.abs(scales - np.median(scales)) if len(scales) else scales
     far = columns[distances > max(3.0, 10 * float(np.median(distances)))].tolist() if len(scales) else []
-    chosen = (clinical if len(clinical) <= max(10, max_count) else []) + (whole if len(whole) <= max_count else [])
+    chosen = clinical + (whole if len(whole) <= max_count else [])
     return [names[j] for j in dict.fromkeys(chosen + (far if len(far) <= max_count else []))]
 
 

@@ -11,6 +11,7 @@ from randsel.targets._groups import (
     batches_of_groups,
     bound_false_selections,
     compare_groups,
+    is_constant_within,
     number_rows,
     split_halves,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "cox_coefficients",
     "describe_guess",
     "find_kind",
+    "is_constant_within",
     "kaplan_meier",
     "number_rows",
     "partial_log_likelihood",

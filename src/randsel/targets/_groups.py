@@ -107,6 +107,11 @@ def compare_groups(y: Array, groups: Array) -> Comparison:
     return "within groups" if varies.all() else "mixed" if varies.any() else "between groups"
 
 
+def is_constant_within(y: Array, labels: Array) -> bool:
+    """Return whether the target is the same for all samples of a label, such as a batch."""
+    return all(len(np.unique(y[labels == label])) == 1 for label in np.unique(labels))
+
+
 def average_rows(X: Array, groups: Array, nominal: Array) -> Array:
     """Return the mean of the rows of every group; of `nominal` columns the most frequent value.
 

@@ -112,15 +112,6 @@ class OutcomeKind(ABC):
 
         Missing values are replaced by the mean of the training rows, 0 after scaling.
         """
-        return self.score_held_out(X, y, train, test, columns, gamma, **options)[0]
-
-    def score_held_out(
-        self, X: Array, y: Array, train: Array, test: Array, columns: Array, gamma: float | str, **options: Any
-    ) -> tuple[Array, Array]:
-        """Return the predictions of `predict_held_out`, and scores: of two classes, decision values for the second.
-
-        Predictions of numbers and risks are their own scores; several classes have none, but NaN.
-        """
         # Nothing of the test rows is used: neither for means and scaling nor for the bandwidth.
         X = impute_means(np.take(X, columns, axis=1), train)
         scaler = StandardScaler().fit(X[train])
@@ -128,9 +119,8 @@ class OutcomeKind(ABC):
         model = self.svm(gamma=bandwidth(gamma, squared_distances(Z)), **options)
         return self._fit_predict(model, Z, y[train], scaler.transform(X[test]))
 
-    def _fit_predict(self, model: Any, Z: Array, y: Array, held_out: Array) -> tuple[Array, Array]:
-        predicted = np.asarray(model.fit(Z, y).predict(held_out))
-        return predicted, predicted
+    def _fit_predict(self, model: Any, Z: Array, y: Array, held_out: Array) -> Array:
+        return np.asarray(model.fit(Z, y).predict(held_out))
 
 
 class Classes(OutcomeKind):
@@ -185,12 +175,6 @@ class Classes(OutcomeKind):
     def svm(self, **options: Any) -> SVC:
         """Return a classifier."""
         return SVC(C=1.0, **options)
-
-    def _fit_predict(self, model: Any, Z: Array, y: Array, held_out: Array) -> tuple[Array, Array]:
-        decisions = np.asarray(model.fit(Z, y).decision_function(held_out))
-        if decisions.ndim > 1:
-            return np.asarray(model.predict(held_out)), np.full(len(held_out), np.nan)
-        return model.classes_[(decisions > 0.0).astype(int)], decisions
 
 
 class Numbers(OutcomeKind):
@@ -256,11 +240,10 @@ class Numbers(OutcomeKind):
         """Return a regressor."""
         return SVR(C=1.0, **options)
 
-    def _fit_predict(self, model: Any, Z: Array, y: Array, held_out: Array) -> tuple[Array, Array]:
+    def _fit_predict(self, model: Any, Z: Array, y: Array, held_out: Array) -> Array:
         # SVR ignores errors below 0.1, so y is standardised.
         mean, spread = y.mean(), y.std() or 1.0
-        predicted = np.asarray(model.fit(Z, (y - mean) / spread).predict(held_out) * spread + mean)
-        return predicted, predicted
+        return np.asarray(model.fit(Z, (y - mean) / spread).predict(held_out) * spread + mean)
 
 
 class Survival(OutcomeKind):

@@ -11,7 +11,7 @@ from randsel._utils.text import optional
 from randsel.tables.formats._arrays import read_mat, read_npz
 from randsel.tables.formats._excel import read_excel
 from randsel.tables.formats._h5ad import read_h5ad
-from randsel.tables.formats._numbers import MISSING, describe_bad_cell, parse_number
+from randsel.tables.formats._numbers import MISSING, describe_bad_cell, detection_limit, parse_number
 from randsel.tables.formats._parquet import read_parquet
 from randsel.tables.formats._plink import read_plink
 from randsel.tables.formats._sheet import ReadOptions, Sheet, check_distinct
@@ -25,6 +25,7 @@ __all__ = [
     "Sheet",
     "check_distinct",
     "describe_bad_cell",
+    "detection_limit",
     "parse_number",
 ]
 

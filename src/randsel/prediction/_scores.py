@@ -5,37 +5,59 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from randsel._numerics.standardise import NormalScorer
+from randsel._numerics.missing import missing_mask
+from randsel._numerics.standardise import NormalScorer, normal_scores_into
 from randsel._utils.text import list_first
 from randsel._utils.typing import Array
 
 MAX_POINTS = 501  # maximum number of training values that describe the distribution of a feature
 
 
-def take_points(values: Array) -> Array:
-    """Return the observed values in ascending order; of more than `MAX_POINTS`, order statistics at equal distances."""
-    points = np.sort(values[~np.isnan(values)])
+def take_points(X: Array) -> tuple[Array, ...]:
+    """Return the observed values of every column in ascending order.
+
+    Of more than `MAX_POINTS`, order statistics at equal distances are taken.
+    """
+    counts = np.count_nonzero(~np.isnan(X), axis=0).tolist()
+    columns = np.sort(X.T, axis=1)  # missing values last
+    return tuple(_thin(column[:count]) for column, count in zip(columns, counts, strict=True))
+
+
+def _thin(points: Array) -> Array:
     if len(points) <= MAX_POINTS:
-        return np.asarray(points)
+        return points
     return np.asarray(points[np.round(np.linspace(0, len(points) - 1, MAX_POINTS)).astype(int)])
 
 
-def score_columns(columns: Sequence[Array], points: Sequence[Array]) -> Array:
+def score_columns(X: Array, points: Sequence[Array]) -> Array:
     """Return the normal scores of columns, each by the distribution that its points describe; 0 where missing."""
     padded = np.full((len(points), max(map(len, points), default=1)), np.nan)
     for row, values in zip(padded, points, strict=True):
         row[: len(values)] = values
-    return NormalScorer.from_samples(padded.T).apply(np.column_stack(columns))
+    return NormalScorer.from_samples(padded.T).apply(X)
+
+
+def _score_training_samples(X: Array, points: Sequence[Array]) -> Array:
+    """Return the scores of the samples that the points were taken from."""
+    if len(X) > MAX_POINTS:
+        return score_columns(X, points)
+    scores = np.empty(X.shape)
+    normal_scores_into(scores, X, None, missing_mask(X))  # the same numbers, faster
+    return scores
 
 
 @dataclass(frozen=True)
 class Covariate:
-    """A variable whose effects are removed from the scores: a number (mean and spread), or text (levels)."""
+    """A variable whose effects are removed from the scores: a number (mean and spread), or text (levels).
+
+    `below_detection` replaces cells of a number that are below detection; None if training had none.
+    """
 
     name: str
     mean: float = 0.0
     spread: float = 1.0
     levels: tuple[str, ...] = ()
+    below_detection: float | None = None
 
     @classmethod
     def from_values(cls, name: str, values: Array) -> "Covariate":
@@ -79,17 +101,23 @@ class Preparation:
     effects: Array | None = None  # one row per column of the design, one column per feature
 
     @classmethod
-    def fit(cls, X: Array, covariates: Mapping[str, Array], batch: Array | None) -> tuple["Preparation", Array]:
-        """Return the preparation and the scores of training samples, less the means of batches."""
-        points = tuple(take_points(column) for column in X.T)
-        Z = score_columns(list(X.T), points)
+    def fit(
+        cls, X: Array, covariates: Mapping[str, Array], rows: Array, batch: Array | None
+    ) -> tuple["Preparation", Array]:
+        """Return the preparation and the scores of training samples, less the means of batches.
+
+        `rows` are the training samples among those that `covariates` describe. A level that none of them has, has no
+        effect.
+        """
+        points = take_points(X)
+        Z = _score_training_samples(X, points)
         described = tuple(Covariate.from_values(name, values) for name, values in covariates.items())
         preparation = cls(points, described)
         if described:
-            design = preparation.design(covariates)
+            design = preparation.design(covariates)[rows]
             effects = np.linalg.lstsq(design - design.mean(axis=0), Z, rcond=None)[0]
             preparation = cls(points, described, effects)
-            Z = preparation.adjust(Z, covariates)
+            Z = Z - design @ effects
         for label in np.unique(batch) if batch is not None else ():
             Z[batch == label] -= Z[batch == label].mean(axis=0)
         return preparation, Z

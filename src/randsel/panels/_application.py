@@ -1,0 +1,110 @@
+"""`apply_panel`, which predicts new samples, compares them with training, and evaluates known outcomes."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from randsel._utils.typing import Array
+from randsel.panels._cohort import FeatureShift, check_categories, compare_features, transform_values, warn_of_shifts
+from randsel.panels._evaluation import Evaluation, evaluate, known_outcome
+from randsel.panels._panel import NewSamples, Panel
+from randsel.tables import Table
+
+
+@dataclass(frozen=True)
+class Application:
+    """A panel applied to new samples.
+
+    Attributes
+    ----------
+    panel, samples, outputs
+        The panel, the prepared samples, and the outputs of its model for them.
+    ids
+        Names of the samples.
+    y, known
+        Outcome, and a mask of the samples whose outcome is known.
+    shifts, evaluation
+        Comparison of features with training, and of predictions with the outcome (None if that is not known).
+    notes, warnings
+        Sentences for the user.
+    about
+        Name of the file, and the command.
+    """
+
+    panel: Panel
+    samples: NewSamples
+    outputs: Array
+    ids: tuple[str, ...]
+    y: Array
+    known: Array
+    shifts: tuple[FeatureShift, ...]
+    evaluation: Evaluation | None
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
+    about: Mapping[str, str]
+
+
+def apply_panel(
+    panel: Panel,
+    table: Table,
+    *,
+    transform: str = "as-training",
+    allow_missing: bool = False,
+    rescale: bool = False,
+    about: Mapping[str, str] | None = None,
+) -> Application:
+    """Predict the samples of a table, whose outcome may be unknown.
+
+    Parameters
+    ----------
+    panel, table
+        The panel, and the new samples, read with the levels and detection values of the panel.
+    transform
+        Choice of `--transform`; the reader has taken the logarithms of training.
+    allow_missing, rescale
+        As in `Panel.predict`.
+    about
+        Name of the file, and the command.
+
+    Returns
+    -------
+    Application
+        Predictions, comparisons, notes and warnings.
+    """
+    check_categories(panel, table)
+    values = transform_values(table.X, transform)
+    columns = {name: values[:, j] for j, name in enumerate(table.names)} | table.covariates
+    samples = panel.prepare(columns, allow_missing=allow_missing, rescale=rescale)
+    outputs = panel.model.outputs(samples.scores)
+    known = known_outcome(panel, table.y)
+    log2_taken = transform == "as-training" and table.log2
+    warnings = [*warn_of_shifts(panel, samples.values, rescaled=rescale, log2_taken=log2_taken)]
+    if panel.about.get("batch") and not rescale:
+        warnings.append(
+            "The panel was fitted within batches, and the new samples form another batch, whose effect is unknown; "
+            "--rescale removes shifts of features, if the samples resemble those of training."
+        )
+    ids = np.arange(1, len(values) + 1) if table.ids is None else table.ids
+    return Application(
+        panel=panel,
+        samples=samples,
+        outputs=outputs,
+        ids=tuple(map(str, ids.tolist())),
+        y=table.y,
+        known=known,
+        shifts=compare_features(panel, samples.values),
+        evaluation=evaluate(panel, outputs[known], table.y[known]) if known.any() else None,
+        notes=(*table.notes, *samples.notes, *_describe_samples(panel, table, samples)),
+        warnings=tuple(warnings),
+        about=dict(about or {"data": "new samples"}),
+    )
+
+
+def _describe_samples(panel: Panel, table: Table, samples: NewSamples) -> Iterator[str]:
+    is_missing = np.isnan(samples.values)
+    if (is_missing & ~is_missing.all(axis=0)).any():
+        treated = "the training medians" if panel.about.get("missing") == "median" else "average"
+        yield f"Missing values of features of the panel are treated as {treated}."
+    if table.ids is None:
+        yield "No column of sample ids was recognised: samples are numbered by row. Name it with --id-column."

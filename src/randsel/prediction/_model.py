@@ -1,0 +1,129 @@
+"""The model of a panel: ridge regression with a linear or a Gaussian kernel, or a Cox model.
+
+Classes are weighted so that each counts the same, and the largest output is the predicted class.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from randsel._utils.jobs import generator, one_blas_thread
+from randsel._utils.typing import Array
+from randsel.prediction._ridge import Model, RidgePath, fit_landmarks
+from randsel.targets import SURVIVAL, OutcomeKind, cox_coefficients, partial_log_likelihood
+
+#: Penalties of the ridge regression, in units of the mean eigenvalue of the kernel.
+RIDGES = (0.03, 0.3, 3.0, 30.0)
+#: Penalties of the Cox model on the squared coefficients, per event.
+COX_RIDGES = (0.003, 0.03, 0.3, 3.0)
+#: Penalties of models that cannot be cross-validated, because a class has a single sample or group.
+DEFAULT_RIDGE, DEFAULT_COX_RIDGE = 3.0, 0.3
+MAX_FOLDS = 5
+#: Number of training samples by which kernel and penalty are chosen, and which the Gaussian kernel stores.
+MAX_SAMPLES = 500
+KERNELS = ("linear", "gaussian", "cox")
+
+
+def fit_model(Z: Array, y: Array, kind: OutcomeKind, groups: Array | None, classes: Array | None = None) -> Model:
+    """Fit the model that predicts held-out samples best: kernel and penalty are chosen by cross-validation.
+
+    The Gaussian kernel is chosen only if its squared error is smaller by more than one standard error, over groups if
+    there are any. Of more than `MAX_SAMPLES` samples, a random subset makes these choices, and all samples fit the
+    model. `classes` are the labels of the outputs, by default the distinct values of y.
+    """
+    rows = np.arange(len(Z))
+    if len(Z) > MAX_SAMPLES:
+        rows = np.sort(generator(0, 1).choice(len(Z), MAX_SAMPLES, replace=False))
+    units = rows if groups is None else groups[rows]
+    folds = list(_split(y[rows], kind, None if groups is None else units))
+    with one_blas_thread():  # matrices are small, and results must not depend on the number of threads
+        if kind is SURVIVAL:
+            return _fit_cox(Z, y, rows, folds)
+        return _fit_ridge(Z, encode_outcome(y, kind, classes), weigh_samples(y, kind), rows, units, folds)
+
+
+def encode_outcome(y: Array, kind: OutcomeKind, classes: Array | None = None) -> Array:
+    """Return the columns that a ridge regression predicts: indicators of the classes, or the numbers."""
+    if not kind.has_classes:
+        return y.astype(np.float64)[:, None]
+    return np.asarray(y[:, None] == (np.unique(y) if classes is None else classes), dtype=np.float64)
+
+
+def weigh_samples(y: Array, kind: OutcomeKind) -> Array:
+    """Return weights with a mean of one, by which all classes have the same sum of weights; ones for numbers."""
+    if not kind.has_classes:
+        return np.ones(len(y))
+    _, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
+    return np.asarray(len(y) / (len(counts) * counts[codes]))
+
+
+def _split(y: Array, kind: OutcomeKind, groups: Array | None) -> Iterator[tuple[Array, Array]]:
+    n_folds = min(int(kind.units_per_stratum(y, groups).min()), MAX_FOLDS)
+    for train, test in kind.splits(y, groups, n_folds, 0) if n_folds > 1 else ():
+        if len(test) and len(np.unique(y[train])) > 1:
+            yield train, test
+
+
+# ---------------------------------------------------------------- ridge regression
+
+
+def _fit_ridge(
+    Z: Array, Y: Array, weights: Array, rows: Array, units: Array, folds: list[tuple[Array, Array]]
+) -> Model:
+    """Fit the better kernel with its best penalty; `units` are the groups of the samples `rows`, or their numbers."""
+    if not folds:
+        return RidgePath.fit(Z, Y, weights, "linear").model(DEFAULT_RIDGE)
+    weights_of_rows = weights[rows] / weights[rows].mean()
+    paths = {kernel: RidgePath.fit(Z[rows], Y[rows], weights_of_rows, kernel) for kernel in ("linear", "gaussian")}
+    errors = {
+        kernel: np.array([_errors(path, ridge, units, folds) for ridge in RIDGES]) for kernel, path in paths.items()
+    }
+    best = {kernel: int(np.argmin(error.mean(axis=1))) for kernel, error in errors.items()}
+    gains = errors["linear"][best["linear"]] - errors["gaussian"][best["gaussian"]]
+    kernel = "gaussian" if gains.mean() > gains.std(ddof=1) / np.sqrt(len(gains)) else "linear"
+    path, ridge = paths[kernel], RIDGES[best[kernel]]
+    if len(rows) == len(Z):
+        return path.model(ridge)
+    if kernel == "linear":
+        return RidgePath.fit(Z, Y, weights, kernel).model(ridge)
+    return fit_landmarks(Z, Y, weights, path.Z, path.gamma, path.penalty(ridge))
+
+
+def _errors(path: RidgePath, ridge: float, units: Array, folds: list[tuple[Array, Array]]) -> Array:
+    """Return the sum of the weighted squared errors of every unit that a fold holds out."""
+    rows = np.concatenate([test for _, test in folds])
+    squares = np.square(path.held_out_outputs(ridge, folds)[rows] - path.Y[rows]).sum(axis=1)
+    return np.bincount(np.unique(units[rows], return_inverse=True)[1], weights=squares * path.roots[rows] ** 2)
+
+
+# ---------------------------------------------------------------- Cox model
+
+
+def _fit_cox(Z: Array, y: Array, rows: Array, folds: list[tuple[Array, Array]]) -> Model:
+    """Fit a Cox model with the penalty of the best cross-validated partial likelihood.
+
+    The penalty does not depend on the basis: of more features than samples, coefficients are in the span of the rows.
+    """
+    basis = np.eye(Z.shape[1])
+    if Z.shape[1] > len(Z):
+        basis = np.linalg.qr(Z.T)[0]
+    scores, ridge = Z @ basis, DEFAULT_COX_RIDGE
+    if folds:
+        tried = [
+            sum(_likelihood_of_held_out(scores[rows], y[rows], r, train) for train, _ in folds) for r in COX_RIDGES
+        ]
+        ridge = COX_RIDGES[int(np.argmax(tried))]
+    coefficients = basis @ _cox(scores, y, ridge)[:, None]
+    return Model("cox", coefficients, -(Z @ coefficients).mean(axis=0))
+
+
+def _cox(Z: Array, y: Array, ridge: float) -> Array:
+    coefficients = cox_coefficients(y["time"], y["event"], Z, ridge)
+    return np.zeros(Z.shape[1]) if coefficients is None else coefficients
+
+
+def _likelihood_of_held_out(Z: Array, y: Array, ridge: float, train: Array) -> float:
+    """Return what held-out samples add to the log partial likelihood (Verweij and van Houwelingen 1993)."""
+    risks = Z @ _cox(Z[train], y[train], ridge)
+    of_all = partial_log_likelihood(y["time"], y["event"], risks)
+    return of_all - partial_log_likelihood(y["time"][train], y["event"][train], risks[train])

@@ -1,0 +1,138 @@
+"""Ridge regression with a linear or a Gaussian kernel and weighted samples, for all penalties at once."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import solve
+
+from randsel._numerics.kernels import bandwidth, gaussian_kernel, squared_distances
+from randsel._utils.typing import Array
+
+
+@dataclass(frozen=True)
+class Model:
+    """A fitted model; its outputs are one column per class, predicted numbers, or log relative risks.
+
+    Attributes
+    ----------
+    kernel
+        "linear", "gaussian" or "cox".
+    coefficients
+        One column per output: with the Gaussian kernel one row per sample of `samples`, otherwise one row per feature.
+    intercept
+        One number per output.
+    gamma, samples
+        With the Gaussian kernel `exp(-gamma ‖z - z'‖²)`: its bandwidth, and the scores of training samples.
+    """
+
+    kernel: str
+    coefficients: Array
+    intercept: Array
+    gamma: float = 0.0
+    samples: Array | None = None
+
+    def outputs(self, Z: Array) -> Array:
+        """Return the outputs for rows of scores."""
+        features = Z if self.samples is None else gaussian_kernel(Z, self.gamma, Z=self.samples)
+        return np.asarray(features @ self.coefficients + self.intercept)
+
+
+@dataclass(frozen=True)
+class RidgePath:
+    """The kernel of weighted samples, decomposed: models and held-out outputs for any penalty.
+
+    Rows of kernel and outcome are centred by their weighted means and multiplied by the roots of the weights, whose
+    mean is one. `eigenvalues` and `eigenvectors` are those of this kernel, `projections` the outcome in their basis.
+    """
+
+    Z: Array
+    Y: Array
+    kernel: str
+    gamma: float
+    roots: Array
+    means: Array
+    eigenvalues: Array
+    eigenvectors: Array
+    projections: Array
+
+    @classmethod
+    def fit(cls, Z: Array, Y: Array, weights: Array, kernel: str) -> "RidgePath":
+        """Decompose the kernel of the rows of Z; `weights` are positive and have a mean of one."""
+        gamma, roots = 0.0, np.sqrt(weights)
+        if kernel == "linear":
+            centred = roots[:, None] * (Z - _weighted_means(Z, weights))
+            eigenvalues, eigenvectors = _decompose_products(centred)
+        else:
+            distances = squared_distances(Z)
+            gamma = bandwidth("median", distances)
+            values = np.exp(-gamma * distances)
+            values -= _weighted_means(values, weights)
+            values -= _weighted_means(values.T, weights)[:, None]
+            eigenvalues, eigenvectors = np.linalg.eigh(values * roots * roots[:, None])
+        means = _weighted_means(Y, weights)
+        projections = eigenvectors.T @ (roots[:, None] * (Y - means))
+        return cls(Z, Y, kernel, gamma, roots, means, np.maximum(eigenvalues, 0.0), eigenvectors, projections)
+
+    def penalty(self, ridge: float) -> float:
+        """Return the penalty `λτ`: λ is `ridge`, and τ the mean eigenvalue of the kernel."""
+        return max(ridge * float(self.eigenvalues.sum()) / len(self.Z), 1e-12)
+
+    def model(self, ridge: float) -> Model:
+        """Return the minimum of `Σ_i w_i (y_i - f(z_i) - b)² + λτ ‖f‖²`; the intercept b is not penalised."""
+        scaled = self.eigenvectors @ (self.projections / (self.eigenvalues + self.penalty(ridge))[:, None])
+        duals, weights = self.roots[:, None] * scaled, self.roots**2
+        if self.kernel == "linear":
+            coefficients = (self.Z - _weighted_means(self.Z, weights)).T @ duals
+            return _with_intercept("linear", coefficients, 0.0, None, self.Z, self.means, weights)
+        return _with_intercept("gaussian", duals, self.gamma, self.Z, self.Z, self.means, weights)
+
+    def held_out_outputs(self, ridge: float, folds: list[tuple[Array, Array]]) -> Array:
+        """Return the outputs for every sample of a model that is fitted without its fold; NaN if it is in none.
+
+        With S the matrix that maps outcomes to fitted values, the errors of a fold t that is left out are
+        `(I - S_tt)⁻¹` times its residuals. Bandwidth, weights and penalty are those of all samples.
+        """
+        shrinkage = self.eigenvalues / (self.eigenvalues + self.penalty(ridge))
+        shrunk = self.eigenvectors * shrinkage
+        residuals = self.roots[:, None] * (self.Y - self.means) - shrunk @ self.projections
+        outputs = np.full(self.Y.shape, np.nan)
+        for _, test in folds:
+            smoother = shrunk[test] @ self.eigenvectors[test].T
+            smoother += np.outer(self.roots[test], self.roots[test]) / len(self.Z)  # of the intercept
+            errors = solve(np.eye(len(test)) - smoother, residuals[test], assume_a="pos")
+            outputs[test] = self.Y[test] - errors / self.roots[test, None]
+        return outputs
+
+
+def fit_landmarks(Z: Array, Y: Array, weights: Array, landmarks: Array, gamma: float, penalty: float) -> Model:
+    """Return Gaussian ridge regression whose function is a sum of kernels at the landmarks, fitted to all samples."""
+    values = gaussian_kernel(Z, gamma, Z=landmarks)
+    values -= _weighted_means(values, weights)
+    means = _weighted_means(Y, weights)
+    weighted = values * weights[:, None]
+    norm = gaussian_kernel(landmarks, gamma, Z=landmarks)
+    norm[np.diag_indices(len(norm))] += 1e-8  # landmarks that are close to each other make it singular
+    coefficients = solve(weighted.T @ values + penalty * norm, weighted.T @ (Y - means), assume_a="pos")
+    return _with_intercept("gaussian", coefficients, gamma, landmarks, Z, means, weights)
+
+
+def _with_intercept(
+    kernel: str, coefficients: Array, gamma: float, samples: Array | None, Z: Array, means: Array, weights: Array
+) -> Model:
+    """Return the model whose weighted mean output for the rows of Z is `means`."""
+    model = Model(kernel, coefficients, np.zeros(len(means)), gamma, samples)
+    intercept = means - _weighted_means(model.outputs(Z), weights)
+    return Model(kernel, coefficients, intercept, gamma, samples)
+
+
+def _weighted_means(values: Array, weights: Array) -> Array:
+    return np.asarray(weights @ values / len(weights))
+
+
+def _decompose_products(Z: Array) -> tuple[Array, Array]:
+    """Return eigenvalues and eigenvectors of `Z Zᵀ`; of more rows than columns, those that are not zero by rank."""
+    if len(Z) > Z.shape[1]:
+        eigenvectors, singular_values, _ = np.linalg.svd(Z, full_matrices=False)
+        return singular_values**2, eigenvectors
+    eigenvalues, eigenvectors = np.linalg.eigh(Z @ Z.T)
+    return eigenvalues, eigenvectors

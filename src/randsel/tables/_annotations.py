@@ -1,0 +1,104 @@
+"""Groups, batches and covariates of the samples."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from randsel._utils.typing import Array
+from randsel.tables._features import half_minimum
+from randsel.tables._roles import is_missing, to_target
+from randsel.tables.formats import detection_limit, parse_number
+
+_COVARIATE = "covariate "  # start of the role of a covariate, before its name
+#: Text among more distinct numbers than this is an error in a covariate; fewer may be codes of categories.
+_MAX_CODES = 4
+
+
+def covariate_roles(names: Any) -> dict[str, str]:
+    """Return role -> column of covariates."""
+    return {f"{_COVARIATE}{name}": name for name in names}
+
+
+def read_annotations(
+    path: Path,
+    roles: dict[str, str],
+    cells: dict[str, Any],
+    rows: Array,
+    rule: str | None,
+    replacements: dict[str, float],
+    detection_values: Mapping[str, float],
+) -> dict[str, Array]:
+    """Return groups, batches and covariates of some rows, by role; covariates as numbers where all are numbers.
+
+    Covariates below detection are replaced as features are; `replacements` gets the values.
+    """
+    known = {}
+    for role, name in roles.items():
+        if role in ("target", "event", "time"):
+            continue
+        known[role] = _take_complete(path, cells[role], rows, name)
+        if role.startswith(_COVARIATE):
+            known[role] = _read_covariate(path, cells[role], rows, name, rule, replacements, detection_values)
+    return known
+
+
+def to_fields(known: Mapping[str, Array]) -> dict[str, Any]:
+    """Return the fields of a table that are known by role: groups, batch and covariates."""
+    covariates = {role.removeprefix(_COVARIATE): v for role, v in known.items() if role.startswith(_COVARIATE)}
+    return {"covariates": covariates, **{role: known[role] for role in ("groups", "batch") if role in known}}
+
+
+def _take_complete(path: Path, cells: Any, rows: Array, name: str) -> Array:
+    """Return the cells of some rows; raise ValueError if one is missing."""
+    gaps = np.flatnonzero(is_missing(cells)[rows])
+    if len(gaps):
+        raise ValueError(
+            f"{path}: {len(gaps)} entries of column {name!r} are missing, the first of sample {rows[gaps[0]] + 1}; "
+            "fill them in, or leave the samples out."
+        )
+    return np.array([cells[i] for i in rows.tolist()], dtype=str) if isinstance(cells, list) else cells[rows]
+
+
+def _read_covariate(
+    path: Path,
+    cells: Any,
+    rows: Array,
+    name: str,
+    rule: str | None,
+    replacements: dict[str, float],
+    detection_values: Mapping[str, float],
+) -> Array:
+    if not isinstance(cells, list):
+        return to_target(cells, rows)
+    texts = [cells[i].strip() for i in rows.tolist()]
+    limits = {i: limit for i, text in enumerate(texts) if (limit := detection_limit(text)) is not None}
+    others = [text for i, text in enumerate(texts) if i not in limits]
+    numbers = {text: number for text in others if (number := parse_number(text)) is not None}
+    if not _is_number(others, numbers):
+        return to_target(cells, rows)
+    where = f"{path}: the covariate {name!r}"
+    words = next((text for text in others if text not in numbers), None)
+    if words is not None:
+        raise ValueError(f"{where} holds {words!r} among numbers; correct it, or write all of its cells as categories.")
+    with_percent = [text.endswith("%") for text in others]
+    if any(with_percent) and not all(with_percent):
+        raise ValueError(f"{where} has a percent sign in some cells only; write all of them alike.")
+    if not limits:
+        return to_target(cells, rows)
+    if rule != "half-minimum":
+        raise ValueError(
+            f"{where} holds {texts[next(iter(limits))]!r} among numbers, and covariates must be known for all samples; "
+            "choose --below-detection half-minimum."
+        )
+    values = np.array([np.nan if i in limits else numbers[text] for i, text in enumerate(texts)])
+    replacements[name] = detection_values.get(name, half_minimum([*values, *limits.values()]))
+    values[list(limits)] = replacements[name]
+    return values
+
+
+def _is_number(texts: list[str], numbers: Mapping[str, float]) -> bool:
+    """Return whether most cells are numbers, and too many different ones to be codes of categories."""
+    n_numbers = sum(text in numbers for text in texts)
+    return 2 * n_numbers > len(texts) and (n_numbers == len(texts) or len(set(numbers.values())) > _MAX_CODES)

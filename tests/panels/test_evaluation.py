@@ -1,0 +1,50 @@
+"""Measures of agreement between predictions and outcomes are those of literal computations."""
+
+import numpy as np
+import pytest
+from panel_reference import auc_of_pairs, concordance_and_variance, newcombe_limits
+
+from randsel._numerics.event_times import survival_array
+from randsel.panels import _evaluation
+from randsel.targets import SURVIVAL
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def test_auc_and_its_interval(rng):
+    scores, positive = np.round(rng.standard_normal(40), 1), rng.random(40) < 0.4
+    area, low, high = _evaluation.auc_with_interval(scores, positive)
+    assert area == pytest.approx(auc_of_pairs(scores, positive))
+    assert (low, high) == pytest.approx(newcombe_limits(area, positive.sum(), (~positive).sum()), abs=2e-4)
+    separated = np.arange(20) >= 10
+    area, low, high = _evaluation.auc_with_interval(np.arange(20.0), separated)
+    assert area == high == 1.0
+    assert 0.7 < low < 0.95
+    area, low, high = _evaluation.auc_with_interval(-np.arange(20.0), separated)
+    assert area == low == 0.0
+    assert 0.05 < high < 0.3
+
+
+def test_rounding_errors_of_equal_samples_are_ties(rng):
+    noise = 1e-15 * rng.standard_normal(20)
+    assert _evaluation.auc_with_interval(0.5 + noise, np.arange(20) < 5)[0] == 0.5
+    assert _evaluation.concordance_with_interval(np.arange(20.0), np.full(20, True), noise)[0] == 0.5
+
+
+def test_concordance_and_its_interval(rng):
+    time, event = np.round(rng.exponential(5.0, 50)) + 1.0, rng.random(50) < 0.6
+    risks = np.round(rng.standard_normal(50), 1)
+    index, low, high = _evaluation.concordance_with_interval(time, event, risks)
+    expected, variance = concordance_and_variance(time, event, risks)
+    assert index == pytest.approx(expected)
+    assert index == pytest.approx(SURVIVAL.score(survival_array(event, time), risks))
+    assert (high - low) / 2 == pytest.approx(1.959964 * np.sqrt(variance), rel=1e-5)
+    assert np.isnan(_evaluation.concordance_with_interval(time[:1], event[:1], risks[:1])[0])
+
+
+def test_wilson_interval():
+    assert _evaluation._fraction_with_interval(8, 10) == pytest.approx((0.8, 0.4901625, 0.9433178), abs=1e-6)
+    assert _evaluation._fraction_with_interval(0, 10)[1] == 0.0
