@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 CORE_TESTS := tests/selectors/test_randsel.py tests/contracts/test_estimator_checks.py tests/selectors/test_interaction_scan.py tests/contracts/test_progress.py
 
-.PHONY: help demo test test-slow lint types check check-versions kill nightly fuzz bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-sketch bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-real bench-errors bench-outcomes bench-scaling bench-reading bench-mkl bench-select formats gallery screenshots docs dist check-dist lock clean bench-dask bench-scale bench-sparse
+.PHONY: help demo test test-slow lint types check check-versions kill nightly fuzz bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-sketch bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-real bench-errors bench-outcomes bench-scaling bench-reading bench-mkl bench-select bench-decision formats gallery screenshots docs dist check-dist lock clean bench-dask bench-scale bench-sparse bench-all bench-speed bench-cost bench-fresh bench-figure-one bench-table-one bench-table-two bench-blackbox pages figures command-line
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -37,7 +37,7 @@ check-versions: build/sklearn-1.7.2/ready build/sklearn-1.8.0/ready  ## run the 
 			-W ignore::pytest.PytestRemovedIn10Warning $(CORE_TESTS) || exit 1; \
 	done
 
-kill: .venv/dev  ## kill three long jobs at 20 random moments each, and compare their outputs with undisturbed runs; 15 minutes
+kill: .venv/dev  ## kill three long jobs at 20 random moments each, and compare their outputs with undisturbed runs; 25 minutes
 	$(BIN)/python benchmarks/scale/killed.py --out docs/results/killed.md
 
 nightly: .venv/dev kill  ## run kill, test ten times as many generated tables as make test (half an hour), then run fuzz (two hours)
@@ -49,11 +49,39 @@ FUZZ_READERS ?=
 fuzz: build/fuzz/ready  ## fuzz the file readers; FUZZ_SECONDS each (600), FUZZ_READERS="npz mat" for some, resumable
 	build/fuzz/bin/python tests/robustness/fuzz_readers.py --seconds $(FUZZ_SECONDS) --out build/fuzz-corpus $(FUZZ_READERS)
 
-bench: .venv/dev build/peers/ready  ## measure speed and memory relative to reference operations (a minute), then run bench-peers
-	$(BIN)/python benchmarks/speed/speed.py --out docs/results/speed.md
-	$(BIN)/python benchmarks/peers/peers.py --out docs/results/peers.md
+bench: bench-speed bench-peers  ## run bench-speed and bench-peers
 
-bench-peers: .venv/dev build/peers/ready  ## compare with other packages on one core; at most ten minutes per fit, resumable
+bench-all: .venv/dev  ## make all pages of results that are older than their sources; a day on two cores, resumable; PAGES=cost,fresh for some
+	$(BIN)/python benchmarks/run_all.py $(if $(PAGES),--only $(PAGES))
+
+pages: .venv/dev  ## list the pages of results that are older than their sources, and write their index
+	$(BIN)/python tools/check_pages.py --index
+
+figures: .venv/dev  ## print the figures that other pages quote: Dask's price, threshold for a GPU, memory factor
+	$(BIN)/python tools/check_pages.py --figures
+
+bench-speed: .venv/dev  ## measure speed and memory relative to reference operations; a minute
+	$(BIN)/python benchmarks/speed/speed.py --out docs/results/speed.md
+
+bench-cost: .venv/dev  ## test the paper's claim on cost: its algorithm, BaHSIC and FoHSIC as samples and features grow; 15 minutes
+	$(BIN)/python benchmarks/speed/cost.py --out docs/results/cost.md
+
+bench-fresh: .venv/dev  ## compare numbers of rank functions on problems that did not choose them; half an hour
+	$(BIN)/python benchmarks/quality/fresh.py --out docs/results/fresh.md
+
+bench-figure-one: .venv/dev  ## draw figure 1 by the paper's algorithm and by the default; a few minutes
+	$(BIN)/python benchmarks/quality/paper.py figure1 --out docs/results/figure1.md
+
+bench-table-one: .venv/dev  ## repeat table 1 of the paper; hours on two cores (JOBS=16 for as many processes), resumable
+	$(BIN)/python benchmarks/quality/paper.py table1 --jobs $(or $(JOBS),2) --out docs/results/table1.md
+
+bench-table-two: .venv/dev  ## repeat table 2 of the paper on public data; a day on two cores (JOBS=16 for as many processes), resumable
+	$(BIN)/python benchmarks/quality/paper.py table2 --jobs $(or $(JOBS),2) --out docs/results/table2.md
+
+bench-blackbox: .venv/dev  ## repeat the paper's pipeline on a stand-in for the Black Box challenge; an hour, resumable
+	$(BIN)/python benchmarks/quality/paper.py blackbox --out docs/results/blackbox.md
+
+bench-peers: .venv/dev build/peers/ready  ## compare with other packages on one core, ten data sets per problem; 90 minutes, resumable
 	$(BIN)/python benchmarks/peers/peers.py --out docs/results/peers.md
 
 bench-plink: .venv/dev  ## compare the scan of SNP pairs with PLINK (Debian package plink1.9); minutes
@@ -66,7 +94,7 @@ bench-large: .venv/dev  ## fit 100 000 features, a table larger than the memory 
 	$(BIN)/python benchmarks/scale/large.py --out docs/results/large.md
 
 bench-sparse: .venv/dev  ## fit a sparse table of 20 000 × 20 000 counts within 4 GB; ten minutes
-	$(BIN)/python benchmarks/scale/sparse.py --out docs/results/sparse.md
+	$(BIN)/python benchmarks/scale/sparse_tables.py --out docs/results/sparse.md
 
 bench-scale: .venv/dev  ## estimate the cost of a fit on a cluster from constants measured on one core; five minutes, resumable
 	$(BIN)/python benchmarks/scale/scale.py --out docs/results/scale.md
@@ -86,8 +114,7 @@ bench-check: .venv/dev  ## fail if a speed ratio is 30 % worse than in benchmark
 bench-recovery: .venv/dev  ## measure how often relevant features are ranked first, over seeds; half an hour
 	$(BIN)/python benchmarks/quality/recovery.py --out docs/results/recovery.md
 
-readme: .venv/dev  ## update the figure, and the tables of README.md and docs/comparison.md
-	$(BIN)/randsel demo --out docs/results/figure1.png
+readme: .venv/dev  ## update the tables of README.md and docs/explanation/comparison.md, and the figures that pages quote
 	$(BIN)/python tools/readme_summary.py
 
 bench-auto: .venv/dev  ## measure how many features "auto" selects, and how often noise stands out; ten minutes
@@ -123,8 +150,14 @@ bench-mkl: .venv/dev build/mkl/ready  ## compare LPBoostMKL with MKLpy: time, me
 bench-select: .venv/dev  ## measure randsel select on a CSV file of 50 000 columns; three minutes
 	$(BIN)/python benchmarks/speed/selecting.py --whole --out docs/results/select.md
 
+bench-decision: .venv/dev  ## compare decision rules of the panel model on the classification sets; a minute
+	$(BIN)/python benchmarks/quality/decision.py --repeats 10 --out docs/results/decision.md
+
 formats: .venv/dev  ## compare selections from the colon cancer data as CSV, Parquet and h5ad; a minute
 	$(BIN)/python benchmarks/quality/formats.py
+
+command-line: .venv/dev  ## write docs/reference/command_line.md from the help of the commands
+	$(BIN)/python tools/command_line.py
 
 gallery: .venv/dev  ## run the examples and write their pages; two minutes
 	$(BIN)/python tools/gallery.py
@@ -135,6 +168,7 @@ screenshots: .venv/dev  ## take screenshots of a report of simulated data (Debia
 docs: .venv/dev build/docs/ready  ## run doctests and gallery, build the site into build/site-docs; three minutes
 	$(BIN)/python -m pytest -q src tests/contracts/test_docs.py
 	$(BIN)/python tools/gallery.py --check
+	$(BIN)/python tools/check_pages.py --index
 	rm -rf build/site-docs
 	build/docs/bin/python -m sphinx -W --keep-going -q -b html docs build/site-docs
 	$(BIN)/python tools/site.py build/site-docs
@@ -144,7 +178,8 @@ dist: build/docs/ready  ## build the wheel and the source distribution into dist
 	build/docs/bin/python -m build --no-isolation --outdir dist > build/dist.log 2>&1 || { cat build/dist.log; exit 1; }
 	@ls dist
 
-check-dist: dist  ## install both into fresh environments, run the demo and some tests
+check-dist: dist  ## check that all pages of results are current; install both into fresh environments, run the demo and some tests
+	$(PYTHON) tools/check_pages.py --strict
 	$(PYTHON) tools/check_dist.py dist
 
 lock:  ## update the pinned dependencies of development and documentation

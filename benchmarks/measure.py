@@ -14,7 +14,8 @@ import time
 from pathlib import Path
 
 THREADS = ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR", "NUMBA", "VECLIB_MAXIMUM")
-SOURCE = Path(__file__).parents[1] / "src" / "randsel"
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "randsel"
 TIMED_OUT = "timed out"
 
 
@@ -92,7 +93,7 @@ def versions(python):
 def resident(field):
     """Megabytes of a field of the process: VmRSS now, VmHWM at most."""
     lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
+    return next(int(line.split()[1]) for line in lines if line.startswith(field)) * 1024 / 1e6
 
 
 def most_memory():
@@ -101,18 +102,25 @@ def most_memory():
 
 
 def source_digest(folders=("",)):
-    """Short name of the package's code without comments and docstrings; the version does not change with every edit.
+    """Short hash of the package's code without comments and docstrings; the version does not change with every edit.
 
     `folders` limits it to some subpackages.
     """
+    return digest_of((path for folder in folders for path in (SOURCE / folder).rglob("*.py")), SOURCE)
+
+
+def digest_of(paths, root):
+    """Short hash of the contents of files below `root`; of Python files without comments and docstrings."""
     digest = hashlib.sha256()
-    for folder in folders:
-        for path in sorted((SOURCE / folder).rglob("*.py")):
-            tree = ast.parse(path.read_text())
+    for path in sorted(set(paths)):
+        text = path.read_text()
+        if path.suffix == ".py":
+            tree = ast.parse(text)
             for node in ast.walk(tree):
                 if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
                     node.value = ast.Constant(None)
-            digest.update(f"{path.relative_to(SOURCE)}\n{ast.unparse(tree)}\n".encode())
+            text = ast.unparse(tree)
+        digest.update(f"{path.relative_to(root)}\n{text}\n".encode())
     return digest.hexdigest()[:12]
 
 
@@ -133,6 +141,16 @@ def processor():
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return f"{names[0] if names else 'unknown processor'}, {os.cpu_count()} cores"
+
+
+def crossover(times):
+    """Return the smallest size from which on the device is faster at all larger sizes; None if there is none.
+
+    `times` has size -> seconds on the host and on the device.
+    """
+    slower = [size for size, (host, device) in times.items() if device >= host]
+    faster = [size for size in times if size > max(slower, default=0)]
+    return min(faster, default=None)
 
 
 def key_of(what):

@@ -22,10 +22,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import measure
 import numpy as np
 from mkl_methods import METHODS
+from pages import PageRun
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
-from randsel import PathKernels, RandSel, SparseFiltering, __version__, datasets
+from randsel import PathKernels, RandSel, SparseFiltering, datasets
 from randsel._numerics.kernels import bandwidth, gaussian_kernel, squared_distances
 from randsel._utils.text import as_markdown
 
@@ -170,7 +171,7 @@ def main():
     pythons = {"ours": sys.executable, "peers": options.python}
     environments = {whose: (python, measure.versions(python)) for whose, python in pythons.items()}
     installed = environments["peers"][1]
-    lines = ["# Combining kernels", "", f"`make bench-mkl`, randsel {__version__}.", ""]
+    page, lines = PageRun("mkl"), []
     if options.only != "peers":
         lines += [
             "## Time and memory",
@@ -187,7 +188,7 @@ def main():
     if options.only != "size":
         rows, errors = peers(environments, options)
         lines += [
-            "## Beside MKLpy",
+            "## Compared with MKLpy",
             "",
             (
                 f"The same kernels for all: {options.seeds} seeds of `make_black_box()`, 180 labelled rows, 600 held "
@@ -204,8 +205,7 @@ def main():
     text = "\n".join(lines).rstrip() + "\n"
     print(text)
     if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(text)
+        page.write(options.out, text, f"{options.seeds} per row of the comparison, 1 per row of time and memory")
 
 
 if __name__ == "__main__":

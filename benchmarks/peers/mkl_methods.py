@@ -102,7 +102,7 @@ def main():
     fit = make(setting, int(jobs)).fit
     model, seconds, megabytes = measure.measured(lambda: fit(kernels, y), float(limit))
     accuracy = float(np.mean(model.predict(data["test"]) == data["y_test"]))
-    size = kernels.nbytes / 2**20
+    size = kernels.nbytes / 1e6
     return {"accuracy": accuracy, "seconds": seconds, "megabytes": megabytes, "kernels_mb": size, "setting": setting}
 
 

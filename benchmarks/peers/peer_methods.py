@@ -61,6 +61,12 @@ def hsic_lasso_block(X, y, k, _):
     return lasso.get_index()
 
 
+def f_test(X, y, k, _):
+    from sklearn.feature_selection import f_classif
+
+    return np.argsort(-f_classif(X, y)[0], kind="stable")[:k]
+
+
 def mutual_information(X, y, k, seed):
     from sklearn.feature_selection import mutual_info_classif
 
@@ -126,6 +132,7 @@ METHODS = {
     "BaHSIC": Method(bahsic, "randsel", "`randsel.baselines.BaHSIC(k)`: a tenth dropped per round"),
     "HSIC Lasso": Method(hsic_lasso, "pyHSICLasso", "`classification(k, B=0)`"),
     "block HSIC Lasso": Method(hsic_lasso_block, "pyHSICLasso", "`classification(k, B=20, M=3)`"),
+    "F-test": Method(f_test, "scikit-learn", "`f_classif`, the first k"),
     "mutual information": Method(mutual_information, "scikit-learn", "`mutual_info_classif`, the first k"),
     "RFE (linear SVM)": Method(rfe_svm, "scikit-learn", "`RFE(LinearSVC(), step=0.25)` on columns of variance one"),
     "random forest": Method(random_forest, "scikit-learn", "importances of `RandomForestClassifier(500)`, the first k"),

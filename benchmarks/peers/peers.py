@@ -1,6 +1,6 @@
 """Compare randsel with other packages for feature selection on the same data: recall, time and memory, on one core.
 
-python benchmarks/peers/peers.py [--only METHOD,...] [--problems PROBLEM,...] [--seeds 1] [--limit 600] [--again]
+python benchmarks/peers/peers.py [--only METHOD,...] [--problems PROBLEM,...] [--seeds 10] [--limit 600] [--again]
                            [--python build/peers/bin/python] [--out docs/results/peers.md]
 
 Every fit runs in a separate process. Results are kept in build/peers-results and not computed again. A time-out or a
@@ -19,9 +19,10 @@ import measure
 measure.one_core()
 
 import numpy as np
+from pages import PageRun
 from peer_methods import METHODS
 
-from randsel import __version__, datasets
+from randsel import datasets
 from randsel._utils.text import as_markdown
 
 ROOT = Path(__file__).parents[2]
@@ -95,12 +96,18 @@ def row(name, records, yardstick):
     seconds = np.mean([record["seconds"] for record in records])
     return {
         **line,
-        "recall": f"{np.mean([record['recall'] for record in records]):.2f}",
+        "recall": with_error([record["recall"] for record in records]),
         "selected": f"{np.mean([len(record['columns']) for record in records]):g}",
         "seconds": f"{seconds:.3g}",
         "times RandSel's": f"{float(f'{seconds / yardstick:.2g}'):g}" if yardstick else "–",
         "memory, MB": f"{max(record['megabytes'] for record in records):.0f}",
     }
+
+
+def with_error(values):
+    """Mean of the values and its standard error."""
+    error = f" ± {np.std(values, ddof=1) / np.sqrt(len(values)):.2f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.2f}{error}"
 
 
 def report(results, environments, options):
@@ -109,16 +116,14 @@ def report(results, environments, options):
         for whose in ("ours", "peers")
     )
     lines = [
-        "# Beside other people's feature selection",
-        "",
         (
-            f"`make bench-peers`, randsel {__version__} with {ours}, the others with {peers}. "
-            f"{options.seeds} data set{'s' * (options.seeds > 1)} per problem, the same for all. Every fit in a "
-            "process of its own, on one core with one thread, after a fit of 60×8 that is not counted. Seconds are "
-            "those of the fit, imports and reading excluded; the fastest of up to five if it takes less than two "
-            "seconds. Memory is the highest resident set during the fit less the resident set before it, which holds "
-            f"libraries and data. Limits: {options.limit:g} seconds, {options.memory / 1e9:.0f} GB. Recall is that of "
-            "the k relevant features among the k selected, or among all that Boruta selects, which chooses its number."
+            f"randsel with {ours}, the others with {peers}. The data sets of a problem are the same for all. Every fit "
+            "runs in a process of its own, on one core with one thread, after a fit of 60×8 that is not counted. "
+            "Seconds are those of the fit, imports and reading excluded; the fastest of up to five if it takes less "
+            "than two seconds. Memory is the highest resident set during the fit less the resident set before it, "
+            f"which holds libraries and data. Limits: {options.limit:g} seconds, {options.memory / 1e9:.0f} GB. Recall "
+            "is that of the k relevant features among the k selected, or among all that Boruta selects, which chooses "
+            "its number: mean ± standard error over data sets."
         ),
         "",
     ]
@@ -156,7 +161,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", help=f"methods, separated by commas: {', '.join(map(slug, METHODS))}")
     parser.add_argument("--problems", help=f"separated by commas: {', '.join(PROBLEMS)}")
-    parser.add_argument("--seeds", type=int, default=1, help="data sets per problem")
+    parser.add_argument("--seeds", type=int, default=10, help="data sets per problem")
     parser.add_argument("--limit", type=float, default=600.0, help="seconds that a fit may take")
     parser.add_argument("--memory", type=int, default=measure.most_memory(), help="bytes that a process may take")
     parser.add_argument("--again", action="store_true", help="run again what timed out or crashed")
@@ -167,19 +172,23 @@ def main():
     environments = {whose: (python, measure.versions(python)) for whose, python in pythons.items()}
     methods = chosen(options.only, {slug(name): name for name in METHODS})
     problems = chosen(options.problems, {name: name for name in PROBLEMS})
+    page = PageRun("peers")
     results = {problem: {name: [] for name in methods} for problem in problems}
     for seed in range(options.seeds):
         for problem in problems:
             for name in methods:
-                record = cell(name, problem, seed, environments, options)
-                results[problem][name].append(record)
+                earlier = results[problem][name]
+                # a method that failed on one data set of a problem is not run on the others
+                failed = [record for record in earlier if record.get("error")]
+                record = failed[0] if failed else cell(name, problem, seed, environments, options)
+                earlier.append(record)
                 said = record.get("error") or f"recall {record['recall']:.2f}, {record['seconds']:.3g} s"
                 print(f"{problem}, data set {seed}, {name}: {said}", file=sys.stderr, flush=True)
     text = report(results, environments, options)
     print(text)
     if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(text)
+        incomplete = "some methods or problems were left out" if options.only or options.problems else ""
+        page.write(options.out, text, f"{options.seeds} per problem", incomplete=incomplete)
 
 
 if __name__ == "__main__":

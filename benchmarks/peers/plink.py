@@ -18,8 +18,9 @@ import measure
 measure.one_core()
 
 import numpy as np
+from pages import PageRun
 
-from randsel import InteractionScan, __version__
+from randsel import InteractionScan
 from randsel._utils.text import as_markdown
 from randsel.interactions import _forward_selection as discovery
 
@@ -33,7 +34,7 @@ import json, resource, subprocess, sys, time
 start = time.perf_counter()
 subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
 seconds = time.perf_counter() - start
-megabytes = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+megabytes = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 / 1e6
 print(json.dumps({"seconds": seconds, "megabytes": megabytes}))
 """
 
@@ -154,6 +155,7 @@ def main():
         return
     if not shutil.which(options.program):
         sys.exit(f"{options.program} is not installed; on Debian and Ubuntu: apt-get install plink1.9")
+    page = PageRun("plink")
     G, y, pair = simulate(options.samples, options.snps)
     with tempfile.TemporaryDirectory() as folder:
         prefix = Path(folder) / "snps"
@@ -166,8 +168,7 @@ def main():
     text = report(options, theirs, found, pair.tolist(), " ".join(version.split()[:2]))
     print(text)
     if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(text)
+        page.write(options.out, text, "1")
 
 
 def report(options, theirs, found, pair, version):
@@ -194,11 +195,9 @@ def report(options, theirs, found, pair, version):
     ]
     return "\n".join(
         [
-            "# Pairs of SNPs, beside PLINK",
-            "",
             (
-                f"`make bench-plink`, randsel {__version__}: {options.samples} samples, {options.snps} simulated SNPs "
-                "of minor allele frequencies from 0.05 to 0.5, cases and controls; two SNPs act together and have no "
+                f"{options.samples} samples, {options.snps} simulated SNPs of minor allele frequencies from 0.05 "
+                "to 0.5, cases and controls; two SNPs act together and have no "
                 f"main effect. `{options.program} --fast-epistasis boost --threads 1` and "
                 "`InteractionScan(n_functions=2)` on the same core. PLINK's time is that of its process, from start to "
                 f"end, the fastest of {options.repeats}; ours leaves out starting Python and importing. Memory is the "

@@ -8,7 +8,6 @@ import argparse
 import os
 import sys
 import warnings
-from datetime import date
 from pathlib import Path
 
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -18,11 +17,11 @@ import numpy as np
 from joblib import Parallel, delayed
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-import measure
 import real
+from pages import PageRun
 from sklearn.metrics import balanced_accuracy_score
 
-from randsel import RandSel, __version__, datasets
+from randsel import RandSel, datasets
 
 RULES = """The fewest features whose error along the path is within so many standard errors of the smallest, chosen
 inside 5 folds, {} repetitions, open sets of [real.md](real.md); scores as there. “auto” is the rule of 1."""
@@ -186,6 +185,7 @@ def main():
     parser.add_argument("--data", type=Path, default=Path(__file__).parents[2] / ".." / "shared" / "data")
     parser.add_argument("--out", type=Path, help="also write the tables to this Markdown file")
     options = parser.parse_args()
+    run = PageRun("auto")
     sizes = show(table_of_sizes(options.seeds))
     if options.data.is_dir():
         rules = show(table_of_rules(options.data, options.repetitions))
@@ -193,9 +193,7 @@ def main():
     else:
         rules = alarms = show(["The real tables were not at hand; name their folder with --data."])
     if options.out:
-        note = f"`make bench-auto`, commit {measure.commit()}, {date.today()}, randsel {__version__}; "
-        note += f"{options.seeds} data sets each."
-        page = ["# How many features “auto” chooses, and when nothing stands out", "", note, "", *sizes, ""]
+        page = [*sizes, ""]
         page += ["## Rules for the number of features", "", RULES.format(options.repetitions), "", *rules, ""]
         page += [
             "## Real tables and permuted outcomes",
@@ -205,7 +203,8 @@ def main():
             *alarms,
             "",
         ]
-        options.out.write_text("\n".join(page))
+        n_sets = f"{options.seeds} per problem, {options.permutations} permutations per real table"
+        run.write(options.out, "\n".join(page), n_sets)
 
 
 if __name__ == "__main__":

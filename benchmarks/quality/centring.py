@@ -12,7 +12,7 @@ from randsel.contribution._sample import PairSums
 
 
 def interaction_scores(X, y, centring):
-    """First-order interaction scores (docs/mathematics.md, eq. 9) with Q centred one way or the other."""
+    """First-order interaction scores (docs/explanation/mathematics.md, eq. 9) with Q centred one way or the other."""
     m = len(X)
     gamma = median_gamma(squared_distances(X))
     log_expected, _ = PairSums.from_columns(X).log_terms(gamma, GAUSSIAN.series)

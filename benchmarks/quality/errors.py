@@ -30,7 +30,7 @@ def all_cells(folder):
 
 
 BENCHMARK = Benchmark(
-    name="bench-errors",
+    page="errors",
     description=__doc__,
     files=("cells.py", "errors_data.py", "errors_tests.py", "errors_size.py", "errors_power.py", "errors_effects.json"),
     all_cells=all_cells,

@@ -31,6 +31,7 @@ class Sample(NamedTuple):
     target: str
     groups: np.ndarray | None = None
     batch: np.ndarray | None = None
+    covariates: np.ndarray | None = None
 
 
 # ---------------------------------------------------------------- outcomes and columns
@@ -128,6 +129,21 @@ def null_batches(rng, outcome, n, m):
     latent = rng.normal(size=n) + np.array([0.0, 0.7, -0.7])[batch]
     X = rng.normal(size=(n, m)) + rng.normal(size=(3, m))[batch]
     return Sample(X, outcome_from_latent(outcome, latent / latent.std()), target_of(outcome), batch=batch)
+
+
+def null_covariates(rng, outcome, n, m, n_rare, slope=1.0):
+    """Return an outcome that depends on a covariate; in each column `n_rare` samples differ from all others.
+
+    `n_rare` of None is for normal columns, which depend on the covariate as well.
+    """
+    covariate = rng.normal(size=n)
+    latent = slope * covariate + rng.normal(size=n)
+    if n_rare is None:
+        X = covariate[:, None] + rng.normal(size=(n, m))
+    else:
+        X = (rng.random((n, m)).argsort(axis=0) < n_rare).astype(float)
+    y = outcome_from_latent(outcome, latent / latent.std())
+    return Sample(X, y, target_of(outcome), covariates=covariate)
 
 
 def draw_groups(rng, n_groups):

@@ -9,14 +9,16 @@ from estimates import (
     as_markdown,
     estimate,
     goal_mark,
+    goals_section,
     left_out,
     measure_rows,
     n_sets,
-    provenance,
     sections_of,
     short_name,
     summary_rows,
+    test_summary,
     with_error,
+    without_marks,
 )
 
 #: Largest size at each level, and smallest power relative to the better yardstick.
@@ -104,6 +106,7 @@ TITLES = {
     "size/numbers": "Size: numbers, normal columns",
     "size/groups": "Size: groups (`groups=`)",
     "size/batches": "Size: batches (`batch=`)",
+    "size/covariates": "Size: a covariate (`covariates=`)",
     "size/columns": "Size: other columns",
     "size/tables": "Size: columns of real tables, simulated outcome",
     "size/pairs": "Size: pairs",
@@ -132,34 +135,46 @@ def section_rows(section, cells, results):
     return size_rows(cells, results) if section.startswith("size") else power_rows(cells, results, LEVELS)
 
 
-def write_tables(cells, blocks):
-    """Return the tables of all sections as Markdown, and the cells that failed or are missing."""
-    results = Results(blocks)
+def all_tables(cells, results):
+    """Return the rows of every section by its title."""
     sections = sections_of(cells, results)
-    tables = {
+    return {
         title: section_rows(section, sections[section], results)
         for section, title in TITLES.items()
         if section in sections
     }
-    lines = ["## Goals missed", as_markdown(summary_rows(tables))]
-    lines += [text for title, rows in tables.items() for text in (f"## {title}", as_markdown(rows))]
+
+
+def write_tables(cells, blocks):
+    """Return the tables of all sections as Markdown, and the cells that failed or are missing."""
+    results = Results(blocks)
+    tables = all_tables(cells, results)
+    lines = [text for title, rows in tables.items() for text in (f"## {title}", as_markdown(rows))]
     return "\n\n".join([*lines, *left_out(cells, results)])
 
 
-def write_page(cells, blocks, runs):
-    """Return the page as Markdown."""
+def write_page(cells, blocks):
+    """Return the body of the page as Markdown, and the tables of its CSV file."""
+    cells, results = list(cells), Results(blocks)
+    tables = all_tables(cells, results)
+    return "\n\n".join([summarise(tables), *left_out(cells, results)]), without_marks(tables)
+
+
+def summarise(tables):
+    """Return the opening, a row per table, and the figures that miss a goal."""
     marks = {"missed": MISSED, "uncertain": UNCERTAIN, "permutations": N_PERMUTATIONS}
-    opening = OPENING.format(**provenance(blocks, runs), **marks)
-    return f"{opening}\n\n{write_tables(list(cells), blocks)}\n"
+    compared = {title: rows for title, rows in tables.items() if not rows or "test" not in rows[0]}
+    columns = [*(level_name(level) for level in LEVELS), OURS, "ratio"]
+    lines = [OPENING.format(**marks), "## Summary", as_markdown(summary_rows(compared, columns))]
+    for title in [title for title in tables if title not in compared]:
+        lines += [f"## {title}", as_markdown(test_summary(tables[title]))]
+    return "\n\n".join([*lines, *goals_section(tables)])
 
 
 OPENING = """\
-# How large are the errors of the p-values?
-
-`make bench-errors`, commit {commits}, {dates}; {machines}; {seconds} s on one core; {versions}.
-
-Every figure is a fraction over the p-values of simulated data sets, ± its standard error over data sets, because the
-columns of one data set share the outcome. *Data sets* is their number. Features are tested by
+Every row is in [errors.csv](errors.csv); here, a cell is the mean over the rows of a table (lowest to
+highest). Every figure is a fraction over the p-values of simulated data sets, in the file ± its standard error over
+data sets, because the columns of one data set share the outcome. *Data sets* is their number. Features are tested by
 `InteractionScan(order=1).main_pvalues_`, pairs by `InteractionScan().pairs_`, selections by
 `RandSel(5).permutation_pvalue_`. A false alarm of `randsel select` is exit status 0 on 50 columns of noise: the
 features stand out, or some have q-values of at most .05; its goal is .07.
@@ -174,6 +189,8 @@ binomial of mean 2, "5 outliers" are 20 times as large as the other values. SNPs
 to .5; correlated blocks have ten columns of correlation .8. Groups have two to five samples and donor effects in
 columns and outcome; the outcome is constant within each group, varies within each group, or is constant in every
 second group. Three batches differ in the means of the columns and in the class shares or means of the outcome.
+The covariate is normal and explains half of the variance of what the outcome is made from; normal columns depend on
+it as strongly, and in columns of rare values a few samples have one value and all others another.
 Columns of real tables meet an outcome that is drawn at random. Pairs: all p-values of the pairs of 10 columns, and
 whether any pair of 30 columns is called at .05 after correction; "beside main effects": two of the columns determine
 two thirds of the outcome. Forward steps: the fraction of data sets in which a step selects a column outside the blocks

@@ -15,6 +15,7 @@ from errors_data import (
     draw_outcome,
     load_table,
     null_batches,
+    null_covariates,
     null_groups,
     outcome_from_latent,
     paired_samples,
@@ -27,6 +28,8 @@ from errors_tests import finds_something, forward_steps, main_pvalues, permutati
 MAIN_OUTCOMES = ("classes 10 %", "classes 50 %", "normal", "lognormal")
 TABLES = ("colon", "tb_gambia_ord", "lung_gordon", "riboflavin", "wheat_yield", "pbmc68k")
 DESIGNS = ("constant", "varying", "mixed")
+#: Columns of the cells with a covariate -> number of samples that differ from all others.
+RARE = {"normal": None, "3 rare values": 3, "6 rare values": 6, "12 rare values": 12}
 N_COLUMNS = 100
 N_SETS = 200
 #: Data sets of rows that have one decision per data set.
@@ -117,7 +120,8 @@ def false_alarm(make_sample, rng):
 
 def size_cells(folder):
     """Return all cells, the plain ones first; `folder` holds the real tables."""
-    sections = (outcome_cells, group_cells, batch_cells, column_cells, pair_cells, step_cells, selection_cells)
+    features = (outcome_cells, group_cells, batch_cells, covariate_cells, column_cells)
+    sections = (*features, pair_cells, step_cells, selection_cells)
     return [*(cell for section in sections for cell in section()), *table_cells(folder), *alarm_cells(folder)]
 
 
@@ -142,6 +146,13 @@ def batch_cells():
     """Yield cells of batches."""
     for outcome, n in product(MAIN_OUTCOMES, (100, 300)):
         yield size_cell(f"batches/{outcome}/n {n}", null_batches, outcome=outcome, n=n, m=N_COLUMNS)
+
+
+def covariate_cells():
+    """Yield cells of a covariate on which the outcome depends; columns depend on it too, or have rare values."""
+    for columns, outcome, n in product(RARE, (*MAIN_OUTCOMES, "3 classes"), (100, 300)):
+        name = f"covariates/{columns}/{outcome}/n {n}"
+        yield size_cell(name, null_covariates, outcome=outcome, n=n, m=N_COLUMNS, n_rare=RARE[columns])
 
 
 def column_cells():

@@ -7,6 +7,7 @@ from scipy import stats
 from scipy.special import stdtr
 
 from randsel import InteractionScan, RandSel
+from randsel._numerics.nuisance import Covariates
 from randsel._numerics.rank_functions import column_scores
 from randsel.analysis import Settings, analyse
 from randsel.interactions import main_effects
@@ -37,7 +38,10 @@ GOAL_TESTS = (
 def main_pvalues(sample):
     """Return the p-value of every column alone, as `InteractionScan.main_pvalues_` does, without its other tests."""
     nominal = np.zeros(sample.X.shape[1], dtype=bool)
-    samples = Samples.from_groups(sample.X, sample.y, None, sample.groups, sample.batch, nominal)
+    covariates = None
+    if sample.covariates is not None:
+        covariates = Covariates(sample.covariates[:, None], ("covariate",), np.array([True]))
+    samples = Samples.from_groups(sample.X, sample.y, None, sample.groups, sample.batch, nominal, covariates)
     return main_effects(samples, KINDS[sample.target], nominal=nominal, n_jobs=1)
 
 

@@ -110,14 +110,76 @@ def measure_rows(cells, results, mark=lambda measure, test, value: ""):  # noqa:
     return rows
 
 
-def summary_rows(tables):
-    """Return a row per section: the numbers of rows and of goals missed."""
+def leading_number(text):
+    """Return the number at the start of a cell; None if there is none."""
+    try:
+        return float(text.split()[0])
+    except (ValueError, IndexError):
+        return None
+
+
+def spread(texts):
+    """Return "mean (lowest to highest)" of the numbers at the start of cells."""
+    values = [value for value in map(leading_number, texts) if value is not None]
+    if not values:
+        return DASH
+    digits = max(len(text.split()[0].partition(".")[2]) for text in texts if leading_number(text) is not None)
+    low, high = (number(value, digits) for value in (min(values), max(values)))
+    mean = number(sum(values) / len(values), digits)
+    return mean if low == high else f"{mean} ({low} to {high})"
+
+
+def summary_rows(tables, columns=()):
+    """Return a row per section: number of rows, spread of some columns over the rows, and goals missed."""
     rows = []
     for title, table in tables.items():
         texts = [text for row in table for text in row.values()]
         marks = {mark: sum(text.endswith(f" {mark}") for text in texts) for mark in (MISSED, UNCERTAIN)}
-        rows.append({"table": title, "rows": str(len(table)), **{m: str(count) for m, count in marks.items()}})
+        summary = {"table": title, "rows": str(len(table)), **{m: str(count) for m, count in marks.items()}}
+        rows.append(summary | {column: spread([row.get(column, "") for row in table]) for column in columns})
     return rows
+
+
+def test_summary(table):
+    """Return a row per test with the spread of every column of numbers over the situations."""
+    by_test = defaultdict(list)
+    for row in table:
+        by_test[row.get("test", "")].append(row)
+    summary = []
+    for test, rows in by_test.items():
+        line = {"test": test} if test else {}
+        line["situations"] = str(len(rows))
+        for column in dict.fromkeys(column for row in rows for column in row):
+            if column not in ("situation", "test"):
+                line[column] = spread([row.get(column, "") for row in rows])
+        summary.append(line)
+    return summary
+
+
+def goal_rows(tables):
+    """Return a row per figure that misses a goal."""
+    rows = []
+    for title, table in tables.items():
+        for row in table:
+            situation = ", ".join(row[name] for name in ("level", "situation", "test") if name in row)
+            for column, text in row.items():
+                if text.endswith((f" {MISSED}", f" {UNCERTAIN}")):
+                    rows.append({"table": title, "situation": situation, "figure": column, "value": text})
+    return rows
+
+
+def without_marks(tables):
+    """Return tables whose marks are in a column of their own."""
+    stripped = {}
+    for title, table in tables.items():
+        stripped[title] = []
+        for row in table:
+            marked = {
+                column: text[-1] for column, text in row.items() if text.endswith((f" {MISSED}", f" {UNCERTAIN}"))
+            }
+            plain = {column: text[:-2] if column in marked else text for column, text in row.items()}
+            stripped[title].append(plain | {"goals": "; ".join(f"{c} {mark}" for c, mark in marked.items())})
+    return stripped
 
 
 def sections_of(cells, results):
@@ -136,13 +198,7 @@ def left_out(cells, results):
     return ["## Left out", as_markdown(rows)] if rows else []
 
 
-def provenance(blocks, runs):
-    """Return what a page says about its runs: commits, dates, machines, versions, seconds."""
-    dates = sorted({run["date"] for run in runs}) or [DASH]
-    return {
-        "commits": ", ".join(dict.fromkeys(run["commit"] for run in runs)) or DASH,
-        "dates": " to ".join(dict.fromkeys([dates[0], dates[-1]])),
-        "machines": "; ".join(dict.fromkeys(run["processor"] for run in runs)) or DASH,
-        "versions": ", ".join(f"{name} {value}" for name, value in (runs[-1]["versions"] if runs else {}).items()),
-        "seconds": round(sum(block.get("seconds", 0.0) for block in blocks)),
-    }
+def goals_section(tables):
+    """Return the figures that miss a goal as a section of a page."""
+    rows = goal_rows(tables)
+    return ["## Goals missed", as_markdown(rows) if rows else "None."]

@@ -1,4 +1,4 @@
-"""Measure recall, error rates and speed of `InteractionScan`: all numbers of docs/interactions.md.
+"""Measure recall, error rates and speed of `InteractionScan`: all numbers of docs/results/interactions.md.
 
 python benchmarks/quality/interactions.py [--jobs 2] [--data FOLDER] [--targets CSV] [--out docs/results]
 
@@ -12,17 +12,20 @@ import os
 import subprocess
 import sys
 import time
+from functools import cache
 from pathlib import Path
 
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 import numpy as np
 from joblib import Parallel, delayed
 from matplotlib.figure import Figure
+from pages import PageRun, load_pages
 from sklearn.model_selection import KFold
 
-from randsel import InteractionScan, __version__, datasets
+from randsel import InteractionScan, datasets
 from randsel._utils.files import write_atomically
 from randsel._utils.text import as_markdown
 
@@ -31,9 +34,15 @@ KEPT = ROOT / "build" / "interactions"
 SEEDS = range(5)
 
 
+@cache
+def kept_folder():
+    """Folder of the finished parts of the present sources."""
+    return KEPT / load_pages()["interactions"].source_hash()
+
+
 def kept(name, compute, *arguments):
-    """`compute(*arguments)`, or what an earlier run found; a part is a JSON file."""
-    path = KEPT / __version__ / f"{name}.json"
+    """`compute(*arguments)`, or what an earlier run of the same sources found; a part is a JSON file."""
+    path = kept_folder() / f"{name}.json"
     if path.exists():
         return json.loads(path.read_text())
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -199,7 +208,7 @@ def in_parts(prefix, function, name, arguments, total, options, part=20):
     label = "".join(c if c.isalnum() else "-" for c in f"{prefix}-{name}")
     starts = range(0, total, part)
     if options.finished:
-        starts = [s for s in starts if (KEPT / __version__ / f"{label}-{s}-{part}.json").exists()]
+        starts = [s for s in starts if (kept_folder() / f"{label}-{s}-{part}.json").exists()]
     values = Parallel(options.jobs)(
         delayed(kept)(f"{label}-{start}-{part}", function, name, *arguments, start, part) for start in starts
     )
@@ -233,7 +242,7 @@ if n <= 4096:
 start = time.perf_counter()
 scan = InteractionScan(2, n_functions=functions, n_jobs=jobs).fit(X, y)
 seconds = time.perf_counter() - start
-memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
 print(json.dumps([bare, seconds, memory, scan.support_[:2].tolist()]))
 """
 
@@ -272,13 +281,19 @@ def invariances():
 # ---------------------------------------------------------------- report
 
 
-def markdown(rows, formats=None):
+def as_text(rows, formats=None):
+    """Return rows of values as rows of text."""
+
     def text(title, value):
         if isinstance(value, bool):
             return "yes" if value else "no"
         return (formats or {}).get(title, "{}").format(value)
 
-    return as_markdown([{title: text(title, value) for title, value in row.items()} for row in rows])
+    return [{title: text(title, value) for title, value in row.items()} for row in rows]
+
+
+def markdown(rows, formats=None):
+    return as_markdown(as_text(rows, formats))
 
 
 def recall_section(options, say):
@@ -301,11 +316,33 @@ def recall_section(options, say):
             parts = kept("missed-{}-{}-{}".format(*cell), missed, *cell)
             shares = ", ".join(f"{share:.0%} of the {part} features" for part, share in parts.items())
             say("Missed in {}, {} samples, {} features: {}.".format(*cell, shares), "")
-        formats = {"InteractionScan": "{:.3f}", "standard error": "{:.3f}"}
-        say(markdown(rows, formats), "")
+        say("All cells are in [interactions.csv](interactions.csv).", "", as_markdown(recall_summary(rows)), "")
+        options.out.mkdir(parents=True, exist_ok=True)
         draw_recall(rows, options.out / "interactions.png")
-    else:
-        say(f"The published figures ({options.targets.name}) are not here; skipped.", "")
+        formats = {"InteractionScan": "{:.3f}", "standard error": "{:.3f}"}
+        return {"recall": as_text(rows, formats)}
+    say(f"The published figures ({options.targets.name}) are not here; skipped.", "")
+    return {}
+
+
+def recall_summary(rows):
+    """Return a row per problem and number of samples: mean and lowest recall over the numbers of features."""
+    groups = {}
+    for row in rows:
+        groups.setdefault((row["problem"], row["samples"]), []).append(row)
+    return [
+        {
+            "problem": problem,
+            "samples": str(samples),
+            "numbers of features": str(len(group)),
+            "InteractionScan, mean": f"{np.mean([row['InteractionScan'] for row in group]):.3f}",
+            "lowest": f"{min(row['InteractionScan'] for row in group):.3f}",
+            "best published, mean": f"{np.mean([row['best published'] for row in group]):.3f}",
+            "random forest, mean": f"{np.mean([row['random forest'] for row in group]):.3f}",
+            "reached": f"{sum(row['reached'] for row in group)} of {len(group)}",
+        }
+        for (problem, samples), group in groups.items()
+    ]
 
 
 def known_section(options, say):
@@ -392,7 +429,7 @@ def main():
     parser.add_argument("--permutations", type=int, default=200)
     parser.add_argument("--finished", action="store_true", help="of the error rates, report what is finished")
     options = parser.parse_args()
-    lines = ["# Interactions: recall, errors, speed", "", f"`make bench-interactions`, randsel {__version__}.", ""]
+    page, lines, tables = PageRun("interactions"), [], {}
 
     def say(*texts):
         for text in texts:
@@ -401,9 +438,9 @@ def main():
         sys.stdout.flush()
 
     for section in (recall_section, known_section, error_section, speed_section, invariance_section):
-        section(options, say)
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "interactions.md").write_text("\n".join(lines).rstrip() + "\n")
+        tables |= section(options, say) or {}
+    n_sets = f"{len(SEEDS)} per row of recall, {options.permutations} per row of errors"
+    page.write(options.out / "interactions.md", "\n".join(lines), n_sets, tables=tables)
 
 
 if __name__ == "__main__":

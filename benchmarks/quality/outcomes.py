@@ -34,7 +34,7 @@ def all_cells(folder):
 
 
 BENCHMARK = Benchmark(
-    name="bench-outcomes",
+    page="outcomes",
     description=__doc__,
     files=("cells.py",),
     all_cells=all_cells,

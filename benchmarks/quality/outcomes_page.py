@@ -1,7 +1,6 @@
 """Tables and page of outcomes.py, from the tallies of its blocks."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 from cells import OURS
@@ -11,20 +10,19 @@ from estimates import (
     Results,
     as_markdown,
     goal_mark,
+    goals_section,
     left_out,
     measure_rows,
     n_sets,
-    provenance,
     sections_of,
     short_name,
-    summary_rows,
+    test_summary,
     with_error,
+    without_marks,
 )
 from outcomes_covariates import AUTO_GIVEN, FIVE_GIVEN
 
 ERROR, RECALL, DROP = 0.07, 0.9, 0.02
-#: Page of the benchmark of sparse tables, `make bench-sparse`.
-SPARSE = Path(__file__).parents[2] / "docs" / "results" / "sparse.md"
 
 
 def error_mark(measure, test, value):
@@ -161,48 +159,43 @@ SECTIONS = {
 def write_tables(cells, blocks):
     """Return the tables of all sections as Markdown, and the cells that failed or are missing."""
     cells, results = list(cells), Results(blocks)
-    present = sections_of(cells, results)
-    tables = {
-        section.title: (section.text, section.rows(present[name], results, section.mark))
-        for name, section in SECTIONS.items()
-        if name in present
-    }
-    lines = ["## Goals missed", as_markdown(summary_rows({title: rows for title, (_, rows) in tables.items()}))]
-    for title, (text, rows) in tables.items():
-        lines += [f"## {title}", text, as_markdown(rows)]
+    tables = all_tables(cells, results)
+    lines = [text for title, rows in tables.items() for text in (f"## {title}", as_markdown(rows))]
     return "\n\n".join([*lines, *left_out(cells, results)])
 
 
-def sparse_section():
-    """Return the section of sparse tables, which is that of their own page; nothing before that was made."""
-    if not SPARSE.exists():
-        return ""
-    _, text, *tables = SPARSE.read_text().strip().split("\n\n")
-    return "\n\n".join(
-        ["\n\n## Sparse tables", f"Goal: within 4 GB. From [their own page](sparse.md): {text}", *tables]
-    )
+def all_tables(cells, results):
+    """Return the rows of every section by its title."""
+    present = sections_of(cells, results)
+    return {
+        section.title: section.rows(present[name], results, section.mark)
+        for name, section in SECTIONS.items()
+        if name in present
+    }
 
 
-def write_page(cells, blocks, runs):
-    """Return the page as Markdown."""
-    cells = list(cells)
-    planned = sum(-(-cell.n_sets // cell.block) for cell in cells if not cell.missing)
-    opening = OPENING.format(
-        **provenance(blocks, runs), missed=MISSED, uncertain=UNCERTAIN, error=ERROR, recall=RECALL, drop=DROP
-    )
-    if len(blocks) < planned:
-        opening += f"\n\n**Not complete**: {len(blocks)} of {planned} blocks of data sets have been simulated so far."
-    return f"{opening}\n\n{write_tables(cells, blocks)}{sparse_section()}\n"
+def write_page(cells, blocks):
+    """Return the body of the page as Markdown, and the tables of its CSV file."""
+    cells, results = list(cells), Results(blocks)
+    tables = all_tables(cells, results)
+    return "\n\n".join([summarise(tables), *left_out(cells, results)]), without_marks(tables)
+
+
+def summarise(tables):
+    """Return the opening, the figures that miss a goal, and a short table for every section."""
+    opening = OPENING.format(missed=MISSED, uncertain=UNCERTAIN, error=ERROR, recall=RECALL, drop=DROP)
+    texts = {section.title: section.text for section in SECTIONS.values()}
+    lines = [opening, *goals_section(tables)]
+    for title, rows in tables.items():
+        lines += [f"## {title}", texts[title], as_markdown(test_summary(rows))]
+    return "\n\n".join(lines)
 
 
 OPENING = """\
-# What do covariates, batches, survival times, missing values and known markers change?
-
-`make bench-outcomes`, commit {commits}, {dates}; {machines}; {seconds} s on one core; {versions}.
-
-Every figure is a mean over simulated data sets, ± its standard error over them; *data sets* is their number. A feature
-or pair is *called* if its p-value, corrected for the number of tests (Bonferroni), is at most .05. Features are tested
-by `InteractionScan`.
+Every row is in [outcomes.csv](outcomes.csv); here, a cell is the mean over the situations of a section (lowest to
+highest). Every figure is a mean over simulated data sets, in the file ± its standard error over them; *data sets* is
+their number. A feature or pair is *called* if its p-value, corrected for the number of tests (Bonferroni), is at most
+.05. Features are tested by `InteractionScan`.
 
 **Goals.** Recall given a covariate or batch at least {recall:g}; family-wise error at most {error:g}; recall lost to
 10 % missing values at most {drop:g}. {missed} marks a goal missed by more than two standard errors, {uncertain} one

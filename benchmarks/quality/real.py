@@ -17,7 +17,6 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import argparse
 import inspect
 import json
-import platform
 import sys
 import time
 import warnings
@@ -25,11 +24,9 @@ from functools import cache, lru_cache, partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-import joblib
 import measure
 import numpy as np
-import scipy
-import sklearn
+from pages import PageRun
 from pool import run_tasks, time_limit
 from real_methods import CLASSES, NUMBERS, default_name, methods_by_name
 from real_page import write_page
@@ -39,7 +36,7 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
-from randsel import __version__, datasets
+from randsel import datasets
 
 ROOT = Path(__file__).parents[2]
 
@@ -84,6 +81,8 @@ RECOVERY = {
     "friedman_c0_250_50": None,
 }
 FOLDS = 5
+#: Data sets of every simulated recovery problem.
+RECOVERY_SETS = 10
 SIZES = (10, 20, 50, 100)
 
 
@@ -267,27 +266,16 @@ def all_tasks(set_names, methods, options):
     ranked = [name for name, method in methods.items() if method.has_order]
     if options.sets is None and not options.no_recovery:
         for problem, make in RECOVERY.items():
-            tasks += [(problem, m, seed, 0) for seed in (repetitions if make else (0,)) for m in ranked]
+            tasks += [(problem, m, seed, 0) for seed in (range(RECOVERY_SETS) if make else (0,)) for m in ranked]
     return tasks
 
 
-def run(tasks, cells, methods, options):
+def run(tasks, cells, methods, options, about):
     """Compute the missing cells; stop handing them out after `--seconds`."""
     failed = cells.failed(options.limit, options.again)
     missing = [task for task in tasks if task not in cells.by_task]
     print(f"{len(tasks)} cells, {len(missing)} to be computed", file=sys.stderr, flush=True)
     start = reported = time.perf_counter()
-    about = {
-        "commit": options.commit or measure.commit(),
-        "date": time.strftime("%Y-%m-%d"),
-        "processor": measure.processor(),
-        "jobs": options.jobs,
-        "versions": {
-            "Python": platform.python_version(),
-            "randsel": __version__,
-            **{module.__name__: module.__version__ for module in (np, scipy, sklearn, joblib)},
-        },
-    }
 
     def waiting():
         for task in missing:
@@ -347,6 +335,7 @@ def parse_options():
 
 def main():
     options = parse_options()
+    page = PageRun("real", options.commit)
     set_names = chosen(options.sets, SELECTIONS.get(options.only, OPEN + ASIDE), "set")
     methods = methods_by_name([json.loads(text) for text in options.variant])
     by_slug = {slug(name): name for name in methods}
@@ -358,13 +347,26 @@ def main():
         absent = [name for name in stored if not (options.data / f"{name}.npz").exists()]
         if absent:
             sys.exit(f"{options.data} does not hold {', '.join(absent)}; name the folder of the data with --data.")
-        run(tasks, cells, methods, options)
+        run(tasks, cells, methods, options, page.about)
     finished = [cells.by_task[task] for task in tasks if task in cells.by_task]
-    text = write_page(finished, cells.runs, methods, HALVES, default_name())
+    text, tables, n_sets = write_page(finished, methods, HALVES, default_name())
     print(text)
     if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(text)
+        incomplete = why_incomplete(tasks, finished, options)
+        page.write(options.out, text, n_sets, runs=cells.runs, incomplete=incomplete, tables=tables)
+
+
+def why_incomplete(tasks, finished, options):
+    """Return why the page is not that of all sets and methods and of the present code; nothing if it is."""
+    if options.any_source:
+        return "some cells are of other versions of the code"
+    if options.sets or options.only or options.methods or options.no_recovery:
+        return "some sets or methods were left out"
+    failed = {(cell["set"], cell["method"]) for cell in finished if "error" in cell}
+    missing = {tuple(task) for task in tasks if tuple(task[:2]) not in failed} - {
+        (cell["set"], cell["method"], cell["repetition"], cell["fold"]) for cell in finished
+    }
+    return f"{len(missing)} of {len(tasks)} cells are not finished" if missing else ""
 
 
 if __name__ == "__main__":

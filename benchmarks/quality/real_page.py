@@ -180,7 +180,7 @@ def main_table(scores, set_names, is_ours, default):
         row |= {title: number(column[index], ".1f") for title, column in ranks.items()}
         row["s per fit"] = f"{np.median([t for s in known for t in scores.seconds[s, method]]):.2g}"
         rows.append(row)
-    return as_markdown(rows)
+    return rows
 
 
 def difference_table(scores, groups, is_ours):
@@ -193,7 +193,7 @@ def difference_table(scores, groups, is_ours):
                 values = [scores.mean(s, method, (size,)) - scores.mean(s, reference, (size,)) for s in names]
                 row[f"less {reference}, {size}"] = with_error(values)
             rows.append(row)
-    return as_markdown(rows) if rows else "No cells yet."
+    return rows
 
 
 def with_error(differences):
@@ -224,7 +224,7 @@ def auto_table(scores, groups):
                     "difference ± sets": with_error([own - full for _, own, full in pairs]),
                 }
             )
-    return as_markdown(rows) if rows else "No cells yet."
+    return rows
 
 
 def auto_by_set_table(scores, set_names):
@@ -236,7 +236,7 @@ def auto_by_set_table(scores, set_names):
             value = scores.mean(s, method, ("auto",))
             row[s] = DASH if np.isnan(value) else f"{number(value)} ({np.median(scores.auto[s, method]):.0f})"
         rows.append(row)
-    return as_markdown(rows) if rows else "No cells yet."
+    return rows
 
 
 def model_table(scores, set_names):
@@ -249,7 +249,7 @@ def model_table(scores, set_names):
                 values = [scores.mean(s, method, (size,), model) for s in set_names]
                 row[f"{model}, {size}"] = number(np.nanmean(values))
         rows.append(row)
-    return as_markdown(rows)
+    return rows
 
 
 def set_table(scores, set_names):
@@ -259,7 +259,7 @@ def set_table(scores, set_names):
         for method in scores.methods(set_names)
     ]
     full = {s: number(scores.mean(s, ALL, ("auto",))) for s in set_names}
-    return as_markdown([*rows, {"method": ALL, **full}])
+    return [*rows, {"method": ALL, **full}]
 
 
 def recovery_table(cells):
@@ -268,16 +268,22 @@ def recovery_table(cells):
     for cell in cells:
         if "recall" in cell:
             recalls[cell["method"], cell["set"]].append(cell["recall"])
-    if not recalls:
-        return "No cells yet."
     problems = list(dict.fromkeys(problem for _, problem in recalls))
     methods = dict.fromkeys(method for method, _ in recalls)
     rows = []
     for method in methods:
         row = {"method": method}
-        row |= {p: f"{np.mean(recalls[method, p]):.2f}" if recalls.get((method, p)) else DASH for p in problems}
+        row |= {problem: recall_with_error(recalls.get((method, problem))) for problem in problems}
         rows.append(row)
-    return as_markdown(rows)
+    return rows
+
+
+def recall_with_error(values):
+    """Mean recall over data sets, with its standard error if there are several."""
+    if not values:
+        return DASH
+    error = f" ± {np.std(values, ddof=1) / np.sqrt(len(values)):.2f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.2f}{error}"
 
 
 def failure_table(cells, scores):
@@ -293,87 +299,100 @@ def failure_table(cells, scores):
                 "finished repetitions": str(len(finished)),
                 "reason": f"a fit of more than {cell['limit']:g} s" if timed_out else cell["error"],
             }
-    return as_markdown(list(rows.values())) if rows else "None."
+    return list(rows.values())
 
 
 # ---------------------------------------------------------------- page
 
+DIFFERENCES = "Differences from the F-test and linear SVM-RFE"
+OWN_NUMBER = "The method's own number of features against all features"
+REGRESSION = "Regression, mean of the four sizes"
+RECOVERY = "Recovery of known relevant features"
+#: Columns that are in the CSV file only.
+CSV_ONLY = ("± repetitions", "rank, 10", "rank, 20")
+TITLES = {
+    "all": "Classification, all sets",
+    "open": "Classification, open sets: used to choose the default",
+    "aside": "Classification, sets kept aside until the default was fixed",
+}
 
-def write_page(cells, runs, methods, halves, default):
-    """The page as Markdown."""
+
+def all_tables(cells, methods, halves, default):
+    """Return the rows of all tables by their titles."""
     scores = Scores.from_cells(cells)
 
     def is_ours(method):
         return method.startswith("RandSel")
 
-    def of_kind(kind, half):
-        return scores.sets(kind, halves[half])
-
-    groups = {half: of_kind(CLASSES, half) for half in halves}
+    groups = {half: scores.sets(CLASSES, names) for half, names in halves.items()}
     groups = {"all": list(chain(*groups.values())), **groups}
     groups = {title: names for title, names in groups.items() if names and scores.methods(names)}
-    numbers = [name for half in halves for name in of_kind(NUMBERS, half)]
-    lines = [opening(scores, runs, halves, default)]
-    titles = {
-        "all": "Classification, all sets",
-        "open": "Classification, open sets: used to choose the default",
-        "aside": "Classification, sets kept aside until the default was fixed",
+    numbers = [name for names in halves.values() for name in scores.sets(NUMBERS, names) if scores.methods([name])]
+    numeric = {name: [name] for name in numbers}
+    tables = {
+        f"{TITLES[key]} ({len(names)})": main_table(scores, names, is_ours, default) for key, names in groups.items()
     }
-    for title, names in groups.items():
-        lines += [f"## {titles[title]} ({len(names)})", main_table(scores, names, is_ours, default)]
-    if groups:
-        lines += ["## Differences from the F-test and linear SVM-RFE", difference_table(scores, groups, is_ours)]
-    numeric = {name: [name] for name in numbers if scores.methods([name])}
-    for name in numeric:
+    tables[DIFFERENCES] = difference_table(scores, groups, is_ours)
+    for name in numbers:
         half = next(half for half in halves if name in halves[half])
-        lines += [f"## Regression, {name} ({half})", main_table(scores, [name], is_ours, default)]
-    lines += ["## The method's own number of features against all features", auto_table(scores, groups | numeric)]
-    for title, names in [(t, n) for t, n in groups.items() if t != "all"] + (
-        [("regression", numbers)] if numeric else []
-    ):
-        lines += [f"Score and median number of features per set, {title}:", auto_by_set_table(scores, names)]
+        tables[f"Regression, {name} ({half})"] = main_table(scores, [name], is_ours, default)
+    if numbers:
+        tables[REGRESSION] = set_table(scores, numbers)
+    tables[OWN_NUMBER] = auto_table(scores, groups | numeric)
+    by_group = {title: names for title, names in groups.items() if title != "all"}
+    for title, names in (by_group | ({"regression": numbers} if numbers else {})).items():
+        tables[f"Score and median number of features per set, {title}"] = auto_by_set_table(scores, names)
     if groups:
-        lines += ["## The two models", model_table(scores, groups["all"])]
-    lines += ["## Each set, mean of the four sizes"]
-    lines += [set_table(scores, names) for title, names in (groups | numeric).items() if title != "all"]
-    lines += ["## Recovery of known relevant features", RECOVERY_NOTE, recovery_table(cells)]
-    lines += ["## Left out", failure_table(cells, scores), "## Settings"]
-    lines += [as_markdown([{"method": name, "as it was run": method.settings} for name, method in methods.items()])]
-    return "\n\n".join(lines) + "\n"
+        tables["The two models"] = model_table(scores, groups["all"])
+    for title, names in by_group.items():
+        tables[f"Each set, mean of the four sizes, {title}"] = set_table(scores, names)
+    tables[RECOVERY] = recovery_table(cells)
+    tables["Left out"] = failure_table(cells, scores)
+    tables["Settings"] = [{"method": name, "as it was run": method.settings} for name, method in methods.items()]
+    return {title: rows for title, rows in tables.items() if rows}
+
+
+def write_page(cells, methods, halves, default):
+    """Return the body of the page as Markdown, the tables of its CSV file, and the number of data sets."""
+    tables, scores = all_tables(cells, methods, halves, default), Scores.from_cells(cells)
+    repetitions = sorted({len(values) for values in scores.values.values()}) or [0]
+    counts = [sum(name in scores.kinds for name in names) for names in halves.values()]
+    n_sets = (
+        f"{len(scores.kinds)} ({counts[0]} open, {counts[1]} kept aside), {FOLDS} folds, repetitions: "
+        + " to ".join(dict.fromkeys([str(repetitions[0]), str(repetitions[-1])]))
+    )
+    return summarise(tables, default), tables, n_sets
+
+
+def summarise(tables, default):
+    """Return the opening and the tables that are shown; the others are in the CSV file only."""
+    shown = {
+        DIFFERENCES: lambda row: row["method"] == default,
+        OWN_NUMBER: lambda row: not row["sets"].startswith(("open", "aside")),
+    }
+    hidden = (TITLES["open"], "Regression, riboflavin", "Regression, wheat", "Score and", "The two", "Each set")
+    notes = {RECOVERY: RECOVERY_NOTE}
+    lines = [OPENING.format(default=default)]
+    for title, rows in tables.items():
+        rows_shown = [
+            {column: text for column, text in row.items() if column not in CSV_ONLY}
+            for row in rows
+            if shown.get(title, lambda _: True)(row)
+        ]
+        if rows_shown and not title.startswith(hidden):
+            lines += [f"## {title}", *([notes[title]] if title in notes else []), as_markdown(rows_shown)]
+    return "\n\n".join(lines)
 
 
 RECOVERY_NOTE = (
-    "Share of the k relevant features among the first k, mean over data sets: one per repetition where the problem is "
-    "simulated, one where it is a file. The columns are in random order."
+    "Share of the k relevant features among the first k: mean ± standard error over simulated data sets; madelon, "
+    "gametes and friedman are one file each. The columns are in random order."
 )
 
 
-def opening(scores, runs, halves, default):
-    """What was run, on what, and how the columns are computed."""
-    dates = sorted({run["date"] for run in runs}) or [DASH]
-    repetitions = sorted({len(values) for values in scores.values.values()}) or [0]
-    counts = {half: len([name for name in names if name in scores.kinds]) for half, names in halves.items()}
-    return OPENING.format(
-        commits=", ".join(dict.fromkeys(run["commit"] for run in runs)) or DASH,
-        dates=" to ".join(dict.fromkeys([dates[0], dates[-1]])),
-        machines="; ".join(dict.fromkeys(run["processor"] for run in runs)) or DASH,
-        versions=", ".join(f"{name} {value}" for name, value in (runs[-1]["versions"] if runs else {}).items()),
-        n_sets=len(scores.kinds),
-        n_open=counts["open"],
-        n_aside=counts["aside"],
-        folds=FOLDS,
-        repetitions=" to ".join(str(count) for count in dict.fromkeys([repetitions[0], repetitions[-1]])),
-        default=default,
-    )
-
-
 OPENING = """\
-# Which selection holds on real tables?
-
-`make bench-real`, commit {commits}, {dates}; {machines}; one thread per fit; {versions}.
-Data sets: {n_sets} ({n_open} open, {n_aside} kept aside); {folds} folds, repetitions: {repetitions}.
-
-`RandSel()` is **{default}** in this version.
+[real.csv](real.csv) has all tables: each set, both models, open sets, regression by size. `RandSel()` is **{default}**
+in this version.
 
 **How.** Features are selected on the training folds only. Folds are stratified (numbers: by ten neighbouring values)
 and shuffled by the repetition; donors stay together where the set has `groups`. An RBF and a linear support vector
@@ -392,9 +411,9 @@ confounded with the sub-study.
 - *sets*: on how many the method finished. A method that needs more than a minute for a fit is left out on that set.
 - *mean*: over sets and the four sizes.
 - *± sets*: standard error over sets of the method's mean less the mean of all methods on the same set.
-- *± repetitions*: standard error over repetitions of the mean over sets. It says what other folds would change, not
-  what other sets would.
-- *rank*: mean over sets of the rank among all methods of the table, by the mean of the four sizes, at 10 and at 20
-  features; 1 is best.
+- *± repetitions* (in the file): standard error over repetitions of the mean over sets. It says what other folds would
+  change, not what other sets would.
+- *rank*: mean over sets of the rank among all methods of the table, by the mean of the four sizes (in the file, at 10
+  and at 20 features as well); 1 is best.
 - *rank, peers*: the same when only one setting of RandSel takes part, that of the row or else the default.
 - *s per fit*: median over sets and folds."""

@@ -5,16 +5,19 @@ python benchmarks/quality/recovery.py [--seeds 20] [--bootstrap-seeds 20] [--out
 
 import argparse
 import os
+import sys
 import warnings
 from pathlib import Path
 
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_variable] = "1"
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 import numpy as np
 from joblib import Parallel, delayed
+from pages import PageRun
 
-from randsel import RandSel, __version__, datasets
+from randsel import RandSel, datasets
 
 PROBLEMS = {
     "XOR, 300×100": (datasets.make_xor, {}),
@@ -48,6 +51,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--out", type=Path, help="also write the table to this Markdown file")
     options = parser.parse_args()
+    page = PageRun("recovery")
     lines = [
         "| problem | method | seeds | recall at the number relevant | all found | size chosen by auto |",
         "|---|---|---|---|---|---|",
@@ -67,10 +71,8 @@ def main():
             )
             print(lines[-1], flush=True)
     if options.out:
-        note = f"`make bench-recovery`, randsel {__version__}, data sets of seeds 1000 on."
-        options.out.write_text(
-            "# Are the relevant features ranked first?\n\n" + note + "\n\n" + "\n".join(lines) + "\n"
-        )
+        note = "Simulated data sets of seeds 1000 on. Recall is that of the k relevant features among the first k."
+        page.write(options.out, note + "\n\n" + "\n".join(lines), "their number is in the column seeds")
 
 
 if __name__ == "__main__":

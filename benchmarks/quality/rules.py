@@ -5,16 +5,19 @@ python benchmarks/quality/rules.py [--seeds 10] [--jobs 2] [--out docs/results/r
 
 import argparse
 import os
+import sys
 from pathlib import Path
 
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_variable] = "1"
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 import numpy as np
 from joblib import Parallel, delayed
+from pages import PageRun
 from sklearn import config_context
 
-from randsel import InteractionScan, RandSel, __version__, datasets
+from randsel import InteractionScan, RandSel, datasets
 from randsel.culling._criteria import CRITERIA, Criterion
 
 PROBLEMS = {
@@ -72,13 +75,12 @@ def main():
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    page = PageRun("rules")
     titles = [*RULES, '`kernel="rank"`', "InteractionScan"]
     lines = [
-        "# By what should rounds cull?",
-        "",
         (
-            f"`make bench-rules`, randsel {__version__}: recall of the k relevant features among the first k, mean "
-            f"over {options.seeds} data sets. All columns but the last are `RandSel` with another rule or kernel."
+            "Recall of the k relevant features among the first k, mean over the data sets. All columns but the last "
+            "are `RandSel` with another rule or kernel."
         ),
         "",
         "| problem | " + " | ".join(titles) + " |",
@@ -94,7 +96,7 @@ def main():
     text = "\n".join(lines) + "\n"
     print(text)
     if options.out:
-        options.out.write_text(text)
+        page.write(options.out, text, f"{options.seeds} per problem")
 
 
 if __name__ == "__main__":

@@ -5,14 +5,17 @@ python benchmarks/quality/scaling.py [--seeds 10] [--out docs/results/scaling.md
 
 import argparse
 import os
+import sys
 from pathlib import Path
 
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_variable] = "1"
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 import numpy as np
+from pages import PageRun
 
-from randsel import BaHSIC, FoHSIC, KernelRFE, RandSel, __version__, datasets
+from randsel import BaHSIC, FoHSIC, KernelRFE, RandSel, datasets
 from randsel._utils.text import as_markdown
 
 METHODS = {"randSel": RandSel, "BaHSIC": BaHSIC, "FoHSIC": FoHSIC, "RFE": KernelRFE}
@@ -23,7 +26,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    rows = []
+    page, rows = PageRun("scaling"), []
     for noise_is in ("variance", "sd"):
         for scale in (True, False):
             row = {"noise 20 is its": noise_is, "columns scaled": "yes" if scale else "no"}
@@ -36,13 +39,12 @@ def main():
                 row[name] = f"{np.mean(recalls):.2f}"
             rows.append(row)
     text = (
-        "# Linear Weston: does scaling explain the paper's recall?\n\n"
-        f"`make bench-scaling`, randsel {__version__}: recall of the five relevant features among the first five of "
-        f"100, mean over {options.seeds} data sets of 300 samples.\n\n" + as_markdown(rows) + "\n"
+        "Recall of the five relevant features among the first five of 100, mean over data sets of 300 samples.\n\n"
+        + as_markdown(rows)
     )
     print(text)
     if options.out:
-        options.out.write_text(text)
+        page.write(options.out, text, f"{options.seeds} per row")
 
 
 if __name__ == "__main__":

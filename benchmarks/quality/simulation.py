@@ -3,7 +3,6 @@
 import argparse
 import ast
 import os
-import platform
 import sys
 import time
 import warnings
@@ -15,12 +14,10 @@ from pathlib import Path
 
 import measure
 import numpy as np
-import scipy
 from cells import Cell
+from pages import PageRun
 from pool import run_tasks, time_limit
 from records import Records
-
-from randsel import __version__
 
 ROOT = Path(__file__).parents[2]
 #: Seconds that a block may take.
@@ -31,12 +28,12 @@ LIMIT = 600.0
 class Benchmark:
     """Cells, and the page that is written from their blocks."""
 
-    name: str  # of the folder of finished blocks, below build
+    page: str  # name of the page; finished blocks are in build/bench-PAGE
     description: str
     files: tuple[str, ...]  # files whose code decides the results of all cells
     all_cells: Callable[[Path], dict[str, Cell]]  # cells by name; its argument is the folder of the real tables
-    write_tables: Callable
-    write_page: Callable
+    write_tables: Callable  # all tables as text
+    write_page: Callable  # the body of the page, and the tables of its CSV file
     long: tuple[str, ...] = ()  # parts of the names of cells that `--quick` leaves out
 
 
@@ -92,7 +89,7 @@ class Blocks:
         self.by_task = {task: record for task, record in self.by_task.items() if "error" not in record}
 
 
-def run_missing(tasks, blocks, cells, options):
+def run_missing(tasks, blocks, cells, options, about):
     """Simulate the blocks that are not stored; stop handing them out after `--seconds`."""
     if options.again:
         blocks.forget_failed()
@@ -101,17 +98,6 @@ def run_missing(tasks, blocks, cells, options):
     sizes = " or ".join(map(str, sorted({cell.block for cell in cells.values()})))
     print(f"{len(tasks)} blocks of {sizes} data sets, {len(missing)} to be simulated", file=sys.stderr, flush=True)
     start = reported = time.perf_counter()
-    about = {
-        "commit": options.commit or measure.commit(),
-        "date": time.strftime("%Y-%m-%d"),
-        "processor": measure.processor(),
-        "versions": {
-            "Python": platform.python_version(),
-            "randsel": __version__,
-            "numpy": np.__version__,
-            "scipy": scipy.__version__,
-        },
-    }
 
     def waiting():
         for task in missing:
@@ -147,7 +133,7 @@ def parse_options(benchmark):
     add("--jobs", type=int, default=os.cpu_count(), help="processes, one thread each")
     add("--seconds", type=float, help="start no new block after this time")
     add("--data", type=Path, default=ROOT.parent / "shared" / "data", help="folder of the real tables")
-    add("--cells", type=Path, default=ROOT / "build" / benchmark.name, help="folder of finished blocks")
+    add("--cells", type=Path, default=ROOT / "build" / f"bench-{benchmark.page}", help="folder of finished blocks")
     add("--again", action="store_true", help="run again what failed")
     add("--commit", help="name of the commit, where git is not available")
     add("--page-only", action="store_true", help="compute nothing")
@@ -179,13 +165,25 @@ def main(benchmark):
     if options.list or not cells:
         print("\n".join(cells) or f"No name of a cell contains {' and '.join(options.only)}; --list prints all names.")
         return
+    run = PageRun(benchmark.page, options.commit)
     sources = {name: source_of((*benchmark.files, *cell.files)) for name, cell in cells.items()}
     blocks = Blocks(options.cells, sources, any_source=options.any_source)
     tasks = tasks_of(cells, options)
     if not options.page_only:
-        run_missing(tasks, blocks, cells, options)
+        run_missing(tasks, blocks, cells, options, run.about)
     finished = [blocks.by_task[task] for task in tasks if task in blocks.by_task]
     print(benchmark.write_tables(cells.values(), finished))
     if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(benchmark.write_page(cells.values(), finished, blocks.runs))
+        body, tables = benchmark.write_page(cells.values(), finished)
+        n_sets = "their number per row is in the tables"
+        incomplete = why_incomplete(tasks, finished, options)
+        run.write(options.out, body, n_sets, runs=blocks.runs, incomplete=incomplete, tables=tables)
+
+
+def why_incomplete(tasks, finished, options):
+    """Return why a page is not that of all cells and the present code; nothing if it is."""
+    if options.any_source:
+        return "some data sets are of other versions of the code"
+    if options.only or options.sets or options.quick:
+        return "some cells or data sets were left out"
+    return f"{len(finished)} of {len(tasks)} blocks of data sets are finished" * (len(finished) < len(tasks))

@@ -7,6 +7,7 @@ import argparse
 import io
 import os
 import pickle
+import sys
 import time
 import warnings
 from contextlib import contextmanager
@@ -15,11 +16,13 @@ from pathlib import Path
 for name in ("OMP", "OPENBLAS", "MKL"):
     os.environ[f"{name}_NUM_THREADS"] = "1"
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 import dask
 import dask.array as da
 import joblib
 import numpy as np
 import psutil
+from pages import PageRun
 
 from distributed import Client, LocalCluster, wait
 from randsel import RandSel, datasets
@@ -190,22 +193,21 @@ def received(dask_worker):
 def page(jobs, repeats):
     out = io.StringIO()
     samples, features = jobs.table.X.shape
-    load = os.getloadavg()[0]
     best, rows, (here, on_arrays) = versus(jobs, repeats), scaling(jobs, repeats), arrays(jobs, repeats)
     cores = len(os.sched_getaffinity(0))
-    out.write(f"""# Jobs on a Dask cluster
+    prices = [float(best["Dask", kind][0] / best["joblib", kind][0]) for kind in ("bootstraps", "half_samples")]
+    price = f"{max(prices):.2f}"
+    out.write(f"""\
+**Dask's price: {price}.** On two processes each, Dask takes {min(prices):.2f} to {price} times as long as joblib.
 
-Written by `make bench-dask`. {samples}×{features} numbers in single precision; {cores} cores. The load of the machine
-was {load:.1f} when this began and {os.getloadavg()[0]:.1f} at its end: as far as it is above {cores}, others were at
-work, and times of the clock and their ratios say little: Dask's processes wait for each other far more often than
-joblib's, and wait long where others are at work. Seconds of cores are those of client and workers together; they grow
-with the clock, too, because Dask's processes and joblib's waiting look around every few milliseconds.
-Fastest of {repeats} run(s); workers are warm, and but for the rows "as it comes" they keep memory that they freed, as
-[the page on clusters](../cluster.md) has it.
+{samples}×{features} numbers in single precision; {cores} cores. If the load is above {cores}, other programs ran as
+well, and ratios of clock times are not reliable: Dask's processes wait for each other more often than joblib's. Seconds
+of cores are those of client and workers together. Fastest of {repeats} run(s). Workers are warm, and keep the memory
+that they freed, except in the rows "as it comes".
 
-## Dask beside joblib, two processes each
+## Dask compared with joblib, two processes each
 
-Both give the same answer to the bit, which is checked in this run. Wanted: at most {WANTED:.2f}.
+Both give the same answer to the bit, which is checked in this run. Goal: at most {WANTED:.2f}.
 
 | jobs | joblib (loky), s | Dask, s | Dask / joblib | joblib, s of cores | Dask, s of cores | Dask / joblib |
 |---|---|---|---|---|---|---|
@@ -240,9 +242,9 @@ the scheduler. On machines of their own workers add cores, and what is lent goes
     out.write(f"""
 ## Dask arrays
 
-The full path of `RandSel` on the same table as a Dask array in {BLOCKS} blocks of columns that the workers hold, beside
-the table in memory with one BLAS thread: {here[0]:.2f} s, {here[1]:.2f} s of cores. The two features that are left are
-the same, which is checked in this run.
+The full path of `RandSel` on the same table as a Dask array in {BLOCKS} blocks of columns that the workers hold.
+Compared with the table in memory with one BLAS thread: {here[0]:.2f} s, {here[1]:.2f} s of cores. The two features that
+are left are the same, which is checked in this run.
 
 | workers | s | times that in memory | s of cores | times that in memory | between workers, MB |
 |---|---|---|---|---|---|
@@ -257,7 +259,7 @@ What limits it: a round waits twice for all blocks, for their sums over pairs of
 travel, and so does the matrix that scores are made with. Columns come to the client once what is left of them is no
 larger than a block, and the last rounds are done there.
 """)
-    return out.getvalue()
+    return out.getvalue(), {"dask_price": (price, "time of jobs with Dask divided by the time with joblib")}
 
 
 def main():
@@ -266,10 +268,11 @@ def main():
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--features", type=int, default=20_000)
     options = parser.parse_args()
-    text = page(Jobs(options.features), options.repeats)
+    run = PageRun("dask")
+    text, figures = page(Jobs(options.features), options.repeats)
     print(text)
     if options.out is not None:
-        options.out.write_text(text)
+        run.write(options.out, text, "1", figures=figures)
 
 
 if __name__ == "__main__":

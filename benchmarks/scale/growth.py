@@ -18,8 +18,9 @@ measure.one_core()
 
 import numpy as np
 from matplotlib.figure import Figure
+from pages import PageRun
 
-from randsel import RandSel, __version__
+from randsel import RandSel
 from randsel._utils.text import as_markdown
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +41,7 @@ def point(m, n, limit):
     RandSel(2).fit(rng.normal(size=(60, 8)), np.arange(60) % 2)
     X, y = rng.standard_normal((m, n), dtype=np.float32), rng.integers(0, 2, m)
     _, seconds, megabytes = measure.measured(lambda: RandSel(2).fit(X, y), limit)
-    return {"seconds": seconds, "megabytes": megabytes, "data": X.nbytes / 2**20}
+    return {"seconds": seconds, "megabytes": megabytes, "data": X.nbytes / 1e6}
 
 
 def exponent(sizes, values):
@@ -67,10 +68,8 @@ def draw(found, path):
 
 def report(found, failed):
     lines = [
-        "# How time and memory grow",
-        "",
         (
-            f"`make bench-growth`, randsel {__version__}: `RandSel(2)` on normal columns without any relation to two "
+            "`RandSel(2)` on normal columns without any relation to two "
             "classes, float32, one core, one process per point. Seconds are those of the fit; memory is the highest "
             "resident set during the fit less the resident set before it, which holds libraries and X. Exponents are "
             f"slopes of the logarithms from {FITTED_FROM} on. Above 2000 samples the contributions come from blocks of "
@@ -113,7 +112,7 @@ def main():
     if options.point:
         print(json.dumps(point(*options.point, options.limit)))
         return
-    memory = measure.most_memory()
+    page, memory = PageRun("growth"), measure.most_memory()
     found, failed = {what: [] for what in GROWTH}, []
     for what, shapes in GROWTH.items():
         for m, n in shapes:
@@ -138,8 +137,7 @@ def main():
     text = report(found, failed)
     print(text)
     if options.out:
-        options.out.mkdir(parents=True, exist_ok=True)
-        (options.out / "growth.md").write_text(text)
+        page.write(options.out / "growth.md", text, "1 per point")
         draw(found, options.out / "growth.png")
 
 

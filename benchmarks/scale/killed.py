@@ -18,9 +18,11 @@ import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 import numpy as np
+from pages import PageRun
 
-from randsel import __version__, datasets
+from randsel import datasets
 from randsel._utils.text import as_markdown
 
 #: Files that hold times, or only serve the run: no two runs have the same.
@@ -30,7 +32,7 @@ import numpy as np
 from randsel import RandSel, datasets
 from randsel.culling._storage import path_to_arrays
 X, y, _ = datasets.make_xor({samples}, {features}, random_state=0)
-path = RandSel(2, random_state=0, n_jobs=2, checkpoint="kept").fit(X, y).path_
+path = RandSel(2, drop={drop}, random_state=0, n_jobs=2, checkpoint="kept").fit(X, y).path_
 np.savez("out/path.npz", **path_to_arrays(path))
 """
 LONG = {
@@ -40,7 +42,8 @@ LONG = {
         "features": 80,
         "options": ["--folds", "5", "--reshuffles", "2", "--methods", "randSel,RFE,Corr. Coeff."],
     },
-    "fit": {"samples": 12000, "features": 300},
+    # many short rounds: a stage is saved after each round, so that kills find finished stages
+    "fit": {"samples": 12000, "features": 300, "drop": 0.05},
 }
 
 
@@ -153,6 +156,7 @@ def trial(name, size, folder, kills, seed):
         ],
         "killed": sum(was_running),
         "finished": finished,
+        "interrupted": sum(killed and count > 0 for killed, count in zip(was_running, finished, strict=True)),
         "compared": len(whole),
         "differing": differing,
         "left": left,
@@ -167,12 +171,23 @@ def row(name, outcome):
         "exit status": " and ".join(map(str, outcome["status"])),
         "files compared": str(outcome["compared"]),
         "files that differ": ", ".join(outcome["differing"]) or "none",
+        "kills with finished files": str(outcome["interrupted"]),
         "left over": ", ".join(outcome["left"]) or "nothing",
     }
 
 
+def has_failed(outcome):
+    """Return whether outputs differ, files are left over, or no kill found a finished file, so nothing was resumed."""
+    unlike = outcome["differing"] or outcome["left"] or len(set(outcome["status"])) > 1
+    return bool(unlike) or not outcome["interrupted"]
+
+
 def about(name, size):
-    options = f", `{' '.join(size['options'])} --jobs 2`" if "options" in size else ", blocks of rows, two jobs"
+    options = (
+        f", `{' '.join(size['options'])} --jobs 2`"
+        if "options" in size
+        else f", blocks of rows, two jobs, drop={size['drop']}"
+    )
     return f"{name}: {size['samples']} samples, {size['features']} features{options}"
 
 
@@ -183,6 +198,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", nargs="*", default=list(LONG), choices=list(LONG))
     options = parser.parse_args()
+    page = PageRun("killed")
     with tempfile.TemporaryDirectory() as folder:
         outcomes = {name: trial(name, LONG[name], Path(folder), options.kills, options.seed) for name in options.jobs}
     moments = [
@@ -194,8 +210,7 @@ def main():
         for name, one in outcomes.items()
     ]
     text = (
-        "# Killed at random moments\n\n"
-        f"`make kill`, randsel {__version__}, seed {options.seed}: every job runs undisturbed, and again with "
+        f"Seed {options.seed}: every job runs undisturbed, and again with "
         f"`kill -9` to all of its processes at {options.kills} random moments, restarted each time and left alone at "
         "last. Then all files of its folder, finished parts too, and what it printed are compared byte by byte with "
         "those of the undisturbed run; but for the lock and for files of times (`seconds.csv`, `times.csv`, "
@@ -208,8 +223,8 @@ def main():
     )
     print(text)
     if options.out:
-        options.out.write_text(text)
-    return int(any(one["differing"] or one["left"] or len(set(one["status"])) > 1 for one in outcomes.values()))
+        page.write(options.out, text, f"1 per job, {options.kills} kills each")
+    return int(any(has_failed(one) for one in outcomes.values()))
 
 
 if __name__ == "__main__":

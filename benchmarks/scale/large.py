@@ -18,6 +18,7 @@ import measure
 measure.one_core()
 
 import numpy as np
+from pages import PageRun
 
 from randsel import RandSel, datasets
 
@@ -36,6 +37,7 @@ def wide(limit, m=1000, n=100_000):
     fitted, seconds, megabytes = measure.measured(lambda: RandSel(2).fit(X, y), limit)
     return {
         "what": f"full path, {m}×{n} float32, {X.nbytes / 1e6:.0f} MB",
+        "factor": (megabytes + X.nbytes / 1e6) / (X.nbytes / 1e6),
         "seconds": seconds,
         "megabytes": megabytes,
         "said": (
@@ -99,6 +101,7 @@ def main():
         RandSel(2).fit(rng.normal(size=(60, 8)), np.arange(60) % 2)
         print(json.dumps(CASES[options.case](options.limit)))
         return
+    page, figures = PageRun("large"), {}
     lines = ["| what | seconds | memory added, MB | result |", "|---|---|---|---|"]
     for name in options.only.split(","):
         command = [sys.executable, __file__, "--limit", options.limit, "--case", name]
@@ -107,10 +110,16 @@ def main():
             lines.append(f"| {name} | | | {found['error']} |")
         else:
             lines.append(f"| {found['what']} | {found['seconds']:.1f} | {found['megabytes']:.0f} | {found['said']} |")
+        if "factor" in found:
+            figures["memory_factor"] = (f"{found['factor']:.1f}", f"peak memory as a multiple of X, {found['what']}")
         print(lines[-1], flush=True)
     if options.out:
-        said = "`make bench-large`, one core, one process per case."
-        options.out.write_text(f"# Large tables\n\n{said}\n\n" + "\n".join(lines) + "\n")
+        body = "One core, one process per case.\n\n" + "\n".join(lines)
+        if figures:
+            body += (
+                f"\n\nMemory factor: the fit of the wide table needs {figures['memory_factor'][0]} times X, X included."
+            )
+        page.write(options.out, body, "1 per row", figures=figures)
 
 
 if __name__ == "__main__":

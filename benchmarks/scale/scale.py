@@ -30,6 +30,7 @@ import polars
 import psutil
 import scale_model as model
 import zarr
+from pages import PageRun
 from scale_model import ALL_ROWS, BY_ROWS, CHECKS, DISTINCT, FAR, GOAL, LARGE, NEAR, PEAK, ROWS, WIDTH, smallest_memory
 from scale_page import page
 
@@ -211,7 +212,7 @@ def peak():
     _, _, whole = measure.measured(lambda: one_round(sample, rows), 600, most=1)
     piece = Sample.from_columns(Counted([X], Notes()), sample.target)
     _, _, block = measure.measured(lambda: one_round(piece, rows), 600, most=1)
-    size = model.VALUE * ROWS * PEAK / 2**20
+    size = model.VALUE * ROWS * PEAK / 1e6
     return {"whole": whole / size, "block": block / size}
 
 
@@ -363,7 +364,7 @@ def tall():
     X, y = columns(GOAL, 8)
     start = time.process_time()
     _, _, megabytes = measure.measured(lambda: RandSel(2, n_bootstraps=20, random_state=0).fit(X, y), 1800, most=1)
-    return {"seconds": time.process_time() - start, "megabytes": megabytes, "table": X.nbytes / 2**20}
+    return {"seconds": time.process_time() - start, "megabytes": megabytes, "table": X.nbytes / 1e6}
 
 
 # memory first, while nothing that is freed is there to be used again
@@ -414,6 +415,7 @@ def main():
     parser.add_argument("--again", action="store_true", help="measure again")
     parser.add_argument("--kept", action="store_true", help="only print what is kept, though the code changed since")
     options = parser.parse_args()
+    run = PageRun("scale")
     if options.kept:
         found = {name: record["found"] for name, record in json.loads(KEPT.read_text()).items()}
     else:
@@ -421,7 +423,7 @@ def main():
     text, ratios = page(found)
     print(text)
     if options.out:
-        options.out.write_text(text)
+        run.write(options.out, text, "1 per figure", incomplete="measured by other code" * options.kept)
     if not all(0.5 <= ratio <= 2.0 for ratio in ratios):
         sys.exit("The formula is off by more than a factor of two: a term is missing.")
 

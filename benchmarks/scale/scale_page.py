@@ -9,7 +9,7 @@ import numpy as np
 import scale_model as model
 from scale_model import BY_ROWS, CHECKS, DISTINCT, GOAL, LARGE, PEAK, ROWS, VALUE, WIDTH, Cluster, Task, smallest_memory
 
-from randsel import __version__, guarantees
+from randsel import guarantees
 from randsel._numerics.columns import memory_for_columns
 from randsel._utils.text import as_markdown
 from randsel.culling._path import path_sizes
@@ -162,7 +162,7 @@ def memory():
         {
             "samples × features": f"{m}×{n}",
             "reckoned with, MB": f"{reckoned(int(m), int(n)) / 1e6:.0f}",
-            "measured, MB": f"{int(added) * 2**20 / 1e6:.0f}",
+            "measured, MB": f"{added}",
         }
         for m, n, added in cases
     ]
@@ -172,8 +172,14 @@ def memory():
 
 def reckoned(m, n):
     """Bytes beside X by the rule of `memory_for_columns`, for a table of float32 that is in memory."""
-    room = 64 * 8 * m
-    return smallest_memory(m, n) - 2.5 * room + 2.5 * VALUE * m * n
+    least = smallest_memory(m, n)
+    return least + columns_factor() * (VALUE * m * n - memory_for_columns(least, m, n))
+
+
+def columns_factor():
+    """Copies of the columns in memory that `memory_for_columns` reckons with."""
+    one, two = (memory_for_columns(allowed, 100, 100) for allowed in (10**12, 2 * 10**12))
+    return 10**12 / (two - one)
 
 
 def shares(terms):
@@ -325,16 +331,15 @@ def volume(size):
     return f"{size / 1e6:.3g} MB"
 
 
-PAGE = """# Scale: what a fit on a cluster costs
-
-`make bench-scale`, randsel {version}. Seconds are those of the processor on one core, of all processes that take
+PAGE = """\
+Seconds are those of the processor on one core, of all processes that take
 part, so that others who use the machine count for little. Tables are float32. What it means is on [the page on
-scale](../scale.md).
+scale](../howto/large_tables.md).
 
 ## Memory and time on one machine
 
 By the rule that `max_memory` is checked with (`memory_for_columns`: 160 bytes per pair of samples, of 2000 at most, 320
-per feature, and two and a half times the columns in memory), beside what [large tables](large.md) and
+per feature, and {factor:.1f} times the columns in memory), compared with what [large tables](large.md) and
 [growth](growth.md) measured:
 
 {memory}
@@ -448,7 +453,7 @@ def page(found):
     tall = found["tall"]
     near = [{"columns": f"{n}", "seconds of one core": f"{seconds:.3g}"} for n, seconds in found["near"]]
     text = PAGE.format(
-        version=__version__,
+        factor=columns_factor(),
         rows=ROWS,
         width=WIDTH,
         distinct=DISTINCT,

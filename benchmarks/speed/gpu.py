@@ -32,8 +32,10 @@ from randsel.interactions._pair_scan import scan_pairs
 from randsel.targets._kinds import CLASSES
 from randsel.targets._target import Target
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "tests" / "support")]
+import measure
 import reference
+from pages import PageRun
 
 
 def median_of(function, repeats=5):
@@ -217,6 +219,36 @@ def profile(function):
     pstats.Stats(on_host).sort_stats("tottime").print_stats(20)
 
 
+def threshold(m=300):
+    """Time fits of growing tables, given as numpy arrays, on one core of the host and on the device."""
+    tasks = {
+        "RandSel": (lambda device: RandSel(2, device=device), (300, 1000, 3000, 10_000, 30_000, 100_000)),
+        "pairs": (lambda device: InteractionScan(2, n_functions=4, device=device), (100, 300, 1000, 3000)),
+    }
+    rows = []
+    for name, (make, sizes) in tasks.items():
+        times = {}
+        for n in sizes:
+            X, y, _ = datasets.make_xor(m, n, random_state=0)
+            X = X.astype(np.float32)
+            times[n] = tuple(
+                median_of(lambda X=X, y=y, make=make, device=device: make(device).fit(X, y), 3)[0]
+                for device in (None, "cuda")
+            )
+            print(name, n, times[n], flush=True)
+        first = measure.crossover(times)
+        FIGURES[f"gpu_threshold_{name.lower()}"] = (
+            "none" if first is None else f"{first}",
+            f"features of {m} samples from which on a GPU is faster than one core, {name}",
+        )
+        spans = ", ".join(f"{n}: {host:.3g} and {device:.3g} s" for n, (host, device) in times.items())
+        verdict = "is not faster up to the largest size" if first is None else f"is faster from {first} features on"
+        rows.append(f"{name}, {m} samples, numpy input: the GPU {verdict}. Features, one core and GPU: {spans}.")
+    return "\n\n".join(rows)
+
+
+#: Figures that other pages quote.
+FIGURES: dict[str, tuple[str, str]] = {}
 PARTS = {
     "path": path,
     "scan": lambda: pairs(continuous, 1000, 100_000, 4, "continuous", 5),
@@ -224,6 +256,7 @@ PARTS = {
     "whole": whole_scan,
     "bootstrap": bootstrap_round,
     "agreement": agreement,
+    "threshold": threshold,
 }
 
 
@@ -231,12 +264,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="also write the table to this Markdown file")
     parser.add_argument("--only", default=",".join(PARTS), help="parts to run, by commas")
+    parser.add_argument("--commit", help="name of the commit, where git is not available")
     parser.add_argument("--profile", action="store_true", help="print where the host spends its time")
     options = parser.parse_args()
     if not torch.cuda.is_available():
         sys.exit("This benchmark needs a CUDA device and a torch built for it; torch sees none here.")
     SETTINGS["profile"] = options.profile
-    lines = [rates(), "", "| what | time | beside | result |", "|---|---|---|---|"]
+    page = PageRun("gpu", options.commit)
+    lines = [rates(), "", "| what | time | compared with | result |", "|---|---|---|---|"]
     print(lines[0], flush=True)
     said = []
     for name in options.only.split(","):
@@ -245,11 +280,10 @@ def main():
         line = PARTS[name]()
         print(line, flush=True)
         (lines if line.startswith("|") else said).append(line)
-    text = "\n".join([*lines, "", *said])
+    text = "\n".join(lines) + "\n\n" + "\n\n".join(said)
     if options.out:
-        title = f"# On a GPU\n\n`make bench-gpu`, {torch.cuda.get_device_name()}, torch {torch.__version__}.\n\n"
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(title + text + "\n")
+        device = f"{torch.cuda.get_device_name()}, torch {torch.__version__}.\n\n"
+        page.write(options.out, device + text, "1 per row", figures=FIGURES)
 
 
 if __name__ == "__main__":

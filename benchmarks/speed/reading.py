@@ -18,8 +18,9 @@ import measure
 measure.one_core()
 
 import numpy as np
+from pages import PageRun
 
-from randsel import RandSel, __version__
+from randsel import RandSel
 from randsel._utils.text import as_markdown
 from randsel.tables import _read as tables
 from randsel.tables.formats import _cells
@@ -92,6 +93,7 @@ def main():
         measure.end_with_parent()
         print(json.dumps(one(options.one, options.file, options.features)))
         return
+    page = PageRun("reading")
     command = [sys.executable, __file__, "--features", options.features]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "wide.csv"
@@ -112,9 +114,8 @@ def main():
     ]
     sums = {round(f["sum"], 3) for f in found.values() if "error" not in f}
     text = (
-        "# Reading a wide table\n\n"
-        f"`make bench-reading`, randsel {__version__}, one core, a process per reader: a CSV file of {options.samples} "
-        f"samples × {options.features} features, {megabytes:.0f} MB of text, "
+        f"One core, a process per reader: a CSV file of {options.samples} samples × "
+        f"{options.features} features, {megabytes:.0f} MB of text, "
         f"{options.samples * options.features * 8 / 1e6:.0f} MB as numbers. "
         f"{'All readers find the same numbers.' if len(sums) == 1 else f'The sums of the numbers differ: {sums}.'}\n\n"
         + as_markdown(rows)
@@ -124,7 +125,7 @@ def main():
     )
     print(text)
     if options.out:
-        options.out.write_text(text)
+        page.write(options.out, text, "1")
 
 
 if __name__ == "__main__":

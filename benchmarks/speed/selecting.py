@@ -20,8 +20,8 @@ import measure
 measure.one_core()
 
 import reading
+from pages import PageRun
 
-from randsel import __version__
 from randsel._utils.text import as_markdown
 
 TALL = 10_000  # samples of the tall table
@@ -56,7 +56,7 @@ def timed(command, folder):
         "first_processor": first[1],
         "seconds": seconds,
         "processor": used.ru_utime + used.ru_stime,
-        "megabytes": used.ru_maxrss / 1024,
+        "megabytes": used.ru_maxrss * 1024 / 1e6,
         "lines": lines,
     }
 
@@ -78,7 +78,7 @@ def main():
     parser.add_argument("--features", type=int, default=50_000)
     parser.add_argument("--whole", action="store_true", help="the large table with all half-samples and folds, too")
     options = parser.parse_args()
-    rows = []
+    page, rows = PageRun("select"), []
     with tempfile.TemporaryDirectory() as folder:
         short, shortest = ["--halves", "2", "--folds", "2"], ["--halves", "0", "--no-accuracy"]
         wide, m = options.features, options.samples
@@ -98,15 +98,15 @@ def main():
             | {"memory of the process, MB": ""}
         )
     text = (
-        "# From file to report\n\n"
-        f"`make bench-select`, randsel {__version__}, one core, a process per run: `randsel select` on CSV files of "
-        "noise, with its 50 half-samples and five folds unless it says otherwise. Pairs are tested up to samples × "
+        "One core, a process per run: `randsel select` on CSV files of noise, "
+        "with its 50 half-samples and five folds unless it says otherwise. Pairs are tested up to "
+        "samples × "
         "features² of 3e10. Seconds of the clock, and of the processor in brackets, which are less where other "
         "programs share the core. On noise nothing stands out, which is exit status 3.\n\n" + as_markdown(rows) + "\n"
     )
     print(text)
     if options.out:
-        options.out.write_text(text)
+        page.write(options.out, text, "1 per row")
 
 
 if __name__ == "__main__":

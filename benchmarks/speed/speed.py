@@ -17,8 +17,9 @@ import warnings
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "tests" / "support")]
 import reference
+from pages import PageRun
 
 from randsel import RandSel, datasets
 from randsel.contribution._bootstrap import BATCH, Draws, bootstrap, draw_subsets
@@ -104,6 +105,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="also write the table to this Markdown file")
     out = parser.parse_args().out
+    page = PageRun("speed")
     rows = [bootstrap_against_the_literal_reference()]
     for distribution in ("normal", "heavy-tailed"):
         rows.append(path_against_two_products(202, 6247, np.float32, distribution))
@@ -116,7 +118,7 @@ def main():
     text = "\n".join(lines)
     print(text)
     if out:
-        out.write_text(f"# Speed and memory\n\n`make bench`, one core.\n\n{text}\n")
+        page.write(out, f"One core.\n\n{text}", "1 per row")
 
 
 if __name__ == "__main__":

@@ -6,13 +6,16 @@ import importlib
 import inspect
 import re
 import runpy
+import shlex
+import textwrap
 from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import randsel
-from randsel import InteractionScan, RandSel, RandSelCV
+from randsel import InteractionScan, RandSel, RandSelCV, StabilitySelection
 from randsel._utils import files
 from randsel._utils.text import LONGEST_MESSAGE
 from randsel.analysis import _resampling, _selection
@@ -28,15 +31,14 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 SOURCE = ROOT / "src" / "randsel"
 PAGES = sorted(DOCS.rglob("*.md"))
-TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES]
+TEXTS = [*(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG", "SECURITY")), *PAGES]
 #: All tests, and all of the package, as text; an f-string over several lines as one.
 TESTS = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
 SOURCE = ROOT / "src" / "randsel"
 #: Pages that are read by users, not by contributors.
-USER_PAGES = (
-    *("apply", "cluster", "comparison", "experiments", "faq", "files", "index", "interactions", "paper", "progress"),
-    *("report", "reproducibility", "scverse", "select", "settings", "start"),
-)
+USER_PAGES = [
+    page for page in PAGES if page.parent.name in ("docs", "tutorials", "howto", "reference", "explanation", "gallery")
+]
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)")
 
 
@@ -62,7 +64,8 @@ def anchors(page):
 
 def blocks(page):
     """Python of a page, block by block."""
-    return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    found = re.findall(r"^( *)```python\n(.*?)^ *```", page.read_text(), re.DOTALL | re.MULTILINE)
+    return [textwrap.dedent(block) for _, block in found]
 
 
 def test_the_table_in_the_readme_is_that_of_the_results():
@@ -76,7 +79,7 @@ def test_the_table_in_the_comparison_is_that_of_the_results():
     summary = runpy.run_path(str(ROOT / "tools" / "readme_summary.py"))
     table = summary["peers"]((DOCS / "results" / "peers.md").read_text())
     assert len(table.splitlines()) > 10
-    assert table in (DOCS / "comparison.md").read_text()
+    assert table in (DOCS / "explanation" / "comparison.md").read_text()
 
 
 @pytest.fixture
@@ -89,33 +92,78 @@ def small_files(tmp_path, monkeypatch):
         csv.writer(file).writerows(
             [["status", *(f"g{j}" for j in range(12))], *([s, *x] for s, x in zip(status, X, strict=True))]
         )
-    np.save(tmp_path / "expression.npy", rng.standard_normal((120, 30), dtype=np.float32))
     monkeypatch.chdir(tmp_path)
 
 
 def said(block):
     """Expressions of a block whose comment is what they evaluate to."""
-    return re.findall(r"^([^#\n]+?)  # (array\(.*\)|\d+)$", block, re.MULTILINE)
+    return re.findall(r"^([^#\n]+?)  # (array\(.*\)|[\d.]+|True|False)$", block, re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/start.md", "docs/interactions.md"])
+@pytest.mark.parametrize(
+    "page",
+    [
+        "README.md",
+        "docs/tutorials/first_selection.md",
+        "docs/howto/annotations.md",
+        "docs/howto/choose_estimator.md",
+        "docs/howto/files.md",
+        "docs/howto/pipelines.md",
+        "docs/howto/read_report.md",
+        "docs/howto/survival.md",
+        "docs/explanation/experiments.md",
+    ],
+)
 def test_every_python_block_of_a_page_runs_and_says_what_it_evaluates_to(page, small_files):
     found = blocks(ROOT / page)
     assert found
-    X, y, relevant = randsel.datasets.make_xor(120, 40, random_state=0)
-    scope = {"X": X, "y": y, "relevant": relevant}
+    X, y, relevant = randsel.datasets.make_xor(120, 12, random_state=0)
+    scope = {"X": X, "y": y, "relevant": relevant, **vars(randsel)}
+    scope |= {"RandSel": RandSel, "RandSelCV": RandSelCV, "InteractionScan": InteractionScan}
+    donors, ages = np.arange(120) // 2, np.random.default_rng(0).uniform(20, 80, (120, 1))
+    scope |= {"donor": donors, "plate": donors % 2, "frame": ages}
     for block in found:
-        if "np.load" in block:  # the target of the table that is loaded
-            scope["y"] = np.arange(120) % 2
-            block = re.sub(r"^.*cuda.*$", "", block, flags=re.MULTILINE)  # noqa: PLW2901  # no device here
         exec(block, scope)
         for expression, value in said(block):
             assert repr(eval(expression, scope)) == value
 
 
-def test_the_first_example_of_the_readme_says_what_it_finds():
+def test_the_first_examples_say_what_they_find():
     assert said(blocks(ROOT / "README.md")[0])
-    assert said(blocks(DOCS / "start.md")[0])
+    assert len([found for block in blocks(DOCS / "tutorials" / "first_selection.md") for found in said(block)]) > 5
+
+
+def transcripts(page):
+    """Commands of a page with the lines that they print."""
+    for block in re.findall(r"```console\n\$ (.*?)```", page.read_text(), re.DOTALL):
+        command, *printed = block.splitlines()
+        yield command, printed
+
+
+def test_the_commands_of_the_tutorial_print_what_it_shows(tmp_path, monkeypatch):
+    page = DOCS / "tutorials" / "real_table.md"
+    monkeypatch.chdir(tmp_path)
+    for block in blocks(page):
+        exec(block, {})
+    found = list(transcripts(page))
+    assert len(found) > 5
+    for command, shown in found:
+        program, *arguments = shlex.split(command)
+        assert program in ("randsel", "cat")
+        if program == "cat":
+            printed = (tmp_path / arguments[0]).read_text()
+        else:
+            result = CliRunner().invoke(cli.main, arguments)
+            printed = result.stderr + result.stdout
+        lines = re.sub(r"[^\S\n]", " ", printed).splitlines()  # spaces that do not break are spaces
+        for line in shown:
+            # a line that is shortened ends with …
+            assert any(other.startswith(line[:-1]) if line.endswith("…") else other == line for other in lines), line
+
+
+def test_the_page_on_the_command_line_is_that_of_the_help():
+    tool = runpy.run_path(str(ROOT / "tools" / "command_line.py"))
+    assert tool["PAGE"].read_text() == tool["page"](), "make command-line"
 
 
 def test_links_in_the_documentation_lead_somewhere():
@@ -166,9 +214,9 @@ def _recipe(target):
     return lines + "".join(script.read_text().replace('"docs" / "results"', "docs/results") for script in scripts)
 
 
-@pytest.mark.parametrize("estimator", [RandSel, RandSelCV, InteractionScan])
+@pytest.mark.parametrize("estimator", [RandSel, RandSelCV, InteractionScan, StabilitySelection])
 def test_every_parameter_has_a_row_of_settings_with_its_default(estimator):
-    part = (DOCS / "settings.md").read_text().split(f"\n## {estimator.__name__}\n")[1].split("\n## ")[0]
+    part = (DOCS / "reference" / "settings.md").read_text().split(f"\n## {estimator.__name__}\n")[1].split("\n## ")[0]
     rows = dict(re.findall(r"^\| `(\w+)` \| `(.+?)` \|", part, re.MULTILINE))
     expected = {name: repr(value).replace("'", '"') for name, value in estimator().get_params(deep=False).items()}
     assert rows == expected
@@ -188,7 +236,7 @@ def public_names():
 def test_every_public_name_is_on_a_page_of_the_api_and_has_an_example():
     documented = {
         name
-        for page in (DOCS / "api").glob("*.md")
+        for page in (DOCS / "reference" / "api").glob("*.md")
         for name in re.findall(r"^- `(randsel\.[\w.]+)`: ", page.read_text(), re.M)
     }
     assert not set(public_names()) - documented - {"randsel.plots.class_colours", "randsel.plots.split_at_median"}
@@ -219,20 +267,30 @@ def test_every_example_is_in_the_gallery():
         assert (DOCS / "gallery" / f"{name}.png").exists()
 
 
-def test_the_page_of_questions_has_questions():
-    headings = re.findall(r"^## (.+)$", (DOCS / "faq.md").read_text(), re.MULTILINE)
-    assert len(headings) >= 10
-    assert len((DOCS / "start.md").read_text().splitlines()) < 120
+def test_equations_that_comments_refer_to_have_their_numbers_on_the_page():
+    page = (DOCS / "explanation" / "mathematics.md").read_text()
+    numbers = re.findall(r"\\tag\{([^}]+)\}", page)
+    assert len(numbers) == len(set(numbers))
+    cited = {
+        number for text in re.findall(r"\beqs?\. [\d'ab, and]+", CODE) for number in re.findall(r"\d+['ab]*", text)
+    }
+    assert len(cited) > 20
+    assert not cited - set(numbers)
 
 
-def test_tests_named_in_the_mathematics_exist():
-    named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs" / "mathematics.md").read_text()))
-    assert len(named) > 8
-    assert not {name for name in named if f"def {name}" not in TESTS}
+def test_tests_named_in_the_notes_for_contributors_exist():
+    page = (DOCS / "contributing" / "traceability.md").read_text()
+    named = set(re.findall(r"`(test_\w+)`", page))
+    assert len(named) > 100
+    assert not {name for name in named if f"def {name}(" not in TESTS}
+    assert not [name for name in re.findall(r"tests/\w+/\w+\.py", page) if not (ROOT / name).exists()]
+    for name in ("tests/robustness/test_hostile_files.py", "tests/robustness/test_hostile_folders.py"):
+        hostile = set(re.findall(r"^def (test_\w+)", (ROOT / name).read_text(), re.MULTILINE))
+        assert len(hostile & named) > 10
 
 
 def test_messages_of_the_page_on_files_are_those_of_the_code():
-    page = (ROOT / "docs" / "files.md").read_text()
+    page = (DOCS / "reference" / "formats.md").read_text()
     readers = [SOURCE / "_utils" / "text.py", SOURCE / "_utils" / "files.py", *(SOURCE / "tables").rglob("*.py")]
     code = "".join(join_strings(path) for path in readers)
     cells = [line.split("|")[2] for line in page.split("## Messages")[1].splitlines() if line.startswith("| ")]
@@ -242,52 +300,47 @@ def test_messages_of_the_page_on_files_are_those_of_the_code():
 
 
 def test_the_page_on_files_names_options_that_exist():
-    page = (ROOT / "docs" / "files.md").read_text()
+    page = (DOCS / "reference" / "formats.md").read_text()
     known = set(inspect.signature(tables.read).parameters)
     named = {name.removeprefix("--").replace("-", "_") for name in re.findall(r"`(--[a-z-]*[a-z0-9])`", page)}
     assert named <= known
-    assert len(named) == len(known) - 4  # path, classes, batches and only are no options
+    assert len(named) > 8
     assert f"more than {inspect.signature(tables.read).parameters['max_bytes'].default[:-2]} GB" in page
     assert f"A line may have {LONGEST_LINE / 1e6:.0f} million characters" in page
     missing = re.search(r"## Missing values\n\n(Empty.*?) are missing", page, re.DOTALL).group(1)
     assert set(re.findall("`([^`]+)`", missing)) | {""} == set(MISSING)
 
 
-def test_the_page_on_selecting_names_options_and_codes_that_exist():
-    page = (ROOT / "docs" / "select.md").read_text()
-    command = cli.main.commands["select"]
-    known = {option for parameter in command.params for option in parameter.opts} | {"--debug"}
-    assert set(re.findall(r"(--[a-z][a-z0-9-]*)", page)) <= known
-    codes = re.findall(r"^\| (\d+) \|", page.split("## Exit status")[1], re.MULTILINE)
+def test_pages_name_options_that_exist():
+    commands = [cli.main, *cli.main.commands.values()]
+    known = {option for command in commands for parameter in command.params for option in parameter.opts}
+    known |= {"--help", "--host", "--nthreads", "--nworkers"}  # the last three are Dask's
+    for page in USER_PAGES:
+        assert set(re.findall(r"(?<![\w-])(--[a-z][a-z0-9-]*)", page.read_text())) <= known, page.name
+
+
+def test_the_pages_on_outputs_and_exit_codes_are_those_of_the_code():
+    codes = re.findall(r"^\| (\d+) \|", (DOCS / "reference" / "exit_codes.md").read_text(), re.MULTILINE)
     assert codes == ["0", "1", "2", str(cli.NOTHING), str(cli.LOST), str(cli.INTERRUPTED), str(cli.TERMINATED)]
+    page = (DOCS / "reference" / "outputs.md").read_text()
     assert _selection.PAIR_BUDGET == 3e10
     assert "3·10¹⁰" in page
     assert f"{_resampling.THRESHOLD:.0%}".replace("%", " %") in page
     assert f"(2·{_resampling.THRESHOLD} − 1)" in page
-    columns = re.search(r"`ranking.csv` \|(.*)", page).group(1)
-    assert re.findall("`([a-z_]+)`", columns.partition("(")[0]) == [
+    columns = re.search(r"In this order: (.*)", page).group(1)
+    assert re.findall("`([a-z_]+)`", columns) == [
         *(column.title for column in (NAME, RANK, SELECTED, *VALUE_COLUMNS)),
         "stand_ins",
     ]
 
 
-@pytest.mark.parametrize("page", USER_PAGES)
+@pytest.mark.parametrize("page", USER_PAGES, ids=lambda page: page.stem)
 def test_pages_for_users_name_no_tests(page):
-    assert not re.findall(r"test_\w+", (DOCS / f"{page}.md").read_text())
-
-
-def test_the_page_on_security_names_tests_that_exist():
-    text = (DOCS / "security.md").read_text()
-    named = set(re.findall(r"`(test_\w+)`", text))
-    assert len(named) > 30
-    assert all(f"def {name}(" in TESTS for name in named), [n for n in named if f"def {n}(" not in TESTS]
-    for name in ("tests/robustness/test_hostile_files.py", "tests/robustness/test_hostile_folders.py"):
-        hostile = set(re.findall(r"^def (test_\w+)", (ROOT / name).read_text(), re.MULTILINE))
-        assert len(hostile & named) > 10
+    assert not re.findall(r"\btest_\w+", page.read_text())
 
 
 def test_bounds_are_those_of_the_page():
-    text = (DOCS / "security.md").read_text()
+    text = (ROOT / "SECURITY.md").read_text()
     rows = [row for row in text.split("## Memory and time")[1].split("\n\n")[1].splitlines() if row.startswith("| ")][
         1:
     ]
@@ -310,15 +363,9 @@ def test_bounds_are_those_of_the_page():
         assert f"| {value} |" in row
 
 
-def test_the_page_on_scale_says_what_the_code_and_the_results_say():
-    page, printed = (DOCS / "scale.md").read_text(), (DOCS / "results" / "scale.md").read_text()
-    refused = page.split("## What is refused")[1].split("\n## ")[0]
+def test_messages_of_the_page_on_large_tables_are_those_of_the_code():
+    refused = (DOCS / "howto" / "large_tables.md").read_text().split("## What is refused")[1].split("\n## ")[0]
     cells = [line.split("|")[1] for line in refused.splitlines() if line.startswith("| `")]
     quoted = [words for cell in cells for words in re.findall("`([^`]+)`", cell)]
     assert len(quoted) > 8
     assert not [words for words in quoted if words not in CODE]
-    assert not {name for name in re.findall(r"`(test_\w+)`", page) if f"def {name}(" not in TESTS}
-    amount = re.compile(r"\d[\d.]* (?:s|min|h|hours|days|MB|GB|TB|PB)\b")
-    amounts = amount.findall(page.split("## A million samples")[1])
-    assert len(amounts) > 20
-    assert not set(amounts) - set(amount.findall(printed))

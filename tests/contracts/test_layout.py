@@ -32,6 +32,7 @@ ORDER = [
     "tables.formats",
     "tables",
     "distributed",
+    "prediction",
     "analysis",
     "report",
     "panels",

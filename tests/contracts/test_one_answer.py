@@ -1,6 +1,6 @@
 """One answer, however it is computed: jobs, backends, Dask, order of columns, type and place of the numbers, streaming.
 
-The tolerances below are those of docs/reproducibility.md; a test compares the two tables.
+The tolerances below are those of docs/explanation/reproducibility.md; a test compares the two tables.
 """
 
 import os
@@ -213,7 +213,7 @@ def test_order_of_columns(method, baseline):
 
 
 def test_the_page_has_these_tolerances():
-    page = (Path(__file__).parents[2] / "docs" / "reproducibility.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "explanation" / "reproducibility.md").read_text()
     table = re.findall(r"^\| ([a-zA-Z_0-9 ]+) \| ([0-9e-]+) \|", page, re.MULTILINE)
     assert {name: float(value) for name, value in table} == TOLERANCES
 

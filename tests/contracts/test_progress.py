@@ -377,7 +377,7 @@ def test_callbacks_are_no_parameters_and_do_not_stay_in_the_way(data, name):
 @with_callbacks
 def test_the_page_on_progress_names_the_tasks_and_its_examples_run(data, capsys):
     pytest.importorskip("rich", reason="scikit-learn's progress bar needs rich")
-    page = (Path(__file__).parents[2] / "docs" / "progress.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "howto" / "long_runs.md").read_text()
     X, y, _ = datasets.make_xor(80, 24, random_state=0)
     scope = {"X": X, "y": y, "RandSel": RandSel, "RandSelCV": RandSelCV, "make_pipeline": make_pipeline, "SVC": SVC}
     with warnings.catch_warnings():

@@ -1,6 +1,6 @@
 """Fit a sparse table of counts that would not fit into memory as a dense array, on one core.
 
-python benchmarks/scale/sparse.py [--out docs/results/sparse.md] [--cells 20000] [--genes 20000] [--density 0.05]
+python benchmarks/scale/sparse_tables.py [--out docs/results/sparse.md] [--cells 20000] [--genes 20000] [--density 0.05]
 
 The fit runs in a separate process, whose address space is limited to `--memory` gigabytes; its memory is the peak
 resident set during the fit minus that before it.
@@ -10,7 +10,6 @@ import argparse
 import json
 import sys
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -19,6 +18,7 @@ import measure
 measure.one_core()
 
 import numpy as np
+from pages import PageRun
 from scipy import sparse
 
 from randsel import RandSel
@@ -77,7 +77,7 @@ def main():
         return
     table = ["--cells", options.cells, "--genes", options.genes, "--density", options.density]
     command = [sys.executable, __file__, *table, "--limit", options.limit, "--child"]
-    commit = measure.commit()  # before the fit, during which files may change
+    page = PageRun("sparse")
     record = measure.run(command, limit=options.limit, memory=int(options.memory * 1e9))
     if "error" in record:
         sys.exit(f"no result within {options.memory:g} GB and {options.limit:g} s: {record['error']}")
@@ -97,12 +97,11 @@ def main():
     print("\n".join(lines))
     if options.out:
         head = (
-            "# Sparse tables\n\n`make bench-sparse`: `RandSel(50)` on counts of simulated cells, one core, in a "
+            "`RandSel(50)` on counts of simulated cells, one core, in a "
             f"process whose address space is limited to {options.memory:g} GB. On a busy machine, seconds exceed "
-            f"processor seconds. Commit {commit}, "
-            f"{datetime.now(UTC):%Y-%m-%d}, {measure.processor()}.\n\n"
+            "processor seconds.\n\n"
         )
-        options.out.write_text(head + "\n".join(lines) + "\n")
+        page.write(options.out, head + "\n".join(lines), "1")
 
 
 if __name__ == "__main__":
