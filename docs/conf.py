@@ -3,11 +3,12 @@
 Two pages are more than they look like, so that no directive stands in them:
 
 * a heading of index.md with a list of links below it becomes a group of the navigation;
-* an entry `- ``randsel.name``: ...` of a page under api/ is followed by the docstring of what it names.
+* an entry `- ``randsel.name``: ...` of a page under reference/api/ is followed by the docstring of what it names.
 """
 
 import inspect
 import re
+import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -18,10 +19,12 @@ author = "The randsel developers"
 copyright = author
 release = version = randsel.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+sys.path.insert(0, str(Path(__file__).parent))
+extensions = ["mathml", "myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+html_math_renderer = "mathml"
 root_doc = "index"
 exclude_patterns = ["conf.py"]
-myst_enable_extensions = ["html_image"]  # the width of a picture is HTML where code is hosted
+myst_enable_extensions = ["dollarmath", "html_image"]  # the width of a picture is HTML where code is hosted
 myst_heading_anchors = 4
 suppress_warnings = ["myst.header"]
 
@@ -42,12 +45,12 @@ html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_theme_options = {"navigation_with_keys": True, "top_of_page_buttons": []}
 pygments_style = "friendly"
-highlight_language = "none"  # indented blocks are commands and equations
+highlight_language = "none"  # indented blocks are commands
 
 HERE = Path(__file__).parent
 #: What users read of a path; the rest of its methods are for the package.
 MEMBERS = {
-    "CullingPath": ["rounds", "order", "pvalues", "best", "stands_out", "fixed", "to_frame"],
+    "CullingPath": ["rounds", "order", "best", "stands_out", "fixed", "to_frame"],
     "Round": ["chance"],
 }
 
@@ -92,8 +95,8 @@ def expand(app, docname, source):
     if docname == "index":
         source[0] = navigation(source[0])
     elif docname.endswith("/index"):
-        source[0] = contents(source[0], "*.md", docname.partition("/")[0])
-    elif docname.startswith("api/"):
+        source[0] = contents(source[0], "*.md", docname.rpartition("/")[0])
+    elif docname.startswith("reference/api/"):
         entry = r"^- `(?P<name>randsel\.[\w.]+)`: (?P<text>.+(?:\n  .+)*)$"
         source[0] = re.sub(entry, documented, source[0], flags=re.MULTILINE)
 

@@ -1,10 +1,10 @@
 """What if my classes come from different batches?
 
-Most cases were measured in one laboratory and most controls in another, and a third of the 300 features differ between
-the laboratories. Two features have to do with the disease. Told of the batch, `InteractionScan` compares cases with
-controls of the same laboratory only.
+Most cases were measured in one laboratory and most controls in another, and a third of the 300 features differ
+between the laboratories. Two features are related to the disease. If the batch is named, `InteractionScan` compares
+cases only with controls of the same laboratory.
 
-To learn: name the batch. A selection from a table whose batches follow the classes is a selection for the batch.
+To learn: name the batch. If batches follow the classes, a selection without it finds features of the batch.
 """
 
 from pathlib import Path

@@ -1,12 +1,12 @@
 """Does sparse filtering find strokes and edges, or whole pictures?
 
-Nothing but sparsity is asked for, and no label is seen. On patches of photographs, each with its mean taken off, most
-filters become edges and bars in one place of the patch; some follow a stripe that one photograph repeats, and
-a few stay noise. On whole digits, which are written into the middle of their square, the sparsest cause is the digit
-itself: filters become templates of one, and are not local. How local a filter is tells the distance of its energy from
-the middle of its energy, in pixels, beside the random filters of a start.
+Sparse filtering uses no labels and asks only for sparse features. On patches of photographs, less their means, most
+filters become edges and bars in one place of the patch; some follow a stripe that one photograph repeats, and a few
+stay noise. On whole digits, which are centred, filters become templates of a digit and are not local. The locality of
+a filter is the root mean square distance of its energy from its centroid, in pixels; random filters are printed for
+comparison.
 
-To learn: what is learned without labels are the sparsest causes of the data, strokes only where strokes are those.
+To learn: sparse filtering learns the sparsest causes of the data. These are strokes only in some data.
 """
 
 import warnings

@@ -1,10 +1,10 @@
 """How do I start from my own file?
 
 Expression matrices mostly have genes in rows and samples in columns, and the diagnosis in another file. `tables.read`
-finds out which way the table lies and says what it found; missing values are counted, and neutral unless you say
-otherwise. The two files are simulated here: one gene differs between the groups, two act together.
+detects the orientation of the table and says so in a note. Missing values are counted, and neutral by default. The two
+files are simulated here: one gene differs between the groups, two act together.
 
-To learn: read the notes; they are the first place where a table that was read wrongly shows.
+To learn: read the notes first; they show whether a table was read correctly.
 """
 
 from pathlib import Path

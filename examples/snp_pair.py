@@ -1,10 +1,10 @@
 """Which two of 800 SNPs act only together?
 
-Genotypes 0, 1, 2 of 1200 samples; the risk is high for two alleles of one SNP with none of the other, and for
-heterozygotes of both, chosen such that neither SNP alone shifts it much. Rare genotypes are everywhere: a few samples
-that share two of them must not look like a discovery.
+The table has genotypes 0, 1 and 2 of 1200 samples. The risk is high for two alleles of one SNP with none of the other,
+and for heterozygotes of both. Neither SNP alone changes the risk much. Rare genotypes are common in such tables, and a
+few samples that share two of them must not look like a discovery.
 
-To learn: genotypes go in as they are, and one pair of 320 000 stands out with its partner named.
+To learn: use genotypes as they are. One pair of 320 000 stands out, and both partners are named.
 """
 
 from pathlib import Path

@@ -1,9 +1,9 @@
 """Can two features be found that say nothing alone, among 2000, from 250 samples?
 
-The label is the XOR of the signs of two features. Neither has a main effect, so that filters and linear models cannot
-see them, and a random forest has to stumble on the pair. The scan looks at all two million pairs.
+The label is the XOR of the signs of two features. Neither has a main effect, so filters and linear models cannot see
+them, and a random forest finds the pair only by chance. The scan tests all two million pairs.
 
-To learn: what acts only together is not in any ranking of single features, and is found by looking at pairs.
+To learn: features that act only together are in no ranking of single features. A test of pairs finds them.
 """
 
 from pathlib import Path

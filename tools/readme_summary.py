@@ -1,13 +1,19 @@
-"""Write the tables of README.md and docs/comparison.md from docs/results, so that no number is copied by hand.
+"""Write tables and figures of README.md and docs from docs/results, so that no number is copied by hand.
 
 python tools/readme_summary.py
+
+Tables stand between marks in README.md and docs/explanation/comparison.md. A figure of docs/results/figures.json
+stands in any page as `<!-- figure NAME -->value<!-- end -->`; `make figures` lists the names.
 """
 
+import json
+import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
 END = "<!-- end -->"
+_FIGURE = re.compile(rf"(<!-- figure (\w+) -->).*?({END})", re.DOTALL)
 
 
 def rows(text: str) -> list[list[str]]:
@@ -68,10 +74,21 @@ def put(page: Path, start: str, text: str) -> None:
     page.write_text(f"{before}{start}\n{text}\n{END}{after}")
 
 
+def put_figures(text: str, figures: dict[str, str]) -> str:
+    """Return a text with the value of each figure between its marks; raise KeyError if a figure does not exist."""
+    return _FIGURE.sub(lambda mark: f"{mark[1]}{figures[mark[2]]}{mark[3]}", text)
+
+
 def main() -> None:
     put(ROOT / "README.md", "<!-- methods: written by make readme -->", methods((RESULTS / "real.md").read_text()))
     others = peers((RESULTS / "peers.md").read_text())
-    put(ROOT / "docs" / "comparison.md", "<!-- peers: written by make readme -->", others)
+    put(ROOT / "docs" / "explanation" / "comparison.md", "<!-- peers: written by make readme -->", others)
+    stored = RESULTS / "figures.json"
+    figures = {n: entry["value"] for n, entry in json.loads(stored.read_text()).items()} if stored.exists() else {}
+    for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+        text = page.read_text()
+        if (with_figures := put_figures(text, figures)) != text:
+            page.write_text(with_figures)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Write a report of simulated data and take screenshots of it in a headless Chromium, for docs/report.md.
+"""Write a report of simulated data and take screenshots of it in a headless Chromium, for the docs.
 
 python tools/screenshots.py [--out docs/images] [--keep report.html]
 """
