@@ -17,9 +17,9 @@ import measure
 measure.one_core()
 
 import numpy as np
+from pages import PageRun
 from sklearn.feature_selection import f_classif
 
-from randsel import __version__
 from randsel._utils.text import as_markdown
 from randsel.prediction import Preparation, fit_calibration, score_columns
 from randsel.prediction._model import RIDGES, _errors, _fit_ridge, _split, encode_outcome, weigh_samples
@@ -100,7 +100,7 @@ def main():
     if not DATA.exists():
         print(f"Nothing to show: {DATA} is not there.")
         return
-    lines = []
+    page, lines = PageRun("decision"), []
     for name in NAMES:
         X, y, groups = load(name)
         for is_thinned in (False, True):
@@ -131,9 +131,7 @@ def main():
         lines = [*lines, {"set": label, "samples of classes": "", **means}]
     rules = "\n".join(f"- **{rule}**: {words}" for rule, words in RULES.items())
     text = (
-        "# The decision rule of a panel\n\n"
-        f"`make bench-decision`, randsel {__version__}, commit {measure.commit()}: balanced accuracy on "
-        f"held-out samples, mean of {options.repeats} × {N_FOLDS} folds and of the best "
+        f"Balanced accuracy on held-out samples, mean of {options.repeats} × {N_FOLDS} folds and of the best "
         f"{' and '.join(map(str, SIZES))} features of an F test. Sets are taken as they are, and thinned to {RATIO} "
         "samples of the largest class per sample of the others. The last two columns are log losses of probabilities "
         "that inner folds calibrate, of ridge regression without and with balanced class weights.\n\n"
@@ -141,7 +139,7 @@ def main():
     )
     print(text)
     if options.out:
-        options.out.write_text(text)
+        page.write(options.out, text, f"{len(NAMES)} real tables")
 
 
 if __name__ == "__main__":
