@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 CORE_TESTS := tests/selectors/test_randsel.py tests/contracts/test_estimator_checks.py tests/selectors/test_interaction_scan.py tests/contracts/test_progress.py
 
-.PHONY: help demo test test-slow lint types check check-versions kill nightly fuzz bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-sketch bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-real bench-errors bench-outcomes bench-scaling bench-reading bench-mkl bench-select bench-decision formats gallery screenshots docs dist check-dist lock clean bench-dask bench-scale bench-sparse bench-all bench-speed bench-cost bench-fresh bench-figure-one bench-table-one bench-table-two bench-blackbox pages figures command-line
+.PHONY: help demo test test-slow test-kernels lint types check check-versions kill nightly fuzz bench bench-peers bench-plink bench-growth bench-large bench-gpu bench-check bench-sketch bench-recovery readme bench-auto bench-centring bench-interactions bench-rules bench-real bench-errors bench-outcomes bench-scaling bench-reading bench-mkl bench-select bench-decision formats gallery screenshots docs dist check-dist lock clean bench-dask bench-scale bench-sparse bench-all bench-speed bench-cost bench-fresh bench-figure-one bench-table-one bench-table-two bench-blackbox pages figures command-line
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -20,6 +20,9 @@ test: .venv/dev  ## run the tests, except slow ones, with coverage; JOBS=4 uses 
 
 test-slow: .venv/dev  ## run the slow tests: interrupted and killed runs, malicious files, simulations
 	$(PYTEST) -m slow -o faulthandler_timeout=400
+
+test-kernels: build/kernels/ready  ## run the Triton kernels of the scan of pairs by Triton's interpreter; a minute, and 1 GB for Triton
+	TRITON_INTERPRET=1 PYTHONPATH=src build/kernels/bin/python -m pytest -q -p no:cacheprovider tests/interactions/test_fused_tiles.py
 
 lint: .venv/dev  ## check style and formatting
 	$(BIN)/ruff check .
@@ -232,6 +235,13 @@ build/fuzz/ready: tests/robustness/fuzz_readers.txt pyproject.toml requirements-
 		--requirement tests/robustness/fuzz_readers.txt hatchling editables
 	build/fuzz/bin/python -m pip --disable-pip-version-check --quiet install --no-build-isolation \
 		--constraint requirements-dev.lock --editable '.[report,files]'
+	@touch $@
+
+# Triton beside the versions of the lock; its interpreter needs no GPU
+build/kernels/ready: .venv/dev
+	$(PYTHON) -m venv build/kernels
+	build/kernels/bin/python -m pip --disable-pip-version-check --quiet install triton
+	ls -d $(CURDIR)/.venv/lib/python*/site-packages > $$(ls -d build/kernels/lib/python*/site-packages)/randsel-dev.pth
 	@touch $@
 
 # MKLpy and what it needs, torch at the version of the lock; if it cannot be installed, the benchmark says so

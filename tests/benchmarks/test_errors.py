@@ -1,5 +1,6 @@
 """The benchmark of errors: its estimates and blocks, and the sizes of the p-values in a quick version of it."""
 
+import csv
 import json
 import subprocess
 import sys
@@ -110,8 +111,9 @@ def test_finished_blocks_are_not_simulated_again(tmp_path):
     assert "1 to be simulated" in first.stderr
     second = run("--sets", "20", "--out", str(tmp_path / "errors.md"))
     assert "2 blocks of 10 data sets, 1 to be simulated" in second.stderr
-    page = (tmp_path / "errors.md").read_text()
-    assert "| classes 50 %, n 30 | 20 |" in page
+    with (tmp_path / "errors.csv").open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert (row["situation"], row["data sets"]) == ("classes 50 %, n 30", "20")
     records = [
         json.loads(line) for path in (tmp_path / "cells").glob("*.jsonl") for line in path.read_text().splitlines()
     ]

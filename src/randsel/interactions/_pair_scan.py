@@ -28,10 +28,13 @@ from randsel._utils.files import Stages
 from randsel._utils.typing import Array
 from randsel.interactions._design import Design
 from randsel.interactions._evidence import SMOOTH
+from randsel.interactions._fused_tiles import FusedTiles, can_fuse
 
 #: Features per block: on the host, the products of a tile fit into the cache; on a device, large tiles keep the
-#: overhead of launching operations small.
-BLOCK, DEVICE_BLOCK = 512, 8192
+#: overhead of launching operations small; a fused kernel keeps no tile in memory.
+BLOCK, DEVICE_BLOCK, FUSED_BLOCK = 512, 8192, 65536
+#: Number of pairs above the first threshold of a fused tile, relative to the pairs that are wanted, if all are noise.
+EXPECTED = 4.0
 
 #: Sums `Σλ, Σλ², Σλ³` of the null weights of a statistic; only statistics with equal moments can be compared.
 Moments = tuple[float, float, float]
@@ -69,11 +72,7 @@ def scan_pairs(
     done, best = 0, _BestPairs(len(functions), n_pairs)
     if stored is not None:
         done = best.restore(stored)
-    device_values = None
-    if design.device is not None:
-        device_values = to_device(cast(RankFunctions, functions).values, design.device)
-        device_values = device_values.half() if device_values.device.type == "cuda" else device_values
-    scan = _Scan(design, e, spectrum, n_pairs, device_values)
+    scan = _Scan(design, e, spectrum, n_pairs, *_move_to_device(functions, design, e))
     blocks = functions.blocks(scan.block_size)
     n_jobs = design.n_jobs if design.device is None else 1
     tiles_in_rows = range(len(blocks), 0, -1)  # every row has one tile less than the previous one
@@ -124,6 +123,16 @@ def scan_triples(
     return best
 
 
+def _move_to_device(functions: RankFunctionSource, design: Design, e: Array) -> tuple[Any, FusedTiles | None]:
+    """Return the functions on the device of the design, or in the form of fused kernels; None where it has none."""
+    if design.device is None:
+        return None, None
+    values = to_device(cast(RankFunctions, functions).values, design.device)
+    if can_fuse(values.device.type):
+        return None, FusedTiles.from_values(values, e, design.sample_weights)
+    return (values.half() if values.device.type == "cuda" else values), None
+
+
 @dataclass(frozen=True)
 class _Scan:
     """Data that all tiles of a scan share."""
@@ -133,11 +142,19 @@ class _Scan:
     spectrum: Array  # eigenvalues of their covariance
     n_pairs: int  # that a tile returns at most by each statistic
     device_values: Any  # functions on a device, in half precision, which is enough to rank pairs; None on the host
+    fused: FusedTiles | None  # functions in the form of fused kernels, which then compute the tiles
 
     @property
     def block_size(self) -> int:
         """Maximum number of features per block."""
+        if self.fused is not None:
+            return FUSED_BLOCK
         return BLOCK if self.device_values is None else DEVICE_BLOCK
+
+    def moments(self, weights: Array) -> Moments:
+        """Return the moments of the statistic of functions with these weights `ω_a ω_b`."""
+        sums = cumulants(np.outer(weights, self.spectrum).ravel())
+        return float(sums[0]), float(sums[1]), float(sums[2])
 
 
 class _BestPairs:
@@ -186,7 +203,7 @@ class _BestPairs:
         log_p = np.concatenate([self.log_p, partner_log_p[paired]])
         order = np.argsort(log_p, kind="stable")
         pairs = np.concatenate([self.candidates, with_partner])[order]
-        first = np.sort(np.unique(pairs, axis=0, return_index=True)[1])
+        first = np.sort(np.unique(pairs @ np.array([self.n, 1]), return_index=True)[1])
         return pairs[first], log_p[order][first]
 
     def to_arrays(self, rows: int) -> dict[str, Any]:
@@ -227,6 +244,8 @@ def _scan_uniform_tile(
     functions: RankFunctions, rows: range, columns: range, scan: _Scan, max_log_p: float
 ) -> TileResult:
     """Scan a tile whose blocks each have features of one kind."""
+    if scan.fused is not None:
+        return _scan_fused_tile(functions, rows, columns, scan, max_log_p)
     values = functions.values if scan.device_values is None else scan.device_values
     xp = namespace(values)
     row_weights, column_weights = (scan.design.function_weights[: functions.counts[b.start]] for b in (rows, columns))
@@ -240,8 +259,7 @@ def _scan_uniform_tile(
     divisors = None if functions.untied[rows.start] and functions.untied[columns.start] else weights
     best_partners, log_p, pairs = [], [], []
     for used, statistic in _tile_statistics(left, right, e, sample_weights, divisors):
-        sums = cumulants(np.outer(weights[:used, :used], scan.spectrum).ravel())
-        moments = float(sums[0]), float(sums[1]), float(sums[2])
+        moments = scan.moments(weights[:used, :used])
         if rows == columns:  # -∞ on and below the diagonal, so that each pair counts once
             statistic[as_array_like(np.tri(len(rows), dtype=bool), statistic)] = -np.inf
         for axis, block, other in ((1, rows, columns), (0, columns, rows)):
@@ -252,6 +270,39 @@ def _scan_uniform_tile(
         log_p.append(tile_log_p)
         pairs.append(tile_pairs + np.array([rows.start, columns.start]))
     return best_partners, np.concatenate(log_p), np.concatenate(pairs)
+
+
+def _scan_fused_tile(
+    functions: RankFunctions, rows: range, columns: range, scan: _Scan, max_log_p: float
+) -> TileResult:
+    """Scan a tile by a fused kernel, which returns pairs above a threshold.
+
+    Where `max_log_p` gives no threshold, it is the one that noise would exceed `EXPECTED` times as often as wanted. It
+    is lowered until there are enough pairs.
+    """
+    row_weights, column_weights = (scan.design.function_weights[: functions.counts[b.start]] for b in (rows, columns))
+    weights = np.outer(row_weights, column_weights)
+    n_functions = max(weights.shape)
+    moments = [scan.moments(weights[:used, :used]) for used in (SMOOTH, n_functions)[int(n_functions <= SMOOTH) :]]
+    tied = not (functions.untied[rows.start] and functions.untied[columns.start])
+    n_tile = len(rows) * (len(rows) - 1) // 2 if rows == columns else len(rows) * len(columns)
+    log_p = min(max_log_p, np.log(EXPECTED * scan.n_pairs / max(n_tile, 1)), 0.0)
+    while True:
+        thresholds = [_statistic_of_log_p(log_p, one) for one in moments]
+        tile = cast(FusedTiles, scan.fused).best_pairs(rows, columns, weights, tied, scan.n_pairs, thresholds)
+        if log_p >= min(max_log_p, 0.0) or all(len(best.pairs) >= min(scan.n_pairs, n_tile) for best in tile):
+            break
+        log_p = min(log_p + np.log(64.0), max_log_p, 0.0)
+    best_partners, log_ps, pairs = [], [], []
+    for best, one in zip(tile, moments, strict=True):
+        for (largest, partners), block, other in ((best.by_row, rows, columns), (best.by_column, columns, rows)):
+            members = np.flatnonzero(largest >= 0.0)
+            best_partners.append((one, members + block.start, partners[members] + other.start, largest[members]))
+        tile_log_p = log_tail_of_moments(best.statistics.astype(np.float64), *one)
+        small = tile_log_p <= max_log_p
+        log_ps.append(tile_log_p[small])
+        pairs.append(best.pairs[small] + np.array([rows.start, columns.start]))
+    return best_partners, np.concatenate(log_ps), np.concatenate(pairs)
 
 
 def _tile_statistics(

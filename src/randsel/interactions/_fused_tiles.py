@@ -1,0 +1,340 @@
+"""Tiles of the scan of pairs on a GPU, computed by one Triton kernel each, which keeps only the best pairs.
+
+Functions of all kinds are multiplied in half precision. Pairs of discrete features (at most three levels) and two
+classes are counted instead, exactly and with 8-bit integers. Without Triton the scan takes the plain way.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from os import environ
+from typing import Any
+
+import numpy as np
+
+from randsel._numerics.arrays import to_numpy
+from randsel._utils.typing import Array
+from randsel.interactions._evidence import SMOOTH
+
+#: Pairs above the threshold that a tile can hold.
+CAPACITY = 1 << 20
+#: Samples are padded by zeros to a multiple of these, in half precision and as 8-bit integers.
+DEPTH, COUNT_DEPTH = 64, 128
+#: Bytes of functions whose levels are found at a time.
+CHUNK_BYTES = 1 << 28
+
+
+@dataclass(frozen=True)
+class BestOfTile:
+    """The best pairs of a tile by one statistic; features are numbered within the tile.
+
+    Attributes
+    ----------
+    by_row, by_column
+        Largest statistic of every feature of rows and columns, -1 if it is in no pair, and the partner in that pair.
+    statistics, pairs
+        The best pairs, the largest statistic first, and their (row, column).
+    """
+
+    by_row: tuple[Array, Array]
+    by_column: tuple[Array, Array]
+    statistics: Array
+    pairs: Array
+
+
+def can_fuse(device_type: str) -> bool:
+    """Whether Triton is installed and can run on a device; its interpreter runs on any."""
+    runs = device_type == "cuda" or (device_type == "cpu" and environ.get("TRITON_INTERPRET") == "1")
+    return runs and find_spec("triton") is not None
+
+
+@dataclass(frozen=True)
+class FusedTiles:
+    """Functions of all features on a device, in the form that the kernels take.
+
+    Attributes
+    ----------
+    values
+        Half precision, shape (features, functions, samples), samples padded by zeros.
+    outcomes
+        Weighted residuals of the target divided by the root of the number of samples, shape (columns, samples).
+    squared_weights
+        Squares of the sample weights, divided by the root of the number of samples.
+    levels
+        Tables for counting; None if the outcome has more than two values or samples have weights.
+    n_samples
+        Number of samples without padding.
+    """
+
+    values: Any
+    outcomes: Any
+    squared_weights: Any
+    levels: "LevelTables | None"
+    n_samples: int
+
+    @classmethod
+    def from_values(cls, values: Any, e: Array, sample_weights: Array) -> "FusedTiles":
+        """Prepare functions that are on a device; e are weighted residuals of the target, shape (columns, samples)."""
+        m = values.shape[2]
+        pad = -m % DEPTH
+        outcomes = values.new_tensor(np.pad(e / np.sqrt(m), ((0, 0), (0, pad))))
+        squared_weights = values.new_tensor(np.pad(sample_weights**2 / np.sqrt(m), (0, pad)))
+        levels = None
+        if len(e) == 1 and len(np.unique(e)) == 2 and np.all(sample_weights == 1.0) and values.shape[1] <= 2:
+            levels = LevelTables.from_values(values, e[0] / np.sqrt(m))
+        padded = values.new_zeros((*values.shape[:2], m + pad), dtype=_torch().float16)
+        padded[..., :m] = values
+        return cls(padded, outcomes, squared_weights, levels, m)
+
+    def best_pairs(
+        self, rows: range, columns: range, weights: Array, tied: bool, n_pairs: int, thresholds: Sequence[float]
+    ) -> list[BestOfTile]:
+        """Return the best pairs of two blocks of features by every statistic: of the first functions, and of all.
+
+        `weights` are the ω_a ω_b of their functions. If `tied`, products are divided by their root mean square. Pairs
+        below the threshold of a statistic are left out, and those beyond the best `n_pairs`.
+        """
+        count = self.levels is not None and tied and self.levels.discrete[_both(rows, columns)].all()
+        run = self._count_pairs if count else self._multiply_pairs
+        buffers = _Buffers.allocate(self.values, len(rows), len(columns), list(thresholds))
+        while True:
+            run(rows, columns, weights, tied, buffers)
+            if not buffers.raise_thresholds(n_pairs):
+                return buffers.collect(n_pairs)
+
+    def _multiply_pairs(self, rows: range, columns: range, weights: Array, tied: bool, buffers: "_Buffers") -> None:
+        torch, kernels = _torch(), _kernels()
+        left, right = (self.values[block.start : block.stop] for block in (rows, columns))
+        factors = (left[None] * self.outcomes[:, None, None, :]).to(torch.float16)
+        products, stops = _products_of_statistics(weights.shape, len(buffers.thresholds))
+        squares = right_squares = left  # not read unless products are divided by their mean squares
+        if tied:
+            squares = (left.float().square() * self.squared_weights).to(torch.float16)
+            right_squares = (right.float().square() / self.n_samples**0.5).to(torch.float16)
+        n_functions, m = left.shape[1:]
+        _launch(
+            kernels.product_tile,
+            (len(rows), len(columns)),
+            {"ROWS": 128, "COLUMNS": 128},
+            factors,
+            right,
+            squares,
+            right_squares,
+            torch.as_tensor(products, dtype=torch.int32, device=left.device),
+            torch.as_tensor(weights[tuple(products.T)], dtype=torch.float32, device=left.device),
+            torch.as_tensor(stops, dtype=torch.int32, device=left.device),
+            len(rows),
+            len(columns),
+            m,
+            n_functions * m,
+            n_functions * m,
+            factors.stride(0),
+            int(rows == columns),
+            *buffers.arguments(),
+            N_STATISTICS=len(stops),
+            N_OUTPUTS=len(factors),
+            TIED=tied,
+            DEPTH=DEPTH,
+        )
+
+    def _count_pairs(self, rows: range, columns: range, weights: Array, tied: bool, buffers: "_Buffers") -> None:  # noqa: ARG002
+        torch, levels = _torch(), self.levels
+        assert levels is not None
+        blocks = (rows, columns)
+        indicators = [levels.indicators[2 * block.start : 2 * block.stop] for block in blocks]
+        coefficients = [levels.coefficients[..., block.start : block.stop].contiguous() for block in blocks]
+        _launch(
+            _kernels().count_tile,
+            (len(rows), len(columns)),
+            {"ROWS": 64, "COLUMNS": 64},
+            *indicators,
+            *coefficients,
+            torch.as_tensor(weights, dtype=torch.float32, device=self.values.device).contiguous(),
+            len(rows),
+            len(columns),
+            levels.indicators.shape[1],
+            levels.boundary,
+            *levels.outcomes,
+            levels.outcome_sum,
+            1.0 / levels.n_samples,
+            int(rows == columns),
+            *buffers.arguments(),
+            N_ROW_FUNCTIONS=weights.shape[0],
+            N_COLUMN_FUNCTIONS=weights.shape[1],
+            DEPTH=COUNT_DEPTH,
+        )
+
+
+@dataclass(frozen=True)
+class LevelTables:
+    """Levels of discrete features as indicators, and what their functions are at each level.
+
+    Attributes
+    ----------
+    indicators
+        8-bit integers, shape (2 × features, samples): of the middle and of the highest level of every feature. Samples
+        are sorted by class, and each class is padded by zeros.
+    coefficients
+        Shape (functions, 8, features): value of a function at its lowest level; differences of the middle and the
+        highest level from it; sum of the function times the outcome; the same of its square, and its mean.
+    boundary
+        First sample of the second class.
+    outcomes, outcome_sum
+        Outcome of the samples of each class, and the sum over all samples.
+    discrete
+        Mask of the features that have at most three levels and no missing values.
+    n_samples
+        Number of samples without padding.
+    """
+
+    indicators: Any
+    coefficients: Any
+    boundary: int
+    outcomes: tuple[float, float]
+    outcome_sum: float
+    discrete: Array
+    n_samples: int
+
+    @classmethod
+    def from_values(cls, values: Any, outcome: Array) -> "LevelTables":
+        """Find the levels of features by the values of their functions; the outcome has two values."""
+        torch = _torch()
+        n, n_functions, m = values.shape
+        low, high = np.unique(outcome)
+        parts = [np.flatnonzero(outcome == value) for value in (low, high)]
+        boundary = -(-len(parts[0]) // COUNT_DEPTH) * COUNT_DEPTH
+        width = boundary + -(-len(parts[1]) // COUNT_DEPTH) * COUNT_DEPTH
+        indicators = torch.zeros((n, 2, width), dtype=torch.int8, device=values.device)
+        coefficients = torch.zeros((n_functions, 8, n), dtype=torch.float32, device=values.device)
+        order = torch.as_tensor(np.concatenate(parts), device=values.device)
+        e = torch.as_tensor(outcome, dtype=torch.float32, device=values.device)
+        discrete = []
+        step = max(1, CHUNK_BYTES // (4 * n_functions * m))
+        for start in range(0, n, step):
+            functions = values[start : start + step].float()
+            masks, is_discrete = _level_masks(functions)
+            sorted_masks = torch.stack(masks[1:], dim=1)[..., order].to(torch.int8)
+            indicators[start : start + step, :, : len(parts[0])] = sorted_masks[..., : len(parts[0])]
+            indicators[start : start + step, :, boundary : boundary + len(parts[1])] = sorted_masks[
+                ..., len(parts[0]) :
+            ]
+            discrete.append(is_discrete)
+            of_levels = torch.stack(
+                [(functions * mask[:, None]).sum(2) / mask.sum(1, keepdim=True).clamp(min=1) for mask in masks]
+            )
+            sums = functions @ e, functions.square().mean(2)
+            for row, (table, total) in enumerate(((of_levels, sums[0]), (of_levels.square(), sums[1]))):
+                present = torch.stack([mask.any(1) for mask in masks])[:, :, None]
+                slopes = torch.where(present, table - table[:1], 0.0)
+                stacked = torch.stack([table[0], slopes[1], slopes[2], total])  # (4, features, functions)
+                coefficients[:, 4 * row : 4 * row + 4, start : start + step] = stacked.permute(2, 0, 1)
+        outcomes = float(low), float(high)
+        mask = to_numpy(torch.cat(discrete))
+        return cls(indicators.view(2 * n, width), coefficients, boundary, outcomes, float(outcome.sum()), mask, m)
+
+
+def _level_masks(functions: Any) -> tuple[list[Any], Any]:
+    """Return masks of the samples at the lowest, the middle and the highest level; and which features have only these.
+
+    Samples are at the same level if all functions are equal there.
+    """
+    torch = _torch()
+    first = functions[:, 0]
+    lowest = first == first.amin(1, keepdim=True)
+    highest = (first == first.amax(1, keepdim=True)) & ~lowest
+    masks = [lowest, ~(lowest | highest), highest]
+    is_discrete = torch.ones(len(functions), dtype=torch.bool, device=functions.device)
+    for mask in masks:
+        within = mask[:, None]
+        largest = torch.where(within, functions, -torch.inf).amax(2)
+        smallest = torch.where(within, functions, torch.inf).amin(2)
+        is_discrete &= (largest <= smallest).all(1)
+    return masks, is_discrete
+
+
+@dataclass(frozen=True)
+class _Buffers:
+    """What a kernel writes: best partners of rows and columns, and pairs above the thresholds, by statistic."""
+
+    thresholds: list[float]
+    best_rows: Any
+    best_columns: Any
+    values: Any
+    pairs: Any
+    counts: Any
+
+    @classmethod
+    def allocate(cls, like: Any, n_rows: int, n_columns: int, thresholds: list[float]) -> "_Buffers":
+        torch, k = _torch(), len(thresholds)
+        shapes = {"best_rows": (k, n_rows), "best_columns": (k, n_columns)}
+        best = {name: torch.full(shape, -1, dtype=torch.int64, device=like.device) for name, shape in shapes.items()}
+        values = torch.empty((k, CAPACITY), dtype=torch.float32, device=like.device)
+        pairs = torch.empty((k, CAPACITY, 2), dtype=torch.int32, device=like.device)
+        counts = torch.zeros(k, dtype=torch.int32, device=like.device)
+        return cls(thresholds, **best, values=values, pairs=pairs, counts=counts)
+
+    def arguments(self) -> tuple[Any, ...]:
+        """Return the arguments of a kernel."""
+        self.counts.zero_()
+        thresholds = self.values.new_tensor(self.thresholds)
+        return thresholds, CAPACITY, self.best_rows, self.best_columns, self.values, self.pairs, self.counts
+
+    def raise_thresholds(self, n_pairs: int) -> bool:
+        """Raise the thresholds of statistics that more pairs exceeded than fit; return whether any was raised."""
+        raised = False
+        for k, count in enumerate(to_numpy(self.counts).tolist()):
+            if count > CAPACITY:
+                least = float(self.values[k].topk(n_pairs).values[-1])
+                raised |= least > self.thresholds[k]
+                self.thresholds[k] = least
+        return raised
+
+    def collect(self, n_pairs: int) -> list[BestOfTile]:
+        """Copy the results to the host."""
+        results = []
+        for k, count in enumerate(to_numpy(self.counts).tolist()):
+            statistics, pairs = self.values[k, :count], self.pairs[k, :count]
+            if len(statistics) > n_pairs:
+                # all pairs that are equal to the last one, because the order in which they were written is random
+                kept = statistics >= statistics.topk(n_pairs).values[-1]
+                statistics, pairs = statistics[kept], pairs[kept]
+            statistics, pairs = to_numpy(statistics), to_numpy(pairs).astype(int)
+            order = np.lexsort((pairs[:, 1], pairs[:, 0], -statistics))[:n_pairs]
+            by_row, by_column = (_unpack(to_numpy(keys[k])) for keys in (self.best_rows, self.best_columns))
+            results.append(BestOfTile(by_row, by_column, statistics[order], pairs[order]))
+        return results
+
+
+def _unpack(keys: Array) -> tuple[Array, Array]:
+    """Return statistics and partners of 64-bit keys."""
+    statistics = (keys >> 32).astype(np.int32).view(np.float32)
+    return np.where(keys >= 0, statistics, np.float32(-1.0)), 0x7FFFFFFF - (keys & 0x7FFFFFFF)
+
+
+def _products_of_statistics(shape: tuple[int, ...], n_statistics: int) -> tuple[Array, Array]:
+    """Return functions (a, b) of every product, those of the first statistic first, and how many each statistic has."""
+    products = np.ascontiguousarray(np.indices(shape).reshape(2, -1).T)
+    if n_statistics == 1:
+        return products, np.array([len(products)])
+    is_smooth = (products < SMOOTH).all(axis=1)
+    return np.concatenate([products[is_smooth], products[~is_smooth]]), np.array([is_smooth.sum(), len(products)])
+
+
+def _both(rows: range, columns: range) -> Array:
+    return np.concatenate([np.asarray(rows), np.asarray(columns)])
+
+
+def _launch(kernel: Any, size: tuple[int, int], shape: dict[str, int], *arguments: Any, **constants: Any) -> None:
+    """Run one program per tile of a grid."""
+    n_programs = -(-size[0] // shape["ROWS"]) * -(-size[1] // shape["COLUMNS"])
+    constants |= {"GROUP": _kernels().GROUP, "num_warps": 8, "num_stages": 3}
+    kernel[(n_programs,)](*arguments, **shape, **constants)
+
+
+def _kernels() -> Any:
+    return import_module("randsel.interactions._pair_kernels")
+
+
+def _torch() -> Any:
+    return import_module("torch")

@@ -1,0 +1,74 @@
+"""Literal twins of the kernels of `randsel.interactions._pair_kernels`, with their arguments, in numpy."""
+
+import numpy as np
+
+GROUP = 1
+
+
+class Kernel:
+    """A function that is launched like a kernel of Triton, as one program."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def __getitem__(self, grid):
+        return self.function
+
+
+def record(statistic, is_diagonal, k, thresholds, capacity, best_rows, best_columns, values, pairs, counts):
+    """Update best partners and append pairs above the threshold, one pair at a time."""
+    n_written = 0
+    for i, j in np.ndindex(statistic.shape):
+        if is_diagonal and i >= j:
+            continue
+        s = np.float32(statistic[i, j])
+        bits = int(s.view(np.int32)) << 32
+        best_rows[k, i] = max(int(best_rows[k, i]), bits | (0x7FFFFFFF - j))
+        best_columns[k, j] = max(int(best_columns[k, j]), bits | (0x7FFFFFFF - i))
+        if s >= thresholds[k]:
+            if n_written < capacity:
+                values[k, n_written], pairs[k, n_written, 0], pairs[k, n_written, 1] = float(s), i, j
+            n_written += 1
+    counts[k] = n_written
+
+
+def _product_tile(
+    left, right, left_squares, right_squares, products, weights, stops, n_rows, n_columns, m, *rest, **how
+):
+    is_diagonal, found = rest[3], rest[4:]
+    left, right = left.double().numpy(), right.double().numpy()
+    statistic, start = np.zeros((n_rows, n_columns)), 0
+    for k, stop in enumerate(stops.tolist()):
+        for p in range(start, stop):
+            a, b = products[p].tolist()
+            divisor = 1.0
+            if how["TIED"]:
+                divisor = left_squares[:, a].double().numpy() @ right_squares[:, b].double().numpy().T
+                divisor = np.maximum(divisor, 1e-6 / float(weights[p]))
+            for output in left:
+                statistic += float(weights[p]) * (output[:, a] @ right[:, b].T) ** 2 / divisor
+        start = stop
+        record(statistic, is_diagonal, k, *found)
+
+
+def _count_tile(
+    left, right, row_coefficients, column_coefficients, weights, n_rows, n_columns, m, boundary, *rest, **how
+):
+    outcomes, outcome_sum, one_over_m, is_diagonal, found = rest[:2], rest[2], rest[3], rest[4], rest[5:]
+    left, right = (levels.numpy().reshape(-1, 2, m).astype(float) for levels in (left, right))
+    of_row, of_column = row_coefficients.double().numpy(), column_coefficients.double().numpy()
+    statistic = np.zeros((n_rows, n_columns))
+    for i, j in np.ndindex(n_rows, n_columns):
+        tables = [left[i, :, part] @ right[j, :, part].T for part in (slice(boundary), slice(boundary, None))]
+        with_outcome = outcomes[0] * tables[0] + outcomes[1] * tables[1]
+        shares = (tables[0] + tables[1]) * one_over_m
+        for a, b in np.ndindex(how["N_ROW_FUNCTIONS"], how["N_COLUMN_FUNCTIONS"]):
+            r, s = of_row[a, :, i], of_column[b, :, j]
+            inner = r[1:3] @ with_outcome @ s[1:3] + r[0] * (s[3] - outcome_sum * s[0]) + s[0] * r[3]
+            squares = r[5:7] @ shares @ s[5:7] + r[4] * (s[7] - s[4]) + s[4] * r[7]
+            weight = float(weights[a, b])
+            statistic[i, j] += weight * inner**2 / max(squares, 1e-6 / weight)
+    record(statistic, is_diagonal, 0, *found)
+
+
+product_tile, count_tile = Kernel(_product_tile), Kernel(_count_tile)
