@@ -126,8 +126,9 @@ def test_a_tile_with_too_few_pairs_lowers_its_threshold(monkeypatch):
 
 def test_a_feature_of_more_than_three_levels_is_not_counted():
     functions = torch.tensor([[[-1.0, 0.0, 0.0, 1.0]], [[-1.0, 0.0, 0.5, 1.0]], [[-1.0, -1.0, 1.0, 1.0]]])
-    masks, is_discrete = _fused_tiles._level_masks(functions)
+    masks, of_levels, is_discrete = _fused_tiles._find_levels(functions)
     assert is_discrete.tolist() == [True, False, True]
+    assert of_levels[:, 0, 0].tolist() == [-1.0, 0.0, 1.0]
     assert [mask[2].tolist() for mask in masks] == [[True, True, False, False], [False] * 4, [False, False, True, True]]
 
 

@@ -32,19 +32,17 @@ def record(statistic, is_diagonal, k, thresholds, capacity, best_rows, best_colu
     counts[k] = n_written
 
 
-def _product_tile(
-    left, right, left_squares, right_squares, products, weights, stops, n_rows, n_columns, m, *rest, **how
-):
-    is_diagonal, found = rest[3], rest[4:]
-    left, right = left.double().numpy(), right.double().numpy()
+def _product_tile(sizes, functions, tables, strides, found, *, TIED, **constants):
+    n_rows, n_columns, _, is_diagonal = sizes
+    left, right, left_squares, right_squares = (part.double().numpy() for part in functions)
+    products, weights, stops = tables
     statistic, start = np.zeros((n_rows, n_columns)), 0
     for k, stop in enumerate(stops.tolist()):
         for p in range(start, stop):
             a, b = products[p].tolist()
             divisor = 1.0
-            if how["TIED"]:
-                divisor = left_squares[:, a].double().numpy() @ right_squares[:, b].double().numpy().T
-                divisor = np.maximum(divisor, 1e-6 / float(weights[p]))
+            if TIED:
+                divisor = np.maximum(left_squares[:, a] @ right_squares[:, b].T, 1e-6 / float(weights[p]))
             for output in left:
                 statistic += float(weights[p]) * (output[:, a] @ right[:, b].T) ** 2 / divisor
         start = stop
@@ -52,17 +50,18 @@ def _product_tile(
 
 
 def _count_tile(
-    left, right, row_coefficients, column_coefficients, weights, n_rows, n_columns, m, boundary, *rest, **how
+    sizes, indicators, coefficients, weights, outcomes, found, *, N_ROW_FUNCTIONS, N_COLUMN_FUNCTIONS, **constants
 ):
-    outcomes, outcome_sum, one_over_m, is_diagonal, found = rest[:2], rest[2], rest[3], rest[4], rest[5:]
-    left, right = (levels.numpy().reshape(-1, 2, m).astype(float) for levels in (left, right))
-    of_row, of_column = row_coefficients.double().numpy(), column_coefficients.double().numpy()
+    n_rows, n_columns, m, is_diagonal, boundary = sizes
+    *of_classes, outcome_sum, one_over_m = outcomes
+    left, right = (levels.numpy().reshape(-1, 2, m).astype(float) for levels in indicators)
+    of_row, of_column = (part.double().numpy() for part in coefficients)
     statistic = np.zeros((n_rows, n_columns))
     for i, j in np.ndindex(n_rows, n_columns):
         tables = [left[i, :, part] @ right[j, :, part].T for part in (slice(boundary), slice(boundary, None))]
-        with_outcome = outcomes[0] * tables[0] + outcomes[1] * tables[1]
+        with_outcome = of_classes[0] * tables[0] + of_classes[1] * tables[1]
         shares = (tables[0] + tables[1]) * one_over_m
-        for a, b in np.ndindex(how["N_ROW_FUNCTIONS"], how["N_COLUMN_FUNCTIONS"]):
+        for a, b in np.ndindex(N_ROW_FUNCTIONS, N_COLUMN_FUNCTIONS):
             r, s = of_row[a, :, i], of_column[b, :, j]
             inner = r[1:3] @ with_outcome @ s[1:3] + r[0] * (s[3] - outcome_sum * s[0]) + s[0] * r[3]
             squares = r[5:7] @ shares @ s[5:7] + r[4] * (s[7] - s[4]) + s[4] * r[7]

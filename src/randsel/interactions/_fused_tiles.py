@@ -19,8 +19,12 @@ from randsel.interactions._evidence import SMOOTH
 
 #: Pairs above the threshold that a tile can hold.
 CAPACITY = 1 << 20
-#: Samples are padded by zeros to a multiple of these, in half precision and as 8-bit integers.
-DEPTH, COUNT_DEPTH = 64, 128
+#: Tiles of the two kernels: features, samples at a time, and settings of the compiler; the fastest of those tried on an
+#: H200. Samples are padded by zeros to a multiple of DEPTH.
+PRODUCT_TILE = {"ROWS": 128, "COLUMNS": 128, "DEPTH": 64, "num_warps": 8, "num_stages": 3}
+COUNT_TILE = {"ROWS": 64, "COLUMNS": 64, "DEPTH": 128, "num_warps": 8, "num_stages": 4}
+#: Maximum number of samples of each class: both are counted in one 32-bit integer.
+MAX_COUNTS = 32767, 65535
 #: Bytes of functions whose levels are found at a time.
 CHUNK_BYTES = 1 << 28
 
@@ -77,12 +81,14 @@ class FusedTiles:
     def from_values(cls, values: Any, e: Array, sample_weights: Array) -> "FusedTiles":
         """Prepare functions that are on a device; e are weighted residuals of the target, shape (columns, samples)."""
         m = values.shape[2]
-        pad = -m % DEPTH
+        pad = -m % PRODUCT_TILE["DEPTH"]
         outcomes = values.new_tensor(np.pad(e / np.sqrt(m), ((0, 0), (0, pad))))
         squared_weights = values.new_tensor(np.pad(sample_weights**2 / np.sqrt(m), (0, pad)))
         levels = None
-        if len(e) == 1 and len(np.unique(e)) == 2 and np.all(sample_weights == 1.0) and values.shape[1] <= 2:
-            levels = LevelTables.from_values(values, e[0] / np.sqrt(m))
+        if len(e) == 1 and np.all(sample_weights == 1.0) and values.shape[1] <= 2:
+            sizes = np.unique(e[0], return_counts=True)[1]
+            if len(sizes) == 2 and np.all(sizes <= MAX_COUNTS):
+                levels = LevelTables.from_values(values, e[0] / np.sqrt(m))
         padded = values.new_zeros((*values.shape[:2], m + pad), dtype=_torch().float16)
         padded[..., :m] = values
         return cls(padded, outcomes, squared_weights, levels, m)
@@ -104,7 +110,7 @@ class FusedTiles:
                 return buffers.collect(n_pairs)
 
     def _multiply_pairs(self, rows: range, columns: range, weights: Array, tied: bool, buffers: "_Buffers") -> None:
-        torch, kernels = _torch(), _kernels()
+        torch = _torch()
         left, right = (self.values[block.start : block.stop] for block in (rows, columns))
         factors = (left[None] * self.outcomes[:, None, None, :]).to(torch.float16)
         products, stops = _products_of_statistics(weights.shape, len(buffers.thresholds))
@@ -113,56 +119,36 @@ class FusedTiles:
             squares = (left.float().square() * self.squared_weights).to(torch.float16)
             right_squares = (right.float().square() / self.n_samples**0.5).to(torch.float16)
         n_functions, m = left.shape[1:]
+        table = torch.as_tensor(products, dtype=torch.int32, device=left.device)
+        product_weights = torch.as_tensor(weights[tuple(products.T)], dtype=torch.float32, device=left.device)
         _launch(
-            kernels.product_tile,
-            (len(rows), len(columns)),
-            {"ROWS": 128, "COLUMNS": 128},
-            factors,
-            right,
-            squares,
-            right_squares,
-            torch.as_tensor(products, dtype=torch.int32, device=left.device),
-            torch.as_tensor(weights[tuple(products.T)], dtype=torch.float32, device=left.device),
-            torch.as_tensor(stops, dtype=torch.int32, device=left.device),
-            len(rows),
-            len(columns),
-            m,
-            n_functions * m,
-            n_functions * m,
-            factors.stride(0),
-            int(rows == columns),
-            *buffers.arguments(),
+            _kernels().product_tile,
+            PRODUCT_TILE,
+            (len(rows), len(columns), m, int(rows == columns)),
+            (factors, right, squares, right_squares),
+            (table, product_weights, torch.as_tensor(stops, dtype=torch.int32, device=left.device)),
+            (n_functions * m, n_functions * m, factors.stride(0)),
+            buffers.arguments(),
             N_STATISTICS=len(stops),
             N_OUTPUTS=len(factors),
             TIED=tied,
-            DEPTH=DEPTH,
         )
 
     def _count_pairs(self, rows: range, columns: range, weights: Array, tied: bool, buffers: "_Buffers") -> None:  # noqa: ARG002
         torch, levels = _torch(), self.levels
         assert levels is not None
         blocks = (rows, columns)
-        indicators = [levels.indicators[2 * block.start : 2 * block.stop] for block in blocks]
-        coefficients = [levels.coefficients[..., block.start : block.stop].contiguous() for block in blocks]
         _launch(
             _kernels().count_tile,
-            (len(rows), len(columns)),
-            {"ROWS": 64, "COLUMNS": 64},
-            *indicators,
-            *coefficients,
+            COUNT_TILE,
+            (len(rows), len(columns), levels.indicators.shape[1], int(rows == columns), levels.boundary),
+            tuple(levels.indicators[2 * block.start : 2 * block.stop] for block in blocks),
+            tuple(levels.coefficients[..., block.start : block.stop].contiguous() for block in blocks),
             torch.as_tensor(weights, dtype=torch.float32, device=self.values.device).contiguous(),
-            len(rows),
-            len(columns),
-            levels.indicators.shape[1],
-            levels.boundary,
-            *levels.outcomes,
-            levels.outcome_sum,
-            1.0 / levels.n_samples,
-            int(rows == columns),
-            *buffers.arguments(),
+            (*levels.outcomes, levels.outcome_sum, 1.0 / levels.n_samples),
+            buffers.arguments(),
             N_ROW_FUNCTIONS=weights.shape[0],
             N_COLUMN_FUNCTIONS=weights.shape[1],
-            DEPTH=COUNT_DEPTH,
         )
 
 
@@ -203,8 +189,9 @@ class LevelTables:
         n, n_functions, m = values.shape
         low, high = np.unique(outcome)
         parts = [np.flatnonzero(outcome == value) for value in (low, high)]
-        boundary = -(-len(parts[0]) // COUNT_DEPTH) * COUNT_DEPTH
-        width = boundary + -(-len(parts[1]) // COUNT_DEPTH) * COUNT_DEPTH
+        boundary, width = np.cumsum(
+            [-(-len(part) // COUNT_TILE["DEPTH"]) * COUNT_TILE["DEPTH"] for part in parts]
+        ).tolist()
         indicators = torch.zeros((n, 2, width), dtype=torch.int8, device=values.device)
         coefficients = torch.zeros((n_functions, 8, n), dtype=torch.float32, device=values.device)
         order = torch.as_tensor(np.concatenate(parts), device=values.device)
@@ -212,45 +199,45 @@ class LevelTables:
         discrete = []
         step = max(1, CHUNK_BYTES // (4 * n_functions * m))
         for start in range(0, n, step):
-            functions = values[start : start + step].float()
-            masks, is_discrete = _level_masks(functions)
-            sorted_masks = torch.stack(masks[1:], dim=1)[..., order].to(torch.int8)
-            indicators[start : start + step, :, : len(parts[0])] = sorted_masks[..., : len(parts[0])]
-            indicators[start : start + step, :, boundary : boundary + len(parts[1])] = sorted_masks[
-                ..., len(parts[0]) :
-            ]
+            block = slice(start, start + step)
+            masks, of_levels, is_discrete = _find_levels(values[block])
+            in_order = torch.stack(masks[1:], dim=1)[..., order].to(torch.int8)
+            indicators[block, :, : len(parts[0])] = in_order[..., : len(parts[0])]
+            indicators[block, :, boundary : boundary + len(parts[1])] = in_order[..., len(parts[0]) :]
             discrete.append(is_discrete)
-            of_levels = torch.stack(
-                [(functions * mask[:, None]).sum(2) / mask.sum(1, keepdim=True).clamp(min=1) for mask in masks]
-            )
-            sums = functions @ e, functions.square().mean(2)
-            for row, (table, total) in enumerate(((of_levels, sums[0]), (of_levels.square(), sums[1]))):
-                present = torch.stack([mask.any(1) for mask in masks])[:, :, None]
-                slopes = torch.where(present, table - table[:1], 0.0)
-                stacked = torch.stack([table[0], slopes[1], slopes[2], total])  # (4, features, functions)
-                coefficients[:, 4 * row : 4 * row + 4, start : start + step] = stacked.permute(2, 0, 1)
+            functions = values[block].float()
+            coefficients[:, :4, block] = _coefficients(of_levels, functions @ e)
+            coefficients[:, 4:, block] = _coefficients(of_levels.square(), functions.square().mean(2))
         outcomes = float(low), float(high)
         mask = to_numpy(torch.cat(discrete))
         return cls(indicators.view(2 * n, width), coefficients, boundary, outcomes, float(outcome.sum()), mask, m)
 
 
-def _level_masks(functions: Any) -> tuple[list[Any], Any]:
-    """Return masks of the samples at the lowest, the middle and the highest level; and which features have only these.
+def _find_levels(functions: Any) -> tuple[list[Any], Any, Any]:
+    """Return what the levels of features are, told by the values of their functions.
 
-    Samples are at the same level if all functions are equal there.
+    These are masks of the samples at the lowest, the middle and the highest value of the first function; the values of
+    the functions there, shape (3, features, functions), NaN at a level that does not occur; and a mask of the features
+    whose functions are constant at each of the three.
     """
     torch = _torch()
     first = functions[:, 0]
     lowest = first == first.amin(1, keepdim=True)
     highest = (first == first.amax(1, keepdim=True)) & ~lowest
     masks = [lowest, ~(lowest | highest), highest]
-    is_discrete = torch.ones(len(functions), dtype=torch.bool, device=functions.device)
+    of_levels, is_discrete = [], torch.ones(len(functions), dtype=torch.bool, device=functions.device)
     for mask in masks:
-        within = mask[:, None]
-        largest = torch.where(within, functions, -torch.inf).amax(2)
-        smallest = torch.where(within, functions, torch.inf).amin(2)
+        largest = torch.where(mask[:, None], functions, -torch.inf).amax(2)
+        smallest = torch.where(mask[:, None], functions, torch.inf).amin(2)
         is_discrete &= (largest <= smallest).all(1)
-    return masks, is_discrete
+        of_levels.append(torch.where(largest == smallest, largest, torch.nan).float())
+    return masks, torch.stack(of_levels), is_discrete
+
+
+def _coefficients(of_levels: Any, sums: Any) -> Any:
+    """Return value at the lowest level, differences of the others from it, and sums; shape (functions, 4, features)."""
+    slopes = (of_levels[1:] - of_levels[:1]).nan_to_num(0.0)
+    return _torch().stack([of_levels[0].nan_to_num(0.0), *slopes, sums]).permute(2, 0, 1)
 
 
 @dataclass(frozen=True)
@@ -325,11 +312,10 @@ def _both(rows: range, columns: range) -> Array:
     return np.concatenate([np.asarray(rows), np.asarray(columns)])
 
 
-def _launch(kernel: Any, size: tuple[int, int], shape: dict[str, int], *arguments: Any, **constants: Any) -> None:
-    """Run one program per tile of a grid."""
-    n_programs = -(-size[0] // shape["ROWS"]) * -(-size[1] // shape["COLUMNS"])
-    constants |= {"GROUP": _kernels().GROUP, "num_warps": 8, "num_stages": 3}
-    kernel[(n_programs,)](*arguments, **shape, **constants)
+def _launch(kernel: Any, tile: dict[str, int], sizes: tuple[int, ...], *arguments: Any, **constants: Any) -> None:
+    """Run one program per tile; `sizes` begin with the numbers of rows and columns."""
+    n_programs = -(-sizes[0] // tile["ROWS"]) * -(-sizes[1] // tile["COLUMNS"])
+    kernel[(n_programs,)](sizes, *arguments, **constants, **tile, GROUP=_kernels().GROUP)
 
 
 def _kernels() -> Any:
