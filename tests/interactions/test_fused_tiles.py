@@ -12,7 +12,7 @@ import pytest
 
 from randsel._numerics.nuisance import Nuisance
 from randsel._numerics.rank_functions import rank_functions
-from randsel.interactions import _fused_tiles, _pair_scan
+from randsel.interactions import _fused_tiles, _level_tables, _pair_scan
 from randsel.interactions._design import Design, Response
 
 torch = pytest.importorskip("torch")
@@ -92,7 +92,7 @@ def test_counts_are_used_for_snps_and_two_classes_and_are_exact():
     functions = rank_functions(X, 2, np.ones(150), np.zeros(9, dtype=bool))
     fused = _fused_tiles.FusedTiles.from_values(torch.as_tensor(functions.values, device=DEVICE), Y.T, np.ones(150))
     assert fused.levels is not None
-    assert fused.levels.discrete.all()
+    assert fused.levels.tables.discrete.all()
     weights = np.outer([1.0, 0.9], [1.0, 0.9])
     (best,) = fused.best_pairs(range(9), range(9), weights, True, 36, [0.0])
     assert len(best.pairs) == 36
@@ -126,7 +126,7 @@ def test_a_tile_with_too_few_pairs_lowers_its_threshold(monkeypatch):
 
 def test_a_feature_of_more_than_three_levels_is_not_counted():
     functions = torch.tensor([[[-1.0, 0.0, 0.0, 1.0]], [[-1.0, 0.0, 0.5, 1.0]], [[-1.0, -1.0, 1.0, 1.0]]])
-    masks, of_levels, is_discrete = _fused_tiles._find_levels(functions)
+    masks, of_levels, is_discrete = _level_tables._find_levels(functions)
     assert is_discrete.tolist() == [True, False, True]
     assert of_levels[:, 0, 0].tolist() == [-1.0, 0.0, 1.0]
     assert [mask[2].tolist() for mask in masks] == [[True, True, False, False], [False] * 4, [False, False, True, True]]

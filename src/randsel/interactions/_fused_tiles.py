@@ -16,6 +16,7 @@ import numpy as np
 from randsel._numerics.arrays import to_numpy
 from randsel._utils.typing import Array
 from randsel.interactions._evidence import SMOOTH
+from randsel.interactions._level_tables import LevelTables
 
 #: Pairs above the threshold that a tile can hold.
 CAPACITY = 1 << 20
@@ -25,8 +26,6 @@ PRODUCT_TILE = {"ROWS": 128, "COLUMNS": 128, "DEPTH": 64, "num_warps": 8, "num_s
 COUNT_TILE = {"ROWS": 64, "COLUMNS": 64, "DEPTH": 128, "num_warps": 8, "num_stages": 4}
 #: Maximum number of samples of each class: both are counted in one 32-bit integer.
 MAX_COUNTS = 32767, 65535
-#: Bytes of functions whose levels are found at a time.
-CHUNK_BYTES = 1 << 28
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ class FusedTiles:
     squared_weights
         Squares of the sample weights, divided by the root of the number of samples.
     levels
-        Tables for counting; None if the outcome has more than two values or samples have weights.
+        Indicators for counting; None if pairs cannot be counted.
     n_samples
         Number of samples without padding.
     """
@@ -74,7 +73,7 @@ class FusedTiles:
     values: Any
     outcomes: Any
     squared_weights: Any
-    levels: "LevelTables | None"
+    levels: "_SortedLevels | None"
     n_samples: int
 
     @classmethod
@@ -84,11 +83,7 @@ class FusedTiles:
         pad = -m % PRODUCT_TILE["DEPTH"]
         outcomes = values.new_tensor(np.pad(e / np.sqrt(m), ((0, 0), (0, pad))))
         squared_weights = values.new_tensor(np.pad(sample_weights**2 / np.sqrt(m), (0, pad)))
-        levels = None
-        if len(e) == 1 and np.all(sample_weights == 1.0) and values.shape[1] <= 2:
-            sizes = np.unique(e[0], return_counts=True)[1]
-            if len(sizes) == 2 and np.all(sizes <= MAX_COUNTS):
-                levels = LevelTables.from_values(values, e[0] / np.sqrt(m))
+        levels = _SortedLevels.from_tables(LevelTables.from_functions(values, e, sample_weights))
         padded = values.new_zeros((*values.shape[:2], m + pad), dtype=_torch().float16)
         padded[..., :m] = values
         return cls(padded, outcomes, squared_weights, levels, m)
@@ -101,7 +96,7 @@ class FusedTiles:
         `weights` are the ω_a ω_b of their functions. If `tied`, products are divided by their root mean square. Pairs
         below the threshold of a statistic are left out, and those beyond the best `n_pairs`.
         """
-        count = self.levels is not None and tied and self.levels.discrete[_both(rows, columns)].all()
+        count = self.levels is not None and tied and self.levels.tables.discrete[_both(rows, columns)].all()
         run = self._count_pairs if count else self._multiply_pairs
         buffers = _Buffers.allocate(self.values, len(rows), len(columns), list(thresholds))
         while True:
@@ -143,9 +138,9 @@ class FusedTiles:
             COUNT_TILE,
             (len(rows), len(columns), levels.indicators.shape[1], int(rows == columns), levels.boundary),
             tuple(levels.indicators[2 * block.start : 2 * block.stop] for block in blocks),
-            tuple(levels.coefficients[..., block.start : block.stop].contiguous() for block in blocks),
+            tuple(levels.tables.coefficients[..., block.start : block.stop].contiguous() for block in blocks),
             torch.as_tensor(weights, dtype=torch.float32, device=self.values.device).contiguous(),
-            (*levels.outcomes, levels.outcome_sum, 1.0 / levels.n_samples),
+            (*levels.tables.outcomes, levels.tables.outcome_sum, 1.0 / self.n_samples),
             buffers.arguments(),
             N_ROW_FUNCTIONS=weights.shape[0],
             N_COLUMN_FUNCTIONS=weights.shape[1],
@@ -153,91 +148,31 @@ class FusedTiles:
 
 
 @dataclass(frozen=True)
-class LevelTables:
-    """Levels of discrete features as indicators, and what their functions are at each level.
+class _SortedLevels:
+    """Indicators of levels with samples sorted by class, each class padded by zeros, shape (2 × features, samples).
 
-    Attributes
-    ----------
-    indicators
-        8-bit integers, shape (2 × features, samples): of the middle and of the highest level of every feature. Samples
-        are sorted by class, and each class is padded by zeros.
-    coefficients
-        Shape (functions, 8, features): value of a function at its lowest level; differences of the middle and the
-        highest level from it; sum of the function times the outcome; the same of its square, and its mean.
-    boundary
-        First sample of the second class.
-    outcomes, outcome_sum
-        Outcome of the samples of each class, and the sum over all samples.
-    discrete
-        Mask of the features that have at most three levels and no missing values.
-    n_samples
-        Number of samples without padding.
+    `boundary` is the first sample of the second class.
     """
 
+    tables: LevelTables
     indicators: Any
-    coefficients: Any
     boundary: int
-    outcomes: tuple[float, float]
-    outcome_sum: float
-    discrete: Array
-    n_samples: int
 
     @classmethod
-    def from_values(cls, values: Any, outcome: Array) -> "LevelTables":
-        """Find the levels of features by the values of their functions; the outcome has two values."""
-        torch = _torch()
-        n, n_functions, m = values.shape
-        low, high = np.unique(outcome)
-        parts = [np.flatnonzero(outcome == value) for value in (low, high)]
-        boundary, width = np.cumsum(
-            [-(-len(part) // COUNT_TILE["DEPTH"]) * COUNT_TILE["DEPTH"] for part in parts]
-        ).tolist()
-        indicators = torch.zeros((n, 2, width), dtype=torch.int8, device=values.device)
-        coefficients = torch.zeros((n_functions, 8, n), dtype=torch.float32, device=values.device)
-        order = torch.as_tensor(np.concatenate(parts), device=values.device)
-        e = torch.as_tensor(outcome, dtype=torch.float32, device=values.device)
-        discrete = []
-        step = max(1, CHUNK_BYTES // (4 * n_functions * m))
-        for start in range(0, n, step):
-            block = slice(start, start + step)
-            masks, of_levels, is_discrete = _find_levels(values[block])
-            in_order = torch.stack(masks[1:], dim=1)[..., order].to(torch.int8)
-            indicators[block, :, : len(parts[0])] = in_order[..., : len(parts[0])]
-            indicators[block, :, boundary : boundary + len(parts[1])] = in_order[..., len(parts[0]) :]
-            discrete.append(is_discrete)
-            functions = values[block].float()
-            coefficients[:, :4, block] = _coefficients(of_levels, functions @ e)
-            coefficients[:, 4:, block] = _coefficients(of_levels.square(), functions.square().mean(2))
-        outcomes = float(low), float(high)
-        mask = to_numpy(torch.cat(discrete))
-        return cls(indicators.view(2 * n, width), coefficients, boundary, outcomes, float(outcome.sum()), mask, m)
-
-
-def _find_levels(functions: Any) -> tuple[list[Any], Any, Any]:
-    """Return what the levels of features are, told by the values of their functions.
-
-    These are masks of the samples at the lowest, the middle and the highest value of the first function; the values of
-    the functions there, shape (3, features, functions), NaN at a level that does not occur; and a mask of the features
-    whose functions are constant at each of the three.
-    """
-    torch = _torch()
-    first = functions[:, 0]
-    lowest = first == first.amin(1, keepdim=True)
-    highest = (first == first.amax(1, keepdim=True)) & ~lowest
-    masks = [lowest, ~(lowest | highest), highest]
-    of_levels, is_discrete = [], torch.ones(len(functions), dtype=torch.bool, device=functions.device)
-    for mask in masks:
-        largest = torch.where(mask[:, None], functions, -torch.inf).amax(2)
-        smallest = torch.where(mask[:, None], functions, torch.inf).amin(2)
-        is_discrete &= (largest <= smallest).all(1)
-        of_levels.append(torch.where(largest == smallest, largest, torch.nan).float())
-    return masks, torch.stack(of_levels), is_discrete
-
-
-def _coefficients(of_levels: Any, sums: Any) -> Any:
-    """Return value at the lowest level, differences of the others from it, and sums; shape (functions, 4, features)."""
-    slopes = (of_levels[1:] - of_levels[:1]).nan_to_num(0.0)
-    return _torch().stack([of_levels[0].nan_to_num(0.0), *slopes, sums]).permute(2, 0, 1)
+    def from_tables(cls, tables: LevelTables | None) -> "_SortedLevels | None":
+        """Sort and pad the indicators; None if there are none, or if more samples than both counts of a pair hold."""
+        if tables is None or not (np.bincount(tables.in_second) <= MAX_COUNTS).all():
+            return None
+        torch, depth = _torch(), COUNT_TILE["DEPTH"]
+        parts = [np.flatnonzero(tables.in_second == value) for value in (False, True)]
+        boundary, width = np.cumsum([-(-len(part) // depth) * depth for part in parts]).tolist()
+        n = len(tables.indicators)
+        indicators = tables.indicators.new_zeros((n, 2, width))
+        for start, part in zip((0, boundary), parts, strict=True):
+            index = torch.as_tensor(part, device=indicators.device)
+            for level in range(2):
+                indicators[:, level, start : start + len(part)] = tables.indicators[:, level].index_select(1, index)
+        return cls(tables, indicators.view(2 * n, width), boundary)
 
 
 @dataclass(frozen=True)

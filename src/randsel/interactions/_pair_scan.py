@@ -29,6 +29,7 @@ from randsel._utils.typing import Array
 from randsel.interactions._design import Design
 from randsel.interactions._evidence import SMOOTH
 from randsel.interactions._fused_tiles import FusedTiles, can_fuse
+from randsel.interactions._level_tables import LevelTables
 
 #: Features per block: on the host, the products of a tile fit into the cache; on a device, large tiles keep the
 #: overhead of launching operations small; a fused kernel keeps no tile in memory.
@@ -72,7 +73,7 @@ def scan_pairs(
     done, best = 0, _BestPairs(len(functions), n_pairs)
     if stored is not None:
         done = best.restore(stored)
-    scan = _Scan(design, e, spectrum, n_pairs, *_move_to_device(functions, design, e))
+    scan = _Scan.prepare(functions, design, e, spectrum, n_pairs)
     blocks = functions.blocks(scan.block_size)
     n_jobs = design.n_jobs if design.device is None else 1
     tiles_in_rows = range(len(blocks), 0, -1)  # every row has one tile less than the previous one
@@ -123,16 +124,6 @@ def scan_triples(
     return best
 
 
-def _move_to_device(functions: RankFunctionSource, design: Design, e: Array) -> tuple[Any, FusedTiles | None]:
-    """Return the functions on the device of the design, or in the form of fused kernels; None where it has none."""
-    if design.device is None:
-        return None, None
-    values = to_device(cast(RankFunctions, functions).values, design.device)
-    if can_fuse(values.device.type):
-        return None, FusedTiles.from_values(values, e, design.sample_weights)
-    return (values.half() if values.device.type == "cuda" else values), None
-
-
 @dataclass(frozen=True)
 class _Scan:
     """Data that all tiles of a scan share."""
@@ -141,8 +132,23 @@ class _Scan:
     e: Array  # shape (columns, samples): weighted residuals of the target, times the factor of a scan of triples
     spectrum: Array  # eigenvalues of their covariance
     n_pairs: int  # that a tile returns at most by each statistic
-    device_values: Any  # functions on a device, in half precision, which is enough to rank pairs; None on the host
-    fused: FusedTiles | None  # functions in the form of fused kernels, which then compute the tiles
+    device_values: Any = None  # functions on a device, in half precision, which is enough to rank pairs
+    fused: FusedTiles | None = None  # functions in the form of fused kernels, if these compute the tiles
+    levels: LevelTables | None = None  # by which pairs of discrete features are counted on the host
+
+    @classmethod
+    def prepare(cls, functions: RankFunctionSource, design: Design, e: Array, spectrum: Array, n_pairs: int) -> "_Scan":
+        """Bring the functions into the form in which tiles are computed."""
+        scan = cls(design, e, spectrum, n_pairs)
+        if design.device is not None:
+            values = to_device(cast(RankFunctions, functions).values, design.device)
+            if can_fuse(values.device.type):
+                return replace(scan, fused=FusedTiles.from_values(values, e, design.sample_weights))
+            return replace(scan, device_values=values.half() if values.device.type == "cuda" else values)
+        if isinstance(functions, RankFunctions):
+            levels = LevelTables.from_functions(functions.values, e, design.sample_weights)
+            return replace(scan, levels=levels if levels is not None and levels.fit_single_precision else None)
+        return scan
 
     @property
     def block_size(self) -> int:
@@ -246,23 +252,14 @@ def _scan_uniform_tile(
     """Scan a tile whose blocks each have features of one kind."""
     if scan.fused is not None:
         return _scan_fused_tile(functions, rows, columns, scan, max_log_p)
-    values = functions.values if scan.device_values is None else scan.device_values
-    xp = namespace(values)
-    row_weights, column_weights = (scan.design.function_weights[: functions.counts[b.start]] for b in (rows, columns))
-    left, right = (
-        values[block.start : block.stop, : len(weights)]
-        * as_array_like(np.sqrt(weights)[:, None], values, precise=False)
-        for block, weights in ((rows, row_weights), (columns, column_weights))
-    )
-    weights = np.outer(row_weights, column_weights)
-    e, sample_weights = (as_array_like(array, values, precise=False) for array in (scan.e, scan.design.sample_weights))
-    divisors = None if functions.untied[rows.start] and functions.untied[columns.start] else weights
+    weights = np.outer(*(scan.design.function_weights[: functions.counts[b.start]] for b in (rows, columns)))
     best_partners, log_p, pairs = [], [], []
-    for used, statistic in _tile_statistics(left, right, e, sample_weights, divisors):
+    for used, statistic in _compute_tile(functions, rows, columns, scan, weights):
         moments = scan.moments(weights[:used, :used])
         if rows == columns:  # -∞ on and below the diagonal, so that each pair counts once
             statistic[as_array_like(np.tri(len(rows), dtype=bool), statistic)] = -np.inf
         for axis, block, other in ((1, rows, columns), (0, columns, rows)):
+            xp = namespace(statistic)
             largest, partners = (to_numpy(find(statistic, axis=axis)) for find in (xp.max, xp.argmax))
             members = np.flatnonzero(largest >= 0.0)  # the others have no partner
             best_partners.append((moments, members + block.start, partners[members] + other.start, largest[members]))
@@ -303,6 +300,25 @@ def _scan_fused_tile(
         log_ps.append(tile_log_p[small])
         pairs.append(best.pairs[small] + np.array([rows.start, columns.start]))
     return best_partners, np.concatenate(log_ps), np.concatenate(pairs)
+
+
+def _compute_tile(
+    functions: RankFunctions, rows: range, columns: range, scan: _Scan, weights: Array
+) -> list[tuple[int, Any]]:
+    """Return the number of functions used and the statistics of all pairs, for each statistic of a tile."""
+    tied = not (functions.untied[rows.start] and functions.untied[columns.start])
+    levels, blocks = scan.levels, (rows, columns)
+    # four products count a pair; with one function each, two products would do
+    if levels is not None and weights.size == 4 and all(levels.discrete[b.start : b.stop].all() for b in blocks):
+        return [(2, levels.statistics(rows, columns, weights))]
+    values = functions.values if scan.device_values is None else scan.device_values
+    left, right = (
+        values[block.start : block.stop, :used]
+        * as_array_like(np.sqrt(scan.design.function_weights[:used, None]), values, precise=False)
+        for block, used in zip(blocks, weights.shape, strict=True)
+    )
+    e, sample_weights = (as_array_like(array, values, precise=False) for array in (scan.e, scan.design.sample_weights))
+    return _tile_statistics(left, right, e, sample_weights, weights if tied else None)
 
 
 def _tile_statistics(

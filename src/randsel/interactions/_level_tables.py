@@ -1,0 +1,168 @@
+"""Levels of discrete features as indicators, by which the scan counts pairs instead of multiplying functions.
+
+For two classes, the counts of the levels of two features in each class give all sums that eq. 18 needs: those of
+products of functions with the outcome, and the mean squares of these products.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from randsel._numerics.arrays import as_array_like, astype, device_of, multiply_by_transpose, namespace, to_numpy
+from randsel._utils.typing import Array
+
+#: Bytes of functions whose levels are found at a time.
+CHUNK_BYTES = 1 << 24
+#: Integers below this are exact in single precision.
+EXACT = 1 << 24
+
+
+@dataclass(frozen=True)
+class LevelTables:
+    """Levels of features, and what their functions are at each level.
+
+    Attributes
+    ----------
+    indicators
+        8-bit integers, shape (features, 2, samples): of the middle and of the highest level of every feature.
+    coefficients
+        Shape (functions, 8, features): value of a function at its lowest level; differences of the middle and the
+        highest level from it; sum of the function times the outcome; the same of its square, and its mean.
+    in_second
+        Mask of the samples of the second class.
+    outcomes
+        Outcome of the samples of each class, divided by the root of the number of samples.
+    discrete
+        Mask of the features that have at most three levels.
+    """
+
+    indicators: Any
+    coefficients: Any
+    in_second: Array
+    outcomes: tuple[float, float]
+    discrete: Array
+
+    @classmethod
+    def from_functions(cls, values: Any, e: Array, sample_weights: Array) -> "LevelTables | None":
+        """Find the levels of features, of which `values` are the functions; None if pairs cannot be counted.
+
+        They can for an outcome of two values and samples without weights. `e` has shape (columns, samples).
+        """
+        two = np.unique(e) if len(e) == 1 else np.zeros(0)
+        if len(two) != 2 or np.any(sample_weights != 1.0) or values.shape[1] > 2:
+            return None
+        xp, (n, n_functions, m) = namespace(values), values.shape
+        outcome = as_array_like(e[0] / np.sqrt(m), values, precise=False)
+        indicators = xp.zeros((n, 2, m), dtype=xp.int8, device=device_of(values))
+        coefficients = xp.zeros((n_functions, 8, n), dtype=xp.float32, device=device_of(values))
+        discrete = np.zeros(n, dtype=bool)
+        step = max(1, CHUNK_BYTES // (4 * n_functions * m))
+        for start in range(0, n, step):
+            block = slice(start, min(start + step, n))
+            functions = astype(values[block], xp.float32)
+            masks, of_levels, is_discrete = _find_levels(functions)
+            for level, mask in enumerate(masks[1:]):
+                indicators[block, level] = astype(mask, xp.int8)
+            discrete[block] = to_numpy(is_discrete)
+            coefficients[:, :4, block] = _coefficients(of_levels, functions @ astype(outcome, xp.float32))
+            coefficients[:, 4:, block] = _coefficients(of_levels**2, xp.mean(functions**2, axis=2))
+        low, high = (float(value) / m**0.5 for value in two)
+        return cls(indicators, coefficients, e[0] == two[1], (low, high), discrete)
+
+    @property
+    def outcome_sum(self) -> float:
+        """Sum of the outcome over all samples."""
+        n_second = int(self.in_second.sum())
+        return self.outcomes[0] * (len(self.in_second) - n_second) + self.outcomes[1] * n_second
+
+    @property
+    def first_unit(self) -> int:
+        """Power of two above the number of samples of the first class."""
+        return 1 << int(np.count_nonzero(~self.in_second)).bit_length()
+
+    @property
+    def fit_single_precision(self) -> bool:
+        """Whether counts of both classes are exact in one number of single precision."""
+        return (int(self.in_second.sum()) + 1) * self.first_unit <= EXACT
+
+    def statistics(self, rows: range, columns: range, weights: Array) -> Array:
+        """Return eq. 18, each product divided by its mean square, for all pairs of two blocks of features.
+
+        A matrix product counts both classes at once: samples of the second class count `first_unit`. `weights` are the
+        ω_a ω_b of the functions.
+        """
+        unit, blocks = self.first_unit, (rows, columns)
+        code = np.where(self.in_second, np.float32(unit), np.float32(1.0))
+        left, right = (self.indicators[b.start : b.stop].swapaxes(0, 1).astype(np.float32, order="C") for b in blocks)
+        left *= code
+        with_outcome, shares = {}, {}
+        for k, level in np.ndindex(2, 2):
+            both = multiply_by_transpose(left[k], right[level])
+            second = np.floor(both * np.float32(1.0 / unit))
+            both -= np.float32(unit) * second
+            with_outcome[k, level] = np.float32(self.outcomes[0]) * both + np.float32(self.outcomes[1]) * second
+            both += second
+            both *= np.float32(1.0 / len(code))
+            shares[k, level] = both
+        of_rows, of_columns = (self.coefficients[..., block.start : block.stop] for block in blocks)
+        statistic = np.zeros((len(rows), len(columns)), dtype=np.float32)
+        for a, row_weights in enumerate(weights):
+            inner_products = _sum_products(with_outcome, of_rows[a, :4], of_columns[:, :4], self.outcome_sum)
+            mean_squares = _sum_products(shares, of_rows[a, 4:], of_columns[:, 4:], 1.0)
+            for inner, squares, weight in zip(inner_products, mean_squares, row_weights, strict=False):
+                np.maximum(squares, np.float32(1e-6 / weight), out=squares)
+                terms = np.square(inner, out=inner)
+                terms /= squares
+                terms *= np.float32(weight)
+                statistic += terms
+        return statistic
+
+
+def _find_levels(functions: Any) -> tuple[list[Any], Any, Any]:
+    """Return what the levels of features are, told by the values of their functions.
+
+    These are masks of the samples at the lowest, the middle and the highest value of the first function; the values of
+    the functions there, shape (3, features, functions), NaN at a level that does not occur; and a mask of the features
+    whose functions are constant at each of the three.
+    """
+    xp, features = namespace(functions), np.arange(functions.shape[0])
+    first = functions[:, 0]
+    places = [xp.argmin(first, axis=1), None, xp.argmax(first, axis=1)]
+    lowest, highest = (first == first[features, place][:, None] for place in places[::2])
+    middle = ~(lowest | highest)
+    places[1] = xp.argmax(astype(middle, xp.int8), axis=1)
+    of_levels = [functions[features, :, place] for place in places]
+    values = xp.where(middle[:, None], of_levels[1][:, :, None], of_levels[0][:, :, None])
+    values = xp.where(highest[:, None], of_levels[2][:, :, None], values)
+    is_discrete = xp.all(xp.reshape(values == functions, (len(features), -1)), axis=1)
+    of_levels[1] = xp.where(xp.any(middle, axis=1)[:, None], of_levels[1], xp.nan)
+    return [lowest, middle, highest & ~lowest], xp.stack(of_levels), is_discrete
+
+
+def _coefficients(of_levels: Any, sums: Any) -> Any:
+    """Return value at the lowest level, differences of the others from it, and sums; shape (functions, 4, features)."""
+    xp = namespace(of_levels)
+    rows = [of_levels[0], of_levels[1] - of_levels[0], of_levels[2] - of_levels[0], sums]
+    stacked = xp.stack(rows)
+    return xp.permute_dims(xp.where(xp.isnan(stacked), 0.0, stacked), (2, 0, 1))
+
+
+def _sum_products(
+    tables: dict[tuple[int, int], Array], of_row: Array, of_columns: Array, total: float
+) -> Iterator[Array]:
+    """Yield the sums over samples of a product of two functions, for each function of the columns.
+
+    They follow from the weighted counts of levels; `total` is the sum of the weights of all samples.
+    """
+    sums: dict[int, Array] = {}  # by level of the columns: sums over the levels of the rows
+    for (k, level), table in tables.items():
+        weighted = of_row[1 + k][:, None] * table
+        sums[level] = sums[level] + weighted if level in sums else weighted
+    for base, *slopes, column_sum in of_columns:
+        # what the base values of the two functions contribute is a matrix of rank two
+        rank_two = np.stack([of_row[3], of_row[0]], axis=1) @ np.stack([base, column_sum - np.float32(total) * base])
+        for level, table in sums.items():
+            rank_two += table * slopes[level]
+        yield rank_two
