@@ -279,7 +279,7 @@ class InteractionScan(Selector):
         check_freedom(nuisance)
         self.n_functions_ = self._check_n_functions(degrees_of_freedom(nuisance, clusters))
         functions, columns = rank_function_source(
-            X, self.n_functions_, nuisance.weights, nominal, nuisance.strata, self.max_missing
+            X, self.n_functions_, nuisance.weights, nominal, nuisance.strata, self.max_missing, device
         )
         self._check_missing(X, functions)
         responses = responses_of(y, kind, nuisance)
