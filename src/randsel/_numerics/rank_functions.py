@@ -163,11 +163,10 @@ def rank_functions(
     in which a larger fraction than `max_missing` is missing has no functions. The functions are on `device`, as in
     `to_device`.
     """
+    if device is not None:
+        return _functions_on_device(X, device, n_functions, sample_weights, nominal, strata, max_missing)
     m, n = X.shape
     unweighted = bool(np.all(sample_weights == 1.0))
-    if device is not None:
-        how = n_functions, sample_weights, nominal, strata, max_missing
-        return _functions_on_device(X, device, *how, sort_there=unweighted and strata is None)
     untied_values = _untied_functions(m, n_functions)
     values = np.zeros((n, n_functions, m), dtype=np.float32)
     counts, (untied, incomplete) = np.zeros(n, dtype=int), np.zeros((2, n), dtype=bool)
@@ -208,23 +207,16 @@ def rank_functions(
 
 
 def _functions_on_device(
-    X: Array,
-    device: str,
-    n_functions: int,
-    sample_weights: Array,
-    nominal: Array,
-    strata: Array | None,
-    max_missing: float,
-    *,
-    sort_there: bool,
+    X: Array, device: str, n_functions: int, sample_weights: Array, nominal: Array, strata: Array | None, limit: float
 ) -> RankFunctions:
-    """Compute `rank_functions` on a device if `sort_there`; columns with ties on the host, and then move them."""
+    """Compute `rank_functions` on a device: columns without ties are ranked there, the others on the host."""
     m, n = X.shape
     untied_values = to_device(_untied_functions(m, n_functions).astype(np.float32), device)
     xp, count = namespace(untied_values), len(untied_values)
     values = xp.zeros((n, n_functions, m), dtype=xp.float32, device=untied_values.device)
     counts, (untied, incomplete) = np.zeros(n, dtype=int), np.zeros((2, n), dtype=bool)
-    for block in column_slices(n, max(1, device_scratch_size(device) // m)) if sort_there else ():
+    only_ranks_matter = strata is None and bool(np.all(sample_weights == 1.0))
+    for block in column_slices(n, max(1, device_scratch_size(device) // m)) if only_ranks_matter else ():
         columns = xp.asarray(to_device(X[:, block], device).T, copy=True)
         order = xp.argsort(columns, axis=1)
         ordered = take_along_rows(columns, order)
@@ -233,9 +225,8 @@ def _functions_on_device(
         values[block, :count] = xp.permute_dims(untied_values[:, xp.argsort(order, axis=1)], (1, 0, 2))
     counts[untied], others = count, np.flatnonzero(~untied)
     if len(others):
-        functions = rank_functions(X[:, others], n_functions, sample_weights, nominal[others], strata, max_missing)
-        counts[others], untied[others] = functions.counts, functions.untied
-        incomplete[others] = functions.incomplete
+        functions = rank_functions(X[:, others], n_functions, sample_weights, nominal[others], strata, limit)
+        counts[others], untied[others], incomplete[others] = functions.counts, functions.untied, functions.incomplete
         values[as_index(others, values)] = as_array_like(functions.values, values, precise=False)
     return RankFunctions(values, counts, untied, incomplete)
 

@@ -112,7 +112,7 @@ class Design:
     def spectrum(self, Y: Array) -> Array:
         """Return the eigenvalues of the weighted covariance of the columns of an outcome."""
         weights = self.sample_weights
-        return eigenvalues((Y * weights[:, None]).T @ Y / weights.sum())
+        return np.asarray(eigenvalues((Y * weights[:, None]).T @ Y / weights.sum()))
 
     def variances(self, Y: Array) -> Array:
         """Return the variance of every sample under the null hypothesis, as a mean over the columns of Y.

@@ -323,9 +323,7 @@ def products_of(functions: RankFunctions, sets: Array, function_weights: Array) 
     return products, weights
 
 
-def _fit_of_smaller_sets(
-    products: Any, functions: RankFunctions, sets: Array, used: int, nuisance: Nuisance
-) -> Any:
+def _fit_of_smaller_sets(products: Any, functions: RankFunctions, sets: Array, used: int, nuisance: Nuisance) -> Any:
     """Return the regression of the products on the products of all proper subsets of every set."""
     xp, size = namespace(products), sets.shape[1]
     sample_weights = as_array_like(nuisance.weights, products, precise=False)

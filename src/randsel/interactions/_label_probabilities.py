@@ -70,7 +70,7 @@ class LabelProbabilities:
         spread = xp.sqrt((a * a).mean(axis=1))
         a = a / xp.where(spread > 0, spread, xp.ones_like(spread))[:, None]
         observed = a @ as_array_like(labels - self.values, a)
-        a, observed = xp.where(observed < 0, -xp.ones_like(observed), xp.ones_like(observed))[:, None] * a, abs(observed)
+        a, observed = xp.where((observed < 0)[:, None], -a, a), abs(observed)
         mean, largest = a @ p, xp.where(a > 0, a * (1 - p), -a * p).sum(axis=1)
         log_p, log_absent = (as_array_like(values, a) for values in (np.log(self.values), np.log1p(-self.values)))
         log_terms = xp.where(a > EQUAL, log_p, xp.where(a < -EQUAL, log_absent, xp.zeros_like(a)))

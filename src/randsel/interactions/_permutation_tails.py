@@ -58,7 +58,7 @@ def log_tail_of_labels(a: Any, labels: Array, strata: Array | None) -> Array:
     spread = xp.sqrt((a * a).mean(axis=1))
     a = a / xp.where(spread > 0, spread, xp.ones_like(spread))[:, None]
     observed = a @ as_array_like(labels.astype(np.float64), a)
-    a, observed = xp.where(observed < 0, -xp.ones_like(observed), xp.ones_like(observed))[:, None] * a, xp.abs(observed)
+    a, observed = xp.where((observed < 0)[:, None], -a, a), abs(observed)
     # The labels are not needed any more: sort samples by stratum, and then by a, the largest first.
     columns = [as_index(np.flatnonzero(codes == stratum), a) for stratum in range(len(sizes))]
     strata_columns = (xp.take(a, index, axis=1) for index in columns)
@@ -167,9 +167,7 @@ def log_tail_of_signs(terms: Any) -> Array:
         if bool((abs(step * xp.sqrt(second)) < 1e-9).all()):
             break
     K = (t[:, None] * d + xp.log1p(xp.exp(-2.0 * t[:, None] * d)) - np.log(2.0)).sum(axis=1)
-    observed, largest, inner, spacing, second, t, K = map(
-        to_numpy, (observed, largest, inner, spacing, second, t, K)
-    )
+    observed, largest, inner, spacing, second, t, K = map(to_numpy, (observed, largest, inner, spacing, second, t, K))
     w = np.sqrt(np.maximum(2.0 * (t * inner - K), 1e-12))
     one_sided = log_tail_at_saddlepoint(w, lattice_step(t, spacing), second)
     one_sided = np.where(observed > largest - EQUAL, log_p_of_largest, np.maximum(one_sided, log_p_of_largest))
