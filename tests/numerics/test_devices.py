@@ -11,6 +11,7 @@ from randsel import InteractionScan, RandSel, RandSelCV, SparseFiltering, datase
 from randsel._numerics import arrays
 from randsel._numerics.nuisance import Covariates, Nuisance, sums_by
 from randsel._numerics.rank_functions import rank_functions
+from randsel.interactions._design import eigenvalues
 from randsel.interactions._label_probabilities import LabelProbabilities
 from randsel.interactions._permutation_tails import log_tail_of_labels, log_tail_of_signs, permutation_cumulants
 from randsel.learning import _sparse_filtering as sparse_filtering
@@ -282,6 +283,10 @@ def test_tails_of_tensors_agree_with_the_host(dispatch, rng, strata):
     ):
         close(found, cumulant, 1e-10)
     close(arrays.to_numpy(sums_by(strata, on_device**2)), sums_by(strata, a**2), 1e-12)
+    for size in (2, 5, 40):
+        grams = rng.normal(size=(7, size, size))
+        grams = grams @ grams.transpose(0, 2, 1)
+        close(arrays.to_numpy(eigenvalues(torch.asarray(grams))), np.linalg.eigvalsh(grams), 1e-12)
     covariates = Covariates(rng.normal(size=(60, 1)), ("age",), np.array([True]))
     probabilities = LabelProbabilities.from_labels(labels, Nuisance.from_samples(60, None, strata, covariates))
     close(probabilities.log_tail(on_device, labels), probabilities.log_tail(a, labels), 1e-10)

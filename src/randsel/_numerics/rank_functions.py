@@ -217,7 +217,7 @@ def _functions_on_device(
     counts, (untied, incomplete) = np.zeros(n, dtype=int), np.zeros((2, n), dtype=bool)
     only_ranks_matter = strata is None and bool(np.all(sample_weights == 1.0))
     for block in column_slices(n, max(1, device_scratch_size(device) // m)) if only_ranks_matter else ():
-        columns = xp.asarray(to_device(X[:, block], device).T, copy=True)
+        columns = to_device(X[:, block], device).T.contiguous()
         order = xp.argsort(columns, axis=1)
         ordered = take_along_rows(columns, order)
         untied[block] = to_numpy((ordered[:, 1:] > ordered[:, :-1]).all(axis=1)) & ~nominal[block]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln
 
-from randsel._numerics.arrays import clip, namespace
+from randsel._numerics.arrays import clip, namespace, to_numpy
 from randsel._numerics.nuisance import Nuisance
 from randsel._numerics.rank_functions import column_scores
 from randsel._utils.typing import Array
@@ -15,6 +15,8 @@ from randsel.targets import OutcomeKind
 
 #: Memory of the products in one batch of tests, in bytes: on the host and on a device.
 BATCH_BYTES, DEVICE_BATCH_BYTES = 1 << 25, 1 << 29
+#: Largest matrices of a batch whose eigenvalues a device computes at once; torch loops over larger ones.
+MAX_BATCHED_EIGENVALUES = 32
 #: Default number of functions per feature (fewer for few samples), and weight of each relative to the previous one.
 DEFAULT_FUNCTIONS, DEFAULT_DECAY = 6, 0.9
 #: Numbers are tested as scores of their ranks only, unless a column correlates with its scores by less than this.
@@ -168,6 +170,8 @@ def functions_in_triples(freedom: int, n_functions: int) -> int:
 
 def eigenvalues(matrices: Any) -> Any:
     """Return the eigenvalues of positive semi-definite matrices, without rounding errors below zero."""
+    if matrices.shape[-1] > MAX_BATCHED_EIGENVALUES:
+        matrices = to_numpy(matrices)
     xp = namespace(matrices)
     if matrices.shape[-1] == 2:  # closed form: the overhead of a LAPACK call exceeds the computation
         mean = (matrices[..., 0, 0] + matrices[..., 1, 1]) / 2.0
