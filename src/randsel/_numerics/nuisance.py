@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
-from randsel._numerics.arrays import as_array_like, astype, namespace
+from randsel._numerics.arrays import as_array_like, as_index, astype, namespace, on_host
 from randsel._utils.typing import Array
 
 #: A column of Z is left out if those before it leave less than this fraction of its mean square.
@@ -113,17 +113,17 @@ class Nuisance:
         """Whether only one mean is subtracted."""
         return self.rank == 1
 
-    def remove(self, rows: Array) -> Array:
+    def remove(self, rows: Any) -> Any:
         """Return rows without the means of strata and without covariates; samples are the last axis."""
-        weights = self.weights.astype(rows.dtype, copy=False)
+        weights = as_array_like(self.weights, rows, precise=False)
         return self.remove_covariates(centre(rows, weights, self.strata))
 
-    def remove_covariates(self, rows: Array) -> Array:
+    def remove_covariates(self, rows: Any) -> Any:
         """Return rows without covariates; the means of strata stay."""
         if not len(self.basis):
             return rows
-        basis, weights = (values.astype(rows.dtype, copy=False) for values in (self.basis, self.weights))
-        return np.asarray(rows - ((rows * weights) @ basis.T / weights.sum()) @ basis)
+        basis, weights = (as_array_like(values, rows, precise=False) for values in (self.basis, self.weights))
+        return rows - ((rows * weights) @ basis.T / weights.sum()) @ basis
 
     @cached_property
     def columns(self) -> Array:
@@ -180,12 +180,22 @@ def _orthonormal_rows(rows: Array, weights: Array) -> Array:
     return basis
 
 
-def centre(rows: Array, mass: Array, strata: Array | None) -> Array:
+def centre(rows: Any, mass: Any, strata: Array | None) -> Any:
     """Subtract the mean over the last axis, the samples, weighted by `mass`; within each stratum if there are any."""
     if strata is None:
-        return np.asarray(rows - (rows @ mass / mass.sum())[..., None])
-    order = np.argsort(strata, kind="stable")
-    starts = np.flatnonzero(np.diff(strata[order], prepend=-1))
-    sums = np.add.reduceat((rows * mass)[..., order], starts, axis=-1)
-    means = sums / np.add.reduceat(mass[order], starts)
-    return np.asarray(rows - means[..., strata])
+        return rows - (rows @ mass / mass.sum())[..., None]
+    means = sums_by(strata, rows * mass) / sums_by(strata, mass)
+    return rows - means[..., as_index(strata, means)]
+
+
+def sums_by(labels: Array | None, rows: Any) -> Any:
+    """Return the sums of `rows` over the samples (last axis) of every stratum or cluster; of all samples if None."""
+    if labels is None or not (on_host(rows) or labels.any()):
+        return rows.sum(axis=-1, keepdims=True)
+    if not on_host(rows):  # a product, because a device adds up scattered terms in a random order
+        indicators = (labels[:, None] == np.arange(labels.max() + 1)).astype(np.float64)
+        return rows @ as_array_like(indicators, rows, precise=False)
+    if (np.diff(labels) < 0).any():
+        order = np.argsort(labels, kind="stable")
+        labels, rows = labels[order], rows[..., order]
+    return np.add.reduceat(rows, np.flatnonzero(np.diff(labels, prepend=-1)), axis=-1)

@@ -15,8 +15,17 @@ import numpy as np
 from scipy.special import betainc, betaln, gammaincc, gammaln, log_ndtr, logsumexp, ndtri, stdtr
 from scipy.stats import rankdata
 
-from randsel._numerics.arrays import remote_table
-from randsel._numerics.columns import column_keys
+from randsel._numerics.arrays import (
+    as_array_like,
+    as_index,
+    device_scratch_size,
+    namespace,
+    remote_table,
+    take_along_rows,
+    to_device,
+    to_numpy,
+)
+from randsel._numerics.columns import column_keys, column_slices
 from randsel._numerics.missing import missing_mask, too_many_missing
 from randsel._numerics.nuisance import centre
 from randsel._utils.jobs import ordered_map
@@ -79,9 +88,9 @@ class RankFunctionSource(Protocol):
 
 @dataclass(frozen=True)
 class RankFunctions(RankFunctionSource):
-    """Rank functions in memory."""
+    """Rank functions in memory, on the host or on a device."""
 
-    values: Array  # (features, functions, samples), single precision; over observed samples mean zero, mean square one
+    values: Any  # (features, functions, samples), single precision; over observed samples mean zero, mean square one
     counts: Array  # number of functions of each feature; the other rows of `values` are zero
     #: Mask of complete features without ties: products of functions of two independent ones have mean square 1.
     untied: Array
@@ -92,8 +101,13 @@ class RankFunctions(RankFunctionSource):
 
     def join(self, other: "RankFunctions") -> "RankFunctions":
         """Return the functions of the features of both."""
-        names = ("values", "counts", "untied", "incomplete")
-        return RankFunctions(*(np.concatenate([getattr(self, name), getattr(other, name)]) for name in names))
+        values = namespace(self.values).concat([self.values, other.values])
+        names = ("counts", "untied", "incomplete")
+        return RankFunctions(values, *(np.concatenate([getattr(self, name), getattr(other, name)]) for name in names))
+
+    def to_device(self, device: str | None) -> "RankFunctions":
+        """Return the functions on a device, as in `to_device`; on the host for None."""
+        return replace(self, values=to_numpy(self.values) if device is None else to_device(self.values, device))
 
     @property
     def kinds(self) -> Array:
@@ -103,7 +117,8 @@ class RankFunctions(RankFunctionSource):
     def take(self, features: Array | slice) -> "RankFunctions":
         """Return the functions of some features."""
         masks = self.untied[features], self.incomplete[features]
-        return RankFunctions(self.values[features], self.counts[features], *masks)
+        index = features if isinstance(features, slice) else as_index(features, self.values)
+        return RankFunctions(self.values[index], self.counts[features], *masks)
 
     def first(self, n_functions: int) -> "RankFunctions":
         """Return the first few functions of every feature."""
@@ -138,14 +153,18 @@ def rank_functions(
     nominal: Array,
     strata: Array | None = None,
     max_missing: float = 1.0,
+    device: str | None = None,
 ) -> RankFunctions:
     """Compute at most `n_functions` rank functions of every column of X (eq. 16).
 
     `sample_weights` have mean one, and the values of `nominal` columns are names of levels. With `strata`, a column of
     more than `MAX_LEVELS` values that differs between strata is ranked after its mean in every stratum is subtracted.
     Missing values (NaN) have functions of value zero, and the observed values those of a column of their own. A column
-    in which a larger fraction than `max_missing` is missing has no functions.
+    in which a larger fraction than `max_missing` is missing has no functions. The functions are on `device`, as in
+    `to_device`.
     """
+    if device is not None:
+        return _functions_on_device(X, device, n_functions, sample_weights, nominal, strata, max_missing)
     m, n = X.shape
     unweighted = bool(np.all(sample_weights == 1.0))
     untied_values = _untied_functions(m, n_functions)
@@ -187,6 +206,31 @@ def rank_functions(
     return RankFunctions(values, counts, untied, incomplete)
 
 
+def _functions_on_device(
+    X: Array, device: str, n_functions: int, sample_weights: Array, nominal: Array, strata: Array | None, limit: float
+) -> RankFunctions:
+    """Compute `rank_functions` on a device: columns without ties are ranked there, the others on the host."""
+    m, n = X.shape
+    untied_values = to_device(_untied_functions(m, n_functions).astype(np.float32), device)
+    xp, count = namespace(untied_values), len(untied_values)
+    values = xp.zeros((n, n_functions, m), dtype=xp.float32, device=untied_values.device)
+    counts, (untied, incomplete) = np.zeros(n, dtype=int), np.zeros((2, n), dtype=bool)
+    only_ranks_matter = strata is None and bool(np.all(sample_weights == 1.0))
+    for block in column_slices(n, max(1, device_scratch_size(device) // m)) if only_ranks_matter else ():
+        columns = to_device(X[:, block], device).T.contiguous()
+        order = xp.argsort(columns, axis=1)
+        ordered = take_along_rows(columns, order)
+        untied[block] = to_numpy((ordered[:, 1:] > ordered[:, :-1]).all(axis=1)) & ~nominal[block]
+        # the inverse of a permutation is the order of its entries
+        values[block, :count] = xp.permute_dims(untied_values[:, xp.argsort(order, axis=1)], (1, 0, 2))
+    counts[untied], others = count, np.flatnonzero(~untied)
+    if len(others):
+        functions = rank_functions(X[:, others], n_functions, sample_weights, nominal[others], strata, limit)
+        counts[others], untied[others], incomplete[others] = functions.counts, functions.untied, functions.incomplete
+        values[as_index(others, values)] = as_array_like(functions.values, values, precise=False)
+    return RankFunctions(values, counts, untied, incomplete)
+
+
 def _functions_of_observed(
     x: Array, observed: Array, n_functions: int, sample_weights: Array, nominal: Array, strata: Array | None
 ) -> RankFunctions:
@@ -209,16 +253,17 @@ def rank_function_source(
     nominal: Array,
     strata: Array | None = None,
     max_missing: float = 1.0,
+    device: str | None = None,
 ) -> tuple[RankFunctionSource, Array]:
     """Return a source of the rank functions of the columns that have any, and the indices of these columns.
 
     In memory, features are sorted by kind and then by value, so that results do not depend on the order of the columns.
-    A remote table keeps its order.
+    A remote table keeps its order. The functions are on `device`, as in `to_device`.
     """
     if (remote := remote_table(X)) is not None:
         return remote.rank_functions(n_functions, sample_weights, nominal, strata, max_missing)
-    functions = rank_functions(X, n_functions, sample_weights, nominal, strata, max_missing)
-    order = np.lexsort((column_keys(functions.values[:, 0].T), functions.kinds))
+    functions = rank_functions(X, n_functions, sample_weights, nominal, strata, max_missing, device)
+    order = np.lexsort((to_numpy(column_keys(functions.values[:, 0].T)), functions.kinds))
     order = order[functions.kinds[order] > 0]
     return functions.take(order), order
 

@@ -2,17 +2,21 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.special import gammaln
 
+from randsel._numerics.arrays import clip, namespace, to_numpy
 from randsel._numerics.nuisance import Nuisance
 from randsel._numerics.rank_functions import column_scores
 from randsel._utils.typing import Array
 from randsel.targets import OutcomeKind
 
-#: Memory of the products in one batch of tests, in bytes.
-BATCH_BYTES = 1 << 25
+#: Memory of the products in one batch of tests, in bytes: on the host and on a device.
+BATCH_BYTES, DEVICE_BATCH_BYTES = 1 << 25, 1 << 29
+#: Largest matrices of a batch whose eigenvalues a device computes at once; torch loops over larger ones.
+MAX_BATCHED_EIGENVALUES = 32
 #: Default number of functions per feature (fewer for few samples), and weight of each relative to the previous one.
 DEFAULT_FUNCTIONS, DEFAULT_DECAY = 6, 0.9
 #: Numbers are tested as scores of their ranks only, unless a column correlates with its scores by less than this.
@@ -48,7 +52,7 @@ class Design:
     nuisance: Nuisance  # strata, within which the outcome is exchangeable under the null hypothesis, and covariates
     clusters: Array | None = None  # of each sample; samples of one cluster are not independent
     n_jobs: int | None = None
-    device: str | None = None  # of the scan of pairs, as in `to_device`; None for the host
+    device: str | None = None  # of rank functions, scan and tests, as in `to_device`; None for the host
 
     @property
     def sample_weights(self) -> Array:
@@ -72,7 +76,8 @@ class Design:
 
     def batch(self, size: int) -> int:
         """Return the number of sets of this size per batch."""
-        return int(max(1, BATCH_BYTES // (8 * self.n_samples * self.n_functions(size) ** size)))
+        batch_bytes = BATCH_BYTES if self.device is None else DEVICE_BATCH_BYTES
+        return int(max(1, batch_bytes // (8 * self.n_samples * self.n_functions(size) ** size)))
 
     @property
     def freedom(self) -> int:
@@ -109,7 +114,7 @@ class Design:
     def spectrum(self, Y: Array) -> Array:
         """Return the eigenvalues of the weighted covariance of the columns of an outcome."""
         weights = self.sample_weights
-        return eigenvalues((Y * weights[:, None]).T @ Y / weights.sum())
+        return np.asarray(eigenvalues((Y * weights[:, None]).T @ Y / weights.sum()))
 
     def variances(self, Y: Array) -> Array:
         """Return the variance of every sample under the null hypothesis, as a mean over the columns of Y.
@@ -163,19 +168,13 @@ def functions_in_triples(freedom: int, n_functions: int) -> int:
     return int(np.clip((freedom / 4) ** (1 / 3), 1, min(n_functions, 3)))
 
 
-def eigenvalues(matrices: Array) -> Array:
+def eigenvalues(matrices: Any) -> Any:
     """Return the eigenvalues of positive semi-definite matrices, without rounding errors below zero."""
+    if matrices.shape[-1] > MAX_BATCHED_EIGENVALUES:
+        matrices = to_numpy(matrices)
+    xp = namespace(matrices)
     if matrices.shape[-1] == 2:  # closed form: the overhead of a LAPACK call exceeds the computation
         mean = (matrices[..., 0, 0] + matrices[..., 1, 1]) / 2.0
-        radius = np.hypot((matrices[..., 0, 0] - matrices[..., 1, 1]) / 2.0, matrices[..., 0, 1])
-        return np.maximum(np.stack([mean - radius, mean + radius], axis=-1), 0.0)
-    return np.maximum(np.linalg.eigvalsh(matrices), 0.0)
-
-
-def sums_by(labels: Array | None, rows: Array) -> Array:
-    """Return the sums of `rows` over the samples (last axis) of every stratum or cluster; of all samples if None."""
-    if labels is None:
-        return np.asarray(rows.sum(axis=-1, keepdims=True))
-    order = np.argsort(labels, kind="stable")
-    starts = np.flatnonzero(np.diff(labels[order], prepend=-1))
-    return np.add.reduceat(rows[..., order], starts, axis=-1)
+        radius = xp.hypot((matrices[..., 0, 0] - matrices[..., 1, 1]) / 2.0, matrices[..., 0, 1])
+        return clip(xp.stack([mean - radius, mean + radius], axis=-1), 0.0)
+    return clip(xp.linalg.eigvalsh(matrices), 0.0)

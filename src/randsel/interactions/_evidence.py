@@ -15,14 +15,23 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import combinations
 from os import PathLike
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from randsel._numerics.arrays import (
+    as_array_like,
+    as_index,
+    astype,
+    device_of,
+    namespace,
+    to_double,
+    to_numpy,
+)
 from randsel._numerics.columns import column_slices
 from randsel._numerics.fingerprint import fingerprint
 from randsel._numerics.missing import MAX_MISSING
-from randsel._numerics.nuisance import Covariates, Nuisance, centre
+from randsel._numerics.nuisance import Covariates, Nuisance, centre, sums_by
 from randsel._numerics.rank_functions import (
     RankFunctions,
     RankFunctionSource,
@@ -44,7 +53,6 @@ from randsel.interactions._design import (
     eigenvalues,
     max_functions,
     responses_of,
-    sums_by,
 )
 from randsel.interactions._label_probabilities import LabelProbabilities
 from randsel.interactions._permutation_tails import (
@@ -91,7 +99,8 @@ def evidence(functions: RankFunctionSource, design: Design, responses: Responses
     `responses` are those of the design, or residuals of them. The p-value is never below `design.min_log_p`.
     """
     results, batch = np.zeros((2, len(sets))), design.batch(sets.shape[1])
-    for rows, result in functions.map_sets(_test_batch, sets, design, responses, batch=batch, n_jobs=design.n_jobs):
+    n_jobs = design.n_jobs if design.device is None else 1
+    for rows, result in functions.map_sets(_test_batch, sets, design, responses, batch=batch, n_jobs=n_jobs):
         results[:, rows] = result
     return Evidence(*results)
 
@@ -101,23 +110,26 @@ def _test_batch(functions: RankFunctions, sets: Array, design: Design, responses
     used = max(min(design.n_functions(size), int(functions.counts[sets].max(initial=1))), 1)
     products, weights = products_of(functions, sets, design.function_weights[:used])
     # single precision is ample for products: sums over a few thousand samples keep five digits
-    sample_weights, total = design.sample_weights.astype(np.float32), design.sample_weights.sum()
+    sample_weights = as_array_like(design.sample_weights, products, precise=False)
+    total, xp = design.sample_weights.sum(), namespace(products)
     if size > 1 or not design.nuisance.only_centres:
         products = design.nuisance.remove(products)
     if size > 1:
         products -= _fit_of_smaller_sets(products, functions, sets, used, design.nuisance)
     # rare levels would inflate a product that is not divided by its own mean square
-    mean_squares = np.square(products) @ sample_weights / total
+    mean_squares = to_numpy(xp.square(products) @ sample_weights) / total
     weights = np.divide(weights, mean_squares, out=np.zeros_like(weights), where=mean_squares > MIN_MEAN_SQUARE)
     heavy = _heavy_score(products[:, 0], design) if size == 1 else None
-    products *= np.sqrt(weights, dtype=np.float32)[:, :, None] * sample_weights
+    roots = as_array_like(np.sqrt(weights, dtype=np.float32), products, precise=False)
+    products *= roots[:, :, None] * sample_weights
     statistic, log_p = np.zeros(len(sets)), []
     has_one_function = functions.counts[sets].max(axis=1) <= 1
     is_incomplete = functions.incomplete[sets].any(axis=1) & (size > 1)
     for response in responses:
-        squares = np.square((products @ response.Y.astype(np.float32)).astype(np.float64)).sum(axis=2)
+        inner = to_numpy(products @ as_array_like(response.Y, products, precise=False))
+        squares = np.square(to_double(inner)).sum(axis=2)
         statistic = np.maximum(statistic, squares.sum(axis=1) / total)
-        first = _log_tail_of_one(products[:, 0].astype(np.float64), design, response, is_incomplete)
+        first = _log_tail_of_one(to_double(products[:, 0]), design, response, is_incomplete)
         if heavy is not None and response is responses[0] and response.labels is None:
             first = combine_log_p(np.stack([first, _log_tail_of_one(heavy, design, response, is_incomplete)]), HALVES)
         if response.Y.shape[1] == 1 and has_one_function.all():
@@ -134,15 +146,16 @@ def _test_batch(functions: RankFunctions, sets: Array, design: Design, responses
     return statistic, np.clip(of_responses, design.min_log_p, 0.0)
 
 
-def _heavy_score(first: Array, design: Design) -> Array:
+def _heavy_score(first: Any, design: Design) -> Any:
     """Return the signed squares of the first functions of features, weighted, of mean square one (eq. 16a).
 
     They are an additional test for numeric outcomes: one that is linear in a heavy-tailed column depends on the extreme
     values more strongly than on their ranks or normal scores.
     """
-    score = design.nuisance.remove((first * np.abs(first)).astype(np.float64))
-    spread = np.sqrt(np.square(score) @ design.sample_weights / design.sample_weights.sum())
-    return np.asarray(score / np.where(spread > 0.0, spread, 1.0)[:, None] * design.sample_weights)
+    score = design.nuisance.remove(to_double(first * abs(first)))
+    xp, sample_weights = namespace(score), as_array_like(design.sample_weights, score)
+    spread = xp.sqrt(xp.square(score) @ sample_weights / sample_weights.sum())
+    return score / xp.where(spread > 0.0, spread, xp.ones_like(spread))[:, None] * sample_weights
 
 
 def _functions_of_tests(used: int, size: int) -> list[Array]:
@@ -151,35 +164,42 @@ def _functions_of_tests(used: int, size: int) -> list[Array]:
     return [np.flatnonzero((digits < limit).all(axis=0)) for limit in (1, SMOOTH, used)]
 
 
-def _log_tails_of_forms(products: Array, squares: Array, design: Design, Y: Array, subsets: list[Array]) -> list[Array]:
+def _log_tails_of_forms(products: Any, squares: Array, design: Design, Y: Array, subsets: list[Array]) -> list[Array]:
     """Return the log tails of the sums of `squares` over subsets of the products (eq. 19).
 
     Each is the larger of two: one for exchangeable residuals, and one for residuals of unequal variance, which guards
     against a few extreme samples. Sums over clusters replace samples where samples are not independent.
     """
-    contributions = [products * column for column in Y.T.astype(np.float32)]
+    transpose = namespace(products).matrix_transpose
+    contributions = [products * column for column in as_array_like(Y.T, products, precise=False)]
     if design.clusters is not None:
         contributions = [sums_by(design.clusters, rows) for rows in contributions]
-    uneven = [(rows @ rows.transpose(0, 2, 1)).astype(np.float64) for rows in contributions]
-    variances = design.variances(Y).astype(np.float32)
-    even = ((products * variances) @ products.transpose(0, 2, 1)).astype(np.float64)
+    uneven = [to_double(rows @ transpose(rows)) for rows in contributions]
+    variances = as_array_like(design.variances(Y), products, precise=False)
+    even = to_double((products * variances) @ transpose(products))
     freedom, spectrum = design.freedom * Y.shape[1], design.spectrum(Y)
     log_tails = []
     for subset in subsets:
-        block = np.ix_(np.arange(len(products)), subset, subset)
         statistic = squares[:, subset].sum(axis=1)
-        weights = np.concatenate([eigenvalues(matrix[block]) for matrix in uneven], axis=1)
+        weights = np.concatenate([_eigenvalues_of_block(matrix, subset) for matrix in uneven], axis=1)
         log_tail = log_tail_of_form(statistic, weights * design.variance_factor, freedom)
         if design.clusters is None:
-            weights = (eigenvalues(even[block])[:, :, None] * (spectrum / max(spectrum.mean(), 1e-300))).reshape(
-                len(products), -1
-            )
+            weights = _eigenvalues_of_block(even, subset)[:, :, None] * (spectrum / max(spectrum.mean(), 1e-300))
+            weights = weights.reshape(len(products), -1)
             log_tail = np.maximum(log_tail, log_tail_of_form(statistic, weights, freedom))
         log_tails.append(log_tail)
     return log_tails
 
 
-def _log_tail_of_one(a: Array, design: Design, response: Response, is_incomplete: Array) -> Array:
+def _eigenvalues_of_block(matrices: Any, subset: Array) -> Array:
+    """Return the eigenvalues of some rows and columns of every matrix, on the host."""
+    if len(subset) < matrices.shape[1]:
+        index = as_index(subset, matrices)
+        matrices = matrices[:, index][:, :, index]
+    return to_numpy(eigenvalues(matrices))
+
+
+def _log_tail_of_one(a: Any, design: Design, response: Response, is_incomplete: Array) -> Array:
     """Return the log p-value of one product per set (rows of a) against every column or class alone, combined.
 
     With covariates, labels are not permuted: each has a probability that depends on them (eq. 19c).
@@ -197,23 +217,27 @@ def _log_tail_of_one(a: Array, design: Design, response: Response, is_incomplete
             approximate = _log_tail_of_sum(a, e, design)
             rows = np.flatnonzero(approximate < CANDIDATE_LOG_P)
             if len(design.nuisance.basis):
-                approximate[rows] = LabelProbabilities.from_labels(labels, design.nuisance).log_tail(a[rows], labels)
+                probabilities = LabelProbabilities.from_labels(labels, design.nuisance)
+                approximate[rows] = probabilities.log_tail(a[as_index(rows, a)], labels)
             else:
-                approximate[rows] = log_tail_of_labels(a[rows], labels, design.strata)
+                approximate[rows] = log_tail_of_labels(a[as_index(rows, a)], labels, design.strata)
             log_p.append(approximate)
             outcomes.append(e)
     rows = np.flatnonzero(is_incomplete)
     if len(rows) and design.clusters is None:
         for log_tail, e in zip(log_p, outcomes, strict=True):
-            terms = a[rows] * e
-            of_signs = log_tail_of_form(
-                np.square(terms.sum(axis=1)), np.square(terms).sum(axis=1)[:, None], design.freedom
-            )
+            of_signs = _log_tail_of_terms(a[as_index(rows, a)] * as_array_like(e, a), design.freedom)
             log_tail[rows] = np.maximum(log_tail[rows], of_signs)
     return combine_log_p(np.stack(log_p), np.full(len(log_p), 1.0 / len(log_p)))
 
 
-def _log_tail_of_sum(a: Array, e: Array, design: Design) -> Array:
+def _log_tail_of_terms(terms: Any, freedom: int) -> Array:
+    """Return the log tail of the squared sum of every row of terms if their signs change at random."""
+    sums, squares = to_numpy(terms.sum(axis=1)), to_numpy((terms * terms).sum(axis=1))
+    return log_tail_of_form(np.square(sums), squares[:, None], freedom)
+
+
+def _log_tail_of_sum(a: Any, e: Array, design: Design) -> Array:
     """Return the log tail of `(Σ_i a_i e_i)²` over permutations of e within strata, or changes of signs of clusters."""
     if design.clusters is not None:
         return _log_tail_of_clusters(a, e, design.clusters)
@@ -222,7 +246,7 @@ def _log_tail_of_sum(a: Array, e: Array, design: Design) -> Array:
 
 
 def _log_tail_of_permutations(
-    a: Array,
+    a: Any,
     e: Array,
     strata: Array | None,
     freedom: int,
@@ -237,14 +261,16 @@ def _log_tail_of_permutations(
     the stratum. `variances` of residuals from covariates replace the variance of e.
     """
     if strata is not None and np.bincount(strata).max() <= 2:
-        return log_tail_of_signs(sums_by(strata, a * e))
-    statistic, signs_log_tail = np.square(a @ e), None
+        return log_tail_of_signs(sums_by(strata, a * as_array_like(e, a)))
+    outcome = as_array_like(e, a)
+    statistic, signs_log_tail = np.square(to_numpy(a @ outcome)), None
     if (e**4).mean() > (3.0 + MAX_KURTOSIS) * (e**2).mean() ** 2:
-        terms = np.square(a * e).sum(axis=1)[:, None]
-        signs_log_tail = log_tail_of_form(statistic, terms * variance_factor, freedom)
+        terms = a * outcome
+        squares = to_numpy((terms * terms).sum(axis=1))[:, None]
+        signs_log_tail = log_tail_of_form(statistic, squares * variance_factor, freedom)
     variance, fourth_cumulant = permutation_cumulants(a, e, strata)
     if variances is not None:
-        residual_variance = np.square(a) @ variances
+        residual_variance = to_numpy((a * a) @ as_array_like(variances, a))
         fourth_cumulant *= np.square(residual_variance / np.where(variance > 0.0, variance, 1.0))
         variance = residual_variance
     varies = variance > 1e-12
@@ -252,63 +278,65 @@ def _log_tail_of_permutations(
     log_tail = np.where(varies, log_tail_of_kurtosis(statistic / scale, fourth_cumulant / scale**2), 0.0)
     if strata is not None:
         rows = np.flatnonzero(log_tail < CANDIDATE_LOG_P)
-        log_tail[rows] = np.maximum(log_tail[rows], log_p_of_arrangement(a[rows], strata))
+        log_tail[rows] = np.maximum(log_tail[rows], log_p_of_arrangement(to_numpy(a[as_index(rows, a)]), strata))
     return log_tail if signs_log_tail is None else np.maximum(log_tail, signs_log_tail)
 
 
-def _log_tail_of_clusters(a: Array, e: Array, clusters: Array) -> Array:
+def _log_tail_of_clusters(a: Any, e: Array, clusters: Array) -> Array:
     """Return the log tail of `(Σ_i a_i e_i)²` if the signs of the sums over clusters are random.
 
     It is combined with the tail of the sum within clusters over permutations within these, which is free of differences
     between clusters, if e varies in enough of them.
     """
-    sums = sums_by(clusters, a * e)
-    spherical = log_tail_of_form(np.square(sums.sum(axis=1)), np.square(sums).sum(axis=1)[:, None], clusters.max())
+    sums = sums_by(clusters, a * as_array_like(e, a))
+    spherical = _log_tail_of_terms(sums, clusters.max())
     # only the tail over signs depends on the number of clusters whose sum is not zero
     log_tail = np.maximum(spherical, log_tail_of_signs(sums))
     within = centre(e, np.ones(len(e)), clusters)
     varies = sums_by(clusters, np.square(within)) > 1e-9
     if varies.sum() < MIN_GROUPS:
         return log_tail
-    samples = varies[clusters]
+    samples = np.flatnonzero(varies[clusters])
     strata = np.unique(clusters[samples], return_inverse=True)[1]
-    deviations = centre(a[:, samples], np.ones(len(strata)), strata)
+    deviations = centre(a[:, as_index(samples, a)], as_array_like(np.ones(len(strata)), a), strata)
     freedom = len(strata) - int(varies.sum())
     within_log_tail = _log_tail_of_permutations(deviations, within[samples], strata, freedom)
     # a few clusters can dominate the sum of a pair; moments of permutations do not capture this in the far tail
-    terms = deviations * within[samples]
-    signs_log_tail = log_tail_of_form(np.square(terms.sum(axis=1)), np.square(terms).sum(axis=1)[:, None], freedom)
+    signs_log_tail = _log_tail_of_terms(deviations * as_array_like(within[samples], a), freedom)
     return combine_log_p(np.stack([log_tail, np.maximum(within_log_tail, signs_log_tail)]), HALVES)
 
 
-def products_of(functions: RankFunctions, sets: Array, function_weights: Array) -> tuple[Array, Array]:
-    """Return `φ_ia ∘ φ_jb ∘ …` of every set, shape (sets, products, samples), and their weights `ω_a ω_b …`."""
-    used, m = len(function_weights), functions.values.shape[2]
-    products = np.ones((len(sets), 1, m), dtype=np.float32)
+def products_of(functions: RankFunctions, sets: Array, function_weights: Array) -> tuple[Any, Array]:
+    """Return `φ_ia ∘ φ_jb ∘ …` of every set, shape (sets, products, samples), and their weights `ω_a ω_b …`.
+
+    The products are on the device of the functions, the weights on the host.
+    """
+    used, values = len(function_weights), functions.values
+    xp, m = namespace(values), values.shape[2]
+    products = xp.ones((len(sets), 1, m), dtype=xp.float32, device=device_of(values))
     weights = np.ones((len(sets), 1))
     for feature in sets.T:
-        products = products[:, :, None, :] * functions.values[feature][:, None, :used, :]
+        products = products[:, :, None, :] * values[as_index(feature, values)][:, None, :used, :]
         feature_weights = np.where(np.arange(used) < functions.counts[feature][:, None], function_weights, 0.0)
         weights = weights[:, :, None] * feature_weights[:, None, :]
         products, weights = products.reshape(len(sets), -1, m), weights.reshape(len(sets), -1)
     return products, weights
 
 
-def _fit_of_smaller_sets(
-    products: Array, functions: RankFunctions, sets: Array, used: int, nuisance: Nuisance
-) -> Array:
+def _fit_of_smaller_sets(products: Any, functions: RankFunctions, sets: Array, used: int, nuisance: Nuisance) -> Any:
     """Return the regression of the products on the products of all proper subsets of every set."""
-    sample_weights = nuisance.weights.astype(np.float32)
-    size = sets.shape[1]
+    xp, size = namespace(products), sets.shape[1]
+    sample_weights = as_array_like(nuisance.weights, products, precise=False)
     subsets = [list(columns) for smaller in range(1, size) for columns in combinations(range(size), smaller)]
     smaller_products = [products_of(functions, sets[:, columns], np.ones(used))[0] for columns in subsets]
-    smaller = nuisance.remove(np.concatenate(smaller_products, axis=1))
+    smaller = nuisance.remove(xp.concat(smaller_products, axis=1))
     weighted = smaller * sample_weights
-    gram = (weighted @ smaller.transpose(0, 2, 1)).astype(np.float64)
+    gram = to_double(weighted @ xp.matrix_transpose(smaller))
     # the ridge is for singular matrices: missing functions are zero, and equal features have equal functions
-    gram += 1e-6 * float(sample_weights.sum()) * np.eye(gram.shape[1])
-    slopes = np.linalg.solve(gram, (weighted @ products.transpose(0, 2, 1)).astype(np.float64))
-    return np.asarray(slopes.transpose(0, 2, 1).astype(np.float32) @ smaller)
+    ridge = 1e-6 * float(nuisance.weights.astype(np.float32).sum())
+    gram += ridge * xp.eye(gram.shape[1], dtype=xp.float64, device=device_of(gram))
+    slopes = xp.linalg.solve(gram, to_double(weighted @ xp.matrix_transpose(products)))
+    return astype(xp.matrix_transpose(slopes), xp.float32) @ smaller
 
 
 def log_number_of_sets(n: int, size: int) -> float:
@@ -363,7 +391,7 @@ def pairs_with_covariates(functions: RankFunctions, covariates: Covariates, desi
     """
     n_functions = len(design.function_weights)
     arguments = n_functions, design.sample_weights, ~covariates.numeric, design.strata
-    partners = rank_functions(covariates.values, *arguments)
+    partners = rank_functions(covariates.values, *arguments, device=design.device)
     both = partners.join(functions)
     n_partners = len(partners)
     pairs = np.indices((n_partners, len(functions))).reshape(2, -1).T + np.array([0, n_partners])
@@ -390,11 +418,12 @@ def _approximate_batch(functions: RankFunctions, sets: Array, design: Design, re
     size = sets.shape[1]
     used, sample_weights = design.n_functions(size), design.sample_weights
     products, weights = products_of(functions, sets, design.function_weights[:used])
-    squares = (np.square(products) @ np.square(sample_weights).astype(np.float32)).astype(np.float64)
+    square_weights = as_array_like(np.square(sample_weights), products, precise=False)
+    squares = to_double(to_numpy(namespace(products).square(products) @ square_weights))
     subsets, combined = _functions_of_tests(used, size), []
     for response in responses:
-        inner = products @ (response.Y * sample_weights[:, None]).astype(np.float32)
-        sums = np.square(inner.astype(np.float64)).sum(axis=2)
+        inner = to_numpy(products @ as_array_like(response.Y * sample_weights[:, None], products, precise=False))
+        sums = np.square(to_double(inner)).sum(axis=2)
         terms = weights * np.divide(sums, squares, out=np.zeros_like(sums), where=squares > 1e-6 * design.n_samples)
         spectrum = design.spectrum(response.Y)
         log_p = np.zeros((len(subsets), len(sets)))
@@ -422,7 +451,7 @@ def residual(functions: RankFunctionSource, design: Design, *sets: Array) -> Res
             features, local = np.unique(members, return_inverse=True)
             function_weights = design.function_weights[: design.n_functions(members.shape[1])]
             products, weights = products_of(functions.take(features), local.reshape(members.shape), function_weights)
-            products = design.nuisance.remove(products.astype(np.float64)) * np.sqrt(weights)[:, :, None]
+            products = design.nuisance.remove(to_double(to_numpy(products))) * np.sqrt(weights)[:, :, None]
             rows.append(products.reshape(-1, products.shape[2]))
     if not rows:
         return design.responses

@@ -6,13 +6,15 @@ logistic regression on strata and covariates, and the null distribution is that 
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import expit
 
+from randsel._numerics.arrays import as_array_like, namespace, to_numpy
 from randsel._numerics.nuisance import Nuisance
 from randsel._utils.typing import Array
-from randsel.interactions._permutation_tails import EQUAL, NEWTON_STEPS, log_tail_at_saddlepoint
+from randsel.interactions._permutation_tails import EQUAL, NEWTON_STEPS, log_tail_at_saddlepoint, logistic
 
 #: Penalty of the squared coefficients of covariates: bounds them where covariates separate the classes.
 RIDGE = 1.0
@@ -54,7 +56,7 @@ class LabelProbabilities:
         p = np.clip(expit(columns @ coefficients), MIN_PROBABILITY, 1.0 - MIN_PROBABILITY)
         return cls(p, np.linalg.qr(columns * np.sqrt(p * (1 - p))[:, None])[0])
 
-    def log_tail(self, a: Array, labels: Array) -> Array:
+    def log_tail(self, a: Any, labels: Array) -> Array:
         """Return the log p-value, for both sides, of the sum of every row of a over the labelled samples.
 
         The rows are first made orthogonal to strata and covariates, weighted by the variances of the labels: errors of
@@ -62,28 +64,32 @@ class LabelProbabilities:
         approximation for independent labels (Dey et al. 2017). It has no correction for a lattice: what is projected
         out differs from sample to sample, even if the feature has few levels.
         """
-        p = self.values
-        deviations = np.sqrt(p * (1 - p))
-        a = a - ((a * deviations) @ self.basis) @ self.basis.T / deviations
-        spread = np.sqrt(np.square(a).mean(axis=1))
-        a = a / np.where(spread > 0, spread, 1.0)[:, None]
-        observed = a @ (labels - p)
-        a, observed = np.where(observed < 0, -1, 1)[:, None] * a, np.abs(observed)
-        mean, largest = a @ p, np.where(a > 0, a * (1 - p), -a * p).sum(axis=1)
-        log_p_of_largest = np.where(a > EQUAL, np.log(p), np.where(a < -EQUAL, np.log1p(-p), 0.0)).sum(axis=1)
-        inner = np.minimum(observed, largest * (1.0 - 1e-4))
-        logits = np.log(p / (1 - p))
-        t = inner / np.square(a * deviations).sum(axis=1)
+        xp, basis, p = namespace(a), as_array_like(self.basis, a), as_array_like(self.values, a)
+        deviations = xp.sqrt(p * (1 - p))
+        a = a - ((a * deviations) @ basis) @ basis.T / deviations
+        spread = xp.sqrt((a * a).mean(axis=1))
+        a = a / xp.where(spread > 0, spread, xp.ones_like(spread))[:, None]
+        observed = a @ as_array_like(labels - self.values, a)
+        a, observed = xp.where((observed < 0)[:, None], -a, a), abs(observed)
+        mean, largest = a @ p, xp.where(a > 0, a * (1 - p), -a * p).sum(axis=1)
+        log_p, log_absent = (as_array_like(values, a) for values in (np.log(self.values), np.log1p(-self.values)))
+        log_terms = xp.where(a > EQUAL, log_p, xp.where(a < -EQUAL, log_absent, xp.zeros_like(a)))
+        log_p_of_largest = to_numpy(log_terms.sum(axis=1))
+        inner = xp.minimum(observed, largest * (1.0 - 1e-4))
+        logits = as_array_like(np.log(self.values / (1 - self.values)), a)
+        t, a_squares = inner / xp.square(a * deviations).sum(axis=1), a * a
         for _ in range(NEWTON_STEPS):
-            tilted = expit(logits + t[:, None] * a)
-            second = (tilted * (1 - tilted) * a**2).sum(axis=1) + 1e-300
+            tilted = logistic(logits + t[:, None] * a)
+            second = (tilted * (1 - tilted) * a_squares).sum(axis=1) + 1e-300
             step = (inner + mean - (tilted * a).sum(axis=1)) / second
-            decrement = np.abs(step) * np.sqrt(second)
-            t = t + np.where(decrement > 0.25, 1.0 / (1.0 + decrement), 1.0) * step
-            if decrement.max(initial=0.0) < 1e-6:
+            decrement = abs(step) * xp.sqrt(second)
+            t = t + xp.where(decrement > 0.25, 1.0 / (1.0 + decrement), xp.ones_like(decrement)) * step
+            if bool((decrement < 1e-6).all()):
                 break
-        K = (np.logaddexp(0.0, logits + t[:, None] * a) - np.logaddexp(0.0, logits)).sum(axis=1)
-        w = np.sqrt(np.maximum(2.0 * (t * (inner + mean) - K), 1e-12))
-        one_sided = log_tail_at_saddlepoint(w, t, second)
-        one_sided = np.where(observed > largest - EQUAL, log_p_of_largest, np.maximum(one_sided, log_p_of_largest))
+        tilted_logits, zero = logits + t[:, None] * a, xp.zeros_like(logits)
+        K = (xp.logaddexp(zero, tilted_logits) - xp.logaddexp(zero, logits)).sum(axis=1)
+        t, second, exponent = map(to_numpy, (t, second, t * (inner + mean) - K))
+        one_sided = log_tail_at_saddlepoint(np.sqrt(np.maximum(2.0 * exponent, 1e-12)), t, second)
+        is_largest = to_numpy(observed > largest - EQUAL)
+        one_sided = np.where(is_largest, log_p_of_largest, np.maximum(one_sided, log_p_of_largest))
         return np.asarray(np.minimum(one_sided + np.log(2.0), 0.0))

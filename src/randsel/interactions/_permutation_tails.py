@@ -1,14 +1,17 @@
 """Null distributions of a sum over permuted outcomes: its cumulants, and the tails of labels and of signs.
 
-`a` holds one product of rank functions per row, of sum zero in every stratum.
+`a` holds one product of rank functions per row, of sum zero in every stratum, on the host or on a device. What has one
+number per row is returned to the host.
 """
+
+from typing import Any
 
 import numpy as np
 from scipy.special import expit, gammaln, log_ndtr
 
-from randsel._numerics.nuisance import centre
+from randsel._numerics.arrays import as_array_like, as_index, clip, namespace, on_host, to_double, to_numpy
+from randsel._numerics.nuisance import centre, sums_by
 from randsel._utils.typing import Array
-from randsel.interactions._design import sums_by
 
 #: Newton steps of the search for the saddlepoint.
 NEWTON_STEPS = 60
@@ -16,15 +19,15 @@ NEWTON_STEPS = 60
 EQUAL = 1e-4
 
 
-def permutation_cumulants(a: Array, e: Array, strata: Array | None) -> tuple[Array, Array]:
+def permutation_cumulants(a: Any, e: Array, strata: Array | None) -> tuple[Array, Array]:
     """Return the variance and the fourth cumulant of `Σ_i a_i e_π(i)` over permutations π within strata.
 
     The rows of a have sum zero in every stratum. The fourth moment is a sum over the ways in which four indices agree
     (eq. 19b); cumulants of strata add up.
     """
     e = centre(e, np.ones(len(e)), strata)
-    a_squares, e_squares = np.square(a), np.square(e)
-    a2, a4 = sums_by(strata, a_squares), sums_by(strata, np.square(a_squares))
+    a_squares, e_squares = a * a, np.square(e)
+    a2, a4 = to_numpy(sums_by(strata, a_squares)), to_numpy(sums_by(strata, a_squares * a_squares))
     e2, e4 = sums_by(strata, e_squares), sums_by(strata, np.square(e_squares))
     m = np.array([len(e)]) if strata is None else np.bincount(strata)
     m1, m2, m3 = (m * np.maximum(m - 1, 1), np.maximum(m - 2, 1), np.maximum(m - 3, 1))
@@ -35,7 +38,7 @@ def permutation_cumulants(a: Array, e: Array, strata: Array | None) -> tuple[Arr
     return variance.sum(axis=1), (fourth - 3 * variance**2).sum(axis=1)
 
 
-def log_tail_of_labels(a: Array, labels: Array, strata: Array | None) -> Array:
+def log_tail_of_labels(a: Any, labels: Array, strata: Array | None) -> Array:
     """Return the log p-value, for both sides, of the sum of a over the labelled samples if labels are permuted.
 
     Given the numbers of labels in all strata, the sum has the distribution of independent labels of probability
@@ -50,30 +53,35 @@ def log_tail_of_labels(a: Array, labels: Array, strata: Array | None) -> Array:
     samples = informative[codes]
     codes, labels = np.unique(codes[samples], return_inverse=True)[1], labels[samples]
     sizes, n_labels = sizes[informative], n_labels[informative]
-    spread = np.sqrt(np.square(a[:, samples]).mean(axis=1))
-    a = a[:, samples] / np.where(spread > 0, spread, 1.0)[:, None]
-    observed = a @ labels
-    a, observed = np.where(observed < 0, -1, 1)[:, None] * a, np.abs(observed)
+    xp = namespace(a)
+    a = a[:, as_index(np.flatnonzero(samples), a)]
+    spread = xp.sqrt((a * a).mean(axis=1))
+    a = a / xp.where(spread > 0, spread, xp.ones_like(spread))[:, None]
+    observed = a @ as_array_like(labels.astype(np.float64), a)
+    a, observed = xp.where((observed < 0)[:, None], -a, a), abs(observed)
     # The labels are not needed any more: sort samples by stratum, and then by a, the largest first.
-    a = np.take_along_axis(a, np.lexsort((-a, np.broadcast_to(codes, a.shape)), axis=1), axis=1)
+    columns = [as_index(np.flatnonzero(codes == stratum), a) for stratum in range(len(sizes))]
+    strata_columns = (xp.take(a, index, axis=1) for index in columns)
+    a = xp.concat([xp.sort(values, axis=1, descending=True, stable=False) for values in strata_columns], axis=1)
     codes = np.sort(codes)
-    gaps = np.where(np.diff(codes) == 0, -np.diff(a, axis=1), np.inf)
-    spacing = np.where(gaps > EQUAL, gaps, np.inf).min(axis=1)
+    gaps = a[:, :-1] - a[:, 1:]
+    is_gap = (gaps > EQUAL) & as_array_like(np.diff(codes) == 0, a)
+    spacing = xp.min(xp.where(is_gap, gaps, xp.full_like(gaps, np.inf)), axis=1)
     largest, log_p_of_largest = _largest_sum(a, codes, sizes, n_labels)
     # The largest sum has no saddlepoint, because its t is infinite.
-    inner = np.clip(observed - spacing / 2.0, 0.0, largest * (1.0 - 1e-4))
+    inner = xp.minimum(clip(observed - spacing / 2.0, 0.0), largest * (1.0 - 1e-4))
     one_sided = np.maximum(_log_tail_of_labels(a, codes, sizes, n_labels, inner, spacing), log_p_of_largest)
-    one_sided = np.where(observed > largest - EQUAL, log_p_of_largest, one_sided)
+    one_sided = np.where(to_numpy(observed > largest - EQUAL), log_p_of_largest, one_sided)
     return np.asarray(np.minimum(one_sided + np.log(2.0), 0.0))
 
 
-def _largest_sum(a: Array, codes: Array, sizes: Array, n_labels: Array) -> tuple[Array, Array]:
+def _largest_sum(a: Any, codes: Array, sizes: Array, n_labels: Array) -> tuple[Any, Array]:
     """Return the largest sum that labels can have and the log of its probability; a is sorted within strata."""
     starts = np.cumsum(sizes) - sizes
-    is_largest = np.arange(len(codes)) - starts[codes] < n_labels[codes]
-    last = a[:, (starts + n_labels).astype(int) - 1]
-    is_tied = np.abs(a - last[:, codes]) < EQUAL
-    n_tied, n_tied_labels = sums_by(codes, is_tied.astype(float)), sums_by(codes, (is_tied & is_largest).astype(float))
+    is_largest = as_array_like((np.arange(len(codes)) - starts[codes] < n_labels[codes]).astype(np.float64), a)
+    last = a[:, as_index(((starts + n_labels).astype(int) - 1)[codes], a)]
+    is_tied = to_double(abs(a - last) < EQUAL)
+    n_tied, n_tied_labels = (to_numpy(sums_by(codes, tied)) for tied in (is_tied, is_tied * is_largest))
     log_p = _log_binomial(n_tied, n_tied_labels).sum(axis=1) - _log_binomial(sizes, n_labels).sum()
     return (a * is_largest).sum(axis=1), log_p
 
@@ -83,31 +91,38 @@ def _log_binomial(n: Array, k: Array) -> Array:
     return np.asarray(gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0))
 
 
-def _log_tail_of_labels(
-    a: Array, codes: Array, sizes: Array, n_labels: Array, observed: Array, spacing: Array
-) -> Array:
+def _log_tail_of_labels(a: Any, codes: Array, sizes: Array, n_labels: Array, observed: Any, spacing: Any) -> Array:
     """Return the log of the upper tail of the sums at `observed`, half a spacing below a possible sum."""
+    xp = namespace(a)
     share = n_labels / sizes
     s0 = np.log(share / (1 - share))
-    t, s = observed / np.square(a).sum(axis=1), np.tile(s0, (len(a), 1))
+    stratum, counts, a_squares = as_index(codes, a), as_array_like(n_labels, a), a * a
+    t, s = observed / a_squares.sum(axis=1), xp.tile(as_array_like(s0, a), (len(a), 1))
     for _ in range(NEWTON_STEPS):
-        p = expit(s[:, codes] + t[:, None] * a)
+        p = logistic(s[:, stratum] + t[:, None] * a)
         variance = p * (1 - p) + 1e-300
-        h_ss, h_st, h_tt = (sums_by(codes, variance * a**power) for power in (0, 1, 2))
-        g_s, g_t = n_labels - sums_by(codes, p), observed - (p * a).sum(axis=1)
+        h_ss, h_st, h_tt = (sums_by(codes, terms) for terms in (variance, variance * a, variance * a_squares))
+        g_s, g_t = counts - sums_by(codes, p), observed - (p * a).sum(axis=1)
         schur = h_tt.sum(axis=1) - (h_st**2 / h_ss).sum(axis=1)
         step_t = (g_t - (h_st * g_s / h_ss).sum(axis=1)) / schur
         step_s = (g_s - h_st * step_t[:, None]) / h_ss
-        decrement = np.sqrt(np.maximum(g_t * step_t + (g_s * step_s).sum(axis=1), 0.0))
-        damping = np.where(decrement > 0.25, 1.0 / (1.0 + decrement), 1.0)
+        decrement = xp.sqrt(clip(g_t * step_t + (g_s * step_s).sum(axis=1), 0.0))
+        damping = xp.where(decrement > 0.25, 1.0 / (1.0 + decrement), xp.ones_like(decrement))
         t, s = t + damping * step_t, s + damping[:, None] * step_s
-        if decrement.max(initial=0.0) < 1e-6:
+        if bool((decrement < 1e-6).all()):
             break
-    K = np.logaddexp(0.0, s[:, codes] + t[:, None] * a).sum(axis=1)
+    logits = s[:, stratum] + t[:, None] * a
+    K = to_numpy(xp.logaddexp(xp.zeros_like(logits), logits).sum(axis=1))
+    s, t, observed, spacing, h_ss, schur = map(to_numpy, (s, t, observed, spacing, h_ss, schur))
     K0 = (sizes * np.logaddexp(0.0, s0)).sum()
     w = np.sqrt(np.maximum(2 * ((K0 - s0 @ n_labels) - (K - s @ n_labels - t * observed)), 1e-12))
     curvature = np.exp(np.log(h_ss / (sizes * share * (1 - share))).sum(axis=1)) * schur
     return log_tail_at_saddlepoint(w, lattice_step(t, spacing), curvature)
+
+
+def logistic(x: Any) -> Any:
+    """Return `1/(1 + exp(-x))`."""
+    return expit(x) if on_host(x) else x.sigmoid()
 
 
 def lattice_step(t: Array, spacing: Array) -> Array:
@@ -125,30 +140,34 @@ def log_tail_at_saddlepoint(w: Array, t: Array, curvature: Array) -> Array:
     return np.asarray(np.where(w < 0.1, log_ndtr(-w), log_ndtr(-(w + np.log(v / w) / w))))
 
 
-def log_tail_of_signs(terms: Array) -> Array:
+def log_tail_of_signs(terms: Any) -> Array:
     """Return the log p-value, for both sides, of the sum of every row of terms if their signs change at random.
 
     The sum has the cumulant generating function `Σ_k log cosh(t d_k)` for terms ±d_k. The saddlepoint approximation has
     the continuity correction of `log_tail_of_labels`, because terms of one size have sums on a lattice.
     """
-    size = np.abs(terms).max(axis=1)
-    d = np.abs(terms) / np.where(size > 0, size, 1.0)[:, None]
+    xp = namespace(terms)
+    size = xp.max(abs(terms), axis=1)
+    scale = xp.where(size > 0, size, xp.ones_like(size))
+    d = abs(terms) / scale[:, None]
     varies = d > EQUAL
-    d = np.where(varies, d, 0.0)
-    observed, largest = np.abs(terms.sum(axis=1)) / np.where(size > 0, size, 1.0), d.sum(axis=1)
-    log_p_of_largest = -np.log(2.0) * varies.sum(axis=1)
-    spacing = 2.0 * np.where(varies, d, 1.0).min(axis=1)
-    inner = np.clip(observed - spacing / 2.0, 0.0, largest * (1.0 - 1e-4))
-    second = np.maximum(np.square(d).sum(axis=1), 1e-300)
+    d = xp.where(varies, d, xp.zeros_like(d))
+    observed, largest = abs(terms.sum(axis=1)) / scale, d.sum(axis=1)
+    log_p_of_largest = -np.log(2.0) * to_numpy(varies.sum(axis=1))
+    spacing = 2.0 * xp.min(xp.where(varies, d, xp.ones_like(d)), axis=1)
+    inner = xp.minimum(clip(observed - spacing / 2.0, 0.0), largest * (1.0 - 1e-4))
+    d_squares = d * d
+    second = clip(d_squares.sum(axis=1), 1e-300)
     t = inner / second
     for _ in range(NEWTON_STEPS):
-        tangents = np.tanh(t[:, None] * d)
-        second = np.maximum((np.square(d) * (1.0 - np.square(tangents))).sum(axis=1), 1e-300)
+        tangents = xp.tanh(t[:, None] * d)
+        second = clip((d_squares * (1.0 - tangents * tangents)).sum(axis=1), 1e-300)
         step = (inner - (d * tangents).sum(axis=1)) / second
         t = t + step
-        if np.abs(step * np.sqrt(second)).max(initial=0.0) < 1e-9:
+        if bool((abs(step * xp.sqrt(second)) < 1e-9).all()):
             break
-    K = (t[:, None] * d + np.log1p(np.exp(-2.0 * t[:, None] * d)) - np.log(2.0)).sum(axis=1)
+    K = (t[:, None] * d + xp.log1p(xp.exp(-2.0 * t[:, None] * d)) - np.log(2.0)).sum(axis=1)
+    observed, largest, inner, spacing, second, t, K = map(to_numpy, (observed, largest, inner, spacing, second, t, K))
     w = np.sqrt(np.maximum(2.0 * (t * inner - K), 1e-12))
     one_sided = log_tail_at_saddlepoint(w, lattice_step(t, spacing), second)
     one_sided = np.where(observed > largest - EQUAL, log_p_of_largest, np.maximum(one_sided, log_p_of_largest))

@@ -102,8 +102,8 @@ class InteractionScan(Selector):
         survival, and anything else as numbers. It warns about whole numbers that could be codes of 5 to 20 classes.
         Survival becomes martingale residuals of a model without features, with covariates and a hazard per batch.
     device : str or None, default=None
-        Device of the scan of pairs: "cpu", "cuda", "cuda:1". None: the device of X, as in `RandSel`. A GPU scans in
-        half precision; the best pairs are then tested on the host.
+        Device of rank functions, scan and tests: "cpu", "cuda", "cuda:1". None: the device of X, as in `RandSel`. A GPU
+        scans in half precision; the best pairs are then tested in single precision, as on the host.
     n_jobs : int, default=None
         Number of threads. The result does not depend on it.
     checkpoint : str, path or None, default=None
@@ -279,7 +279,7 @@ class InteractionScan(Selector):
         check_freedom(nuisance)
         self.n_functions_ = self._check_n_functions(degrees_of_freedom(nuisance, clusters))
         functions, columns = rank_function_source(
-            X, self.n_functions_, nuisance.weights, nominal, nuisance.strata, self.max_missing
+            X, self.n_functions_, nuisance.weights, nominal, nuisance.strata, self.max_missing, device
         )
         self._check_missing(X, functions)
         responses = responses_of(y, kind, nuisance)
@@ -318,7 +318,7 @@ class InteractionScan(Selector):
         warn_of_incomplete_columns(self, counts, len(X))
 
     def _check_device(self, X: Any) -> tuple[Any, str | None]:
-        """Return X, in memory unless it is remote, and the device of the scan of pairs."""
+        """Return X, in memory unless it is remote, and the device to compute on."""
         if remote_table(X) is None:
             return to_numpy(X), check_device(self.device, X)
         if self.order == 3 or self.device not in (None, "cpu"):
