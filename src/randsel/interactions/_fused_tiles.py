@@ -22,8 +22,8 @@ from randsel.interactions._level_tables import LevelTables
 CAPACITY = 1 << 20
 #: Tiles of the two kernels: features, samples at a time, and settings of the compiler; the fastest of those tried on an
 #: H200. Samples are padded by zeros to a multiple of DEPTH.
-PRODUCT_TILE = {"ROWS": 128, "COLUMNS": 128, "DEPTH": 64, "num_warps": 8, "num_stages": 3}
-COUNT_TILE = {"ROWS": 64, "COLUMNS": 64, "DEPTH": 128, "num_warps": 8, "num_stages": 4}
+PRODUCT_TILE = {"ROWS": 128, "COLUMNS": 128, "DEPTH": 64, "num_warps": 8, "num_stages": 4}
+COUNT_TILE = {"ROWS": 32, "COLUMNS": 64, "DEPTH": 128, "num_warps": 4, "num_stages": 4}
 #: Maximum number of samples of each class: both are counted in one 32-bit integer.
 MAX_COUNTS = 32767, 65535
 

@@ -10,11 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.arrays import as_array_like, astype, device_of, multiply_by_transpose, namespace, to_numpy
+from randsel._numerics.arrays import (
+    as_array_like,
+    astype,
+    device_of,
+    multiply_by_transpose,
+    namespace,
+    on_host,
+    to_numpy,
+)
 from randsel._utils.typing import Array
 
-#: Bytes of functions whose levels are found at a time.
-CHUNK_BYTES = 1 << 24
+#: Bytes of functions whose levels are found at a time, on the host and on a device.
+CHUNK_BYTES, DEVICE_CHUNK_BYTES = 1 << 24, 1 << 30
 #: Integers below this are exact in single precision.
 EXACT = 1 << 24
 
@@ -58,7 +66,7 @@ class LevelTables:
         indicators = xp.zeros((n, 2, m), dtype=xp.int8, device=device_of(values))
         coefficients = xp.zeros((n_functions, 8, n), dtype=xp.float32, device=device_of(values))
         discrete = np.zeros(n, dtype=bool)
-        step = max(1, CHUNK_BYTES // (4 * n_functions * m))
+        step = max(1, (CHUNK_BYTES if on_host(values) else DEVICE_CHUNK_BYTES) // (4 * n_functions * m))
         for start in range(0, n, step):
             block = slice(start, min(start + step, n))
             functions = astype(values[block], xp.float32)
