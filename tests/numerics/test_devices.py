@@ -9,6 +9,7 @@ import sklearn
 
 from randsel import InteractionScan, RandSel, RandSelCV, SparseFiltering, datasets
 from randsel._numerics import arrays
+from randsel.contribution import _closed_form as closed_form
 from randsel.learning import _sparse_filtering as sparse_filtering
 
 torch = pytest.importorskip("torch")
@@ -44,9 +45,11 @@ PROBLEMS = {
 
 
 @pytest.mark.filterwarnings("ignore:Nothing stands out")
+@pytest.mark.parametrize("host_features", [0, 30, 2048])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_tensors_give_the_same_path(dispatch, name, dtype):
+def test_tensors_give_the_same_path(dispatch, name, dtype, host_features, monkeypatch):
+    monkeypatch.setattr(closed_form, "HOST_FEATURES", host_features)
     X, y = PROBLEMS[name]()
     X = X.astype(dtype)
     expected = RandSel(3).fit(X, y)
@@ -192,6 +195,7 @@ def test_blocks_are_moved_to_the_device(dispatch, monkeypatch):
     expected = RandSel(5).fit(X, y)
     monkeypatch.setattr("randsel.selectors._features.memory_for_columns", lambda *_: X.nbytes // 3)
     monkeypatch.setattr("randsel.selectors._features.check_device", lambda *_: "cpu")  # torch's
+    monkeypatch.setattr(closed_form, "HOST_FEATURES", 0)  # scores stay on the device, in the precision of its blocks
     found = RandSel(5, max_memory="1MB").fit(X, y)
     assert list(found.get_support()) == list(expected.get_support())
     assert found.path_.rounds[0].main.dtype == np.float32
