@@ -11,6 +11,7 @@ from randsel import InteractionScan, RandSel, RandSelCV, SparseFiltering, datase
 from randsel._numerics import arrays
 from randsel._numerics.nuisance import Covariates, Nuisance, sums_by
 from randsel._numerics.rank_functions import rank_functions
+from randsel.contribution import _closed_form as closed_form
 from randsel.interactions._design import eigenvalues
 from randsel.interactions._label_probabilities import LabelProbabilities
 from randsel.interactions._permutation_tails import log_tail_of_labels, log_tail_of_signs, permutation_cumulants
@@ -49,9 +50,11 @@ PROBLEMS = {
 
 
 @pytest.mark.filterwarnings("ignore:Nothing stands out")
+@pytest.mark.parametrize("host_features", [0, 30, 2048])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_tensors_give_the_same_path(dispatch, name, dtype):
+def test_tensors_give_the_same_path(dispatch, name, dtype, host_features, monkeypatch):
+    monkeypatch.setattr(closed_form, "HOST_FEATURES", host_features)
     X, y = PROBLEMS[name]()
     X = X.astype(dtype)
     expected = RandSel(3).fit(X, y)
@@ -298,6 +301,7 @@ def test_blocks_are_moved_to_the_device(dispatch, monkeypatch):
     expected = RandSel(5).fit(X, y)
     monkeypatch.setattr("randsel.selectors._features.memory_for_columns", lambda *_: X.nbytes // 3)
     monkeypatch.setattr("randsel.selectors._features.check_device", lambda *_: "cpu")  # torch's
+    monkeypatch.setattr(closed_form, "HOST_FEATURES", 0)  # scores stay on the device, in the precision of its blocks
     found = RandSel(5, max_memory="1MB").fit(X, y)
     assert list(found.get_support()) == list(expected.get_support())
     assert found.path_.rounds[0].main.dtype == np.float32

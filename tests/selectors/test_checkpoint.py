@@ -170,9 +170,11 @@ def test_blocks_of_rows_resume_with_the_stored_seed(tmp_path, cut, monkeypatch):
     assert same_paths(again, fresh.fit(X, y))
 
 
+@pytest.mark.parametrize("host_features", [0, 30, 2048])
 @pytest.mark.parametrize("variant", ["default", "single precision", "sketched sums", "fixing"])
-def test_tensors_resume(variant, tmp_path, cut, sketched):
+def test_tensors_resume(variant, host_features, tmp_path, cut, sketched, monkeypatch):
     torch = pytest.importorskip("torch")
+    monkeypatch.setattr("randsel.contribution._closed_form.HOST_FEATURES", host_features)
     make, options = VARIANTS[variant]
     X, y = make()
     with config_context(array_api_dispatch=True):

@@ -177,7 +177,7 @@ def _mean_of_neighbours(values: Any, rank: int) -> float:
         values = namespace(values).sort(values)
         return 0.5 * sum(to_floats(values[rank - 1], values[rank]))
     if len(values) >= 8192:
-        step = len(values) // 32000 | 1
+        step = max(5, len(values) // 32000) | 1
         while math.gcd(step, math.isqrt(len(values))) > 1:  # or the sample would come from few columns of the matrix
             step += 2
         sample = values[::step]

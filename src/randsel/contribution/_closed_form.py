@@ -45,6 +45,8 @@ MAX_ROWS = 2000
 TOLERANCE = 0.2
 #: Number of features up to which all take the element-wise route: it costs little more then.
 FEW = 32
+#: Number of features up to which scores are computed on the host: starting the operations on a device takes longer.
+HOST_FEATURES = 2048
 #: Work (features × pairs) above which the third-order series beats the element-wise route on the host.
 EXPENSIVE = 1 << 20
 
@@ -251,10 +253,10 @@ def _evaluate(
     m, elementwise = len(sample.X), routes.elementwise
     elements = elements_of(sample, gamma, elementwise) if elementwise.any() else None
     log_expected, neglected, sums = _log_expected(sample, gamma, routes, elements, sums)
-    if elements is not None and elementwise.all() and elements.least_row_sum() >= m - 1:
-        raise ValueError(UNDERFLOW.format(gamma))
     target, errors = weighting.apply(log_expected, sample)
     pairing, scale = PairingMatrices.from_log_expected(sample, target, log_expected)
+    if elements is not None and elementwise.all() and elements.least_row_sum() >= m - 1:
+        raise ValueError(UNDERFLOW.format(gamma))
     allowed = _allowed_log_error(pairing, m)
     if neglected > 0.5 * allowed:
         # The error of the sketch of Σ d² could matter: compute Σ d² itself.
@@ -272,11 +274,13 @@ def _evaluate(
     if elements is not None:
         matrices = pairing.total, target.matrices(pairing.interaction.dtype)[1], pairing.interaction
         forms.append((elementwise, elements.forms(matrices, target.n_pairs)))
-    total, main, interaction, u_centred_norm, mean_contrast = _merge(sample, forms)
+    merged = _merge(sample, forms)
+    merged = to_numpy(merged) if merged.shape[1] <= HOST_FEATURES else merged
+    total, main, interaction, u_centred_norm, mean_contrast = merged
     # The null mean of the interaction score is not zero (eq. 8').
     interaction = interaction - pairing.null_mean(u_centred_norm, mean_contrast)
     for i in np.flatnonzero(sample.fixed).tolist():
-        total[i] = _total_if_fixed(sample, target, gamma, i, log_expected)
+        total[i] = float(_total_if_fixed(sample, target, gamma, i, log_expected))
     scores = (
         standard_score(main, target.u_centred_norm, u_centred_norm, m),
         standard_score(interaction, pairing.interaction_norm, u_centred_norm, m),

@@ -108,7 +108,8 @@ class ColumnMoments:
     def take(self, index: Any) -> "ColumnMoments":
         """Return the moments of some columns."""
         values = take_columns(self.values, index)
-        extremes = self.extremes if values.shape[1] > INHERIT_EXTREMES else _extremes(values)
+        # Few features: one transfer is faster than operations on a device.
+        extremes = self.extremes if values.shape[1] > INHERIT_EXTREMES else _extremes(to_numpy(values))
         # Columns without outliers still have none when some of them are dropped.
         return ColumnMoments(values, extremes, None if self.outlying is None else _outlying(values))
 

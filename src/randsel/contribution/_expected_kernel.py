@@ -90,14 +90,10 @@ def fit_ridge(log_expected: Any, target: Target, ridge: float, second_kernel: An
         # The mean eigenvalue of a centred kernel with ones on the diagonal is one less the mean of all entries. In a
         # block of rows the second kernel may be constant, and then explains nothing.
         kernel += second_kernel * ((1.0 - kernel.mean()) / clip(1.0 - second_kernel.mean(), 1e-6))
-    Y = target.Y
-    roots = xp.ones_like(kernel[0]) if target.weights is None else target.weights**0.5
+    roots, weight = target.root_weights, target.sum_of_weights
     if target.weights is not None:
         kernel *= roots[:, None]
         kernel *= roots[None, :]
-    weight = m if target.weights is None else roots @ roots  # also m, except in a block of rows
-    scaled = Y / roots[:, None]
-    scaled = scaled - roots[:, None] * ((roots @ scaled) / weight)  # so far centred by the mean of all rows
     # P K P = K - √w bᵀ - b √wᵀ with b = K √w / Σw - √w (√wᵀ K √w) / 2(Σw)².
     means = kernel @ roots / weight
     offsets = means - roots * ((roots @ means) / (2 * weight))
@@ -110,7 +106,7 @@ def fit_ridge(log_expected: Any, target: Target, ridge: float, second_kernel: An
     penalty = clip(xp.linalg.diagonal(kernel).sum() * (ridge / m), 1e-12)
     add_to_diagonal(kernel, penalty)
     root = inverse_root(kernel)
-    duals = root.T @ (root @ scaled)
+    duals = root.T @ (root @ target.scaled)
     if target.groups is None:
         errors = duals / (columnwise_dot(root, root) - roots**2 / (weight * penalty))[:, None]
         squares = (errors * errors).sum(axis=1)
@@ -118,8 +114,7 @@ def fit_ridge(log_expected: Any, target: Target, ridge: float, second_kernel: An
         intercept = roots / (weight * penalty) ** 0.5
         squares = _errors_of_groups(to_numpy(root), to_numpy(intercept), to_numpy(duals), target.groups)
         squares = as_array_like(squares, kernel)
-    variance = (scaled * scaled).sum() / m
-    return duals * roots[:, None], squares / clip(variance, 1e-300)
+    return duals * roots[:, None], squares / target.variance
 
 
 def _errors_of_groups(root: Array, intercept: Array, duals: Array, groups: Array) -> Array:
@@ -151,6 +146,8 @@ class PairingMatrices:
         `U(L∘U(Q))`, and its norm: zero where it is only rounding.
     rho, offsets
         `ρ` and `a`.
+    total_rows, total_sum
+        Row sums of `L∘Q`, and their sum.
     """
 
     target: Target
@@ -158,6 +155,8 @@ class PairingMatrices:
     interaction_norm: float
     rho: Any
     offsets: Any
+    total_rows: Any
+    total_sum: float
 
     @classmethod
     def from_log_expected(cls, sample: Sample, target: Target, log_expected: Any) -> tuple["PairingMatrices", float]:
@@ -175,12 +174,14 @@ class PairingMatrices:
         largest_rho = abs(rho).max()
         u_centred *= target.matrices(log_expected.dtype)[0]
         interaction, offsets = u_centre_with_offsets(u_centred, overwrite=True)
-        scale, largest_rho, square = to_floats(peak, largest_rho, dot(interaction, interaction))
+        rho, offsets = to_double(rho) + 0.5, to_double(offsets)  # ρ of Q is that of Q - 1 plus ½
+        total_rows = _row_sums_of_total(target, rho, offsets)
+        scalars = peak, largest_rho, dot(interaction, interaction), total_rows.sum()
+        scale, largest_rho, square, total_sum = to_floats(*scalars)
         # If Q is constant, U(Q) is zero and only rounding is left.
         rounding = 2e-5 * largest_rho if interaction.dtype == xp.float32 else 1e-12
         norm = square**0.5 if square**0.5 > rounding * target.u_centred_norm else 0.0
-        # ρ of Q is that of Q - 1 plus ½.
-        return cls(target, interaction, norm, to_double(rho) + 0.5, to_double(offsets)), scale
+        return cls(target, interaction, norm, rho, offsets, total_rows, total_sum), scale
 
     @cached_property
     def total(self) -> Any:
@@ -195,14 +196,13 @@ class PairingMatrices:
         set_diagonal(total, 0.0)
         return total
 
-    @cached_property
-    def total_rows(self) -> Any:
-        """Row sums of `L∘Q`, without computing that matrix: rows of A sum to zero."""
-        Y = self.target.Y
-        by_target = self.rho * self.target.row_sums_less_diagonals + Y @ (Y.T @ self.rho)
-        return (len(self.rho) - 2) * self.offsets + self.offsets.sum() + by_target
-
     def null_mean(self, feature_norm: Any, mean_contrast: Any) -> Any:
         """Return the mean of `⟨A, T_i⟩` under the null, which is not zero because Q contains feature i (eq. 8')."""
         m = len(self.rho)
-        return feature_norm**2 / (1 + mean_contrast) * (self.total_rows.sum() / (2 * m * (m - 3)))
+        return feature_norm**2 / (1 + mean_contrast) * (self.total_sum / (2 * m * (m - 3)))
+
+
+def _row_sums_of_total(target: Target, rho: Any, offsets: Any) -> Any:
+    """Return the row sums of `L∘Q`, without computing that matrix: rows of the interaction matrix sum to zero."""
+    by_target = rho * target.row_sums_less_diagonals + target.Y @ (target.Y.T @ rho)
+    return (len(rho) - 2) * offsets + offsets.sum() + by_target

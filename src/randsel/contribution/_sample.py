@@ -418,12 +418,16 @@ class Sample:
             return distances_from_gram(self.fixed_products) * -gamma
         return sum_log_factors(select_columns(self.X, self.fixed), gamma, self.factor)
 
+    @cached_property
+    def _farthest(self) -> float:
+        """Largest squared distance of a row from zero."""
+        return float(self.xp.linalg.diagonal(self.sums.products).max())
+
     def resolves(self, gamma: float) -> bool:
         """Whether the precision of pairs suffices for γ times a distance: single does not if rows lie far from zero."""
         if not self.precision.single_pairs or not self.has_sums:
             return True
-        farthest = float(self.xp.linalg.diagonal(self.sums.products).max())
-        return gamma * farthest * 8 * machine_epsilon(self.precision.pair_dtype) < MAX_EXPONENT_ROUNDING
+        return gamma * self._farthest * 8 * machine_epsilon(self.precision.pair_dtype) < MAX_EXPONENT_ROUNDING
 
     def check_gamma(self, gamma: float) -> None:
         """Raise ValueError if γ is so small that the kernel is one; too large a γ is noticed in the kernel itself."""

@@ -139,6 +139,8 @@ def cull(
             weighting = Weighting(rules.ridge, criterion.residual, rules.explain_fixed)
             contributions = estimator(sample, gamma, round_draws, weighting)
             scores, ties = criterion.scores(contributions)
+            if on_host(scores):  # the scores of few features, also of those on a device
+                state = replace(state, columns=to_numpy(state.columns))
             ascending = _argsort_scores(scores, ties, sample)
             dropped = _positions_to_drop(ascending, sample.fixed, rules)
             surviving = complement(dropped, len(ascending))
@@ -211,7 +213,7 @@ def _build_path(
     fixed = sorted(fixed_scores, key=lambda column: -fixed_scores[column])
     best_first = to_numpy(last.features[ascending])[::-1].tolist()
     survivors = np.array([*fixed, *(column for column in best_first if column not in fixed_scores)], dtype=int)
-    culled = to_numpy(namespace(last.features).concat([r.dropped for r in rounds]))[::-1]
+    culled = np.concatenate([to_numpy(r.dropped) for r in rounds])[::-1]
     return CullingPath(RecordedRounds(rounds), np.concatenate([survivors, culled]), null_sd)
 
 

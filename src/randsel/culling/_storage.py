@@ -129,12 +129,10 @@ def state_to_arrays(state: CullingState) -> dict[str, Any]:
 def restore_state(arrays: Mapping[str, Array], start: CullingState) -> CullingState:
     """Return the state that `state_to_arrays` stored; `start` is the state before the first round."""
     columns = as_index(arrays["columns"], start.sample.target.Y)
-    # The path concatenates `dropped` of all rounds on the device.
-    rounds = (replace(r, dropped=as_index(r.dropped, columns)) for r in _unstack_rounds(arrays, start.chance))
     return replace(
         start,
         sample=_restore_sample(arrays, start.sample),
-        rounds=tuple(rounds),
+        rounds=tuple(_unstack_rounds(arrays, start.chance)),
         columns=columns,
         streak=arrays["streak"],
         fixed_scores=dict(zip(arrays["fixed_columns"].tolist(), arrays["fixed_keys"].tolist(), strict=True)),

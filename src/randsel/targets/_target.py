@@ -10,10 +10,11 @@ import numpy as np
 from randsel._numerics.arrays import (
     as_array_like,
     astype,
+    clip,
     dot,
     frobenius_norm,
     namespace,
-    to_floats,
+    on_host,
     to_numpy,
 )
 from randsel._numerics.kernels import u_centre
@@ -122,18 +123,39 @@ class Target:
 
     @cached_property
     def _sizes(self) -> tuple[float, float, float]:
-        """`‖U(L)‖²`, `‖L‖²` and `largest`, in one transfer; by row sums off the diagonal (eq. 4), without L."""
+        """`‖U(L)‖²`, `‖L‖²` and `largest`, on the host; by row sums off the diagonal (eq. 4), without L."""
+        if not on_host(self.Y):
+            return Target(to_numpy(self.Y), None)._sizes
         m, diagonal, products = len(self.Y), self.diagonal, self.Y.T @ self.Y
         rows = self.row_sums_less_diagonals + diagonal
-        square, diagonal_square, rows_square, total, second, first = to_floats(
-            dot(products, products),
-            dot(diagonal, diagonal),
-            dot(rows, rows),
-            rows.sum(),
-            *namespace(self.Y).sort(diagonal)[-2:],
-        )
+        square, diagonal_square, rows_square = (float(np.vdot(v, v)) for v in (products, diagonal, rows))
+        second, first = np.sort(diagonal)[-2:].tolist()
+        total = float(rows.sum())
         u_centred_square = square - diagonal_square - 2 / (m - 2) * rows_square + total**2 / ((m - 1) * (m - 2))
         return u_centred_square, square, math.sqrt(first * second)
+
+    @cached_property
+    def root_weights(self) -> Any:
+        """Square roots of the weights."""
+        return namespace(self.Y).ones_like(self.Y[:, 0]) if self.weights is None else self.weights**0.5
+
+    @cached_property
+    def scaled(self) -> Any:
+        """Y divided by the root weights, without its part along them."""
+        roots = self.root_weights
+        # In a block of rows, Y is centred by the mean of all rows.
+        scaled = self.Y / roots[:, None]
+        return scaled - roots[:, None] * ((roots @ scaled) / self.sum_of_weights)
+
+    @cached_property
+    def sum_of_weights(self) -> Any:
+        """`Σ_p w_p`: the number of rows, except in a block of weighted rows."""
+        return len(self.Y) if self.weights is None else self.root_weights @ self.root_weights
+
+    @cached_property
+    def variance(self) -> Any:
+        """Mean square of `scaled`, above zero."""
+        return clip((self.scaled * self.scaled).sum() / len(self.Y), 1e-300)
 
     @cached_property
     def n_pairs(self) -> float:
