@@ -149,8 +149,8 @@ def test_triples_are_exhaustive_within_a_budget(rng):
     assert scan.get_support(indices=True).tolist() == [0, 1, 2]
     assert [scan.triples_[0][name] for name in "ijk"] == [0, 1, 2]
     assert InteractionScan(order=1).fit(X, y).pairs_.size == 0
-    with pytest.raises(ValueError, match=r"order=3 on 3000 features .* triples .* budget .* at most \d+ features"):
-        InteractionScan(order=3).fit(rng.standard_normal((60, 3000)), rng.integers(0, 2, 60))
+    with pytest.raises(ValueError, match=r"order=3 on 6000 features .* triples .* budget .* at most \d+ features"):
+        InteractionScan(order=3).fit(rng.standard_normal((60, 6000)), rng.integers(0, 2, 60))
 
 
 def test_few_samples_limit_the_number_of_functions(rng):

@@ -101,7 +101,7 @@ def scan_interactions(
         )
         sets[2], tested[2] = _sort_by_evidence(functions, design, responses, pairs)
     if order >= 3 and n >= 3:
-        in_memory = cast(RankFunctions, functions).to_device(None)
+        in_memory = cast(RankFunctions, functions)
         significant = sets[2][:MAX_STEPS]
         significant = significant[tested[2].log_p[: len(significant)] < np.log(LEVEL) - log_number_of_sets(n, 2)]
         members = np.union1d(strong, significant.ravel()).astype(int)

@@ -53,6 +53,7 @@ def scan_pairs(
     factor: Array | None = None,
     progress: Callable[[int, int], None] = lambda *_: None,
     stages: Stages | None = None,
+    max_log_p: float = np.inf,
 ) -> tuple[Array, Array]:
     """Compute the statistics of all pairs (eq. 18); return the best pairs, and every feature's best partner.
 
@@ -60,7 +61,7 @@ def scan_pairs(
     statistic are among them. Y is the target or its residual. All products are multiplied with `factor` (functions,
     samples); the functions of a third feature make this a scan of triples. `progress` gets the number of tiles done and
     in total, also before the first tile; `stages` is the checkpoint, saved after every row of tiles. If features are
-    sorted by kind, there are few tiles.
+    sorted by kind, there are few tiles. Of pairs above `max_log_p`, only best partners are returned.
     """
     e, spectrum = (Y * design.sample_weights[:, None]).T, design.spectrum(Y)
     if factor is not None:
@@ -80,7 +81,8 @@ def scan_pairs(
     progress(sum(tiles_in_rows[:done]), sum(tiles_in_rows))
     for row in range(done, len(blocks)):
         pairs = [(blocks[row], block) for block in blocks[row:]]
-        for features, result in functions.map_block_pairs(_scan_tile, pairs, scan, best.max_log_p, n_jobs=n_jobs):
+        limit = min(best.max_log_p, max_log_p)
+        for features, result in functions.map_block_pairs(_scan_tile, pairs, scan, limit, n_jobs=n_jobs):
             best.add(result, features)
         if stages is not None:
             stages.save(row + 1, partial(best.to_arrays, row + 1))
@@ -109,11 +111,14 @@ def scan_triples(
     n_firsts = len(functions) - 2
     for first in range(int(stored["firsts"]), n_firsts):
         progress(first, n_firsts)
-        factor = functions.values[first, : functions.counts[first]]
+        factor = to_numpy(functions.values[first, : functions.counts[first]])
         if not len(factor):
             continue
         factor = factor * np.sqrt(design.function_weights[: len(factor), None])
-        pairs, log_p = scan_pairs(functions.take(slice(first + 1, None)), design, Y, n_triples, factor)
+        limit = best_log_p[-1] if len(best) == n_triples else np.inf
+        others = functions.take(slice(first + 1, None))
+        pairs, log_p = scan_pairs(others, design, Y, n_triples, factor, max_log_p=limit)
+        pairs, log_p = pairs[log_p < limit], log_p[log_p < limit]
         triples = np.concatenate([np.full((len(pairs), 1), first), pairs + first + 1], axis=1)
         best, best_log_p = np.concatenate([best, triples]), np.concatenate([best_log_p, log_p])
         order = np.argsort(best_log_p, kind="stable")[:n_triples]
