@@ -102,7 +102,8 @@ def path(m=1000, n=1_000_000, goal=0.6, scaled_goal=0.35):
     return (
         f"| full path, {m}×{n} float32, to 2 features | {seconds:.3f} s; {unscaled:.3f} s without normal scores | "
         f"{bare:.3f} s for one X Xᵀ and one W X in float32: {seconds / bare:.1f} and {unscaled / bare:.1f} times | "
-        f"chosen {chosen}, planted [17, {n - 5}]; {used:.0f} GB | {verdict(seconds, goal)}, {verdict(unscaled, scaled_goal)} |"
+        f"chosen {chosen}, planted [17, {n - 5}]; {used:.0f} GB | {verdict(seconds, goal)}, "
+        f"{verdict(unscaled, scaled_goal)} |"
     )
 
 
