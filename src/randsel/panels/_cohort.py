@@ -8,7 +8,7 @@ import numpy as np
 
 from randsel._utils.text import list_first
 from randsel._utils.typing import Array
-from randsel.panels._panel import Panel
+from randsel.panels._content import PanelContent
 from randsel.prediction import MAX_POINTS
 from randsel.tables import LOWEST, Table
 
@@ -77,7 +77,7 @@ def transform_values(values: Array, name: str) -> Array:
     return transformed
 
 
-def compare_features(panel: Panel, values: Array) -> tuple[FeatureShift, ...]:
+def compare_features(panel: PanelContent, values: Array) -> tuple[FeatureShift, ...]:
     """Compare the new values of each feature (a column of `values`) with its training values."""
     return tuple(
         _compare(name, points, column)
@@ -100,34 +100,40 @@ def _spread(points: Array) -> float:
     return float(high - low) / NORMAL_IQR
 
 
-def warn_of_shifts(panel: Panel, values: Array, *, rescaled: bool = False, log2_taken: bool = False) -> Iterator[str]:
-    """Yield warnings about new values that differ from the training values, with remedies.
+def warn_of_scale(
+    panel: PanelContent, values: Array, *, rescaled: bool = False, log2_taken: bool = False
+) -> Iterator[str]:
+    """Yield a warning if new values have another scale than the training values, with the remedy.
 
     `rescaled` says that scores were computed within the new samples, and `log2_taken` that logarithms of the new values
     were taken because they were taken in training.
     """
-    shifts = compare_features(panel, values)
-    remedy = (
-        ""
-        if rescaled
-        else " If they were measured on another platform, --rescale uses ranks within the new samples instead."
-    )
     transform = find_transform(panel, values)
     if transform is not None:
         _, inverse, words = TRANSFORMS[transform]
         if log2_taken and transform == "log2":  # logarithms were taken twice
             inverse = "none"
         yield f"The new values look like {words} of the training values; --transform {inverse} undoes that."
-    elif len(values) >= MIN_SAMPLES:
-        smallest_reported = max(SHIFTED, SIGNIFICANT * MEDIAN_ERROR / np.sqrt(len(values)))
-        shifted = [s for s in shifts if abs(s.shift) > smallest_reported]
-        if shifted:
-            shifted.sort(key=lambda s: -abs(s.shift))
-            named = list_first([f"{s.name} ({s.shift:+.1f})" for s in shifted], NAMED)
-            yield (
-                f"The medians of {len(shifted)} of {len(shifts)} features differ from the training medians by more "
-                f"than {SHIFTED:g} standard deviation: {named}.{remedy}"
-            )
+        return
+    shifts = compare_features(panel, values)
+    smallest_reported = max(SHIFTED, SIGNIFICANT * MEDIAN_ERROR / np.sqrt(len(values)))
+    shifted = [s for s in shifts if abs(s.shift) > smallest_reported]
+    if shifted and len(values) >= MIN_SAMPLES:
+        shifted.sort(key=lambda s: -abs(s.shift))
+        named = list_first([f"{s.name} ({s.shift:+.1f})" for s in shifted], NAMED)
+        remedy = " If they were measured on another platform, --rescale uses ranks within the new samples instead."
+        yield (
+            f"The medians of {len(shifted)} of {len(shifts)} features differ from the training medians by more "
+            f"than {SHIFTED:g} standard deviation: {named}.{'' if rescaled else remedy}"
+        )
+
+
+def warn_of_shifts(
+    panel: PanelContent, values: Array, *, rescaled: bool = False, log2_taken: bool = False
+) -> Iterator[str]:
+    """Yield warnings about new values that differ from the training values, with remedies; see `warn_of_scale`."""
+    yield from warn_of_scale(panel, values, rescaled=rescaled, log2_taken=log2_taken)
+    shifts = compare_features(panel, values)
     outside = [s for s in shifts if s.outside > OUTSIDE]
     if outside and not rescaled:
         outside.sort(key=lambda s: -s.outside)
@@ -138,13 +144,16 @@ def warn_of_shifts(panel: Panel, values: Array, *, rescaled: bool = False, log2_
         )
     absent = np.isnan(values).all(axis=0).sum()
     if absent > MANY_ABSENT * len(shifts):
-        yield f"{absent} of {len(shifts)} features of the panel have no values; predictions depend on the others."
+        yield (
+            f"{absent} of {len(shifts)} features of the panel have no values; predictions depend on the others, and on "
+            "stand-ins if there are any."
+        )
     empty = [s.name for s in shifts if 0 < s.n_missing < len(values) and s.n_missing > len(values) / 2]
     if empty:
         yield f"More than half of the values of {list_first(empty, NAMED)} are missing; they are treated as average."
 
 
-def check_categories(panel: Panel, table: Table) -> None:
+def check_categories(panel: PanelContent, table: Table) -> None:
     """Raise ValueError if codes of categories are not those of training.
 
     The reader numbers named categories by the levels of the panel. Formats that do not name them hold the codes.
@@ -167,7 +176,7 @@ def check_categories(panel: Panel, table: Table) -> None:
 
 
 @np.errstate(all="ignore")
-def find_transform(panel: Panel, values: Array) -> str | None:
+def find_transform(panel: PanelContent, values: Array) -> str | None:
     """Return the transform of the training values that the new values look like; None if there is none."""
     if len(values) < MIN_SAMPLES:
         return None
