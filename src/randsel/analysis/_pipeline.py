@@ -231,4 +231,5 @@ def _rank_features(
 
 def _find_stand_ins(table: Table, kind: OutcomeKind, selected: Array) -> dict[int, list[StandIn]]:
     groups = None if table.groups is None else np.unique(table.groups, return_inverse=True)[1]
-    return find_stand_ins(table.X, selected, SwapModel(Target.encode(table.y, kind, None, groups)))
+    model = SwapModel(Target.encode(table.y, kind, None, groups))
+    return find_stand_ins(table.X, selected, model, nominal=table.nominal)
