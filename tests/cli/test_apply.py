@@ -361,3 +361,17 @@ def test_no_panel_of_too_many_features(folders, tmp_path, monkeypatch):
     words = ["--target", "status", "--drop-columns", "comment", *SHORT, "--out", tmp_path / "out"]
     result = select(file, *words)
     assert "No panel.json for randsel apply: a panel has 1 to 1 features, but 2 are selected." in result.output
+
+
+def test_text_in_a_stand_in_that_is_not_needed_does_no_harm(folders, tmp_path):
+    file = write(tmp_path / "new.csv", make_table(seed=1))
+    lines = [line.split(",") for line in file.read_text().splitlines()]
+    for cells in lines[1:]:
+        cells[-1] = "high"
+    file.write_text("\n".join(",".join(cells) for cells in lines) + "\n")
+    assert lines[0][-1] == "copy"
+    result, _ = apply(folders("classification"), file)
+    assert result.exit_code == 0, result.output
+    result, _ = apply(folders("classification"), file, "--allow-missing")
+    assert result.exit_code == 1
+    assert "column 'copy' holds 'high'" in result.output

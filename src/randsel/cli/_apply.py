@@ -64,7 +64,7 @@ def apply(results: Path, file: Path, reading: dict[str, Any], out: Path, **how: 
     check_folder(out)
     panel = Panel.load(results)
     named = any(reading[name] for name in _OUTCOME)
-    table = _read_new_samples(panel, file, reading, how["transform"], named)
+    table = _read_new_samples(panel, file, reading, how, named)
     command = shlex.join(["randsel", "apply", str(results), str(file), "--out", str(out), *_write_options(how)])
     about = {"data": file.name, "command": command}
     application = apply_panel(panel, table, **how, about=about)
@@ -87,10 +87,11 @@ def _write_options(how: dict[str, Any]) -> list[str]:
     return flags if how["transform"] == "as-training" else [*flags, "--transform", how["transform"]]
 
 
-def _read_new_samples(panel: "Panel", file: Path, reading: dict[str, Any], transform: str, named: bool) -> "Table":
+def _read_new_samples(panel: "Panel", file: Path, reading: dict[str, Any], how: dict[str, Any], named: bool) -> "Table":
     """Read the columns of the panel; the outcome is that of training, unless another one is named."""
     from randsel.tables import read
 
+    transform = how["transform"]
     outcome = {} if named else panel.about.get("outcome", {})
     covariates = tuple(covariate.name for covariate in panel.preparation.covariates)
     reading["categorical"] = tuple(dict.fromkeys([*reading["categorical"], *panel.levels()]))
@@ -102,7 +103,7 @@ def _read_new_samples(panel: "Panel", file: Path, reading: dict[str, Any], trans
             "that needs --transform; use --below-detection missing."
         )
     from_training = {"detection_values": panel.detection_values(), "levels": panel.levels()}
-    how = {**reading, **outcome, **from_training}
-    table = read(file, **how, only=panel.columns(), covariates=covariates, log2=log2)
+    only = panel.columns(with_stand_ins=how["allow_missing"])
+    table = read(file, **{**reading, **outcome, **from_training}, only=only, covariates=covariates, log2=log2)
     say("Note", table.notes)
     return table

@@ -80,9 +80,9 @@ class Panel(PanelContent):
             raise AttributeError(f"A panel for {self.kind} has no classes.")
         return self.classes
 
-    def columns(self) -> list[str]:
+    def columns(self, *, with_stand_ins: bool = True) -> list[str]:
         """Return the columns that new samples may have: features, and stand-ins."""
-        stand_ins = [stand_in.name for feature in self.features for stand_in in feature.stand_ins]
+        stand_ins = [stand_in.name for feature in self.features for stand_in in feature.stand_ins if with_stand_ins]
         return list(dict.fromkeys([feature.source for feature in self.features] + stand_ins))
 
     def detection_values(self) -> dict[str, float]:
