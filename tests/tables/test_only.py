@@ -52,3 +52,10 @@ def test_a_file_without_any_of_the_features(tmp_path):
     (tmp_path / "new.csv").write_text(TABLE)
     with pytest.raises(ValueError, match=r"has none of the 2 requested features, such as 'GBP5'"):
         read(tmp_path / "new.csv", only=("GBP5", "BATF2"))
+
+
+def test_a_renamed_copy_is_read_although_its_first_copy_is_not_wanted(tmp_path):
+    (tmp_path / "new.csv").write_text("a,x,x\n1,2,3\n4,5,6\n")
+    table = read(tmp_path / "new.csv", only=("a", "x.2"), duplicates="rename")
+    assert table.names == ("a", "x.2")
+    assert np.array_equal(table.X, [[1, 3], [4, 6]])
