@@ -15,6 +15,7 @@ from randsel.targets import KINDS, SURVIVAL
 CONFIDENCE = 0.95
 MAX_BINS = 5  # of the calibration table
 MIN_PER_BIN = 5  # samples
+PAIRS_AT_A_TIME = 1 << 22  # pairs of samples that the concordance index compares
 DECIMALS = 10  # predictions that agree to so many decimals are ties: rounding errors differ between equal samples
 
 
@@ -161,11 +162,14 @@ def concordance_with_interval(time: Array, event: Array, risks: Array) -> tuple[
     variance of this U-statistic about `4 Σ (a_i - C b_i)² / (Σ b_i)²`.
     """
     risks = np.round(risks, DECIMALS)
-    earlier = (time[:, None] < time) | ((time[:, None] == time) & ~event)
-    comparable = event[:, None] & earlier
-    concordant = comparable * ((risks[:, None] > risks) + 0.5 * (risks[:, None] == risks))
-    b = comparable.sum(axis=0) + comparable.sum(axis=1)
-    a = concordant.sum(axis=0) + concordant.sum(axis=1)
+    a, b = np.zeros(len(time)), np.zeros(len(time))
+    for rows in np.array_split(np.flatnonzero(event), len(time) * len(time) // PAIRS_AT_A_TIME + 1):
+        comparable = (time[rows, None] < time) | ((time[rows, None] == time) & ~event)
+        concordant = comparable & (risks[rows, None] > risks)
+        halves = comparable & (risks[rows, None] == risks)
+        for counts, pairs, weight in ((b, comparable, 1.0), (a, concordant, 1.0), (a, halves, 0.5)):
+            counts += weight * np.count_nonzero(pairs, axis=0)
+            counts[rows] += weight * np.count_nonzero(pairs, axis=1)
     if not b.sum():
         return float("nan"), float("nan"), float("nan")
     index = float(a.sum() / b.sum())
