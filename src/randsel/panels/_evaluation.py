@@ -167,9 +167,10 @@ def concordance_with_interval(time: Array, event: Array, risks: Array) -> tuple[
         comparable = (time[rows, None] < time) | ((time[rows, None] == time) & ~event)
         concordant = comparable & (risks[rows, None] > risks)
         halves = comparable & (risks[rows, None] == risks)
-        for counts, pairs, weight in ((b, comparable, 1.0), (a, concordant, 1.0), (a, halves, 0.5)):
-            counts += weight * np.count_nonzero(pairs, axis=0)
-            counts[rows] += weight * np.count_nonzero(pairs, axis=1)
+        b += np.count_nonzero(comparable, axis=0)
+        b[rows] += np.count_nonzero(comparable, axis=1)
+        a += np.count_nonzero(concordant, axis=0) + 0.5 * np.count_nonzero(halves, axis=0)
+        a[rows] += np.count_nonzero(concordant, axis=1) + 0.5 * np.count_nonzero(halves, axis=1)
     if not b.sum():
         return float("nan"), float("nan"), float("nan")
     index = float(a.sum() / b.sum())
