@@ -375,3 +375,14 @@ def test_text_in_a_stand_in_that_is_not_needed_does_no_harm(folders, tmp_path):
     result, _ = apply(folders("classification"), file, "--allow-missing")
     assert result.exit_code == 1
     assert "column 'copy' holds 'high'" in result.output
+
+
+@pytest.mark.parametrize("kind", ["regression", "survival"])
+def test_one_sample_is_too_few_to_measure_agreement(kind, folders, tmp_path):
+    result, out = apply(folders(kind), write(tmp_path / "new.csv", make_table(kind, seed=1).rows(np.array([0]))))
+    assert result.exit_code == 0, result.output
+    assert "of 1 new sample: " in result.output
+    assert "Note: 1 sample, 2 features" in result.output
+    assert "Compared with the outcome of 1 sample: too few to measure agreement." in result.output
+    assert "nan" not in result.output.lower()
+    assert ">nan<" not in (out / "report.html").read_text()

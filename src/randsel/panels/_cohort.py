@@ -8,7 +8,7 @@ import numpy as np
 
 from randsel._utils.text import list_first
 from randsel._utils.typing import Array
-from randsel.panels._content import PanelContent
+from randsel.panels._content import PanelContent, PanelFeature
 from randsel.prediction import MAX_POINTS
 from randsel.tables import LOWEST, Table
 
@@ -23,6 +23,7 @@ TRANSFORMS: dict[str, tuple[Callable[[Any], Any], str, str]] = {
 }
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)  # quantiles that are compared
 MIN_SAMPLES = 5  # with fewer new samples, quantiles are not compared
+UNLIKELY = 0.01  # equal new values are reported if training samples would have them with less than this probability
 SHIFTED = 1.0  # shifts of a median above this, in training standard deviations, are reported
 SIGNIFICANT = 4.0  # a reported shift also exceeds this many standard errors of the new median
 MEDIAN_ERROR = 1.25  # standard error of the median of n normal values, in standard deviations, times √n
@@ -46,7 +47,8 @@ class FeatureShift:
     training_median, new_median
         Medians of the observed values; NaN if there are none.
     shift
-        Difference of the medians in training standard deviations (estimated by the interquartile range).
+        Difference of the medians in training standard deviations (estimated by the interquartile range); NaN for
+        categories.
     outside
         Fraction of the new values outside the training range.
     n_missing
@@ -80,17 +82,19 @@ def transform_values(values: Array, name: str) -> Array:
 def compare_features(panel: PanelContent, values: Array) -> tuple[FeatureShift, ...]:
     """Compare the new values of each feature (a column of `values`) with its training values."""
     return tuple(
-        _compare(name, points, column)
-        for name, points, column in zip(panel.features_, panel.preparation.points, values.T, strict=True)
+        _compare(feature, points, column)
+        for feature, points, column in zip(panel.features, panel.preparation.points, values.T, strict=True)
     )
 
 
-def _compare(name: str, points: Array, column: Array) -> FeatureShift:
+def _compare(feature: PanelFeature, points: Array, column: Array) -> FeatureShift:
+    name = feature.name
     observed, median = column[~np.isnan(column)], float(np.median(points))
     if not len(observed):
         return FeatureShift(name, median, np.nan, np.nan, np.nan, len(column))
     new_median, spread = float(np.median(observed)), _spread(points)
-    shift = (new_median - median) / spread if spread > 0.0 else np.nan
+    has_order = feature.levels is None  # codes of categories have none
+    shift = (new_median - median) / spread if spread > 0.0 and has_order else np.nan
     outside = float(((observed < points[0]) | (observed > points[-1])).mean())
     return FeatureShift(name, median, new_median, shift, outside, len(column) - len(observed))
 
@@ -142,6 +146,13 @@ def warn_of_shifts(
             f"New values of {len(outside)} of {len(shifts)} features lie outside the training range and are set to its "
             f"nearest end: {named}."
         )
+    columns = zip(panel.features_, panel.preparation.points, values.T, strict=True)
+    constant = [name for name, points, column in columns if _is_constant(points, column)]
+    if constant:
+        yield (
+            f"All new samples have the same value of {list_first(constant, NAMED)}, which varied in training; is the "
+            "column complete, and in the right place?"
+        )
     absent = np.isnan(values).all(axis=0).sum()
     if absent > MANY_ABSENT * len(shifts):
         yield (
@@ -151,6 +162,15 @@ def warn_of_shifts(
     empty = [s.name for s in shifts if 0 < s.n_missing < len(values) and s.n_missing > len(values) / 2]
     if empty:
         yield f"More than half of the values of {list_first(empty, NAMED)} are missing; they are treated as average."
+
+
+def _is_constant(points: Array, column: Array) -> bool:
+    """Return whether all new values are equal, although so many equal ones are unlikely in training samples."""
+    observed = column[~np.isnan(column)]
+    if len(observed) < MIN_SAMPLES or (observed != observed[0]).any():
+        return False
+    most_frequent = np.unique(points, return_counts=True)[1].max() / len(points)
+    return bool(most_frequent ** len(observed) < UNLIKELY)
 
 
 def check_categories(panel: PanelContent, table: Table) -> None:
@@ -181,9 +201,10 @@ def find_transform(panel: PanelContent, values: Array) -> str | None:
     if len(values) < MIN_SAMPLES:
         return None
     training_quantiles, new_quantiles = [], []
-    for points, column in zip(panel.preparation.points, values.T, strict=True):
+    for feature, points, column in zip(panel.features, panel.preparation.points, values.T, strict=True):
         observed = column[~np.isnan(column)]
-        if len(observed) >= MIN_SAMPLES and _spread(points) > 0.0 and len(np.unique(points)) > len(LEVELS):
+        is_number = feature.levels is None and _spread(points) > 0.0 and len(np.unique(points)) > len(LEVELS)
+        if is_number and len(observed) >= MIN_SAMPLES:
             training_quantiles.append(np.quantile(points, LEVELS))
             new_quantiles.append(np.quantile(observed, LEVELS))
     if not training_quantiles:
