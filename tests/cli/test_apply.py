@@ -203,7 +203,7 @@ def test_covariates_are_asked_for(tmp_path):
     without = write(tmp_path / "without.csv", table, columns=("a", "b"))
     result, _ = apply(tmp_path / "out", without)
     assert result.exit_code == 1
-    assert "has no column 'age'" in result.output
+    assert "the effects of age were removed from the features of the panel, so new samples need" in result.output
 
 
 @pytest.mark.slow
@@ -386,3 +386,15 @@ def test_one_sample_is_too_few_to_measure_agreement(kind, folders, tmp_path):
     assert "Compared with the outcome of 1 sample: too few to measure agreement." in result.output
     assert "nan" not in result.output.lower()
     assert ">nan<" not in (out / "report.html").read_text()
+
+
+def test_the_outcome_in_a_target_file_has_the_names_of_training(folders, tmp_path):
+    new = make_table("survival", seed=1)
+    file = write(tmp_path / "new.csv", new, outcome=False)
+    clinic = tmp_path / "clinic.csv"
+    rows = [f"p{i},{time!r},{int(event)},x" for i, (event, time) in enumerate(new.y.tolist())]
+    clinic.write_text("\n".join(["id,time,dead,site", *reversed(rows)]) + "\n")
+    result, out = apply(folders("survival"), file, "--target-file", clinic)
+    assert result.exit_code == 0, result.output
+    assert "Compared with the outcome of 80 samples: concordance index 0." in result.output
+    assert float(read(out / "predictions.csv")[3]["time"]) == new.y["time"][3]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: Options of reading that the panel decides, or that have no meaning for new samples.
 _DECIDED = ("groups", "batch", "covariates", "features", "log2", "missing")
-_OUTCOME = ("target", "target_file", "event", "time")
+_OUTCOME = ("target", "event", "time")
 
 
 @main.command()

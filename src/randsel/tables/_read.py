@@ -20,7 +20,7 @@ from randsel.tables._features import FeatureChoice, fill_below_detection, resolv
 from randsel.tables._missing import add_indicators, handle_missing
 from randsel.tables._orientation import match_spelling, possible_ids, put_samples_in_rows
 from randsel.tables._remarks import describe_contents, describe_features
-from randsel.tables._roles import assign_roles, check_target, drop_absent_outcome, is_missing, to_target
+from randsel.tables._roles import assign_roles, check_target, is_missing, to_target
 from randsel.tables._sandbox import read_in_sandbox
 from randsel.tables._survival_columns import check_outcome_names, is_missing_survival, read_survival_columns
 from randsel.tables.formats import FORMATS, ReadOptions, Sheet, describe_bad_cell
@@ -165,8 +165,8 @@ def read(
         Columns (or rows, if features are in rows) to leave out.
     only : sequence of str, default=()
         Names of the only features to read, such as those of a panel; other columns may hold anything, and names that
-        the file does not have are left out. The target is then optional: samples without one are kept, with y "" or
-        NaN.
+        the file does not have are left out. Target and covariates are then optional: samples without a target are
+        kept, with y "" or NaN.
     id_column : str, default=None
         Column with the names of samples (of features, if they are in rows).
     features : sequence of str, default=()
@@ -248,8 +248,7 @@ def read(
     # renamed copies keep their columns; of averaged ones, the first stays
     names_of_filled = samples.columns if len(samples.columns) == len(names_before) else names_before
     replacements = {names_of_filled[j]: value for j, value in reversed(filled.items())}
-    requested = drop_absent_outcome(samples, requested, labels, notes) if only else requested
-    roles, cells = assign_roles(samples, requested, id_column, labels, notes)
+    roles, cells = assign_roles(samples, requested, id_column, labels, notes, optional=bool(only))
     choose = _read_optional_outcome if only else partial(_choose_by_target, classes=classes)
     y, rows = choose(samples, roles, cells, drop_columns, notes)
     known = read_annotations(path, roles, cells, rows, below_detection, replacements, detection_values or {})
