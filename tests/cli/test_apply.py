@@ -394,7 +394,9 @@ def test_the_outcome_in_a_target_file_has_the_names_of_training(folders, tmp_pat
     clinic = tmp_path / "clinic.csv"
     rows = [f"p{i},{time!r},{int(event)},x" for i, (event, time) in enumerate(new.y.tolist())]
     clinic.write_text("\n".join(["id,time,dead,site", *reversed(rows)]) + "\n")
-    result, out = apply(folders("survival"), file, "--target-file", clinic)
+    result, out = apply(folders("survival"), file, "--target-file", clinic, "--rescale")
     assert result.exit_code == 0, result.output
+    options = f"--target-file {clinic} --out {out} --rescale"
+    assert f"randsel apply {folders('survival')} {file} {options}" in (out / "report.html").read_text()
     assert "Compared with the outcome of 80 samples: concordance index 0." in result.output
     assert float(read(out / "predictions.csv")[3]["time"]) == new.y["time"][3]

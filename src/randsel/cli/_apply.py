@@ -65,8 +65,7 @@ def apply(results: Path, file: Path, reading: dict[str, Any], out: Path, **how: 
     panel = Panel.load(results)
     named = any(reading[name] for name in _OUTCOME)
     table = _read_new_samples(panel, file, reading, how, named)
-    command = shlex.join(["randsel", "apply", str(results), str(file), "--out", str(out), *_write_options(how)])
-    about = {"data": file.name, "command": command}
+    about = {"data": file.name, "command": _write_command(results, file)}
     application = apply_panel(panel, table, **how, about=about)
     if named and not application.known.any():
         raise click.ClickException(
@@ -82,9 +81,16 @@ def apply(results: Path, file: Path, reading: dict[str, Any], out: Path, **how: 
     click.echo(f"\nAll of it: {out}")
 
 
-def _write_options(how: dict[str, Any]) -> list[str]:
-    flags = [f"--{name.replace('_', '-')}" for name in ("allow_missing", "rescale") if how[name]]
-    return flags if how["transform"] == "as-training" else [*flags, "--transform", how["transform"]]
+def _write_command(results: Path, file: Path) -> str:
+    """Write the command line with the options that the user gave."""
+    context = click.get_current_context()
+    words = ["randsel", "apply", str(results), str(file)]
+    for option in context.command.params:
+        name, is_given = str(option.name), click.core.ParameterSource.COMMANDLINE
+        if isinstance(option, click.Option) and context.get_parameter_source(name) is is_given:
+            value = context.params[name]
+            words += [option.opts[0]] if value is True else [option.opts[0], str(value)]
+    return shlex.join(words)
 
 
 def _read_new_samples(panel: "Panel", file: Path, reading: dict[str, Any], how: dict[str, Any], named: bool) -> "Table":
