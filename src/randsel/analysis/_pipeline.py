@@ -14,7 +14,7 @@ from randsel._numerics.arrays import complement
 from randsel._utils.files import FinishedParts, check_arrays, check_indices
 from randsel._utils.text import collect_warnings
 from randsel._utils.typing import Array
-from randsel.analysis._cautions import cautions, check_selection
+from randsel.analysis._cautions import cautions, check_selection, check_weak_effects
 from randsel.analysis._effects import describe_effects, measure_effects
 from randsel.analysis._model import (
     Analysis,
@@ -127,6 +127,7 @@ def analyse(
             *cautions(imputed, kind, samples=samples),
             *messages,
             *check_selection(units, path, tests, columns, [*settings.keep, *_confirmed_features(about)]),
+            *(() if path.stands_out else check_weak_effects(accuracy)),
         ),
         settings=dict(about or {}),
         notes=(*notes, *(f"{name} was damaged and was computed again." for name in execution.parts.damaged)),
