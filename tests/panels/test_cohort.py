@@ -31,3 +31,15 @@ def test_codes_of_categories_have_no_shift():
     values = np.where(rng.random((40, 1)) < 0.2, 0.0, 2.0)
     assert np.isnan(compare_features(panel, values)[0].shift)
     assert not list(warn_of_shifts(panel, values))
+
+
+def test_training_samples_are_recognised_as_such(panel):
+    table = make_table()
+    for rows in (slice(None), slice(0, 10)):
+        (warning,) = warn_of_shifts(panel, table.X[rows, :2])
+        assert warning.startswith("The new values are those of training samples")
+    table.X[::20, 0] = np.nan
+    assert len(list(warn_of_shifts(panel, table.X[:, :2]))) == 1
+    coarse = make_table()
+    coarse.X[:, :2] = np.round(coarse.X[:, :2])
+    assert not list(warn_of_shifts(make_panel(coarse), coarse.X[:, :2]))

@@ -23,6 +23,7 @@ TRANSFORMS: dict[str, tuple[Callable[[Any], Any], str, str]] = {
 }
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)  # quantiles that are compared
 MIN_SAMPLES = 5  # with fewer new samples, quantiles are not compared
+SAME = 0.9  # samples are those of training if more than this fraction of their values is, see `_are_training_values`
 UNLIKELY = 0.01  # equal new values are reported if training samples would have them with less than this probability
 SHIFTED = 1.0  # shifts of a median above this, in training standard deviations, are reported
 SIGNIFICANT = 4.0  # a reported shift also exceeds this many standard errors of the new median
@@ -136,6 +137,11 @@ def warn_of_shifts(
     panel: PanelContent, values: Array, *, rescaled: bool = False, log2_taken: bool = False
 ) -> Iterator[str]:
     """Yield warnings about new values that differ from the training values, with remedies; see `warn_of_scale`."""
+    if _are_training_values(panel, values):
+        yield (
+            "The new values are those of training samples: how well these are predicted says nothing about other "
+            "samples; the accuracy in the report of randsel select does."
+        )
     yield from warn_of_scale(panel, values, rescaled=rescaled, log2_taken=log2_taken)
     shifts = compare_features(panel, values)
     outside = [s for s in shifts if s.outside > OUTSIDE]
@@ -162,6 +168,14 @@ def warn_of_shifts(
     empty = [s.name for s in shifts if 0 < s.n_missing < len(values) and s.n_missing > len(values) / 2]
     if empty:
         yield f"More than half of the values of {list_first(empty, NAMED)} are missing; they are treated as average."
+
+
+def _are_training_values(panel: PanelContent, values: Array) -> bool:
+    """Return whether nearly all new values occur in training, of features that hardly ever have a value twice."""
+    columns = zip(panel.preparation.points, values.T, strict=True)
+    distinct = [(points, column) for points, column in columns if len(np.unique(points)) > SAME * len(points)]
+    occurs = [np.isin(column[~np.isnan(column)], points) for points, column in distinct]
+    return sum(map(len, occurs)) >= MIN_SAMPLES and bool(np.concatenate(occurs).mean() > SAME)
 
 
 def _is_constant(points: Array, column: Array) -> bool:
