@@ -400,3 +400,13 @@ def test_the_outcome_in_a_target_file_has_the_names_of_training(folders, tmp_pat
     assert f"randsel apply {folders('survival')} {file} {options}" in (out / "report.html").read_text()
     assert "Compared with the outcome of 80 samples: concordance index 0." in result.output
     assert float(read(out / "predictions.csv")[3]["time"]) == new.y["time"][3]
+
+
+def test_classes_that_are_numbers_are_named_as_classes(folders, tmp_path):
+    result, out = apply(folders("three"), write(tmp_path / "new.csv", make_table("three", seed=1)))
+    assert result.exit_code == 0, result.output
+    assert "Predicted for 80 new samples: class 0: " in result.output
+    assert "relative to its threshold (class 0: 0." in result.output
+    assert "AUC of class 1 0." in result.output
+    assert {"recall of class 2", "AUC of class 2"} <= {row["measure"] for row in read(out / "evaluation.csv")}
+    assert {row["predicted"] for row in read(out / "predictions.csv")} == {"0", "1", "2"}

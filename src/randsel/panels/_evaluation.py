@@ -84,6 +84,7 @@ def _evaluate_classes(panel: Panel, outputs: Array, y: Array) -> Evaluation:
     probabilities, predicted = panel.probabilities(outputs), outputs.argmax(axis=1)
     labels = [format_label(label) for label in panel.classes_.tolist()]
     codes = np.array([labels.index(format_label(label)) for label in y.tolist()])
+    names = panel.class_names
     confusion = np.zeros((len(labels), len(labels)), dtype=int)
     np.add.at(confusion, (codes, predicted), 1)
     measures = [Measure("accuracy", *_fraction_with_interval(int((codes == predicted).sum()), len(codes)))]
@@ -92,13 +93,13 @@ def _evaluate_classes(panel: Panel, outputs: Array, y: Array) -> Evaluation:
     recalls = confusion[present, present] / sizes[present]
     measures.append(Measure("balanced accuracy", float(recalls.mean())))
     measures += [
-        Measure(f"recall of {labels[k]}", *_fraction_with_interval(int(confusion[k, k]), int(sizes[k])))
+        Measure(f"recall of {names[k]}", *_fraction_with_interval(int(confusion[k, k]), int(sizes[k])))
         for k in present.tolist()
     ]
     positive_classes = [1] if len(labels) == 2 else range(len(labels))
     for k in positive_classes:
         if 0 < sizes[k] < len(codes):
-            measures.append(Measure(f"AUC of {labels[k]}", *auc_with_interval(probabilities[:, k], codes == k)))
+            measures.append(Measure(f"AUC of {names[k]}", *auc_with_interval(probabilities[:, k], codes == k)))
     measures.append(
         Measure("Brier score", float(((probabilities - np.eye(len(labels))[codes]) ** 2).sum(axis=1).mean()))
     )

@@ -80,6 +80,12 @@ class Panel(PanelContent):
             raise AttributeError(f"A panel for {self.kind} has no classes.")
         return self.classes
 
+    @property
+    def class_names(self) -> list[str]:
+        """Names of the classes in sentences; labels that are numbers need a word before them."""
+        prefix = "" if self.classes_.dtype.kind == "U" else "class "
+        return [f"{prefix}{format_label(label)}" for label in self.classes_.tolist()]
+
     def columns(self, *, with_stand_ins: bool = True) -> list[str]:
         """Return the columns that new samples may have: features, and stand-ins."""
         stand_ins = [stand_in.name for feature in self.features for stand_in in feature.stand_ins if with_stand_ins]
@@ -224,12 +230,12 @@ class Panel(PanelContent):
     def describe_decision(self) -> str:
         """Return a sentence on the probability from which a class is predicted."""
         assert self.calibration is not None
-        labels = [format_label(label) for label in self.classes_.tolist()]
+        labels = self.class_names
         thresholds = self.calibration.thresholds.tolist()
         reason = "so that every class counts the same, however frequent it was in training"
         if len(labels) == 2:
             return f"{labels[1]} is predicted if its probability is above {thresholds[1]:.2f}, {reason}."
-        listed = list_first([f"{label} {value:.2f}" for label, value in zip(labels, thresholds, strict=True)], 8)
+        listed = list_first([f"{label}: {value:.2f}" for label, value in zip(labels, thresholds, strict=True)], 8)
         return f"The predicted class has the largest probability relative to its threshold ({listed}), {reason}."
 
     def __repr__(self) -> str:

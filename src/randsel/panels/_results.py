@@ -23,7 +23,8 @@ def summarise_application(application: Application) -> list[str]:
     samples = f"{len(application.ids)} new {pluralise(len(application.ids), 'sample', 'samples')}"
     if panel.classes is not None:
         numbers = np.bincount(application.outputs.argmax(axis=1), minlength=len(panel.classes))
-        counts = ", ".join(f"{label} {n}" for label, n in zip(_class_labels(panel), numbers, strict=True))
+        colon = "" if panel.classes.dtype.kind == "U" else ":"
+        counts = ", ".join(f"{name}{colon} {n}" for name, n in zip(panel.class_names, numbers, strict=True))
         sentences += [f"Predicted for {samples}: {counts}.", panel.describe_decision()]
     else:
         low, middle, high = np.quantile(application.outputs[:, 0], (0.0, 0.5, 1.0))
