@@ -59,6 +59,9 @@ def test_a_renamed_copy_is_read_although_its_first_copy_is_not_wanted(tmp_path):
     table = read(tmp_path / "new.csv", only=("a", "x.2"), duplicates="rename")
     assert table.names == ("a", "x.2")
     assert np.array_equal(table.X, [[1, 3], [4, 6]])
+    (tmp_path / "new.csv").write_text("a,x,x\n1,2,<LOD\n4,<LOD,6\n")
+    how = {"duplicates": "rename", "below_detection": "half-minimum", "detection_values": {"x": 0.1, "x.2": 0.2}}
+    assert np.array_equal(read(tmp_path / "new.csv", only=("a", "x.2"), **how).X, [[1, 0.2], [4, 6]])
 
 
 def test_target_and_covariates_of_a_target_file_are_optional(tmp_path):

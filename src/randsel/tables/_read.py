@@ -244,12 +244,12 @@ def read(
             labels = match_spelling(labels, possible_ids(contents, id_column), notes)
         samples = put_samples_in_rows(contents, orientation, target or time, id_column, labels, notes, only)
         del contents  # frees its numbers if they were transposed
+        if duplicates == "rename":  # values for cells below detection go by the new names
+            samples = resolve_duplicates(samples, duplicates, only, notes)
         filled = fill_below_detection(samples, below_detection, detection_values, notes)
-        names_before = samples.columns
+        # of columns with the same name, the first stays
+        replacements = {samples.columns[j]: value for j, value in reversed(filled.items())}
         samples = resolve_duplicates(samples, duplicates, only, notes)
-        # renamed copies keep their columns; of averaged ones, the first stays
-        names_of_filled = samples.columns if len(samples.columns) == len(names_before) else names_before
-        replacements = {names_of_filled[j]: value for j, value in reversed(filled.items())}
         roles, cells = assign_roles(samples, requested, id_column, labels, notes, optional=bool(only))
         choose = _read_optional_outcome if only else partial(_choose_by_target, classes=classes)
         y, rows = choose(samples, roles, cells, drop_columns, notes)
