@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from randsel import InteractionScan
-from randsel.analysis import Pair, _cautions, cautions, check_pairs
+from randsel.analysis import Accuracy, Pair, _cautions, cautions, check_pairs
 from randsel.tables._read import Table, read
 from randsel.targets._kinds import CLASSES, NUMBERS
 
@@ -198,6 +198,19 @@ def test_echoes_of_a_hidden_cause_get_the_caution():
         n_cautioned += called and any("g0 and g1" in sentence for sentence in sentences)
     assert n_called >= 4
     assert n_cautioned >= 0.9 * n_called
+
+
+def test_many_weak_effects_are_no_absence_of_signal():
+    everything = np.array([0.4, 0.5, 0.3, 0.6, 0.5])
+    nothing = Accuracy("R²", np.zeros(5), everything, 0.0, np.zeros(5, dtype=int))
+    only(
+        list(_cautions.check_weak_effects(nothing)),
+        "All features together predict the target (R² 0.46 ± 0.11)",
+        "--top",
+    )
+    assert not list(_cautions.check_weak_effects(replace(nothing, everything=everything - 0.3)))
+    assert not list(_cautions.check_weak_effects(replace(nothing, everything=everything[:2])))
+    assert not list(_cautions.check_weak_effects(None))
 
 
 def test_results_cannot_be_changed():

@@ -203,7 +203,7 @@ def test_covariates_are_asked_for(tmp_path):
     without = write(tmp_path / "without.csv", table, columns=("a", "b"))
     result, _ = apply(tmp_path / "out", without)
     assert result.exit_code == 1
-    assert "has no column 'age'" in result.output
+    assert "the effects of age were removed from the features of the panel, so new samples need" in result.output
 
 
 @pytest.mark.slow
@@ -361,3 +361,52 @@ def test_no_panel_of_too_many_features(folders, tmp_path, monkeypatch):
     words = ["--target", "status", "--drop-columns", "comment", *SHORT, "--out", tmp_path / "out"]
     result = select(file, *words)
     assert "No panel.json for randsel apply: a panel has 1 to 1 features, but 2 are selected." in result.output
+
+
+def test_text_in_a_stand_in_that_is_not_needed_does_no_harm(folders, tmp_path):
+    file = write(tmp_path / "new.csv", make_table(seed=1))
+    lines = [line.split(",") for line in file.read_text().splitlines()]
+    for cells in lines[1:]:
+        cells[-1] = "high"
+    file.write_text("\n".join(",".join(cells) for cells in lines) + "\n")
+    assert lines[0][-1] == "copy"
+    result, _ = apply(folders("classification"), file)
+    assert result.exit_code == 0, result.output
+    result, _ = apply(folders("classification"), file, "--allow-missing")
+    assert result.exit_code == 1
+    assert "column 'copy' holds 'high'" in result.output
+
+
+@pytest.mark.parametrize("kind", ["regression", "survival"])
+def test_one_sample_is_too_few_to_measure_agreement(kind, folders, tmp_path):
+    result, out = apply(folders(kind), write(tmp_path / "new.csv", make_table(kind, seed=1).rows(np.array([0]))))
+    assert result.exit_code == 0, result.output
+    assert "of 1 new sample: " in result.output
+    assert "Note: 1 sample, 2 features" in result.output
+    assert "Compared with the outcome of 1 sample: too few to measure agreement." in result.output
+    assert "nan" not in result.output.lower()
+    assert ">nan<" not in (out / "report.html").read_text()
+
+
+def test_the_outcome_in_a_target_file_has_the_names_of_training(folders, tmp_path):
+    new = make_table("survival", seed=1)
+    file = write(tmp_path / "new.csv", new, outcome=False)
+    clinic = tmp_path / "clinic.csv"
+    rows = [f"p{i},{time!r},{int(event)},x" for i, (event, time) in enumerate(new.y.tolist())]
+    clinic.write_text("\n".join(["id,time,dead,site", *reversed(rows)]) + "\n")
+    result, out = apply(folders("survival"), file, "--target-file", clinic, "--rescale")
+    assert result.exit_code == 0, result.output
+    options = f"--target-file {clinic} --out {out} --rescale"
+    assert f"randsel apply {folders('survival')} {file} {options}" in (out / "report.html").read_text()
+    assert "Compared with the outcome of 80 samples: concordance index 0." in result.output
+    assert float(read(out / "predictions.csv")[3]["time"]) == new.y["time"][3]
+
+
+def test_classes_that_are_numbers_are_named_as_classes(folders, tmp_path):
+    result, out = apply(folders("three"), write(tmp_path / "new.csv", make_table("three", seed=1)))
+    assert result.exit_code == 0, result.output
+    assert "Predicted for 80 new samples: class 0: " in result.output
+    assert "relative to its threshold (class 0: 0." in result.output
+    assert "AUC of class 1 0." in result.output
+    assert {"recall of class 2", "AUC of class 2"} <= {row["measure"] for row in read(out / "evaluation.csv")}
+    assert {row["predicted"] for row in read(out / "predictions.csv")} == {"0", "1", "2"}

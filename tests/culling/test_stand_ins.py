@@ -109,3 +109,11 @@ def test_losses_of_many_samples_are_those_of_some_of_them(monkeypatch):
     (approximate,) = find_stand_ins(X, np.array([0, 1, 2]), SwapModel(target), max_count=1)[0]
     assert approximate[:2] == exact[:2]
     assert approximate.loss == pytest.approx(exact.loss, abs=0.05)
+
+
+def test_columns_of_categories_neither_have_nor_are_stand_ins(data):
+    X, _ = data
+    assert [other for other, *_ in find_stand_ins(X, np.array([0, 1]), None)[0]] == [5, 6]
+    stand_ins = find_stand_ins(X, np.array([0, 1]), None, nominal=(1, 5))
+    assert [other for other, *_ in stand_ins[0]] == [6]
+    assert stand_ins[1] == []

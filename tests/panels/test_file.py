@@ -143,6 +143,9 @@ def test_a_file_that_is_too_large_absent_a_link_or_no_file(document, tmp_path, m
     (tmp_path / "panel.json").unlink()
     with pytest.raises(ValueError, match=r"has no panel.json: give a result folder of randsel select"):
         Panel.load(tmp_path)
+    for path in (tmp_path / "nowhere", tmp_path / "nowhere" / "panel.json"):
+        with pytest.raises(ValueError, match=r"nowhere.* does not exist; give a result folder of randsel select"):
+            Panel.load(path)
     os.mkfifo(tmp_path / "panel.json")
     with pytest.raises(ValueError, match=r"has no panel.json"):
         Panel.load(tmp_path)

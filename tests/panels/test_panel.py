@@ -67,10 +67,25 @@ def test_absent_features_are_replaced_only_if_that_is_allowed(panel):
         panel.predict({"c": new.X[:, 2]}, allow_missing=True)
 
 
+def test_logarithms_of_training_are_taken_of_a_frame_too():
+    table, new = make_table(), make_table(seed=1)
+    table.X[:, 1], new.X[:, 1] = np.exp2(table.X[:, 1] / 20), np.exp2(new.X[:, 1] / 20)
+    table.X[:, 0], new.X[:, 0] = np.exp2(table.X[:, 0]), np.exp2(new.X[:, 0])
+    logs = table.__class__(np.log2(np.maximum(table.X, 1e-3)), table.y, table.names, log2=True)
+    panel, plain = make_panel(logs), make_panel(table)
+    frame = frame_of(new)
+    assert panel.about["log2"]
+    # ranks do not change when logarithms are taken
+    np.testing.assert_allclose(panel.predict_proba(frame), plain.predict_proba(frame), atol=0.02)
+    with pytest.warns(UserWarning, match=r"differ from the training medians|look like"):
+        panel.predict({name: np.log2(np.maximum(values, 1e-3)) for name, values in frame.items()})
+
+
 def test_ranks_within_the_new_samples_remove_another_scale(panel):
     new = make_table(seed=1)
     other = {"a": np.exp(new.X[:, 0] / 2) + 7, "b": 3 * new.X[:, 1] - 200}
-    assert panel.score(other, new.y) < 0.7
+    with pytest.warns(UserWarning, match=r"The medians of 2 of 2 features differ from the training medians"):
+        assert panel.score(other, new.y) < 0.7
     assert panel.score(other, new.y, rescale=True) > 0.85
     with pytest.raises(ValueError, match="3 samples are too few to scale features by their own distribution"):
         panel.predict({name: values[:3] for name, values in other.items()}, rescale=True)

@@ -128,6 +128,13 @@ def test_the_panel_size_is_said_with_its_scores(found):
         "Panel size: 5 features (balanced accuracy 0.90) predict best; 2 features are within one standard error of "
         "that (0.85)." in details
     )
+    details = describe_details(replace(found, panel_sizes=PanelSizes(np.array([1, 2, 5]), scores, 1)))
+    assert any(sentence.endswith("(0.85). The first 1, as many as are selected, reaches 0.60.") for sentence in details)
+    scores = np.array([[0.5, 0.6, 0.88], [0.7, 0.8, 0.92]])
+    details = describe_details(replace(found, panel_sizes=PanelSizes(np.array([1, 2, 5]), scores, 2)))
+    assert any(
+        sentence.endswith("predict best. The first 2, as many as are selected, reach 0.70.") for sentence in details
+    )
 
 
 def test_the_summary_file_has_verdict_warnings_and_notes(found):

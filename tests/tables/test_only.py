@@ -52,3 +52,40 @@ def test_a_file_without_any_of_the_features(tmp_path):
     (tmp_path / "new.csv").write_text(TABLE)
     with pytest.raises(ValueError, match=r"has none of the 2 requested features, such as 'GBP5'"):
         read(tmp_path / "new.csv", only=("GBP5", "BATF2"))
+
+
+def test_a_renamed_copy_is_read_although_its_first_copy_is_not_wanted(tmp_path):
+    (tmp_path / "new.csv").write_text("a,x,x\n1,2,3\n4,5,6\n")
+    table = read(tmp_path / "new.csv", only=("a", "x.2"), duplicates="rename")
+    assert table.names == ("a", "x.2")
+    assert np.array_equal(table.X, [[1, 3], [4, 6]])
+    (tmp_path / "new.csv").write_text("a,x,x\n1,2,<LOD\n4,<LOD,6\n")
+    how = {"duplicates": "rename", "below_detection": "half-minimum", "detection_values": {"x": 0.1, "x.2": 0.2}}
+    assert np.array_equal(read(tmp_path / "new.csv", only=("a", "x.2"), **how).X, [[1, 0.2], [4, 6]])
+
+
+def test_target_and_covariates_of_a_target_file_are_optional(tmp_path):
+    (tmp_path / "new.csv").write_text("id,a\ns1,1\ns2,2\ns3,3\n")
+    labels = tmp_path / "samples.csv"
+    labels.write_text("id,age,site,status\ns3,50,x,case\ns1,60,y,control\n")
+    names = {"only": ("a",), "target": "status", "covariates": ("weight",)}
+    table = read(tmp_path / "new.csv", target_file=labels, **names)
+    assert table.y.tolist() == ["control", "", "case"]
+    assert table.covariates == {}
+    assert "1 samples have no entry in samples.csv: s2." in table.notes
+    # several columns, none of them the outcome
+    labels.write_text("id,age,site\ns3,50,x\ns1,60,y\ns2,70,y\n")
+    table = read(tmp_path / "new.csv", target_file=labels, only=("a",), target="status", covariates=("age", "site"))
+    assert np.isnan(table.y).all()
+    assert table.covariates["age"].tolist() == [60, 70, 50]
+    assert "There is no column 'status', so there is no outcome to compare predictions with." in table.notes
+    # the outcome is in the table, and covariates are in the target file
+    (tmp_path / "new.csv").write_text("id,a,status\ns1,1,case\ns2,2,case\ns3,3,control\n")
+    table = read(tmp_path / "new.csv", target_file=labels, only=("a",), target="status", covariates=("age",))
+    assert table.y.tolist() == ["case", "case", "control"]
+    # the only column without a role is the outcome, as without `only`
+    labels.write_text("id,dx\ns3,case\ns1,control\ns2,case\n")
+    (tmp_path / "new.csv").write_text("id,a\ns1,1\ns2,2\ns3,3\n")
+    table = read(tmp_path / "new.csv", target_file=labels, only=("a",), target="status")
+    assert table.y.tolist() == ["control", "case", "case"]
+    assert not [note for note in table.notes if "no outcome" in note]

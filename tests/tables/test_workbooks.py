@@ -39,6 +39,9 @@ def test_a_workbook_with_its_target_in_another_sheet(file):
     assert table.ids.tolist() == ["1", "2", "3", "4"]
     assert has_note(table, "study.xlsx: workbook, sheet 'expression'.")
     assert has_note(table, "The first sheet, 'expression', was read; the others are 'samples' (--sheet).")
+    path = file(workbook({"readme": [["note"], ["see expression"]], "expression": genes}), "other.xlsx")
+    with pytest.raises(ValueError, match=r"has no column 'status'.* the others are 'expression' \(--sheet\)\.$"):
+        tables.read(path, target="status")
     assert has_note(table, "study.xlsx: Row 1 is left out, above the table: 'Samples of the study'.")
     assert has_note(table, "Ids are spelt differently: '001' in study.xlsx matches '1'.")
 

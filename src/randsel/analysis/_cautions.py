@@ -12,7 +12,7 @@ from randsel._numerics.missing import columns_vary, missing_mask
 from randsel._utils.jobs import generator
 from randsel._utils.text import format_label, join_names, join_words, list_first, pluralise
 from randsel._utils.typing import Array
-from randsel.analysis._model import FeatureTests
+from randsel.analysis._model import Accuracy, FeatureTests
 from randsel.culling import CullingPath
 from randsel.interactions import LEVEL
 from randsel.tables import Table, find_clinical
@@ -42,6 +42,8 @@ REPETITION = re.compile(
 ECHO = 3.0
 NAMED_CLASSES = 4  # maximum number of classes whose missing values are counted in a caution
 NAMED_ECHOES = 3  # maximum number of such pairs that are named
+#: All features predict clearly if their mean score exceeds chance by this many standard deviations of the folds.
+CLEARLY = 2.0
 MOST_REPETITIONS = 20  # maximum mean number of repetitions of a donor; more suggest the numbers of a plate or a study
 
 
@@ -354,4 +356,17 @@ def check_selection(
         yield (
             f"{len(formulas)} names of features start with =, +, - or @ (the first is {formulas[0]}), which a "
             "spreadsheet takes for formulas. The CSV files keep them as they are: import these columns as text."
+        )
+
+
+def check_weak_effects(accuracy: Accuracy | None) -> Iterator[str]:
+    """Warn if all features together predict the target; meant for features that do not stand out from noise."""
+    if accuracy is None or len(accuracy.everything) < 3:
+        return
+    mean, deviation = accuracy.everything.mean(), accuracy.everything.std(ddof=1)
+    if mean - CLEARLY * deviation > accuracy.chance:
+        yield (
+            f"All features together predict the target ({accuracy.measure} {mean:.2f} ± {deviation:.2f}), although the "
+            "test against shuffled targets finds nothing: many weak effects are likely, so do not report that there is "
+            "no signal. --top selects the first features."
         )

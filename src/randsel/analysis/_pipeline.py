@@ -14,7 +14,7 @@ from randsel._numerics.arrays import complement
 from randsel._utils.files import FinishedParts, check_arrays, check_indices
 from randsel._utils.text import collect_warnings
 from randsel._utils.typing import Array
-from randsel.analysis._cautions import cautions, check_selection
+from randsel.analysis._cautions import cautions, check_selection, check_weak_effects
 from randsel.analysis._effects import describe_effects, measure_effects
 from randsel.analysis._model import (
     Analysis,
@@ -127,6 +127,7 @@ def analyse(
             *cautions(imputed, kind, samples=samples),
             *messages,
             *check_selection(units, path, tests, columns, [*settings.keep, *_confirmed_features(about)]),
+            *(() if path.stands_out else check_weak_effects(accuracy)),
         ),
         settings=dict(about or {}),
         notes=(*notes, *(f"{name} was damaged and was computed again." for name in execution.parts.damaged)),
@@ -231,4 +232,5 @@ def _rank_features(
 
 def _find_stand_ins(table: Table, kind: OutcomeKind, selected: Array) -> dict[int, list[StandIn]]:
     groups = None if table.groups is None else np.unique(table.groups, return_inverse=True)[1]
-    return find_stand_ins(table.X, selected, SwapModel(Target.encode(table.y, kind, None, groups)))
+    model = SwapModel(Target.encode(table.y, kind, None, groups))
+    return find_stand_ins(table.X, selected, model, nominal=table.nominal)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: Options of reading that the panel decides, or that have no meaning for new samples.
 _DECIDED = ("groups", "batch", "covariates", "features", "log2", "missing")
-_OUTCOME = ("target", "target_file", "event", "time")
+_OUTCOME = ("target", "event", "time")
 
 
 @main.command()
@@ -64,9 +64,8 @@ def apply(results: Path, file: Path, reading: dict[str, Any], out: Path, **how: 
     check_folder(out)
     panel = Panel.load(results)
     named = any(reading[name] for name in _OUTCOME)
-    table = _read_new_samples(panel, file, reading, how["transform"], named)
-    command = shlex.join(["randsel", "apply", str(results), str(file), "--out", str(out), *_write_options(how)])
-    about = {"data": file.name, "command": command}
+    table = _read_new_samples(panel, file, reading, how, named)
+    about = {"data": file.name, "command": _write_command(results, file)}
     application = apply_panel(panel, table, **how, about=about)
     if named and not application.known.any():
         raise click.ClickException(
@@ -82,15 +81,23 @@ def apply(results: Path, file: Path, reading: dict[str, Any], out: Path, **how: 
     click.echo(f"\nAll of it: {out}")
 
 
-def _write_options(how: dict[str, Any]) -> list[str]:
-    flags = [f"--{name.replace('_', '-')}" for name in ("allow_missing", "rescale") if how[name]]
-    return flags if how["transform"] == "as-training" else [*flags, "--transform", how["transform"]]
+def _write_command(results: Path, file: Path) -> str:
+    """Write the command line with the options that the user gave."""
+    context = click.get_current_context()
+    words = ["randsel", "apply", str(results), str(file)]
+    for option in context.command.params:
+        name, is_given = str(option.name), click.core.ParameterSource.COMMANDLINE
+        if isinstance(option, click.Option) and context.get_parameter_source(name) is is_given:
+            value = context.params[name]
+            words += [option.opts[0]] if value is True else [option.opts[0], str(value)]
+    return shlex.join(words)
 
 
-def _read_new_samples(panel: "Panel", file: Path, reading: dict[str, Any], transform: str, named: bool) -> "Table":
+def _read_new_samples(panel: "Panel", file: Path, reading: dict[str, Any], how: dict[str, Any], named: bool) -> "Table":
     """Read the columns of the panel; the outcome is that of training, unless another one is named."""
     from randsel.tables import read
 
+    transform = how["transform"]
     outcome = {} if named else panel.about.get("outcome", {})
     covariates = tuple(covariate.name for covariate in panel.preparation.covariates)
     reading["categorical"] = tuple(dict.fromkeys([*reading["categorical"], *panel.levels()]))
@@ -102,7 +109,7 @@ def _read_new_samples(panel: "Panel", file: Path, reading: dict[str, Any], trans
             "that needs --transform; use --below-detection missing."
         )
     from_training = {"detection_values": panel.detection_values(), "levels": panel.levels()}
-    how = {**reading, **outcome, **from_training}
-    table = read(file, **how, only=panel.columns(), covariates=covariates, log2=log2)
+    only = panel.columns(with_stand_ins=how["allow_missing"])
+    table = read(file, **{**reading, **outcome, **from_training}, only=only, covariates=covariates, log2=log2)
     say("Note", table.notes)
     return table

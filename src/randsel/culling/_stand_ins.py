@@ -1,5 +1,6 @@
 """Unselected features that could stand in for selected ones: how alike they are, and what a swap costs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -82,15 +83,19 @@ def find_stand_ins(
     *,
     min_correlation: float = MIN_CORRELATION,
     max_count: int = MAX_COUNT,
+    nominal: Sequence[int] = (),
 ) -> dict[int, list[StandIn]]:
     """Return the stand-ins of every selected column that varies, of the first `MAX_PANEL`; the most correlated first.
 
-    Without a model, losses are NaN.
+    Without a model, losses are NaN. Columns of categories (`nominal`) neither have nor are stand-ins, because
+    correlations of their codes depend on the order of the codes.
     """
     weights = None if model is None else model.target.weights
     varies = standardise_columns(X[:, selected], weights, "normal")[1]
     panel = np.asarray(selected)[varies][:MAX_PANEL]
-    correlations = _correlated_columns(X, panel, np.asarray(selected), weights, min_correlation, max_count)
+    not_candidates = np.union1d(selected, np.asarray(nominal, dtype=int))
+    correlations = _correlated_columns(X, panel, not_candidates, weights, min_correlation, max_count)
+    correlations |= {column: [] for column in panel.tolist() if column in nominal}
     swaps = [(column, other) for column, others in correlations.items() for other, _ in others]
     losses = [np.nan] * len(swaps) if model is None or not swaps else model.losses(X, panel, swaps)
     loss_of = dict(zip(swaps, losses, strict=True))
@@ -101,9 +106,9 @@ def find_stand_ins(
 
 
 def _correlated_columns(
-    X: Array, panel: Array, selected: Array, weights: Array | None, min_correlation: float, max_count: int
+    X: Array, panel: Array, not_candidates: Array, weights: Array | None, min_correlation: float, max_count: int
 ) -> dict[int, list[tuple[int, float]]]:
-    """Return, for every column of the panel, the most correlated columns that are not selected, with correlations.
+    """Return, for every column of the panel, the most correlated candidates, with correlations.
 
     Correlations are over the samples in which neither value is missing.
     """
@@ -118,7 +123,7 @@ def _correlated_columns(
     weighted = panel_scores * fractions[:, None]
     best: dict[int, list[tuple[int, float]]] = {column: [] for column in panel.tolist()}
     for start in range(0, X.shape[1], WIDTH):
-        columns = np.setdiff1d(np.arange(start, min(start + WIDTH, X.shape[1])), selected)
+        columns = np.setdiff1d(np.arange(start, min(start + WIDTH, X.shape[1])), not_candidates)
         if not len(columns) or not len(panel):
             continue
         Z, observed, varies = centred_scores(columns)

@@ -8,7 +8,7 @@ import numpy as np
 
 from randsel._utils.text import list_first
 from randsel._utils.typing import Array
-from randsel.panels._panel import Panel
+from randsel.panels._content import PanelContent, PanelFeature
 from randsel.prediction import MAX_POINTS
 from randsel.tables import LOWEST, Table
 
@@ -23,6 +23,8 @@ TRANSFORMS: dict[str, tuple[Callable[[Any], Any], str, str]] = {
 }
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)  # quantiles that are compared
 MIN_SAMPLES = 5  # with fewer new samples, quantiles are not compared
+SAME = 0.9  # samples are those of training if more than this fraction of their values is, see `_are_training_values`
+UNLIKELY = 0.01  # equal new values are reported if training samples would have them with less than this probability
 SHIFTED = 1.0  # shifts of a median above this, in training standard deviations, are reported
 SIGNIFICANT = 4.0  # a reported shift also exceeds this many standard errors of the new median
 MEDIAN_ERROR = 1.25  # standard error of the median of n normal values, in standard deviations, times √n
@@ -46,7 +48,8 @@ class FeatureShift:
     training_median, new_median
         Medians of the observed values; NaN if there are none.
     shift
-        Difference of the medians in training standard deviations (estimated by the interquartile range).
+        Difference of the medians in training standard deviations (estimated by the interquartile range); NaN for
+        categories.
     outside
         Fraction of the new values outside the training range.
     n_missing
@@ -77,20 +80,22 @@ def transform_values(values: Array, name: str) -> Array:
     return transformed
 
 
-def compare_features(panel: Panel, values: Array) -> tuple[FeatureShift, ...]:
+def compare_features(panel: PanelContent, values: Array) -> tuple[FeatureShift, ...]:
     """Compare the new values of each feature (a column of `values`) with its training values."""
     return tuple(
-        _compare(name, points, column)
-        for name, points, column in zip(panel.features_, panel.preparation.points, values.T, strict=True)
+        _compare(feature, points, column)
+        for feature, points, column in zip(panel.features, panel.preparation.points, values.T, strict=True)
     )
 
 
-def _compare(name: str, points: Array, column: Array) -> FeatureShift:
+def _compare(feature: PanelFeature, points: Array, column: Array) -> FeatureShift:
+    name = feature.name
     observed, median = column[~np.isnan(column)], float(np.median(points))
     if not len(observed):
         return FeatureShift(name, median, np.nan, np.nan, np.nan, len(column))
     new_median, spread = float(np.median(observed)), _spread(points)
-    shift = (new_median - median) / spread if spread > 0.0 else np.nan
+    has_order = feature.levels is None  # codes of categories have none
+    shift = (new_median - median) / spread if spread > 0.0 and has_order else np.nan
     outside = float(((observed < points[0]) | (observed > points[-1])).mean())
     return FeatureShift(name, median, new_median, shift, outside, len(column) - len(observed))
 
@@ -100,34 +105,45 @@ def _spread(points: Array) -> float:
     return float(high - low) / NORMAL_IQR
 
 
-def warn_of_shifts(panel: Panel, values: Array, *, rescaled: bool = False, log2_taken: bool = False) -> Iterator[str]:
-    """Yield warnings about new values that differ from the training values, with remedies.
+def warn_of_scale(
+    panel: PanelContent, values: Array, *, rescaled: bool = False, log2_taken: bool = False
+) -> Iterator[str]:
+    """Yield a warning if new values have another scale than the training values, with the remedy.
 
     `rescaled` says that scores were computed within the new samples, and `log2_taken` that logarithms of the new values
     were taken because they were taken in training.
     """
-    shifts = compare_features(panel, values)
-    remedy = (
-        ""
-        if rescaled
-        else " If they were measured on another platform, --rescale uses ranks within the new samples instead."
-    )
     transform = find_transform(panel, values)
     if transform is not None:
         _, inverse, words = TRANSFORMS[transform]
         if log2_taken and transform == "log2":  # logarithms were taken twice
             inverse = "none"
         yield f"The new values look like {words} of the training values; --transform {inverse} undoes that."
-    elif len(values) >= MIN_SAMPLES:
-        smallest_reported = max(SHIFTED, SIGNIFICANT * MEDIAN_ERROR / np.sqrt(len(values)))
-        shifted = [s for s in shifts if abs(s.shift) > smallest_reported]
-        if shifted:
-            shifted.sort(key=lambda s: -abs(s.shift))
-            named = list_first([f"{s.name} ({s.shift:+.1f})" for s in shifted], NAMED)
-            yield (
-                f"The medians of {len(shifted)} of {len(shifts)} features differ from the training medians by more "
-                f"than {SHIFTED:g} standard deviation: {named}.{remedy}"
-            )
+        return
+    shifts = compare_features(panel, values)
+    smallest_reported = max(SHIFTED, SIGNIFICANT * MEDIAN_ERROR / np.sqrt(len(values)))
+    shifted = [s for s in shifts if abs(s.shift) > smallest_reported]
+    if shifted and len(values) >= MIN_SAMPLES:
+        shifted.sort(key=lambda s: -abs(s.shift))
+        named = list_first([f"{s.name} ({s.shift:+.1f})" for s in shifted], NAMED)
+        remedy = " If they were measured on another platform, --rescale uses ranks within the new samples instead."
+        yield (
+            f"The medians of {len(shifted)} of {len(shifts)} features differ from the training medians by more "
+            f"than {SHIFTED:g} standard deviation: {named}.{'' if rescaled else remedy}"
+        )
+
+
+def warn_of_shifts(
+    panel: PanelContent, values: Array, *, rescaled: bool = False, log2_taken: bool = False
+) -> Iterator[str]:
+    """Yield warnings about new values that differ from the training values, with remedies; see `warn_of_scale`."""
+    if _are_training_values(panel, values):
+        yield (
+            "The new values are those of training samples: how well these are predicted says nothing about other "
+            "samples; the accuracy in the report of randsel select does."
+        )
+    yield from warn_of_scale(panel, values, rescaled=rescaled, log2_taken=log2_taken)
+    shifts = compare_features(panel, values)
     outside = [s for s in shifts if s.outside > OUTSIDE]
     if outside and not rescaled:
         outside.sort(key=lambda s: -s.outside)
@@ -136,15 +152,42 @@ def warn_of_shifts(panel: Panel, values: Array, *, rescaled: bool = False, log2_
             f"New values of {len(outside)} of {len(shifts)} features lie outside the training range and are set to its "
             f"nearest end: {named}."
         )
+    columns = zip(panel.features_, panel.preparation.points, values.T, strict=True)
+    constant = [name for name, points, column in columns if _is_constant(points, column)]
+    if constant:
+        yield (
+            f"All new samples have the same value of {list_first(constant, NAMED)}, which varied in training; is the "
+            "column complete, and in the right place?"
+        )
     absent = np.isnan(values).all(axis=0).sum()
     if absent > MANY_ABSENT * len(shifts):
-        yield f"{absent} of {len(shifts)} features of the panel have no values; predictions depend on the others."
+        yield (
+            f"{absent} of {len(shifts)} features of the panel have no values; predictions depend on the others, and on "
+            "stand-ins if there are any."
+        )
     empty = [s.name for s in shifts if 0 < s.n_missing < len(values) and s.n_missing > len(values) / 2]
     if empty:
         yield f"More than half of the values of {list_first(empty, NAMED)} are missing; they are treated as average."
 
 
-def check_categories(panel: Panel, table: Table) -> None:
+def _are_training_values(panel: PanelContent, values: Array) -> bool:
+    """Return whether nearly all new values occur in training, of features that hardly ever have a value twice."""
+    columns = zip(panel.preparation.points, values.T, strict=True)
+    distinct = [(points, column) for points, column in columns if len(np.unique(points)) > SAME * len(points)]
+    occurs = [np.isin(column[~np.isnan(column)], points) for points, column in distinct]
+    return sum(map(len, occurs)) >= MIN_SAMPLES and bool(np.concatenate(occurs).mean() > SAME)
+
+
+def _is_constant(points: Array, column: Array) -> bool:
+    """Return whether all new values are equal, although so many equal ones are unlikely in training samples."""
+    observed = column[~np.isnan(column)]
+    if len(observed) < MIN_SAMPLES or (observed != observed[0]).any():
+        return False
+    most_frequent = np.unique(points, return_counts=True)[1].max() / len(points)
+    return bool(most_frequent ** len(observed) < UNLIKELY)
+
+
+def check_categories(panel: PanelContent, table: Table) -> None:
     """Raise ValueError if codes of categories are not those of training.
 
     The reader numbers named categories by the levels of the panel. Formats that do not name them hold the codes.
@@ -167,14 +210,15 @@ def check_categories(panel: Panel, table: Table) -> None:
 
 
 @np.errstate(all="ignore")
-def find_transform(panel: Panel, values: Array) -> str | None:
+def find_transform(panel: PanelContent, values: Array) -> str | None:
     """Return the transform of the training values that the new values look like; None if there is none."""
     if len(values) < MIN_SAMPLES:
         return None
     training_quantiles, new_quantiles = [], []
-    for points, column in zip(panel.preparation.points, values.T, strict=True):
+    for feature, points, column in zip(panel.features, panel.preparation.points, values.T, strict=True):
         observed = column[~np.isnan(column)]
-        if len(observed) >= MIN_SAMPLES and _spread(points) > 0.0 and len(np.unique(points)) > len(LEVELS):
+        is_number = feature.levels is None and _spread(points) > 0.0 and len(np.unique(points)) > len(LEVELS)
+        if is_number and len(observed) >= MIN_SAMPLES:
             training_quantiles.append(np.quantile(points, LEVELS))
             new_quantiles.append(np.quantile(observed, LEVELS))
     if not training_quantiles:

@@ -66,3 +66,8 @@ class PanelContent:
     classes: Array | None
     calibration: Calibration | None
     about: Mapping[str, Any]
+
+    @property
+    def features_(self) -> tuple[str, ...]:
+        """Names of the features."""
+        return tuple(feature.name for feature in self.features)

@@ -15,6 +15,7 @@ from randsel.targets import KINDS, SURVIVAL
 CONFIDENCE = 0.95
 MAX_BINS = 5  # of the calibration table
 MIN_PER_BIN = 5  # samples
+PAIRS_AT_A_TIME = 1 << 22  # pairs of samples that the concordance index compares
 DECIMALS = 10  # predictions that agree to so many decimals are ties: rounding errors differ between equal samples
 
 
@@ -83,6 +84,7 @@ def _evaluate_classes(panel: Panel, outputs: Array, y: Array) -> Evaluation:
     probabilities, predicted = panel.probabilities(outputs), outputs.argmax(axis=1)
     labels = [format_label(label) for label in panel.classes_.tolist()]
     codes = np.array([labels.index(format_label(label)) for label in y.tolist()])
+    names = panel.class_names
     confusion = np.zeros((len(labels), len(labels)), dtype=int)
     np.add.at(confusion, (codes, predicted), 1)
     measures = [Measure("accuracy", *_fraction_with_interval(int((codes == predicted).sum()), len(codes)))]
@@ -91,13 +93,13 @@ def _evaluate_classes(panel: Panel, outputs: Array, y: Array) -> Evaluation:
     recalls = confusion[present, present] / sizes[present]
     measures.append(Measure("balanced accuracy", float(recalls.mean())))
     measures += [
-        Measure(f"recall of {labels[k]}", *_fraction_with_interval(int(confusion[k, k]), int(sizes[k])))
+        Measure(f"recall of {names[k]}", *_fraction_with_interval(int(confusion[k, k]), int(sizes[k])))
         for k in present.tolist()
     ]
     positive_classes = [1] if len(labels) == 2 else range(len(labels))
     for k in positive_classes:
         if 0 < sizes[k] < len(codes):
-            measures.append(Measure(f"AUC of {labels[k]}", *auc_with_interval(probabilities[:, k], codes == k)))
+            measures.append(Measure(f"AUC of {names[k]}", *auc_with_interval(probabilities[:, k], codes == k)))
     measures.append(
         Measure("Brier score", float(((probabilities - np.eye(len(labels))[codes]) ** 2).sum(axis=1).mean()))
     )
@@ -161,11 +163,15 @@ def concordance_with_interval(time: Array, event: Array, risks: Array) -> tuple[
     variance of this U-statistic about `4 Σ (a_i - C b_i)² / (Σ b_i)²`.
     """
     risks = np.round(risks, DECIMALS)
-    earlier = (time[:, None] < time) | ((time[:, None] == time) & ~event)
-    comparable = event[:, None] & earlier
-    concordant = comparable * ((risks[:, None] > risks) + 0.5 * (risks[:, None] == risks))
-    b = comparable.sum(axis=0) + comparable.sum(axis=1)
-    a = concordant.sum(axis=0) + concordant.sum(axis=1)
+    a, b = np.zeros(len(time)), np.zeros(len(time))
+    for rows in np.array_split(np.flatnonzero(event), len(time) * len(time) // PAIRS_AT_A_TIME + 1):
+        comparable = (time[rows, None] < time) | ((time[rows, None] == time) & ~event)
+        concordant = comparable & (risks[rows, None] > risks)
+        halves = comparable & (risks[rows, None] == risks)
+        b += np.count_nonzero(comparable, axis=0)
+        b[rows] += np.count_nonzero(comparable, axis=1)
+        a += np.count_nonzero(concordant, axis=0) + 0.5 * np.count_nonzero(halves, axis=0)
+        a[rows] += np.count_nonzero(concordant, axis=1) + 0.5 * np.count_nonzero(halves, axis=1)
     if not b.sum():
         return float("nan"), float("nan"), float("nan")
     index = float(a.sum() / b.sum())

@@ -91,6 +91,8 @@ def read_content(path: Path) -> PanelContent:
     path = path / FILE if path.is_dir() else path
     if path.is_symlink():
         raise ValueError(describe_link(path))
+    if not folder.is_dir() or (not path.exists() and path.name != FILE):
+        raise ValueError(f"{path} does not exist; give a result folder of randsel select, or its {FILE}.")
     if not path.is_file():
         raise ValueError(
             f"{folder} has no {FILE}: give a result folder of randsel select with selected features, or a panel."

@@ -9,9 +9,11 @@ import numpy as np
 
 from randsel._utils.text import format_label, list_first, warn
 from randsel._utils.typing import Array
+from randsel.panels._cohort import warn_of_scale
 from randsel.panels._content import PanelContent, PanelFeature, StandInFeature
 from randsel.panels._file import read_content
 from randsel.prediction import predict_from_outputs, score_columns, take_points
+from randsel.tables import LOWEST
 from randsel.targets import KINDS, SURVIVAL
 
 MIN_COHORT = 10  # minimum number of samples whose own distribution can replace that of the training samples
@@ -72,20 +74,21 @@ class Panel(PanelContent):
         return cls(**vars(read_content(Path(path))))
 
     @property
-    def features_(self) -> tuple[str, ...]:
-        """Names of the features."""
-        return tuple(feature.name for feature in self.features)
-
-    @property
     def classes_(self) -> Array:
         """Labels of the classes, in the order of the columns of `predict_proba`."""
         if self.classes is None:
             raise AttributeError(f"A panel for {self.kind} has no classes.")
         return self.classes
 
-    def columns(self) -> list[str]:
+    @property
+    def class_names(self) -> list[str]:
+        """Names of the classes in sentences; labels that are numbers need a word before them."""
+        prefix = "" if self.classes_.dtype.kind == "U" else "class "
+        return [f"{prefix}{format_label(label)}" for label in self.classes_.tolist()]
+
+    def columns(self, *, with_stand_ins: bool = True) -> list[str]:
         """Return the columns that new samples may have: features, and stand-ins."""
-        stand_ins = [stand_in.name for feature in self.features for stand_in in feature.stand_ins]
+        stand_ins = [stand_in.name for feature in self.features for stand_in in feature.stand_ins if with_stand_ins]
         return list(dict.fromkeys([feature.source for feature in self.features] + stand_ins))
 
     def detection_values(self) -> dict[str, float]:
@@ -100,6 +103,10 @@ class Panel(PanelContent):
         """Return categorical feature -> its levels in the order of their codes, see `PanelFeature`."""
         return {feature.name: feature.levels for feature in self.features if feature.levels is not None}
 
+    def _numbers(self) -> list[str]:
+        """Return the columns that are not categorical."""
+        return [name for name in self.columns() if name not in self.levels()]
+
     # ------------------------------------------------------------ predictions
 
     def predict(self, X: Any, *, allow_missing: bool = False, rescale: bool = False) -> Array:
@@ -109,8 +116,10 @@ class Panel(PanelContent):
         ----------
         X : data frame, mapping of names to values, or array
             New samples. A data frame may have its columns in any order, and other columns as well. An array has the
-            features of the panel, in their order. Missing values are neutral. Covariates, if the panel has any, must
-            be columns of the data frame.
+            features of the panel, in their order. Values have the scale of the training file: if `--log2` took their
+            logarithms there, they are taken here as well. Missing values are neutral. Covariates, if the panel has
+            any, must be columns of the data frame. Another scale than that of training raises a warning,
+            unless `rescale` is true.
         allow_missing : bool, default=False
             Whether features may be absent. Stand-ins replace them, or they are neutral; a warning says which.
         rescale : bool, default=False
@@ -143,9 +152,13 @@ class Panel(PanelContent):
         return KINDS[self.kind].score(np.asarray(y), self.predict(X, allow_missing=allow_missing, rescale=rescale))
 
     def _outputs(self, X: Any, allow_missing: bool, rescale: bool) -> Array:
-        samples = self.prepare(_as_columns(X, self), allow_missing=allow_missing, rescale=rescale)
-        for note in samples.notes:
-            warn(note, stacklevel=4)
+        columns, log2 = _as_columns(X, self), bool(self.about.get("log2"))
+        if log2:
+            columns = {**columns, **{name: _log2(columns[name], name) for name in self._numbers() if name in columns}}
+        samples = self.prepare(columns, allow_missing=allow_missing, rescale=rescale)
+        remarks = () if rescale else warn_of_scale(self, samples.values, log2_taken=log2)
+        for note in (*samples.notes, *remarks):
+            warn(note, stacklevel=3)
         return self.model.outputs(samples.scores)
 
     def prepare(self, columns: Mapping[str, Any], *, allow_missing: bool = False, rescale: bool = False) -> NewSamples:
@@ -217,12 +230,12 @@ class Panel(PanelContent):
     def describe_decision(self) -> str:
         """Return a sentence on the probability from which a class is predicted."""
         assert self.calibration is not None
-        labels = [format_label(label) for label in self.classes_.tolist()]
+        labels = self.class_names
         thresholds = self.calibration.thresholds.tolist()
         reason = "so that every class counts the same, however frequent it was in training"
         if len(labels) == 2:
             return f"{labels[1]} is predicted if its probability is above {thresholds[1]:.2f}, {reason}."
-        listed = list_first([f"{label} {value:.2f}" for label, value in zip(labels, thresholds, strict=True)], 8)
+        listed = list_first([f"{label}: {value:.2f}" for label, value in zip(labels, thresholds, strict=True)], 8)
         return f"The predicted class has the largest probability relative to its threshold ({listed}), {reason}."
 
     def __repr__(self) -> str:
@@ -267,6 +280,11 @@ def _encode(values: Any, levels: tuple[str, ...], name: str) -> Array:
             f"training: {list_first([repr(level) for level in levels], 6)}. Write them in the same way."
         )
     return np.array([np.nan if gap else levels.index(text) for text, gap in zip(texts, missing, strict=True)])
+
+
+def _log2(values: Any, name: str) -> Array:
+    """Return logarithms as the reader of tables takes them."""
+    return np.asarray(np.log2(np.maximum(_as_numbers(values, name), LOWEST)))
 
 
 def _as_numbers(values: Any, name: str) -> Array:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from randsel._utils.files import write_atomically
-from randsel._utils.text import as_csv, format_exact, format_label, format_number, optional
+from randsel._utils.text import as_csv, format_exact, format_label, format_number, optional, pluralise
 from randsel.panels._application import Application
 from randsel.panels._evaluation import Measure
 from randsel.panels._panel import Panel
@@ -20,22 +20,29 @@ def summarise_application(application: Application) -> list[str]:
     """Return the main results as sentences."""
     panel, evaluation = application.panel, application.evaluation
     sentences = [panel.describe()]
-    n_samples = len(application.ids)
+    samples = f"{len(application.ids)} new {pluralise(len(application.ids), 'sample', 'samples')}"
     if panel.classes is not None:
         numbers = np.bincount(application.outputs.argmax(axis=1), minlength=len(panel.classes))
-        counts = ", ".join(f"{label} {n}" for label, n in zip(_class_labels(panel), numbers, strict=True))
-        sentences += [f"Predicted for {n_samples} new samples: {counts}.", panel.describe_decision()]
+        colon = "" if panel.classes.dtype.kind == "U" else ":"
+        counts = ", ".join(f"{name}{colon} {n}" for name, n in zip(panel.class_names, numbers, strict=True))
+        sentences += [f"Predicted for {samples}: {counts}.", panel.describe_decision()]
     else:
         low, middle, high = np.quantile(application.outputs[:, 0], (0.0, 0.5, 1.0))
         predicted = "risk scores (log relative risks)" if panel.is_survival else "values"
         distribution = f"{format_number(low)} to {format_number(high)}, median {format_number(middle)}"
-        sentences.append(f"Predicted {predicted} of {n_samples} new samples: {distribution}.")
+        sentences.append(f"Predicted {predicted} of {samples}: {distribution}.")
     if evaluation is None:
         sentences.append("The outcome of the new samples is unknown, so the predictions were not evaluated.")
         return sentences
     summarised = ("accuracy", "balanced accuracy", "AUC", "R²", "correlation", "concordance index")
-    measures = [write_measure(measure) for measure in evaluation.measures if measure.name.startswith(summarised)]
-    sentences.append(f"Compared with the outcome of {evaluation.n_samples} samples: {'; '.join(measures)}.")
+    measures = [
+        write_measure(measure)
+        for measure in evaluation.measures
+        if measure.name.startswith(summarised) and not np.isnan(measure.value)
+    ]
+    compared = f"{evaluation.n_samples} {pluralise(evaluation.n_samples, 'sample', 'samples')}"
+    agreement = "; ".join(measures) or "too few to measure agreement"
+    sentences.append(f"Compared with the outcome of {compared}: {agreement}.")
     return sentences
 
 
@@ -160,7 +167,8 @@ def contents(application: Application) -> dict[str, Any]:
 
 def _measure_row(measure: Measure) -> dict[str, str]:
     interval = "–" if np.isnan(measure.low) else f"{measure.low:.2f} to {measure.high:.2f}"
-    return {"name": measure.name, "value": f"{measure.value:.3f}", "interval": interval}
+    value = "–" if np.isnan(measure.value) else f"{measure.value:.3f}"
+    return {"name": measure.name, "value": value, "interval": interval}
 
 
 def _shorten(value: str) -> str:

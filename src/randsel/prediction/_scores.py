@@ -81,9 +81,10 @@ class Covariate:
         texts = np.array([_level(value) for value in np.asarray(values).tolist()], dtype=str)
         unknown = sorted(set(texts.tolist()) - set(self.levels))
         if unknown:
+            known = list_first([repr(level) for level in self.levels], 6)
             raise ValueError(
                 f"the covariate {self.name!r} holds {list_first([repr(u) for u in unknown], 3)}, and training samples "
-                f"had only {list_first([repr(level) for level in self.levels], 6)}; write them in the same way."
+                f"had only {known}; write them in the same way, or leave these samples out."
             )
         return np.asarray(texts[:, None] == np.array(self.levels), dtype=np.float64)
 
@@ -128,7 +129,7 @@ class Preparation:
         if absent:
             raise ValueError(
                 f"the effects of {list_first(absent, 5)} were removed from the features of the panel, so new samples "
-                "need these covariates as well; add the columns."
+                "need these covariates as well; add the columns, or name the file that has them (--target-file)."
             )
         return np.concatenate([c.design(np.asarray(covariates[c.name])) for c in self.covariates], axis=1)
 

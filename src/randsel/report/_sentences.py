@@ -1,14 +1,14 @@
 """The verdict on an analysis and its details in sentences, for the top of the report and for the terminal."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from randsel._utils import text
 from randsel._utils.typing import Array
-from randsel.analysis import Analysis, Effects, Rule
+from randsel.analysis import Analysis, Effects, PanelSizes, Rule
 from randsel.culling import N_PERMUTATIONS, NOISE_LEVEL
 from randsel.interactions import LEVEL
 from randsel.targets import SURVIVAL, Comparison, compare_groups
@@ -325,11 +325,21 @@ def _describe_panel_sizes(analysis: Analysis) -> Iterator[str]:
     score = {int(size): f"{mean:.2f}" for size, mean in zip(curve.sizes, curve.means, strict=True)}
     best = f"{_write_count(curve.best, 'feature', 'features')} ({analysis.accuracy.measure} {score[curve.best]})"
     verb = "predicts" if curve.best == 1 else "predict"
+    selected = _describe_selected_size(curve, score)
     if curve.one_se == curve.best:
-        yield f"Panel size: among rankings cut at {text.format_range(curve.sizes)} features, {best} {verb} best."
+        cuts = f"among rankings cut at {text.format_range(curve.sizes)} features"
+        yield f"Panel size: {cuts}, {best} {verb} best.{selected}"
     else:
-        enough = f"{_write_count(curve.one_se, 'feature is', 'features are')}"
-        yield (f"Panel size: {best} {verb} best; {enough} within one standard error of that ({score[curve.one_se]}).")
+        enough = f"{_write_count(curve.one_se, 'feature is', 'features are')} within one standard error of that"
+        yield f"Panel size: {best} {verb} best; {enough} ({score[curve.one_se]}).{selected}"
+
+
+def _describe_selected_size(curve: PanelSizes, score: Mapping[int, str]) -> str:
+    """Say how well as many features as were selected predict, if they are fewer than are enough."""
+    if not 0 < curve.selected < curve.one_se:
+        return ""
+    verb = "reaches" if curve.selected == 1 else "reach"
+    return f" The first {curve.selected}, as many as are selected, {verb} {score[curve.selected]}."
 
 
 def _write_name(name: str) -> str:

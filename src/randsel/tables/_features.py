@@ -62,7 +62,7 @@ def fill_below_detection(
 def resolve_duplicates(samples: Sheet, rule: str, only: Sequence[str], notes: list[str]) -> Sheet:
     """Return the sheet with distinct names of columns; raise ValueError for repeated ones unless a rule is chosen.
 
-    If `only` some names are wanted, the others may be repeated.
+    If `only` some names are wanted, the others may be repeated; renamed copies may be among the wanted.
     """
     names = samples.columns
     if len(set(names)) == len(names):
@@ -70,15 +70,16 @@ def resolve_duplicates(samples: Sheet, rule: str, only: Sequence[str], notes: li
     indices: dict[str, list[int]] = {}
     for j, name in enumerate(names):
         indices.setdefault(name, []).append(j)
-    repeated = {name: copies for name, copies in indices.items() if len(copies) > 1 and (not only or name in only)}
+    wanted = set(names) if not only or rule == "rename" else set(only)
+    repeated = {name: copies for name, copies in indices.items() if len(copies) > 1 and name in wanted}
     if not repeated:
         return samples
     if rule == "error":
         things = "features" if samples.features_in_rows is not None else "columns"
         remedy = "give each a name of its own, or choose --duplicates rename, mean or first"
-        wanted = [j for j, name in enumerate(names) if name in repeated]
-        places = [samples.column_place(j) for j in wanted]
-        check_distinct([names[j] for j in wanted], samples.path, things, places.__getitem__, remedy)
+        columns = [j for j, name in enumerate(names) if name in repeated]
+        places = [samples.column_place(j) for j in columns]
+        check_distinct([names[j] for j in columns], samples.path, things, places.__getitem__, remedy)
     n_repeated = f"{len(repeated)} {pluralise(len(repeated), 'name is', 'names are')} repeated, such as"
     example = next(iter(repeated))
     if rule == "rename":

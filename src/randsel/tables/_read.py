@@ -1,7 +1,8 @@
 """`read`, which reads a file into a `Table`, with notes about the file."""
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ from randsel.tables._features import FeatureChoice, fill_below_detection, resolv
 from randsel.tables._missing import add_indicators, handle_missing
 from randsel.tables._orientation import match_spelling, possible_ids, put_samples_in_rows
 from randsel.tables._remarks import describe_contents, describe_features
-from randsel.tables._roles import assign_roles, check_target, drop_absent_outcome, is_missing, to_target
+from randsel.tables._roles import assign_roles, check_target, is_missing, to_target
 from randsel.tables._sandbox import read_in_sandbox
 from randsel.tables._survival_columns import check_outcome_names, is_missing_survival, read_survival_columns
 from randsel.tables.formats import FORMATS, ReadOptions, Sheet, describe_bad_cell
@@ -165,8 +166,8 @@ def read(
         Columns (or rows, if features are in rows) to leave out.
     only : sequence of str, default=()
         Names of the only features to read, such as those of a panel; other columns may hold anything, and names that
-        the file does not have are left out. The target is then optional: samples without one are kept, with y "" or
-        NaN.
+        the file does not have are left out. Target and covariates are then optional: samples without a target are
+        kept, with y "" or NaN.
     id_column : str, default=None
         Column with the names of samples (of features, if they are in rows).
     features : sequence of str, default=()
@@ -237,32 +238,44 @@ def read(
     notes += [f"{path.name}: {contents.description}.", *contents.notes]
     if not (only or target_file or target or event or "target" in contents.roles):
         raise ValueError(f"{path}: no target is named; name its column (--target) or its file (--target-file).")
-    labels = None if target_file is None else _read_labels(Path(target_file), path, options, target_sheet, notes)
-    if labels is not None:
-        labels = match_spelling(labels, possible_ids(contents, id_column), notes)
-    samples = put_samples_in_rows(contents, orientation, target or time, id_column, labels, notes, only)
-    del contents  # frees its numbers if they were transposed
-    filled = fill_below_detection(samples, below_detection, detection_values, notes)
-    names_before = samples.columns
-    samples = resolve_duplicates(samples, duplicates, only, notes)
-    # renamed copies keep their columns; of averaged ones, the first stays
-    names_of_filled = samples.columns if len(samples.columns) == len(names_before) else names_before
-    replacements = {names_of_filled[j]: value for j, value in reversed(filled.items())}
-    requested = drop_absent_outcome(samples, requested, labels, notes) if only else requested
-    roles, cells = assign_roles(samples, requested, id_column, labels, notes)
-    choose = _read_optional_outcome if only else partial(_choose_by_target, classes=classes)
-    y, rows = choose(samples, roles, cells, drop_columns, notes)
-    known = read_annotations(path, roles, cells, rows, below_detection, replacements, detection_values or {})
-    y, rows, known = _choose_batches(path, y, rows, known, batches)
-    outcome = roles.get("target") or roles.get("time", "")
-    if not only:
-        check_target(samples, y, outcome, known.get("groups"))
-    other_roles = {name for name in (*roles.values(), *samples.roles.values(), id_column) if name is not None}
-    choice = FeatureChoice(
-        other_roles, categorical, drop_columns, features, only, outcome, y, "groups" in known, levels or {}
-    )
-    table = _build_table(samples, choice, rows, missing, log2, notes)
-    return replace(table, below_detection=replacements, **to_fields(known))
+    with _naming_other_sheets(contents.notes):
+        labels = None if target_file is None else _read_labels(Path(target_file), path, options, target_sheet, notes)
+        if labels is not None:
+            labels = match_spelling(labels, possible_ids(contents, id_column), notes)
+        samples = put_samples_in_rows(contents, orientation, target or time, id_column, labels, notes, only)
+        del contents  # frees its numbers if they were transposed
+        if duplicates == "rename":  # values for cells below detection go by the new names
+            samples = resolve_duplicates(samples, duplicates, only, notes)
+        filled = fill_below_detection(samples, below_detection, detection_values, notes)
+        # of columns with the same name, the first stays
+        replacements = {samples.columns[j]: value for j, value in reversed(filled.items())}
+        samples = resolve_duplicates(samples, duplicates, only, notes)
+        roles, cells = assign_roles(samples, requested, id_column, labels, notes, optional=bool(only))
+        choose = _read_optional_outcome if only else partial(_choose_by_target, classes=classes)
+        y, rows = choose(samples, roles, cells, drop_columns, notes)
+        known = read_annotations(path, roles, cells, rows, below_detection, replacements, detection_values or {})
+        y, rows, known = _choose_batches(path, y, rows, known, batches)
+        outcome = roles.get("target") or roles.get("time", "")
+        if not only:
+            check_target(samples, y, outcome, known.get("groups"))
+        other_roles = {name for name in (*roles.values(), *samples.roles.values(), id_column) if name is not None}
+        choice = FeatureChoice(
+            other_roles, categorical, drop_columns, features, only, outcome, y, "groups" in known, levels or {}
+        )
+        table = _build_table(samples, choice, rows, missing, log2, notes)
+        return replace(table, below_detection=replacements, **to_fields(known))
+
+
+@contextmanager
+def _naming_other_sheets(notes: Sequence[str]) -> Iterator[None]:
+    """Add the note on other sheets of a workbook to errors, because the table may be in one of them."""
+    try:
+        yield
+    except ValueError as error:
+        others = [note for note in notes if note.endswith("(--sheet).")]
+        if not others:
+            raise
+        raise ValueError(" ".join([str(error), *others])) from None
 
 
 def _build_table(

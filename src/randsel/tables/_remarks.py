@@ -107,7 +107,8 @@ def describe_contents(X: Array, n_nominal: int, y: Array, target: str, unused: S
         n_whole += int((is_nan | (block == np.floor(block))).all(axis=0).sum())
         n_constant += int((is_nan | (block == np.fmax.reduce(block, axis=0, initial=-np.inf))).all(axis=0).sum())
     kinds = f"{n_nominal} categorical, {n_whole} of whole numbers only, {n_constant} constant"
-    notes = [f"{len(X)} samples, {X.shape[1]} features: {kinds}; {X.dtype.name}."]
+    samples, features = pluralise(len(X), "sample", "samples"), pluralise(X.shape[1], "feature", "features")
+    notes = [f"{len(X)} {samples}, {X.shape[1]} {features}: {kinds}; {X.dtype.name}."]
     notes += _describe_target(y, target) if target else []
     if unused:
         notes.append(f"Columns that are not features and have no role: {list_first(unused, 8)}.")
@@ -115,11 +116,13 @@ def describe_contents(X: Array, n_nominal: int, y: Array, target: str, unused: S
 
 
 def _describe_target(y: Array, target: str) -> list[str]:
-    levels, counts = np.unique(y, return_counts=True)
     if y.dtype.names is not None:
         low, middle, high = np.nanquantile(y["time"], [0.0, 0.5, 1.0])
         return [f"Times in {target!r} run from {low:g} to {high:g}, half of them below {middle:g}."]
+    known = y[y != ""] if y.dtype.kind == "U" else y[~np.isnan(y)] if y.dtype.kind == "f" else y
+    levels, counts = np.unique(known, return_counts=True)
     if y.dtype.kind == "U":
         shown = [f"{level} ({count})" for level, count in zip(levels.tolist(), counts.tolist(), strict=True)]
-        return [f"The target {target!r} is text of {len(levels)} levels: {list_first(shown, 5)}."]
-    return [f"The target {target!r} has {len(levels)} distinct numbers."]
+        number = f"{len(levels)} {pluralise(len(levels), 'level', 'levels')}"
+        return [f"The target {target!r} is text of {number}: {list_first(shown, 5)}."]
+    return [f"The target {target!r} has {len(levels)} distinct {pluralise(len(levels), 'number', 'numbers')}."]

@@ -16,37 +16,60 @@ _LARGEST_EXACT = 2**53
 
 
 def assign_roles(
-    samples: Sheet, requested: dict[str, str | None], id_column: str | None, labels: Sheet | None, notes: list[str]
+    samples: Sheet,
+    requested: dict[str, str | None],
+    id_column: str | None,
+    labels: Sheet | None,
+    notes: list[str],
+    *,
+    optional: bool,
 ) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return role -> name, and role -> cells, of the roles: columns of the table or of the target file."""
+    """Return role -> name, and role -> cells, of the roles: columns of the table or of the target file.
+
+    If they are `optional`, roles whose columns are in neither are left out, with a note if that is the outcome.
+    """
+    wanted = _absent_outcome(samples, requested, labels) if optional else None
+    if optional:
+        requested = _without_absent(samples, requested, labels)
     label_columns: dict[str, list[str]] = {}
     names = {role: name or samples.roles.get(role) for role, name in requested.items()}
     is_survival = requested.get("event") is not None
     if is_survival:  # a target that the format itself names is then not used
         del names["target"]
     if labels is not None:
-        label_columns = _match_labels(samples, labels, id_column, notes)
+        label_columns = _match_labels(samples, labels, id_column, notes, optional=optional)
     if labels is not None and not is_survival:
         others = [name for role, name in requested.items() if role != "target"]
         free = [name for name in label_columns if name not in others]
-        names["target"] = _find_target(samples, labels.path, label_columns, free, requested["target"])
+        names["target"] = _find_target(samples, labels.path, label_columns, free, requested["target"], optional)
+    if wanted is not None and not (is_survival or names["target"]):
+        notes.append(f"There is no column {wanted!r}, so there is no outcome to compare predictions with.")
     roles = {role: name for role, name in names.items() if name is not None}
     return roles, {role: _get_column(samples, label_columns, name) for role, name in roles.items()}
 
 
-def drop_absent_outcome(
-    samples: Sheet, requested: dict[str, str | None], labels: Sheet | None, notes: list[str]
-) -> dict[str, str | None]:
-    """Return the requested roles without an outcome that neither the table nor the target file has, with a note."""
-    known = {*samples.columns, *samples.named_columns, *(labels.columns if labels is not None else ())}
-    absent = [name for role in ("target", "event", "time") if (name := requested[role]) and name not in known]
-    if not absent:
-        return requested
-    notes.append(f"There is no column {absent[0]!r}, so there is no outcome to compare predictions with.")
-    return {**requested, "target": None, "event": None, "time": None}
+def _known_columns(samples: Sheet, labels: Sheet | None) -> set[str]:
+    return {*samples.columns, *samples.named_columns, *(labels.columns if labels is not None else ())}
 
 
-def _match_labels(samples: Sheet, labels: Sheet, id_column: str | None, notes: list[str]) -> dict[str, list[str]]:
+def _absent_outcome(samples: Sheet, requested: dict[str, str | None], labels: Sheet | None) -> str | None:
+    """Return the name of the first column of the outcome that neither the table nor the target file has."""
+    names = [requested[role] for role in ("target", "event", "time")]
+    known = _known_columns(samples, labels)
+    return next((name for name in names if name is not None and name not in known), None)
+
+
+def _without_absent(samples: Sheet, requested: dict[str, str | None], labels: Sheet | None) -> dict[str, str | None]:
+    """Return the requested roles without those whose columns are absent; an outcome needs all of its columns."""
+    known = _known_columns(samples, labels)
+    if _absent_outcome(samples, requested, labels) is not None:
+        requested = {**requested, "target": None, "event": None, "time": None}
+    return {role: name for role, name in requested.items() if name is None or name in known}
+
+
+def _match_labels(
+    samples: Sheet, labels: Sheet, id_column: str | None, notes: list[str], *, optional: bool
+) -> dict[str, list[str]]:
     """Return the columns of the target file in the order of the samples; "" where a sample is not in the file."""
     path, file, columns, ids = samples.path, labels.path, labels.named_columns, samples.row_names
     n_entries, n_samples = len(labels.values), len(samples.values)
@@ -71,8 +94,9 @@ def _match_labels(samples: Sheet, labels: Sheet, id_column: str | None, notes: l
     if not position.keys() & known:
         raise ValueError(f"{path} and {file} share no ids of samples; the first are {ids[:3]} and {label_ids[:3]}.")
     notes.append(f"Targets are matched by column {matching!r} of {file.name}.")
+    left_out = "" if optional else ", left out"
     for problem, unmatched in {
-        f"samples have no entry in {file.name}, left out": [name for name in ids if name not in position],
+        f"samples have no entry in {file.name}{left_out}": [name for name in ids if name not in position],
         f"entries of {file.name} have no sample in {path.name}": [name for name in label_ids if name not in known],
     }.items():
         if unmatched:
@@ -82,8 +106,15 @@ def _match_labels(samples: Sheet, labels: Sheet, id_column: str | None, notes: l
     return {name: [cells[position.get(sample, -1)] for sample in ids] for name, cells in others.items()}
 
 
-def _find_target(samples: Sheet, path: Path, labels: Collection[str], free: list[str], target: str | None) -> str:
-    """Return the column of the target file that is the target: the named one, or the only one without another role."""
+def _find_target(
+    samples: Sheet, path: Path, labels: Collection[str], free: list[str], target: str | None, optional: bool
+) -> str | None:
+    """Return the column of the target file that is the target: the named one, or the only one without another role.
+
+    An optional target may be absent, or in the table, beside a target file with covariates.
+    """
+    if optional and (len(free) != 1 if target is None else target not in labels):
+        return target
     if target is None and len(free) != 1:
         raise ValueError(f"{path} has the columns {free}; say which is the target (--target).")
     name = free[0] if target is None else target

@@ -1,0 +1,45 @@
+"""Comparison of new values with the training values of a panel."""
+
+import numpy as np
+from panel_tables import frame_of, make_panel, make_table
+
+from randsel.panels import compare_features, warn_of_shifts
+
+
+def new_values(panel, **columns):
+    return panel.prepare({**frame_of(make_table(seed=1)), **columns}).values
+
+
+def test_values_that_are_all_equal_are_reported_unless_training_had_as_many(panel):
+    assert not list(warn_of_shifts(panel, new_values(panel)))
+    (warning,) = warn_of_shifts(panel, new_values(panel, a=np.full(80, 0.1)))
+    assert warning.startswith("All new samples have the same value of a, which varied in training")
+    assert not list(warn_of_shifts(panel, new_values(panel, a=np.full(80, 0.1))[:4]))
+    table = make_table()
+    table.X[:, 0] = np.where(np.arange(80) == 3, 1.0, 0.0)  # 79 of 80 samples have 0
+    rare = make_panel(table)
+    assert not list(warn_of_shifts(rare, new_values(rare, a=np.zeros(80))))
+
+
+def test_codes_of_categories_have_no_shift():
+    rng = np.random.default_rng(0)
+    codes = rng.integers(3, size=80).astype(float)
+    y = np.where((codes == 2) ^ (rng.random(80) < 0.1), "case", "control")
+    X = np.column_stack([codes, rng.standard_normal(80)])
+    table = make_table().__class__(X, y, ("colour", "n"), nominal=(0,), levels={"colour": ("blue", "green", "red")})
+    panel = make_panel(table, keep=("colour",), top=1)
+    values = np.where(rng.random((40, 1)) < 0.2, 0.0, 2.0)
+    assert np.isnan(compare_features(panel, values)[0].shift)
+    assert not list(warn_of_shifts(panel, values))
+
+
+def test_training_samples_are_recognised_as_such(panel):
+    table = make_table()
+    for rows in (slice(None), slice(0, 10)):
+        (warning,) = warn_of_shifts(panel, table.X[rows, :2])
+        assert warning.startswith("The new values are those of training samples")
+    table.X[::20, 0] = np.nan
+    assert len(list(warn_of_shifts(panel, table.X[:, :2]))) == 1
+    coarse = make_table()
+    coarse.X[:, :2] = np.round(coarse.X[:, :2])
+    assert not list(warn_of_shifts(make_panel(coarse), coarse.X[:, :2]))
