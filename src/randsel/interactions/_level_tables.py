@@ -1,7 +1,7 @@
 """Levels of discrete features as indicators, by which the scan counts pairs instead of multiplying functions.
 
-For two classes, the counts of the levels of two features in each class give all sums that eq. 18 needs: those of
-products of functions with the outcome, and the mean squares of these products.
+For two classes, the counts of the levels of two features in each class give all sums that eq. 18 needs (eq. 18a): those
+of products of functions with the outcome, and the mean squares of these products.
 """
 
 from collections.abc import Iterator
