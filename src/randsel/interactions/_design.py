@@ -49,6 +49,8 @@ class Design:
     clusters: Array | None = None  # of each sample; samples of one cluster are not independent
     n_jobs: int | None = None
     device: str | None = None  # of the scan of pairs, as in `to_device`; None for the host
+    #: Whether the variances of residuals without extreme values are taken to depend on nuisance variables only.
+    trusts_variances: bool = False
 
     @property
     def sample_weights(self) -> Array:
