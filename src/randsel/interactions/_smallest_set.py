@@ -94,11 +94,19 @@ class ConditionalTests:
 
     def design_given(self, members: list[int]) -> Design:
         """Return the design of tests given the members; without responses if these explain the outcome completely."""
-        base = self.design.nuisance
-        rows = member_functions(self.functions.take(np.array(members, dtype=int)))
-        nuisance = base.extend(rows[: max(self.design.freedom // SAMPLES_PER_ROW, 1)])
-        responses = responses_of(self.y, self.kind, nuisance) if members else self.design.responses
+        if not members:
+            return replace(self.design, trusts_variances=True)
+        rows = member_functions(self._functions_of(members))[: max(self.design.freedom // SAMPLES_PER_ROW, 1)]
+        nuisance = self.design.nuisance.extend(rows)
+        responses = responses_of(self.y, self.kind, nuisance)
         return replace(self.design, nuisance=nuisance, responses=responses, trusts_variances=True)
+
+    def _functions_of(self, members: list[int]) -> list[Array]:
+        """Return the functions of every member, without those that a discrete column does not have."""
+        if not members:
+            return []
+        functions = self.functions.take(np.array(members))
+        return [f[:count] for f, count in zip(functions.values, functions.counts, strict=True)]
 
     def log_p_given(self, members: list[int], features: Array, design: Design) -> Array:
         """Return the corrected log p-values of features given the members (eq. 25)."""
@@ -118,7 +126,9 @@ class ConditionalTests:
         n, m = len(self.functions), design.n_samples
         scores = np.zeros(n)
         if design.responses:
-            multipliers = _multipliers(self.functions.take(np.array(members, dtype=int)))
+            # a candidate is scored alone and together with the smooth functions of members
+            smooth = [f[:SMOOTH] for f in self._functions_of(members)]
+            multipliers = np.concatenate([np.ones((1, m), dtype=np.float32), *smooth])
             batch = max(1, BATCH_BYTES // (4 * m * len(design.function_weights)))
             shared, n_jobs = (design, multipliers), design.n_jobs
             sets = np.arange(n)[:, None]
@@ -166,33 +176,21 @@ def find_smallest_set(
     return SmallestSet(np.array(members, dtype=int), log_p, candidates, tuple(steps))
 
 
-def member_functions(functions: RankFunctions) -> Array:
+def member_functions(functions: list[Array]) -> Array:
     """Return the functions of members, and products of functions of two members, by increasing total degree (eq. 24).
 
-    The signed square of the first function has degree three, as in tests of heavy tails (eq. 16a).
+    The signed square of the first function has degree three; tests of heavy tails use it (eq. 16a).
     """
-    values = [f[:count].astype(np.float64) for f, count in zip(functions.values, functions.counts, strict=True)]
-    rows = [np.zeros((0, functions.values.shape[2]))]
+    functions, rows = [f.astype(np.float64) for f in functions], list[Array]()
     for degree in range(1, MAX_DEGREE + 1):
-        rows += [f[degree - 1 : degree] for f in values]
-        rows += [f[:1] * np.abs(f[:1]) for f in values if degree == 3]
-        for f, g in combinations(values, 2):
-            rows += [
-                f[a - 1 : a] * g[degree - a - 1 : degree - a]
-                for a in range(1, degree)
-                if a <= len(f) and degree - a <= len(g)
-            ]
-    return np.concatenate(rows)
+        rows += [f[degree - 1] for f in functions if degree <= len(f)]
+        rows += [f[0] * np.abs(f[0]) for f in functions if degree == 3]
+        for f, g in combinations(functions, 2):
+            rows += [f[a - 1] * g[degree - a - 1] for a in range(1, degree) if a <= len(f) and degree - a <= len(g)]
+    return np.array(rows)
 
 
-def _multipliers(functions: RankFunctions) -> list[Array]:
-    """Return a constant and the smooth functions of the members: what functions of a candidate are multiplied by."""
-    m = functions.values.shape[2]
-    smooth = [f[: min(count, SMOOTH)] for f, count in zip(functions.values, functions.counts, strict=True)]
-    return list(np.concatenate([np.ones((1, m), dtype=np.float32), *smooth]))
-
-
-def _scores_of_batch(functions: RankFunctions, sets: Array, design: Design, multipliers: list[Array]) -> Array:
+def _scores_of_batch(functions: RankFunctions, sets: Array, design: Design, multipliers: Array) -> Array:
     """Return the scores of features: the largest squared partial correlation of a product with the outcome (eq. 26)."""
     weights, fixed = design.sample_weights, design.nuisance.columns
     values = functions.values[sets[:, 0]]
