@@ -3,10 +3,10 @@ import pytest
 import reference
 
 from randsel._numerics.nuisance import Nuisance
-from randsel._numerics.rank_functions import rank_functions
+from randsel._numerics.rank_functions import log_tail_of_form, rank_functions
 from randsel.interactions import _smallest_set as smallest_set
 from randsel.interactions._design import Design, responses_of
-from randsel.interactions._evidence import evidence
+from randsel.interactions._evidence import _log_tails_of_forms, evidence
 from randsel.interactions._smallest_set import ConditionalTests, find_smallest_set, member_functions
 from randsel.targets._kinds import KINDS
 
@@ -61,6 +61,17 @@ def test_p_value_combines_tests_alone_and_with_every_member(rng):
     expected = reference.cauchy_combination(p, [0.5, 0.25, 0.25])
     log_p = tests.log_p_given([0, 1], np.array([2]), design)
     np.testing.assert_allclose(np.exp(log_p), 5 * expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("has_extremes", [False, True])
+def test_trusted_variances_leave_out_the_guard_unless_there_are_extremes(rng, has_extremes):
+    V, Y = rng.standard_normal((3, 90)), rng.uniform(-1, 1, (90, 1)) ** (9 if has_extremes else 1)
+    Y = (Y - Y.mean()) / Y.std()
+    design = make_tests(V.T, Y[:, 0]).design_given([])
+    statistic, even, uneven = reference.form(V, Y)
+    tails = [log_tail_of_form(np.array([statistic]), weights[None], 89)[0] for weights in (even, uneven)]
+    log_tail = _log_tails_of_forms(V[None].astype(np.float32), np.square(V @ Y).T, design, Y, [np.arange(3)])[0]
+    np.testing.assert_allclose(log_tail, max(tails) if has_extremes else tails[0], rtol=1e-3)
 
 
 @pytest.mark.parametrize("kind", ["regression", "classification"])
