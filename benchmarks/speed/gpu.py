@@ -33,7 +33,7 @@ from randsel.interactions import _forward_selection as interaction_steps
 from randsel.interactions._design import Design, Response
 from randsel.interactions._evidence import evidence
 from randsel.interactions._pair_scan import scan_pairs
-from randsel.selectors import _interaction_scan as scan_estimator
+from randsel.selectors import _rank_tests as preparation
 from randsel.targets._kinds import CLASSES
 from randsel.targets._target import Target
 
@@ -201,7 +201,7 @@ def pairs(make, m, n, functions, what, repeats, goal):
 
 #: Steps of an interaction scan: name, module and function; a step within another counts as part of that.
 SCAN_STEPS = (
-    ("rank functions", scan_estimator, "rank_function_source"),
+    ("rank functions", preparation, "rank_function_source"),
     ("tests", interaction_steps, "evidence"),
     ("residual", interaction_steps, "residual"),
     ("scan of pairs", interaction_steps, "scan_pairs"),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from randsel.distributed import read_blocks
     from randsel.learning import LPBoostMKL, PathKernels, SparseFiltering
     from randsel.panels import Panel
-    from randsel.selectors import InteractionScan, RandSel, RandSelCV, StabilitySelection
+    from randsel.selectors import InteractionScan, RandSel, RandSelCV, SmallestSet, StabilitySelection
 
 __all__ = [
     "BaHSIC",
@@ -35,6 +35,7 @@ __all__ = [
     "PathKernels",
     "RandSel",
     "RandSelCV",
+    "SmallestSet",
     "SparseFiltering",
     "StabilitySelection",
     "__version__",
@@ -62,6 +63,7 @@ _SUBPACKAGES = {
     "PathKernels": "learning",
     "RandSel": "selectors",
     "RandSelCV": "selectors",
+    "SmallestSet": "selectors",
     "SparseFiltering": "learning",
     "StabilitySelection": "selectors",
     "read_blocks": "distributed",

@@ -331,6 +331,39 @@ def heavy_score(first):
     return squares / np.sqrt(np.mean(squares**2))
 
 
+def residual_of(row, fixed):
+    """What a regression on a constant and on the rows of `fixed` leaves of a row."""
+    Z = np.vstack([np.ones(len(row)), *fixed]).T
+    return row - Z @ np.linalg.lstsq(Z, row, rcond=None)[0]
+
+
+def member_functions(members, max_degree):
+    """Functions of members, signed squares, and products of functions of two members, by total degree (eq. 24)."""
+    rows = []
+    for degree in range(1, max_degree + 1):
+        for f in members:
+            if degree <= len(f):
+                rows.append(f[degree - 1])
+        if degree == 3:
+            rows += [np.array([x * abs(x) for x in f[0]]) for f in members]
+        for i in range(len(members)):
+            for j in range(i + 1, len(members)):
+                for a in range(1, degree):
+                    if a <= len(members[i]) and degree - a <= len(members[j]):
+                        rows.append(members[i][a - 1] * members[j][degree - a - 1])
+    return np.array(rows)
+
+
+def conditional_score(f, members, fixed, y):
+    """Largest squared correlation of y with a function, or product with a smooth one of a member, given `fixed`."""
+    products = list(f) + [h * g for h in f[:2] for member in members for g in member[:2]]
+    e, squares = residual_of(y, fixed), []
+    for product in products:
+        left = residual_of(product, fixed)
+        squares.append(np.dot(left, e) ** 2 / (np.dot(left, left) * np.dot(e, e)))
+    return max(squares)
+
+
 def permutation_sums(a, e, strata):
     """Return Σ_i a_i e_π(i) for all permutations π within strata."""
     sums = np.zeros(1)

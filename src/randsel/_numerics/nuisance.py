@@ -98,6 +98,10 @@ class Nuisance:
         columns = plain.remove(covariates.functions().T)
         return cls(weights, strata, _orthonormal_rows(columns, weights))
 
+    def extend(self, rows: Array) -> "Nuisance":
+        """Return the projection that removes these rows as well."""
+        return replace(self, basis=_orthonormal_rows(np.concatenate([self.basis, self.remove(rows)]), self.weights))
+
     @property
     def n_strata(self) -> int:
         """Number of strata."""

@@ -3,7 +3,8 @@
 `_design` holds the outcome and how samples depend on each other. `_permutation_tails` has null distributions of
 permuted outcomes, `_label_probabilities` those of class labels given covariates. `_evidence` tests sets of features
 by their rank functions, `_pair_scan` scans all pairs and triples for the best ones, and `_forward_selection` runs all
-steps and ranks the features. Imports `_utils`, `_numerics` and `targets`.
+steps and ranks the features. `_smallest_set` selects features by tests given those selected before. Imports `_utils`,
+`_numerics` and `targets`.
 """
 
 from randsel.interactions._design import (
@@ -17,14 +18,19 @@ from randsel.interactions._design import (
 )
 from randsel.interactions._evidence import main_effects, pairs_with_covariates
 from randsel.interactions._forward_selection import LEVEL, ScanResult, scan_interactions
+from randsel.interactions._smallest_set import MAX_FORWARD_STEPS, ConditionalTests, SmallestSet, find_smallest_set
 
 __all__ = [
     "DEFAULT_DECAY",
     "DEFAULT_FUNCTIONS",
     "LEVEL",
+    "MAX_FORWARD_STEPS",
+    "ConditionalTests",
     "Design",
     "ScanResult",
+    "SmallestSet",
     "degrees_of_freedom",
+    "find_smallest_set",
     "functions_in_triples",
     "main_effects",
     "max_functions",

@@ -23,6 +23,8 @@ DEFAULT_FUNCTIONS, DEFAULT_DECAY = 6, 0.9
 MIN_CORRELATION = 0.975
 #: Minimum number of samples in a stratum for the saddlepoint approximation of `log_tail_of_labels`.
 MIN_STRATUM = 10
+#: Outcomes of a larger excess kurtosis have extreme values.
+MAX_KURTOSIS = 1.0
 #: Least variance of a residual relative to the mean, where it is estimated as a function of covariates.
 MIN_RELATIVE_VARIANCE = 0.1
 
@@ -53,6 +55,8 @@ class Design:
     clusters: Array | None = None  # of each sample; samples of one cluster are not independent
     n_jobs: int | None = None
     device: str | None = None  # of rank functions, scan and tests, as in `to_device`; None for the host
+    #: Whether the variances of residuals without extreme values are taken to depend on nuisance variables only.
+    trusts_variances: bool = False
 
     @property
     def sample_weights(self) -> Array:
@@ -166,6 +170,11 @@ def max_functions(freedom: int) -> int:
 def functions_in_triples(freedom: int, n_functions: int) -> int:
     """Return the same number for tests of triples, at most three."""
     return int(np.clip((freedom / 4) ** (1 / 3), 1, min(n_functions, 3)))
+
+
+def has_extremes(e: Array) -> bool:
+    """Whether an outcome has extreme values: a larger excess kurtosis than `MAX_KURTOSIS`."""
+    return bool((e**4).mean() > (3.0 + MAX_KURTOSIS) * (e**2).mean() ** 2)
 
 
 def eigenvalues(matrices: Any) -> Any:

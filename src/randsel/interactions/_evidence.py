@@ -51,6 +51,7 @@ from randsel.interactions._design import (
     Response,
     degrees_of_freedom,
     eigenvalues,
+    has_extremes,
     max_functions,
     responses_of,
 )
@@ -77,8 +78,6 @@ SHARES = np.array([0.63, 0.135, 0.135])
 HALVES = np.array([0.5, 0.5])
 #: Shares of the forms of the outcome, by their number: scores of ranks, and numbers as they are.
 RESPONSE_SHARES = {1: np.array([1.0]), 2: np.array([0.75, 0.25])}
-#: Outcomes of a larger excess kurtosis have extreme values.
-MAX_KURTOSIS = 1.0
 #: Tails of labels, and numbers of arrangements, are computed where the approximation by moments is below this.
 CANDIDATE_LOG_P = np.log(0.2)
 
@@ -168,21 +167,25 @@ def _log_tails_of_forms(products: Any, squares: Array, design: Design, Y: Array,
     """Return the log tails of the sums of `squares` over subsets of the products (eq. 19).
 
     Each is the larger of two: one for exchangeable residuals, and one for residuals of unequal variance, which guards
-    against a few extreme samples. Sums over clusters replace samples where samples are not independent.
+    against a few extreme samples. Sums over clusters replace samples where samples are not independent. The guard costs
+    power; a design that `trusts_variances` omits it where no samples are extreme.
     """
-    transpose = namespace(products).matrix_transpose
-    contributions = [products * column for column in as_array_like(Y.T, products, precise=False)]
-    if design.clusters is not None:
-        contributions = [sums_by(design.clusters, rows) for rows in contributions]
-    uneven = [to_double(rows @ transpose(rows)) for rows in contributions]
+    transpose, uneven = namespace(products).matrix_transpose, []
+    if not design.trusts_variances or design.clusters is not None or any(map(has_extremes, Y.T)):
+        contributions = [products * column for column in as_array_like(Y.T, products, precise=False)]
+        if design.clusters is not None:
+            contributions = [sums_by(design.clusters, rows) for rows in contributions]
+        uneven = [to_double(rows @ transpose(rows)) for rows in contributions]
     variances = as_array_like(design.variances(Y), products, precise=False)
     even = to_double((products * variances) @ transpose(products))
     freedom, spectrum = design.freedom * Y.shape[1], design.spectrum(Y)
     log_tails = []
     for subset in subsets:
         statistic = squares[:, subset].sum(axis=1)
-        weights = np.concatenate([_eigenvalues_of_block(matrix, subset) for matrix in uneven], axis=1)
-        log_tail = log_tail_of_form(statistic, weights * design.variance_factor, freedom)
+        log_tail = np.full(len(products), -np.inf)
+        if uneven:
+            weights = np.concatenate([_eigenvalues_of_block(matrix, subset) for matrix in uneven], axis=1)
+            log_tail = log_tail_of_form(statistic, weights * design.variance_factor, freedom)
         if design.clusters is None:
             weights = _eigenvalues_of_block(even, subset)[:, :, None] * (spectrum / max(spectrum.mean(), 1e-300))
             weights = weights.reshape(len(products), -1)
@@ -264,7 +267,7 @@ def _log_tail_of_permutations(
         return log_tail_of_signs(sums_by(strata, a * as_array_like(e, a)))
     outcome = as_array_like(e, a)
     statistic, signs_log_tail = np.square(to_numpy(a @ outcome)), None
-    if (e**4).mean() > (3.0 + MAX_KURTOSIS) * (e**2).mean() ** 2:
+    if has_extremes(e):
         terms = a * outcome
         squares = to_numpy((terms * terms).sum(axis=1))[:, None]
         signs_log_tail = log_tail_of_form(statistic, squares * variance_factor, freedom)

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import partial
 from math import comb
 from numbers import Integral, Real
@@ -17,24 +18,14 @@ from randsel._numerics.arrays import check_device, remote_table, to_numpy
 from randsel._numerics.fingerprint import fingerprint
 from randsel._numerics.missing import MAX_MISSING
 from randsel._numerics.nuisance import Covariates
-from randsel._numerics.rank_functions import RankFunctions, rank_function_source
-from randsel._sklearn.annotations import (
-    Annotations,
-    check_freedom,
-    check_strata,
-    nominal_columns,
-    warn_of_incomplete_columns,
-)
+from randsel._numerics.rank_functions import RankFunctions
 from randsel._sklearn.base import (
     Interval,
     RealNotInt,
     Selector,
     Steps,
     StrOptions,
-    categories_to_codes,
-    check_data,
     check_number_to_select,
-    drop_unweighted_rows,
     fit_context,
     fit_task,
     rank_columns,
@@ -48,14 +39,13 @@ from randsel.interactions import (
     LEVEL,
     Design,
     ScanResult,
-    degrees_of_freedom,
     functions_in_triples,
     max_functions,
     pairs_with_covariates,
-    responses_of,
     scan_interactions,
 )
-from randsel.targets import KINDS, Samples
+from randsel.selectors._rank_tests import check_tested_data, prepare_tests
+from randsel.targets import KINDS
 
 #: Number of pairs that are reported by default.
 DEFAULT_PAIRS = 1000
@@ -259,44 +249,23 @@ class InteractionScan(Selector):
         InteractionScan
             This estimator, fitted.
         """
-        X, categorical = categories_to_codes(X)
-        X, y, kind, weights = check_data(self, X, y, sample_weight, self.target)
-        n_features = X.shape[1]
-        names = getattr(self, "feature_names_in_", None)
-        nominal = nominal_columns(self.categorical_features, categorical, n_features, names)
-        annotations = Annotations.check(groups, batch, covariates, weights, len(y))
-        X, y, weights = drop_unweighted_rows(X, y, weights)
-        y, kind = kind.to_numbers(y, weights, annotations.batch, annotations.covariate_columns)
-        X, device = self._check_device(X)
-        n_selected = self.n_features_to_select
+        data = check_tested_data(self, X, y, sample_weight, groups, batch, covariates)
+        X, device = self._check_device(data.X)
+        n_features, n_selected = X.shape[1], self.n_features_to_select
         n_selected = None if n_selected is None else check_number_to_select(n_selected, n_features)
-        samples = Samples.from_groups(
-            X, y, weights, annotations.groups, annotations.batch, nominal, annotations.covariates
-        )
-        X, y, nuisance, clusters = samples.X, samples.y, samples.nuisance, samples.clusters
-        self.comparison_ = samples.comparison
-        check_strata(y, samples.strata, "groups" if samples.comparison == "within groups" else "batch")
-        check_freedom(nuisance)
-        self.n_functions_ = self._check_n_functions(degrees_of_freedom(nuisance, clusters))
-        functions, columns = rank_function_source(
-            X, self.n_functions_, nuisance.weights, nominal, nuisance.strata, self.max_missing, device
-        )
-        self._check_missing(X, functions)
-        responses = responses_of(y, kind, nuisance)
-        if not responses:
-            raise ValueError(
-                "Covariates, batch or groups explain y completely, or sample_weight leaves one value of it: nothing is "
-                "left for features to explain. Leave some of them out."
-            )
-        self._check_sizes(len(X), len(columns))
-        function_weights = float(self.decay) ** np.arange(self.n_functions_)
-        design = Design(function_weights, responses, nuisance, clusters, self.n_jobs, device)
+        prepared = prepare_tests(self, replace(data, X=X), self._check_n_functions, float(self.decay), device)
+        functions, columns, samples, kind = prepared.functions, prepared.columns, prepared.samples, data.kind
+        design = prepared.design
+        self.n_functions_ = len(design.function_weights)
+        self._check_sizes(len(samples.X), len(columns))
         n_pairs = self.n_pairs or DEFAULT_PAIRS
         opening: AbstractContextManager[Checkpoint | None] = nullcontext()
         if self.checkpoint is not None:
             parameters = {"functions": self.n_functions_, "decay": self.decay, "order": self.order, "device": device}
             parameters |= {"n_pairs": n_pairs, "target": kind.name, "max_missing": self.max_missing}
-            data_hash = fingerprint(X, y, samples.weights, nuisance.strata, nuisance.basis, clusters, nominal)
+            nuisance, clusters = samples.nuisance, samples.clusters
+            outcome = samples.y, samples.weights, nuisance.strata, nuisance.basis, clusters, data.nominal
+            data_hash = fingerprint(samples.X, *outcome)
             identity = {"estimator": "InteractionScan", "data_hash": data_hash, "parameters": parameters}
             opening = open_checkpoint(self.checkpoint, identity)
         with opening as checkpoint, fit_task(self, self.order + 1) as task:
@@ -308,14 +277,6 @@ class InteractionScan(Selector):
             self._test_with_covariates(functions, samples.covariates, design, columns)
             self._select(columns[result.order], n_features, n_selected)
         return self
-
-    def _check_missing(self, X: Any, functions: Any) -> None:
-        """Warn of columns that have too many missing values; set their numbers if the table is remote."""
-        if remote_table(X) is not None:
-            counts = self.missing_counts_ = functions.n_missing
-        else:  # samples of a group may have been averaged
-            counts = np.isnan(X).sum(axis=0) if self.missing_counts_.any() else self.missing_counts_
-        warn_of_incomplete_columns(self, counts, len(X))
 
     def _check_device(self, X: Any) -> tuple[Any, str | None]:
         """Return X, in memory unless it is remote, and the device to compute on."""
@@ -342,12 +303,7 @@ class InteractionScan(Selector):
         return min(requested, limit)
 
     def _check_sizes(self, m: int, n: int) -> None:
-        """Refuse a scan of no features or of too many triples, and warn if there are fewer pairs than requested."""
-        if n == 0:
-            raise ValueError(
-                "No column of X has two levels of enough samples, so there is nothing to test; check how the table was "
-                "read."
-            )
+        """Refuse a scan of too many triples, and warn if there are fewer pairs than requested."""
         if self.order > 1 and self.n_pairs is not None and self.n_pairs > comb(n, 2):
             warn(
                 f"n_pairs={self.n_pairs} but {n} features that vary make {comb(n, 2)} pairs; all are reported.",
