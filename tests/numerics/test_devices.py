@@ -12,6 +12,7 @@ from randsel._numerics import arrays
 from randsel._numerics.nuisance import Covariates, Nuisance, sums_by
 from randsel._numerics.rank_functions import rank_functions
 from randsel.contribution import _closed_form as closed_form
+from randsel.interactions import _design as design
 from randsel.interactions._design import eigenvalues
 from randsel.interactions._label_probabilities import LabelProbabilities
 from randsel.interactions._permutation_tails import log_tail_of_labels, log_tail_of_signs, permutation_cumulants
@@ -272,7 +273,7 @@ def test_tests_of_tensors_agree_with_the_host(dispatch, rng, name):
 
 
 @pytest.mark.parametrize("strata", [None, np.arange(60) // 20, np.arange(60) % 3])
-def test_tails_of_tensors_agree_with_the_host(dispatch, rng, strata):
+def test_tails_of_tensors_agree_with_the_host(dispatch, rng, strata, monkeypatch):
     a = rng.normal(size=(8, 60))
     a[:3] = a[:3].round()  # on a lattice
     labels, e = np.arange(60) % 7 < 3, rng.normal(size=60)
@@ -286,6 +287,7 @@ def test_tails_of_tensors_agree_with_the_host(dispatch, rng, strata):
     ):
         close(found, cumulant, 1e-10)
     close(arrays.to_numpy(sums_by(strata, on_device**2)), sums_by(strata, a**2), 1e-12)
+    monkeypatch.setattr(design, "MAX_BATCH", 3)
     for size in (2, 5, 40):
         grams = rng.normal(size=(7, size, size))
         grams = grams @ grams.transpose(0, 2, 1)

@@ -23,6 +23,8 @@ DEFAULT_FUNCTIONS, DEFAULT_DECAY = 6, 0.9
 MIN_CORRELATION = 0.975
 #: Minimum number of samples in a stratum for the saddlepoint approximation of `log_tail_of_labels`.
 MIN_STRATUM = 10
+#: Matrices whose eigenvalues are computed in one call: cuSOLVER fails on 67 000 at once.
+MAX_BATCH = 1 << 14
 #: Outcomes of a larger excess kurtosis have extreme values.
 MAX_KURTOSIS = 1.0
 #: Least variance of a residual relative to the mean, where it is estimated as a function of covariates.
@@ -186,4 +188,5 @@ def eigenvalues(matrices: Any) -> Any:
         mean = (matrices[..., 0, 0] + matrices[..., 1, 1]) / 2.0
         radius = xp.hypot((matrices[..., 0, 0] - matrices[..., 1, 1]) / 2.0, matrices[..., 0, 1])
         return clip(xp.stack([mean - radius, mean + radius], axis=-1), 0.0)
-    return clip(xp.linalg.eigvalsh(matrices), 0.0)
+    batches = [matrices[i : i + MAX_BATCH] for i in range(0, max(matrices.shape[0], 1), MAX_BATCH)]
+    return clip(xp.concat([xp.linalg.eigvalsh(batch) for batch in batches]), 0.0)
