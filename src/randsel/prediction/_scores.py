@@ -107,8 +107,8 @@ class Preparation:
     ) -> tuple["Preparation", Array]:
         """Return the preparation and the scores of training samples, less the means of batches.
 
-        `rows` are the training samples among those that `covariates` describe. A level that none of them has, has no
-        effect.
+        `rows` are the training samples among those that `covariates` describe. The effect of a level without training
+        samples is zero.
         """
         points = take_points(X)
         Z = _score_training_samples(X, points)
