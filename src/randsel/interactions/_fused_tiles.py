@@ -1,8 +1,8 @@
 """Scan of pairs on a GPU: one Triton kernel computes a tile and returns only its best pairs.
 
-Pairs of discrete features (at most three levels) are counted exactly, with 8-bit integers, if the target has two
-classes. All other pairs are products of functions in half precision. Without Triton, `_pair_scan` computes tiles by
-operations of torch.
+Pairs of discrete features (at most three levels, two functions) are counted exactly, with 8-bit integers, if the target
+has two classes. All other pairs are products of functions in half precision. Without Triton, `_pair_scan` computes
+tiles by operations of torch.
 """
 
 from collections.abc import Sequence
