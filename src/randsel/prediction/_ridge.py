@@ -130,7 +130,7 @@ def _weighted_means(values: Array, weights: Array) -> Array:
 
 
 def _decompose_products(Z: Array) -> tuple[Array, Array]:
-    """Return eigenvalues and eigenvectors of `Z Zᵀ`, of which only as many as Z has columns can differ from zero."""
+    """Return eigenvalues and eigenvectors of `Z Zᵀ`; with more rows than columns, without those that must be zero."""
     if len(Z) > Z.shape[1]:
         eigenvectors, singular_values, _ = np.linalg.svd(Z, full_matrices=False)
         return singular_values**2, eigenvectors

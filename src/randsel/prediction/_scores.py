@@ -16,7 +16,7 @@ MAX_POINTS = 501  # maximum number of training values that describe the distribu
 def take_points(X: Array) -> tuple[Array, ...]:
     """Return the observed values of every column in ascending order.
 
-    Of more than `MAX_POINTS`, order statistics at equal distances are taken.
+    If there are more than `MAX_POINTS`, these are order statistics at equal distances.
     """
     counts = np.count_nonzero(~np.isnan(X), axis=0).tolist()
     columns = np.sort(X.T, axis=1)  # missing values last
