@@ -55,11 +55,12 @@ def section(name, command, root):
     """Return the part of the page about a command."""
     context = click.Context(command, parent=root, info_name=name, **command.context_settings)
     options = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
-    own = [option for option in options if option.name not in READING]
+    reads_table = "target" in {option.name for option in options}  # the option --features of demo is another one
+    own = [option for option in options if not (reads_table and option.name in READING)]
     usage = "    " + " ".join(["randsel", name, *command.collect_usage_pieces(context)])
     parts = [f"## randsel {name}", usage, description(command)]
     absent = [f"`--{option.replace('_', '-')}`" for option in READING if option not in {o.name for o in options}]
-    if len(absent) < len(READING):
+    if reads_table:
         anchor = READING_TITLE.lower().replace(" ", "-")
         without = f", except {', '.join(absent)}" if absent else ""
         parts.append(f"It also takes the [{READING_TITLE.lower()}](#{anchor}){without}.")

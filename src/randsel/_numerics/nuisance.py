@@ -196,7 +196,7 @@ def sums_by(labels: Array | None, rows: Any) -> Any:
     """Return the sums of `rows` over the samples (last axis) of every stratum or cluster; of all samples if None."""
     if labels is None or not (on_host(rows) or labels.any()):
         return rows.sum(axis=-1, keepdims=True)
-    if not on_host(rows):  # a product, because a device adds up scattered terms in a random order
+    if not on_host(rows):  # a matrix product, because a device adds scattered terms in random order
         indicators = (labels[:, None] == np.arange(labels.max() + 1)).astype(np.float64)
         return rows @ as_array_like(indicators, rows, precise=False)
     if (np.diff(labels) < 0).any():

@@ -35,7 +35,7 @@ from randsel._utils.typing import Array
 MAX_LEVELS = 12
 #: A cosine is dropped if the functions before it leave less than this fraction of its variance.
 MIN_VARIANCE = 0.05
-#: Minimum number of samples in the rarer of two levels.
+#: Two levels are merged if one has fewer samples than this.
 MIN_LEVEL = 3
 #: Tables of functions to remember, by the frequencies of the levels.
 MAX_CACHED_TABLES = 4096
@@ -159,8 +159,8 @@ def rank_functions(
 
     `sample_weights` have mean one, and the values of `nominal` columns are names of levels. With `strata`, a column of
     more than `MAX_LEVELS` values that differs between strata is ranked after its mean in every stratum is subtracted.
-    Missing values (NaN) have functions of value zero, and the observed values those of a column of their own. A column
-    in which a larger fraction than `max_missing` is missing has no functions. The functions are on `device`, as in
+    Functions are computed from the observed values and are zero at missing values (NaN). A column in which a larger
+    fraction than `max_missing` is missing has no functions. The functions are on `device`, as in
     `to_device`.
     """
     if device is not None:
@@ -323,7 +323,7 @@ def _functions_of_levels(mass: Array, m: int, n_functions: int, *, nominal: bool
 def _pool_rare_neighbours(mass: Array, min_mass: float) -> Array:
     """Merge the rarest level with its rarer neighbour until none is rare; return the pool number of each level.
 
-    Two levels are merged only if one has fewer than `MIN_LEVEL` samples: nothing would be left to test.
+    The last two levels are merged only if one has fewer than `MIN_LEVEL` samples, because one level cannot be tested.
     """
     pools, pool_mass = np.arange(len(mass)), mass.tolist()
     while len(pool_mass) > 1 and min(pool_mass) < (min_mass if len(pool_mass) > 2 else MIN_LEVEL):

@@ -275,7 +275,7 @@ def check_or_write_identity(
 
 @contextmanager
 def claim_folder(out: Path, identity: Mapping[str, Any], same: tuple[str, ...]) -> Iterator[None]:
-    """Call `check_or_write_identity`, and undo it if data or options are refused, so that the folder can be used again.
+    """Call `check_or_write_identity`; if the block raises ValueError, undo that, so that the folder can be used again.
 
     A folder that had an identity before keeps it, with its finished parts.
     """

@@ -68,7 +68,7 @@ def cautions(table: Table, kind: str | OutcomeKind, *, samples: Sequence[str] | 
     --------
     >>> import numpy as np
     >>> from randsel.analysis import cautions
-    >>> from randsel.tables import Table, find_clinical
+    >>> from randsel.tables import Table
     >>> X = np.random.default_rng(0).standard_normal((40, 5))
     >>> y = np.array(["case"] * 4 + ["control"] * 36)
     >>> for sentence in cautions(Table(X, y, tuple("abcde")), "classification"):
@@ -360,7 +360,7 @@ def check_selection(
 
 
 def check_weak_effects(accuracy: Accuracy | None) -> Iterator[str]:
-    """Warn if all features together predict the target; meant for features that do not stand out from noise."""
+    """Warn if all features together predict the target, although they do not stand out from noise."""
     if accuracy is None or len(accuracy.everything) < 3:
         return
     mean, deviation = accuracy.everything.mean(), accuracy.everything.std(ddof=1)

@@ -265,7 +265,7 @@ class Accuracy:
     measure
         "balanced accuracy", "R²" or "concordance index".
     selected, everything
-        One value per outer fold: of the model of a panel on the features selected in the fold, and on all features.
+        Score in each outer fold of the model of a panel, on the features selected in the fold and on all features.
     chance
         Score of guessing.
     sizes

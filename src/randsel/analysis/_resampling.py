@@ -29,7 +29,7 @@ from randsel.tables import Table
 from randsel.targets import SURVIVAL, OutcomeKind, bound_false_selections, split_halves
 
 THRESHOLD = 0.6  # fraction of half-samples from which a feature counts as stable
-MANY_ROWS = 2000  # samples above which time is saved
+MANY_ROWS = 2000  # number of samples above which subsets are used, to save time
 #: If there are more than `MANY_ROWS` samples: maximum number of samples of a half, and of training samples of a fold
 #: that the selection uses, to save time.
 MOST_ROWS_OF_HALF, MOST_ROWS_OF_FOLD = 1000, 4000
@@ -225,7 +225,7 @@ def _score_fold(
         rows = thin(train, table.y, table.groups, kind, MOST_ROWS_OF_FOLD, generator(settings.seed, 3, int(test[0])))
     columns, ranking = _rank_on_fold(average_groups(imputed.rows(rows)), kind, settings)
     varying = np.flatnonzero(columns_vary(imputed.X[train]))
-    known: dict[frozenset[int], Array] = {}  # the selected features, the first and all may be the same
+    known: dict[frozenset[int], Array] = {}  # set of features -> outputs; several scores may be of the same set
 
     def score(features: Array) -> float:
         key = frozenset(features.tolist())

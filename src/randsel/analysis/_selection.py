@@ -27,8 +27,9 @@ from randsel.targets import OutcomeKind, Samples, is_constant_within
 
 #: By default, pairs are tested if samples × features² is at most this: about half a minute on one core.
 PAIR_BUDGET = 3e10
-#: Half-samples and folds, which need no list of pairs, compute p-values of this many pairs per feature at first. A pair
-#: makes the p-value of its features less than one if its own is below 1/2(n - 1), by chance a quarter pair per feature.
+#: Number of pairs per feature that half-samples and folds test at first, because they report no pairs. A pair only
+#: matters if its p-value is below 1/(2(n - 1)): otherwise the p-values of its features are one (eq. 20). By chance, a
+#: quarter of a pair per feature is below.
 PAIRS_PER_FEATURE = 2
 Progress = Callable[[str, float, float], None]  # called with the name of a step, the amount done and the total
 
@@ -131,7 +132,7 @@ def rank_columns(selected: Array, path: CullingPath) -> Array:
 
 
 def run_tests_quietly(table: Table, kind: OutcomeKind, settings: Settings) -> FeatureTests:
-    """Run the tests without the warnings that those on all samples give, and with few pairs if others do not matter."""
+    """Run the tests without warnings, and with few pairs unless the p-values of others may matter."""
     n = table.X.shape[1]
     with collect_warnings():
         if PAIRS_PER_FEATURE * n < DEFAULT_PAIRS:

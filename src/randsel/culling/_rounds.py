@@ -139,7 +139,7 @@ def cull(
             weighting = Weighting(rules.ridge, criterion.residual, rules.explain_fixed)
             contributions = estimator(sample, gamma, round_draws, weighting)
             scores, ties = criterion.scores(contributions)
-            if on_host(scores):  # the scores of few features, also of those on a device
+            if on_host(scores):  # scores of few features are on the host, even if X is on a device
                 state = replace(state, columns=to_numpy(state.columns))
             ascending = _argsort_scores(scores, ties, sample)
             dropped = _positions_to_drop(ascending, sample.fixed, rules)

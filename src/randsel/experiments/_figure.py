@@ -1,7 +1,7 @@
 """Figure 1 of the paper: contributions along the culling path of an XOR problem with 200 features, by two methods.
 
-The paper does not state the number of samples. With 300, its algorithm rarely finds the pair among 200 features, the
-default of this package does; so each is shown on a sample of its own size.
+The paper does not state the number of samples. With 300 samples, its algorithm rarely finds the pair among 200
+features, and the default of this package does. Each method is therefore shown with its own number of samples.
 """
 
 from collections.abc import Callable
@@ -83,7 +83,7 @@ def draw_figure1(fitted: list[FittedPath]) -> Any:
         relevant = list(one.relevant)
         axes.plot(np.delete(values, relevant, axis=1), color=plots.GREY, linewidth=0.6, alpha=0.7)
         axes.plot(values[:, relevant], color=plots.RED, linewidth=1.8)
-        # linear where the contributions of the first round are, logarithmic above
+        # linear up to the largest contribution of the first round, logarithmic above
         axes.set_yscale("symlog", linthresh=float(np.nanmax(np.abs(values[0]))))
         ticks = range(0, len(rounds), 4)
         axes.set_xticks(ticks, [str(len(rounds[number].features)) for number in ticks])

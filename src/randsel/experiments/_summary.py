@@ -162,7 +162,7 @@ def summarise(spec: Spec, outcome: Outcome) -> list[dict[str, str]]:
 
 
 def describe_protocol(spec: Spec, outcome: Outcome) -> str:
-    """Return a sentence on the folds and repeats that were run, which reductions may have made fewer than specified."""
+    """Return a sentence on the folds and repeats that were run, which may be fewer than specified."""
     repeats = sorted(
         {plan(spec, group.entry, group.method).reshuffles for group in _groups(spec, outcome) if group.keys}
     )

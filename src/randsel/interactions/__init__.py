@@ -2,7 +2,8 @@
 
 `_design` holds the outcome and how samples depend on each other. `_permutation_tails` has null distributions of
 permuted outcomes, `_label_probabilities` those of class labels given covariates. `_evidence` tests sets of features
-by their rank functions, `_pair_scan` scans all pairs and triples for the best ones, and `_forward_selection` runs all
+by their rank functions. `_pair_scan` scans all pairs and triples for the best ones; `_level_tables` counts pairs of
+discrete features for it, and `_fused_tiles` runs the kernels of `_pair_kernels` on a GPU. `_forward_selection` runs all
 steps and ranks the features. `_smallest_set` selects features by tests given those selected before. Imports `_utils`,
 `_numerics` and `targets`.
 """

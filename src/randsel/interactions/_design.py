@@ -15,7 +15,7 @@ from randsel.targets import OutcomeKind
 
 #: Memory of the products in one batch of tests, in bytes: on the host and on a device.
 BATCH_BYTES, DEVICE_BATCH_BYTES = 1 << 25, 1 << 29
-#: Largest matrices of a batch whose eigenvalues a device computes at once; torch loops over larger ones.
+#: Maximum size of matrices whose eigenvalues a device computes. Larger ones go to the host: torch would loop over them.
 MAX_BATCHED_EIGENVALUES = 32
 #: Default number of functions per feature (fewer for few samples), and weight of each relative to the previous one.
 DEFAULT_FUNCTIONS, DEFAULT_DECAY = 6, 0.9
@@ -40,7 +40,8 @@ class Response:
     Y
         Columns that features are tested against: weighted mean zero in every stratum, mean square one.
     labels
-        Indicators of classes, each of which is also tested alone; None for numbers and residuals, whose columns are.
+        Indicators of classes, each of which is also tested alone. None for numbers and residuals, of which each column
+        is tested alone.
     """
 
     Y: Array
@@ -94,8 +95,8 @@ class Design:
     def min_log_p(self) -> float:
         """Smallest possible log p.
 
-        Minus the log of the number of different outcomes that permutations within strata make, or that changes of the
-        signs of clusters make.
+        It is minus the log of the number of different outcomes that permutations within strata, or sign changes of
+        clusters, can make.
         """
         if self.clusters is not None:
             return float(-np.log(2.0) * self.clusters.max())
@@ -170,7 +171,7 @@ def max_functions(freedom: int) -> int:
 
 
 def functions_in_triples(freedom: int, n_functions: int) -> int:
-    """Return the same number for tests of triples, at most three."""
+    """Return the number of functions in tests of triples, by the same rule as `max_functions`; at most three."""
     return int(np.clip((freedom / 4) ** (1 / 3), 1, min(n_functions, 3)))
 
 

@@ -203,12 +203,12 @@ def _eigenvalues_of_block(matrices: Any, subset: Array) -> Array:
 
 
 def _log_tail_of_one(a: Any, design: Design, response: Response, is_incomplete: Array) -> Array:
-    """Return the log p-value of one product per set (rows of a) against every column or class alone, combined.
+    """Return the log p-value of one product per set (rows of a): combined tests against each column or class.
 
-    With covariates, labels are not permuted: each has a probability that depends on them (eq. 19c).
+    With covariates, labels are not permuted: the probability of a label depends on the covariates (eq. 19c).
 
-    Of sets with missing values, it is at least that of changes of the signs of all terms: if values are missing more
-    often in one class, products have unequal variances in the classes, which permutations do not keep.
+    For sets with missing values, the p-value is at least that of random signs of all terms. If values are missing more
+    often in one class, the products have unequal variances in the classes, which permutations do not preserve.
     """
     if response.labels is None or not design.labels_have_saddlepoint:
         log_p = [_log_tail_of_sum(a, column, design) for column in response.Y.T]
@@ -258,10 +258,10 @@ def _log_tail_of_permutations(
 ) -> Array:
     """Return the log tail of `(Σ_i a_i e_i)²`.
 
-    The tail is that of a symmetric distribution with the variance and the kurtosis that permutations of e within strata
-    have. If e has extreme values, the distribution need not be symmetric, and the larger of this tail and that of
-    changes of the signs of all terms is taken. In strata of two samples, a permutation changes the sign of the sum of
-    the stratum. `variances` of residuals from covariates replace the variance of e.
+    The tail is that of a symmetric distribution with the variance and the kurtosis of the sum over permutations of e
+    within strata. If e has extreme values, that distribution need not be symmetric; the result is then the larger of
+    this tail and that of random signs of all terms. In strata of two samples, a permutation changes the sign of the sum
+    of the stratum. `variances` of residuals from covariates replace the variance of e.
     """
     if strata is not None and np.bincount(strata).max() <= 2:
         return log_tail_of_signs(sums_by(strata, a * as_array_like(e, a)))
@@ -288,8 +288,8 @@ def _log_tail_of_permutations(
 def _log_tail_of_clusters(a: Any, e: Array, clusters: Array) -> Array:
     """Return the log tail of `(Σ_i a_i e_i)²` if the signs of the sums over clusters are random.
 
-    It is combined with the tail of the sum within clusters over permutations within these, which is free of differences
-    between clusters, if e varies in enough of them.
+    If e varies in enough clusters, this tail is combined with that of permutations within clusters, which does not
+    depend on differences between clusters.
     """
     sums = sums_by(clusters, a * as_array_like(e, a))
     spherical = _log_tail_of_terms(sums, clusters.max())

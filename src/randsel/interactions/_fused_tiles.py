@@ -1,7 +1,8 @@
-"""Tiles of the scan of pairs on a GPU, computed by one Triton kernel each, which keeps only the best pairs.
+"""Scan of pairs on a GPU: one Triton kernel computes a tile and returns only its best pairs.
 
-Functions of all kinds are multiplied in half precision. Pairs of discrete features (at most three levels) and two
-classes are counted instead, exactly and with 8-bit integers. Without Triton the scan takes the plain way.
+Pairs of discrete features (at most three levels, two functions) are counted exactly, with 8-bit integers, if the target
+has two classes. All other pairs are products of functions in half precision. Without Triton, `_pair_scan` computes
+tiles by operations of torch.
 """
 
 from collections.abc import Sequence
@@ -18,13 +19,13 @@ from randsel._utils.typing import Array
 from randsel.interactions._evidence import SMOOTH
 from randsel.interactions._level_tables import LevelTables
 
-#: Pairs above the threshold that a tile can hold.
+#: Maximum number of pairs above the threshold that a kernel can write.
 CAPACITY = 1 << 20
-#: Tiles of the two kernels: features, samples at a time, and settings of the compiler; the fastest of those tried on an
-#: H200. Samples are padded by zeros to a multiple of DEPTH.
+#: Settings of the two kernels: features of a program (ROWS, COLUMNS), samples per step (DEPTH), and options of the
+#: compiler. They were the fastest of those tried on an H200. Samples are padded with zeros to a multiple of DEPTH.
 PRODUCT_TILE = {"ROWS": 128, "COLUMNS": 128, "DEPTH": 64, "num_warps": 8, "num_stages": 4}
 COUNT_TILE = {"ROWS": 32, "COLUMNS": 64, "DEPTH": 128, "num_warps": 4, "num_stages": 4}
-#: Maximum number of samples of each class: both are counted in one 32-bit integer.
+#: Maximum numbers of samples of the first and of the second class, because both counts share a 32-bit integer.
 MAX_COUNTS = 32767, 65535
 
 
@@ -35,9 +36,10 @@ class BestOfTile:
     Attributes
     ----------
     by_row, by_column
-        Largest statistic of every feature of rows and columns, -1 if it is in no pair, and the partner in that pair.
+        For each feature of the rows, or of the columns: its largest statistic (-1 if it is in no pair), and its
+        partner in that pair.
     statistics, pairs
-        The best pairs, the largest statistic first, and their (row, column).
+        Statistics of the best pairs, the largest first, and the (row, column) of each pair.
     """
 
     by_row: tuple[Array, Array]
@@ -47,7 +49,7 @@ class BestOfTile:
 
 
 def can_fuse(device_type: str) -> bool:
-    """Whether Triton is installed and can run on a device; its interpreter runs on any."""
+    """Return whether Triton is installed and runs on this type of device: a GPU, or the host with its interpreter."""
     runs = device_type == "cuda" or (device_type == "cpu" and environ.get("TRITON_INTERPRET") == "1")
     return runs and find_spec("triton") is not None
 
@@ -59,7 +61,7 @@ class FusedTiles:
     Attributes
     ----------
     values
-        Half precision, shape (features, functions, samples), samples padded by zeros.
+        Half precision, shape (features, functions, samples); samples are padded with zeros.
     outcomes
         Weighted residuals of the target divided by the root of the number of samples, shape (columns, samples).
     squared_weights
@@ -78,7 +80,7 @@ class FusedTiles:
 
     @classmethod
     def from_values(cls, values: Any, e: Array, sample_weights: Array) -> "FusedTiles":
-        """Prepare functions that are on a device; e are weighted residuals of the target, shape (columns, samples)."""
+        """Prepare functions on a device; `e` holds the weighted residuals of the target, shape (columns, samples)."""
         m = values.shape[2]
         pad = -m % PRODUCT_TILE["DEPTH"]
         outcomes = values.new_tensor(np.pad(e / np.sqrt(m), ((0, 0), (0, pad))))
@@ -91,10 +93,11 @@ class FusedTiles:
     def best_pairs(
         self, rows: range, columns: range, weights: Array, tied: bool, n_pairs: int, thresholds: Sequence[float]
     ) -> list[BestOfTile]:
-        """Return the best pairs of two blocks of features by every statistic: of the first functions, and of all.
+        """Return the best pairs of two blocks of features by each statistic: of smooth functions, and of all.
 
-        `weights` are the ω_a ω_b of their functions. If `tied`, products are divided by their root mean square. Pairs
-        below the threshold of a statistic are left out, and those beyond the best `n_pairs`.
+        There is one threshold per statistic; a single one means all functions. `weights` are the ω_a ω_b. If `tied`,
+        each product is divided by its root mean square. A result has at most `n_pairs` pairs, none of them below the
+        threshold.
         """
         count = self.levels is not None and tied and self.levels.tables.discrete[_both(rows, columns)].all()
         run = self._count_pairs if count else self._multiply_pairs
@@ -109,7 +112,7 @@ class FusedTiles:
         left, right = (self.values[block.start : block.stop] for block in (rows, columns))
         factors = (left[None] * self.outcomes[:, None, None, :]).to(torch.float16)
         products, stops = _products_of_statistics(weights.shape, len(buffers.thresholds))
-        squares = right_squares = left  # not read unless products are divided by their mean squares
+        squares = right_squares = left  # placeholders: the kernel reads squares only if `tied`
         if tied:
             squares = (left.float().square() * self.squared_weights).to(torch.float16)
             right_squares = (right.float().square() / self.n_samples**0.5).to(torch.float16)
@@ -149,7 +152,7 @@ class FusedTiles:
 
 @dataclass(frozen=True)
 class _SortedLevels:
-    """Indicators of levels with samples sorted by class, each class padded by zeros, shape (2 × features, samples).
+    """Indicators of levels with samples sorted by class, each class padded with zeros, shape (2 × features, samples).
 
     `boundary` is the first sample of the second class.
     """
@@ -160,7 +163,7 @@ class _SortedLevels:
 
     @classmethod
     def from_tables(cls, tables: LevelTables | None) -> "_SortedLevels | None":
-        """Sort and pad the indicators; None if there are none, or if more samples than both counts of a pair hold."""
+        """Sort and pad the indicators; return None without tables, or if a class exceeds its `MAX_COUNTS`."""
         if tables is None or not (np.bincount(tables.in_second) <= MAX_COUNTS).all():
             return None
         torch, depth = _torch(), COUNT_TILE["DEPTH"]
@@ -177,7 +180,7 @@ class _SortedLevels:
 
 @dataclass(frozen=True)
 class _Buffers:
-    """What a kernel writes: best partners of rows and columns, and pairs above the thresholds, by statistic."""
+    """Arrays that a kernel writes, for each statistic: best partners of rows and columns, pairs above the threshold."""
 
     thresholds: list[float]
     best_rows: Any
@@ -203,7 +206,7 @@ class _Buffers:
         return thresholds, CAPACITY, self.best_rows, self.best_columns, self.values, self.pairs, self.counts
 
     def raise_thresholds(self, n_pairs: int) -> bool:
-        """Raise the thresholds of statistics that more pairs exceeded than fit; return whether any was raised."""
+        """Raise the thresholds that more than `CAPACITY` pairs reach; return whether any was raised."""
         raised = False
         for k, count in enumerate(to_numpy(self.counts).tolist()):
             if count > CAPACITY:
@@ -218,7 +221,7 @@ class _Buffers:
         for k, count in enumerate(to_numpy(self.counts).tolist()):
             statistics, pairs = self.values[k, :count], self.pairs[k, :count]
             if len(statistics) > n_pairs:
-                # all pairs that are equal to the last one, because the order in which they were written is random
+                # keep all pairs that tie with the last one: they are in random order until the sort below
                 kept = statistics >= statistics.topk(n_pairs).values[-1]
                 statistics, pairs = statistics[kept], pairs[kept]
             statistics, pairs = to_numpy(statistics), to_numpy(pairs).astype(int)
@@ -229,13 +232,16 @@ class _Buffers:
 
 
 def _unpack(keys: Array) -> tuple[Array, Array]:
-    """Return statistics and partners of 64-bit keys."""
+    """Return the statistics and the partners that 64-bit keys hold; see `_pack` of `_pair_kernels`."""
     statistics = (keys >> 32).astype(np.int32).view(np.float32)
     return np.where(keys >= 0, statistics, np.float32(-1.0)), 0x7FFFFFFF - (keys & 0x7FFFFFFF)
 
 
 def _products_of_statistics(shape: tuple[int, ...], n_statistics: int) -> tuple[Array, Array]:
-    """Return functions (a, b) of every product, those of the first statistic first, and how many each statistic has."""
+    """Return the functions (a, b) of every product, and the number of products of each statistic.
+
+    Products of smooth functions come first: the statistic of all functions starts from the one of smooth functions.
+    """
     products = np.ascontiguousarray(np.indices(shape).reshape(2, -1).T)
     if n_statistics == 1:
         return products, np.array([len(products)])
@@ -248,7 +254,7 @@ def _both(rows: range, columns: range) -> Array:
 
 
 def _launch(kernel: Any, tile: dict[str, int], sizes: tuple[int, ...], *arguments: Any, **constants: Any) -> None:
-    """Run one program per tile; `sizes` begin with the numbers of rows and columns."""
+    """Run a kernel, one program per tile; `sizes` starts with the numbers of rows and columns."""
     n_programs = -(-sizes[0] // tile["ROWS"]) * -(-sizes[1] // tile["COLUMNS"])
     kernel[(n_programs,)](sizes, *arguments, **constants, **tile, GROUP=_kernels().GROUP)
 

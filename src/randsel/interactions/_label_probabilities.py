@@ -1,8 +1,8 @@
-"""Null distributions of a sum over class labels whose probabilities depend on covariates.
+"""Null distribution of a sum over labelled samples, if the probability of a label depends on covariates.
 
-Permutations make every label as likely in every sample. With covariates that is wrong: if the young are rarely cases,
-three young cases are a stronger coincidence than three old ones. So each label has a probability of its own, from a
-logistic regression on strata and covariates, and the null distribution is that of independent labels.
+Permutations give every sample the same probability of a label. With covariates this is wrong: if young people are
+rarely cases, three young cases are a stronger coincidence than three old ones. Here, a logistic regression on strata
+and covariates gives each sample its probability, and labels are independent under the null hypothesis (eq. 19c).
 """
 
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ from randsel._numerics.nuisance import Nuisance
 from randsel._utils.typing import Array
 from randsel.interactions._permutation_tails import EQUAL, NEWTON_STEPS, log_tail_at_saddlepoint, logistic
 
-#: Penalty of the squared coefficients of covariates: bounds them where covariates separate the classes.
+#: Ridge penalty on the coefficients of covariates, which keeps them finite where covariates separate the classes.
 RIDGE = 1.0
-#: Least probability of a label and of its absence, where a stratum has only one of the two.
+#: Probabilities are at least this, and at most one minus this, also where all samples of a stratum have the label.
 MIN_PROBABILITY = 1e-9
 
 
@@ -31,8 +31,8 @@ class LabelProbabilities:
     values
         Probability of the label in every sample.
     basis
-        Orthonormal columns (samples, rank) that span strata and covariates, multiplied by the standard deviations of
-        the labels.
+        Orthonormal columns (samples, rank) that span strata and covariates, after every sample is multiplied by the
+        standard deviation of its label.
     """
 
     values: Array
@@ -40,7 +40,7 @@ class LabelProbabilities:
 
     @classmethod
     def from_labels(cls, labels: Array, nuisance: Nuisance) -> "LabelProbabilities":
-        """Fit a logistic regression on strata, without penalty, and on covariates, with `RIDGE`."""
+        """Fit a logistic regression on strata (negligible penalty) and covariates (penalty `RIDGE`)."""
         columns = nuisance.columns
         penalty = np.where(np.arange(columns.shape[1]) < nuisance.n_strata, 1e-6, RIDGE)
         coefficients = np.zeros(columns.shape[1])
@@ -57,12 +57,12 @@ class LabelProbabilities:
         return cls(p, np.linalg.qr(columns * np.sqrt(p * (1 - p))[:, None])[0])
 
     def log_tail(self, a: Any, labels: Array) -> Array:
-        """Return the log p-value, for both sides, of the sum of every row of a over the labelled samples.
+        """Return the two-sided log p-value of the sum of every row of a over the labelled samples.
 
-        The rows are first made orthogonal to strata and covariates, weighted by the variances of the labels: errors of
-        the estimated probabilities then cancel to first order (the score test). The tail is the saddlepoint
-        approximation for independent labels (Dey et al. 2017). It has no correction for a lattice: what is projected
-        out differs from sample to sample, even if the feature has few levels.
+        The rows are first made orthogonal to strata and covariates, with the variances of the labels as weights. Errors
+        of the estimated probabilities then cancel to first order, as in a score test. The tail is the saddlepoint
+        approximation for independent labels (Dey et al. 2017). It has no lattice correction, because after the
+        projection sums do not lie on a lattice, even if the feature has few levels.
         """
         xp, basis, p = namespace(a), as_array_like(self.basis, a), as_array_like(self.values, a)
         deviations = xp.sqrt(p * (1 - p))

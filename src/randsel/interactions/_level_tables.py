@@ -1,7 +1,7 @@
-"""Levels of discrete features as indicators, by which the scan counts pairs instead of multiplying functions.
+"""Levels of discrete features, whose counts give the statistics of pairs without products of functions.
 
-For two classes, the counts of the levels of two features in each class give all sums that eq. 18 needs (eq. 18a): those
-of products of functions with the outcome, and the mean squares of these products.
+If the outcome has two classes, the number of samples of each class at each pair of levels determines all sums in eq. 18
+(eq. 18a): products of two functions with the outcome, and the mean squares of these products.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from randsel._numerics.arrays import (
 )
 from randsel._utils.typing import Array
 
-#: Bytes of functions whose levels are found at a time, on the host and on a device.
+#: Bytes of functions that `LevelTables.from_functions` processes at a time, on the host and on a device.
 CHUNK_BYTES, DEVICE_CHUNK_BYTES = 1 << 24, 1 << 30
 #: Integers below this are exact in single precision.
 EXACT = 1 << 24
@@ -29,15 +29,16 @@ EXACT = 1 << 24
 
 @dataclass(frozen=True)
 class LevelTables:
-    """Levels of features, and what their functions are at each level.
+    """Levels of features, and the values of their functions at each level.
 
     Attributes
     ----------
     indicators
-        8-bit integers, shape (features, 2, samples): of the middle and of the highest level of every feature.
+        8-bit integers, shape (features, 2, samples): 1 at samples of the middle level, and of the highest level.
     coefficients
-        Shape (functions, 8, features): value of a function at its lowest level; differences of the middle and the
-        highest level from it; sum of the function times the outcome; the same of its square, and its mean.
+        Shape (functions, 8, features). The first four are of a function: its value at the lowest level, the
+        differences of the middle and the highest level from it, and the sum of function times outcome. The others are
+        of its square: value and differences as before, and its mean.
     in_second
         Mask of the samples of the second class.
     outcomes
@@ -54,9 +55,10 @@ class LevelTables:
 
     @classmethod
     def from_functions(cls, values: Any, e: Array, sample_weights: Array) -> "LevelTables | None":
-        """Find the levels of features, of which `values` are the functions; None if pairs cannot be counted.
+        """Find the levels of features from their functions `values`; return None if pairs cannot be counted.
 
-        They can for an outcome of two values and samples without weights. `e` has shape (columns, samples).
+        Counting needs an outcome with two values, samples without weights, and at most two functions per feature. `e`
+        is the outcome, shape (columns, samples).
         """
         two = np.unique(e) if len(e) == 1 else np.zeros(0)
         if len(two) != 2 or np.any(sample_weights != 1.0) or values.shape[1] > 2:
@@ -87,19 +89,19 @@ class LevelTables:
 
     @property
     def first_unit(self) -> int:
-        """Power of two above the number of samples of the first class."""
+        """Smallest power of two above the number of samples of the first class; see `statistics`."""
         return 1 << int(np.count_nonzero(~self.in_second)).bit_length()
 
     @property
     def fit_single_precision(self) -> bool:
-        """Whether counts of both classes are exact in one number of single precision."""
+        """Whether the combined counts of `statistics` are exact in single precision."""
         return (int(self.in_second.sum()) + 1) * self.first_unit <= EXACT
 
     def statistics(self, rows: range, columns: range, weights: Array) -> Array:
         """Return eq. 18, each product divided by its mean square, for all pairs of two blocks of features.
 
-        A matrix product counts both classes at once: samples of the second class count `first_unit`. `weights` are the
-        ω_a ω_b of the functions.
+        One matrix product counts both classes: a sample of the first class counts 1, a sample of the second class
+        counts `first_unit`. `weights` are the ω_a ω_b of the functions.
         """
         unit, blocks = self.first_unit, (rows, columns)
         code = np.where(self.in_second, np.float32(unit), np.float32(1.0))
@@ -129,11 +131,11 @@ class LevelTables:
 
 
 def _find_levels(functions: Any) -> tuple[list[Any], Any, Any]:
-    """Return what the levels of features are, told by the values of their functions.
+    """Return the levels of features, as the values of their functions show them.
 
-    These are masks of the samples at the lowest, the middle and the highest value of the first function; the values of
-    the functions there, shape (3, features, functions), NaN at a level that does not occur; and a mask of the features
-    whose functions are constant at each of the three.
+    Returns masks of the samples at the lowest, middle and highest level, by the first function; the values of all
+    functions at these levels, shape (3, features, functions), NaN at a level that does not occur; and a mask of the
+    features whose functions are constant at each level.
     """
     xp, features = namespace(functions), np.arange(functions.shape[0])
     first = functions[:, 0]
@@ -150,7 +152,7 @@ def _find_levels(functions: Any) -> tuple[list[Any], Any, Any]:
 
 
 def _coefficients(of_levels: Any, sums: Any) -> Any:
-    """Return value at the lowest level, differences of the others from it, and sums; shape (functions, 4, features)."""
+    """Return values at the lowest level, differences of other levels, and sums; shape (functions, 4, features)."""
     xp = namespace(of_levels)
     rows = [of_levels[0], of_levels[1] - of_levels[0], of_levels[2] - of_levels[0], sums]
     stacked = xp.stack(rows)
@@ -160,16 +162,17 @@ def _coefficients(of_levels: Any, sums: Any) -> Any:
 def _sum_products(
     tables: dict[tuple[int, int], Array], of_row: Array, of_columns: Array, total: float
 ) -> Iterator[Array]:
-    """Yield the sums over samples of a product of two functions, for each function of the columns.
+    """Yield the sums over samples of the product of a function of the rows with each function of the columns.
 
-    They follow from the weighted counts of levels; `total` is the sum of the weights of all samples.
+    They follow from the weighted counts of levels, `tables` (eq. 18a). `total` is the sum of the weights of all
+    samples.
     """
-    sums: dict[int, Array] = {}  # by level of the columns: sums over the levels of the rows
+    sums: dict[int, Array] = {}  # level of the columns -> sum over the levels of the rows
     for (k, level), table in tables.items():
         weighted = of_row[1 + k][:, None] * table
         sums[level] = sums[level] + weighted if level in sums else weighted
     for base, *slopes, column_sum in of_columns:
-        # what the base values of the two functions contribute is a matrix of rank two
+        # the terms of eq. 18a with values at the lowest level are a matrix of rank two
         rank_two = np.stack([of_row[3], of_row[0]], axis=1) @ np.stack([base, column_sum - np.float32(total) * base])
         for level, table in sums.items():
             rank_two += table * slopes[level]

@@ -1,21 +1,24 @@
 """Triton kernels of the scan of pairs: a program computes the statistics of a tile and keeps only the best pairs.
 
-Nothing is written to memory but each feature's best partner and the pairs above a threshold. A best partner is one
-64-bit integer, the bits of the statistic above those of the partner, so that an atomic maximum keeps both. Only
-`_fused_tiles` imports this file, and only where Triton is installed. Its `FusedTiles` says what the arguments are.
+A program writes each feature's best partner, and the pairs above a threshold. A best partner is a 64-bit integer: the
+upper bits hold the statistic and the lower bits the partner, so an atomic maximum updates both. Only `_fused_tiles`
+imports this file, and only if Triton is installed; `FusedTiles` there describes the arguments.
 """
 
 # mypy: ignore-errors
 import triton
 import triton.language as tl
 
-#: Programs of this many rows of tiles run together, because they share columns that are still in the cache.
+#: Programs run through this many rows of tiles column by column, so that features of the columns stay in the cache.
 GROUP = 16
 
 
 @triton.jit
 def _place_tile(n_rows, n_columns, is_diagonal, ROWS: tl.constexpr, COLUMNS: tl.constexpr, GROUP: tl.constexpr):
-    """Return the rows and columns of this program's tile, and which of its pairs count: those above the diagonal."""
+    """Return the rows and columns of this program's tile, and a mask of the pairs that count.
+
+    If rows and columns are the same features (`is_diagonal`), only pairs above the diagonal count.
+    """
     program = tl.program_id(0)
     tiles_down, tiles_across = tl.cdiv(n_rows, ROWS), tl.cdiv(n_columns, COLUMNS)
     per_group = GROUP * tiles_across
@@ -29,13 +32,13 @@ def _place_tile(n_rows, n_columns, is_diagonal, ROWS: tl.constexpr, COLUMNS: tl.
 
 @triton.jit
 def _pack(statistic, partner):
-    """Return the 64-bit keys of partners; of equal statistics the smaller partner has the larger key."""
+    """Return 64-bit keys of statistics and partners; of equal statistics, the smaller partner has the larger key."""
     return (statistic.to(tl.int32, bitcast=True).to(tl.int64) << 32) | (0x7FFFFFFF - partner).to(tl.int64)
 
 
 @triton.jit
 def _keep_best(statistic, rows, columns, valid, k, n_rows, n_columns, found):
-    """Update the best partners by the k-th statistic of a tile, and append its pairs above the threshold."""
+    """Update the best partners by statistic k of a tile, and append its pairs that reach the threshold."""
     thresholds, capacity, best_rows, best_columns, values, pairs, counts = found
     statistic = tl.where(valid, statistic, -1.0)
     by_row, column_of_row = tl.max(statistic, axis=1, return_indices=True)
@@ -57,7 +60,10 @@ def _keep_best(statistic, rows, columns, valid, k, n_rows, n_columns, found):
 
 @triton.jit
 def _multiply(left, right, inner, start, stop, DEPTH: tl.constexpr):
-    """Add the inner products of rows over samples from `start` to `stop`; pointers are at the first samples of rows."""
+    """Add to `inner` the inner products of two blocks over the samples from `start` to `stop`.
+
+    `left` and `right` point to the first sample of each row of their blocks.
+    """
     depth = tl.arange(0, DEPTH)
     for sample in range(start, stop, DEPTH):
         rows = tl.load(left[:, None] + sample + depth[None, :])
@@ -104,7 +110,7 @@ def product_tile(
 
 @triton.jit
 def _split_levels(counts, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Return the counts of (first, first), (first, second), (second, first) and (second, second) levels."""
+    """Return one matrix of counts for each pair of levels: (1, 1), (1, 2), (2, 1) and (2, 2)."""
     blocks = tl.permute(tl.reshape(counts, (ROWS, 2, COLUMNS, 2)), (0, 2, 1, 3))
     with_first, with_second = tl.split(blocks)
     first_first, second_first = tl.split(with_first)
@@ -114,14 +120,14 @@ def _split_levels(counts, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
 
 @triton.jit
 def _load_function(coefficients, n, index):
-    """Return a function of features: its value at level zero, two slopes, and its sum."""
+    """Load a function of features: value at level 0, differences of levels 1 and 2 from it, sum over samples."""
     place = coefficients + index
     return tl.load(place), tl.load(place + n), tl.load(place + 2 * n), tl.load(place + 3 * n)
 
 
 @triton.jit
 def _sum_products(table, of_row, of_column, total):
-    """Return the sum over samples of the product of two functions, from the weighted counts of levels one and two.
+    """Return the sum over samples of the product of two functions, from weighted counts of levels 1 and 2 (eq. 18a).
 
     `total` is the sum of the weights of all samples.
     """
@@ -136,7 +142,7 @@ def _sum_products(table, of_row, of_column, total):
 
 @triton.jit
 def _weigh_counts(counts, first_weight, second_weight):
-    """Return counts of the two classes, each times a weight; the first class is in the upper 16 bits."""
+    """Return the weighted sum of the counts of both classes; the upper 16 bits are the count of the first class."""
     return first_weight * (counts >> 16).to(tl.float32) + second_weight * (counts & 0xFFFF).to(tl.float32)
 
 
@@ -148,8 +154,8 @@ def count_tile(
 ):  # fmt: skip
     """Compute eq. 18, each product divided by its mean square, for pairs of discrete features from exact counts.
 
-    Samples of the first class are before `boundary`, those of the second class after it. Both classes are counted in
-    one integer, in its upper and its lower 16 bits, so that two tables cost as much as one.
+    Samples of the first class are before `boundary`, those of the second class after it. The counts of both classes
+    share one integer (upper and lower 16 bits), so that two tables need as many registers as one.
     """
     left, right = indicators
     row_coefficients, column_coefficients = coefficients

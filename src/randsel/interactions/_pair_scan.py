@@ -31,10 +31,10 @@ from randsel.interactions._evidence import SMOOTH
 from randsel.interactions._fused_tiles import FusedTiles, can_fuse
 from randsel.interactions._level_tables import LevelTables
 
-#: Features per block: on the host, the products of a tile fit into the cache; on a device, large tiles keep the
-#: overhead of launching operations small; a fused kernel keeps no tile in memory.
+#: Features per block. On the host, the products of a tile fit into the cache. On a device, large tiles keep the
+#: overhead of launching operations small. A fused kernel keeps no tile in memory, so its blocks are larger still.
 BLOCK, DEVICE_BLOCK, FUSED_BLOCK = 512, 8192, 65536
-#: Number of pairs above the first threshold of a fused tile, relative to the pairs that are wanted, if all are noise.
+#: In a tile of noise, about this many times the wanted number of pairs exceed the first threshold of a fused kernel.
 EXPECTED = 4.0
 
 #: Sums `Σλ, Σλ², Σλ³` of the null weights of a statistic; only statistics with equal moments can be compared.
@@ -57,11 +57,13 @@ def scan_pairs(
 ) -> tuple[Array, Array]:
     """Compute the statistics of all pairs (eq. 18); return the best pairs, and every feature's best partner.
 
-    Returns rows (i, j) with i < j and their approximate log p-values, the smallest first; the best `n_pairs` by either
-    statistic are among them. Y is the target or its residual. All products are multiplied with `factor` (functions,
-    samples); the functions of a third feature make this a scan of triples. `progress` gets the number of tiles done and
-    in total, also before the first tile; `stages` is the checkpoint, saved after every row of tiles. If features are
-    sorted by kind, there are few tiles. Of pairs above `max_log_p`, only best partners are returned.
+    Returns rows (i, j) with i < j and their approximate log p-values, the smallest first. The best `n_pairs` by either
+    statistic are among them, unless their log p exceeds `max_log_p`. Best partners are returned in any case.
+
+    Y is the target or its residual. `factor`, of shape (functions, samples), multiplies all products; with the
+    functions of a third feature this is a scan of triples. `progress` gets the number of tiles done and in total, also
+    before the first tile. `stages` is the checkpoint, saved after every row of tiles. Features that are sorted by kind
+    make fewer tiles.
     """
     e, spectrum = (Y * design.sample_weights[:, None]).T, design.spectrum(Y)
     if factor is not None:
@@ -136,14 +138,14 @@ class _Scan:
     design: Design
     e: Array  # shape (columns, samples): weighted residuals of the target, times the factor of a scan of triples
     spectrum: Array  # eigenvalues of their covariance
-    n_pairs: int  # that a tile returns at most by each statistic
+    n_pairs: int  # maximum number that a tile returns by each statistic
     device_values: Any = None  # functions on a device, in half precision, which is enough to rank pairs
-    fused: FusedTiles | None = None  # functions in the form of fused kernels, if these compute the tiles
-    levels: LevelTables | None = None  # by which pairs of discrete features are counted on the host
+    fused: FusedTiles | None = None  # functions for the fused kernels, if these compute the tiles
+    levels: LevelTables | None = None  # levels of discrete features, whose pairs are counted on the host
 
     @classmethod
     def prepare(cls, functions: RankFunctionSource, design: Design, e: Array, spectrum: Array, n_pairs: int) -> "_Scan":
-        """Bring the functions into the form in which tiles are computed."""
+        """Prepare the functions for the way in which tiles are computed on this device."""
         scan = cls(design, e, spectrum, n_pairs)
         if design.device is not None:
             values = to_device(cast(RankFunctions, functions).values, design.device)
@@ -277,10 +279,10 @@ def _scan_uniform_tile(
 def _scan_fused_tile(
     functions: RankFunctions, rows: range, columns: range, scan: _Scan, max_log_p: float
 ) -> TileResult:
-    """Scan a tile by a fused kernel, which returns pairs above a threshold.
+    """Scan a tile by a fused kernel, which returns the pairs above a threshold.
 
-    Where `max_log_p` gives no threshold, it is the one that noise would exceed `EXPECTED` times as often as wanted. It
-    is lowered until there are enough pairs.
+    The first threshold is that of `max_log_p`, or a higher one that `EXPECTED` times the wanted number of pairs would
+    exceed in noise. It is lowered until there are enough pairs.
     """
     row_weights, column_weights = (scan.design.function_weights[: functions.counts[b.start]] for b in (rows, columns))
     weights = np.outer(row_weights, column_weights)
@@ -313,7 +315,7 @@ def _compute_tile(
     """Return the number of functions used and the statistics of all pairs, for each statistic of a tile."""
     tied = not (functions.untied[rows.start] and functions.untied[columns.start])
     levels, blocks = scan.levels, (rows, columns)
-    # four products count a pair; with one function each, two products would do
+    # counting takes four matrix products, which pays off for two functions each: eight products otherwise
     if levels is not None and weights.size == 4 and all(levels.discrete[b.start : b.stop].all() for b in blocks):
         return [(2, levels.statistics(rows, columns, weights))]
     values = functions.values if scan.device_values is None else scan.device_values
@@ -332,7 +334,7 @@ def _tile_statistics(
     """Return eq. 18 for all pairs of a tile: (functions used, statistics) for smooth functions only and for all.
 
     `left` and `right` hold the functions times `√ω`. With `weights`, the `ω_a ω_b`, each product is divided by its own
-    mean square, as rare levels would inflate it; without ties the mean square is one.
+    root mean square, because rare levels would inflate it. Without ties, the mean square is one.
     """
     xp = namespace(left)
     m, n_functions = left.shape[2], max(left.shape[1], right.shape[1])

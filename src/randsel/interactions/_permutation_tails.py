@@ -1,7 +1,7 @@
 """Null distributions of a sum over permuted outcomes: its cumulants, and the tails of labels and of signs.
 
-`a` holds one product of rank functions per row, of sum zero in every stratum, on the host or on a device. What has one
-number per row is returned to the host.
+`a` holds one product of rank functions per row, with sum zero in every stratum, on the host or on a device. Results
+have one number per row and are on the host.
 """
 
 from typing import Any
@@ -39,13 +39,13 @@ def permutation_cumulants(a: Any, e: Array, strata: Array | None) -> tuple[Array
 
 
 def log_tail_of_labels(a: Any, labels: Array, strata: Array | None) -> Array:
-    """Return the log p-value, for both sides, of the sum of a over the labelled samples if labels are permuted.
+    """Return the two-sided log p-value of the sum of every row of a over the labelled samples, if labels are permuted.
 
     Given the numbers of labels in all strata, the sum has the distribution of independent labels of probability
     `1/(1 + exp(-s_h - t a_i))` in stratum h, for any s and t. The double saddlepoint approximation chooses s and t such
     that the numbers of labels and the sum have the observed values as means (Booth and Butler 1990). It is accurate to
-    a few per cent, also for few labels and in the far tail. Features of few levels have sums on a lattice, and half its
-    spacing is subtracted, the second continuity correction of Daniels (1987).
+    a few per cent, also for few labels and in the far tail. If a feature has few levels, its sums lie on a lattice, and
+    half the spacing is subtracted (the second continuity correction of Daniels 1987).
     """
     codes = np.zeros(len(labels), dtype=int) if strata is None else strata
     sizes, n_labels = np.bincount(codes), np.bincount(codes, weights=labels)
@@ -126,7 +126,7 @@ def logistic(x: Any) -> Any:
 
 
 def lattice_step(t: Array, spacing: Array) -> Array:
-    """Return what replaces the saddlepoint t for sums on a lattice (Daniels 1987)."""
+    """Return the value that replaces the saddlepoint t if sums lie on a lattice (Daniels 1987)."""
     return np.asarray(2.0 * np.sinh(t * spacing / 2.0) / spacing)
 
 
@@ -141,7 +141,7 @@ def log_tail_at_saddlepoint(w: Array, t: Array, curvature: Array) -> Array:
 
 
 def log_tail_of_signs(terms: Any) -> Array:
-    """Return the log p-value, for both sides, of the sum of every row of terms if their signs change at random.
+    """Return the two-sided log p-value of the sum of every row of terms, if their signs change at random.
 
     The sum has the cumulant generating function `Σ_k log cosh(t d_k)` for terms ±d_k. The saddlepoint approximation has
     the continuity correction of `log_tail_of_labels`, because terms of one size have sums on a lattice.

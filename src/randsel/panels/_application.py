@@ -61,7 +61,7 @@ def apply_panel(
     panel, table
         The panel, and the new samples, read with the levels and detection values of the panel.
     transform
-        Choice of `--transform`; the reader has taken the logarithms of training.
+        Choice of `--transform`; the reader has already taken log2, if it is to be taken.
     allow_missing, rescale
         As in `Panel.predict`.
     about

@@ -23,7 +23,7 @@ TRANSFORMS: dict[str, tuple[Callable[[Any], Any], str, str]] = {
 }
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)  # quantiles that are compared
 MIN_SAMPLES = 5  # with fewer new samples, quantiles are not compared
-SAME = 0.9  # samples are those of training if more than this fraction of their values is, see `_are_training_values`
+SAME = 0.9  # new samples are those of training if more than this fraction of their values occurs there
 UNLIKELY = 0.01  # equal new values are reported if training samples would have them with less than this probability
 SHIFTED = 1.0  # shifts of a median above this, in training standard deviations, are reported
 SIGNIFICANT = 4.0  # a reported shift also exceeds this many standard errors of the new median
@@ -66,7 +66,7 @@ class FeatureShift:
 
 @np.errstate(all="ignore")
 def transform_values(values: Array, name: str) -> Array:
-    """Return transformed values; "log2" and "as-training" change nothing, because the reader has taken log2.
+    """Return transformed values; "none" changes nothing, nor do "log2" and "as-training", which the reader applies.
 
     Before a logarithm, values below `LOWEST` are set to `LOWEST`, as in the reader. Raises ValueError if a power
     overflows.
@@ -110,8 +110,8 @@ def warn_of_scale(
 ) -> Iterator[str]:
     """Yield a warning if new values have another scale than the training values, with the remedy.
 
-    `rescaled` says that scores were computed within the new samples, and `log2_taken` that logarithms of the new values
-    were taken because they were taken in training.
+    `rescaled`: scores were computed within the new samples. `log2_taken`: logarithms of the new values were taken,
+    because they were taken in training.
     """
     transform = find_transform(panel, values)
     if transform is not None:
@@ -171,7 +171,10 @@ def warn_of_shifts(
 
 
 def _are_training_values(panel: PanelContent, values: Array) -> bool:
-    """Return whether nearly all new values occur in training, of features that hardly ever have a value twice."""
+    """Return whether nearly all new values occur in training.
+
+    Only features count whose training values are nearly all distinct.
+    """
     columns = zip(panel.preparation.points, values.T, strict=True)
     distinct = [(points, column) for points, column in columns if len(np.unique(points)) > SAME * len(points)]
     occurs = [np.isin(column[~np.isnan(column)], points) for points, column in distinct]
@@ -179,7 +182,7 @@ def _are_training_values(panel: PanelContent, values: Array) -> bool:
 
 
 def _is_constant(points: Array, column: Array) -> bool:
-    """Return whether all new values are equal, although so many equal ones are unlikely in training samples."""
+    """Return whether all new values are equal, although that would be unlikely for as many training samples."""
     observed = column[~np.isnan(column)]
     if len(observed) < MIN_SAMPLES or (observed != observed[0]).any():
         return False
@@ -190,7 +193,7 @@ def _is_constant(points: Array, column: Array) -> bool:
 def check_categories(panel: PanelContent, table: Table) -> None:
     """Raise ValueError if codes of categories are not those of training.
 
-    The reader numbers named categories by the levels of the panel. Formats that do not name them hold the codes.
+    The reader encodes named categories by the levels of the panel. Formats without names hold the codes themselves.
     """
     for feature, points in zip(panel.features, panel.preparation.points, strict=True):
         if feature.levels is None or feature.name not in table.names:

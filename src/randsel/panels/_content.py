@@ -32,11 +32,11 @@ class PanelFeature:
     name
         Name of the feature.
     below_detection
-        Value that replaces cells below detection, in the scale of the training file, before logarithms: the one that
-        training used, or half of the smallest training value.
+        Value that replaces cells below detection: the one that training used, or half of the smallest training value.
+        It has the scale of the training file, before logarithms.
     levels
-        None unless the feature is categorical: its levels in the order of their codes, none if the format of the
-        training file does not name them.
+        Levels of a categorical feature in the order of their codes, empty if the format of the training file does not
+        name them. None for other features.
     stand_ins
         Features that can replace it, the most correlated first.
     indicator_of

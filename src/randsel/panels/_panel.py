@@ -112,22 +112,22 @@ class Panel(PanelContent):
     def predict(self, X: Any, *, allow_missing: bool = False, rescale: bool = False) -> Array:
         """Predict classes, numbers, or log relative risks.
 
+        All classes count the same, however frequent they are: the predicted class has the largest ratio of probability
+        to threshold (`calibration.thresholds`).
+
         Parameters
         ----------
         X : data frame, mapping of names to values, or array
             New samples. A data frame may have its columns in any order, and other columns as well. An array has the
-            features of the panel, in their order. Values have the scale of the training file: if `--log2` took their
-            logarithms there, they are taken here as well. Missing values are neutral. Covariates, if the panel has
-            any, must be columns of the data frame. Another scale than that of training raises a warning,
-            unless `rescale` is true.
+            features of the panel, in their order. Values have the scale of the training file: if training took
+            logarithms (`--log2`), they are taken here as well. Missing values are neutral. Covariates, if the panel
+            has any, must be columns of the data frame. Values on another scale than in training raise a warning, unless
+            `rescale` is true.
         allow_missing : bool, default=False
             Whether features may be absent. Stand-ins replace them, or they are neutral; a warning says which.
         rescale : bool, default=False
             Take normal scores within X instead of those by the training distribution, for values of another platform.
             X must then have samples like those of training, in similar proportions.
-
-        A class counts as much as another, whatever its frequency: the predicted class is the one whose probability is
-        the largest multiple of its threshold (`calibration.thresholds`).
 
         Returns
         -------

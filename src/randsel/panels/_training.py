@@ -53,7 +53,8 @@ def fit_panel(analysis: Analysis) -> Panel:
 def _calibrate(analysis: Analysis, columns: Array) -> Calibration:
     """Fit the calibration to outputs for held-out samples.
 
-    If the analysis was cross-validated, features were selected without the samples that a fold held out.
+    They come from the nested cross-validation of the analysis, in which features were selected without the held-out
+    samples. If the analysis has none, only the model is cross-validated.
     """
     table, kind = analysis.table, analysis.outcome
     classes, codes = np.unique(table.y, return_inverse=True)

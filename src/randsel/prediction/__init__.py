@@ -1,8 +1,8 @@
 """The model of a panel: from values of some features to predictions.
 
-`_scores` turns values into normal scores by the training distribution, `_ridge` and `_model` fit the model,
-`_calibration` turns outputs into probabilities, and `_columns` does all of it for some columns of a table. The nested
-accuracy of `randsel select`, its curve of panel sizes and the saved panel use this one definition.
+`_scores` turns values into normal scores by the training distribution, `_ridge` and `_model` fit the model, and
+`_columns` does both for some columns of a table. `_calibration` turns outputs into probabilities. The nested
+accuracy of `randsel select`, its curve of panel sizes and the saved panel all use this model.
 """
 
 from randsel.prediction._calibration import Calibration, fit_calibration

@@ -24,9 +24,10 @@ class Calibration:
 
     @property
     def thresholds(self) -> Array:
-        """Probabilities of the classes for equal outputs: the predicted class has the largest ratio to its threshold.
+        """Probabilities of the classes for equal outputs.
 
-        Of two classes, it is the one whose probability is above its threshold.
+        The predicted class has the largest ratio of probability to threshold. Of two classes, it is the one whose
+        probability is above its threshold.
         """
         return np.asarray(softmax(self.offsets))
 

@@ -1,6 +1,6 @@
 """The model of a panel: ridge regression with a linear or a Gaussian kernel, or a Cox model.
 
-Classes are weighted so that each counts the same, and the largest output is the predicted class.
+Classes are weighted so that each counts the same, and the class with the largest output is predicted.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ COX_RIDGES = (0.003, 0.03, 0.3, 3.0)
 #: Penalties of models that cannot be cross-validated, because a class has a single sample or group.
 DEFAULT_RIDGE, DEFAULT_COX_RIDGE = 3.0, 0.3
 MAX_FOLDS = 5
-#: Number of training samples by which kernel and penalty are chosen, and which the Gaussian kernel stores.
+#: Maximum number of training samples on which kernel and penalty are chosen, and that a Gaussian kernel stores.
 MAX_SAMPLES = 500
 KERNELS = ("linear", "gaussian", "cox")
 
@@ -27,9 +27,9 @@ KERNELS = ("linear", "gaussian", "cox")
 def fit_model(Z: Array, y: Array, kind: OutcomeKind, groups: Array | None, classes: Array | None = None) -> Model:
     """Fit the model that predicts held-out samples best: kernel and penalty are chosen by cross-validation.
 
-    The Gaussian kernel is chosen only if its squared error is smaller by more than one standard error, over groups if
-    there are any. Of more than `MAX_SAMPLES` samples, a random subset makes these choices, and all samples fit the
-    model. `classes` are the labels of the outputs, by default the distinct values of y.
+    The Gaussian kernel is chosen only if its squared error is smaller by more than one standard error, computed over
+    groups if there are any. With more than `MAX_SAMPLES` samples, these choices are made on a random subset, and the
+    model is fitted to all samples. `classes` are the labels of the outputs, by default the distinct values of y.
     """
     rows = np.arange(len(Z))
     if len(Z) > MAX_SAMPLES:
@@ -50,7 +50,7 @@ def encode_outcome(y: Array, kind: OutcomeKind, classes: Array | None = None) ->
 
 
 def weigh_samples(y: Array, kind: OutcomeKind) -> Array:
-    """Return weights with a mean of one, by which all classes have the same sum of weights; ones for numbers."""
+    """Return weights of mean one whose sum is the same in every class; ones for numbers."""
     if not kind.has_classes:
         return np.ones(len(y))
     _, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
@@ -90,7 +90,7 @@ def _fit_ridge(
 
 
 def _errors(path: RidgePath, ridge: float, units: Array, folds: list[tuple[Array, Array]]) -> Array:
-    """Return the sum of the weighted squared errors of every unit that a fold holds out."""
+    """Return the sum of weighted squared errors of each held-out unit, a sample or a group."""
     rows = np.concatenate([test for _, test in folds])
     squares = np.square(path.held_out_outputs(ridge, folds)[rows] - path.Y[rows]).sum(axis=1)
     return np.bincount(np.unique(units[rows], return_inverse=True)[1], weights=squares * path.roots[rows] ** 2)
@@ -102,7 +102,8 @@ def _errors(path: RidgePath, ridge: float, units: Array, folds: list[tuple[Array
 def _fit_cox(Z: Array, y: Array, rows: Array, folds: list[tuple[Array, Array]]) -> Model:
     """Fit a Cox model with the penalty of the best cross-validated partial likelihood.
 
-    The penalty does not depend on the basis: of more features than samples, coefficients are in the span of the rows.
+    With more features than samples, the fit uses an orthonormal basis of the rows of Z: coefficients lie in their
+    span, and the penalty is the same in any such basis.
     """
     basis = np.eye(Z.shape[1])
     if Z.shape[1] > len(Z):

@@ -39,7 +39,7 @@ class Model:
 
 @dataclass(frozen=True)
 class RidgePath:
-    """The kernel of weighted samples, decomposed: models and held-out outputs for any penalty.
+    """Eigendecomposition of the kernel of weighted samples: gives models and held-out outputs for any penalty.
 
     Rows of kernel and outcome are centred by their weighted means and multiplied by the roots of the weights, whose
     mean is one. `eigenvalues` and `eigenvectors` are those of this kernel, `projections` the outcome in their basis.
@@ -87,10 +87,10 @@ class RidgePath:
         return _with_intercept("gaussian", duals, self.gamma, self.Z, self.Z, self.means, weights)
 
     def held_out_outputs(self, ridge: float, folds: list[tuple[Array, Array]]) -> Array:
-        """Return the outputs for every sample of a model that is fitted without its fold; NaN if it is in none.
+        """Return the outputs for each sample of the model that is fitted without its fold; NaN for samples in no fold.
 
-        With S the matrix that maps outcomes to fitted values, the errors of a fold t that is left out are
-        `(I - S_tt)⁻¹` times its residuals. Bandwidth, weights and penalty are those of all samples.
+        Let S map outcomes to fitted values. The errors of a fold t that is left out are `(I - S_tt)⁻¹` times its
+        residuals in the fit to all samples. Bandwidth, weights and penalty are those of all samples.
         """
         shrinkage = self.eigenvalues / (self.eigenvalues + self.penalty(ridge))
         shrunk = self.eigenvectors * shrinkage
@@ -130,7 +130,7 @@ def _weighted_means(values: Array, weights: Array) -> Array:
 
 
 def _decompose_products(Z: Array) -> tuple[Array, Array]:
-    """Return eigenvalues and eigenvectors of `Z Zᵀ`; of more rows than columns, those that are not zero by rank."""
+    """Return eigenvalues and eigenvectors of `Z Zᵀ`; with more rows than columns, without those that must be zero."""
     if len(Z) > Z.shape[1]:
         eigenvectors, singular_values, _ = np.linalg.svd(Z, full_matrices=False)
         return singular_values**2, eigenvectors

@@ -16,7 +16,7 @@ MAX_POINTS = 501  # maximum number of training values that describe the distribu
 def take_points(X: Array) -> tuple[Array, ...]:
     """Return the observed values of every column in ascending order.
 
-    Of more than `MAX_POINTS`, order statistics at equal distances are taken.
+    If there are more than `MAX_POINTS`, these are order statistics at equal distances.
     """
     counts = np.count_nonzero(~np.isnan(X), axis=0).tolist()
     columns = np.sort(X.T, axis=1)  # missing values last
@@ -107,8 +107,8 @@ class Preparation:
     ) -> tuple["Preparation", Array]:
         """Return the preparation and the scores of training samples, less the means of batches.
 
-        `rows` are the training samples among those that `covariates` describe. A level that none of them has, has no
-        effect.
+        `rows` are the training samples among those that `covariates` describe. The effect of a level without training
+        samples is zero.
         """
         points = take_points(X)
         Z = _score_training_samples(X, points)

@@ -12,7 +12,7 @@ from randsel.tables._roles import is_missing, to_target
 from randsel.tables.formats import detection_limit, parse_number
 
 _COVARIATE = "covariate "  # start of the role of a covariate, before its name
-#: Text among more distinct numbers than this is an error in a covariate; fewer may be codes of categories.
+#: In a covariate, text among more distinct numbers than this is an error; fewer numbers may be codes of categories.
 _MAX_CODES = 4
 
 
@@ -32,7 +32,7 @@ def read_annotations(
 ) -> dict[str, Array]:
     """Return groups, batches and covariates of some rows, by role; covariates as numbers where all are numbers.
 
-    Covariates below detection are replaced as features are; `replacements` gets the values.
+    Cells of covariates below detection are replaced as those of features are; the values are added to `replacements`.
     """
     known = {}
     for role, name in roles.items():
@@ -45,7 +45,7 @@ def read_annotations(
 
 
 def to_fields(known: Mapping[str, Array]) -> dict[str, Any]:
-    """Return the fields of a table that are known by role: groups, batch and covariates."""
+    """Return the fields `covariates`, `groups` and `batch` of a table from arrays by role."""
     covariates = {role.removeprefix(_COVARIATE): v for role, v in known.items() if role.startswith(_COVARIATE)}
     return {"covariates": covariates, **{role: known[role] for role in ("groups", "batch") if role in known}}
 

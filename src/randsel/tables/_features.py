@@ -62,7 +62,8 @@ def fill_below_detection(
 def resolve_duplicates(samples: Sheet, rule: str, only: Sequence[str], notes: list[str]) -> Sheet:
     """Return the sheet with distinct names of columns; raise ValueError for repeated ones unless a rule is chosen.
 
-    If `only` some names are wanted, the others may be repeated; renamed copies may be among the wanted.
+    If only some names are wanted (`only`), others may be repeated. The rule "rename" renames all copies, because a
+    wanted name may be that of a renamed copy.
     """
     names = samples.columns
     if len(set(names)) == len(names):
@@ -142,7 +143,7 @@ class FeatureChoice:
     target: str
     y: Array
     groups_are_named: bool
-    levels: Mapping[str, Sequence[str]]  # of categorical features, in the order of their codes; absent: sorted
+    levels: Mapping[str, Sequence[str]]  # of categorical features, in the order of their codes; sorted if not given
 
 
 def select_features(
@@ -186,7 +187,7 @@ def _encode_categorical(
 ) -> tuple[Array, list[str], dict[str, tuple[str, ...]]]:
     """Return values and names of some columns, and the levels whose codes the categorical ones hold.
 
-    Formats of numbers have no names of levels.
+    Levels are empty if the format of the file does not name them.
     """
     X = _take(samples.values, rows, indices)
     names, levels = [samples.columns[j] for j in indices], dict[str, tuple[str, ...]]()

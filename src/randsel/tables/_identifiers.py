@@ -12,7 +12,7 @@ from randsel.tables.formats import Sheet
 
 #: Minimum number of rows for which ascending or descending values are evidence of identifiers.
 MIN_ROWS = 8
-#: Fewest features among which one can be unlike the rest, or most can be skewed.
+#: Minimum number of features for notes on features that are unlike the rest, and on skewed features.
 MIN_FEATURES = 20
 #: Columns count as in order by chance if the expected number of such columns is larger.
 _MAX_BY_CHANCE = 1e-3

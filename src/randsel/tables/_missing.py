@@ -40,7 +40,7 @@ def handle_missing(
 ) -> tuple[Array, tuple[str, ...], tuple[int, ...]]:
     """Apply the rule for missing values; raise ValueError for infinite ones.
 
-    `name_option` is whether to describe the rule in a note, with its option: new samples of a panel have none.
+    `name_option`: whether a note may name the option --missing, which `randsel apply` does not have.
     """
     n_infinite, n_missing = np.isinf(X).sum(axis=0), np.isnan(X).sum(axis=0)
     if n_infinite.any():

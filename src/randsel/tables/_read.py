@@ -55,7 +55,7 @@ class Table:
     log2
         Whether logarithms of base 2 were taken when the file was read.
     below_detection
-        Name -> value in the file's own scale that replaced cells below detection, for features and covariates.
+        Name of a feature or covariate -> value that replaced cells below detection, in the scale of the file.
     levels
         Name -> levels of a nominal feature, in the order of their codes; empty if the format does not name them.
     notes
@@ -188,8 +188,8 @@ def read(
     detection_values : dict, default=None
         Name -> value to use instead of half of the smallest value in this file, such as those of a panel.
     levels : dict, default=None
-        Name -> levels of a categorical column in the order of their codes, such as those of a panel; others raise an
-        error. By default, the levels are sorted.
+        Name -> levels of a categorical column in the order of their codes, such as those of a panel. Other levels in
+        the file raise an error. By default, the levels are sorted.
     duplicates : {"error", "rename", "mean", "first"}, default="error"
         How to handle features with the same name: raise an error, number the names, take the mean, or take the first.
     orientation : {"auto", "samples-in-rows", "features-in-rows"}, default="auto"

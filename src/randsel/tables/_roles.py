@@ -26,7 +26,7 @@ def assign_roles(
 ) -> tuple[dict[str, str], dict[str, Any]]:
     """Return role -> name, and role -> cells, of the roles: columns of the table or of the target file.
 
-    If they are `optional`, roles whose columns are in neither are left out, with a note if that is the outcome.
+    If roles are `optional`, those whose columns are in neither are left out, with a note about an absent outcome.
     """
     wanted = _absent_outcome(samples, requested, labels) if optional else None
     if optional:
@@ -111,7 +111,7 @@ def _find_target(
 ) -> str | None:
     """Return the column of the target file that is the target: the named one, or the only one without another role.
 
-    An optional target may be absent, or in the table, beside a target file with covariates.
+    An optional target may be absent. It may also be in the table, if the target file has only covariates.
     """
     if optional and (len(free) != 1 if target is None else target not in labels):
         return target
