@@ -289,6 +289,26 @@ def test_a_panel_without_values_below_detection_takes_half_of_the_training_minim
     assert [feature["below_detection"] for feature in features] == pytest.approx(expected)
 
 
+def test_a_covariate_below_detection_only_in_new_samples_gets_half_of_the_training_minimum(tmp_path):
+    """The smallest age of the new file is 40, and that of training 20; a column that is not read is not counted."""
+    table = make_table()
+    ages = np.random.default_rng(0).permutation(np.linspace(20, 80, len(table.y)))
+    train = table.__class__(np.column_stack([table.X, ages]), table.y, (*table.names, "age"))
+    options = ["--target", "status", "--drop-columns", "comment", "--covariates", "age", *SHORT]
+    select(write(tmp_path / "train.csv", train), *options, "--out", tmp_path / "out")
+    rows = zip(range(80), table.X[:, 0].tolist(), table.X[:, 1].tolist(), ages.tolist(), strict=True)
+    lines = [f"p{i},{a},{b},{'<LOD,<LOD' if age < 40 else f'{age},1'}" for i, a, b, age in rows]
+    text = "\n".join(["id,a,b,age,unread", *lines]) + "\n"
+    (tmp_path / "new.csv").write_text(text)
+    (tmp_path / "written.csv").write_text(text.replace("<LOD,", "10,"))
+    result, out = apply(tmp_path / "out", tmp_path / "new.csv", "--below-detection", "half-minimum")
+    assert result.exit_code == 0, result.output
+    assert "10 replaces it, the value from training (--below-detection)" in result.output
+    assert "are below the limit of detection" not in result.output
+    _, expected = apply(tmp_path / "out", tmp_path / "written.csv")
+    assert read(out / "predictions.csv") == read(expected / "predictions.csv")
+
+
 def test_values_of_training_need_its_scale(undetected):
     results, write_rows, draw = undetected
     file = write_rows("logs", 0.5, draw(20))

@@ -105,9 +105,17 @@ def _replace_undetected(table: Table, column: int) -> float:
 
 
 def _describe_covariates(preparation: Preparation, table: Table) -> Preparation:
-    """Return the preparation with the values that replaced covariates below detection in training."""
-    covariates = tuple(replace(c, below_detection=table.below_detection.get(c.name)) for c in preparation.covariates)
+    """Return the preparation with the values that replace covariates below detection, None if these are text."""
+    covariates = tuple(
+        c if c.levels else replace(c, below_detection=_replace_undetected_covariate(table, c.name))
+        for c in preparation.covariates
+    )
     return replace(preparation, covariates=covariates)
+
+
+def _replace_undetected_covariate(table: Table, name: str) -> float:
+    """Return the value that replaced cells below detection in training, or half of the smallest training value."""
+    return float(table.below_detection.get(name, half_minimum(table.covariates[name])))
 
 
 def _describe_origin(analysis: Analysis) -> dict[str, object]:

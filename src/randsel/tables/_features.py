@@ -28,16 +28,21 @@ def half_minimum(values: Any) -> float:
 
 
 def fill_below_detection(
-    samples: Sheet, rule: str | None, detection_values: Mapping[str, float] | None, notes: list[str]
+    samples: Sheet,
+    rule: str | None,
+    detection_values: Mapping[str, float] | None,
+    only: Sequence[str],
+    notes: list[str],
 ) -> dict[int, float]:
     """Replace cells such as <LOD in place, and return column -> value that replaces them.
 
     The value is that of `detection_values`, or else half of the smallest number or limit of the feature. With the rule
-    "missing", cells stay missing.
+    "missing", cells stay missing. If `only` some columns are wanted, the others stay as they are.
     """
-    if rule is None:
+    cells = [cell for cell in samples.below_detection if not only or samples.columns[cell[1]] in only]
+    if rule is None or not cells:
         return {}
-    cells, values = samples.below_detection, dict[int, float]()
+    values = dict[int, float]()
     if rule == "half-minimum":
         limits: dict[int, list[float]] = {}
         for _, j, limit in cells:
@@ -52,7 +57,9 @@ def fill_below_detection(
         result = "half of the smallest value of their feature"
     elif rule == "half-minimum":
         result = "replaced by the values from training"
-    notes.append(f"{len(cells)} values are below the limit of detection; they are {result} (--below-detection).")
+    n_cells = pluralise(len(cells), "1 value is", f"{len(cells)} values are")
+    they_are = pluralise(len(cells), "it is", "they are")
+    notes.append(f"{n_cells} below the limit of detection; {they_are} {result} (--below-detection).")
     return values
 
 

@@ -246,14 +246,14 @@ def read(
         del contents  # frees its numbers if they were transposed
         if duplicates == "rename":  # values for cells below detection go by the new names
             samples = resolve_duplicates(samples, duplicates, only, notes)
-        filled = fill_below_detection(samples, below_detection, detection_values, notes)
+        filled = fill_below_detection(samples, below_detection, detection_values, only, notes)
         # of columns with the same name, the first stays
         replacements = {samples.columns[j]: value for j, value in reversed(filled.items())}
         samples = resolve_duplicates(samples, duplicates, only, notes)
         roles, cells = assign_roles(samples, requested, id_column, labels, notes, optional=bool(only))
         choose = _read_optional_outcome if only else partial(_choose_by_target, classes=classes)
         y, rows = choose(samples, roles, cells, drop_columns, notes)
-        known = read_annotations(path, roles, cells, rows, below_detection, replacements, detection_values or {})
+        known = read_annotations(path, roles, cells, rows, below_detection, replacements, detection_values, notes)
         y, rows, known = _choose_batches(path, y, rows, known, batches)
         outcome = roles.get("target") or roles.get("time", "")
         if not only:
