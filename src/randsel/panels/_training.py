@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from randsel._utils.choices import DUPLICATE_RULES
 from randsel._utils.typing import Array
 from randsel.analysis import Analysis
 from randsel.panels._content import PanelFeature, StandInFeature
@@ -129,4 +130,6 @@ def _describe_origin(analysis: Analysis) -> dict[str, object]:
         "log2": bool(analysis.table.log2),
         "missing": analysis.table.missing,
         "batch": batch_to_remove(analysis.table) is not None,
+        "groups": parameters.get("groups"),
+        "duplicates": parameters.get("duplicates", DUPLICATE_RULES[0]),
     }
