@@ -1,6 +1,6 @@
 """Groups, batches and covariates of the samples."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,16 @@ def read_annotations(
         if role.startswith(_COVARIATE):
             known[role] = _read_covariate(path, cells[role], rows, name, rule, replacements, detection_values, notes)
     return known
+
+
+def choose_batches(
+    path: Path, y: Array, rows: Array, known: dict[str, Array], batches: Sequence[Any] | None
+) -> tuple[Array, Array, dict[str, Array]]:
+    """Return target, row indices and annotations of the samples of some batches; of all, if `batches` is None."""
+    if batches is None:
+        return y, rows, known
+    keep = _is_in_batches(path, known, batches)
+    return y[keep], rows[keep], {role: values[keep] for role, values in known.items()}
 
 
 def to_fields(known: Mapping[str, Array]) -> dict[str, Any]:
@@ -112,3 +122,10 @@ def _is_number(texts: list[str], numbers: Mapping[str, float]) -> bool:
     """Return whether most cells are numbers, and too many different ones to be codes of categories."""
     n_numbers = sum(text in numbers for text in texts)
     return 2 * n_numbers > len(texts) and (n_numbers == len(texts) or len(set(numbers.values())) > _MAX_CODES)
+
+
+def _is_in_batches(path: Path, known: dict[str, Array], batches: Sequence[Any]) -> Array:
+    """Return a mask of the samples of some batches."""
+    if "batch" not in known:
+        raise ValueError(f"{path} has no array 'batch', so its batches cannot be chosen; name a column (batch=).")
+    return np.isin(known["batch"], list(batches))

@@ -108,6 +108,23 @@ def resolve_duplicates(samples: Sheet, rule: str, only: Sequence[str], notes: li
     return _keep_columns(replace(samples, values=values), sorted(copies[0] for copies in indices.values()))
 
 
+def fill_and_resolve(
+    samples: Sheet,
+    duplicates: str,
+    below_detection: str | None,
+    detection_values: Mapping[str, float] | None,
+    only: Sequence[str],
+    notes: list[str],
+) -> tuple[Sheet, dict[str, float]]:
+    """Return the sheet with distinct names and without cells below detection, and name -> value that replaces these."""
+    if duplicates == "rename":  # values for cells below detection go by the new names
+        samples = resolve_duplicates(samples, duplicates, only, notes)
+    filled = fill_below_detection(samples, below_detection, detection_values, only, notes)
+    # of columns with the same name, the first stays
+    replacements = {samples.columns[j]: value for j, value in reversed(filled.items())}
+    return resolve_duplicates(samples, duplicates, only, notes), replacements
+
+
 def _rename(names: list[str]) -> list[str]:
     """Return distinct names: the second A is called A.2, or A.3 if A.2 exists, and so on."""
     taken, times, new_names = set(names), dict[str, int](), []
@@ -149,7 +166,7 @@ class FeatureChoice:
     target: str
     y: Array
     groups_are_named: bool
-    levels: Mapping[str, Sequence[str]]  # of categorical features, in the order of their codes; absent: sorted
+    levels: Mapping[str, Sequence[str]] | None  # of categorical features, in the order of their codes; absent: sorted
 
 
 def select_features(
@@ -203,7 +220,7 @@ def _encode_categorical(
         if name in samples.named_columns:
             cells = samples.named_columns[name]
             present = {str(cells[i]) for i in rows[~is_missing(cells)[rows]].tolist()}
-            levels[name] = tuple(choice.levels.get(name) or sorted(present))
+            levels[name] = tuple((choice.levels or {}).get(name) or sorted(present))
             if unknown := sorted(present - {*levels[name]}):
                 raise ValueError(
                     f"{samples.path}: {name!r} holds {list_first([repr(level) for level in unknown], 3)}, which is not "
