@@ -242,7 +242,7 @@ def _check_about(entries: dict[str, Any]) -> dict[str, Any]:
     for name, is_valid in _ABOUT_CHECKS.items():
         if not is_valid(with_defaults[name]):
             raise ValueError(f"{name!r} is not valid")
-    return {**_DEFAULTS, **entries}
+    return entries | {**_DEFAULTS, **entries}  # in the order of the file
 
 
 def _check_choice(value: Any, choices: tuple[str, ...], name: str) -> str:
