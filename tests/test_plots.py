@@ -235,6 +235,21 @@ def test_a_volcano_marks_what_is_selected_and_leaves_out_what_is_unknown(panel):
     assert [text.get_ha() for text in axes.texts] == ["right", "left"]
 
 
+@pytest.mark.parametrize("width", [3.8, 7.0])
+@pytest.mark.parametrize("n_characters", [3, 15, 40])
+def test_names_of_a_volcano_stay_within_the_axes(width, n_characters):
+    effects = np.array([-2.0, -1.0, -0.01, 0.02, 1.0, 3.0])
+    axes = plots.new_figure(width, 3.4).subplots()
+    names = [f"{k}{'m' * (n_characters - 1)}" for k in range(6)]
+    plots.volcano(effects, 10.0 ** -np.arange(1, 7), selected=np.arange(6), names=names, ax=axes)
+    axes.figure.savefig(io.BytesIO(), format="png")
+    box = axes.get_window_extent()
+    assert [text.get_text()[0] for text in axes.texts] == list("012345")
+    for text in axes.texts:
+        extent = text.get_window_extent()
+        assert box.x0 <= extent.x0 <= extent.x1 <= box.x1
+
+
 def test_genotypes_are_bars_of_shares(panel):
     values = np.array([0, 0, 1, 2, 2, 2, 1, np.nan])
     axes = plots.feature_panel(values, np.array(list("aaaabbbb")), ax=panel)

@@ -289,6 +289,26 @@ def test_a_panel_without_values_below_detection_takes_half_of_the_training_minim
     assert [feature["below_detection"] for feature in features] == pytest.approx(expected)
 
 
+def test_a_covariate_below_detection_only_in_new_samples_gets_half_of_the_training_minimum(tmp_path):
+    """The smallest age of the new file is 40, and that of training 20; a column that is not read is not counted."""
+    table = make_table()
+    ages = np.random.default_rng(0).permutation(np.linspace(20, 80, len(table.y)))
+    train = table.__class__(np.column_stack([table.X, ages]), table.y, (*table.names, "age"))
+    options = ["--target", "status", "--drop-columns", "comment", "--covariates", "age", *SHORT]
+    select(write(tmp_path / "train.csv", train), *options, "--out", tmp_path / "out")
+    rows = zip(range(80), table.X[:, 0].tolist(), table.X[:, 1].tolist(), ages.tolist(), strict=True)
+    lines = [f"p{i},{a},{b},{'<LOD,<LOD' if age < 40 else f'{age},1'}" for i, a, b, age in rows]
+    text = "\n".join(["id,a,b,age,unread", *lines]) + "\n"
+    (tmp_path / "new.csv").write_text(text)
+    (tmp_path / "written.csv").write_text(text.replace("<LOD,", "10,"))
+    result, out = apply(tmp_path / "out", tmp_path / "new.csv", "--below-detection", "half-minimum")
+    assert result.exit_code == 0, result.output
+    assert "10 replaces it, the value from training (--below-detection)" in result.output
+    assert "are below the limit of detection" not in result.output
+    _, expected = apply(tmp_path / "out", tmp_path / "written.csv")
+    assert read(out / "predictions.csv") == read(expected / "predictions.csv")
+
+
 def test_values_of_training_need_its_scale(undetected):
     results, write_rows, draw = undetected
     file = write_rows("logs", 0.5, draw(20))
@@ -317,6 +337,56 @@ def test_a_run_is_not_overwritten_and_a_folder_without_panel_is_named(folders, t
     result, _ = apply(tmp_path, file)
     assert result.exit_code == 1
     assert "has no panel.json" in result.output
+
+
+def test_samples_of_one_donor_are_warned_of(tmp_path):
+    def with_donors(table, n_donors):
+        donors = np.arange(len(table.y)) % n_donors
+        return table.__class__(np.column_stack([table.X, donors]), table.y, (*table.names, "donor"))
+
+    options = ["--target", "status", "--drop-columns", "comment", *SHORT]
+    train = write(tmp_path / "train.csv", with_donors(make_table(), 40))
+    select(train, *options, "--groups", "donor", "--out", tmp_path / "out")
+    without = ["--target", "status", "--drop-columns", "comment,donor", *SHORT]
+    select(train, *without, "--out", tmp_path / "without")
+    new = write(tmp_path / "new.csv", with_donors(make_table(seed=1), 16))
+    warning = "The 80 samples with an outcome are of 16 groups (--groups), but confidence intervals treat samples as"
+    for results, named, is_warned in (("out", (), True), ("without", ("donor",), True), ("without", (), False)):
+        result, _ = apply(tmp_path / results, new, *(word for name in named for word in ("--groups", name)))
+        assert result.exit_code == 0, result.output
+        assert (warning in result.output) == is_warned
+    new.write_text(new.read_text().replace(",0.0\n", ",\n"))  # 5 samples of donor 0
+    assert "are of 20 groups" in apply(tmp_path / "out", new)[0].output
+    for distinct in (with_donors(make_table(seed=1), 80), make_table(seed=1)):
+        result, _ = apply(tmp_path / "out", write(tmp_path / "new.csv", distinct))
+        assert result.exit_code == 0, result.output
+        assert "too narrow" not in result.output
+    result, _ = apply(tmp_path / "out", new, "--id-column", "donor")
+    assert "named twice" not in result.output
+    result, _ = apply(tmp_path / "out", new, "--groups", "patient")
+    assert result.exit_code == 1
+    assert "has no column 'patient' of groups" in result.output
+
+
+def test_repeated_names_are_handled_as_in_training(tmp_path):
+    def repeat(name, table):
+        path = write(tmp_path / name, table)
+        header, rows = path.read_text().split("\n", 1)
+        assert header.endswith("a,b,c,d,copy")
+        path.write_text(f"{header.replace('a,b,c,d', 'a,a,c,d')}\n{rows}")
+        return path
+
+    options = ["--target", "status", "--drop-columns", "comment", *SHORT[:-1], "a,a.2"]
+    select(repeat("train.csv", make_table()), *options, "--duplicates", "rename", "--out", tmp_path / "out")
+    new = repeat("new.csv", make_table(seed=1))
+    result, out = apply(tmp_path / "out", new)
+    assert result.exit_code == 0, result.output
+    by_default = read(out / "predictions.csv")
+    apply(tmp_path / "out", new, "--duplicates", "rename")
+    assert read(out / "predictions.csv") == by_default
+    result, _ = apply(tmp_path / "out", new, "--duplicates", "first")
+    assert result.exit_code == 1
+    assert "1 of 2 features of the panel are absent: a.2" in result.output
 
 
 @pytest.mark.slow

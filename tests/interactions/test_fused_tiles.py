@@ -89,8 +89,9 @@ def test_weights_of_samples_are_those_of_the_plain_scan():
 def test_counts_are_used_for_snps_and_two_classes_and_are_exact():
     rng = np.random.default_rng(1)
     X, Y = columns(rng, "snps", 150, 9), outcome(rng, "classes", 150)
-    functions = rank_functions(X, 2, np.ones(150), np.zeros(9, dtype=bool))
-    fused = _fused_tiles.FusedTiles.from_values(torch.as_tensor(functions.values, device=DEVICE), Y.T, np.ones(150))
+    functions = rank_functions(X, 6, np.ones(150), np.zeros(9, dtype=bool))
+    values = torch.as_tensor(functions.values, device=DEVICE)
+    fused = _fused_tiles.FusedTiles.from_values(values, functions.counts, Y.T, np.ones(150))
     assert fused.levels is not None
     assert fused.levels.tables.discrete.all()
     weights = np.outer([1.0, 0.9], [1.0, 0.9])

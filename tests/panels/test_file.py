@@ -85,6 +85,16 @@ WRONG = {
 }
 
 
+@pytest.mark.parametrize(("name", "default", "wrong"), [("groups", None, 3), ("duplicates", "error", "last")])
+def test_entries_that_older_files_lack_are_checked_and_have_defaults(document, tmp_path, name, default, wrong):
+    document["panel"]["about"][name] = wrong
+    refused(tmp_path, document, f"'{name}' is not valid")
+    del document["panel"]["about"][name]
+    document["checksum"] = _file.checksum(document["panel"])
+    (tmp_path / "panel.json").write_text(json.dumps(document))
+    assert Panel.load(tmp_path).about[name] == default
+
+
 @pytest.mark.parametrize("path", WRONG, ids=lambda path: "/".join(map(str, path)))
 def test_tampered_entries_are_refused(document, tmp_path, path):
     for value in WRONG[path]:

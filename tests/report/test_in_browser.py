@@ -124,6 +124,24 @@ def test_layout_on_a_phone_in_dark_mode_and_in_print(open_page, hostile_contents
     browser.media()
 
 
+def test_numbers_on_a_pale_ground_are_dark_without_a_rim_in_dark_mode(open_page, plain_html):
+    browser = open_page(plain_html, dark=True)
+    texts = "[...document.querySelectorAll('svg text')].map((text) => getComputedStyle(text))"
+    styles = browser.js(f"{texts}.filter((style) => style.fill === 'rgb(17, 17, 17)').map((style) => style.stroke)")
+    assert len(styles) >= 4  # of the confusion matrix
+    assert set(styles) == {"none"}
+
+
+def test_titles_of_features_in_a_row_are_at_the_same_height(open_page, plain, quick):
+    content = report.contents(plain)
+    for panel, direction in zip(content["features"]["drawn"], ("higher in case", "", ""), strict=False):
+        panel["direction"] = direction
+    browser = open_page(report.render(content))
+    tops = browser.js("[...document.querySelectorAll('.grid h3')].slice(0, 2).map((h) => h.getBoundingClientRect().y)")
+    assert len(tops) == 2
+    assert tops[0] == tops[1]
+
+
 @pytest.mark.parametrize("dark", [False, True])
 def test_text_and_lines_have_contrast(opened, dark):
     opened.media(dark=dark)

@@ -23,11 +23,11 @@ VALUES = [[1.5, 2], [2.5, 3], [0.5, 5], [3.5, 4]]
         (BODY + "* by mass spectrometry\n", ["Line 6 is left out, below the table: '* by mass spectrometry'."]),
         (BODY + "\nSource: a hospital, in spring\nAll rights reserved,,,\n", ["Lines 7 to 8 are left out, below"]),
         ("A title\n" + BODY + '"Remark, with a comma"\n', ["above the table: 'A title'", "below the table"]),
-        (BODY.replace("\n", ",\n"), ["1 columns without name and content are left out."]),
+        (BODY.replace("\n", ",\n"), ["1 column without name and content is left out."]),
         (BODY.replace("\n", ",,\n"), ["2 columns without name and content are left out."]),
         (
             BODY.replace("\ns", ",\ns", 4).replace("y,\n", "y\n").rstrip("\n") + ",\n",
-            ["1 columns without name and content"],
+            ["1 column without name and content"],
         ),
         (BODY.replace("y\n", "y\n,mg/l,mmol,\n"), ["Line 2 is left out: it holds text above numbers, such as 'mg/l'."]),
         (BODY.replace(",", "\t"), ["separated by tabs"]),
@@ -84,7 +84,7 @@ def test_missing_values_of_other_names(file, engine):
     text += "s5,1,1,ND\n"
     table = tables.read(file(text), target="y", na=["ND", "-", "-999", "nothing"])
     np.testing.assert_array_equal(table.X, [[np.nan, 2], [2.5, np.nan], [np.nan, 5], [3.5, np.nan]])
-    assert has_note(table, "(--na): 'ND' in 3 cells, '-' in 1 cells, '-999' in 1 cells, 'nothing' in 0 cells.")
+    assert has_note(table, "(--na): 'ND' in 3 cells, '-' in 1 cell, '-999' in 1 cell, 'nothing' in 0 cells.")
     assert has_note(table, "1 samples have no target")
     np.savez(path := file("", "x.npz"), X=np.eye(4), y=np.arange(4))
     with pytest.raises(ValueError, match="NPZ holds numbers only; leave --na"):
@@ -99,7 +99,7 @@ def test_values_below_the_limit_of_detection(file, engine):
         tables.read(file(text), target="y")
     table = tables.read(file(text), target="y", below_detection="half-minimum")
     np.testing.assert_array_equal(table.X, [[1.25, 0.25, 1], [2.5, 3, -1], [4, 0.25, 0], [3.5, 4, -1]])
-    assert has_note(table, "Below the limit of detection: '<LOD' in 1 cells, '<0.5' in 1 cells, 'BLQ' in 1 cells")
+    assert has_note(table, "Below the limit of detection: '<LOD' in 1 cell, '<0.5' in 1 cell, 'BLQ' in 1 cell")
     assert has_note(table, "4 values are below the limit of detection; they are half of the smallest value")
     table = tables.read(file(text), target="y", below_detection="missing")
     assert np.isnan(table.X).sum() == 4
@@ -292,7 +292,7 @@ def test_cells_of_parquet(tmp_path):
     pl.DataFrame(cells).write_parquet(path := tmp_path / "x.parquet")
     table = tables.read(path, target="y", na=["ND", "-9"], below_detection="half-minimum")
     np.testing.assert_array_equal(table.X, [[1, 1.5], [2, np.nan], [np.nan, 2.5], [4, 3.5]])
-    assert has_note(table, "'ND' in 1 cells, '-9' in 1 cells")
+    assert has_note(table, "'ND' in 1 cell, '-9' in 1 cell")
     pl.DataFrame({"id": ["r1", "r2", "r3", "r4"], "z": [1, 2, 1, 2]}).write_parquet(labels := tmp_path / "l.parquet")
     text = tmp_path / "x.csv"
     text.write_text("id,g\nr1,1.5\nr2,2.5\nr3,2\nr4,1\n")

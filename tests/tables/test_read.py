@@ -82,7 +82,7 @@ def test_columns_without_any_value(file):
     for missing in ("neutral", "indicator", "median"):
         table = tables.read(file(text), target="y", missing=missing)
         assert table.names == ("a",)
-        assert has_note(table, "1 columns with no value at all are left out.")
+        assert has_note(table, "1 column with no value at all is left out.")
     with pytest.raises(ValueError, match="every column has missing values; choose --missing neutral"):
         tables.read(file("a,y\n,p\n2,q\n3,p\n4,q\n"), target="y", missing="drop-columns")
     with pytest.raises(ValueError, match="every column has no value at all; check how the table was read"):
@@ -170,7 +170,7 @@ IDS = "name,a\n" + "".join(f"n{i},{i}\n" for i in range(40))
         ("a,g,y\n1,u,0\n2,u,0\n3,v,1\n4,v,1\n", {"groups": "g"}, "the groups are the classes of the target 'y'"),
         ("a,g,y\n1,u,0\n2,u,0\n3,,1\n4,v,1\n", {"groups": "g"}, "1 entries of column 'g' are missing, .* sample 3"),
         (PLAIN, {"target": "status", "groups": "status"}, "'status' is named twice, for two purposes"),
-        ("a,b,y\n1,inf,0\n2,1,0\n3,-inf,1\n4,1,1\n", {}, r"2 entries of 1 columns \(2 .* 'b'\) are infinite; replace"),
+        ("a,b,y\n1,inf,0\n2,1,0\n3,-inf,1\n4,1,1\n", {}, r": 2 entries of column 'b' are infinite; replace"),
         ("a,y\n1,0\n2,0\n3,1\n4,1\n", {"drop_columns": ["a"]}, "has no features"),
         ("a,y\n1,0\n2,0\n3,1\n4,1\n", {"layer": "counts"}, "layers are parts of h5ad"),
         ("a,y\n1,0\n2,0\n3,1\n4,1\n", {"missing": "mean"}, "missing='mean' is none of 'neutral', 'indicator'"),

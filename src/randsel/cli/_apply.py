@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from randsel.tables import Table
 
 #: Options of reading that the panel decides, or that have no meaning for new samples.
-_DECIDED = ("groups", "batch", "covariates", "features", "log2", "missing")
+_DECIDED = ("batch", "covariates", "features", "log2", "missing")
 _OUTCOME = ("target", "event", "time")
 
 
@@ -40,7 +40,7 @@ def apply(results: Path, file: Path, reading: dict[str, Any], out: Path, **how: 
     predictions.csv (classes with probabilities, numbers, or risks), features.csv (comparison of the new values with
     those of training) and report.html. If FILE has the outcome, evaluation.csv and calibration.csv compare the
     predictions with it. The outcome must have the same column name as in training, unless --target, or --event and
-    --time, name another.
+    --time, name another. So do groups (--groups); repeated names are handled as in training (--duplicates).
 
     \b
     Exit status:
@@ -108,8 +108,15 @@ def _read_new_samples(panel: "Panel", file: Path, reading: dict[str, Any], how: 
             "--below-detection half-minimum takes the values that training used, which do not fit the scale of a file "
             "that needs --transform; use --below-detection missing."
         )
+    named_columns = {*(reading[name] for name in (*_OUTCOME, "id_column")), *reading["drop_columns"]}
+    if reading["groups"] is None and panel.about["groups"] not in named_columns:
+        reading["groups"] = panel.about["groups"]
+    if click.get_current_context().get_parameter_source("duplicates") is not click.core.ParameterSource.COMMANDLINE:
+        reading["duplicates"] = panel.about["duplicates"]
     from_training = {"detection_values": panel.detection_values(), "levels": panel.levels()}
     only = panel.columns(with_stand_ins=how["allow_missing"])
     table = read(file, **{**reading, **outcome, **from_training}, only=only, covariates=covariates, log2=log2)
     say("Note", table.notes)
+    if table.groups is None and reading["groups"] not in (None, panel.about["groups"]):
+        raise click.ClickException(f"{file} has no column {reading['groups']!r} of groups; correct --groups.")
     return table

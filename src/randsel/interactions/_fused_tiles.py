@@ -79,13 +79,13 @@ class FusedTiles:
     n_samples: int
 
     @classmethod
-    def from_values(cls, values: Any, e: Array, sample_weights: Array) -> "FusedTiles":
+    def from_values(cls, values: Any, counts: Array, e: Array, sample_weights: Array) -> "FusedTiles":
         """Prepare functions on a device; `e` holds the weighted residuals of the target, shape (columns, samples)."""
         m = values.shape[2]
         pad = -m % PRODUCT_TILE["DEPTH"]
         outcomes = values.new_tensor(np.pad(e / np.sqrt(m), ((0, 0), (0, pad))))
         squared_weights = values.new_tensor(np.pad(sample_weights**2 / np.sqrt(m), (0, pad)))
-        levels = _SortedLevels.from_tables(LevelTables.from_functions(values, e, sample_weights))
+        levels = _SortedLevels.from_tables(LevelTables.from_functions(values, counts, e, sample_weights))
         padded = values.new_zeros((*values.shape[:2], m + pad), dtype=_torch().float16)
         padded[..., :m] = values
         return cls(padded, outcomes, squared_weights, levels, m)
@@ -99,7 +99,8 @@ class FusedTiles:
         each product is divided by its root mean square. A result has at most `n_pairs` pairs, none of them below the
         threshold.
         """
-        count = self.levels is not None and tied and self.levels.tables.discrete[_both(rows, columns)].all()
+        members = np.concatenate([np.asarray(rows), np.asarray(columns)])
+        count = self.levels is not None and tied and self.levels.tables.discrete[members].all()
         run = self._count_pairs if count else self._multiply_pairs
         buffers = _Buffers.allocate(self.values, len(rows), len(columns), list(thresholds))
         while True:
@@ -247,10 +248,6 @@ def _products_of_statistics(shape: tuple[int, ...], n_statistics: int) -> tuple[
         return products, np.array([len(products)])
     is_smooth = (products < SMOOTH).all(axis=1)
     return np.concatenate([products[is_smooth], products[~is_smooth]]), np.array([is_smooth.sum(), len(products)])
-
-
-def _both(rows: range, columns: range) -> Array:
-    return np.concatenate([np.asarray(rows), np.asarray(columns)])
 
 
 def _launch(kernel: Any, tile: dict[str, int], sizes: tuple[int, ...], *arguments: Any, **constants: Any) -> None:

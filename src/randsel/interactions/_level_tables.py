@@ -54,20 +54,21 @@ class LevelTables:
     discrete: Array
 
     @classmethod
-    def from_functions(cls, values: Any, e: Array, sample_weights: Array) -> "LevelTables | None":
+    def from_functions(cls, values: Any, counts: Array, e: Array, sample_weights: Array) -> "LevelTables | None":
         """Find the levels of features from their functions `values`; return None if pairs cannot be counted.
 
-        Counting needs an outcome with two values, samples without weights, and at most two functions per feature. `e`
-        is the outcome, shape (columns, samples).
+        Counting needs an outcome with two values, samples without weights, and features with at most two functions, as
+        `counts` says. `e` is the outcome, shape (columns, samples).
         """
         two = np.unique(e) if len(e) == 1 else np.zeros(0)
-        if len(two) != 2 or np.any(sample_weights != 1.0) or values.shape[1] > 2:
+        if len(two) != 2 or np.any(sample_weights != 1.0) or not (counts <= 2).any():
             return None
+        values = values[:, :2]
         xp, (n, n_functions, m) = namespace(values), values.shape
         outcome = as_array_like(e[0] / np.sqrt(m), values, precise=False)
         indicators = xp.zeros((n, 2, m), dtype=xp.int8, device=device_of(values))
         coefficients = xp.zeros((n_functions, 8, n), dtype=xp.float32, device=device_of(values))
-        discrete = np.zeros(n, dtype=bool)
+        discrete = counts <= 2
         step = max(1, (CHUNK_BYTES if on_host(values) else DEVICE_CHUNK_BYTES) // (4 * n_functions * m))
         for start in range(0, n, step):
             block = slice(start, min(start + step, n))
@@ -75,7 +76,7 @@ class LevelTables:
             masks, of_levels, is_discrete = _find_levels(functions)
             for level, mask in enumerate(masks[1:]):
                 indicators[block, level] = astype(mask, xp.int8)
-            discrete[block] = to_numpy(is_discrete)
+            discrete[block] &= to_numpy(is_discrete)
             coefficients[:, :4, block] = _coefficients(of_levels, functions @ astype(outcome, xp.float32))
             coefficients[:, 4:, block] = _coefficients(of_levels**2, xp.mean(functions**2, axis=2))
         low, high = (float(value) / m**0.5 for value in two)
@@ -88,22 +89,22 @@ class LevelTables:
         return self.outcomes[0] * (len(self.in_second) - n_second) + self.outcomes[1] * n_second
 
     @property
-    def first_unit(self) -> int:
+    def second_class_unit(self) -> int:
         """Smallest power of two above the number of samples of the first class; see `statistics`."""
         return 1 << int(np.count_nonzero(~self.in_second)).bit_length()
 
     @property
-    def fit_single_precision(self) -> bool:
+    def is_exact_in_single_precision(self) -> bool:
         """Whether the combined counts of `statistics` are exact in single precision."""
-        return (int(self.in_second.sum()) + 1) * self.first_unit <= EXACT
+        return (int(self.in_second.sum()) + 1) * self.second_class_unit <= EXACT
 
     def statistics(self, rows: range, columns: range, weights: Array) -> Array:
         """Return eq. 18, each product divided by its mean square, for all pairs of two blocks of features.
 
         One matrix product counts both classes: a sample of the first class counts 1, a sample of the second class
-        counts `first_unit`. `weights` are the ω_a ω_b of the functions.
+        counts `second_class_unit`. `weights` are the ω_a ω_b of the functions.
         """
-        unit, blocks = self.first_unit, (rows, columns)
+        unit, blocks = self.second_class_unit, (rows, columns)
         code = np.where(self.in_second, np.float32(unit), np.float32(1.0))
         left, right = (self.indicators[b.start : b.stop].swapaxes(0, 1).astype(np.float32, order="C") for b in blocks)
         left *= code

@@ -148,13 +148,14 @@ class _Scan:
         """Prepare the functions for the way in which tiles are computed on this device."""
         scan = cls(design, e, spectrum, n_pairs)
         if design.device is not None:
+            counts = cast(RankFunctions, functions).counts
             values = to_device(cast(RankFunctions, functions).values, design.device)
             if can_fuse(values.device.type):
-                return replace(scan, fused=FusedTiles.from_values(values, e, design.sample_weights))
+                return replace(scan, fused=FusedTiles.from_values(values, counts, e, design.sample_weights))
             return replace(scan, device_values=values.half() if values.device.type == "cuda" else values)
         if isinstance(functions, RankFunctions):
-            levels = LevelTables.from_functions(functions.values, e, design.sample_weights)
-            return replace(scan, levels=levels if levels is not None and levels.fit_single_precision else None)
+            levels = LevelTables.from_functions(functions.values, functions.counts, e, design.sample_weights)
+            return replace(scan, levels=levels if levels is not None and levels.is_exact_in_single_precision else None)
         return scan
 
     @property

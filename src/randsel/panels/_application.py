@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from randsel._utils.text import pluralise
 from randsel._utils.typing import Array
 from randsel.panels._cohort import FeatureShift, check_categories, compare_features, transform_values, warn_of_shifts
 from randsel.panels._evaluation import Evaluation, evaluate, known_outcome
@@ -85,6 +86,8 @@ def apply_panel(
             "The panel was fitted within batches, and the new samples form another batch, whose effect is unknown; "
             "--rescale removes shifts of features, if the samples resemble those of training."
         )
+    if known.any():
+        warnings += _warn_of_groups(table, known)
     ids = np.arange(1, len(values) + 1) if table.ids is None else table.ids
     return Application(
         panel=panel,
@@ -99,6 +102,16 @@ def apply_panel(
         warnings=tuple(warnings),
         about=dict(about or {"data": "new samples"}),
     )
+
+
+def _warn_of_groups(table: Table, known: Array) -> Iterator[str]:
+    n_samples, n_groups = int(known.sum()), 0 if table.groups is None else len(np.unique(table.groups[known]))
+    if 0 < n_groups < n_samples:
+        yield (
+            f"The {n_samples} samples with an outcome are of {n_groups} {pluralise(n_groups, 'group', 'groups')} "
+            "(--groups), but confidence intervals treat samples as independent, and so are too narrow; for intervals "
+            "that hold, evaluate one sample of each group."
+        )
 
 
 def _describe_samples(panel: Panel, table: Table, samples: NewSamples) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from randsel._utils.choices import DUPLICATE_RULES
 from randsel._utils.files import describe_link, read_json, write_atomically
 from randsel._utils.text import make_visible
 from randsel._utils.typing import Array
@@ -222,22 +223,26 @@ def _read_model(entry: Any, kind: str, n_features: int, n_outputs: int) -> Model
     return Model(kernel, coefficients, intercept, _check_number(entry["gamma"], "gamma", 0.0), samples)
 
 
+#: Entries of `about` that older files lack.
+_DEFAULTS = {"groups": None, "duplicates": DUPLICATE_RULES[0]}
 #: Entries of `about` that code depends on, with the check of each.
 _ABOUT_CHECKS: dict[str, Callable[[Any], bool]] = {
     "log2": lambda value: isinstance(value, bool),
     "missing": lambda value: value in ("neutral", "median"),
     "batch": lambda value: isinstance(value, bool),
+    "groups": lambda value: value is None or isinstance(value, str),
+    "duplicates": lambda value: value in DUPLICATE_RULES,
     "outcome": lambda value: isinstance(value, dict) and all(isinstance(name, str) for name in value.values()),
     "median_risk": lambda value: isinstance(value, int | float) and bool(np.isfinite(value)),
 }
 
 
 def _check_about(entries: dict[str, Any]) -> dict[str, Any]:
-    with_defaults = {"median_risk": 0.0, **entries}
+    with_defaults = {"median_risk": 0.0, **_DEFAULTS, **entries}
     for name, is_valid in _ABOUT_CHECKS.items():
         if not is_valid(with_defaults[name]):
             raise ValueError(f"{name!r} is not valid")
-    return entries
+    return entries | {**_DEFAULTS, **entries}  # in the order of the file
 
 
 def _check_choice(value: Any, choices: tuple[str, ...], name: str) -> str:

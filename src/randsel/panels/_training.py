@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from randsel._utils.choices import DUPLICATE_RULES
 from randsel._utils.typing import Array
 from randsel.analysis import Analysis
 from randsel.panels._content import PanelFeature, StandInFeature
@@ -106,9 +107,17 @@ def _replace_undetected(table: Table, column: int) -> float:
 
 
 def _describe_covariates(preparation: Preparation, table: Table) -> Preparation:
-    """Return the preparation with the values that replaced covariates below detection in training."""
-    covariates = tuple(replace(c, below_detection=table.below_detection.get(c.name)) for c in preparation.covariates)
+    """Return the preparation with the values that replace covariates below detection, None if these are text."""
+    covariates = tuple(
+        c if c.levels else replace(c, below_detection=_replace_undetected_covariate(table, c.name))
+        for c in preparation.covariates
+    )
     return replace(preparation, covariates=covariates)
+
+
+def _replace_undetected_covariate(table: Table, name: str) -> float:
+    """Return the value that replaced cells below detection in training, or half of the smallest training value."""
+    return float(table.below_detection.get(name, half_minimum(table.covariates[name])))
 
 
 def _describe_origin(analysis: Analysis) -> dict[str, object]:
@@ -122,4 +131,6 @@ def _describe_origin(analysis: Analysis) -> dict[str, object]:
         "log2": bool(analysis.table.log2),
         "missing": analysis.table.missing,
         "batch": batch_to_remove(analysis.table) is not None,
+        "groups": parameters.get("groups"),
+        "duplicates": parameters.get("duplicates", DUPLICATE_RULES[0]),
     }

@@ -11,13 +11,14 @@ from randsel.plots._heatmaps import feature_heatmap, interaction_heatmap
 from randsel.plots._paths import culling_path, kernel_weights
 from randsel.plots._predictions import confusion_matrix, predicted_values, roc_curve
 from randsel.plots._scores import accuracy, comparison, panel_sizes
-from randsel.plots._style import CLASS_COLOURS, GREY, LOW_TO_HIGH, RED, class_colours, new_figure
+from randsel.plots._style import CLASS_COLOURS, GREY, LOW_TO_HIGH, ON_PALE, RED, class_colours, new_figure
 from randsel.plots._survival import split_at_median, survival_panels
 
 __all__ = [
     "CLASS_COLOURS",
     "GREY",
     "LOW_TO_HIGH",
+    "ON_PALE",
     "RED",
     "accuracy",
     "class_colours",

@@ -323,16 +323,36 @@ def volcano(
 
 
 def _name_points(axes: Any, x: Array, y: Array, columns: Array, names: Any) -> None:
-    """Write names beside points, on the left of negative ones; a name that would cover another one is left out."""
+    """Write names beside points, on the left of negative ones; a name that would cover another one is left out.
+
+    A name that would leave the axes is written on the side with more room, and shortened to it.
+    """
     spacing = 0.045 * (np.ptp(y[np.isfinite(y)]) or 1.0)
-    written: list[int] = []
+    low, high = axes.get_xlim()
+    width = axes.get_window_extent().width
+    written: list[tuple[float, float, float]] = []  # height, left and right end of a name
     for column in columns[:NAMED_POINTS].tolist():
-        is_left = x[column] < 0.0
-        if any(is_left == (x[other] < 0.0) and abs(y[column] - y[other]) < spacing for other in written):
+        name, is_left = str(column) if names is None else write_name(names[column], 40, 1), x[column] < 0.0
+        left = width * (x[column] - low) / (high - low)
+        gap = axes.figure.dpi * 7 / 72  # between point and name, in pixels
+        rooms, length = {True: left - gap, False: width - left - gap}, _width_of(axes, name)
+        if length > rooms[is_left]:
+            is_left = rooms[True] > rooms[False]
+            name = write_name(name, max(int(len(name) * min(rooms[is_left] / length, 1.0)), 4), 1)
+        length = min(length, rooms[is_left])
+        start = left - gap - length if is_left else left + gap
+        if any(abs(y[column] - h) < spacing and start < b and a < start + length for h, a, b in written):
             continue
-        written.append(column)
-        name = str(column) if names is None else write_name(names[column], 40, 1)
+        written.append((y[column], start, start + length))
         where = {"xytext": (-5 if is_left else 5, 0), "ha": "right" if is_left else "left", "va": "center"}
         background = {"facecolor": "white", "alpha": 0.6, "edgecolor": "none", "pad": 0.3}
         style = {"textcoords": "offset points", "fontsize": "small", "color": RED, "bbox": background}
         axes.annotate(name, (x[column], y[column]), **where, **style).set_parse_math(False)
+
+
+def _width_of(axes: Any, name: str) -> float:
+    """Return the width of a name in pixels."""
+    text = axes.text(0.0, 0.0, name, fontsize="small", parse_math=False)
+    width = float(text.get_window_extent().width)
+    text.remove()
+    return width

@@ -9,7 +9,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.metrics import roc_curve as trace_roc_curve
 
 from randsel._utils.typing import Array
-from randsel.plots._style import CLASS_COLOURS, GREY, MANY, RED, prepare_axes, write_name
+from randsel.plots._style import CLASS_COLOURS, GREY, MANY, ON_PALE, RED, prepare_axes, write_name
 
 GRID = np.linspace(0.0, 1.0, 101)  # false positive rates at which the curves of folds are averaged
 
@@ -103,7 +103,7 @@ def confusion_matrix(y: Any, predicted: Any, *, labels: Sequence[str] = (), ax: 
     axes.imshow(shares, cmap="Blues", vmin=0.0, vmax=2.0)
     names = [write_name(label, 14) for label in (labels or classes)]
     for (row, column), count in np.ndenumerate(counts):
-        axes.text(column, row, str(count), ha="center", va="center")
+        axes.text(column, row, str(count), ha="center", va="center", color=ON_PALE)
     upright = len(names) * max(map(len, names)) <= 30
     axes.set_xticks(range(len(classes)), names, rotation=0 if upright else 90, parse_math=False)
     axes.set_yticks(range(len(classes)), names, parse_math=False)

@@ -9,6 +9,7 @@ from randsel._utils.typing import Array
 from randsel.plots._style import CLASS_COLOURS, GREY, RED, new_figure, prepare_axes, write_name
 
 COLUMNS = 4  # maximum number of panels side by side, of a comparison on one data set
+NARROW = 4.5  # width of a figure in inches up to which a legend has one column
 
 
 def comparison(rows: Any, *, title: str = "") -> Any:
@@ -190,6 +191,7 @@ def panel_sizes(
     axes.set_xticks([], minor=True)
     axes.set(xlabel="number of features", ylabel=measure)
     # above the panel, where no curve and no line crosses it
-    legend = {"frameon": False, "fontsize": "small", "borderaxespad": 0.0, "ncols": 2, "handlelength": 1.6}
+    n_columns = 2 if axes.figure.get_figwidth() > NARROW else 1
+    legend = {"frameon": False, "fontsize": "small", "borderaxespad": 0.0, "ncols": n_columns, "handlelength": 1.6}
     axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.02), **legend)
     return axes

@@ -9,6 +9,7 @@ from randsel._utils.text import optional, shorten
 from randsel._utils.typing import Array
 
 GREY, RED = "0.6", "#c1121f"
+ON_PALE = "#111111"  # text on a pale ground, which stays pale in dark mode
 FEW_LEVELS = 12  # features of at most this many distinct values are drawn as discrete
 LONG_NAME = 28  # characters of a name on a line of a figure
 NAME_LINES = 3  # maximum number of lines of a name

@@ -50,7 +50,8 @@ def _score_training_samples(X: Array, points: Sequence[Array]) -> Array:
 class Covariate:
     """A variable whose effects are removed from the scores: a number (mean and spread), or text (levels).
 
-    `below_detection` replaces cells of a number that are below detection; None if training had none.
+    `below_detection` replaces cells of a number that are below detection: the value that training used, or half of the
+    smallest training value.
     """
 
     name: str

@@ -8,7 +8,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from randsel._utils.text import optional
-from randsel.plots import RED, new_figure
+from randsel.plots import ON_PALE, RED, new_figure
 
 #: Colours of figures -> variables of the style sheet, which differ in dark mode. Colours of samples stay the same,
 #: because many samples are drawn as pixels.
@@ -73,6 +73,7 @@ def _rewrite_attribute(name: str, value: str, prefix: str, used_ids: set[str]) -
         return re.sub(r"\d+\.\d{3,}", lambda match: f"{float(match[0]):.2f}", " ".join(value.split()))
     if name == "style":
         value = re.sub(r"#[0-9a-f]{6}\b", lambda match: THEME.get(match[0], match[0]), value)
+        value = value.replace(f"fill: {ON_PALE}", f"fill: {ON_PALE}; stroke: none")  # a rim is dark in dark mode
         value = re.sub(r"font: (?:\S+ )*?([\d.]+px) [^;]*", r"font-size: \1", value)
         return re.sub(r"font-family: [^;]*;?", "", value).strip()
     return value

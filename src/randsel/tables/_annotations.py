@@ -1,11 +1,12 @@
 """Groups, batches and covariates of the samples."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from randsel._utils.text import pluralise
 from randsel._utils.typing import Array
 from randsel.tables._features import half_minimum
 from randsel.tables._roles import is_missing, to_target
@@ -28,7 +29,8 @@ def read_annotations(
     rows: Array,
     rule: str | None,
     replacements: dict[str, float],
-    detection_values: Mapping[str, float],
+    detection_values: Mapping[str, float] | None,
+    notes: list[str],
 ) -> dict[str, Array]:
     """Return groups, batches and covariates of some rows, by role; covariates as numbers where all are numbers.
 
@@ -40,8 +42,18 @@ def read_annotations(
             continue
         known[role] = _take_complete(path, cells[role], rows, name)
         if role.startswith(_COVARIATE):
-            known[role] = _read_covariate(path, cells[role], rows, name, rule, replacements, detection_values)
+            known[role] = _read_covariate(path, cells[role], rows, name, rule, replacements, detection_values, notes)
     return known
+
+
+def choose_batches(
+    path: Path, y: Array, rows: Array, known: dict[str, Array], batches: Sequence[Any] | None
+) -> tuple[Array, Array, dict[str, Array]]:
+    """Return target, row indices and annotations of the samples of some batches; of all, if `batches` is None."""
+    if batches is None:
+        return y, rows, known
+    keep = _is_in_batches(path, known, batches)
+    return y[keep], rows[keep], {role: values[keep] for role, values in known.items()}
 
 
 def to_fields(known: Mapping[str, Array]) -> dict[str, Any]:
@@ -68,7 +80,8 @@ def _read_covariate(
     name: str,
     rule: str | None,
     replacements: dict[str, float],
-    detection_values: Mapping[str, float],
+    detection_values: Mapping[str, float] | None,
+    notes: list[str],
 ) -> Array:
     if not isinstance(cells, list):
         return to_target(cells, rows)
@@ -76,7 +89,8 @@ def _read_covariate(
     limits = {i: limit for i, text in enumerate(texts) if (limit := detection_limit(text)) is not None}
     others = [text for i, text in enumerate(texts) if i not in limits]
     numbers = {text: number for text in others if (number := parse_number(text)) is not None}
-    if not _is_number(others, numbers):
+    known_values = detection_values or {}
+    if name not in known_values and not _is_number(others, numbers):
         return to_target(cells, rows)
     where = f"{path}: the covariate {name!r}"
     words = next((text for text in others if text not in numbers), None)
@@ -93,8 +107,14 @@ def _read_covariate(
             "choose --below-detection half-minimum."
         )
     values = np.array([np.nan if i in limits else numbers[text] for i, text in enumerate(texts)])
-    replacements[name] = detection_values.get(name, half_minimum([*values, *limits.values()]))
+    replacements[name] = known_values.get(name, half_minimum([*values, *limits.values()]))
     values[list(limits)] = replacements[name]
+    origin = "the value from training" if name in known_values else "half of its smallest value"
+    n_samples = pluralise(len(limits), "1 sample", f"{len(limits)} samples")
+    notes.append(
+        f"The covariate {name!r} is below the limit of detection in {n_samples}; {replacements[name]:g} replaces it, "
+        f"{origin} (--below-detection)."
+    )
     return values
 
 
@@ -102,3 +122,10 @@ def _is_number(texts: list[str], numbers: Mapping[str, float]) -> bool:
     """Return whether most cells are numbers, and too many different ones to be codes of categories."""
     n_numbers = sum(text in numbers for text in texts)
     return 2 * n_numbers > len(texts) and (n_numbers == len(texts) or len(set(numbers.values())) > _MAX_CODES)
+
+
+def _is_in_batches(path: Path, known: dict[str, Array], batches: Sequence[Any]) -> Array:
+    """Return a mask of the samples of some batches."""
+    if "batch" not in known:
+        raise ValueError(f"{path} has no array 'batch', so its batches cannot be chosen; name a column (batch=).")
+    return np.isin(known["batch"], list(batches))

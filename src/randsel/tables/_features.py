@@ -28,16 +28,21 @@ def half_minimum(values: Any) -> float:
 
 
 def fill_below_detection(
-    samples: Sheet, rule: str | None, detection_values: Mapping[str, float] | None, notes: list[str]
+    samples: Sheet,
+    rule: str | None,
+    detection_values: Mapping[str, float] | None,
+    only: Sequence[str],
+    notes: list[str],
 ) -> dict[int, float]:
     """Replace cells such as <LOD in place, and return column -> value that replaces them.
 
     The value is that of `detection_values`, or else half of the smallest number or limit of the feature. With the rule
-    "missing", cells stay missing.
+    "missing", cells stay missing. If `only` some columns are wanted, the others stay as they are.
     """
-    if rule is None:
+    cells = [cell for cell in samples.below_detection if not only or samples.columns[cell[1]] in only]
+    if rule is None or not cells:
         return {}
-    cells, values = samples.below_detection, dict[int, float]()
+    values = dict[int, float]()
     if rule == "half-minimum":
         limits: dict[int, list[float]] = {}
         for _, j, limit in cells:
@@ -52,7 +57,9 @@ def fill_below_detection(
         result = "half of the smallest value of their feature"
     elif rule == "half-minimum":
         result = "replaced by the values from training"
-    notes.append(f"{len(cells)} values are below the limit of detection; they are {result} (--below-detection).")
+    n_cells = pluralise(len(cells), "1 value is", f"{len(cells)} values are")
+    they_are = pluralise(len(cells), "it is", "they are")
+    notes.append(f"{n_cells} below the limit of detection; {they_are} {result} (--below-detection).")
     return values
 
 
@@ -102,6 +109,23 @@ def resolve_duplicates(samples: Sheet, rule: str, only: Sequence[str], notes: li
     return _keep_columns(replace(samples, values=values), sorted(copies[0] for copies in indices.values()))
 
 
+def fill_and_resolve(
+    samples: Sheet,
+    duplicates: str,
+    below_detection: str | None,
+    detection_values: Mapping[str, float] | None,
+    only: Sequence[str],
+    notes: list[str],
+) -> tuple[Sheet, dict[str, float]]:
+    """Return the sheet with distinct names and without cells below detection, and name -> value that replaces these."""
+    if duplicates == "rename":  # values for cells below detection go by the new names
+        samples = resolve_duplicates(samples, duplicates, only, notes)
+    filled = fill_below_detection(samples, below_detection, detection_values, only, notes)
+    # of columns with the same name, the first stays
+    replacements = {samples.columns[j]: value for j, value in reversed(filled.items())}
+    return resolve_duplicates(samples, duplicates, only, notes), replacements
+
+
 def _rename(names: list[str]) -> list[str]:
     """Return distinct names: the second A is called A.2, or A.3 if A.2 exists, and so on."""
     taken, times, new_names = set(names), dict[str, int](), []
@@ -143,7 +167,7 @@ class FeatureChoice:
     target: str
     y: Array
     groups_are_named: bool
-    levels: Mapping[str, Sequence[str]]  # of categorical features, in the order of their codes; sorted if not given
+    levels: Mapping[str, Sequence[str]] | None  # of categorical features, in the order of their codes; None: sorted
 
 
 def select_features(
@@ -197,7 +221,7 @@ def _encode_categorical(
         if name in samples.named_columns:
             cells = samples.named_columns[name]
             present = {str(cells[i]) for i in rows[~is_missing(cells)[rows]].tolist()}
-            levels[name] = tuple(choice.levels.get(name) or sorted(present))
+            levels[name] = tuple((choice.levels or {}).get(name) or sorted(present))
             if unknown := sorted(present - {*levels[name]}):
                 raise ValueError(
                     f"{samples.path}: {name!r} holds {list_first([repr(level) for level in unknown], 3)}, which is not "

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from randsel._utils.text import pluralise
 from randsel._utils.typing import Array
 
 if TYPE_CHECKING:
@@ -56,7 +57,9 @@ def handle_missing(
     dropped = n_missing > 0 if missing == "drop-columns" else is_empty
     if n_missing.any():
         n_columns = int((n_missing > 0).sum())
-        notes.append(f"{int(n_missing.sum())} values are missing, in {n_columns} of {len(names)} columns.")
+        n_values = pluralise(int(n_missing.sum()), "1 value is", f"{int(n_missing.sum())} values are")
+        total = pluralise(len(names), "1 column", f"{len(names)} columns")
+        notes.append(f"{n_values} missing, in {n_columns} of {total}.")
     if (n_missing[~dropped] > 0).any():
         if missing == "median":
             X = _replace_missing_levels(X, nominal)
@@ -67,7 +70,10 @@ def handle_missing(
             notes.append("Missing values are neutral: they count as the mean of their column (--missing).")
     if dropped.any():
         reason = "missing values" if missing == "drop-columns" else "no value at all"
-        notes.append(f"{int(dropped.sum())} columns with {reason} are left out.")
+        n_dropped = int(dropped.sum())
+        notes.append(
+            pluralise(n_dropped, f"1 column with {reason} is", f"{n_dropped} columns with {reason} are") + " left out."
+        )
         if dropped.all():
             hint = "choose --missing neutral instead" if missing == "drop-columns" else "check how the table was read"
             raise ValueError(f"{path}: every column has {reason}; {hint}.")
@@ -96,7 +102,12 @@ def add_indicators(path: Path, X: Array, names: tuple[str, ...], notes: list[str
     indicator_names = [f"{names[j]} missing" for j in columns.tolist()]
     if repeated := sorted({*names} & {*indicator_names}):
         raise ValueError(f"{path}: a column is named {repeated[0]!r}, as an indicator would be; rename it.")
-    notes.append(f"{len(columns)} columns that say where values are missing are added (--missing indicator).")
+    added = pluralise(
+        len(columns),
+        "1 column that says where values are missing is",
+        f"{len(columns)} columns that say where values are missing are",
+    )
+    notes.append(f"{added} added (--missing indicator).")
     return np.concatenate([X, np.isnan(X[:, columns])], axis=1, dtype=X.dtype), (*names, *indicator_names)
 
 
@@ -104,5 +115,10 @@ def _most_affected(counts: Array, names: list[str]) -> str:
     """Describe the columns with the highest counts, with the total number of columns and entries."""
     n_columns = int((counts > 0).sum())
     order = np.argsort(-counts, kind="stable")[: min(3, n_columns)]
-    shown = ", ".join(f"{counts[j]} entries of column {names[j]!r}" for j in order.tolist())
-    return f"{int(counts.sum())} entries of {n_columns} columns ({shown}) are"
+    shown = ", ".join(
+        f"{counts[j]} {pluralise(counts[j], 'entry', 'entries')} of column {names[j]!r}" for j in order.tolist()
+    )
+    n_entries = int(counts.sum())
+    if n_columns == 1:
+        return f"{shown} {pluralise(n_entries, 'is', 'are')}"
+    return f"{n_entries} entries of {n_columns} columns ({shown}) are"

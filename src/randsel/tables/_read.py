@@ -1,7 +1,7 @@
 """`read`, which reads a file into a `Table`, with notes about the file."""
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,8 +16,8 @@ from randsel._numerics.fingerprint import fingerprint
 from randsel._utils.choices import DETECTION_RULES, DUPLICATE_RULES, MISSING_RULES, ORIENTATIONS
 from randsel._utils.text import shorten_errors
 from randsel._utils.typing import Array
-from randsel.tables._annotations import covariate_roles, read_annotations, to_fields
-from randsel.tables._features import FeatureChoice, fill_below_detection, resolve_duplicates, select_features
+from randsel.tables._annotations import choose_batches, covariate_roles, read_annotations, to_fields
+from randsel.tables._features import FeatureChoice, fill_and_resolve, select_features
 from randsel.tables._missing import add_indicators, handle_missing
 from randsel.tables._orientation import match_spelling, possible_ids, put_samples_in_rows
 from randsel.tables._remarks import describe_contents, describe_features
@@ -230,40 +230,28 @@ def read(
     _check_choices(orientation=orientation, missing=missing, duplicates=duplicates, below_detection=below_detection)
     requested = {"target": target, "event": event, "time": time, "groups": groups, "batch": batch}
     requested |= covariate_roles(covariates)
-    names = [n for n in (*requested.values(), id_column, *categorical, *drop_columns) if n is not None]
-    _check_named_once(path, [*names, *features])
+    names = _list_named(path, (*requested.values(), id_column, *categorical, *drop_columns), features)
     limit, collect = parse_bytes(max_bytes, "max_bytes"), below_detection is not None
     options = ReadOptions(limit, frozenset(names), layer, sheet, skip_rows, tuple(na), below_detection=collect)
     contents, notes = _read_sheet(path, options), list[str]()
     notes += [f"{path.name}: {contents.description}.", *contents.notes]
-    if not (only or target_file or target or event or "target" in contents.roles):
-        raise ValueError(f"{path}: no target is named; name its column (--target) or its file (--target-file).")
+    _check_target_named(contents, only or target_file or target or event)
     with _naming_other_sheets(contents.notes):
-        labels = None if target_file is None else _read_labels(Path(target_file), path, options, target_sheet, notes)
-        if labels is not None:
-            labels = match_spelling(labels, possible_ids(contents, id_column), notes)
+        labels = _read_labels(target_file, contents, id_column, options, target_sheet, notes)
         samples = put_samples_in_rows(contents, orientation, target or time, id_column, labels, notes, only)
         del contents  # frees its numbers if they were transposed
-        if duplicates == "rename":  # values for cells below detection go by the new names
-            samples = resolve_duplicates(samples, duplicates, only, notes)
-        filled = fill_below_detection(samples, below_detection, detection_values, notes)
-        # of columns with the same name, the first stays
-        replacements = {samples.columns[j]: value for j, value in reversed(filled.items())}
-        samples = resolve_duplicates(samples, duplicates, only, notes)
+        samples, replacements = fill_and_resolve(samples, duplicates, below_detection, detection_values, only, notes)
         roles, cells = assign_roles(samples, requested, id_column, labels, notes, optional=bool(only))
         choose = _read_optional_outcome if only else partial(_choose_by_target, classes=classes)
         y, rows = choose(samples, roles, cells, drop_columns, notes)
-        known = read_annotations(path, roles, cells, rows, below_detection, replacements, detection_values or {})
-        y, rows, known = _choose_batches(path, y, rows, known, batches)
+        known = read_annotations(path, roles, cells, rows, below_detection, replacements, detection_values, notes)
+        y, rows, known = choose_batches(path, y, rows, known, batches)
         outcome = roles.get("target") or roles.get("time", "")
         if not only:
             check_target(samples, y, outcome, known.get("groups"))
-        other_roles = {name for name in (*roles.values(), *samples.roles.values(), id_column) if name is not None}
-        choice = FeatureChoice(
-            other_roles, categorical, drop_columns, features, only, outcome, y, "groups" in known, levels or {}
-        )
-        table = _build_table(samples, choice, rows, missing, log2, notes)
-        return replace(table, below_detection=replacements, **to_fields(known))
+        taken = {name for name in (*roles.values(), *samples.roles.values(), id_column) if name is not None}
+        choice = FeatureChoice(taken, categorical, drop_columns, features, only, outcome, y, "groups" in known, levels)
+        return replace(_build_table(samples, choice, rows, missing, log2, replacements, notes), **to_fields(known))
 
 
 @contextmanager
@@ -279,7 +267,13 @@ def _naming_other_sheets(notes: Sequence[str]) -> Iterator[None]:
 
 
 def _build_table(
-    samples: Sheet, choice: FeatureChoice, rows: Array, missing: str, log2: bool, notes: list[str]
+    samples: Sheet,
+    choice: FeatureChoice,
+    rows: Array,
+    missing: str,
+    log2: bool,
+    replacements: Mapping[str, float],
+    notes: list[str],
 ) -> Table:
     """Return the table of some rows with features, target and notes, but without groups, batch and covariates."""
     X, columns, levels, column_ids = select_features(samples, choice, rows, notes)
@@ -299,6 +293,7 @@ def _build_table(
     row_names = samples.row_names or column_ids
     ids = None if row_names is None else np.array(row_names, dtype=str)[rows]
     fields: dict[str, Any] = {"relevant": relevant, "nominal": nominal, "ids": ids, "log2": log2}
+    fields["below_detection"] = replacements
     fields["levels"] = {names[j]: levels[names[j]] for j in nominal}
     fields["missing"] = "median" if missing == "median" else "neutral"
     return Table(X, choice.y, names, notes=tuple(notes), **fields)
@@ -318,17 +313,21 @@ def _check_choices(**values: str | None) -> None:
             raise ValueError(f"{name}={value!r} is none of {', '.join(map(repr, _CHOICES[name]))}.")
 
 
-def _check_named_once(path: Path, names: list[str]) -> None:
-    repeated = next((name for name in names if names.count(name) > 1), None)
+def _list_named(path: Path, names: Iterable[str | None], features: Sequence[str]) -> list[str]:
+    """Return the names that are not None; raise ValueError if one is given twice, or is one of the features, too."""
+    named = [name for name in names if name is not None]
+    purposes = [*named, *features]
+    repeated = next((name for name in purposes if purposes.count(name) > 1), None)
     if repeated is not None:
         raise ValueError(f"{path}: column {repeated!r} is named twice, for two purposes; name it once.")
+    return named
 
 
-def _is_in_batches(path: Path, known: dict[str, Array], batches: Sequence[Any]) -> Array:
-    """Return a mask of the samples of some batches."""
-    if "batch" not in known:
-        raise ValueError(f"{path} has no array 'batch', so its batches cannot be chosen; name a column (batch=).")
-    return np.isin(known["batch"], list(batches))
+def _check_target_named(contents: Sheet, named: Any) -> None:
+    if not named and "target" not in contents.roles:
+        raise ValueError(
+            f"{contents.path}: no target is named; name its column (--target) or its file (--target-file)."
+        )
 
 
 def _check_exists(path: Path) -> Path:
@@ -372,32 +371,35 @@ def _read_sheet(path: Path, options: ReadOptions) -> Sheet:
     return read_in_sandbox(suffix, path, options) if file_format.sandboxed else file_format.read(path, options)
 
 
-def _read_labels(path: Path, table: Path, options: ReadOptions, sheet: str | None, notes: list[str]) -> Sheet:
-    """Read a target file, all of its columns as text; `options` are those of the table."""
+def _read_labels(
+    file: str | Path | None,
+    table: Sheet,
+    id_column: str | None,
+    options: ReadOptions,
+    sheet: str | None,
+    notes: list[str],
+) -> Sheet | None:
+    """Read a target file, all of its columns as text, with ids spelt as in the table; None if there is no such file.
+
+    `options` are those of the table.
+    """
+    if file is None:
+        return None
+    path = Path(file)
     suffix = _check_exists(path).with_suffix("").suffix if path.suffix == ".gz" else path.suffix
     file_format = FORMATS.get(suffix.lower())
     if file_format is None or not file_format.has_cells:
         raise ValueError(
             f"{path} cannot be a target file; write the target as text (.csv, .tsv), .xlsx, .ods or .parquet."
         )
-    if sheet is None and options.sheet is None and path == table:
+    if sheet is None and options.sheet is None and path == table.path:
         raise ValueError(f"{path} is the table itself; name the sheet of the target (--target-sheet).")
     labels = _read_sheet(path, ReadOptions(options.limit, None, sheet=sheet, na=options.na))
     notes.extend(f"{path.name}: {note}" for note in labels.notes)
-    return labels
+    return match_spelling(labels, possible_ids(table, id_column), notes)
 
 
 # ---------------------------------------------------------------- samples
-
-
-def _choose_batches(
-    path: Path, y: Array, rows: Array, known: dict[str, Array], batches: Sequence[Any] | None
-) -> tuple[Array, Array, dict[str, Array]]:
-    """Return target, row indices and annotations of the samples of some batches; of all, if `batches` is None."""
-    if batches is None:
-        return y, rows, known
-    keep = _is_in_batches(path, known, batches)
-    return y[keep], rows[keep], {role: values[keep] for role, values in known.items()}
 
 
 def _choose_by_target(

@@ -26,7 +26,8 @@ def assign_roles(
 ) -> tuple[dict[str, str], dict[str, Any]]:
     """Return role -> name, and role -> cells, of the roles: columns of the table or of the target file.
 
-    If roles are `optional`, those whose columns are in neither are left out, with a note about an absent outcome.
+    If roles are `optional`, those whose columns are in neither are left out, with a note about an absent outcome, and
+    groups may have gaps.
     """
     wanted = _absent_outcome(samples, requested, labels) if optional else None
     if optional:
@@ -45,7 +46,10 @@ def assign_roles(
     if wanted is not None and not (is_survival or names["target"]):
         notes.append(f"There is no column {wanted!r}, so there is no outcome to compare predictions with.")
     roles = {role: name for role, name in names.items() if name is not None}
-    return roles, {role: _get_column(samples, label_columns, name) for role, name in roles.items()}
+    cells = {role: _get_column(samples, label_columns, name) for role, name in roles.items()}
+    if optional and "groups" in cells:
+        cells["groups"] = _separate_unknown(cells["groups"])
+    return roles, cells
 
 
 def _known_columns(samples: Sheet, labels: Sheet | None) -> set[str]:
@@ -143,6 +147,12 @@ def is_missing(cells: Any) -> Array:
     if isinstance(cells, list):
         return np.array([cell in MISSING for cell in cells], dtype=bool)
     return np.isnan(cells) if cells.dtype.kind == "f" else np.zeros(len(cells), dtype=bool)
+
+
+def _separate_unknown(groups: Any) -> list[str]:
+    """Return groups as text; a sample whose group is not known gets a group of its own."""
+    gaps = is_missing(groups).tolist()
+    return [f"unknown group of sample {i}" if gap else str(groups[i]) for i, gap in enumerate(gaps)]
 
 
 def to_target(cells: Any, rows: Array) -> Array:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from randsel._utils.files import check_size
-from randsel._utils.text import optional
+from randsel._utils.text import optional, pluralise
 from randsel._utils.typing import Array
 from randsel.tables.formats._numbers import (
     DECIMAL_COMMA,
@@ -145,9 +145,12 @@ class CellGrid:
         notes = self.parser.notes()
         if self._truth_cells:
             n_columns = len(np.unique(np.array(self._truth_cells) % len(self.header)))
-            notes.append(f"{n_columns} columns hold True and False, read as 1 and 0.")
+            columns_hold = pluralise(n_columns, "1 column holds", f"{n_columns} columns hold")
+            notes.append(f"{columns_hold} True and False, read as 1 and 0.")
         if self._percent_cells:
-            notes.append(f"{len(self._percent_cells)} cells have a percent sign: 12% was read as 12.")
+            n_cells = len(self._percent_cells)
+            cells_have = pluralise(n_cells, "1 cell has", f"{n_cells} cells have")
+            notes.append(f"{cells_have} a percent sign: 12% was read as 12.")
         return notes
 
     def _check_mixtures(self, values: Array, positions: Sequence[int], content: str) -> None:

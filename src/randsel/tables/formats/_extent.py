@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from randsel._utils.text import shorten
+from randsel._utils.text import pluralise, shorten
 from randsel.tables.formats._numbers import MISSING, parse_number
 from randsel.tables.formats._sheet import Sheet
 
@@ -85,9 +85,13 @@ def drop_empty_columns(sheet: Sheet, unnamed: frozenset[str]) -> Sheet:
     others = [repr(name) for j, name in enumerate(sheet.columns) if name in unnamed and j not in empty]
     notes = list(sheet.notes)
     if empty:
-        notes.append(f"{len(empty)} columns without name and content are left out.")
+        n_empty = "1 column without name and content is", f"{len(empty)} columns without name and content are"
+        notes.append(f"{pluralise(len(empty), *n_empty)} left out.")
     if others:
-        notes.append(f"{len(others)} columns have no name; the first is called {others[0]}.")
+        called = f"1 column has no name; it is called {others[0]}."
+        if len(others) > 1:
+            called = f"{len(others)} columns have no name; the first is called {others[0]}."
+        notes.append(called)
     remaining = [j for j in range(len(sheet.columns)) if j not in empty]
     new_index = {j: k for k, j in enumerate(remaining)}
     dropped_names = {sheet.columns[j] for j in empty}

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from randsel._utils.text import pluralise
 from randsel._utils.typing import Array
 
 #: Cells that stand for a missing value.
@@ -125,13 +126,18 @@ class CellParser:
             notes.append("Decimals are written with commas: 1,5 was read as 1.5.")
         if self.n_thousands:
             example = self.thousands_example
+            cells_have = pluralise(self.n_thousands, "1 cell has", f"{self.n_thousands} cells have")
             number = parse_number(example, decimal_comma=self.decimal_comma)
-            notes.append(f"{self.n_thousands} cells have thousands separators: {example} was read as {number:.15g}.")
+            notes.append(f"{cells_have} thousands separators: {example} was read as {number:.15g}.")
         if self.na:
-            counts = ", ".join(f"{token!r} in {self.na_hits[token]} cells" for token in self.na)
+            counts = ", ".join(f"{token!r} in {_count_cells(self.na_hits[token])}" for token in self.na)
             notes.append(f"Read as missing (--na): {counts}.")
         if self.limits:
-            counts = ", ".join(f"{cell!r} in {count} cells" for cell, count in self.limits.most_common(5))
+            counts = ", ".join(f"{cell!r} in {_count_cells(count)}" for cell, count in self.limits.most_common(5))
             more = f" and {len(self.limits) - 5} others" if len(self.limits) > 5 else ""
             notes.append(f"Below the limit of detection: {counts}{more}.")
         return notes
+
+
+def _count_cells(count: int) -> str:
+    return pluralise(count, "1 cell", f"{count} cells")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from randsel._utils.files import check_size, readable
+from randsel._utils.text import pluralise
 from randsel.tables.formats._cells import CellGrid
 from randsel.tables.formats._extent import (
     LONGEST_FOOTNOTE,
@@ -85,7 +86,8 @@ def read_text(path: Path, options: ReadOptions) -> Sheet:
         raise ValueError(f"{path} has a header of {len(header)} columns, but it has no rows, only remarks.")
     if footnotes:
         notes.append(describe_left_out(footnotes, "below", "line"))
-    description = f"text, {len(header)} columns separated by {_SEPARATORS[separator]}"
+    n_columns = pluralise(len(header), "1 column", f"{len(header)} columns")
+    description = f"text, {n_columns} separated by {_SEPARATORS[separator]}"
     return drop_empty_columns(grid.to_sheet(description, notes, first_cells), unnamed)
 
 
