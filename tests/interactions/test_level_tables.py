@@ -45,7 +45,7 @@ def test_pairs_are_not_counted_for_numbers_weights_or_many_levels(snps, rng):
 
 def test_many_samples_are_not_counted_in_single_precision(snps):
     functions, _ = snps
-    e = np.repeat([-1.0, 1.0], 4000)
-    values = np.tile(functions.values, (1, 1, 50))
-    tables = LevelTables.from_functions(values, functions.counts, e[None], np.ones(8000))
+    e = np.repeat([-1.0, 1.0], 5120)
+    values = np.tile(functions.values, (1, 1, 64))
+    tables = LevelTables.from_functions(values, functions.counts, e[None], np.ones(10240))
     assert not tables.is_exact_in_single_precision
