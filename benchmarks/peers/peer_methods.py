@@ -38,7 +38,7 @@ def interaction_scan(X, y, k, _):
 
 
 def bahsic(X, y, k, _):
-    from randsel.baselines._hsic import BaHSIC
+    from randsel.baselines import BaHSIC
 
     return BaHSIC(k).fit(X, y).get_support(indices=True)
 

@@ -31,7 +31,7 @@ WORKER = Path(__file__).with_name("peer_methods.py")
 LIBRARIES = ("numpy", "scikit-learn")
 
 PROBLEMS = {
-    "xor-1000x2048": ("XOR, 1000×2048", datasets.make_passemiers, ("xor", 1000, 2048)),
+    "xor-500x1000": ("XOR, 500×1000", datasets.make_passemiers, ("xor", 500, 1000)),
     "xor-300x200": ("XOR, 300×200", datasets.make_passemiers, ("xor", 300, 200)),
     "weston-300x100": ("non-linear Weston, 300×100", datasets.make_weston_nonlinear, (300, 100)),
     "ring-xor-500x256": ("ring and XOR, 500×256", datasets.make_passemiers, ("ring+xor", 500, 256)),
