@@ -127,10 +127,10 @@ def cell(name, problem_name, problem, n, seed, options):
     """Columns that a method selects from one data set, or the error, and CPU seconds."""
     select, ranking, _ = METHODS[name]
     source = measure.source_digest(SUBPACKAGES) if name == "SmallestSet" else inspect.getsource(ranking or select)
-    what = {"method": name, "source": source, "problem": problem_name, "n": n, "seed": seed}
+    what = {"method": name, "source": source, "problem": problem_name, "n": n, "seed": FIRST_SEED + seed}
 
     def compute():
-        X, y = problem.make(n, FIRST_SEED + seed)
+        X, y = problem.make(n, what["seed"])
         start = time.process_time()
         try:
             columns = [int(column) for column in select(X, y, problem, options)]
