@@ -35,7 +35,7 @@ ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "build" / "smallest-results"
 SAMPLES, NARROW, WIDE = 200, 1000, 100_000
 #: Seeds of the data sets; no other benchmark uses seeds from here on, and none was used to choose settings.
-FIRST_SEED = 20_000
+FIRST_SEED = 30_000
 #: Copies of each true feature, and their correlation with it.
 COPIES, CORRELATION = 5, 0.98
 #: Subpackages that the selection depends on.
@@ -127,10 +127,10 @@ def cell(name, problem_name, problem, n, seed, options):
     """Columns that a method selects from one data set, or the error, and CPU seconds."""
     select, ranking, _ = METHODS[name]
     source = measure.source_digest(SUBPACKAGES) if name == "SmallestSet" else inspect.getsource(ranking or select)
-    what = {"method": name, "source": source, "problem": problem_name, "n": n, "seed": seed}
+    what = {"method": name, "source": source, "problem": problem_name, "n": n, "seed": FIRST_SEED + seed}
 
     def compute():
-        X, y = problem.make(n, FIRST_SEED + seed)
+        X, y = problem.make(n, what["seed"])
         start = time.process_time()
         try:
             columns = [int(column) for column in select(X, y, problem, options)]
@@ -179,7 +179,7 @@ def noise(options):
     rows = []
     for title, problem in {"numbers": NOISE, "classes": NOISE_CLASSES}.items():
         for n, n_sets in ((NARROW, 5 * options.sets), (WIDE, options.sets)):
-            row = {"y": title, "features": f"{n}", "data sets": f"{n_sets}, FOCI {options.peer_sets}"}
+            row = {"y": title, "features": f"{n}", "data sets": f"{n_sets}"}
             for name in ("SmallestSet", *(["FOCI"] if n == NARROW else [])):
                 count = n_sets if name == "SmallestSet" else options.peer_sets
                 records = cells_of(name, f"noise, {title}", problem, n, options, count)
@@ -244,6 +244,10 @@ error over {sets} data sets for `SmallestSet()`, and over the first {peer_sets} 
 found* and *false* are mean numbers of features that `SmallestSet` selects. Settings were chosen on other seeds, and not
 on the problems kept aside.
 
+These are the second seeds. A first version was measured on seeds from 20 000. It selected exactly the true features of
+the additive problem with {wide} features in 0.75 ± 0.10 of 20 data sets. A second form of numeric outcomes was then
+added, chosen on other seeds, and everything was measured again on these.
+
 `SmallestSet` and FOCI choose the number of features. mRMR, HSIC Lasso and linear SVM-RFE do not: they get the true
 number, so that their figures are better than a user's would be. FOCI (Azadkia and Chatterjee 2021) is that of xicorpy
 0.6, with its own stopping rule: pyFOCI 0.1.2, the only version on PyPI, is a template without an implementation. KFOCI
@@ -259,12 +263,12 @@ FOCI was not run: it takes seconds for {narrow} features. The kernels of HSIC La
 
 {wide_table}
 
-A fit of `SmallestSet` takes {elapsed:.0f} s with two threads ({processor_seconds:.0f} s of processor time), median of
-five.
+A fit of `SmallestSet` takes {elapsed:.1f} s with two threads ({processor_seconds:.1f} s of processor time): median of
+five fits.
 
 ## Noise
 
-Share of data sets from which nothing is selected.
+Share of data sets from which nothing is selected; FOCI on the first {peer_sets}.
 
 {noise_table}
 

@@ -50,6 +50,22 @@ def test_scores_are_the_largest_partial_correlations(rng, members):
     assert (scores[members] == -1).all()
 
 
+def test_numbers_have_two_forms_given_members(rng):
+    X = rng.standard_normal((120, 3))
+    y = np.exp(2 * X[:, 0]) + rng.standard_normal(120)
+    responses = make_tests(X, y).design_given([0]).responses
+    fixed = reference.member_functions(literal_functions(X, [0]), smallest_set.MAX_DEGREE)
+
+    def scores(values):
+        # a column's first rank function is its score
+        return reference.rank_functions(values, 1)[0]
+
+    expected = [scores(reference.residual_of(y, fixed)), scores(y)]
+    for response, form in zip(responses, expected, strict=True):
+        left = reference.residual_of(form, fixed)
+        np.testing.assert_allclose(response.Y[:, 0], left / np.sqrt(np.mean(left**2)), atol=1e-5)
+
+
 def test_p_value_combines_tests_alone_and_with_every_member(rng):
     X = rng.standard_normal((100, 5))
     tests = make_tests(X, X[:, 0] * X[:, 2] + rng.standard_normal(100))

@@ -12,10 +12,11 @@ from itertools import combinations
 
 import numpy as np
 
+from randsel._numerics.nuisance import Nuisance
 from randsel._numerics.rank_functions import RankFunctions, RankFunctionSource, combine_log_p
 from randsel._utils.typing import Array
-from randsel.interactions._design import BATCH_BYTES, Design, responses_of
-from randsel.interactions._evidence import MIN_MEAN_SQUARE, SMOOTH, evidence
+from randsel.interactions._design import BATCH_BYTES, Design, Response, responses_of
+from randsel.interactions._evidence import MIN_MEAN_SQUARE, SMOOTH, Responses, evidence
 from randsel.targets import OutcomeKind
 
 #: Largest total degree of the functions of members and of their products that are projected out.
@@ -98,8 +99,20 @@ class ConditionalTests:
             return replace(self.design, trusts_variances=True)
         rows = member_functions(self._functions_of(members))[: max(self.design.freedom // SAMPLES_PER_ROW, 1)]
         nuisance = self.design.nuisance.extend(rows)
-        responses = responses_of(self.y, self.kind, nuisance)
+        responses = self._responses_without(nuisance)
         return replace(self.design, nuisance=nuisance, responses=responses, trusts_variances=True)
+
+    def _responses_without(self, nuisance: Nuisance) -> Responses:
+        """Return the forms of the outcome without nuisance variables; none if these explain it completely.
+
+        Numbers have two: scores of the ranks of the residual, and the residual of the scores of the ranks. The first is
+        better if effects add up in y as it is, the second if y has extreme values that the members do not explain.
+        """
+        responses = responses_of(self.y, self.kind, nuisance)
+        if self.kind.has_classes or not responses:
+            return responses
+        residual_of_scores = Response(self.kind.contrasts(self.design.responses[0].Y, nuisance))
+        return (responses[0], *([residual_of_scores] if residual_of_scores.Y.shape[1] else []))
 
     def _functions_of(self, members: list[int]) -> list[Array]:
         """Return the functions of every member, without those that a discrete column does not have."""
