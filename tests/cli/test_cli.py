@@ -176,7 +176,7 @@ def test_names_are_text_and_many_classes_are_classes(run, tmp_path):
         ("binary.csv", b"y,a\n1,\0\n", "is not a text file"),
         ("cut.csv.gz", gzip.compress(b"y,a\n" + b"1,2\n" * 5000, mtime=0)[:60], "cut off or damaged"),
         ("plain.csv.gz", b"y,a\n1,2\n", "cut off or damaged"),
-        ("long.csv", b"y,a\n0,1\n0,1\n1,1\n1," + b"2" * 200_000, "(1 entries of column 'a') are infinite"),
+        ("long.csv", b"y,a\n0,1\n0,1\n1,1\n1," + b"2" * 200_000, "1 entry of column 'a' is infinite"),
     ],
 )
 def test_files_that_are_no_tables_are_named(run, tmp_path, name, content, message):

@@ -25,6 +25,8 @@ from randsel._sklearn.base import (
     Selector,
     Steps,
     StrOptions,
+    categories_to_codes,
+    check_data,
     check_number_to_select,
     fit_context,
     fit_task,
@@ -249,7 +251,9 @@ class InteractionScan(Selector):
         InteractionScan
             This estimator, fitted.
         """
-        data = check_tested_data(self, X, y, sample_weight, groups, batch, covariates)
+        X, categorical = categories_to_codes(X)
+        checked = check_data(self, X, y, sample_weight, self.target)
+        data = check_tested_data(self, checked, categorical, groups, batch, covariates)
         X, device = self._check_device(data.X)
         n_features, n_selected = X.shape[1], self.n_features_to_select
         n_selected = None if n_selected is None else check_number_to_select(n_selected, n_features)

@@ -15,10 +15,13 @@ from randsel._sklearn.annotations import (
     nominal_columns,
     warn_of_incomplete_columns,
 )
-from randsel._sklearn.base import categories_to_codes, check_data, drop_unweighted_rows
+from randsel._sklearn.base import drop_unweighted_rows
 from randsel._utils.typing import Array
 from randsel.interactions import Design, degrees_of_freedom, responses_of
 from randsel.targets import OutcomeKind, Samples
+
+#: What `check_data` returns: X, y, kind of y, weights.
+CheckedData = tuple[Any, Array, OutcomeKind, Array | None]
 
 
 @dataclass(frozen=True)
@@ -56,11 +59,10 @@ class PreparedTests:
 
 
 def check_tested_data(
-    selector: Any, X: Any, y: Any, sample_weight: Any, groups: Any, batch: Any, covariates: Any
+    selector: Any, checked: CheckedData, categorical: Any, groups: Any, batch: Any, covariates: Any
 ) -> TestedData:
-    """Check the arguments of `fit`; survival becomes numbers."""
-    X, categorical = categories_to_codes(X)
-    X, y, kind, weights = check_data(selector, X, y, sample_weight, selector.target)
+    """Check the other arguments of `fit`, after `categories_to_codes` and `check_data`; survival becomes numbers."""
+    X, y, kind, weights = checked
     names = getattr(selector, "feature_names_in_", None)
     nominal = nominal_columns(selector.categorical_features, categorical, X.shape[1], names)
     annotations = Annotations.check(groups, batch, covariates, weights, len(y))

@@ -9,7 +9,16 @@ import numpy as np
 
 from randsel._numerics.arrays import remote_table, to_numpy
 from randsel._numerics.missing import MAX_MISSING
-from randsel._sklearn.base import Interval, Selector, StrOptions, fit_context, fit_task, rank_columns
+from randsel._sklearn.base import (
+    Interval,
+    Selector,
+    StrOptions,
+    categories_to_codes,
+    check_data,
+    fit_context,
+    fit_task,
+    rank_columns,
+)
 from randsel._utils.typing import Array
 from randsel.interactions import (
     DEFAULT_DECAY,
@@ -143,7 +152,9 @@ class SmallestSet(Selector):
         SmallestSet
             This estimator, fitted.
         """
-        data = check_tested_data(self, X, y, sample_weight, groups, batch, covariates)
+        X, categorical = categories_to_codes(X)
+        checked = check_data(self, X, y, sample_weight, self.target)
+        data = check_tested_data(self, checked, categorical, groups, batch, covariates)
         if remote_table(data.X) is None:
             data = replace(data, X=to_numpy(data.X))
         prepared = prepare_tests(self, data, _count_functions, DEFAULT_DECAY)
