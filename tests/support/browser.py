@@ -23,7 +23,8 @@ class Browser:
     """One page in a browser, which runs within a `with` block."""
 
     def __enter__(self):
-        self.profile = tempfile.TemporaryDirectory(prefix="chromium-")
+        # processes of the browser may still write to its profile when its main process has ended
+        self.profile = tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True)
         commands, answers = os.pipe(), os.pipe()
         # the browser reads from descriptor 3 and writes to 4; duplicates above 10 are not overwritten by dup2
         read, write = (fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in (commands[0], answers[1]))

@@ -336,7 +336,7 @@ def _describe_panel_sizes(analysis: Analysis) -> Iterator[str]:
 
 def _describe_selected_size(curve: PanelSizes, score: Mapping[int, str]) -> str:
     """Say how well as many features as were selected predict, if they are fewer than are enough."""
-    if not 0 < curve.selected < curve.one_se:
+    if not 0 < curve.selected < curve.one_se or curve.selected not in score:
         return ""
     verb = "reaches" if curve.selected == 1 else "reach"
     return f" The first {curve.selected}, as many as are selected, {verb} {score[curve.selected]}."
