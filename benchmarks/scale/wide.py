@@ -19,7 +19,7 @@ from records import Records
 from randsel import InteractionScan, datasets
 from randsel._utils.text import as_markdown
 
-#: Seeds of the data sets; no other benchmark uses seeds from here on.
+#: Seeds of the data sets.
 FIRST_SEED = 30_000
 N_SAMPLES, N_FEATURES, N_FUNCTIONS = 250, 100_000, 4
 #: Data sets of each problem, on a GPU and on a processor.
