@@ -28,7 +28,7 @@ SAMPLES_PER_FUNCTION = 10
 
 @dataclass(frozen=True)
 class Covariates:
-    """Covariates as columns of numbers; a categorical covariate has an indicator column per level.
+    """Covariates as columns of numbers; a categorical covariate has an indicator per level, or one for two levels.
 
     Attributes
     ----------

@@ -174,9 +174,10 @@ def check_covariates(covariates: Any, m: int) -> Covariates:
                 f"The covariate {name!r} has {len(levels)} levels for {m} samples, so it would explain most of "
                 "y; pass numbers, or broader categories."
             )
-        blocks.append(np.eye(len(levels))[codes])
-        names += [f"{name}={level}" for level in levels]
-        numeric += [False] * len(levels)
+        first = 1 if len(levels) == 2 else 0  # the indicators of two levels hold the same information
+        blocks.append(np.eye(len(levels))[codes, first:])
+        names += [f"{name}={level}" for level in levels[first:]]
+        numeric += [False] * len(levels[first:])
     return Covariates(np.concatenate(blocks, axis=1), tuple(names), np.array(numeric, dtype=bool))
 
 
