@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -212,6 +213,17 @@ def until(process, pattern, out, count=1):
         time.sleep(0.005)
 
 
+@contextmanager
+def paused(process):
+    """Pause a run and its workers; afterwards let them go on, and wait for the end."""
+    os.killpg(process.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.killpg(process.pid, signal.SIGCONT)
+        process.communicate()
+
+
 FINISHED = {"select": "parts/half-*.npz", "compare": "cells/*[0-9a-f].json"}
 
 
@@ -222,8 +234,8 @@ def test_a_second_run_on_a_folder_is_refused_and_the_first_goes_on(command, tabl
     first = start(command, table, out)
     until(first, ".lock", out)
     until(first, FINISHED[command], out)
-    refused(invoke(command, table, out), "another run is working in", "wait for it, or give another folder")
-    first.communicate()
+    with paused(first):  # it must not end before the second run has looked at the folder
+        refused(invoke(command, table, out), "another run is working in", "wait for it, or give another folder")
     assert first.returncode == 0
     assert results_of(command, out) == undisturbed[command]
 
