@@ -59,13 +59,15 @@ READERS = {
 }
 
 
-def write(path, samples, features):
-    """Write names of samples, normal numbers of six decimals, and a status."""
+def write(path, samples, features, shifted=0):
+    """Write names of samples, normal numbers of six decimals, and a status; the first columns are higher in cases."""
     rng = np.random.default_rng(0)
     with path.open("w") as file:
         file.write(",".join(["sample", *(f"g{j}" for j in range(features)), "status"]) + "\n")
         for i in range(samples):
-            numbers = ",".join(f"{value:.6f}" for value in rng.standard_normal(features).tolist())
+            values = rng.standard_normal(features)
+            values[:shifted] += i % 2
+            numbers = ",".join(f"{value:.6f}" for value in values.tolist())
             file.write(f"s{i},{numbers},{'case' if i % 2 else 'control'}\n")
 
 
