@@ -28,20 +28,9 @@ def rows(text: str) -> list[list[str]]:
     return cells
 
 
-#: Methods of the README -> their names in real.md (asterisks mark the default; "" if not there) and in peers.md.
-SHOWN = {
-    "**`RandSel()`**": ("**", "RandSel"),
-    "HSIC Lasso": ("HSIC Lasso", "HSIC Lasso"),
-    "mRMR": ("mRMR", "mRMR"),
-    "linear SVM-RFE": ("linear SVM-RFE", "RFE (linear SVM)"),
-    "F-test": ("F-test", "F-test"),
-    "random forest": ("random forest", "random forest"),
-    "Boruta": ("", "Boruta"),
-    "ReliefF": ("", "ReliefF"),
-    "MultiSURF": ("", "MultiSURF"),
-}
-#: Problems of peers.md that the README shows.
-PROBLEMS = ("XOR, 500×1000", "ring and XOR, 500×256")
+#: Methods of real.md that the README shows; other settings of RandSel stay on that page.
+SHOWN = ("all features", "HSIC Lasso", "mRMR", "linear SVM-RFE", "kernel RFE", "stability selection", "F-test")
+SHOWN += ("random forest", "random features")
 
 
 def section(results: str, heading: str) -> str:
@@ -49,19 +38,18 @@ def section(results: str, heading: str) -> str:
     return results[results.index(f"\n## {heading}") :]
 
 
-def methods(real: str, peers: str) -> str:
-    """One row per method: accuracy on real tables, recall of features that act only together, seconds."""
-    accuracy = {}
-    for name, _, ten, twenty, _, _, _, error, *_ in rows(section(real, "Classification, all sets")):
-        accuracy["**" if name.startswith("**") else name] = [ten, twenty, error]
-    first, second = ({row[0]: row for row in rows(section(peers, problem))} for problem in PROBLEMS)
-    heads = ["method", "accuracy, 10 features", "20 features", "± sets"]
-    heads += [f"recall, {PROBLEMS[0]}", "seconds", f"recall, {PROBLEMS[1]}", "seconds"]
-    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
-    for label, (name, package) in SHOWN.items():
-        cells = [label, *accuracy.get(name, ["–"] * 3)]
-        cells += [cell for row in (first[package], second[package]) for cell in (row[2], row[4])]
-        lines.append("| " + " | ".join(cells) + " |")
+def methods(results: str) -> str:
+    """One row per method: accuracy and rank on real tables, recall of features that act only together, seconds."""
+    recall = {row[0]: row[1:4] for row in rows(section(results, "Recovery of known relevant features"))}
+    lines = [
+        "| method | accuracy, 10 features | 20 features | rank | recall, XOR 300×100 | 300×200 | 300×1000 | seconds |",
+        "|---" * 8 + "|",
+    ]
+    for name, _, ten, twenty, *_, rank, seconds in rows(section(results, "Classification, all sets")):
+        if name in SHOWN or name.startswith("**"):
+            label = "**`RandSel()`**" if name.startswith("**") else name
+            cells = [ten, twenty, rank, *recall[name.strip("*")], seconds]
+            lines.append(f"| {label} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
@@ -92,10 +80,9 @@ def put_figures(text: str, figures: dict[str, str]) -> str:
 
 
 def main() -> None:
-    of_peers = (RESULTS / "peers.md").read_text()
-    table = methods((RESULTS / "real.md").read_text(), of_peers)
-    put(ROOT / "README.md", "<!-- methods: written by make readme -->", table)
-    put(ROOT / "docs" / "explanation" / "comparison.md", "<!-- peers: written by make readme -->", peers(of_peers))
+    put(ROOT / "README.md", "<!-- methods: written by make readme -->", methods((RESULTS / "real.md").read_text()))
+    others = peers((RESULTS / "peers.md").read_text())
+    put(ROOT / "docs" / "explanation" / "comparison.md", "<!-- peers: written by make readme -->", others)
     stored = RESULTS / "figures.json"
     figures = {n: entry["value"] for n, entry in json.loads(stored.read_text()).items()} if stored.exists() else {}
     for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
