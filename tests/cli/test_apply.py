@@ -90,6 +90,7 @@ def test_classes_with_their_outcome(folders, tmp_path):
     page = (out / "report.html").read_text()
     assert "Agreement with the outcome" in page
     assert "<svg" in page
+    assert "hash of the training data" in page  # not of the new file
     assert "--paper" in page  # the style of the report
 
 

@@ -492,7 +492,7 @@ def test_a_target_with_gaps_and_more_folds_than_samples(tmp_path):
     file = write(tmp_path / "table.csv", X, y)
     result = invoke("select", file, "--target", "status", "--folds", 10, "--halves", 0, "--out", tmp_path / "out")
     assert result.exit_code in (0, cli.NOTHING), result.output
-    assert "1 samples have no target and are left out" in result.stderr
+    assert "1 sample has no target and is left out" in result.stderr
     assert "3 folds instead of 10, the number of samples of class rare." in result.stderr
 
 

@@ -187,7 +187,7 @@ def test_samples_without_event_and_time_are_left_out(tmp_path):
     events, times = np.where(gap, "", y["event"].astype(int)), np.where(gap, "NA", y["time"])
     table = read(write(tmp_path / "t.csv", X, events, times), event="status", time="days")
     assert len(table.y) == 29
-    assert "1 samples have no target and are left out." in table.notes
+    assert "1 sample has no target and is left out." in table.notes
     with pytest.raises(ValueError, match="survival has no classes to choose"):
         read(tmp_path / "t.csv", event="status", time="days", classes=["1"])
     few = write(tmp_path / "few.csv", X[:3], y["event"][:3].astype(int) * 0 + 1, y["time"][:3])

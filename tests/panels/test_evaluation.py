@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from panel_reference import auc_of_pairs, concordance_and_variance, newcombe_limits
+from sklearn.metrics import brier_score_loss
 
 from randsel._numerics.event_times import survival_array
 from randsel.panels import _evaluation
@@ -45,6 +46,20 @@ def test_concordance_and_its_interval(rng, monkeypatch):
     assert index == pytest.approx(SURVIVAL.score(survival_array(event, time), risks))
     assert (high - low) / 2 == pytest.approx(1.959964 * np.sqrt(variance), rel=1e-5)
     assert np.isnan(_evaluation.concordance_with_interval(time[:1], event[:1], risks[:1])[0])
+
+
+def test_brier_score_is_the_usual_one_of_two_classes(rng):
+    p, codes = rng.random(30), rng.integers(0, 2, 30)
+    score = _evaluation._brier_score(np.stack([1.0 - p, p], axis=1), codes)
+    assert score.name == "Brier score"
+    assert score.value == pytest.approx(brier_score_loss(codes, p))
+    probabilities, codes = rng.dirichlet(np.ones(3), 30), rng.integers(0, 3, 30)
+    score = _evaluation._brier_score(probabilities, codes)
+    assert score.name == "Brier score, summed over classes"
+    expected = sum(
+        ((q - (k == code)) ** 2) for row, code in zip(probabilities, codes, strict=True) for k, q in enumerate(row)
+    )
+    assert score.value == pytest.approx(expected / 30)
 
 
 def test_wilson_interval():

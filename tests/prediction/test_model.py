@@ -5,7 +5,7 @@ import pytest
 from panel_reference import calibration_loss, penalised_cox_gradient, ridge_predictions
 
 from randsel._numerics.event_times import survival_array
-from randsel.prediction import _model, _ridge, fit_calibration
+from randsel.prediction import _model, _ridge, _scores, fit_calibration
 from randsel.targets import CLASSES, NUMBERS, SURVIVAL, partial_log_likelihood
 
 
@@ -31,6 +31,16 @@ def test_ridge_regression_is_the_literal_one(sample, kernel, weighted):
     gamma = None if kernel == "linear" else path.gamma
     expected = ridge_predictions(Z, Y, new, path.penalty(0.7), weights, gamma)
     np.testing.assert_allclose(path.model(0.7).outputs(new), expected, rtol=1e-9, atol=1e-10)
+
+
+def test_scores_do_not_depend_on_the_columns_at_a_time(rng, monkeypatch):
+    X, new = rng.standard_normal((20, 7)), rng.standard_normal((5, 7))
+    X[3, 2] = X[4, 2] = new[1, 5] = np.nan
+    points = _scores.take_points(X)
+    expected = _scores.score_columns(new, points)
+    monkeypatch.setattr(_scores, "COLUMNS_AT_A_TIME", 3)
+    np.testing.assert_allclose(_scores.score_columns(new, points), expected, rtol=1e-13)
+    assert expected[1, 5] == 0.0
 
 
 def test_the_penalty_is_a_multiple_of_the_mean_eigenvalue(sample):

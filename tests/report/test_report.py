@@ -103,7 +103,7 @@ def test_summary_of_a_selection(plain, quick):
     assert signal.startswith("Yes, in combination. ")
     assert signal.endswith("Of 40 features, 2 were selected: gene 1 and gene 0.")
     assert rule == report.contents(plain)["rule"]
-    assert "the fewest features that predict within one standard error of the best" in rule
+    assert "the fewest features whose fit to these samples is within one standard error of the best" in rule
     counts = Counter(plain.table.y.tolist())
     assert f"{counts['case']} case" in samples
     assert f"{counts['control']} control" in samples
@@ -165,7 +165,7 @@ def test_summary_of_noise_starts_with_nothing_stands_out(quick):
 @pytest.mark.parametrize(
     ("rule", "words"),
     [
-        (Rule("path"), ["fewest features that predict within one standard error"]),
+        (Rule("path"), ["fewest features whose fit to these samples is within one standard error"]),
         (Rule("tests", fdr=0.05), ["q-value of at most 0.05", "as a whole do not stand out"]),
         (Rule("top", top=2), ["the first 2 features of the ranking", "whether or not they stand out"]),
         (Rule("fdr", fdr=0.1), ["the features with a q-value of at most 0.1 (--fdr)"]),

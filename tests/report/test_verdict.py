@@ -74,6 +74,7 @@ def test_stability_counts_the_selected_features(found, frequencies, level, words
     [
         ([0.8, 0.84], [0.81, 0.82], "good", "and as well as all features together: balanced accuracy 0.82"),
         ([0.8, 0.84], [0.61, 0.62], "good", "and better than all features together"),
+        ([0.8, 0.9], [0.78, 0.8], "good", "and as well as all features together"),  # less than two standard errors
         ([0.8, 0.84], [0.91, 0.92], "fair", "but not as well as all features together"),
         ([0.4, 0.65], [0.9, 0.9], "poor", "No better than chance, within the spread of the folds"),
     ],
@@ -87,6 +88,13 @@ def test_prediction_is_compared_with_chance_and_all_features(found, selected, ev
     assert "nothing was selected" not in judged.text
     judged = line(replace(found, accuracy=replace(accuracy, sizes=np.array([0, 2]))), "predict")
     assert judged.text.endswith("In 1 of the folds nothing was selected, which counts as guessing.")
+
+
+def test_a_good_prediction_without_a_signal_is_doubted(found):
+    accuracy = Accuracy("balanced accuracy", np.array([0.8, 0.84]), np.array([0.61, 0.62]), 0.5, np.array([2, 2]))
+    judged = line(replace(found, accuracy=accuracy, nothing_stands_out=True), "predict")
+    assert judged.level == "fair"
+    assert "although the features as a whole do not stand out from chance" in judged.text
 
 
 def test_what_was_not_measured_is_unknown(found):
@@ -129,11 +137,16 @@ def test_the_panel_size_is_said_with_its_scores(found):
         "that (0.85)." in details
     )
     details = describe_details(replace(found, panel_sizes=PanelSizes(np.array([1, 2, 5]), scores, 1)))
-    assert any(sentence.endswith("(0.85). The first 1, as many as are selected, reaches 0.60.") for sentence in details)
+    advice = "--top 2 selects as many as cross-validation asks for"
+    assert any(
+        sentence.endswith(f"(0.85). The first 1, as many as are selected, reaches 0.60; {advice}.")
+        for sentence in details
+    )
     scores = np.array([[0.5, 0.6, 0.88], [0.7, 0.8, 0.92]])
     details = describe_details(replace(found, panel_sizes=PanelSizes(np.array([1, 2, 5]), scores, 2)))
     assert any(
-        sentence.endswith("predict best. The first 2, as many as are selected, reach 0.70.") for sentence in details
+        "predict best. The first 2, as many as are selected, reach 0.70; --top 5 selects" in sentence
+        for sentence in details
     )
 
 

@@ -452,7 +452,8 @@ def test_too_little_memory_for_a_half_is_said_and_the_run_goes_on(table, undistu
     assert "run again: what is finished is kept." in result.stderr
     assert "Traceback" not in result.stderr
     kept = whole(out, killed=True)
-    assert {"path.npz", "tests.npz", "half-000.npz"} <= set(kept)
+    assert {"path.npz", "tests.npz"} <= set(kept)
+    assert any(name.startswith("half-") for name in kept)  # which halves finish before the sixth fails is not fixed
     assert "half-005.npz" not in kept
     assert invoke("select", table, out).exit_code == 0
     assert kept.items() <= whole(out).items()

@@ -258,7 +258,7 @@ def test_h5ad_layers_and_columns(tmp_path, X):
     assert ages.y.tolist() == [30.5, 40.5, 50.5, 60.5]
     assert ages.names == (*NAMES, "status")
     assert ages.X[:, 3].tolist() == [0, 1, 0, 1]
-    assert "1 samples have no target and are left out." in ages.notes
+    assert "1 sample has no target and is left out." in ages.notes
     assert tables.read(path, target="kept").y.tolist() == [0, 1, 0, 1]
     assert tables.read(path, target="g1").names == ("g2", "g3")
     for options, message in [

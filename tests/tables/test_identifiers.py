@@ -142,8 +142,11 @@ def test_names():
         map(is_id_name, ["valproic acid", "lipid", "PC(34:1)", "glucose index", "cell number", "1-methylnicotinamide"])
     )
     assert is_clinical("Age")
-    assert is_clinical("BMI (kg/m2)") is False
+    assert is_clinical("BMI (kg/m2)")
+    assert is_clinical("year of surgery")
     assert not is_clinical("AGER")
+    assert not is_clinical("RACE_at")  # a probe set
+    assert not is_clinical("3-hydroxy week acid")
 
 
 def test_clinical_columns_are_named_in_a_note(file, rng):
@@ -160,7 +163,14 @@ def test_clinical_columns_are_named_in_a_note(file, rng):
 
 
 @pytest.mark.parametrize(
-    ("target", "other"), [("event", "time"), ("OS_event", "OS_months"), ("status", "time"), ("death", "days to death")]
+    ("target", "other"),
+    [
+        ("event", "time"),
+        ("OS_event", "OS_months"),
+        ("status", "time"),
+        ("death", "days to death"),
+        ("metastasis", "days to metastasis or last visit"),
+    ],
 )
 def test_survival_times_and_events_are_no_features_of_each_other(file, rng, target, other):
     times, events = rng.random(N).round(3) * 100 + 1, [0, 1] * (N // 2)
@@ -175,6 +185,13 @@ def test_survival_times_and_events_are_no_features_of_each_other(file, rng, targ
     assert tables.read(path, target=target, features=[other]).names == (other, "g")
     assert tables.read(path, target=target, drop_columns=[other]).names == ("g",)
     assert tables.read(path, event=target, time=other).names == ("g",)
+
+
+def test_a_time_that_shares_a_word_with_the_target_is_not_a_feature(file, rng):
+    rows = [f"{t:.3f},{'yn'[i % 2]},{x:.4f}" for i, (t, x) in enumerate(100 * rng.random((N, 2)))]
+    path = file("days to transplantation,transplantation,g\n" + "\n".join(rows) + "\n")
+    with pytest.raises(ValueError, match="'transplantation' and 'days to transplantation' look like the event"):
+        tables.read(path, target="transplantation")
 
 
 def test_other_times_are_features(file, rng):

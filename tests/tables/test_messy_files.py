@@ -85,7 +85,7 @@ def test_missing_values_of_other_names(file, engine):
     table = tables.read(file(text), target="y", na=["ND", "-", "-999", "nothing"])
     np.testing.assert_array_equal(table.X, [[np.nan, 2], [2.5, np.nan], [np.nan, 5], [3.5, np.nan]])
     assert has_note(table, "(--na): 'ND' in 3 cells, '-' in 1 cell, '-999' in 1 cell, 'nothing' in 0 cells.")
-    assert has_note(table, "1 samples have no target")
+    assert has_note(table, "1 sample has no target")
     np.savez(path := file("", "x.npz"), X=np.eye(4), y=np.arange(4))
     with pytest.raises(ValueError, match="NPZ holds numbers only; leave --na"):
         tables.read(path, na=["ND"])

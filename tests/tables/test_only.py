@@ -72,7 +72,7 @@ def test_target_and_covariates_of_a_target_file_are_optional(tmp_path):
     table = read(tmp_path / "new.csv", target_file=labels, **names)
     assert table.y.tolist() == ["control", "", "case"]
     assert table.covariates == {}
-    assert "1 samples have no entry in samples.csv: s2." in table.notes
+    assert "1 sample has no entry in samples.csv: s2." in table.notes
     # several columns, none of them the outcome
     labels.write_text("id,age,site\ns3,50,x\ns1,60,y\ns2,70,y\n")
     table = read(tmp_path / "new.csv", target_file=labels, only=("a",), target="status", covariates=("age", "site"))

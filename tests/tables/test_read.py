@@ -47,7 +47,7 @@ def test_missing_values_are_counted(file, engine):
 def test_missing_values_are_neutral_or_dropped(file, engine):
     table = tables.read(file(GAPS), target="y", categorical=["k"])
     assert np.isnan(table.X).sum() == 4
-    assert has_note(table, "1 samples have no target and are left out.")
+    assert has_note(table, "1 sample has no target and is left out.")
     assert has_note(table, "4 values are missing, in 3 of 4 columns.")
     assert has_note(table, "Missing values are neutral: they count as the mean of their column (--missing).")
     assert table.missing == "neutral"

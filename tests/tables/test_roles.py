@@ -21,6 +21,11 @@ def test_features_in_rows_are_recognised_by_the_ids_of_a_target_file(file, engin
     assert has_note(table, "matched by column 'sample' of labels.tsv")
 
 
+def test_a_target_file_that_does_not_exist(file, tmp_path):
+    with pytest.raises(ValueError, match=r"nowhere.csv does not exist; check the name and the folder"):
+        tables.read(file(GENES), target_file=tmp_path / "nowhere.csv", target="status")
+
+
 def test_features_in_rows_are_recognised_by_a_row_of_the_target(file, engine):
     table = tables.read(file(GENES + "status,sick,well,sick,well\n"), target="status", drop_columns=["g2"])
     assert table.names == ("g1", "g3")
@@ -34,8 +39,8 @@ def test_samples_in_rows_with_a_target_file(file, engine):
     np.testing.assert_array_equal(table.X, [[1, 2], [3, 4], [5, 6], [7, 8]])
     assert table.y.tolist() == [0, 1, 0, 1]
     assert has_note(table, "Samples are in rows: ids of the target file are in the rows.")
-    assert has_note(table, "1 samples have no entry in y.csv, left out: s5.")
-    assert has_note(table, "1 entries of y.csv have no sample in table.csv: s9.")
+    assert has_note(table, "1 sample has no entry in y.csv: s5.")
+    assert has_note(table, "1 entry of y.csv has no sample in table.csv: s9.")
 
 
 def test_a_target_file_of_one_column_is_taken_in_order(file):
@@ -49,7 +54,7 @@ def test_other_columns_besides_the_samples_are_left_out(file, engine):
     counts = "Geneid,Chr,Length,s1,s2,s3,s4\ng1,chr1,100,1,2,3,4\ng2,chrX,200,5,6,7,8\n"
     table = tables.read(file(counts), target_file=file(SHEET, "labels.tsv"), target="status")
     assert table.ids.tolist() == ["s1", "s2", "s3", "s4"]
-    assert has_note(table, "2 samples have no entry in labels.tsv, left out: Chr, Length.")
+    assert has_note(table, "2 samples have no entry in labels.tsv: Chr, Length.")
     named = tables.read(file(counts + "status,,,a,b,a,b\n"), target="status", drop_columns=["Length"], id_column="Chr")
     assert named.names == ("chr1", "chrX")
 

@@ -100,13 +100,19 @@ def _evaluate_classes(panel: Panel, outputs: Array, y: Array) -> Evaluation:
     for k in positive_classes:
         if 0 < sizes[k] < len(codes):
             measures.append(Measure(f"AUC of {names[k]}", *auc_with_interval(probabilities[:, k], codes == k)))
-    measures.append(
-        Measure("Brier score", float(((probabilities - np.eye(len(labels))[codes]) ** 2).sum(axis=1).mean()))
-    )
+    measures.append(_brier_score(probabilities, codes))
     bins: list[CalibrationBin] = []
     for k in positive_classes:
         bins += _bins(probabilities[:, k], (codes == k).astype(np.float64), labels[k])
     return Evaluation(len(codes), tuple(measures), tuple(bins), confusion)
+
+
+def _brier_score(probabilities: Array, codes: Array) -> Measure:
+    """Return the mean squared error of the probabilities: of one class if there are two, else summed over classes."""
+    squares = np.square(probabilities - np.eye(probabilities.shape[1])[codes])
+    if probabilities.shape[1] == 2:
+        return Measure("Brier score", float(squares[:, 1].mean()))
+    return Measure("Brier score, summed over classes", float(squares.sum(axis=1).mean()))
 
 
 def _fraction_with_interval(count: int, total: int) -> tuple[float, float, float]:

@@ -14,6 +14,8 @@ from randsel.plots import survival_panels
 from randsel.report import draw_figure, render_page
 
 LISTED = 200  # number of samples that the report lists
+#: Entries about a panel that the report shows, and their labels: they describe training, not the new samples.
+PANEL_ENTRIES = {"version": "version at training", "data_hash": "hash of the training data"}
 
 
 def summarise_application(application: Application) -> list[str]:
@@ -160,7 +162,7 @@ def contents(application: Application) -> dict[str, Any]:
         "kind": panel.kind,
         "about": {
             **application.about,
-            **{k: str(v) for k, v in panel.about.items() if k in ("version", "data_hash")},
+            **{label: str(panel.about[key]) for key, label in PANEL_ENTRIES.items() if key in panel.about},
         },
     }
 

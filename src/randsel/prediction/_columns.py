@@ -23,15 +23,18 @@ class ColumnModel:
     @classmethod
     def fit(cls, table: Table, kind: OutcomeKind, columns: Array, rows: Array) -> "ColumnModel":
         """Fit the model to some rows. The classes, and the levels of covariates, are those of the whole table."""
-        X = table.X[np.ix_(rows, columns)].astype(np.float64)
-        preparation, Z = Preparation.fit(X, table.covariates, rows, batch_to_remove(table.rows(rows)))
+        batch = None if table.batch is None else batch_to_remove(table.rows(rows))
+        # X is not bound to a name, so that its memory is free while the model is fitted
+        preparation, Z = Preparation.fit(
+            table.X[np.ix_(rows, columns)].astype(np.float64, copy=False), table.covariates, rows, batch
+        )
         classes = np.unique(table.y) if kind.has_classes else None
         groups = None if table.groups is None else table.groups[rows]
         return cls(columns, preparation, fit_model(Z, table.y[rows], kind, groups, classes))
 
     def outputs(self, table: Table, rows: Array) -> Array:
         """Return the outputs for some rows; batch means are not removed, because new samples have other batches."""
-        Z = score_columns(table.X[np.ix_(rows, self.columns)].astype(np.float64), self.preparation.points)
+        Z = score_columns(table.X[np.ix_(rows, self.columns)].astype(np.float64, copy=False), self.preparation.points)
         covariates = {name: values[rows] for name, values in table.covariates.items()}
         return self.model.outputs(self.preparation.adjust(Z, covariates))
 

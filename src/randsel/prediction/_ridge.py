@@ -60,8 +60,10 @@ class RidgePath:
         """Decompose the kernel of the rows of Z; `weights` are positive and have a mean of one."""
         gamma, roots = 0.0, np.sqrt(weights)
         if kernel == "linear":
-            centred = roots[:, None] * (Z - _weighted_means(Z, weights))
+            centred = Z - _weighted_means(Z, weights)
+            centred *= roots[:, None]
             eigenvalues, eigenvectors = _decompose_products(centred)
+            del centred
         else:
             distances = squared_distances(Z)
             gamma = bandwidth("median", distances)
@@ -82,7 +84,8 @@ class RidgePath:
         scaled = self.eigenvectors @ (self.projections / (self.eigenvalues + self.penalty(ridge))[:, None])
         duals, weights = self.roots[:, None] * scaled, self.roots**2
         if self.kernel == "linear":
-            coefficients = (self.Z - _weighted_means(self.Z, weights)).T @ duals
+            # the same as with centred rows, without a copy of Z
+            coefficients = self.Z.T @ duals - np.outer(_weighted_means(self.Z, weights), duals.sum(axis=0))
             return _with_intercept("linear", coefficients, 0.0, None, self.Z, self.means, weights)
         return _with_intercept("gaussian", duals, self.gamma, self.Z, self.Z, self.means, weights)
 

@@ -11,6 +11,7 @@ from randsel._utils.text import list_first
 from randsel._utils.typing import Array
 
 MAX_POINTS = 501  # maximum number of training values that describe the distribution of a feature
+COLUMNS_AT_A_TIME = 1024  # limits the memory for the distributions of many features
 
 
 def take_points(X: Array) -> tuple[Array, ...]:
@@ -31,10 +32,14 @@ def _thin(points: Array) -> Array:
 
 def score_columns(X: Array, points: Sequence[Array]) -> Array:
     """Return the normal scores of columns, each by the distribution that its points describe; 0 where missing."""
-    padded = np.full((len(points), max(map(len, points), default=1)), np.nan)
-    for row, values in zip(padded, points, strict=True):
-        row[: len(values)] = values
-    return NormalScorer.from_samples(padded.T).apply(X)
+    scores = np.empty(X.shape)
+    for start in range(0, len(points), COLUMNS_AT_A_TIME):
+        block = slice(start, start + COLUMNS_AT_A_TIME)
+        padded = np.full((len(points[block]), max(map(len, points[block]))), np.nan)
+        for row, values in zip(padded, points[block], strict=True):
+            row[: len(values)] = values
+        scores[:, block] = NormalScorer.from_samples(padded.T).apply(X[:, block])
+    return scores
 
 
 def _score_training_samples(X: Array, points: Sequence[Array]) -> Array:

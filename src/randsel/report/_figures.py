@@ -104,7 +104,7 @@ def draw_panel_sizes(analysis: Analysis, *, ax: Any) -> Any:
     if curve is None or accuracy is None:
         raise ValueError("an analysis without cross-validation has no scores to draw.")
     marks = {"selected": curve.selected} if curve.selected else {}
-    marks["fewest within one standard error of the best"] = curve.one_se
+    marks["fewest within one standard error of the best in cross-validation"] = curve.one_se
     lines: dict[str, Any] = {"chance": accuracy.chance, "everything": float(np.mean(accuracy.everything))}
     return panel_sizes(curve.sizes, curve.scores, marks=marks, measure=accuracy.measure, **lines, ax=ax)
 

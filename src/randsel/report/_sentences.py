@@ -156,10 +156,12 @@ def _judge_prediction(analysis: Analysis) -> tuple[str, str]:
         level, answer = "poor", "No better than chance, within the spread of the folds"
     elif float(np.mean(losses)) > error:
         level, answer = "fair", "Better than chance, but not as well as all features together"
-    elif float(np.mean(losses)) < -error:
+    elif float(np.mean(losses)) < -2.0 * error:  # a claim, which needs more evidence than a caution
         level, answer = "good", "Better than chance, and better than all features together"
     else:
         level, answer = "good", "Better than chance, and as well as all features together"
+    if level == "good" and analysis.nothing_stands_out:
+        level, answer = "fair", f"{answer}, although the features as a whole do not stand out from chance"
     selected, everything = text.format_mean_and_sd(accuracy.selected), text.format_mean_and_sd(accuracy.everything)
     n_empty = int((np.asarray(accuracy.sizes) == 0).sum())
     empty = f" In {n_empty} of the folds nothing was selected, which counts as guessing." if n_empty else ""
@@ -203,8 +205,8 @@ def describe_rule(rule: Rule) -> str:
     """Return the sentence that says which features are called selected in a run."""
     if rule.name == "path":
         return (
-            "Selected are the fewest features that predict within one standard error of the best, when the weakest "
-            "are removed step by step."
+            "Selected are the fewest features whose fit to these samples is within one standard error of the best "
+            "(leave-one-out error), when the weakest are removed step by step."
         )
     if rule.name == "tests":
         return (
@@ -339,7 +341,8 @@ def _describe_selected_size(curve: PanelSizes, score: Mapping[int, str]) -> str:
     if not 0 < curve.selected < curve.one_se or curve.selected not in score:
         return ""
     verb = "reaches" if curve.selected == 1 else "reach"
-    return f" The first {curve.selected}, as many as are selected, {verb} {score[curve.selected]}."
+    advice = f"--top {curve.one_se} selects as many as cross-validation asks for"
+    return f" The first {curve.selected}, as many as are selected, {verb} {score[curve.selected]}; {advice}."
 
 
 def _write_name(name: str) -> str:

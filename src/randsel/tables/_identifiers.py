@@ -41,10 +41,13 @@ _CLINICAL_WORDS = _words(
 )
 _EVENT_WORDS = _words(
     "event death dead died deceased censored censoring censor cens fustat relapse relapsed recurrence progression"
-    " progressed mortality status"
+    " progressed mortality metastasis metastases metastasized vital alive survived status"
 )
 _TIME_NAMES = _words("time futime survtime followup daystodeath daystoevent timetoevent survival")
-_OUTCOME_WORDS = _words("os pfs dfs rfs efs dss surv survival event death relapse follow followup fu overall")
+_OUTCOME_WORDS = _words(
+    "os pfs dfs rfs efs dss surv survival event death relapse recurrence progression metastasis follow followup fu"
+    " overall visit contact"
+)
 _TIME_WORDS = _words("time days months years weeks")
 #: Parts that a name must contain to be worth splitting into words, which is slow for 50 000 names.
 _ID_PARTS = tuple(
@@ -99,7 +102,9 @@ def is_id_name(name: str) -> bool:
 def is_clinical(name: str) -> bool:
     """Return whether a name is that of a property of a patient or of the measurement, such as age."""
     words = split_words(name)
-    return len(words) <= 2 and any(word in _CLINICAL_WORDS for word in words)
+    if not words or words[-1] == "at":  # probe sets of microarrays, such as RACE_at
+        return False
+    return any(word in _CLINICAL_WORDS for word in (words if len(words) <= 2 else words[:1]))
 
 
 def find_whole(values: Array, columns: Array) -> Array:
@@ -226,9 +231,10 @@ def _is_event_name(name: str) -> bool:
     return any(word in _EVENT_WORDS for word in split_words(name))
 
 
-def _is_time_name(name: str) -> bool:
+def _is_time_name(name: str, event: str = "") -> bool:
+    """Return whether a name is that of a time to an outcome, or to the given event if both share a word."""
     words = set(split_words(name))
-    is_outcome_time = bool(words & _TIME_WORDS) and bool(words & _OUTCOME_WORDS)
+    is_outcome_time = bool(words & _TIME_WORDS) and bool(words & (_OUTCOME_WORDS | set(split_words(event))))
     return "".join(split_words(name)) in _TIME_NAMES or is_outcome_time
 
 
@@ -237,16 +243,16 @@ def check_survival_pair(
 ) -> None:
     """Raise ValueError if the target and a feature look like event and time of one survival outcome."""
     n_levels = len(np.unique(y))
-    if not (_is_event_name(target) or _is_time_name(target)):
-        return
     for k in find_names([samples.columns[j] for j in columns], _SURVIVAL_PARTS):
         j, name = columns[k], samples.columns[columns[k]]
-        if name in features or not (_is_event_name(name) or _is_time_name(name)):
+        # "days to surgery" is a time of the target "surgery", which is not a usual name of an event
+        is_shared = bool(set(split_words(name)) & set(split_words(target)))
+        if name in features or not (_is_event_name(name) or _is_time_name(name, target)):
             continue
         levels = np.unique(samples.values[:, j][~np.isnan(samples.values[:, j])])
-        is_time = _is_time_name(name) and len(levels) > 2 and levels[0] >= 0
+        is_time = _is_time_name(name, target) and len(levels) > 2 and levels[0] >= 0
         is_event = _is_event_name(name) and len(levels) == 2 and not is_time
-        if is_time and _is_event_name(target) and n_levels == 2:
+        if is_time and (_is_event_name(target) or is_shared) and n_levels == 2:
             event, time = target, name
         elif is_event and _is_time_name(target) and n_levels > 2 and y.dtype.kind == "f":
             event, time = name, target

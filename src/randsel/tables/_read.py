@@ -14,7 +14,7 @@ from randsel._numerics.columns import parse_bytes
 from randsel._numerics.event_times import survival_array
 from randsel._numerics.fingerprint import fingerprint
 from randsel._utils.choices import DETECTION_RULES, DUPLICATE_RULES, MISSING_RULES, ORIENTATIONS
-from randsel._utils.text import shorten_errors
+from randsel._utils.text import pluralise, shorten_errors
 from randsel._utils.typing import Array
 from randsel.tables._annotations import choose_batches, covariate_roles, read_annotations, to_fields
 from randsel.tables._features import FeatureChoice, fill_and_resolve, select_features
@@ -385,8 +385,8 @@ def _read_labels(
     """
     if file is None:
         return None
-    path = Path(file)
-    suffix = _check_exists(path).with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    path = _check_exists(Path(file))
+    suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
     file_format = FORMATS.get(suffix.lower())
     if file_format is None or not file_format.has_cells:
         raise ValueError(
@@ -418,7 +418,9 @@ def _choose_by_target(
         else is_missing(cells["target"])
     )
     if without_target.any():
-        notes.append(f"{int(without_target.sum())} samples have no target and are left out.")
+        count = int(without_target.sum())
+        verbs = pluralise(count, "sample has no target and is", "samples have no target and are")
+        notes.append(f"{count} {verbs} left out.")
     is_dropped = np.isin(np.array(samples.row_names), list(dropped)) if samples.features_in_rows else False
     rows = np.flatnonzero(~(without_target | is_dropped))
     _check_rows(samples, rows)

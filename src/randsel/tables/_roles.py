@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from randsel._utils.text import list_first
+from randsel._utils.text import list_first, pluralise
 from randsel._utils.typing import Array
 from randsel.tables._orientation import unknown_column
 from randsel.tables.formats import MISSING, Sheet, check_distinct, parse_number
@@ -38,7 +38,7 @@ def assign_roles(
     if is_survival:  # a target that the format itself names is then not used
         del names["target"]
     if labels is not None:
-        label_columns = _match_labels(samples, labels, id_column, notes, optional=optional)
+        label_columns = _match_labels(samples, labels, id_column, notes)
     if labels is not None and not is_survival:
         others = [name for role, name in requested.items() if role != "target"]
         free = [name for name in label_columns if name not in others]
@@ -71,9 +71,7 @@ def _without_absent(samples: Sheet, requested: dict[str, str | None], labels: Sh
     return {role: name for role, name in requested.items() if name is None or name in known}
 
 
-def _match_labels(
-    samples: Sheet, labels: Sheet, id_column: str | None, notes: list[str], *, optional: bool
-) -> dict[str, list[str]]:
+def _match_labels(samples: Sheet, labels: Sheet, id_column: str | None, notes: list[str]) -> dict[str, list[str]]:
     """Return the columns of the target file in the order of the samples; "" where a sample is not in the file."""
     path, file, columns, ids = samples.path, labels.path, labels.named_columns, samples.row_names
     n_entries, n_samples = len(labels.values), len(samples.values)
@@ -98,13 +96,15 @@ def _match_labels(
     if not position.keys() & known:
         raise ValueError(f"{path} and {file} share no ids of samples; the first are {ids[:3]} and {label_ids[:3]}.")
     notes.append(f"Targets are matched by column {matching!r} of {file.name}.")
-    left_out = "" if optional else ", left out"
-    for problem, unmatched in {
-        f"samples have no entry in {file.name}{left_out}": [name for name in ids if name not in position],
-        f"entries of {file.name} have no sample in {path.name}": [name for name in label_ids if name not in known],
-    }.items():
-        if unmatched:
-            notes.append(f"{len(unmatched)} {problem}: {list_first(unmatched, 3)}.")
+    without_entry = [name for name in ids if name not in position]
+    without_sample = [name for name in label_ids if name not in known]
+    if without_entry:
+        verb = pluralise(len(without_entry), "sample has", "samples have")
+        notes.append(f"{len(without_entry)} {verb} no entry in {file.name}: {list_first(without_entry, 3)}.")
+    if without_sample:
+        entries, verb = ("entry", "has") if len(without_sample) == 1 else ("entries", "have")
+        unknown = f"{len(without_sample)} {entries} of {file.name} {verb} no sample in {path.name}"
+        notes.append(f"{unknown}: {list_first(without_sample, 3)}.")
     others = {name: [*cells, ""] for name, cells in columns.items() if name != matching}
     # the last entry, "", stands for samples that are not in the file
     return {name: [cells[position.get(sample, -1)] for sample in ids] for name, cells in others.items()}
