@@ -33,6 +33,15 @@ def test_ridge_regression_is_the_literal_one(sample, kernel, weighted):
     np.testing.assert_allclose(path.model(0.7).outputs(new), expected, rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.parametrize("kernel", ["linear", "gaussian"])
+def test_outputs_of_a_sample_do_not_depend_on_the_other_samples(rng, kernel):
+    Z, Y, new = rng.standard_normal((60, 20)), rng.standard_normal((60, 2)), rng.standard_normal((150, 20))
+    model = _ridge.RidgePath.fit(Z, Y, np.ones(60), kernel).model(0.7)
+    outputs = model.outputs(new)
+    for rows in (np.arange(150)[::-1], np.array([3]), np.arange(70, 150), rng.permutation(150)[:41]):
+        np.testing.assert_array_equal(model.outputs(new[rows]), outputs[rows])
+
+
 def test_scores_do_not_depend_on_the_columns_at_a_time(rng, monkeypatch):
     X, new = rng.standard_normal((20, 7)), rng.standard_normal((5, 7))
     X[3, 2] = X[4, 2] = new[1, 5] = np.nan

@@ -8,6 +8,8 @@ from scipy.linalg import solve
 from randsel._numerics.kernels import bandwidth, gaussian_kernel, squared_distances
 from randsel._utils.typing import Array
 
+ROWS_AT_A_TIME = 64  # number of samples that a model predicts in one product of matrices
+
 
 @dataclass(frozen=True)
 class Model:
@@ -32,9 +34,16 @@ class Model:
     samples: Array | None = None
 
     def outputs(self, Z: Array) -> Array:
-        """Return the outputs for rows of scores."""
-        features = Z if self.samples is None else gaussian_kernel(Z, self.gamma, Z=self.samples)
-        return np.asarray(features @ self.coefficients + self.intercept)
+        """Return the outputs for rows of scores; those of a row do not depend on the other rows."""
+        outputs = np.empty((len(Z), self.coefficients.shape[1]))
+        for start in range(0, len(Z), ROWS_AT_A_TIME):
+            rows = Z[start : start + ROWS_AT_A_TIME]
+            # BLAS rounds the same row differently in matrices of different shapes, so all blocks have one shape
+            block = np.zeros((ROWS_AT_A_TIME, Z.shape[1]))
+            block[: len(rows)] = rows
+            features = block if self.samples is None else gaussian_kernel(block, self.gamma, Z=self.samples)
+            outputs[start : start + len(rows)] = (features @ self.coefficients)[: len(rows)]
+        return outputs + self.intercept
 
 
 @dataclass(frozen=True)
