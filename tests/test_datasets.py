@@ -105,10 +105,10 @@ def test_black_box_depends_on_its_seed_and_separates_digits():
     ("options", "message"),
     [
         ({"left_out": 10}, "must be a digit"),
-        ({"n_labelled": 8}, "nine labels"),
+        ({"n_labelled": 8}, "at least 9 labelled"),
         ({"n_held_out": 0}, "held-out row"),
-        ({"n_labelled": 1000, "n_held_out": 900}, "together 1566 at most"),
-        ({"n_features": 0}, "a feature at least"),
+        ({"n_labelled": 1000, "n_held_out": 900}, "at most 1566 labelled"),
+        ({"n_features": 0}, "1 feature are needed"),
     ],
 )
 def test_black_box_refuses_impossible_sizes(options, message):

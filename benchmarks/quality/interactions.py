@@ -36,12 +36,12 @@ SEEDS = range(5)
 
 @cache
 def kept_folder():
-    """Folder of the finished parts of the present sources."""
+    """Return the folder of results that the present sources have computed."""
     return KEPT / load_pages()["interactions"].source_hash()
 
 
 def kept(name, compute, *arguments):
-    """`compute(*arguments)`, or what an earlier run of the same sources found; a part is a JSON file."""
+    """Return `compute(*arguments)`, or its stored result (a JSON file) from an earlier run of the same sources."""
     path = kept_folder() / f"{name}.json"
     if path.exists():
         return json.loads(path.read_text())
@@ -94,7 +94,7 @@ def recall_table(targets, jobs):
 
 
 def missed(kind, m, n):
-    """Share of the features of each part of a rule that are not among the first k."""
+    """Return, for each term of a rule, the fraction of its features that are not among the first k."""
     shares = {part: [] for part in kind.split("+")}
     for seed in SEEDS:
         X, y, relevant = datasets.make_passemiers(kind, m, n, shuffle=False, random_state=seed)
@@ -185,7 +185,7 @@ def truth(name, rng):
     X = rng.standard_normal((m, n))
     if "correlated" in name:
         X = np.sqrt(0.3) * X + np.sqrt(0.7) * np.repeat(rng.standard_normal((m, n // 10)), 10, axis=1)
-    # relevant features are one per block; those of other blocks are independent of all that matters
+    # each block has one relevant feature; features of other blocks are independent of all relevant ones
     signal = 1.5 * np.sign(X[:, 0] * X[:, 10]) + X[:, 20] ** 2 + 0.7 * X[:, 30] + 0.5 * X[:, 40] * X[:, 50]
     y = signal + rng.standard_normal(m)
     relevant = np.array([0, 10, 20, 30, 40, 50])
@@ -198,7 +198,7 @@ def false_discoveries(name, first, count):
         X, y, relevant = truth(name, np.random.default_rng(seed))
         scan = InteractionScan(alpha=0.1, n_pairs=200).fit(X, y)
         chosen = scan.get_support(indices=True)
-        # a feature of a relevant feature's block depends on it, and is no false discovery
+        # a feature in the block of a relevant feature depends on it, so it is not a false discovery
         wrong = ~np.isin(chosen // 10, relevant // 10) if "correlated" in name else ~np.isin(chosen, relevant)
         found.append([float(wrong.sum() / max(len(chosen), 1)), float(np.isin(relevant, chosen).mean())])
     return found

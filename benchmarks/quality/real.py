@@ -242,7 +242,7 @@ class Cells:
         self._add(task, {**record, "run": run})
 
     def failed(self, limit, again):
-        """Sets and methods with a fit that failed; those that may run again are forgotten."""
+        """Return sets and methods with a failed fit; failures that may run again are removed from `by_task`."""
         failed = set()
         for task, record in list(self.by_task.items()):
             if "error" in record:
@@ -259,7 +259,8 @@ class Cells:
 def all_tasks(set_names, methods, options):
     """Cells in the order of their computation: one fold of everything, then the next.
 
-    A method that is too slow for a set is so noticed once, and a run that is stopped leaves all methods equally far.
+    In this order, a method that is too slow for a set is detected by its first fold, and a run that is stopped has
+    computed equally many folds of all methods.
     """
     repetitions = range(options.repetitions)
     tasks = [(s, m, r, fold) for r in repetitions for fold in range(FOLDS) for s in set_names for m in methods]

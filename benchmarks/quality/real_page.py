@@ -70,7 +70,7 @@ class Scores:
         return np.nan if any(values is None for values in lists) else float(np.mean(lists))
 
     def sets(self, kind, names):
-        """Those of the sets that have scores and this kind of target."""
+        """Return the sets that have scores and this kind of target."""
         return [name for name in names if self.kinds.get(name) == kind]
 
     def methods(self, set_names, sizes=SIZES):

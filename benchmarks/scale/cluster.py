@@ -34,7 +34,7 @@ from randsel.distributed import on_cluster
 from randsel.tables._read import Table
 from randsel.targets._kinds import CLASSES
 
-#: Largest price of Dask beside joblib that is acceptable.
+#: Largest acceptable ratio of the time of Dask to that of joblib.
 WANTED = 1.30
 #: Draws of the bootstrap, a third of what `RandSel` takes unless told otherwise.
 DRAWS = 1024
@@ -92,7 +92,7 @@ def local(workers, environment):
 
 @contextmanager
 def cluster(workers, environment=KEEP):
-    """Let a cluster work, with all that it will import imported."""
+    """Run the block on a cluster whose workers have already imported what the jobs need."""
     with local(workers, environment) as made, on_cluster(made.scheduler_address):
         small = Jobs(64)
         small.bootstraps()
@@ -102,7 +102,7 @@ def cluster(workers, environment=KEEP):
 
 @contextmanager
 def processes(count):
-    """Let joblib's own processes work, warmed up in the same way."""
+    """Run the block on joblib's own processes, with the same imports done before."""
     with joblib.parallel_config(backend="loky", n_jobs=count):
         small = Jobs(64)
         small.bootstraps()
@@ -131,7 +131,7 @@ def nothing(number):
 
 
 def versus(jobs, repeats):
-    """Fastest of some runs of both, in turn, so that what else the machine does hits both."""
+    """Return the fastest of some runs of each; runs alternate, so that other load on the machine affects both."""
     best, answers = {}, {}
     for _ in range(repeats):
         for name, there in (("joblib", processes(2)), ("Dask", cluster(2)), ("Dask as it comes", cluster(2, {}))):
@@ -173,7 +173,7 @@ def arrays(jobs, repeats):
     rows = []
     for workers in (1, 2, 3, 4):
         with local(workers, KEEP) as made, Client(made) as client, warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Sending large graph")  # to have the table there
+            warnings.filterwarnings("ignore", "Sending large graph")  # the table is sent with the graph, on purpose
             table = da.from_array(X, chunks=(len(X), -(-X.shape[1] // BLOCKS))).persist()
             wait(table)
             before = client.run(received)

@@ -57,7 +57,7 @@ KEEPING = [f"distributed.nanny.pre-spawn-environ.MALLOC_{name}_THRESHOLD_" for n
 
 @dataclass
 class Notes:
-    """Passes, and the seconds that they took here."""
+    """Names of passes, and their seconds in this process."""
 
     passes: list = field(default_factory=list)
     seconds: float = 0.0
@@ -65,7 +65,7 @@ class Notes:
 
 @dataclass
 class Counted(ColumnSource):
-    """Blocks of columns in memory, worked on as a worker of a cluster would; notes what each pass takes."""
+    """Blocks of columns in memory, processed like those of a cluster worker; records the seconds of each pass."""
 
     held: list
     noted: "Notes"
@@ -80,17 +80,17 @@ class Counted(ColumnSource):
 
     @property
     def dtype(self):
-        """Of the blocks."""
+        """Data type of the blocks."""
         return self.held[0].dtype
 
     def map_blocks(self, width, function, *shared):
-        """Note the seconds of all blocks, and bytes of what comes back."""
+        """Record the seconds of all blocks, and the bytes of the results."""
         results, seconds = self._passed(_map_block, width, function, *shared)
         self._note(function, shared, seconds, 0.0, 0, sum(_bytes(result) for result in results))
         return iter([value for result in results for value in result])
 
     def sum_blocks(self, width, function, *shared):
-        """Note the seconds of all blocks, the bytes of one result, and the seconds of adding two."""
+        """Record the seconds of all blocks, the bytes of one result, and the seconds of adding two results."""
         results, seconds = self._passed(sum_blocks, width, function, *shared)
         start = time.process_time()
         total = results[0]
@@ -116,11 +116,11 @@ class Counted(ColumnSource):
         self.noted.passes.append({"name": name, **told})
 
     def load(self, chosen):
-        """Columns of a mask or of places."""
+        """Return the columns of a mask or of indices."""
         return centre_rows(np.concatenate(self.held, axis=1)[:, chosen], self.rows)
 
     def select(self, chosen):
-        """Columns of a mask or of places, in one block."""
+        """Return the columns of a mask or of indices, in one block."""
         return Counted([np.concatenate(self.held, axis=1)[:, chosen]], self.noted, self.rows)
 
     def take_centred_rows(self, rows):
@@ -139,7 +139,7 @@ def columns(m, n, seed=0):
 
 
 def one_round(sample, rows):
-    """What a round does with one block of rows: its alignment and its scores, as `culling.cull` calls them."""
+    """Compute one round on one block of rows: alignment and scores, as `culling.cull` does."""
     gamma = culling._bandwidth(sample.take_rows(rows), "median")
     notes = getattr(sample.X, "noted", Notes())
     notes.passes, notes.seconds, start = [], 0.0, time.process_time()
@@ -149,7 +149,7 @@ def one_round(sample, rows):
 
 
 def spent(work, times=3):
-    """Least seconds of the processor that a call takes, here and in processes started from here; others may be busy."""
+    """Return the smallest CPU seconds of several calls, with child processes, because the machine may be busy."""
     found = []
     for _ in range(times):
         start = _processor_seconds()
@@ -164,7 +164,7 @@ def _processor_seconds():
 
 
 def far():
-    """Rounds with columns in blocks."""
+    """Measure rounds with columns in blocks, as on a cluster."""
     found = []
     for n in FAR:
         X, y = columns(ALL_ROWS, min(n, DISTINCT))
@@ -194,7 +194,7 @@ def far():
 
 
 def near():
-    """Rounds in memory."""
+    """Measure rounds with all columns in memory."""
     found = []
     for n in NEAR:
         X, y = columns(ALL_ROWS, n)
@@ -205,7 +205,7 @@ def near():
 
 
 def peak():
-    """Highest memory of a round in memory, and of a pass over a block on a worker, as multiples of the rows used."""
+    """Measure peak memory of a round in memory, and of a pass on a worker, as multiples of the block of rows."""
     X, y = columns(ALL_ROWS, PEAK)
     sample = Sample.from_columns(X, Target.encode(y, CLASSES))
     rows = _closed_form.row_blocks(sample.target, Draws())[0]
@@ -217,7 +217,7 @@ def peak():
 
 
 def rates():
-    """Bytes per second of what is done to a block outside the passes."""
+    """Measure bytes per second of the operations on a block outside the passes."""
     X, y = columns(8 * ROWS, 4000)
     block = np.ascontiguousarray(X)
     rows = _closed_form.row_blocks(Target.encode(y, CLASSES), Draws())[0]
@@ -233,7 +233,7 @@ def rates():
 
 
 def files(X):
-    """Bytes per second of reading blocks of columns, from files that the system has in its cache."""
+    """Measure bytes per second of reading blocks of columns from files in the cache of the operating system."""
     found = {}
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), dask.config.set(scheduler="sync"):
         warnings.simplefilter("ignore")
@@ -249,7 +249,7 @@ def files(X):
 
 
 def scheduler(client):
-    """Seconds per task and per call; bytes per second between workers, to the client, and of cutting anew."""
+    """Measure seconds per task and call; bytes per second between workers, to the client, and of rechunking."""
     first, second = client.scheduler_info(n_workers=-1)["workers"]
 
     def call(count):
@@ -280,7 +280,7 @@ def scheduler(client):
 
 
 def _here_and_elsewhere(work):
-    """Seconds of the processor in this process, which has scheduler and client, and in those of the workers."""
+    """Return CPU seconds of this process (scheduler and client), and of the processes of the workers."""
     start, here = _processor_seconds(), time.process_time()
     work()
     here = time.process_time() - here
@@ -308,7 +308,7 @@ def checks(client):
 
 
 def handed_back():
-    """Seconds of one of the checks on workers as Dask starts them, and on some that keep memory that is freed."""
+    """Time one of the checks on workers as Dask starts them, and on workers that keep freed memory for reuse."""
     (m, n, width, smallest, _), found = CHECKS[1], []
     X, y = columns(m, n)
     for settings in ({}, dict.fromkeys(KEEPING, 1 << 30)):
@@ -325,7 +325,7 @@ def handed_back():
 
 
 def idle(client):
-    """Seconds of the processor per second that scheduler, client and two workers take while nothing is to be done."""
+    """Return CPU seconds per second of scheduler, client and two workers that are idle."""
     wait(client.submit(_nothing, 0))
     start = _processor_seconds()
     time.sleep(30)
@@ -333,7 +333,7 @@ def idle(client):
 
 
 def by_rows(client):
-    """Seconds of a round on blocks of rows, each of which is one task on a worker that holds it."""
+    """Time a round whose tasks are blocks of rows, each on the worker that holds the block."""
     n_blocks, n = BY_ROWS
     X, y = columns(n_blocks * ROWS, n)
     parts = [slice(start, start + ROWS) for start in range(0, len(X), ROWS)]
@@ -360,14 +360,14 @@ def fewer_blocks():
 
 
 def tall():
-    """A million samples, of which 20 blocks are used: seconds, and the megabytes that the fit adds."""
+    """Fit a million samples, of which 20 blocks are used; return seconds and the megabytes that the fit adds."""
     X, y = columns(GOAL, 8)
     start = time.process_time()
     _, _, megabytes = measure.measured(lambda: RandSel(2, n_bootstraps=20, random_state=0).fit(X, y), 1800, most=1)
     return {"seconds": time.process_time() - start, "megabytes": megabytes, "table": X.nbytes / 1e6}
 
 
-# memory first, while nothing that is freed is there to be used again
+# memory is measured first, because freed memory that is reused would lower it
 MEASURED = {
     "peak": peak,
     "far": far,
@@ -381,7 +381,7 @@ ON_CLUSTER = {"scheduler": scheduler, "checks": checks, "by rows": by_rows, "idl
 
 
 def measured(again):
-    """All measurements; those that are kept, by the same code, are not repeated."""
+    """Return all measurements; those stored by the same code are not repeated."""
     found = {} if again or not KEPT.exists() else json.loads(KEPT.read_text())
     for name, function in MEASURED.items():
         _kept(found, name, function)

@@ -15,12 +15,12 @@ VALUE = 4
 #: Rows of a block of rows, and of the blocks of columns that they are taken from.
 ROWS, ALL_ROWS = MAX_ROWS // 2, 4000
 #: Columns for which a round is measured, with columns in blocks of at most WIDTH and in memory.
-#: Above DISTINCT they are there several times, and worked on once.
+#: Above DISTINCT, columns are repeated, and each distinct one is processed once.
 FAR, WIDTH, DISTINCT = (1000, 4000, 16_000, 64_000, 1_000_000), 2000, 64_000
 NEAR = (2, 8, 32, 64, 128, 256, 1000, 4000, 16_000, 64_000)
 #: Columns for which memory is measured.
 PEAK = 32_000
-#: Fits that the formula is held against: samples, features, columns per block, features at the end, and whether the
+#: Fits that the formula is compared with: samples, features, columns per block, features at the end, and whether the
 #: client may hold as little as max_memory allows.
 CHECKS = (
     (4000, 10_000, 1250, 4000, True),
@@ -43,7 +43,7 @@ TERMS = ("reading", "arithmetic", "tasks", "blocks of rows", "matrices", "result
 
 @dataclass(frozen=True)
 class Work:
-    """What a block of `rows` rows and n columns costs in a round, when columns stay on the cluster.
+    """Cost of a block of `rows` rows and n columns in a round, when columns stay on the cluster.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ class Constants:
         return Work(n, below[-1].passes, below[-1].sums, *map(at, names))
 
     def per_task(self, cores: int) -> float:
-        """Seconds per task: scheduler and client are alone, workers many."""
+        """Seconds per task: there is one scheduler and one client, but many workers."""
         return self.task + self.worker_task / cores
 
     def in_memory(self, n: int) -> float:
@@ -123,13 +123,13 @@ class Constants:
 
 
 def line(n: float, sizes: list[float], values: list[float]) -> float:
-    """Value at n by straight lines between sizes; beyond the last one, in proportion."""
+    """Interpolate linearly between sizes; beyond the last size, extrapolate in proportion to n."""
     return float(np.interp(n, sizes, values)) * max(1.0, n / sizes[-1])
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """Machines, all alike, and what is assumed of them; network in bytes per second and machine."""
+    """Identical machines and their assumed properties; the network is in bytes per second and machine."""
 
     machines: int
     cores: int = 32
@@ -144,12 +144,12 @@ class Cluster:
 
     @property
     def apart(self) -> float:
-        """Share of neighbouring blocks that are on different workers."""
+        """Fraction of neighbouring blocks that are on different workers."""
         return 1 - 1 / self.workers
 
     @property
     def all_cores(self) -> int:
-        """Of all machines."""
+        """Number of cores of all machines."""
         return self.machines * self.cores
 
 
@@ -169,7 +169,7 @@ class Task:
 
 
 def plan(task: Task, constants: Constants, cluster: Cluster) -> dict[str, float]:
-    """Seconds of every term of a fit as the package does it; bytes that travel, under `bytes`.
+    """Return the seconds of every term of a fit by the package, and the bytes transferred under `bytes`.
 
     Terms are added, as if nothing overlapped. What does not fit into the memory of the cluster takes infinitely long.
     """
@@ -178,7 +178,7 @@ def plan(task: Task, constants: Constants, cluster: Cluster) -> dict[str, float]
     terms = dict.fromkeys(TERMS, 0.0)
     terms["reading"], terms["bytes"] = reading(table, constants, cluster, task), table
     for held in rounds(task, kept):
-        if VALUE * task.m * held.n <= task.room:  # all of it is with the client
+        if VALUE * task.m * held.n <= task.room:  # the client holds all columns
             terms["client alone"] += task.n_blocks * constants.in_memory(held.n)
             continue
         how = one_worker_each if held.one_worker_each(task, constants) else one_after_the_other
@@ -191,7 +191,7 @@ def plan(task: Task, constants: Constants, cluster: Cluster) -> dict[str, float]
 class Held:
     """Blocks of columns in a round: columns that are left, blocks, columns that the largest of them holds.
 
-    `again` are the bytes that are read whenever all blocks are asked for; none if the cluster keeps them.
+    `again` are the bytes that are read in every pass over all blocks; zero if the cluster persists them.
     """
 
     n: int
@@ -212,7 +212,7 @@ def rounds(task: Task, kept: bool) -> list[Held]:
             joined = max(1, int(span * blocks / n))
             blocks = ceil(blocks / joined)
             span, all_of_them = n / blocks, n
-        # a block of which no column is left is not read
+        # a block without remaining columns is not read
         again = 0 if kept else VALUE * task.m * min(task.n, n * task.width)
         found.append(Held(n, min(blocks, n), span, again))
     return found
@@ -226,7 +226,7 @@ def one_worker_each(task: Task, held: Held, constants: Constants, cluster: Clust
     c, piece = constants, VALUE * constants.rows * held.n
     busy = _busy(task, held, c, cluster)
     cores = min(cluster.all_cores, max(held.blocks, task.n_blocks))
-    # a worker takes in what travels by one thread
+    # a worker receives data in one thread
     network = min(cluster.network, c.transfer * cluster.workers_each)
     moved, results = 2 * task.n_blocks * piece * cluster.apart, task.n_blocks * 3 * 8 * held.n
     # all of them over all machines, or those that one machine sends or takes in
@@ -245,9 +245,9 @@ def one_worker_each(task: Task, held: Held, constants: Constants, cluster: Clust
 
 
 def _busy(task: Task, held: Held, constants: Constants, cluster: Cluster) -> int:
-    """Cores that work on a block of rows each, all of which are there beside the table if that is kept.
+    """Number of cores that each process a block of rows; the blocks need memory in addition to a persisted table.
 
-    A block of rows is there in parts, and once more with what is made of it.
+    A block of rows is in memory twice: as received, in parts, and together with the arrays computed from it.
     """
     there = VALUE * task.m * held.n * (1 if held.again else 2) / cluster.machines
     each = (1 + constants.peak) * VALUE * constants.rows * held.n
@@ -255,7 +255,7 @@ def _busy(task: Task, held: Held, constants: Constants, cluster: Cluster) -> int
 
 
 def _bandwidth(task: Task, held: Held, constants: Constants, cluster: Cluster) -> dict[str, float]:
-    """Distances within one block of rows, which take half of its round; by the client if it may hold that."""
+    """Seconds of the distances within one block of rows, half of its round; on the client if its memory allows."""
     if VALUE * constants.rows * held.n <= task.room:
         return _at_the_client(0.5, task, held, constants, cluster)
     return _all_workers(0.5, task, held, constants, cluster)
@@ -284,7 +284,7 @@ def _at_the_client(times: float, task: Task, held: Held, constants: Constants, c
 
 
 def _all_workers(times: float, task: Task, held: Held, constants: Constants, cluster: Cluster) -> dict[str, float]:
-    """All workers on one block of rows after the other: a pass begins when the one before it has come back."""
+    """All workers process one block of rows at a time; a pass starts after the results of the previous pass arrive."""
     c, work, blocks = constants, constants.work(held.n), held.blocks
     busy = min(cluster.all_cores, blocks)
     moved = work.sum_bytes * (blocks - 1) * cluster.apart + work.shared_bytes * cluster.workers
@@ -335,7 +335,7 @@ def plan_by_rows(task: Task, constants: Constants, cluster: Cluster) -> dict[str
     terms = dict.fromkeys(("reading", "arithmetic", "tasks", "results", "bytes"), 0.0)
     terms["reading"] = reading(table, c, cluster)
     for n in path_sizes(task.n, 0.25, task.smallest):
-        # what the table leaves of the memory of a machine
+        # memory of a machine that the table does not take
         left = cluster.memory - table / cluster.machines
         busy = cluster.machines * max(1, min(cluster.cores, int(left / (c.peak * VALUE * c.rows * n))))
         results = 3 * 8 * n
@@ -361,7 +361,7 @@ def reading(table: float, constants: Constants, cluster: Cluster, task: Task | N
 
 
 def seconds(terms: dict[str, float]) -> float:
-    """All terms together."""
+    """Sum of all terms."""
     return sum(value for name, value in terms.items() if name != "bytes")
 
 

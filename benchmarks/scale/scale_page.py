@@ -29,7 +29,7 @@ PAIR_WIDTH = 1000
 
 
 def constants(found):
-    """What the formulas need of what was measured."""
+    """Return the measurements that the formulas use."""
     cluster, rates = found["scheduler"], found["rates"]
     return model.Constants(
         rows=ROWS,
@@ -47,7 +47,7 @@ def constants(found):
 
 
 def measured_constants(found):
-    """What was measured, each with what it was measured on."""
+    """Return a table of the measured constants, each with the data that it was measured on."""
     cluster, rates, peak = found["scheduler"], found["rates"], found["peak"]
     files, large = rates["files"], f"{LARGE >> 20} MB"
     block = f"a block of {PEAK} columns, {ROWS} of its rows"
@@ -104,7 +104,7 @@ def _passes(work, noted):
 
 
 def checks(found):
-    """Predicted beside measured; and their ratios."""
+    """Return a table of predicted and measured seconds, and their ratios."""
     rows, ratios = [], []
     known = replace(constants(found), read=np.inf)
     for (m, n, width, smallest, little), (seconds, wall) in zip(CHECKS, found["checks"], strict=True):
@@ -133,7 +133,7 @@ def checks(found):
 
 
 def _ways(task, known):
-    """How many rounds go which way."""
+    """Return how many rounds take each route."""
     count = {"one worker each": 0, "all workers": 0, "client": 0}
     for held in model.rounds(task, kept=True):
         whole = VALUE * task.m * held.n <= task.room
@@ -144,14 +144,14 @@ def _ways(task, known):
 
 
 def by_rows(found):
-    """Predicted beside measured for one round of `plan_by_rows`."""
+    """Return predicted and measured seconds of one round of `plan_by_rows`."""
     (n_blocks, n), known = BY_ROWS, constants(found)
     predicted = n_blocks * (known.in_memory(n) + known.per_task(1) + 3 * 8 * n / known.gather) + known.turn
     return f"{n_blocks} of {ROWS}×{n} are predicted to take {predicted:.2g} s, and took {found['by rows']:.2g} s"
 
 
 def memory():
-    """What `memory_for_columns` reckons with, beside what other pages measured, and the growth that they found."""
+    """Compare the estimates of `memory_for_columns` with measurements and growth on other pages."""
     large, growth = ((RESULTS / name).read_text() for name in ("large.md", "growth.md"))
     cases = re.findall(r"\| (?:full path|many samples), (\d+)×(\d+) float32[^|]*\| [\d.]+ \| (\d+) \|", large)
     of_features, of_samples = growth.split("## Against samples")
@@ -171,26 +171,26 @@ def memory():
 
 
 def reckoned(m, n):
-    """Bytes beside X by the rule of `memory_for_columns`, for a table of float32 that is in memory."""
+    """Bytes in addition to X by the rule of `memory_for_columns`, for a float32 table in memory."""
     least = smallest_memory(m, n)
     return least + columns_factor() * (VALUE * m * n - memory_for_columns(least, m, n))
 
 
 def columns_factor():
-    """Copies of the columns in memory that `memory_for_columns` reckons with."""
+    """Number of copies of the columns in memory that `memory_for_columns` assumes."""
     one, two = (memory_for_columns(allowed, 100, 100) for allowed in (10**12, 2 * 10**12))
     return 10**12 / (two - one)
 
 
 def shares(terms):
-    """The largest terms, with their shares in the whole."""
+    """Return the largest terms, with their fractions of the total."""
     whole = model.seconds(terms)
     sorted_ = sorted(((value / whole, name) for name, value in terms.items() if name != "bytes"), reverse=True)
     return ", ".join(f"{name} {share:.0%}" for share, name in sorted_[:3] if share >= 0.005)
 
 
 def plans(found):
-    """A million features: as the package has it, the same in narrow blocks of columns, and by rows."""
+    """Return plans for a million features: the one of the package, one with narrow blocks of columns, one by rows."""
     known, rows = constants(found), []
     for m in (GOAL, GOAL // 10):
         task = _goal(m)
@@ -210,12 +210,12 @@ def plans(found):
 
 
 def _goal(m):
-    """A million features, the client holding as little as may be."""
+    """Plan a million features, with the smallest memory of the client that is allowed."""
     return Task(m, GOAL, 0, memory_for_columns(smallest_memory(m, GOAL), m, GOAL), m // ROWS)
 
 
 def first_round(found):
-    """Hours of one core of all rounds, and how many; tasks and results of the first of them, on 128 machines."""
+    """Return core hours and number of all rounds, and tasks and results of the first round, on 128 machines."""
     known = constants(found)
     sizes, n_blocks = path_sizes(GOAL), GOAL // ROWS
     width, terms = model.best_plan(_goal(GOAL), known, Cluster(128))
@@ -232,7 +232,7 @@ def first_round(found):
 
 
 def cut(found):
-    """Time to cut a table of a million samples and features anew, by machines."""
+    """Return the time to rechunk a table of a million samples and features, by number of machines."""
     table, said = VALUE * GOAL**2, []
     for cluster in map(Cluster, (8, 32, 128)):
         rate = min(found["scheduler"]["rechunk"] * cluster.all_cores, cluster.network * cluster.machines)
@@ -254,7 +254,7 @@ def _plan(m, machines, how, kept, block, terms):
 
 
 def held():
-    """What the client may hold of a Dask array of a million features."""
+    """Return how much of a Dask array of a million features the client may hold."""
     rows = []
     for m in (GOAL // 100, GOAL // 10, GOAL):
         width = BLOCK_BYTES // (VALUE * m)
@@ -275,7 +275,7 @@ def held():
 
 
 def fewer(found):
-    """What is lost with fewer blocks of rows, and the contributions that guarantees reach."""
+    """Return the loss from using fewer blocks of rows, and the smallest contributions that the guarantees cover."""
     many, few = found["fewer"]["40"], found["fewer"]["10"]
     said = (
         f"Interaction score of an XOR pair among 30 features, 40000 samples: {many:.1f} by all 40 blocks of rows, "
@@ -292,7 +292,7 @@ def fewer(found):
 
 
 def pairs(found):
-    """All pairs, from rates that other pages have; and those rates."""
+    """Return the time to scan all pairs, from rates measured for other pages, and those rates."""
     gpu, plink = ((RESULTS / name).read_text() for name in ("gpu.md", "plink.md"))
     continuous, genotypes = (float(rate) * 1e12 for rate in re.findall(r"([\d.]+)·10¹² pairs × samples", gpu))
     core = float(re.search(r"scan alone \| [\d.]+ \| ([\d.e+]+)", plink)[1])

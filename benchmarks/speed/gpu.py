@@ -63,7 +63,7 @@ def normal(m, n, seed=0):
 
 
 def rates():
-    """Bare matrix products: what the rest is measured against."""
+    """Time matrix products alone, the reference for all other times."""
     a = normal(8192, 8192)
     half = a.half()
     flop = 2 * 8192**3
@@ -149,7 +149,7 @@ def continuous(m, n, functions):
 
 
 def snps(m, n):
-    """Two functions of every SNP: genotypes centred, and what heterozygotes have beyond that."""
+    """Two functions of every SNP: centred genotypes (additive), and the deviation of heterozygotes (dominance)."""
     values = torch.empty((n, 2, m), dtype=torch.float16, device="cuda")
     for start in range(0, n, 10_000):
         size = min(10_000, n - start)
@@ -267,7 +267,7 @@ def bootstrap_round(m=202, n=6247, draws=2000, rows=67):
     gamma, settings = 1 / (2 * n), Draws(draws, rows / m, seed=1)
     host = Sample.from_columns(X, target)
     tensor = torch.as_tensor(X, device="cuda")
-    device = Sample.from_columns(tensor, target.beside(tensor))
+    device = Sample.from_columns(tensor, target.on_device_of(tensor))
     on_device, found = median_of(lambda: bootstrap(device, gamma, settings), 1)
     start = time.perf_counter()
     expected = bootstrap(host, gamma, settings)

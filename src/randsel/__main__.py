@@ -1,4 +1,4 @@
-"""`python -m randsel`."""
+"""Entry point of `python -m randsel`."""
 
 from randsel.cli._main import main
 

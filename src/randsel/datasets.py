@@ -275,8 +275,8 @@ def make_black_box(
     max_rows = int(9 * np.bincount(np.unique(digits, return_inverse=True)[1]).min())
     if n_labelled < 9 or n_held_out < 1 or n_labelled + n_held_out > max_rows or n_features < 1:
         raise ValueError(
-            f"n_labelled={n_labelled}, n_held_out={n_held_out}, n_features={n_features}: there must be nine labels, a "
-            f"held-out row and a feature at least, and of labelled and held-out rows together {max_rows} at most."
+            f"n_labelled={n_labelled}, n_held_out={n_held_out}, n_features={n_features}: at least 9 labelled rows, "
+            f"1 held-out row and 1 feature are needed, and at most {max_rows} labelled and held-out rows in total."
         )
     rng = generator(seed_of(random_state))
     classes = 1 + np.unique(digits, return_inverse=True)[1]

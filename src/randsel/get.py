@@ -31,8 +31,8 @@ def ranking_df(adata: Any, *, selected: bool = False) -> Any:
     """
     if hasattr(adata, "mod"):
         pandas = optional("pandas", extra="pandas", purpose="randsel.get")
-        parts = [_columns(modality).assign(modality=name) for name, modality in adata.mod.items()]
-        frame = pandas.concat(parts)
+        frames = [_columns(modality).assign(modality=name) for name, modality in adata.mod.items()]
+        frame = pandas.concat(frames)
     else:
         frame = _columns(adata)
     frame = frame.sort_values("rank")

@@ -1,4 +1,4 @@
-"""Numbers of samples and bootstraps that keep every influential feature with high probability.
+"""Numbers of samples and bootstraps that suffice to keep every influential feature with high probability.
 
 The paper calls a feature η-influential if its contribution is at least η, but does not analyse how much data is needed
 to estimate contributions. The bounds here are Hoeffding's inequalities for U-statistics and for means of bounded

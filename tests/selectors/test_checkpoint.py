@@ -383,7 +383,9 @@ def test_a_damaged_stage_is_said_and_done_again(tmp_path, cut, counted):
     assert [path.name for path in files] == ["rounds-000007.npz", "rounds-000008.npz"]
     files[1].write_bytes(files[1].read_bytes()[:-100])
     counted.clear()
-    with pytest.warns(UserWarning, match=r"rounds-000008.npz is damaged; what came after the stage before"):
+    with pytest.warns(
+        UserWarning, match=r"rounds-000008.npz is damaged; the computation resumes from the stage before it"
+    ):
         assert same_paths(clone(selector).fit(X, y), whole)
     assert counted[0] == 8
     for path in (tmp_path / "kept" / "parts").glob("*.npz"):

@@ -32,7 +32,7 @@ def record(statistic, is_diagonal, k, thresholds, capacity, best_rows, best_colu
     counts[k] = n_written
 
 
-def _product_tile(sizes, functions, tables, strides, found, *, TIED, **constants):
+def _product_tile(sizes, functions, tables, strides, buffers, *, TIED, **constants):
     n_rows, n_columns, _, is_diagonal = sizes
     left, right, left_squares, right_squares = (part.double().numpy() for part in functions)
     products, weights, stops = tables
@@ -46,11 +46,11 @@ def _product_tile(sizes, functions, tables, strides, found, *, TIED, **constants
             for output in left:
                 statistic += float(weights[p]) * (output[:, a] @ right[:, b].T) ** 2 / divisor
         start = stop
-        record(statistic, is_diagonal, k, *found)
+        record(statistic, is_diagonal, k, *buffers)
 
 
 def _count_tile(
-    sizes, indicators, coefficients, weights, outcomes, found, *, N_ROW_FUNCTIONS, N_COLUMN_FUNCTIONS, **constants
+    sizes, indicators, coefficients, weights, outcomes, buffers, *, N_ROW_FUNCTIONS, N_COLUMN_FUNCTIONS, **constants
 ):
     n_rows, n_columns, m, is_diagonal, boundary = sizes
     *of_classes, outcome_sum, one_over_m = outcomes
@@ -67,7 +67,7 @@ def _count_tile(
             squares = r[5:7] @ shares @ s[5:7] + r[4] * (s[7] - s[4]) + s[4] * r[7]
             weight = float(weights[a, b])
             statistic[i, j] += weight * inner**2 / max(squares, 1e-6 / weight)
-    record(statistic, is_diagonal, 0, *found)
+    record(statistic, is_diagonal, 0, *buffers)
 
 
 product_tile, count_tile = Kernel(_product_tile), Kernel(_count_tile)

@@ -70,7 +70,7 @@ def centred_target(Y, weights=None):
 
 
 def contributions_by_enumeration(X, L, gamma, weights=None, fixed=(), kernel=kernel):
-    """E over S with i less E over S without i; every free feature in S with probability ½, fixed ones always."""
+    """E over S with i minus E over S without i; S contains each free feature with probability ½ and all fixed ones."""
     n = X.shape[1]
     result = np.zeros(n)
     for i in range(n):
@@ -332,7 +332,7 @@ def heavy_score(first):
 
 
 def residual_of(row, fixed):
-    """What a regression on a constant and on the rows of `fixed` leaves of a row."""
+    """Residual of a row in a regression on a constant and on the rows of `fixed`."""
     Z = np.vstack([np.ones(len(row)), *fixed]).T
     return row - Z @ np.linalg.lstsq(Z, row, rcond=None)[0]
 
@@ -385,7 +385,7 @@ def label_sums(a, labels, strata):
 
 
 def label_p_value(a, labels, strata):
-    """Twice the share of label sets whose sum is as far on the side of the observed sum, at most one."""
+    """Twice the fraction of label sets whose sum is at least as extreme on the observed side, at most one."""
     sums, observed = label_sums(a, labels, strata), a @ labels
     side = np.sign(observed)
     return min(1.0, 2 * np.mean(side * sums >= side * observed - 1e-9))
@@ -415,7 +415,7 @@ def independent_label_p_value(x, labels, p, Z):
 
 
 def sign_p_value(terms):
-    """Share of all changes of signs whose sum is at least as large in absolute value."""
+    """Fraction of all sign changes whose sum is at least as large in absolute value."""
     sums = [np.dot(signs, terms) for signs in itertools.product([-1.0, 1.0], repeat=len(terms))]
     return np.mean(np.abs(sums) >= abs(terms.sum()) - 1e-9)
 
@@ -469,7 +469,7 @@ def concordance_index(time, event, risks):
 
 
 def survival_at(moment, time, event):
-    """Kaplan-Meier estimate of the probability to survive a moment."""
+    """Kaplan-Meier estimate of the probability of surviving beyond a time."""
     survival = 1.0
     for t in np.unique(time[event]):
         if t <= moment:

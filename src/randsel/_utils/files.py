@@ -256,13 +256,16 @@ def lock_folder(out: Path) -> Iterator[None]:
 
 
 def check_or_write_identity(
-    out: Path, identity: Mapping[str, Any], same: tuple[str, ...], option: str = "--out"
+    out: Path, identity: Mapping[str, Any], must_agree: tuple[str, ...], option: str = "--out"
 ) -> None:
-    """Write what identifies a run to `run.json`; raise ValueError if the entries `same` of an earlier run differ."""
+    """Write what identifies a run to `run.json`.
+
+    Raise ValueError if an earlier run differs in one of the entries that `must_agree` names.
+    """
     path = out / IDENTITY
     if path.exists():
         before = read_identity(out)
-        for name in same:
+        for name in must_agree:
             if before.get(name) != identity[name]:
                 difference = _describe_difference(name, before.get(name), identity[name])
                 raise ValueError(f"{out} holds a run {difference}; give another folder ({option}), or remove this one.")
@@ -274,13 +277,13 @@ def check_or_write_identity(
 
 
 @contextmanager
-def claim_folder(out: Path, identity: Mapping[str, Any], same: tuple[str, ...]) -> Iterator[None]:
+def claim_folder(out: Path, identity: Mapping[str, Any], must_agree: tuple[str, ...]) -> Iterator[None]:
     """Call `check_or_write_identity`; if the block raises ValueError, undo that, so that the folder can be used again.
 
     A folder that had an identity before keeps it, with its finished parts.
     """
     is_new = not (out / IDENTITY).exists()
-    check_or_write_identity(out, identity, same)
+    check_or_write_identity(out, identity, must_agree)
     try:
         yield
     except ValueError:
@@ -411,7 +414,7 @@ class Stages:
             arrays = self.parts.load(path.stem)
             if arrays is not None:
                 return arrays
-            warn(f"{path} is damaged; what came after the stage before is done again.", stacklevel=5)
+            warn(f"{path} is damaged; the computation resumes from the stage before it.", stacklevel=5)
             path.unlink()
         return None
 

@@ -1,6 +1,6 @@
 """Text for people: numbers, names, tables, progress, warnings, and what to install for an optional package.
 
-Imports nothing that is slow to load, as the command line needs it to answer at once.
+Imports nothing that is slow to load, because the command line imports it before its first output.
 """
 
 import csv

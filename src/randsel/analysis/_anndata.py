@@ -72,18 +72,18 @@ def select_adata(
     >>> analysis = randsel.select_adata(adata, "cell_type", batch="plate", top=50)  # doctest: +SKIP
     >>> adata.var.query("randsel_selected").sort_values("randsel_rank")  # doctest: +SKIP
     """
-    how = Settings(**settings)
+    analysis_settings = Settings(**settings)
     covariates = [covariates] if isinstance(covariates, str) else list(covariates)
     columns = {"label": label, "event": event, "time": time, "groups": groups, "batch": batch}
     adata = JointModalities.from_mudata(adata) if hasattr(adata, "mod") else adata
     table = _build_table(adata, layer, columns, covariates)
     about = {
         "version": version("randsel"),
-        "seed": how.seed,
+        "seed": analysis_settings.seed,
         "data_hash": table.fingerprint(),
-        "parameters": {**columns, "layer": layer, "covariates": covariates or (), **asdict(how)},
+        "parameters": {**columns, "layer": layer, "covariates": covariates or (), **asdict(analysis_settings)},
     }
-    analysis = analyse(table, how, about=about, progress=progress, n_jobs=n_jobs)
+    analysis = analyse(table, analysis_settings, about=about, progress=progress, n_jobs=n_jobs)
     _write_results(adata, analysis)
     return analysis
 

@@ -335,8 +335,8 @@ def check_selection(
     if table.groups is not None and path.stands_out and least_q > LEVEL:
         # the permutation test respects groups; the order of culling does not
         yield (
-            f"Culling stands out, but compared within or between groups no feature does (smallest q {least_q:.2g}): "
-            "what is ranked first may differ between groups only."
+            f"The culling path stands out, but no feature is significant when compared within or between groups "
+            f"(smallest q {least_q:.2g}): features that are ranked first may differ only between groups."
         )
     missed = [
         pair
@@ -347,7 +347,7 @@ def check_selection(
         names = " with ".join(table.names[missed[0][end]] for end in ("i", "j"))
         subject = "A pair stands" if len(missed) == 1 else f"{len(missed)} pairs stand"
         yield (
-            f"{subject} out (corrected p at most {LEVEL:g}) of which neither feature is selected, the first being "
+            f"{subject} out (corrected p at most {LEVEL:g}) without a selected feature; the first is "
             f"{names}: look at the pairs, raise --top, or select by tests alone (--fdr)."
         )
     formulas = [name for name in table.names if name.startswith(("=", "+", "-", "@"))]

@@ -1,4 +1,4 @@
-"""What a table goes through before it is analysed: medians, averages of groups, features to keep."""
+"""Preparation of a table for analysis: medians for missing values, averages of groups, features to keep."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""BaHSIC, FoHSIC and KernelRFE: rounds that add or remove features by a kernel of those that are left."""
+"""BaHSIC, FoHSIC and KernelRFE: rounds that add or remove features, scored by a kernel on all features of the round."""
 
 from itertools import combinations
 from numbers import Real

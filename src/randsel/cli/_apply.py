@@ -40,13 +40,14 @@ def apply(results: Path, file: Path, reading: dict[str, Any], out: Path, **how: 
     predictions.csv (classes with probabilities, numbers, or risks), features.csv (comparison of the new values with
     those of training) and report.html. If FILE has the outcome, evaluation.csv and calibration.csv compare the
     predictions with it. The outcome must have the same column name as in training, unless --target, or --event and
-    --time, name another. So do groups (--groups); repeated names are handled as in training (--duplicates).
+    --time, name another. The same holds for groups (--groups). Repeated names are handled as in training
+    (--duplicates).
 
     \b
     Exit status:
       0    the samples are predicted; read the warnings, if there are any
-      1    the panel, the table or the folder: see the message
-      2    the options: see the message
+      1    an error in the panel, the table or the folder: see the message
+      2    an error in the options: see the message
 
     \b
     Examples:

@@ -67,8 +67,8 @@ def interactions(file: Path, reading: dict[str, Any], out: Path, task: str, **ho
     scan = InteractionScan(categorical_features=list(table.nominal) or None, **how)
     try:
         with collect_warnings() as remarks:
-            known = {"groups": table.groups, "batch": table.batch, "covariates": table.covariates or None}
-            scan.fit(table.X, table.y, **known)
+            annotations = {"groups": table.groups, "batch": table.batch, "covariates": table.covariates or None}
+            scan.fit(table.X, table.y, **annotations)
     finally:
         line.end()
     for remark in remarks:

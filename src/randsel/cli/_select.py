@@ -62,9 +62,9 @@ def select(
     \b
     Exit status:
       0    something stands out
-      1    the table, the folder or a package: see the message
-      2    the options: see the message
-      3    nothing stands out, also of what --top selects; all files are written
+      1    an error in the table, the folder or a package: see the message
+      2    an error in the options: see the message
+      3    nothing stands out, even if --top selects features; all files are written
       4    the cluster of --dask was lost; finished parts are kept
       130  interrupted (Ctrl-C); finished parts are kept
       143  terminated (SIGTERM); finished parts are kept

@@ -34,9 +34,9 @@ def permutation_test(
     """Return the p-value of the hypothesis that no feature is related to y. Always draws the same permutations.
 
     Permutations stay within batches. With groups, they exchange the outcomes of whole groups if the outcome is constant
-    in every group, and permute within groups if it varies in every group. If it varies in some, the signs of whole
-    groups change instead. With covariates, residuals of y are permuted, and covariates are removed from the result
-    (Freedman and Lane 1983); they are already removed from the features of the sample.
+    in every group, and permute within groups if it varies in every group. If it varies in some groups only, the
+    signs of whole groups change instead. With covariates, residuals of y are permuted, and covariates are removed from
+    the result (Freedman and Lane 1983); they are already removed from the features of the sample.
     """
     target = sample.target
     outcomes = to_numpy(target.Y)

@@ -62,10 +62,10 @@ class SwapModel:
         gamma = bandwidth(self.gamma, squared_distances(Z), target.weights)
         log_expected = sum((_log_factor(z, gamma) for z in Z.T), np.zeros((len(rows), len(rows))))
         error = fit_ridge(log_expected, target, self.ridge)[1].mean()
-        places = {column: place for place, column in enumerate(panel.tolist())}
+        position_in_panel = {column: position for position, column in enumerate(panel.tolist())}
         losses = []
         for column, other in swaps:
-            replaced = log_expected - _log_factor(Z[:, places[column]], gamma)
+            replaced = log_expected - _log_factor(Z[:, position_in_panel[column]], gamma)
             replaced += _log_factor(scores([other])[:, 0], gamma)
             losses.append(float(fit_ridge(replaced, target, self.ridge)[1].mean() - error))
         return losses

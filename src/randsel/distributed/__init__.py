@@ -2,7 +2,8 @@
 
 Implements what other subpackages define: `RemoteTable` of `_numerics.arrays`, `ColumnSource` of `_numerics.columns`,
 `RankFunctionSource` of `_numerics.rank_functions` and `JobRunner` of `_utils.jobs`. They import this folder when they
-meet an array or a joblib backend of Dask. It may import `_utils` and `_numerics`; Dask is imported when first needed.
+receive a Dask array or run with joblib's Dask backend. It may import `_utils` and `_numerics`; Dask is imported when
+first needed.
 """
 
 from randsel.distributed._client import ClusterJobRunner, ClusterLostError, on_cluster

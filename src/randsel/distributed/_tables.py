@@ -83,7 +83,7 @@ def read_blocks(path: Any, target: str | None = None, *, columns: int | None = N
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not files or any(file.suffix not in (".parquet", ".pq") for file in files):
         raise ValueError(
-            f"{path} is neither Zarr nor Parquet; one machine reads tables of other formats (randsel.tables.read)."
+            f"{path} is neither Zarr nor Parquet; read other formats into memory with randsel.tables.read."
         )
     return _open_parquet(files, target, columns)
 

@@ -1,8 +1,8 @@
 """One cell of nested cross-validation: an outer fold of one reshuffle of a data set, with one method.
 
 The inner loop chooses the bandwidth and the number of features by the validation score of a Gaussian support vector
-machine with C = 1, fewer features on ties. The outer fold tests them. Scores are accuracies for classes, R² for numbers
-and the concordance index for survival, within each fold.
+machine with C = 1; of equal scores, the one with fewer features is chosen. The outer fold tests them. Scores are
+accuracies for classes, R² for numbers and the concordance index for survival, within each fold.
 """
 
 import hashlib

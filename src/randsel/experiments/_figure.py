@@ -47,7 +47,7 @@ class FittedPath:
     def describe(self) -> dict[str, str]:
         """Return method, data and result as text."""
         first = self.selector.path_.rounds[0]
-        places = [1 + int((first.scores > first.scores[j]).sum()) for j in self.relevant]
+        ranks = [1 + int((first.scores > first.scores[j]).sum()) for j in self.relevant]
         parameters = ", ".join(f"{name}={value!r}" for name, value in self.settings.parameters.items())
         return {
             "method": self.settings.method,
@@ -55,7 +55,7 @@ class FittedPath:
             "samples": str(self.settings.n_samples),
             "features": str(N_FEATURES),
             "selected": ", ".join(f"x{j}" for j in self.selector.get_support(indices=True)),
-            "places of x0 and x1 in the first round": " and ".join(map(str, places)),
+            "places of x0 and x1 in the first round": " and ".join(map(str, ranks)),
         }
 
 
@@ -75,12 +75,12 @@ def fit_figure1(
 def draw_figure1(fitted: list[FittedPath]) -> Any:
     """Draw one panel per fitted path: a line per feature, the relevant ones in red."""
     figure = plots.new_figure(5.5 * len(fitted), 4.0)
-    for axes, one in zip(np.atleast_1d(figure.subplots(1, len(fitted))), fitted, strict=True):
-        rounds = one.selector.path_.rounds
+    for axes, path in zip(np.atleast_1d(figure.subplots(1, len(fitted))), fitted, strict=True):
+        rounds = path.selector.path_.rounds
         values = np.full((len(rounds), N_FEATURES), np.nan)
         for number, r in enumerate(rounds):
             values[number, r.features] = r.contributions
-        relevant = list(one.relevant)
+        relevant = list(path.relevant)
         axes.plot(np.delete(values, relevant, axis=1), color=plots.GREY, linewidth=0.6, alpha=0.7)
         axes.plot(values[:, relevant], color=plots.RED, linewidth=1.8)
         # linear up to the largest contribution of the first round, logarithmic above
@@ -88,6 +88,6 @@ def draw_figure1(fitted: list[FittedPath]) -> Any:
         ticks = range(0, len(rounds), 4)
         axes.set_xticks(ticks, [str(len(rounds[number].features)) for number in ticks])
         axes.set(xlabel="features left in the round", ylabel="contribution")
-        axes.set_title(f"{one.settings.method}, {one.settings.n_samples} samples", loc="left")
+        axes.set_title(f"{path.settings.method}, {path.settings.n_samples} samples", loc="left")
         axes.spines[["top", "right"]].set_visible(False)
     return figure

@@ -95,9 +95,9 @@ def scan_interactions(
     # pairs with a feature of strong main effect would show that effect again, so it is removed first
     responses = residual(functions, design, strong[:, None]) if order >= 2 else design.responses
     if order >= 2 and n >= 2:
-        how = partial(progress, "pairs"), checkpoint, "pairs"
+        reporting = partial(progress, "pairs"), checkpoint, "pairs"
         pairs = _scan_responses(
-            lambda Y, **report: scan_pairs(functions, design, Y, n_sets, **report)[0], responses, *how
+            lambda Y, **report: scan_pairs(functions, design, Y, n_sets, **report)[0], responses, *reporting
         )
         sets[2], tested[2] = _sort_by_evidence(functions, design, responses, pairs)
     if order >= 3 and n >= 3:
@@ -106,9 +106,9 @@ def scan_interactions(
         significant = significant[tested[2].log_p[: len(significant)] < np.log(LEVEL) - log_number_of_sets(n, 2)]
         members = np.union1d(strong, significant.ravel()).astype(int)
         pair_residuals = residual(functions, design, members[:, None], significant)
-        how = partial(progress, "triples"), checkpoint, "triples"
+        reporting = partial(progress, "triples"), checkpoint, "triples"
         triples = _scan_responses(
-            lambda Y, **report: scan_triples(in_memory, design, Y, n_sets, **report), pair_residuals, *how
+            lambda Y, **report: scan_triples(in_memory, design, Y, n_sets, **report), pair_residuals, *reporting
         )
         sets[3], tested[3] = _sort_by_evidence(functions, design, pair_residuals, triples)
     best_sets = _smallest_per_feature(n, {size: result.log_p for size, result in tested.items()}, sets)
@@ -192,7 +192,7 @@ def _forward_selection(
             break
         size, row = strongest
         steps[size][row] = step
-        # the stronger members of a set first: the numbers of features depend on where the table is held
+        # sorted by strength, because the indices of features depend on whether the table is in memory or on a cluster
         members = pools[size][row]
         members = members[np.argsort(approximate_log_p(functions, design, responses, members[:, None]), kind="stable")]
         taken += [int(j) for j in members if j not in taken]

@@ -168,14 +168,14 @@ class _SortedLevels:
         if tables is None or not (np.bincount(tables.in_second) <= MAX_COUNTS).all():
             return None
         torch, depth = _torch(), COUNT_TILE["DEPTH"]
-        parts = [np.flatnonzero(tables.in_second == value) for value in (False, True)]
-        boundary, width = np.cumsum([-(-len(part) // depth) * depth for part in parts]).tolist()
+        samples_of_classes = [np.flatnonzero(tables.in_second == value) for value in (False, True)]
+        boundary, width = np.cumsum([-(-len(samples) // depth) * depth for samples in samples_of_classes]).tolist()
         n = len(tables.indicators)
         indicators = tables.indicators.new_zeros((n, 2, width))
-        for start, part in zip((0, boundary), parts, strict=True):
-            index = torch.as_tensor(part, device=indicators.device)
+        for start, samples in zip((0, boundary), samples_of_classes, strict=True):
+            index = torch.as_tensor(samples, device=indicators.device)
             for level in range(2):
-                indicators[:, level, start : start + len(part)] = tables.indicators[:, level].index_select(1, index)
+                indicators[:, level, start : start + len(samples)] = tables.indicators[:, level].index_select(1, index)
         return cls(tables, indicators.view(2 * n, width), boundary)
 
 
@@ -223,8 +223,8 @@ class _Buffers:
             statistics, pairs = self.values[k, :count], self.pairs[k, :count]
             if len(statistics) > n_pairs:
                 # keep all pairs that tie with the last one: they are in random order until the sort below
-                kept = statistics >= statistics.topk(n_pairs).values[-1]
-                statistics, pairs = statistics[kept], pairs[kept]
+                is_among_best = statistics >= statistics.topk(n_pairs).values[-1]
+                statistics, pairs = statistics[is_among_best], pairs[is_among_best]
             statistics, pairs = to_numpy(statistics), to_numpy(pairs).astype(int)
             order = np.lexsort((pairs[:, 1], pairs[:, 0], -statistics))[:n_pairs]
             by_row, by_column = (_unpack(to_numpy(keys[k])) for keys in (self.best_rows, self.best_columns))

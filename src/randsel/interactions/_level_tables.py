@@ -140,11 +140,12 @@ def _find_levels(functions: Any) -> tuple[list[Any], Any, Any]:
     """
     xp, features = namespace(functions), np.arange(functions.shape[0])
     first = functions[:, 0]
-    places = [xp.argmin(first, axis=1), None, xp.argmax(first, axis=1)]
-    lowest, highest = (first == first[features, place][:, None] for place in places[::2])
+    # index of one sample at each level, per feature
+    example_samples = [xp.argmin(first, axis=1), None, xp.argmax(first, axis=1)]
+    lowest, highest = (first == first[features, sample][:, None] for sample in example_samples[::2])
     middle = ~(lowest | highest)
-    places[1] = xp.argmax(astype(middle, xp.int8), axis=1)
-    of_levels = [functions[features, :, place] for place in places]
+    example_samples[1] = xp.argmax(astype(middle, xp.int8), axis=1)
+    of_levels = [functions[features, :, sample] for sample in example_samples]
     values = xp.where(middle[:, None], of_levels[1][:, :, None], of_levels[0][:, :, None])
     values = xp.where(highest[:, None], of_levels[2][:, :, None], values)
     is_discrete = xp.all(xp.reshape(values == functions, (len(features), -1)), axis=1)

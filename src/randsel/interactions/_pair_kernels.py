@@ -37,9 +37,9 @@ def _pack(statistic, partner):
 
 
 @triton.jit
-def _keep_best(statistic, rows, columns, valid, k, n_rows, n_columns, found):
+def _keep_best(statistic, rows, columns, valid, k, n_rows, n_columns, buffers):
     """Update the best partners by statistic k of a tile, and append its pairs that reach the threshold."""
-    thresholds, capacity, best_rows, best_columns, values, pairs, counts = found
+    thresholds, capacity, best_rows, best_columns, values, pairs, counts = buffers
     statistic = tl.where(valid, statistic, -1.0)
     by_row, column_of_row = tl.max(statistic, axis=1, return_indices=True)
     by_column, row_of_column = tl.max(statistic, axis=0, return_indices=True)
@@ -74,7 +74,7 @@ def _multiply(left, right, inner, start, stop, DEPTH: tl.constexpr):
 
 @triton.jit
 def product_tile(
-    sizes, functions, tables, strides, found, N_STATISTICS: tl.constexpr, N_OUTPUTS: tl.constexpr, TIED: tl.constexpr,
+    sizes, functions, tables, strides, buffers, N_STATISTICS: tl.constexpr, N_OUTPUTS: tl.constexpr, TIED: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, GROUP: tl.constexpr
 ):  # fmt: skip
     """Compute eq. 18 for a tile of pairs from functions in half precision."""
@@ -91,21 +91,21 @@ def product_tile(
         for k in tl.static_range(N_STATISTICS):
             stop = tl.load(stops + k)
             for p in range(start, stop):
-                row_place = row_offsets + tl.load(products + 2 * p).to(tl.int64) * m
-                column_place = column_offsets + tl.load(products + 2 * p + 1).to(tl.int64) * m
+                row_starts = row_offsets + tl.load(products + 2 * p).to(tl.int64) * m
+                column_starts = column_offsets + tl.load(products + 2 * p + 1).to(tl.int64) * m
                 weight = tl.load(weights + p)
                 scale = weight
                 if TIED:
                     squares = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
-                    squares = _multiply(left_squares + row_place, right_squares + column_place, squares, 0, m, DEPTH)
+                    squares = _multiply(left_squares + row_starts, right_squares + column_starts, squares, 0, m, DEPTH)
                     scale = weight / tl.maximum(squares, 1e-6 / weight)
                 for c in range(N_OUTPUTS):
-                    of_output = left + tl.cast(c, tl.int64) * output_stride + row_place
+                    of_output = left + tl.cast(c, tl.int64) * output_stride + row_starts
                     inner = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
-                    inner = _multiply(of_output, right + column_place, inner, 0, m, DEPTH)
+                    inner = _multiply(of_output, right + column_starts, inner, 0, m, DEPTH)
                     statistic += inner * inner * scale
             start = stop
-            _keep_best(statistic, rows, columns, valid, k, n_rows, n_columns, found)
+            _keep_best(statistic, rows, columns, valid, k, n_rows, n_columns, buffers)
 
 
 @triton.jit
@@ -121,8 +121,8 @@ def _split_levels(counts, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
 @triton.jit
 def _load_function(coefficients, n, index):
     """Load a function of features: value at level 0, differences of levels 1 and 2 from it, sum over samples."""
-    place = coefficients + index
-    return tl.load(place), tl.load(place + n), tl.load(place + 2 * n), tl.load(place + 3 * n)
+    pointers = coefficients + index
+    return tl.load(pointers), tl.load(pointers + n), tl.load(pointers + 2 * n), tl.load(pointers + 3 * n)
 
 
 @triton.jit
@@ -148,7 +148,7 @@ def _weigh_counts(counts, first_weight, second_weight):
 
 @triton.jit
 def count_tile(
-    sizes, indicators, coefficients, weights, outcomes, found, N_ROW_FUNCTIONS: tl.constexpr,
+    sizes, indicators, coefficients, weights, outcomes, buffers, N_ROW_FUNCTIONS: tl.constexpr,
     N_COLUMN_FUNCTIONS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
     GROUP: tl.constexpr
 ):  # fmt: skip
@@ -165,10 +165,10 @@ def count_tile(
     if (is_diagonal == 0) | (tl.max(columns, axis=0) > tl.min(rows, axis=0)):
         indicator_rows = tl.minimum(2 * tl.min(rows, axis=0) + tl.arange(0, 2 * ROWS), 2 * n_rows - 1)
         indicator_columns = tl.minimum(2 * tl.min(columns, axis=0) + tl.arange(0, 2 * COLUMNS), 2 * n_columns - 1)
-        row_place, column_place = left + indicator_rows.to(tl.int64) * m, right + indicator_columns.to(tl.int64) * m
+        row_starts, column_starts = left + indicator_rows.to(tl.int64) * m, right + indicator_columns.to(tl.int64) * m
         counts = tl.zeros((2 * ROWS, 2 * COLUMNS), dtype=tl.int32)
-        counts = _multiply(row_place, column_place, counts, 0, boundary, DEPTH) << 16
-        counts = _multiply(row_place, column_place, counts, boundary, m, DEPTH)
+        counts = _multiply(row_starts, column_starts, counts, 0, boundary, DEPTH) << 16
+        counts = _multiply(row_starts, column_starts, counts, boundary, m, DEPTH)
         c11, c12, c21, c22 = _split_levels(counts, ROWS, COLUMNS)
         row_index, column_index = tl.minimum(rows, n_rows - 1), tl.minimum(columns, n_columns - 1)
         statistic = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
@@ -196,4 +196,4 @@ def count_tile(
                 )
                 squares = _sum_products(shares, square_of_row, square_of_column, 1.0)
                 statistic += inner * inner * (weight / tl.maximum(squares, 1e-6 / weight))
-        _keep_best(statistic, rows, columns, valid, 0, n_rows, n_columns, found)
+        _keep_best(statistic, rows, columns, valid, 0, n_rows, n_columns, buffers)

@@ -293,17 +293,19 @@ def _scan_fused_tile(
     n_tile = len(rows) * (len(rows) - 1) // 2 if rows == columns else len(rows) * len(columns)
     log_p = min(max_log_p, np.log(EXPECTED * scan.n_pairs / max(n_tile, 1)), 0.0)
     while True:
-        thresholds = [_statistic_of_log_p(log_p, one) for one in moments]
+        thresholds = [_statistic_of_log_p(log_p, statistic_moments) for statistic_moments in moments]
         tile = cast(FusedTiles, scan.fused).best_pairs(rows, columns, weights, tied, scan.n_pairs, thresholds)
         if log_p >= min(max_log_p, 0.0) or all(len(best.pairs) >= min(scan.n_pairs, n_tile) for best in tile):
             break
         log_p = min(log_p + np.log(64.0), max_log_p, 0.0)
     best_partners, log_ps, pairs = [], [], []
-    for best, one in zip(tile, moments, strict=True):
+    for best, statistic_moments in zip(tile, moments, strict=True):
         for (largest, partners), block, other in ((best.by_row, rows, columns), (best.by_column, columns, rows)):
             members = np.flatnonzero(largest >= 0.0)
-            best_partners.append((one, members + block.start, partners[members] + other.start, largest[members]))
-        tile_log_p = log_tail_of_moments(best.statistics.astype(np.float64), *one)
+            best_partners.append(
+                (statistic_moments, members + block.start, partners[members] + other.start, largest[members])
+            )
+        tile_log_p = log_tail_of_moments(best.statistics.astype(np.float64), *statistic_moments)
         small = tile_log_p <= max_log_p
         log_ps.append(tile_log_p[small])
         pairs.append(best.pairs[small] + np.array([rows.start, columns.start]))

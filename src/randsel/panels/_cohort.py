@@ -23,15 +23,16 @@ TRANSFORMS: dict[str, tuple[Callable[[Any], Any], str, str]] = {
 }
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)  # quantiles that are compared
 MIN_SAMPLES = 5  # with fewer new samples, quantiles are not compared
-SAME = 0.9  # new samples are those of training if more than this fraction of their values occurs there
+MIN_DISTINCT = 0.9  # features with more than this fraction of distinct training values can identify samples
+MIN_REPEATED = 0.9  # new samples are those of training if more than this fraction of their values occurs there
 UNLIKELY = 0.01  # equal new values are reported if training samples would have them with less than this probability
 SHIFTED = 1.0  # shifts of a median above this, in training standard deviations, are reported
 SIGNIFICANT = 4.0  # a reported shift also exceeds this many standard errors of the new median
 MEDIAN_ERROR = 1.25  # standard error of the median of n normal values, in standard deviations, times √n
 OUTSIDE = 0.1  # fractions of values outside the training range above this are reported
-#: A transform is suggested if quantiles differ by more than `FAR` standard deviations and if the transform brings this
-#: distance below `CLOSE`, and below `CLOSER` times its present value.
-FAR, CLOSE, CLOSER = 2.0, 1.0, 0.25
+#: A transform is suggested if quantiles are more than `FAR_DISTANCE` standard deviations apart, and if the transform
+#: reduces this distance below `CLOSE_DISTANCE` and below `MAX_DISTANCE_RATIO` times its value without the transform.
+FAR_DISTANCE, CLOSE_DISTANCE, MAX_DISTANCE_RATIO = 2.0, 1.0, 0.25
 NORMAL_IQR = 1.349  # interquartile range of the standard normal distribution
 MANY_ABSENT = 0.25  # fractions of absent features above this are reported
 NAMED = 5  # number of features that a warning names
@@ -176,9 +177,9 @@ def _are_training_values(panel: PanelContent, values: Array) -> bool:
     Only features count whose training values are nearly all distinct.
     """
     columns = zip(panel.preparation.points, values.T, strict=True)
-    distinct = [(points, column) for points, column in columns if len(np.unique(points)) > SAME * len(points)]
+    distinct = [(points, column) for points, column in columns if len(np.unique(points)) > MIN_DISTINCT * len(points)]
     occurs = [np.isin(column[~np.isnan(column)], points) for points, column in distinct]
-    return sum(map(len, occurs)) >= MIN_SAMPLES and bool(np.concatenate(occurs).mean() > SAME)
+    return sum(map(len, occurs)) >= MIN_SAMPLES and bool(np.concatenate(occurs).mean() > MIN_REPEATED)
 
 
 def _is_constant(points: Array, column: Array) -> bool:
@@ -230,7 +231,7 @@ def find_transform(panel: PanelContent, values: Array) -> str | None:
     distance = _distance(training, new)
     candidates = {name: _distance(function(training), new) for name, (function, *_) in TRANSFORMS.items()}
     best = min(candidates, key=lambda name: candidates[name])
-    is_better = distance > FAR and candidates[best] < min(CLOSE, CLOSER * distance)
+    is_better = distance > FAR_DISTANCE and candidates[best] < min(CLOSE_DISTANCE, MAX_DISTANCE_RATIO * distance)
     return best if is_better else None
 
 

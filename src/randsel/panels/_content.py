@@ -1,4 +1,4 @@
-"""What a panel consists of, as frozen dataclasses."""
+"""The contents of a panel, as frozen dataclasses."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -212,8 +212,10 @@ def _draw_calibration(application: Application) -> Any:
         values = [value for b in bins for value in (b.predicted, b.observed)]
         limits = [min(values), max(values)]
     axes.plot(limits, limits, color="0.6", linewidth=0.8, zorder=0)
-    what = "probability" if application.panel.classes is not None else "value"
-    axes.set(xlabel=f"predicted {what}", ylabel="observed frequency" if what == "probability" else "observed value")
-    if len({b.label for b in bins}) > 1 or what == "probability":
+    quantity = "probability" if application.panel.classes is not None else "value"
+    axes.set(
+        xlabel=f"predicted {quantity}", ylabel="observed frequency" if quantity == "probability" else "observed value"
+    )
+    if len({b.label for b in bins}) > 1 or quantity == "probability":
         axes.legend(frameon=False)
     return figure

@@ -226,8 +226,8 @@ def feature_panel(
     else:
         strips = [(y[values == level], CLASS_COLOURS[0]) for level in np.unique(values)]
         names = [f"{level:g}" for level in np.unique(values)]
-    for place, (members, colour) in enumerate(strips):
-        _draw_strip(axes, place, members, colour, rasterized=len(y) > MANY)
+    for position, (members, colour) in enumerate(strips):
+        _draw_strip(axes, position, members, colour, rasterized=len(y) > MANY)
     axes.set_xticks(range(len(strips)), names, parse_math=False)
     axes.set_xlim(-0.5, len(strips) - 0.5)
     axes.tick_params(axis="x", length=0)
@@ -237,15 +237,15 @@ def feature_panel(
 _DOTS = {"linestyle": "", "marker": "o", "markersize": 2.8, "markeredgewidth": 0, "alpha": 0.65}
 
 
-def _draw_strip(axes: Any, place: int, members: Array, colour: str, *, rasterized: bool) -> None:
+def _draw_strip(axes: Any, position: int, members: Array, colour: str, *, rasterized: bool) -> None:
     """Draw the samples of a class as dots side by side, with their median and quartiles."""
     if not len(members):
         return
-    x = place + np.random.default_rng(place).uniform(-0.22, 0.22, len(members))
+    x = position + np.random.default_rng(position).uniform(-0.22, 0.22, len(members))
     low, middle, high = np.quantile(members, [0.25, 0.5, 0.75])
     axes.plot(x, members, **_DOTS, color=colour, rasterized=rasterized, clip_on=False)
-    axes.plot([place, place], [low, high], color="black", linewidth=1.0, solid_capstyle="butt")
-    axes.plot([place - 0.3, place + 0.3], [middle, middle], color="black", linewidth=1.6, solid_capstyle="butt")
+    axes.plot([position, position], [low, high], color="black", linewidth=1.0, solid_capstyle="butt")
+    axes.plot([position - 0.3, position + 0.3], [middle, middle], color="black", linewidth=1.6, solid_capstyle="butt")
 
 
 def _draw_bars(axes: Any, values: Array, codes: Array, n_classes: int) -> None:
@@ -255,8 +255,8 @@ def _draw_bars(axes: Any, values: Array, codes: Array, n_classes: int) -> None:
     for code in range(n_classes):
         members = values[codes == code]
         shares = [np.mean(members == level) if len(members) else 0.0 for level in levels]
-        places = np.arange(len(levels)) + (code - (n_classes - 1) / 2) * width
-        axes.bar(places, shares, 0.92 * width, color=str(class_colours(code)))
+        bar_positions = np.arange(len(levels)) + (code - (n_classes - 1) / 2) * width
+        axes.bar(bar_positions, shares, 0.92 * width, color=str(class_colours(code)))
     axes.set_xticks(range(len(levels)), [f"{level:g}" for level in levels])
     axes.tick_params(axis="x", length=0)
     axes.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.0f} %")

@@ -24,8 +24,8 @@ def roc_curve(y: Any, scores: Any, *, folds: Any = None, positive: str = "", ax:
     scores : array or series
         Predicted scores, larger for the second class in ascending order. Samples without a score are left out.
     folds : array of int, default=None
-        Fold of every sample: scores of different models do not compare. Folds with samples of one class only are left
-        out. None: one fold.
+        Fold of every sample. Each fold has its own curve, because scores of different models are not comparable. Folds
+        with samples of one class only are left out. None: one fold.
     positive : str
         Name of the second class, for the axes.
     ax : matplotlib.axes.Axes, default=None

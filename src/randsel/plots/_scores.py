@@ -26,7 +26,7 @@ def comparison(rows: Any, *, title: str = "") -> Any:
     Returns
     -------
     matplotlib.figure.Figure
-        One panel per data set and method. The other methods are grey in the background, so that panels compare.
+        One panel per data set and method. The other methods are grey in the background, so that panels can be compared.
 
     Examples
     --------

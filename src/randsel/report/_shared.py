@@ -1,4 +1,4 @@
-"""Rendering of all pages: templates, style sheet and filters of numbers."""
+"""Rendering that all HTML pages share: templates, style sheet, and template filters that format numbers."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""From a table to the features of the kernel: standardised columns, or functions of their ranks."""
+"""Turns a table into the features of the kernel: standardised columns, or functions of their ranks."""
 
 import math
 from typing import Any

@@ -236,9 +236,9 @@ class InteractionScan(Selector):
         sample_weight : array of shape (n_samples,), default=None
             Weights of the samples; samples of weight zero are left out.
         groups : array of shape (n_samples,), default=None
-            Samples of one group, such as a donor, are not independent. A y that is constant in every group is compared
-            between groups, of which the samples are averaged; one that varies in every group is compared within
-            groups; one that varies in some is tested by sums over groups. `comparison_` says which.
+            Samples of one group, such as a donor, are not independent. If y is constant in every group, the samples of
+            each group are averaged and groups are compared. If y varies in every group, samples are compared within
+            groups. If y varies in some groups only, sums over groups are tested. `comparison_` says which.
         batch : array of shape (n_samples,), default=None
             Strata, such as plates or sub-studies. The target is compared within batches only, so differences between
             them are not evidence.

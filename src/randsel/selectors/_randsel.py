@@ -303,8 +303,8 @@ class RandSel(StandInsMixin, Selector):
             How much each sample counts; samples of weight zero are left out.
         groups : array of shape (n_samples,), default=None
             Samples of one group, such as a donor, are not independent: prediction errors leave out whole groups, and
-            the permutation test compares between groups, within groups, or both, as `InteractionScan` does. One group
-            only is like none.
+            the permutation test compares between groups, within groups, or both, as `InteractionScan` does. A
+            single group is ignored.
         batch : array of shape (n_samples,), default=None
             Differences between batches, such as plates, are removed from features and y; permutations of y stay within
             batches.
@@ -336,7 +336,7 @@ class RandSel(StandInsMixin, Selector):
         rules = replace(rules, explain_fixed=bool(fixed.any()))
         del X  # validation may have made a copy
         target = Target.encode(y, kind, weights, annotations.groups, nuisance)
-        sample = Sample.from_columns(Z, target.beside(array_on_device_of(Z)), fixed)
+        sample = Sample.from_columns(Z, target.on_device_of(array_on_device_of(Z)), fixed)
         del Z
         noise_pvalue = permutation_test(sample, annotations.batch, annotations.covariates, annotations.comparison(y))
         with self._observe(sample, columns, n_to_select, checkpoint, seed) as (state, draws, observers):

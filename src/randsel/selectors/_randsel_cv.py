@@ -165,8 +165,8 @@ class RandSelCV(PredictionMixin, Selector):
         ----------
         X : array, data frame or sparse matrix of shape (n_samples, n_features)
             Numbers. A missing value (NaN) is neutral in the selection, as in `RandSel`. Models that do not take NaN get
-            the means of the training samples. If a sparse matrix is read in blocks, as in `RandSel`, only those numbers
-            of features are tried that take at most 256 MB as a dense array.
+            the means of the training samples. If a sparse matrix is read in blocks, as in `RandSel`, only numbers of
+            features whose columns take at most 256 MB as a dense array are tried.
         y : array of shape (n_samples,) or (n_samples, n_outputs)
             Class labels, numbers, several columns of numbers, or events and times, as in `RandSel`.
         sample_weight : array of shape (n_samples,), default=None

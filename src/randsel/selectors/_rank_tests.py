@@ -1,4 +1,4 @@
-"""From the arguments of `fit` to tests of features by their rank functions."""
+"""Turns the arguments of `fit` into tests of features by their rank functions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Features of a table: columns without another role; text, identifiers, repeated names, values below detection."""
+"""Finds the features of a table, which are the columns without another role.
+
+Handles text, identifiers, repeated names, and values below the limit of detection.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -48,8 +51,8 @@ def fill_below_detection(
         for _, j, limit in cells:
             limits.setdefault(j, []).append(limit)
         for j, of_column in limits.items():
-            name, own = samples.columns[j], half_minimum([*samples.values[:, j], *of_column])
-            values[j] = own if detection_values is None else detection_values.get(name, own)
+            name, half_of_minimum = samples.columns[j], half_minimum([*samples.values[:, j], *of_column])
+            values[j] = half_of_minimum if detection_values is None else detection_values.get(name, half_of_minimum)
         for i, j, _ in cells:
             samples.values[i, j] = values[j]
     result = "missing"
@@ -83,11 +86,11 @@ def resolve_duplicates(samples: Sheet, rule: str, only: Sequence[str], notes: li
     if not repeated:
         return samples
     if rule == "error":
-        things = "features" if samples.features_in_rows is not None else "columns"
+        plural = "features" if samples.features_in_rows is not None else "columns"
         remedy = "give each a name of its own, or choose --duplicates rename, mean or first"
         columns = [j for j, name in enumerate(names) if name in repeated]
-        places = [samples.column_place(j) for j in columns]
-        check_distinct([names[j] for j in columns], samples.path, things, places.__getitem__, remedy)
+        locations = [samples.column_place(j) for j in columns]
+        check_distinct([names[j] for j in columns], samples.path, plural, locations.__getitem__, remedy)
     n_repeated = f"{len(repeated)} {pluralise(len(repeated), 'name is', 'names are')} repeated, such as"
     example = next(iter(repeated))
     if rule == "rename":

@@ -65,19 +65,19 @@ def split_words(name: str) -> list[str]:
     return [word.lower() for word in re.split(r"[^A-Za-z0-9#]+", spaced) if word]
 
 
-def find_names(names: Sequence[str], parts: Iterable[str]) -> list[int]:
-    r"""Return the indices of the names that contain one of the parts, in lower case; "\0" is the start of a name.
+def find_names(names: Sequence[str], fragments: Iterable[str]) -> list[int]:
+    r"""Return the indices of the names that contain one of the fragments, in lower case; "\0" is the start of a name.
 
     One search in all names is faster than one in each.
     """
     lowered = [name.lower() for name in names]
     ends, text = np.cumsum([len(name) + 1 for name in lowered]), "\0" + "\0".join(lowered)
     hits: list[int] = []
-    for part in parts:
-        position = text.find(part)
+    for fragment in fragments:
+        position = text.find(fragment)
         while position >= 0:
             hits.append(position)
-            position = text.find(part, position + 1)
+            position = text.find(fragment, position + 1)
     indices: list[int] = np.unique(np.searchsorted(ends, hits, side="right")).tolist()
     return indices
 

@@ -1,4 +1,4 @@
-"""Missing values of a table: rules for them, notes about them, and the imputation of medians."""
+"""Missing values of a table: rules for them, notes about them, and imputation by medians."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

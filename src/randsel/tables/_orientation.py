@@ -1,4 +1,7 @@
-"""Orientation: whether samples are in rows, by the target or its ids; names of samples; rows of text."""
+"""Orientation of a table: finds the target or its ids, to decide whether samples are in rows.
+
+Also reads the names of samples and the rows of text.
+"""
 
 import difflib
 import re
@@ -131,8 +134,8 @@ def _find_orientation_of_features(sheet: Sheet, id_column: str | None, only: Seq
             f"{sheet.path} has none of the {len(only)} requested features, such as {only[0]!r}; its first "
             f"columns are {list(sheet.columns[:5])}. Check that names are written in the same way."
         )
-    places = f"the names of {max(in_header, in_rows)} of {len(only)} features are in the"
-    return in_rows > in_header, f"{places} {'rows' if in_rows > in_header else 'header'}"
+    names_found = f"the names of {max(in_header, in_rows)} of {len(only)} features are in the"
+    return in_rows > in_header, f"{names_found} {'rows' if in_rows > in_header else 'header'}"
 
 
 def _find_orientation(

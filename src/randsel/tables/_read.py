@@ -209,7 +209,7 @@ def read(
     Returns
     -------
     Table
-        All columns without another role are features; the notes say what was found.
+        All columns without another role are features; the notes describe how the file was read.
 
     Examples
     --------
@@ -244,14 +244,18 @@ def read(
         roles, cells = assign_roles(samples, requested, id_column, labels, notes, optional=bool(only))
         choose = _read_optional_outcome if only else partial(_choose_by_target, classes=classes)
         y, rows = choose(samples, roles, cells, drop_columns, notes)
-        known = read_annotations(path, roles, cells, rows, below_detection, replacements, detection_values, notes)
-        y, rows, known = choose_batches(path, y, rows, known, batches)
+        annotations = read_annotations(path, roles, cells, rows, below_detection, replacements, detection_values, notes)
+        y, rows, annotations = choose_batches(path, y, rows, annotations, batches)
         outcome = roles.get("target") or roles.get("time", "")
         if not only:
-            check_target(samples, y, outcome, known.get("groups"))
-        taken = {name for name in (*roles.values(), *samples.roles.values(), id_column) if name is not None}
-        choice = FeatureChoice(taken, categorical, drop_columns, features, only, outcome, y, "groups" in known, levels)
-        return replace(_build_table(samples, choice, rows, missing, log2, replacements, notes), **to_fields(known))
+            check_target(samples, y, outcome, annotations.get("groups"))
+        names_with_role = {name for name in (*roles.values(), *samples.roles.values(), id_column) if name is not None}
+        choice = FeatureChoice(
+            names_with_role, categorical, drop_columns, features, only, outcome, y, "groups" in annotations, levels
+        )
+        return replace(
+            _build_table(samples, choice, rows, missing, log2, replacements, notes), **to_fields(annotations)
+        )
 
 
 @contextmanager

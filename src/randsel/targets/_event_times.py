@@ -142,9 +142,9 @@ def check_times(y: Array) -> None:
     event, time = y["event"], y["time"]
     rows = np.flatnonzero(~np.isfinite(time))
     if len(rows):
-        what = "has an event but no time" if event[rows[0]] else "has no time"
+        problem = "has an event but no time" if event[rows[0]] else "has no time"
         raise ValueError(
-            f"Input y contains NaN or infinite times in {len(rows)} of {len(y)} samples; row {rows[0]} {what}. Drop "
+            f"Input y contains NaN or infinite times in {len(rows)} of {len(y)} samples; row {rows[0]} {problem}. Drop "
             "those samples first."
         )
     rows = np.flatnonzero(time <= 0.0)

@@ -6,7 +6,7 @@ With the weights w, the events δ and the relative risks r of the samples at ris
     M_i  = δ_i - r_i H(t_i)
 
 H is the estimate of Nelson and Aalen if all r are one, and that of Breslow if r = exp(βᵀx) is the risk of a Cox model.
-M is the martingale residual: the number of events that a sample had, less the number expected of it.
+M is the martingale residual: the number of events of a sample, minus its expected number of events.
 """
 
 from typing import NamedTuple

@@ -61,7 +61,7 @@ class Target:
         weights = fractions * len(Y)
         return cls(Y * weights[:, None], weights, groups)
 
-    def beside(self, X: Any) -> "Target":
+    def on_device_of(self, X: Any) -> "Target":
         """Return the target on the device of X."""
         weights = None if self.weights is None else as_array_like(self.weights, X)
         return replace(self, Y=as_array_like(self.Y, X), weights=weights)

@@ -1,4 +1,4 @@
-"""NPZ files, and MATLAB files of version 4 to 7 by scipy: arrays X and y, and others that are known by their names."""
+"""NPZ files, and MATLAB files of version 4 to 7 by scipy: arrays X and y, and optional arrays recognised by name."""
 
 import mmap
 import struct

@@ -70,17 +70,20 @@ class Sheet:
 def check_distinct(
     names: list[str],
     path: Path,
-    things: str,
-    place: Callable[[int], str] = "entry {}".format,
+    plural: str,
+    locate: Callable[[int], str] = "entry {}".format,
     remedy: str = "give each a name of its own",
 ) -> None:
-    """Raise ValueError if two of the `things` (such as "columns") have the same name; `place` says where one is."""
+    """Raise ValueError if two names are equal.
+
+    `plural` is the word for what is named, such as "columns"; `locate` describes where a name is in the file.
+    """
     repeated = [name for name, times in Counter(names).items() if times > 1]
     if repeated:
         first, second = [i for i, name in enumerate(names) if name == repeated[0]][:2]
         more = f" ({len(repeated) - 1} other names are repeated, too)" if len(repeated) > 1 else ""
         raise ValueError(
-            f"{path} has several {things} called {repeated[0]!r}, the first in {place(first)} and {place(second)}"
+            f"{path} has several {plural} called {repeated[0]!r}, the first in {locate(first)} and {locate(second)}"
             f"{more}; {remedy}."
         )
 
