@@ -4,6 +4,7 @@ import ast
 import ctypes
 import faulthandler
 import hashlib
+import io
 import json
 import os
 import resource
@@ -11,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+import tokenize
 from pathlib import Path
 
 THREADS = ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR", "NUMBA", "VECLIB_MAXIMUM")
@@ -114,14 +116,24 @@ def digest_of(paths, root):
     digest = hashlib.sha256()
     for path in sorted(set(paths)):
         text = path.read_text()
-        if path.suffix == ".py":
-            tree = ast.parse(text)
-            for node in ast.walk(tree):
-                if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-                    node.value = ast.Constant(None)
-            text = ast.unparse(tree)
+        text = code_only(text) if path.suffix == ".py" else text
         digest.update(f"{path.relative_to(root)}\n{text}\n".encode())
     return digest.hexdigest()[:12]
+
+
+def code_only(text):
+    """Python code without comments, docstrings and blank lines, alike for all versions of Python.
+
+    The text is cut, not parsed and printed again, because versions of Python print the same code differently.
+    """
+    lines = text.splitlines()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            lines[node.lineno - 1 : node.end_lineno] = [""] * (node.end_lineno - node.lineno + 1)
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT and lines[token.start[0] - 1]:
+            lines[token.start[0] - 1] = lines[token.start[0] - 1][: token.start[1]]
+    return "\n".join(line.rstrip() for line in lines if line.strip())
 
 
 def commit():

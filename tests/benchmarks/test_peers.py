@@ -78,3 +78,8 @@ def test_the_digest_of_the_source_follows_code_in_subfolders_but_not_comments(me
     assert measure.source_digest(("culling",)) == documented
     (tmp_path / "culling" / "_file.py").write_text('"""Another."""\nx = 2\n')
     assert measure.source_digest(("culling",)) not in (documented, culling)
+
+
+def test_code_without_comments_and_docstrings_keeps_all_else(measure):
+    text = '"""Doc."""\n\nclass A:\n    """Doc\n    # of two lines."""\n\n    x = "# é"  # why\n    def f(self): ...\n'
+    assert measure.code_only(text) == 'class A:\n    x = "# é"\n    def f(self): ...'
