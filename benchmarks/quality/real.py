@@ -263,8 +263,15 @@ def all_tasks(set_names, methods, options):
     computed equally many folds of all methods.
     """
     repetitions = range(options.repetitions)
-    tasks = [(s, m, r, fold) for r in repetitions for fold in range(FOLDS) for s in set_names for m in methods]
-    ranked = [name for name, method in methods.items() if method.has_order]
+    tasks = [
+        (s, name, r, fold)
+        for r in repetitions
+        for fold in range(FOLDS)
+        for s in set_names
+        for name, method in methods.items()
+        if s in OPEN or not method.open_only
+    ]
+    ranked = [name for name, method in methods.items() if method.has_order and not method.open_only]
     if options.sets is None and not options.no_recovery:
         for problem, make in RECOVERY.items():
             tasks += [(problem, m, seed, 0) for seed in (range(RECOVERY_SETS) if make else (0,)) for m in ranked]
