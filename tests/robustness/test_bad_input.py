@@ -38,6 +38,24 @@ def test_infinite_values_name_the_column(data):
     check_refused("infinity in column 2 .* and in 1 other columns", both, y)
 
 
+def test_columns_of_the_same_name_are_refused(data):
+    X, y = data
+    check_refused("share the name 'b'; rename them", pd.DataFrame(X, columns=list("abbdef")), y)
+    check_refused("share the name 'a' and 2 other names; rename", pd.DataFrame(X, columns=list("abcabc")), y)
+    RandSel(1).fit(pd.DataFrame(X, columns=list("abbdef")).to_numpy(), y)
+
+
+def test_rows_of_x_and_y_in_another_order_are_noticed(data):
+    X, y = data
+    frame, outcome = pd.DataFrame(X, columns=list("abcdef")), pd.Series(y)
+    with pytest.warns(UserWarning, match=r"same row labels in another order.* pass y.loc\[X.index\]") as warned:
+        RandSel(1).fit(frame, outcome[::-1])
+    assert warned[0].filename == __file__
+    # no warning: equal labels, other labels, or none
+    for same in (outcome, outcome.set_axis(range(100, 130)), y):
+        assert RandSel(1).fit(frame, same).order_[0] == 0
+
+
 def test_columns_that_are_missing_are_left_out_by_name(data):
     X, y = data
     frame = pd.DataFrame(X, columns=list("abcdef"))

@@ -3,6 +3,7 @@
 The only file that imports private names of scikit-learn. Error messages name the cause and the remedy.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -58,6 +59,8 @@ def check_data(
     """
     _refuse_masked_values_and_dates(X, "X")
     _refuse_masked_values_and_dates(y, "y")
+    _refuse_repeated_names(X)
+    _warn_of_reordered_rows(X, y)
     on_device, remote = _stays_on_device(X), remote_table(X)
     y, sample_weight = _to_memory(y), _to_memory(sample_weight)
     if remote is None:
@@ -228,6 +231,29 @@ def _refuse_masked_values_and_dates(values: Any, name: str) -> None:
     if dates:
         raise ValueError(
             f"Unknown label type: {name} holds dates, in column {dates[0]!r}; turn them into numbers or drop them."
+        )
+
+
+def _refuse_repeated_names(X: Any) -> None:
+    """Raise ValueError if columns of a data frame have the same name: results could not tell them apart."""
+    names = list(map(str, getattr(X, "columns", ())))
+    if len(set(names)) < len(names):
+        repeated = [name for name, count in Counter(names).items() if count > 1]
+        others = f" and {len(repeated) - 1} other names" if len(repeated) > 1 else ""
+        raise ValueError(f"Columns of X share the name {repeated[0]!r}{others}; rename them, or pass X.to_numpy().")
+
+
+def _warn_of_reordered_rows(X: Any, y: Any) -> None:
+    """Warn if X and y have the same row labels in another order, because rows are matched by position."""
+    rows: Any = getattr(X, "index", None)
+    outcomes: Any = getattr(y, "index", None)
+    if not (hasattr(rows, "equals") and hasattr(outcomes, "equals")) or rows.equals(outcomes):
+        return
+    if len(rows) == len(outcomes) and rows.isin(outcomes).all() and outcomes.isin(rows).all():
+        warn(
+            "X and y have the same row labels in another order, and rows are matched by position, not by label; if the "
+            "labels are right, pass y.loc[X.index].",
+            stacklevel=5,
         )
 
 

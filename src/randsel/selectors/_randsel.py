@@ -490,7 +490,7 @@ def _warn_that_nothing_stands_out(path: CullingPath) -> None:
     warn(
         f"Nothing stands out: the permutation test of correlations with y has p = {path.noise_pvalue:.2g} (limit "
         f"{NOISE_LEVEL}), and no round aligns with y better than noise would. Do not read this selection as a finding; "
-        "more samples may help.",
+        "InteractionScan tests pairs of features as well.",
         stacklevel=4,
     )
 
