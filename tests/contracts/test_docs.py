@@ -36,10 +36,9 @@ TEXTS = [*(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG
 TESTS = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
 SOURCE = ROOT / "src" / "randsel"
 #: Pages that are read by users, not by contributors.
-USER_PAGES = [
-    page for page in PAGES if page.parent.name in ("docs", "tutorials", "howto", "reference", "explanation", "gallery")
-]
-LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)")
+USER_FOLDERS = ("docs", "tutorials", "howto", "reference", "api", "explanation", "gallery")
+USER_PAGES = [ROOT / "README.md", *(page for page in PAGES if page.parent.name in USER_FOLDERS)]
+LINK = re.compile(r"(?:\]\(|<img src=\")(?!https?:)([^)#\"]*)(?:#([^)]+))?[)\"]")
 
 
 def join_strings(path):

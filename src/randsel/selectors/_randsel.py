@@ -118,9 +118,9 @@ class RandSel(StandInsMixin, Selector):
     min_features : int, default=1
         The path ends at this many features.
     n_bootstraps, subsample : int, default=3000, and float in (0, 1], default=0.25
-        Random subsets per round, and the fraction of the rows each is evaluated on. With `estimator="exact"` only the
-        first matters, and only above 2000 samples: the closed form is then averaged over disjoint random blocks of
-        about 1000 rows, at most `n_bootstraps` of them.
+        Random subsets per round, and the fraction of the rows that each gets, without replacement (for a count s of m
+        rows, `s / m`; at least 4). With `estimator="exact"` only the first matters, and only above 2000 samples: the
+        closed form is then averaged over disjoint random blocks of about 1000 rows, at most `n_bootstraps` of them.
     fix_top, fix_after : float in (0, 1) and int, default=None
         A feature in this top fraction for this many consecutive rounds is never dropped, and enters every subset.
     always_keep : list of str or int, or mask of features, default=None
