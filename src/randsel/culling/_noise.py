@@ -59,20 +59,19 @@ def permutation_test(
         outcomes = average_rows(outcomes, groups, np.zeros(outcomes.shape[1], dtype=bool))[number_rows(groups)]
     if groups is not None and comparison == "mixed":
         basis = _orthonormal(outcomes, weights)
-        bases = [basis, *(basis * signs[:, None] for signs in changed_signs(groups, N_PERMUTATIONS))]
+        bases = np.concatenate([basis[None], basis * changed_signs(groups, N_PERMUTATIONS)[:, :, None]])
     else:
         units = groups if comparison == "between groups" else None
         rows = permuted_rows(len(outcomes), units, strata, N_PERMUTATIONS)
-        orders = (np.arange(len(outcomes)), *rows)
-        permuted = [outcomes[order] for order in orders]
+        permuted = outcomes[np.concatenate([np.arange(len(outcomes))[None], rows])]
         if nuisance is not None:
-            permuted = [nuisance.remove_covariates(Y.T).T for Y in permuted]
-        bases = [_orthonormal(Y, weights) for Y in permuted]
-    rank = min(basis.shape[1] for basis in bases)
+            permuted = np.stack([nuisance.remove_covariates(Y.T).T for Y in permuted])
+        bases = _orthonormal(permuted, weights)
+    rank = bases.shape[2]
     if rank == 0:
         return 1.0
     X, roots = sample.columns_in_product_dtype, weights**0.5
-    directions = np.concatenate([basis[:, :rank] for basis in bases], axis=1) * roots[:, None]
+    directions = (bases * roots[:, None]).transpose(1, 0, 2).reshape(len(roots), -1)
     shared = (as_array_like(values, target.Y) for values in (directions, weights))
     blocks = list(map_blocks(X, WIDTH, _squared_correlations_of_block, *shared, rank))
     largest = np.max([block[0] for block in blocks], axis=0)
@@ -92,9 +91,9 @@ def permuted_rows(m: int, units: Array | None, strata: Array | None, count: int)
         unit_strata = strata if units is None else batches_of_groups(strata, units)
     members = np.argsort(unit_strata, kind="stable")
     receives = np.empty((count, len(first)), dtype=int)
-    for permutation in receives:
-        # Sorted by stratum and then by random keys: a random permutation within every stratum.
-        permutation[members] = np.lexsort((rng.random(len(first)), unit_strata))
+    # Sorted by stratum and then by random keys: a random permutation within every stratum.
+    keys = rng.random(receives.shape)
+    receives[:, members] = np.lexsort((keys, np.broadcast_to(unit_strata, keys.shape)))
     return np.asarray(first[receives][:, codes])
 
 
@@ -105,10 +104,14 @@ def changed_signs(groups: Array, count: int) -> Array:
 
 
 def _orthonormal(outcomes: Array, weights: Array) -> Array:
-    """Return an orthonormal basis of the columns, centred under the weights and scaled by their roots."""
-    scaled = (outcomes - weights @ outcomes / weights.sum()) * weights[:, None] ** 0.5
-    vectors, values, _ = np.linalg.svd(scaled, full_matrices=False)
-    return np.asarray(vectors[:, values > 1e-8 * max(values[0], 1e-300)])
+    """Return an orthonormal basis of the columns, centred under the weights and scaled by their roots.
+
+    Of a stack of outcomes, return a stack of bases of the smallest rank among them.
+    """
+    means = (weights @ outcomes / weights.sum())[..., None, :]
+    vectors, values, _ = np.linalg.svd((outcomes - means) * weights[:, None] ** 0.5, full_matrices=False)
+    ranks = (values > 1e-8 * np.maximum(values[..., :1], 1e-300)).sum(axis=-1)
+    return np.asarray(vectors[..., : np.min(ranks)])
 
 
 def _squared_correlations_of_block(block: Any, directions: Any, weights: Any, rank: int) -> tuple[Array, Array]:
