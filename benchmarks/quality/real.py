@@ -74,6 +74,7 @@ RECOVERY = {
     "XOR, 300×100": partial(datasets.make_xor, 300, 100),
     "XOR, 300×200": partial(datasets.make_xor, 300, 200),
     "XOR, 300×1000": partial(datasets.make_xor, 300, 1000),
+    "XOR, 300×2000": partial(datasets.make_xor, 300, 2000),
     "linear Weston, 300×100": partial(datasets.make_weston_linear, 300, 100),
     "non-linear Weston, 300×100": partial(datasets.make_weston_nonlinear, 300, 100),
     "madelon": None,

@@ -136,7 +136,7 @@ def accepts(parameters):
 
 
 #: Values of `RandSel(scale=...)` that are compared.
-SCALINGS = {True: "z-scores", "normal": "normal scores"}
+SCALINGS = {True: "z-scores", "normal": "normal scores", "rank": "rank scores"}
 
 
 #: Other settings of the default, tried on the open sets to see whether it can be improved.

@@ -81,7 +81,7 @@ SETTINGS = {"profile": False}
 
 
 def path(m=1000, n=1_000_000, goal=0.6, goal_after_scaling=0.35):
-    """The whole path of the default from a tensor on the device, and the part of it after normal scores."""
+    """The whole path of the default from a tensor on the device, and the part of it after standardising."""
     X = normal(m, n)
     y = (X[:, 17] + X[:, n - 5] > 0).int().cpu().numpy()
     W = normal(m, m, 1)
@@ -95,13 +95,13 @@ def path(m=1000, n=1_000_000, goal=0.6, goal_after_scaling=0.35):
 
     bare, _ = median_of(products)
     seconds, fitted = median_of(fit)
-    scaled = seconds - median_of(lambda: standardise(X, None, "normal"), 3)[0]
+    scaled = seconds - median_of(lambda: standardise(X, None, "rank"), 3)[0]
     if SETTINGS["profile"]:
         profile(fit)
     chosen = fitted.get_support(indices=True).tolist()
     used = torch.cuda.max_memory_allocated() / 1e9
     return (
-        f"| full path, {m}×{n} float32, to 2 features | {seconds:.3f} s; {scaled:.3f} s after normal scores | "
+        f"| full path, {m}×{n} float32, to 2 features | {seconds:.3f} s; {scaled:.3f} s after ranks | "
         f"{bare:.3f} s for one X Xᵀ and one W X in float32: {seconds / bare:.1f} and {scaled / bare:.1f} times | "
         f"chosen {chosen}, planted [17, {n - 5}]; {used:.0f} GB | {verdict(seconds, goal)}, "
         f"{verdict(scaled, goal_after_scaling)} |"

@@ -40,8 +40,8 @@ def test_correlations_and_losses_are_those_of_the_formulas(data, grouped):
     target = Target.encode(y, KINDS["regression"], None, codes)
     stand_ins = find_stand_ins(X, np.array([0, 1]), SwapModel(target, ridge=2.0))
     assert {column: [s.column for s in others] for column, others in stand_ins.items()} == {0: [5, 6], 1: [7]}
-    Z = reference.normal_scores(X)
-    correlations = np.corrcoef(Z.T)
+    correlations = np.corrcoef(reference.rank_scores(X, "normal").T)
+    Z = reference.rank_scores(X, "rank")
     gamma = median_bandwidth(Z[:, [0, 1]])
     groups = np.arange(40) if codes is None else codes
     error = error_of(Z[:, [0, 1]], gamma, y[:, None], 2.0, groups)
@@ -75,12 +75,12 @@ def test_without_y_losses_are_unknown(data):
     assert all(np.isnan(s.loss) for others in without.values() for s in others)
 
 
-@pytest.mark.parametrize("scale", ["normal", True, False])
+@pytest.mark.parametrize("scale", ["rank", "normal", True, False])
 def test_the_model_has_the_parameters_of_the_selector(data, scale):
     X, y = data
     selector = RandSel(2, scale=scale, ridge=0.5, gamma=0.3).fit(X, y)
     (first, *_) = selector.stand_ins(X, y)[0]
-    Z = reference.normal_scores(X) if scale == "normal" else X / X.std(axis=0) if scale else X
+    Z = reference.rank_scores(X, scale) if isinstance(scale, str) else X / X.std(axis=0) if scale else X
     before, after = (error_of(Z[:, panel], 0.3, y[:, None], 0.5, np.arange(40)) for panel in ([0, 1], [5, 1]))
     assert first.loss == pytest.approx(after - before)
 

@@ -242,7 +242,7 @@ def test_missing_values_in_parquet_are_neutral(xor, tmp_path):
     same_path(found, RandSel().fit(X, y))
 
 
-@pytest.mark.parametrize("scale", ["normal", True, False])
+@pytest.mark.parametrize("scale", ["rank", "normal", True, False])
 def test_missing_values_in_blocks_are_neutral(xor, rng, scale, little_memory):
     X, y = xor[0].copy(), xor[1]
     X[rng.random(X.shape) < 0.1] = np.nan

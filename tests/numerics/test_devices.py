@@ -70,7 +70,8 @@ def test_tensors_give_the_same_path(dispatch, name, dtype, host_features, monkey
 
 
 @pytest.mark.parametrize(
-    "options", [{"fix_top": 0.2, "fix_after": 2}, {"kernel": "rank"}, {"scale": False}, {"scale": "normal"}]
+    "options",
+    [{"fix_top": 0.2, "fix_after": 2}, {"kernel": "rank"}, {"scale": False}, {"scale": "normal"}, {"scale": True}],
 )
 def test_options_on_tensors(dispatch, options):
     X, y = PROBLEMS["xor"]()

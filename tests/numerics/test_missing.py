@@ -7,10 +7,10 @@ import reference
 from randsel._numerics.column_sources import MappedColumns
 from randsel._numerics.missing import count_nonfinite, impute_means
 from randsel._numerics.rank_functions import rank_functions
-from randsel._numerics.standardise import NormalScorer, standardise, standardise_columns
+from randsel._numerics.standardise import RankScorer, standardise, standardise_columns
 from randsel.targets import average_rows
 
-SCALES = {"normal": "normal", "z": True, "centred": False}
+SCALES = {"rank": "rank", "normal": "normal", "z": True, "centred": False}
 scales = pytest.mark.parametrize("scale", SCALES.values(), ids=SCALES)
 weighted = pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
 
@@ -31,10 +31,11 @@ def weights_of(rng, is_weighted):
 
 
 @weighted
-def test_normal_scores_follow_their_definition(table, rng, weighted):
+@pytest.mark.parametrize("scale", ["rank", "normal"])
+def test_rank_scores_follow_their_definition(table, rng, scale, weighted):
     weights = weights_of(rng, weighted)
-    expected = reference.neutral_normal_scores(table, weights)
-    np.testing.assert_allclose(standardise(table, weights, "normal")[0], expected, atol=1e-12)
+    expected = reference.neutral_rank_scores(table, weights, scale)
+    np.testing.assert_allclose(standardise(table, weights, scale)[0], expected, atol=1e-12)
 
 
 @weighted
@@ -108,12 +109,12 @@ def test_empty_constant_and_incomplete_columns_do_not_vary(table, scale):
 
 
 def test_new_rows_get_scores_by_the_training_rows(table, rng):
-    scorer = NormalScorer.from_samples(table)
-    np.testing.assert_allclose(scorer.apply(table), reference.neutral_normal_scores(table), atol=1e-12)
+    scorer = RankScorer.from_samples(table)
+    np.testing.assert_allclose(scorer.apply(table), reference.neutral_rank_scores(table), atol=1e-12)
     rows = np.full((1, 30), np.nan)
     assert not scorer.apply(rows).any()
     table[:, 3] = np.nan
-    assert np.isfinite(NormalScorer.from_samples(table).apply(rng.normal(size=(4, 30)))).all()
+    assert np.isfinite(RankScorer.from_samples(table).apply(rng.normal(size=(4, 30)))).all()
 
 
 def test_rank_functions_follow_their_definition(table):

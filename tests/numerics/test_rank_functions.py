@@ -4,7 +4,8 @@ import reference
 from scipy.stats import norm
 
 from randsel._numerics.nuisance import centre
-from randsel._numerics.rank_functions import column_scores, monotone_score, rank_functions
+from randsel._numerics.rank_functions import column_scores, rank_functions
+from randsel._numerics.rank_scores import monotone_scores
 
 
 def functions(X, n_functions=4, weights=None, nominal=None):
@@ -31,10 +32,10 @@ def test_functions_of_untied_columns_are_a_monotone_score_and_cosines(rng):
 def test_monotone_score_adds_ranks_and_normal_scores_of_equal_variance():
     r = (np.arange(10_000) + 0.5) / 10_000
     normal = norm.ppf(r)
-    assert np.std(monotone_score(r) - normal) == pytest.approx(1.0, rel=1e-3)
+    assert np.std(monotone_scores(r) - normal) == pytest.approx(1.0, rel=1e-3)
     assert np.std(normal) == pytest.approx(1.0, rel=1e-3)
     x = np.array([3.0, 1.0, 3.0, 8.0])
-    assert np.allclose(column_scores(x[:, None])[:, 0], monotone_score(np.array([0.5, 0.125, 0.5, 0.875])))
+    assert np.allclose(column_scores(x[:, None])[:, 0], monotone_scores(np.array([0.5, 0.125, 0.5, 0.875])))
 
 
 def test_a_column_of_few_levels_has_one_function_less_than_levels(rng):

@@ -50,7 +50,7 @@ def assert_same_path(one, other, rtol=1e-9):
 
 def test_settings_of_the_default(table):
     X, y = table
-    explicit = RandSel(criterion="combined", ridge=3.0, scale="normal", min_features=1).fit(X, y)
+    explicit = RandSel(criterion="combined", ridge=3.0, scale="rank", min_features=1).fit(X, y)
     assert_same_path(RandSel().fit(X, y), explicit, rtol=0)
     assert len(explicit.path_.rounds[-1].features) == 1
 

@@ -158,37 +158,40 @@ def unbiased_hsic(K, L):
     return (first + second - third) / (m * (m - 3))
 
 
-def normal_scores(X):
-    """Φ⁻¹((rank - ½)/m) with midranks, column by column, to mean zero and standard deviation one."""
+RANK_SCORES = {"rank": lambda p: 12**0.5 * (p - 0.5) + norm.ppf(p), "normal": norm.ppf}
+
+
+def rank_scores(X, scale="normal"):
+    """Score of (rank - ½)/m with midranks, column by column, to mean zero and standard deviation one."""
     scores = np.zeros(X.shape)
     for j, x in enumerate(X.T):
-        quantiles = norm.ppf((rankdata(x) - 0.5) / len(x))
+        quantiles = RANK_SCORES[scale]((rankdata(x) - 0.5) / len(x))
         scores[:, j] = (quantiles - quantiles.mean()) / quantiles.std()
     return scores
 
 
-def weighted_normal_scores(X, weights):
-    """Φ⁻¹ of the weight of smaller values and half that of equal ones; mean zero, weighted standard deviation one."""
+def weighted_rank_scores(X, weights, scale="normal"):
+    """Score of the weight of smaller values and half that of equal ones; mean zero, weighted standard deviation one."""
     m, n = X.shape
     scores = np.zeros((m, n))
     for j in range(n):
         for p in range(m):
             below = sum(weights[q] for q in range(m) if X[q, j] < X[p, j])
             equal = sum(weights[q] for q in range(m) if X[q, j] == X[p, j])
-            scores[p, j] = norm.ppf((below + equal / 2) / sum(weights))
+            scores[p, j] = RANK_SCORES[scale]((below + equal / 2) / sum(weights))
         mean = np.average(scores[:, j], weights=weights)
         deviation = np.sqrt(np.average((scores[:, j] - mean) ** 2, weights=weights))
         scores[:, j] = (scores[:, j] - scores[:, j].mean()) / deviation
     return scores
 
 
-def neutral_normal_scores(X, weights=None):
-    """Normal scores of the observed values of each column; NaN gets their weighted mean; mean zero."""
+def neutral_rank_scores(X, weights=None, scale="normal"):
+    """Rank scores of the observed values of each column; NaN gets their weighted mean; mean zero."""
     weights = np.ones(len(X)) if weights is None else weights
     scores = np.zeros(X.shape)
     for j, x in enumerate(X.T):
         seen = [p for p in range(len(x)) if x[p] == x[p]]
-        observed = weighted_normal_scores(x[seen][:, None], weights[seen])[:, 0]
+        observed = weighted_rank_scores(x[seen][:, None], weights[seen], scale)[:, 0]
         scores[:, j] = np.average(observed, weights=weights[seen])
         scores[seen, j] = observed
         scores[:, j] -= scores[:, j].mean()

@@ -203,7 +203,7 @@ def test_other_times_are_features(file, rng):
 def test_skewed_features(file, rng):
     raw = {f"p{j}": np.exp(2 * rng.standard_normal(N)).round(3) for j in range(40)}
     path = file(table_of(rng, n_features=1, **raw))
-    note = "% of the features are strongly skewed, as raw intensities and counts are. randSel uses normal scores"
+    note = "% of the features are strongly skewed, as raw intensities and counts are. randSel uses the ranks"
     assert has_note(tables.read(path, target="status", drop_columns=["g0"]), note)
     assert not has_note(tables.read(path, target="status", drop_columns=["g0"], log2=True), note)
     assert not has_note(tables.read(file(table_of(rng, n_features=40)), target="status"), note)

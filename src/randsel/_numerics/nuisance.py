@@ -10,17 +10,17 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 from scipy.stats import rankdata
 
 from randsel._numerics.arrays import as_array_like, as_index, astype, namespace, on_host
+from randsel._numerics.rank_scores import monotone_scores
 from randsel._utils.typing import Array
 
 #: A column of Z is left out if those before it leave less than this fraction of its mean square.
 MIN_INDEPENDENT = 1e-8
 #: A feature is left out if less than this fraction of its variance is left.
 MIN_LEFT = 1e-4
-#: Functions of a numeric covariate: powers of itself and of its normal scores up to degree three.
+#: Functions of a numeric covariate: powers of itself and of its monotone scores up to degree three.
 COVARIATE_FUNCTIONS = 6
 #: Samples per function of a covariate; with fewer samples, a covariate has fewer functions.
 SAMPLES_PER_FUNCTION = 10
@@ -52,7 +52,7 @@ class Covariates:
         """Return the columns to project on: smooth functions of numbers, and indicators of levels.
 
         Tests use ranks, and ranks of a column that depends on a covariate depend on it in a curve. So a number enters
-        by powers of itself and of its normal scores, as many as the samples allow.
+        by powers of itself and of its monotone scores, which features have, as many as the samples allow.
         """
         m, n_numeric = len(self.values), int(self.numeric.sum())
         count = int(np.clip(m / (SAMPLES_PER_FUNCTION * max(n_numeric, 1)), 1, COVARIATE_FUNCTIONS))
@@ -61,8 +61,8 @@ class Covariates:
 
 
 def _smooth_functions(values: Array) -> list[Array]:
-    """Return the powers 1 to 3 of a column, standardised, and of its normal scores."""
-    spread, scores = values.std(), ndtri((rankdata(values) - 0.5) / len(values))
+    """Return the powers 1 to 3 of a column, standardised, and of its monotone scores, divided by two."""
+    spread, scores = values.std(), monotone_scores((rankdata(values) - 0.5) / len(values)) / 2.0
     z = (values - values.mean()) / (spread if spread > 0.0 else 1.0)
     return [z, scores, z**2, scores**2, z**3, scores**3]
 

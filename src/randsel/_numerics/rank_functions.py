@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.special import betainc, betaln, gammaincc, gammaln, log_ndtr, logsumexp, ndtri, stdtr
+from scipy.special import betainc, betaln, gammaincc, gammaln, log_ndtr, logsumexp, stdtr
 from scipy.stats import rankdata
 
 from randsel._numerics.arrays import (
@@ -28,6 +28,7 @@ from randsel._numerics.arrays import (
 from randsel._numerics.columns import column_keys, column_slices
 from randsel._numerics.missing import missing_mask, too_many_missing
 from randsel._numerics.nuisance import centre
+from randsel._numerics.rank_scores import monotone_scores
 from randsel._utils.jobs import ordered_map
 from randsel._utils.typing import Array
 
@@ -280,20 +281,15 @@ def _subtract_strata(x: Array, sample_weights: Array, strata: Array) -> Array:
     return centre(x, sample_weights, strata) if explained > chance + MIN_EXPLAINED * (1.0 - chance) else x
 
 
-def monotone_score(ranks: Array) -> Array:
-    """Return the sum of the ranks and the normal scores, both of variance one, for ranks in (0, 1) (eq. 16)."""
-    return np.asarray(np.sqrt(12.0) * (ranks - 0.5) + ndtri(np.clip(ranks, 1e-12, 1.0 - 1e-12)))
-
-
 def column_scores(y: Array) -> Array:
     """Return the monotone scores of the midranks of every column."""
-    return monotone_score((rankdata(y, axis=0) - 0.5) / len(y))
+    return np.asarray(monotone_scores((rankdata(y, axis=0) - 0.5) / len(y)))
 
 
 def _raw_functions(ranks: Array, n_functions: int) -> Array:
     """Return the monotone score and `cos(aπr)` for a = 2 … n_functions, before they are made orthonormal (eq. 16)."""
     cosines = np.cos(np.pi * np.arange(2, n_functions + 1)[:, None] * ranks)
-    return np.concatenate([monotone_score(ranks)[None], cosines])
+    return np.concatenate([monotone_scores(np.clip(ranks, 1e-12, 1.0 - 1e-12))[None], cosines])
 
 
 def _codes_of_small_integers(x: Array) -> Array | None:

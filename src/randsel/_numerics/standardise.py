@@ -1,19 +1,17 @@
-"""Standardised columns: z-scores, normal scores or centred values, without nuisance variables.
+"""Standardised columns: rank scores, z-scores or centred values, without nuisance variables.
 
 All work is done column by column, so that the values of a column do not depend on its position.
 
-Normal scores: each value becomes the normal quantile of its rank, `Φ⁻¹((rank - ½)/m)`, with midranks for ties. They
-have mean zero and standard deviation one, as z-scores have. They depend on the order of the values only, so an
-increasing transform of a column changes none of their bits. The same columns in another type have the same scores.
+Rank scores depend on the order of the values only, so an increasing transform of a column changes none of their bits.
+The same columns in another type have the same scores. Like z-scores, they have mean zero and standard deviation one.
 """
 
 import sys
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 
 from randsel._numerics.arrays import (
     SCRATCH,
@@ -35,8 +33,11 @@ from randsel._numerics.arrays import (
 from randsel._numerics.columns import STRIP, block_width, column_slices
 from randsel._numerics.missing import fill_with_means, fill_with_values, missing_mask, too_many_missing
 from randsel._numerics.nuisance import MIN_LEFT, Nuisance
+from randsel._numerics.rank_scores import RANK_SCORES, midrank_scores, untied_scores
 from randsel._utils.typing import Array
 
+#: Scaling by default, where it is not that of the paper; `make bench-real` compares it with others.
+SCALE = "rank"
 #: Range of unscaled values whose fourth powers neither overflow nor underflow in double precision.
 UNSCALED_RANGE = (1e-50, 1e50)
 #: Distance of weighted ranks from 0 and 1, where the quantile is infinite.
@@ -52,8 +53,9 @@ def standardise(
 ) -> tuple[Any, Array]:
     """Return the columns that vary, with mean zero and, unless `scale` is False, standard deviation one, and a mask.
 
-    With `scale="normal"` they are normal scores. Standard deviations are weighted. A missing value (NaN) gets the
-    weighted mean of the observed values of its column, whose standard deviation is one: 0, if weights are equal.
+    With `scale` "rank" or "normal" they are rank scores. Standard deviations are weighted. A missing value (NaN)
+    gets the weighted mean of the observed values of its column, whose standard deviation is one: 0, if weights are
+    equal.
     Nuisance variables are projected out of the columns. Columns that these explain, and columns in which a larger
     fraction than `max_missing` is missing, count as constant. Raises ValueError if no column varies.
     """
@@ -75,7 +77,9 @@ def standardise_columns(
     for piece in column_slices(X.shape[1], block_width(X, STRIP)):
         x, out = X[:, piece], Z[:, piece]
         missing = missing_mask(x)
-        write = normal_scores_into if scale == "normal" else _scale_into if scale else _centre_into
+        write = _scale_into if scale else _centre_into
+        if isinstance(scale, str):
+            write = partial(rank_scores_into, scale=scale)
         varies[piece] = to_numpy(write(out, x, row_weights, missing))
         if max_missing < 1.0 and missing is not None:
             varies[piece] &= ~too_many_missing(to_numpy(missing.sum(axis=0)), len(x), max_missing)
@@ -176,11 +180,11 @@ def rescale(X: Array, exponents: Array) -> Array:
     return np.ldexp(X, exponents) if exponents.any() else X
 
 
-# ---------------------------------------------------------------- normal scores
+# ---------------------------------------------------------------- rank scores
 
 
-def normal_scores_into(out: Any, x: Any, row_weights: Any, missing: Any) -> Any:
-    """Write the normal scores of the columns of x into `out` and return which columns vary.
+def rank_scores_into(out: Any, x: Any, row_weights: Any, missing: Any, scale: str = "normal") -> Any:
+    """Write scores of the ranks in the columns of x into `out` and return which columns vary.
 
     With weights, of sum one, the rank of a value is the weight of smaller values and half the weight of equal values,
     and the weighted standard deviation is one. For equal weights that is (rank - ½)/m.
@@ -189,47 +193,48 @@ def normal_scores_into(out: Any, x: Any, row_weights: Any, missing: Any) -> Any:
     of a column of their own, and missing values have their weighted mean: 0, if weights are equal.
     """
     if not on_host(x):
-        return _write_scores(out, x, row_weights, missing)
+        return _write_scores(out, x, row_weights, missing, scale)
     m, n = x.shape
     width = max(1, SCRATCH // m)  # the columns of a block stay in cache while they are sorted
     pieces = [slice(start, start + width) for start in range(0, n, width)]
     masks = [None if missing is None else missing[:, piece] for piece in pieces]
     blocks = ((out[:, piece], x[:, piece], row_weights, mask) for piece, mask in zip(pieces, masks, strict=True))
-    return np.concatenate([_write_scores(*block) for block in blocks])
+    return np.concatenate([_write_scores(*block, scale) for block in blocks])
 
 
-def _write_scores(out: Any, x: Any, row_weights: Any, missing: Any) -> Any:
-    """Do what `normal_scores_into` does, for a block of columns."""
+def _write_scores(out: Any, x: Any, row_weights: Any, missing: Any, scale: str) -> Any:
+    """Do what `rank_scores_into` does, for a block of columns."""
     rows = x.T.astype(np.float64, order="C") if on_host(x) else x.T.contiguous()
     if missing is None or not bool(missing.any()):
-        scores, varies = _scores_of_rows(rows, row_weights, out.dtype)
+        scores, varies = _scores_of_rows(rows, row_weights, scale, out.dtype)
         out[:] = scores.T
         return varies
     missing = missing.T
     incomplete = namespace(x).any(missing, axis=1)
     varies = namespace(x).zeros_like(incomplete)
     if not bool(incomplete.all()):
-        scores, varies[~incomplete] = _scores_of_rows(rows[~incomplete], row_weights, out.dtype)
+        scores, varies[~incomplete] = _scores_of_rows(rows[~incomplete], row_weights, scale, out.dtype)
         out[:, ~incomplete] = scores.T
-    scores, varies[incomplete] = _scores_of_incomplete_rows(rows[incomplete], missing[incomplete], row_weights)
+    holes = rows[incomplete], missing[incomplete]
+    scores, varies[incomplete] = _scores_of_incomplete_rows(*holes, row_weights, scale)
     out[:, incomplete] = astype(scores, out.dtype).T
     return varies
 
 
-def _scores_of_rows(rows: Any, row_weights: Any, dtype: Any) -> tuple[Any, Any]:
+def _scores_of_rows(rows: Any, row_weights: Any, scale: str, dtype: Any) -> tuple[Any, Any]:
     """Return the scores of rows without missing values, and which rows vary."""
     order, tied, values = _sort_rows(rows, weighted=row_weights is not None)
     varies, tied_scores = namespace(rows).ones_like(rows[:, 0], dtype=bool), None
     if tied.shape[0]:
         varies[tied] = values[:, 0] < values[:, -1]
         sorted_weights = None if row_weights is None else row_weights[order]
-        tied_scores = astype(_scores_of_sorted_rows(values, sorted_weights), dtype)
+        tied_scores = astype(_scores_of_sorted_rows(values, sorted_weights, scale), dtype)
     # All columns without ties have the same scores, each in its own order.
-    untied_scores = astype(as_array_like(_untied_scores(rows.shape[1]), rows), dtype)
-    return _scatter_rows(order, untied_scores, tied, tied_scores), varies
+    untied = astype(as_array_like(untied_scores(rows.shape[1], scale), rows), dtype)
+    return _scatter_rows(order, untied, tied, tied_scores), varies
 
 
-def _scores_of_incomplete_rows(rows: Any, missing: Any, row_weights: Any) -> tuple[Any, Any]:
+def _scores_of_incomplete_rows(rows: Any, missing: Any, row_weights: Any, scale: str) -> tuple[Any, Any]:
     """Return the scores of rows with missing values, and which rows vary."""
     xp = namespace(rows)
     # A missing value comes last and has no weight.
@@ -239,7 +244,7 @@ def _scores_of_incomplete_rows(rows: Any, missing: Any, row_weights: Any) -> tup
     values, weights = take_along_rows(rows, order), take_along_rows(weights, order)
     totals = weights.sum(axis=1)[:, None]
     weights /= xp.where(totals > 0.0, totals, xp.ones_like(totals))
-    scores = _scores_of_sorted_rows(values, weights)
+    scores = _scores_of_sorted_rows(values, weights, scale)
     scores -= rowwise_dot(weights, scores)[:, None]
     sorted_missing = take_along_rows(missing, order)
     scores = xp.where(sorted_missing, xp.zeros_like(scores), scores)
@@ -278,38 +283,24 @@ def _sort_rows(rows: Any, *, weighted: bool) -> tuple[Any, Any, Any]:
     return order, tied, values
 
 
-def _scatter_rows(order: Any, untied_scores: Any, tied: Any, tied_scores: Any) -> Any:
-    """Return scores at the positions that they belong to: `untied_scores`, but `tied_scores` in the tied rows."""
+def _scatter_rows(order: Any, untied: Any, tied: Any, tied_scores: Any) -> Any:
+    """Return scores at the positions that they belong to: `untied`, but `tied_scores` in the tied rows."""
     if on_host(order):
-        scores = np.empty(order.shape, dtype=untied_scores.dtype)
-        sorted_rows = [untied_scores] * len(order)
+        scores = np.empty(order.shape, dtype=untied.dtype)
+        sorted_rows = [untied] * len(order)
         for row, row_scores in zip(tied, () if tied_scores is None else tied_scores, strict=True):
             sorted_rows[row] = row_scores
         for positions, row, row_scores in zip(order, scores, sorted_rows, strict=True):
             row[positions] = row_scores
         return scores
-    sorted_scores = untied_scores.expand(order.shape)
+    sorted_scores = untied.expand(order.shape)
     if tied_scores is not None:
         sorted_scores = sorted_scores.clone()
         sorted_scores[tied] = tied_scores
     return sorted_scores.new_empty(order.shape).scatter_(1, order, sorted_scores)
 
 
-@lru_cache(maxsize=8)
-def _midrank_quantiles(m: int) -> Array:
-    """Return `Φ⁻¹(k/(2m))` for k = 1 … 2m - 1, which are the scores of all midranks; exactly antisymmetric."""
-    lower = ndtri(np.arange(1, m) / (2 * m))
-    return np.concatenate([lower, [0.0], -lower[::-1]])
-
-
-@lru_cache(maxsize=8)
-def _untied_scores(m: int) -> Array:
-    """Return the scores of a column without ties, ascending."""
-    scores = _midrank_quantiles(m)[::2]
-    return np.asarray(scores / np.sqrt(np.mean(scores**2))) if m > 1 else scores
-
-
-def _scores_of_sorted_rows(values: Any, sorted_weights: Any) -> Any:
+def _scores_of_sorted_rows(values: Any, sorted_weights: Any, scale: str) -> Any:
     """Return the scores of sorted rows, in double precision; those of constant rows have no meaning."""
     xp = namespace(values)
     n, m = values.shape
@@ -320,11 +311,12 @@ def _scores_of_sorted_rows(values: Any, sorted_weights: Any) -> Any:
     stop = xp.concat([first[1:], xp.full_like(first[:1], n * m)])
     if sorted_weights is None:
         # Positions from 0 have the mean (first + stop - 1)/2, so (midrank - ½)/m = (first + stop)/(2m) in each row.
-        quantiles = as_array_like(_midrank_quantiles(m), values)[first + stop - 1 - 2 * m * (first // m)]
+        quantiles = as_array_like(midrank_scores(m, scale), values)[first + stop - 1 - 2 * m * (first // m)]
     else:
         cumulated = xp.reshape(sorted_weights.cumsum(axis=1), (-1,))
         below = xp.where(first % m == 0, 0.0, cumulated[first - 1])
-        quantiles = _normal_quantiles(clip((below + cumulated[stop - 1]) / 2, MIN_RANK, 1.0 - MIN_RANK))
+        ranks = clip((below + cumulated[stop - 1]) / 2, MIN_RANK, 1.0 - MIN_RANK)
+        quantiles = RANK_SCORES[scale](ranks)
     repeat = np.repeat if on_host(values) else sys.modules["torch"].repeat_interleave
     scores = xp.reshape(repeat(quantiles, stop - first), (n, m))
     scores -= scores.mean(axis=1)[:, None]
@@ -337,20 +329,15 @@ def _scores_of_sorted_rows(values: Any, sorted_weights: Any) -> Any:
     return scores
 
 
-def _normal_quantiles(probabilities: Any) -> Any:
-    """Return `Φ⁻¹` of an array."""
-    return ndtri(probabilities) if on_host(probabilities) else sys.modules["torch"].special.ndtri(probabilities)
-
-
-# ---------------------------------------------------------------- normal scores of new rows
+# ---------------------------------------------------------------- rank scores of new rows
 
 
 @dataclass(frozen=True)
-class NormalScorer:
-    """Normal scores by the distribution of the training rows.
+class RankScorer:
+    """Rank scores by the distribution of the training rows.
 
     The rank of a value between two training values is midway between theirs. Beyond the extremes of the training rows,
-    it is the rank of the extreme. Training rows get the scores that `normal_scores_into` writes. Missing values
+    it is the rank of the extreme. Training rows get the scores that `rank_scores_into` writes. Missing values
     have the score 0.
 
     Attributes
@@ -359,24 +346,27 @@ class NormalScorer:
         The training values of each column (rows), ascending; missing ones last.
     mean, deviation
         Mean and standard deviation of the quantiles of each training column; constant columns have deviation one.
+    scale
+        "normal" or "rank".
     """
 
     sorted_columns: Array
     mean: Array
     deviation: Array
+    scale: str = "normal"
 
     @classmethod
-    def from_samples(cls, X: Array) -> "NormalScorer":
+    def from_samples(cls, X: Array, scale: str = "normal") -> "RankScorer":
         """Return the scorer of training rows."""
         sorted_columns, mean, deviation = np.sort(X.T, axis=1), np.zeros(X.shape[1]), np.ones(X.shape[1])
-        quantiles = cls(sorted_columns, mean, deviation).apply(X)
+        quantiles = cls(sorted_columns, mean, deviation, scale).apply(X)
         mean, deviation = quantiles.mean(axis=0), quantiles.std(axis=0)
         varies = np.ptp(sorted_columns, axis=1) > 0
         for j in np.flatnonzero(np.isnan(sorted_columns[:, -1])):
             observed = quantiles[~np.isnan(X[:, j]), j]
             varies[j] = len(observed) > 0 and np.ptp(observed) > 0
             mean[j], deviation[j] = (observed.mean(), observed.std()) if varies[j] else (0.0, 1.0)
-        return cls(sorted_columns, mean, np.where(varies, deviation, 1.0))
+        return cls(sorted_columns, mean, np.where(varies, deviation, 1.0), scale)
 
     def apply(self, X: Array) -> Array:
         """Return the scores of rows."""
@@ -386,7 +376,8 @@ class NormalScorer:
             column = training[:count] if count else np.zeros(1)
             x = np.clip(X[:, j], column[0], column[-1])
             doubled_ranks = np.searchsorted(column, x, side="left") + np.searchsorted(column, x, side="right")
-            scores[:, j] = _midrank_quantiles(len(column))[np.minimum(doubled_ranks, 2 * len(column) - 1) - 1]
+            quantiles = midrank_scores(len(column), self.scale)
+            scores[:, j] = quantiles[np.minimum(doubled_ranks, 2 * len(column) - 1) - 1]
         scores = (scores - self.mean) / self.deviation
         missing = missing_mask(X)
         return scores if missing is None else np.where(missing, 0.0, scores)

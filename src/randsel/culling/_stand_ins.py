@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from randsel._numerics.kernels import bandwidth, squared_distances
-from randsel._numerics.standardise import standardise_columns
+from randsel._numerics.standardise import SCALE, standardise_columns
 from randsel._utils.jobs import generator
 from randsel._utils.typing import Array
 from randsel.contribution import RIDGE, fit_ridge
@@ -46,7 +46,7 @@ class SwapModel:
     target: Target
     gamma: float | str = "median"
     ridge: float = RIDGE
-    scale: bool | str = "normal"
+    scale: bool | str = SCALE
 
     def losses(self, X: Array, panel: Array, swaps: list[tuple[int, int]]) -> list[float]:
         """Return the increase of the error for each swap of a column of the panel for another column."""

@@ -15,7 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from randsel._numerics.kernels import bandwidth, gaussian_kernel, squared_distances
-from randsel._numerics.standardise import ALL_CONSTANT, NormalScorer
+from randsel._numerics.standardise import ALL_CONSTANT, RankScorer
 from randsel._sklearn.base import (
     CallbackSupportMixin,
     Interval,
@@ -379,10 +379,11 @@ class PathKernels(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             n_kernels = min(self.max_kernels, len(rounds))
             used = np.unique(np.linspace(0, len(rounds) - 1, n_kernels).round().astype(int))
             self.kernels_ = [(rounds[r].features, rounds[r].gamma) for r in used]
-            if self.selector_._scale() == "normal":
-                self._standardiser: _Standardiser | NormalScorer = NormalScorer.from_samples(X)
+            scale = self.selector_._scale()
+            if isinstance(scale, str):
+                self._standardiser: _Standardiser | RankScorer = RankScorer.from_samples(X, scale)
             else:
-                self._standardiser = _Standardiser.from_samples(X, scale=self.selector_._scale())
+                self._standardiser = _Standardiser.from_samples(X, scale=scale)
             self._train = self._standardiser.apply(X)
         return self
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from randsel._numerics.missing import missing_mask
-from randsel._numerics.standardise import NormalScorer, normal_scores_into
+from randsel._numerics.standardise import RankScorer, rank_scores_into
 from randsel._utils.text import list_first
 from randsel._utils.typing import Array
 
@@ -38,7 +38,7 @@ def score_columns(X: Array, points: Sequence[Array]) -> Array:
         padded = np.full((len(points[block]), max(map(len, points[block]))), np.nan)
         for row, values in zip(padded, points[block], strict=True):
             row[: len(values)] = values
-        scores[:, block] = NormalScorer.from_samples(padded.T).apply(X[:, block])
+        scores[:, block] = RankScorer.from_samples(padded.T).apply(X[:, block])
     return scores
 
 
@@ -47,7 +47,7 @@ def _score_training_samples(X: Array, points: Sequence[Array]) -> Array:
     if len(X) > MAX_POINTS:
         return score_columns(X, points)
     scores = np.empty(X.shape)
-    normal_scores_into(scores, X, None, missing_mask(X))  # the same numbers, faster
+    rank_scores_into(scores, X, None, missing_mask(X))  # the same numbers, faster
     return scores
 
 

@@ -16,6 +16,7 @@ from randsel._numerics.arrays import check_device
 from randsel._numerics.fingerprint import fingerprint
 from randsel._numerics.kernels import median_factor
 from randsel._numerics.missing import MAX_MISSING
+from randsel._numerics.standardise import SCALE
 from randsel._sklearn.annotations import (
     Annotations,
     check_strata,
@@ -130,11 +131,11 @@ class RandSel(StandInsMixin, Selector):
         Kind of y. "auto" treats text, and whole numbers of at most 4 distinct values, as classes, events and times as
         survival, and anything else as numbers. It warns about whole numbers that could be codes of 5 to 20 classes.
         Survival becomes martingale residuals of a model without features, with covariates and a hazard per batch.
-    scale : bool, "normal" or "auto", default="auto"
-        True: z-scores, columns of standard deviation one. "normal": normal scores, the normal quantiles of the ranks
-        (midranks for ties), also of standard deviation one; increasing transforms of columns, such as the logarithm,
-        then change nothing, and outliers little. False: columns are centred only, and those of large values dominate
-        the distances. "auto" is "normal", and True with `estimator="bootstrap"`.
+    scale : bool, "rank", "normal" or "auto", default="auto"
+        "normal": normal scores, the normal quantiles of the ranks (midranks for ties). "rank": the sum of ranks and
+        normal scores, which shows joint effects better. Increasing transforms of columns, such as the logarithm, then
+        change nothing, and outliers little. True: z-scores. False: columns are centred only, and those of large values
+        dominate the distances. "auto" is "rank", and True with `estimator="bootstrap"`.
     max_missing : float in [0, 1], default=0.5
         Columns with a larger fraction of missing values are left out, with a warning, and rank last.
     max_memory : int or str, default=None
@@ -218,7 +219,7 @@ class RandSel(StandInsMixin, Selector):
         "fix_after": [Interval(Integral, 1, None, closed="left"), None],
         "always_keep": ["array-like", None],
         "target": [StrOptions({"auto", *KINDS})],
-        "scale": ["boolean", StrOptions({"auto", "normal"})],
+        "scale": ["boolean", StrOptions({"auto", "rank", "normal"})],
         "max_missing": [Interval(Real, 0, 1, closed="both")],
         "max_memory": [Interval(Integral, 1, None, closed="left"), str, None],
         "device": [str, None],
@@ -461,7 +462,7 @@ class RandSel(StandInsMixin, Selector):
 
     def _scale(self) -> bool | str:
         """Return the scaling of columns; "auto" depends on the estimator."""
-        return (self.estimator == "bootstrap" or "normal") if self.scale == "auto" else self.scale
+        return (self.estimator == "bootstrap" or SCALE) if self.scale == "auto" else self.scale
 
     def _criterion(self) -> str:
         """Return the name of the criterion; "auto" depends on the estimator."""

@@ -48,7 +48,7 @@ def describe_features(
     if skewed > 0.5:
         notes.append(
             f"{100 * skewed:.0f} % of the features are strongly skewed, as raw intensities and counts are. randSel "
-            "uses normal scores (from ranks) of every feature, so this does no harm, and --log2 changes little."
+            "uses the ranks of the values of every feature, so this does no harm, and --log2 changes little."
         )
     return notes
 

@@ -1,14 +1,13 @@
-"""Normal scores of columns: against the definition, for every type of table, and the selections made with them."""
+"""Rank scores of columns, monotone and normal: the definition, every type of table, and selections with them."""
 
 import numpy as np
 import pytest
 import reference
 import sklearn
-from scipy.stats import norm
 
 from randsel import RandSel, datasets
 from randsel._numerics.column_sources import MappedColumns
-from randsel._numerics.standardise import NormalScorer, normal_scores_into, standardise
+from randsel._numerics.standardise import RankScorer, rank_scores_into, standardise
 
 
 @pytest.fixture
@@ -26,25 +25,32 @@ def table(rng):
     return X
 
 
-def scores_of(X, weights=None):
-    return standardise(X, weights, "normal")[0]
+@pytest.fixture(params=["rank", "normal"])
+def scale(request):
+    return request.param
 
 
-def test_scores_follow_their_definition(table):
-    np.testing.assert_allclose(scores_of(table), reference.normal_scores(table), atol=1e-13)
+@pytest.fixture
+def scores_of(scale):
+    """Function that returns the scores of a table."""
+    return lambda X, weights=None: standardise(X, weights, scale)[0]
 
 
-def test_weighted_scores_follow_their_definition(table, rng):
+def test_scores_follow_their_definition(table, scores_of, scale):
+    np.testing.assert_allclose(scores_of(table), reference.rank_scores(table, scale), atol=1e-13)
+
+
+def test_weighted_scores_follow_their_definition(table, rng, scores_of, scale):
     weights = rng.random(57)
-    expected = reference.weighted_normal_scores(table, weights)
+    expected = reference.weighted_rank_scores(table, weights, scale)
     np.testing.assert_allclose(scores_of(table, weights), expected, atol=1e-12)
 
 
-def test_equal_weights_give_the_scores_without_weights(table):
+def test_equal_weights_give_the_scores_without_weights(table, scores_of):
     np.testing.assert_allclose(scores_of(table, np.full(57, 0.3)), scores_of(table), atol=1e-12)
 
 
-def test_integer_weights_are_repetitions_of_rows(table, rng):
+def test_integer_weights_are_repetitions_of_rows(table, rng, scores_of):
     counts = rng.integers(1, 5, size=57)
     weighted = np.repeat(scores_of(table, counts.astype(float)), counts, axis=0)
     repeated = scores_of(np.repeat(table, counts, axis=0))
@@ -52,7 +58,7 @@ def test_integer_weights_are_repetitions_of_rows(table, rng):
     np.testing.assert_allclose(weighted - weighted[0], repeated - repeated[0], atol=1e-12)
 
 
-def test_tiny_weights_give_finite_scores(rng):
+def test_tiny_weights_give_finite_scores(rng, scores_of):
     X = np.arange(20.0)[:, None] * [1, -1]
     weights = np.full(20, 1e-30)
     weights[5:15] = rng.random(10) + 0.5
@@ -60,7 +66,7 @@ def test_tiny_weights_give_finite_scores(rng):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_spread_is_that_of_z_scores(table, dtype, rng):
+def test_spread_is_that_of_z_scores(table, dtype, rng, scores_of):
     X, weights = table[:, :30].astype(dtype), rng.random(57)
     for w in (None, weights):
         Z = scores_of(X, w)
@@ -70,23 +76,23 @@ def test_spread_is_that_of_z_scores(table, dtype, rng):
         np.testing.assert_allclose(np.average((Z - mean) ** 2, axis=0, weights=w), 1.0, rtol=1e-6)
 
 
-def test_constant_columns_are_left_out(table):
+def test_constant_columns_are_left_out(table, scores_of, scale):
     table[:, 4], table[:, 33] = 7.0, np.where(np.arange(57) % 2, 0.0, -0.0)
     for X in (table, table.astype(np.float32)):
-        varies = standardise(X, None, "normal")[1]
+        varies = standardise(X, None, scale)[1]
         assert np.array_equal(varies, X.max(axis=0) > X.min(axis=0))
         assert not varies[[4, 33]].any()
     with pytest.raises(ValueError, match="Every column of X is constant"):
         scores_of(np.ones((5, 3)))
 
 
-def test_equal_values_in_another_type_have_equal_scores(table):
+def test_equal_values_in_another_type_have_equal_scores(table, scores_of):
     X = table[:, :30].astype(np.float32)
     assert np.array_equal(scores_of(X), scores_of(X.astype(np.float64)).astype(np.float32))
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_increasing_transforms_and_other_blocks_change_no_bit(table, rng, weighted, monkeypatch):
+def test_increasing_transforms_and_other_blocks_change_no_bit(table, rng, weighted, monkeypatch, scores_of):
     X, weights = table[:, :30], rng.random(57) if weighted else None
     Z = scores_of(X, weights)
     assert np.array_equal(scores_of(np.exp(X), weights), Z)
@@ -99,21 +105,21 @@ def test_increasing_transforms_and_other_blocks_change_no_bit(table, rng, weight
     assert np.array_equal(scores_of(X, weights), Z)
 
 
-def test_decreasing_transforms_change_the_sign(table):
+def test_decreasing_transforms_change_the_sign(table, scores_of):
     X = table[:, :10]
     assert np.array_equal(scores_of(-X), -scores_of(X))
 
 
-def test_blocks_of_a_memory_map_have_the_scores_of_the_table(table, tmp_path):
+def test_blocks_of_a_memory_map_have_the_scores_of_the_table(table, tmp_path, scores_of, scale):
     np.save(tmp_path / "X.npy", table)
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
-    stream = MappedColumns.from_table(mapped, None, scale="normal", max_bytes=8 * 57 * 24, device=None)
+    stream = MappedColumns.from_table(mapped, None, scale=scale, max_bytes=8 * 57 * 24, device=None)
     assert np.array_equal(stream.load(np.ones(40, dtype=bool)), scores_of(table))
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_tensors_have_the_scores_of_arrays(table, rng, dtype, weighted):
+def test_tensors_have_the_scores_of_arrays(table, rng, dtype, weighted, scores_of):
     torch = pytest.importorskip("torch")
     X, weights = table[:, :30].astype(dtype), rng.random(57) if weighted else None
     tensor = scores_of(torch.asarray(X), weights)
@@ -123,12 +129,12 @@ def test_tensors_have_the_scores_of_arrays(table, rng, dtype, weighted):
 
 def test_one_column_is_written_in_place():
     out = np.full((4, 1), np.nan)
-    assert normal_scores_into(out, np.array([[3.0], [1.0], [3.0], [2.0]]), None, None).tolist() == [True]
+    assert rank_scores_into(out, np.array([[3.0], [1.0], [3.0], [2.0]]), None, None).tolist() == [True]
     assert out[0] == out[2] > out[3] > out[1]
 
 
-def test_new_rows_get_scores_by_the_training_rows(table, rng):
-    scorer = NormalScorer.from_samples(table)
+def test_new_rows_get_scores_by_the_training_rows(table, rng, scores_of, scale):
+    scorer = RankScorer.from_samples(table, scale)
     expected = scores_of(table)
     np.testing.assert_allclose(scorer.apply(table), expected, atol=1e-12)
     assert np.array_equal(scorer.apply(table[:5]), scorer.apply(table)[:5])
@@ -136,13 +142,13 @@ def test_new_rows_get_scores_by_the_training_rows(table, rng):
     np.testing.assert_allclose(scorer.apply(table.min(axis=0)[None] - 1)[0], expected.min(axis=0), atol=1e-12)
     np.testing.assert_allclose(scorer.apply(table.max(axis=0)[None] + 1)[0], expected.max(axis=0), atol=1e-12)
     x = np.sort(table[:, 0])
-    spread = norm.ppf((np.arange(57) + 0.5) / 57).std()
+    spread = reference.RANK_SCORES[scale]((np.arange(57) + 0.5) / 57).std()
     between = scorer.apply(np.tile((x[1:] + x[:-1])[:, None] / 2, 40))[:, 0]
-    np.testing.assert_allclose(between, norm.ppf(np.arange(1, 57) / 57) / spread, atol=1e-12)
+    np.testing.assert_allclose(between, reference.RANK_SCORES[scale](np.arange(1, 57) / 57) / spread, atol=1e-12)
 
 
-def test_new_rows_of_constant_columns_are_neutral():
-    scorer = NormalScorer.from_samples(np.full((6, 1), 3.0))
+def test_new_rows_of_constant_columns_are_neutral(scale):
+    scorer = RankScorer.from_samples(np.full((6, 1), 3.0), scale)
     assert np.array_equal(scorer.apply(np.array([[1.0], [3.0], [9.0]])), np.zeros((3, 1)))
 
 
@@ -150,58 +156,58 @@ def test_new_rows_of_constant_columns_are_neutral():
 
 
 @pytest.mark.parametrize("options", [{}, {"kernel": "rank"}, {"criterion": "total"}, {"estimator": "bootstrap"}])
-def test_increasing_transforms_do_not_change_the_ranking(options):
+def test_increasing_transforms_do_not_change_the_ranking(options, scale):
     X, y, relevant = datasets.make_xor(150, 40, random_state=1)
     options = {"n_bootstraps": 50, "random_state": 0, **options}
-    expected = RandSel(2, scale="normal", **options).fit(X, y)
+    expected = RandSel(2, scale=scale, **options).fit(X, y)
     transformed = np.where(np.arange(40) % 2, np.exp(3 * X), X**3 - 7)
-    selector = RandSel(2, scale="normal", **options).fit(transformed, y)
+    selector = RandSel(2, scale=scale, **options).fit(transformed, y)
     assert np.array_equal(selector.order_, expected.order_)
     assert np.array_equal(selector.contributions_, expected.contributions_)
     if "estimator" not in options:
         assert set(expected.get_support(indices=True)) == set(relevant)
 
 
-def test_the_order_of_columns_does_not_change_the_ranking(rng):
+def test_the_order_of_columns_does_not_change_the_ranking(rng, scale):
     X, y, _ = datasets.make_xor(120, 60, random_state=2)
     order = rng.permutation(60)
-    expected = RandSel(5, scale="normal").fit(X, y)
-    shuffled = RandSel(5, scale="normal").fit(X[:, order], y)
+    expected = RandSel(5, scale=scale).fit(X, y)
+    shuffled = RandSel(5, scale=scale).fit(X[:, order], y)
     assert np.array_equal(order[shuffled.order_], expected.order_)
 
 
-def test_integers_and_single_precision_select_the_same(rng):
+def test_integers_and_single_precision_select_the_same(rng, scale):
     X = rng.integers(0, 50, size=(100, 30))
     y = (X[:, 3] + X[:, 7] > 50).astype(int)
-    expected = RandSel(2, scale="normal").fit(X.astype(float), y)
-    assert np.array_equal(RandSel(2, scale="normal").fit(X, y).order_, expected.order_)
-    assert np.array_equal(RandSel(2, scale="normal").fit(X.astype(np.float32), y).support_, expected.support_)
+    expected = RandSel(2, scale=scale).fit(X.astype(float), y)
+    assert np.array_equal(RandSel(2, scale=scale).fit(X, y).order_, expected.order_)
+    assert np.array_equal(RandSel(2, scale=scale).fit(X.astype(np.float32), y).support_, expected.support_)
 
 
-def test_an_outlier_hides_no_feature(rng):
+def test_an_outlier_hides_no_feature(rng, scale):
     X = rng.normal(size=(80, 50))
     y = X[:, 4] > 0
     X[0, 4] = 1e9
-    assert list(RandSel(1, scale="normal").fit(X, y).get_support(indices=True)) == [4]
+    assert list(RandSel(1, scale=scale).fit(X, y).get_support(indices=True)) == [4]
 
 
-def test_weights_and_tensors(rng):
+def test_weights_and_tensors(rng, scale):
     torch = pytest.importorskip("torch")
     X, y, _ = datasets.make_xor(120, 60, random_state=1)
     weights = rng.random(120)
-    expected = RandSel(2, scale="normal").fit(X, y, weights)
+    expected = RandSel(2, scale=scale).fit(X, y, weights)
     with sklearn.config_context(array_api_dispatch=True):
-        selector = RandSel(2, scale="normal").fit(torch.asarray(X), torch.asarray(y), torch.asarray(weights))
+        selector = RandSel(2, scale=scale).fit(torch.asarray(X), torch.asarray(y), torch.asarray(weights))
     assert np.array_equal(selector.order_, expected.order_)
 
 
-def test_a_checkpoint_of_another_scale_is_refused(tmp_path):
+def test_a_checkpoint_of_another_scale_is_refused(tmp_path, scale):
     X, y, _ = datasets.make_xor(100, 30, random_state=1)
-    RandSel(2, scale="normal", checkpoint=tmp_path).fit(X, y)
+    RandSel(2, scale=scale, checkpoint=tmp_path).fit(X, y)
     with pytest.raises(ValueError, match="scale"):
         RandSel(2, scale=True, checkpoint=tmp_path).fit(X, y)
 
 
 def test_an_unknown_scale_is_refused(rng):
     with pytest.raises(ValueError, match="'scale' parameter"):
-        RandSel(2, scale="rank").fit(rng.normal(size=(20, 5)), np.arange(20) % 2)
+        RandSel(2, scale="ranks").fit(rng.normal(size=(20, 5)), np.arange(20) % 2)
