@@ -11,7 +11,7 @@ import numpy as np
 
 from randsel._utils.text import list_first, pluralise
 from randsel._utils.typing import Array
-from randsel.tables._identifiers import check_survival_pair, find_identifiers, find_sample_names
+from randsel.tables._identifiers import cells_as_names, check_survival_pair, find_identifiers, find_sample_names
 from randsel.tables._orientation import unknown_column
 from randsel.tables._roles import is_missing
 from randsel.tables.formats import Sheet, check_distinct
@@ -202,7 +202,7 @@ def select_features(
     ids = None
     column = find_sample_names(samples, wanted) if choice.only else identifiers.names_samples
     if samples.row_names is None and column is not None:
-        ids = [f"{value:.15g}" for value in samples.values[:, column].tolist()]
+        ids = cells_as_names(samples, column)
     X, names, levels = _encode_categorical(samples, indices, choice, rows)
     if not names:
         raise ValueError(f"{samples.path} has no features: all of its columns have another role.")
@@ -249,7 +249,8 @@ def _leave_out_text(samples: Sheet, columns: list[int], choice: FeatureChoice, n
         first = next(iter(mixed or text), None)
         if first is not None:
             more = f" {len(bad) - 1} other columns hold text, too." if len(bad) > 1 else ""
-            raise ValueError(f"{samples.path}: {samples.describe_text(first)}{more}")
+            described = samples.describe_text(first, is_needed=bool(choice.only))
+            raise ValueError(f"{samples.path}: {described}{more}")
     if text:
         listed = list_first([repr(samples.columns[j]) for j in text], 5)
         kind = pluralise(len(text), "1 column of text is", f"{len(text)} columns of text are")

@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from randsel._utils.text import list_first, pluralise
-from randsel.tables._identifiers import is_id_name
-from randsel.tables.formats import Sheet, check_distinct
+from randsel.tables.formats import Sheet, check_distinct, is_id_name
 
 #: Maximum number of names that a misspelt one is compared with.
 _MAX_COMPARED = 100_000
@@ -52,7 +51,7 @@ def put_samples_in_rows(
             raise ValueError(f"{sheet.path}: this format has a fixed orientation; leave --orientation out.")
         if sheet.features_in_rows:
             notes.append("Features are in rows, as always in this format.")
-            return _transpose(_drop_text_rows(sheet, notes), None)
+            return _transpose(_drop_text_rows(sheet, None, only, notes), None)
         notes.append("Samples are in rows.")
         ids = sheet.named_columns.get(id_column or "")
         return sheet if ids is None else replace(sheet, row_names=[str(name) for name in ids])
@@ -63,7 +62,7 @@ def put_samples_in_rows(
             features_in_rows, reason = _find_orientation(sheet, target, id_column, labels)
     notes.append(f"{'Features' if features_in_rows else 'Samples'} are in rows: {reason}.")
     if features_in_rows:
-        return _transpose(_drop_text_rows(sheet, notes), id_column)
+        return _transpose(_drop_text_rows(sheet, id_column, only, notes), id_column)
     return _with_row_names(_refuse_text_rows(sheet), id_column, labels, notes)
 
 
@@ -85,8 +84,12 @@ def _drop_units(sheet: Sheet, notes: list[str]) -> Sheet:
     return _drop_rows(sheet, {0})
 
 
-def _drop_text_rows(sheet: Sheet, notes: list[str]) -> Sheet:
-    """Leave out features in rows that are text, if they are few."""
+def _drop_text_rows(sheet: Sheet, id_column: str | None, only: Sequence[str], notes: list[str]) -> Sheet:
+    """Leave out features in rows that are text, if they are few; if only some features are wanted, all others."""
+    if only:
+        names = sheet.named_columns.get(id_column or "", sheet.first_column or [])
+        unwanted = {i for i in sheet.text_rows if names[i] not in {*only}}
+        return _refuse_text_rows(_drop_rows(sheet, unwanted) if unwanted else sheet)
     if not sheet.text_rows or len(sheet.text_rows) >= max(2, _MAX_TEXT_FRACTION * len(sheet.values)):
         return _refuse_text_rows(sheet)
     names = [repr(sheet.first_column[i]) for i in sheet.text_rows] if sheet.first_column else []
@@ -115,6 +118,7 @@ def _drop_rows(sheet: Sheet, dropped: set[int]) -> Sheet:
         values=np.ascontiguousarray(sheet.values[remaining]),
         first_column=[sheet.first_column[i] for i in remaining] if sheet.first_column else sheet.first_column,
         named_columns={name: [cells[i] for i in remaining] for name, cells in sheet.named_columns.items()},
+        id_columns={name: [cells[i] for i in remaining] for name, cells in sheet.id_columns.items()},
         text_rows={new_index[i]: cells for i, cells in sheet.text_rows.items() if i in new_index},
         below_detection=[(new_index[i], j, limit) for i, j, limit in sheet.below_detection if i in new_index],
         lines=[sheet.lines[i] for i in remaining],

@@ -1,6 +1,7 @@
 """`read`, which reads a file into a `Table`, with notes about the file."""
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -11,20 +12,20 @@ from typing import Any
 import numpy as np
 
 from randsel._numerics.columns import parse_bytes
-from randsel._numerics.event_times import survival_array
 from randsel._numerics.fingerprint import fingerprint
 from randsel._utils.choices import DETECTION_RULES, DUPLICATE_RULES, MISSING_RULES, ORIENTATIONS
-from randsel._utils.text import pluralise, shorten_errors
+from randsel._utils.text import shorten_errors
 from randsel._utils.typing import Array
 from randsel.tables._annotations import choose_batches, covariate_roles, read_annotations, to_fields
 from randsel.tables._features import FeatureChoice, fill_and_resolve, select_features
 from randsel.tables._missing import add_indicators, handle_missing
 from randsel.tables._orientation import match_spelling, possible_ids, put_samples_in_rows
 from randsel.tables._remarks import describe_contents, describe_features
-from randsel.tables._roles import assign_roles, check_target, is_missing, to_target
+from randsel.tables._roles import assign_roles, check_target
+from randsel.tables._samples import choose_by_target, read_optional_outcome
 from randsel.tables._sandbox import read_in_sandbox
-from randsel.tables._survival_columns import check_outcome_names, is_missing_survival, read_survival_columns
-from randsel.tables.formats import FORMATS, ReadOptions, Sheet, describe_bad_cell
+from randsel.tables._survival_columns import check_outcome_names
+from randsel.tables.formats import FORMATS, ReadOptions, Sheet
 
 #: Smaller values are raised to this value before logarithms are taken.
 LOWEST = 1e-3
@@ -232,7 +233,10 @@ def read(
     requested |= covariate_roles(covariates)
     names = _list_named(path, (*requested.values(), id_column, *categorical, *drop_columns), features)
     limit, collect = parse_bytes(max_bytes, "max_bytes"), below_detection is not None
-    options = ReadOptions(limit, frozenset(names), layer, sheet, skip_rows, tuple(na), below_detection=collect)
+    # a wanted name may be that of a renamed copy
+    in_file = {re.sub(r"\.\d+$", "", name) for name in only} if duplicates == "rename" else ()
+    needed = frozenset(only).union(in_file)
+    options = ReadOptions(limit, frozenset(names), layer, sheet, skip_rows, tuple(na), collect, needed, id_column)
     contents, notes = _read_sheet(path, options), list[str]()
     notes += [f"{path.name}: {contents.description}.", *contents.notes]
     _check_target_named(contents, only or target_file or target or event)
@@ -242,7 +246,7 @@ def read(
         del contents  # frees its numbers if they were transposed
         samples, replacements = fill_and_resolve(samples, duplicates, below_detection, detection_values, only, notes)
         roles, cells = assign_roles(samples, requested, id_column, labels, notes, optional=bool(only))
-        choose = _read_optional_outcome if only else partial(_choose_by_target, classes=classes)
+        choose = partial(read_optional_outcome, only=only) if only else partial(choose_by_target, classes=classes)
         y, rows = choose(samples, roles, cells, drop_columns, notes)
         annotations = read_annotations(path, roles, cells, rows, below_detection, replacements, detection_values, notes)
         y, rows, annotations = choose_batches(path, y, rows, annotations, batches)
@@ -401,88 +405,6 @@ def _read_labels(
     labels = _read_sheet(path, ReadOptions(options.limit, None, sheet=sheet, na=options.na))
     notes.extend(f"{path.name}: {note}" for note in labels.notes)
     return match_spelling(labels, possible_ids(table, id_column), notes)
-
-
-# ---------------------------------------------------------------- samples
-
-
-def _choose_by_target(
-    samples: Sheet,
-    roles: dict[str, str],
-    cells: dict[str, Any],
-    dropped: Sequence[str],
-    notes: list[str],
-    classes: Sequence[Any] | dict[str, str] | None = None,
-) -> tuple[Array, Array]:
-    """Return target and row indices of the samples that have a target and are of the wanted classes."""
-    is_survival = "event" in roles
-    without_target = (
-        is_missing_survival(samples.path, roles, cells, samples.row_names)
-        if is_survival
-        else is_missing(cells["target"])
-    )
-    if without_target.any():
-        count = int(without_target.sum())
-        verbs = pluralise(count, "sample has no target and is", "samples have no target and are")
-        notes.append(f"{count} {verbs} left out.")
-    is_dropped = np.isin(np.array(samples.row_names), list(dropped)) if samples.features_in_rows else False
-    rows = np.flatnonzero(~(without_target | is_dropped))
-    _check_rows(samples, rows)
-    if is_survival:
-        if classes is not None:
-            raise ValueError(f"{samples.path}: survival has no classes to choose; leave them out.")
-        return read_survival_columns(samples.path, roles, cells, samples.row_names, rows, notes), rows
-    y = labels = to_target(cells["target"], rows)
-    if classes is None:
-        return y, rows
-    wanted = list(classes)
-    if isinstance(classes, dict):
-        patterns = [(pattern.lower(), label) for pattern, label in classes.items()]
-        texts = [str(text).lower() for text in y.tolist()]
-        matches = [next((label for pattern, label in patterns if pattern in text), "") for text in texts]
-        labels, wanted = np.array(matches, dtype=str), sorted(set(classes.values()))
-    keep = np.isin(labels, wanted)
-    if len(np.unique(labels[keep])) < 2:
-        problem = f"fewer than two of the classes {wanted} were found"
-        raise ValueError(f"{samples.path}: {problem}; samples say {np.unique(y)[:8].tolist()}.")
-    if not keep.all():
-        notes.append(f"{int((~keep).sum())} samples of other classes are left out.")
-    return labels[keep], rows[keep]
-
-
-def _check_rows(samples: Sheet, rows: Array) -> None:
-    """Raise ValueError for the first sample that holds text, in a table that had samples in columns."""
-    bad = next((i for i in rows.tolist() if i in samples.bad_rows), None)
-    if bad is not None:
-        name = "" if samples.row_names is None else samples.row_names[bad]
-        raise ValueError(f"{samples.path}: {describe_bad_cell(name, *samples.bad_rows[bad])}")
-
-
-def _read_optional_outcome(
-    samples: Sheet, roles: dict[str, str], cells: dict[str, Any], dropped: Sequence[str], notes: list[str]
-) -> tuple[Array, Array]:
-    """Return the outcome of all samples that are not dropped, NaN or "" where it is not known, and their rows."""
-    is_dropped = np.isin(np.array(samples.row_names), list(dropped)) if samples.features_in_rows else False
-    rows = np.flatnonzero(np.full(len(samples.values), True) & ~np.asarray(is_dropped))
-    _check_rows(samples, rows)
-    if "event" in roles:
-        columns = samples.path, roles, cells, samples.row_names
-        unknown = is_missing_survival(*columns)[rows]
-        y = survival_array(np.zeros(len(rows), dtype=bool), np.full(len(rows), np.nan))
-        if not unknown.all():
-            y[~unknown] = read_survival_columns(*columns, rows[~unknown], notes)
-    elif "target" in roles:
-        unknown = is_missing(cells["target"])[rows]
-        y = to_target(cells["target"], rows)
-        if unknown.any():
-            y[unknown] = "" if y.dtype.kind == "U" else np.nan
-    else:
-        return np.full(len(rows), np.nan), rows
-    if unknown.any():
-        notes.append(
-            f"{int(unknown.sum())} of {len(rows)} samples have no outcome; they are predicted but not evaluated."
-        )
-    return y, rows
 
 
 # ---------------------------------------------------------------- values

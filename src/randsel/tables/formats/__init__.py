@@ -11,6 +11,7 @@ from randsel._utils.text import optional
 from randsel.tables.formats._arrays import read_mat, read_npz
 from randsel.tables.formats._excel import read_excel
 from randsel.tables.formats._h5ad import read_h5ad
+from randsel.tables.formats._id_names import find_id_names, find_names, is_id_name, split_words, to_words
 from randsel.tables.formats._numbers import MISSING, describe_bad_cell, detection_limit, parse_number
 from randsel.tables.formats._parquet import read_parquet
 from randsel.tables.formats._plink import read_plink
@@ -26,7 +27,12 @@ __all__ = [
     "check_distinct",
     "describe_bad_cell",
     "detection_limit",
+    "find_id_names",
+    "find_names",
+    "is_id_name",
     "parse_number",
+    "split_words",
+    "to_words",
 ]
 
 
