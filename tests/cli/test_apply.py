@@ -94,6 +94,41 @@ def test_classes_with_their_outcome(folders, tmp_path):
     assert "--paper" in page  # the style of the report
 
 
+def test_ids_are_written_as_they_stand_in_the_file(folders, tmp_path):
+    file = write(tmp_path / "new.csv", make_table(seed=1))
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join([lines[0], *(f"{i:03d}{line[line.index(',') :]}" for i, line in enumerate(lines[1:]))]))
+    _, out = apply(folders("classification"), file)
+    assert [row["sample"] for row in read(out / "predictions.csv")] == [f"{i:03d}" for i in range(80)]
+
+
+def test_cells_that_training_read_as_missing_are_missing_here_too(tmp_path):
+    def with_gaps(path, *gaps):
+        lines = [line.split(",") for line in path.read_text().splitlines()]
+        for i, gap in enumerate(gaps, start=1):
+            lines[i][lines[0].index("a")] = gap
+        path.write_text("\n".join(map(",".join, lines)))
+        return path
+
+    train = with_gaps(write(tmp_path / "train.csv", make_table()), "ND", "-999")
+    select(train, "--target", "status", "--drop-columns", "comment", "--na", "ND,-999", *SHORT, "--out", tmp_path / "r")
+    file = with_gaps(write(tmp_path / "new.csv", make_table(seed=1)), "ND", "-999", "odd")
+    result, _ = apply(tmp_path / "r", file)
+    assert "holds 'odd' in line 4" in result.output
+    result, out = apply(tmp_path / "r", file, "--na", "odd")
+    assert "Read as missing (--na): 'odd' in 1 cell, 'ND' in 1 cell, '-999' in 1 cell." in result.output
+    assert [row["missing features"] for row in read(out / "predictions.csv")][:4] == ["1", "1", "1", "0"]
+    result, _ = apply(tmp_path / "r", file, "--na", "")
+    assert "holds 'ND' in line 2" in result.output
+    result, _ = apply(tmp_path / "r", with_gaps(file, "ND", "0", "0"), "--transform", "exp2")
+    assert "Read as missing (--na): 'ND' in 1 cell." in result.output
+    # a format of numbers has no such cells
+    new = make_table(seed=1)
+    np.savez(tmp_path / "new.npz", X=new.X, y=new.y, feature_names=np.array(new.names))
+    result, _ = apply(tmp_path / "r", tmp_path / "new.npz")
+    assert result.exit_code == 0, result.output
+
+
 def test_python_and_the_command_agree(folders, tmp_path):
     new = make_table(seed=1)
     _, out = apply(folders("classification"), write(tmp_path / "new.csv", new))

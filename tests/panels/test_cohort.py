@@ -33,6 +33,15 @@ def test_codes_of_categories_have_no_shift():
     assert not list(warn_of_shifts(panel, values))
 
 
+def test_shifts_are_given_where_most_training_values_are_equal():
+    table = make_table()
+    table.X[:, 0] = np.where(np.arange(80) % 10 == 3, 1.0, 0.0)  # the interquartile range is zero
+    panel = make_panel(table)
+    assert compare_features(panel, new_values(panel, a=np.zeros(80)))[0].shift == 0.0
+    shift = compare_features(panel, new_values(panel, a=np.ones(80)))[0].shift
+    np.testing.assert_allclose(shift, 1.0 / table.X[:, 0].std())
+
+
 def test_training_samples_are_recognised_as_such(panel):
     table = make_table()
     for rows in (slice(None), slice(0, 10)):

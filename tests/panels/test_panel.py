@@ -67,6 +67,17 @@ def test_absent_features_are_replaced_only_if_that_is_allowed(panel):
         panel.predict({"c": new.X[:, 2]}, allow_missing=True)
 
 
+def test_cells_that_training_read_as_missing_are_missing_in_a_frame_too():
+    panel = make_panel(make_table(), about={"parameters": {"na": ["ND", "-999"]}})
+    assert panel.about["na"] == ["ND", "-999"]
+    columns = frame_of(make_table(seed=1, m=4))
+    gap = panel.predict_proba({**columns, "a": [np.nan, np.nan, 0.5, 1.0]})
+    assert np.array_equal(panel.predict_proba({**columns, "a": ["ND", "-999", 0.5, 1]}), gap)
+    assert np.array_equal(panel.predict_proba({**columns, "a": np.array([-999, np.nan, 0.5, 1])}), gap)
+    array = np.column_stack([[-999, np.nan, 0.5, 1], columns["b"]])
+    assert np.array_equal(panel.predict_proba(array), gap)
+
+
 def test_logarithms_of_training_are_taken_of_a_frame_too():
     table, new = make_table(), make_table(seed=1)
     table.X[:, 1], new.X[:, 1] = np.exp2(table.X[:, 1] / 20), np.exp2(new.X[:, 1] / 20)

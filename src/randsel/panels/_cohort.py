@@ -49,8 +49,8 @@ class FeatureShift:
     training_median, new_median
         Medians of the observed values; NaN if there are none.
     shift
-        Difference of the medians in training standard deviations (estimated by the interquartile range); NaN for
-        categories.
+        Difference of the medians in training standard deviations (estimated by the interquartile range, unless that is
+        zero); NaN for categories.
     outside
         Fraction of the new values outside the training range.
     n_missing
@@ -102,8 +102,13 @@ def _compare(feature: PanelFeature, points: Array, column: Array) -> FeatureShif
 
 
 def _spread(points: Array) -> float:
+    """Return the standard deviation, estimated by the interquartile range unless that is zero."""
+    return _interquartile_range(points) / NORMAL_IQR or float(points.std())
+
+
+def _interquartile_range(points: Array) -> float:
     low, high = np.quantile(points, (0.25, 0.75))
-    return float(high - low) / NORMAL_IQR
+    return float(high - low)
 
 
 def warn_of_scale(
@@ -221,7 +226,9 @@ def find_transform(panel: PanelContent, values: Array) -> str | None:
     training_quantiles, new_quantiles = [], []
     for feature, points, column in zip(panel.features, panel.preparation.points, values.T, strict=True):
         observed = column[~np.isnan(column)]
-        is_number = feature.levels is None and _spread(points) > 0.0 and len(np.unique(points)) > len(LEVELS)
+        is_number = (
+            feature.levels is None and _interquartile_range(points) > 0.0 and len(np.unique(points)) > len(LEVELS)
+        )
         if is_number and len(observed) >= MIN_SAMPLES:
             training_quantiles.append(np.quantile(points, LEVELS))
             new_quantiles.append(np.quantile(observed, LEVELS))

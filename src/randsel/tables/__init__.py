@@ -10,14 +10,17 @@ from randsel.tables._identifiers import find_clinical
 from randsel.tables._missing import imputer
 from randsel.tables._read import LOWEST, Table, read
 from randsel.tables._survival_columns import is_missing_survival, read_survival_columns
+from randsel.tables.formats import has_cells, parse_number
 
 __all__ = [
     "LOWEST",
     "Table",
     "find_clinical",
     "half_minimum",
+    "has_cells",
     "imputer",
     "is_missing_survival",
+    "parse_number",
     "read",
     "read_survival_columns",
 ]

@@ -25,7 +25,7 @@ from randsel.tables._roles import assign_roles, check_target
 from randsel.tables._samples import choose_by_target, read_optional_outcome
 from randsel.tables._sandbox import read_in_sandbox
 from randsel.tables._survival_columns import check_outcome_names
-from randsel.tables.formats import FORMATS, ReadOptions, Sheet
+from randsel.tables.formats import FORMATS, ReadOptions, Sheet, find_format, has_cells
 
 #: Smaller values are raised to this value before logarithms are taken.
 LOWEST = 1e-3
@@ -360,7 +360,7 @@ def _read_sheet(path: Path, options: ReadOptions) -> Sheet:
     """Read a file with the reader of its suffix."""
     is_gzipped = path.suffix == ".gz"
     suffix = (path.with_suffix("") if is_gzipped else path).suffix.lower()
-    file_format = FORMATS.get(suffix)
+    file_format = find_format(path)
     if options.layer is not None and suffix != ".h5ad":
         raise ValueError(f"{path}: layers are parts of h5ad files; leave --layer out.")
     if options.sheet is not None and suffix not in (".xlsx", ".xlsm", ".ods"):
@@ -394,9 +394,7 @@ def _read_labels(
     if file is None:
         return None
     path = _check_exists(Path(file))
-    suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
-    file_format = FORMATS.get(suffix.lower())
-    if file_format is None or not file_format.has_cells:
+    if not has_cells(path):
         raise ValueError(
             f"{path} cannot be a target file; write the target as text (.csv, .tsv), .xlsx, .ods or .parquet."
         )
