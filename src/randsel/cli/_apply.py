@@ -69,7 +69,7 @@ def apply(results: Path, file: Path, reading: dict[str, Any], out: Path, **how: 
     named = any(reading[name] for name in _OUTCOME)
     table = _read_new_samples(panel, file, reading, how, named)
     about = {"data": file.name, "command": _write_command(results, file)}
-    application = apply_panel(panel, table, **how, about=about)
+    application = apply_panel(panel, table, **how, about=about, time_name=reading["time"])
     if named and not application.known.any():
         raise click.ClickException(
             f"{file} has no column of that name, or the outcome of all samples is unknown; see the notes above."

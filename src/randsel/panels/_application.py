@@ -31,6 +31,8 @@ class Application:
         Sentences for the user.
     about
         Name of the file, and the command.
+    time_name
+        Name of the column of survival times.
     """
 
     panel: Panel
@@ -44,6 +46,7 @@ class Application:
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
     about: Mapping[str, str]
+    time_name: str = "time"
 
 
 def apply_panel(
@@ -54,6 +57,7 @@ def apply_panel(
     allow_missing: bool = False,
     rescale: bool = False,
     about: Mapping[str, str] | None = None,
+    time_name: str | None = None,
 ) -> Application:
     """Predict the samples of a table, whose outcome may be unknown.
 
@@ -67,6 +71,8 @@ def apply_panel(
         As in `Panel.predict`.
     about
         Name of the file, and the command.
+    time_name
+        Name of the column of survival times; None: that of training.
 
     Returns
     -------
@@ -101,6 +107,7 @@ def apply_panel(
         notes=(*table.notes, *samples.notes, *_describe_samples(panel, table, samples)),
         warnings=tuple(warnings),
         about=dict(about or {"data": "new samples"}),
+        time_name=time_name or panel.about.get("outcome", {}).get("time", "time"),
     )
 
 
