@@ -88,7 +88,10 @@ def test_logarithms_of_training_are_taken_of_a_frame_too():
     assert panel.about["log2"]
     # ranks do not change when logarithms are taken
     np.testing.assert_allclose(panel.predict_proba(frame), plain.predict_proba(frame), atol=0.02)
-    with pytest.warns(UserWarning, match=r"differ from the training medians|look like"):
+    negative = {**frame, "a": -frame["a"]}
+    with pytest.warns(UserWarning, match=r"50% of the new values are negative, and have no logarithm"):
+        panel.predict(negative)
+    with pytest.warns(UserWarning, match=r"have no logarithm, which training took"):
         panel.predict({name: np.log2(np.maximum(values, 1e-3)) for name, values in frame.items()})
 
 

@@ -21,7 +21,7 @@ def test_samples_without_an_outcome_are_kept(tmp_path):
     (tmp_path / "new.csv").write_text(TABLE)
     table = read(tmp_path / "new.csv", only=("a", "b"), target="status")
     assert table.y.tolist() == ["case", "", "control"]
-    assert "1 of 3 samples have no outcome; they are predicted but not evaluated." in table.notes
+    assert "1 of 3 samples has no outcome and is predicted but not evaluated: s2." in table.notes
     (tmp_path / "numbers.csv").write_text("age,a\n1.5,1\nNA,2\n")
     assert np.array_equal(read(tmp_path / "numbers.csv", only=("a",), target="age").y, [1.5, np.nan], equal_nan=True)
     (tmp_path / "survival.csv").write_text("t,dead,a\n5,1,1\n,,2\n7,0,3\n")
@@ -59,6 +59,7 @@ def test_odd_cells_of_other_features_in_rows_do_not_matter(tmp_path, suffix):
     assert np.array_equal(table.X, [[1, 3], [2, 4]])
     assert table.ids.tolist() == ["s1", "s2"]
     assert "1 column of text is not taken for samples: 'symbol'." in table.notes
+    assert "The columns 's1', 's2' are the 2 samples; --drop-columns leaves out other columns." in table.notes
     # the names of features are in another column
     (tmp_path / "ids.csv").write_text("row,gene,s1,s2\n1,b,1,2\n2,z,n.d.,x\n3,a,3,4\n")
     assert np.array_equal(read(tmp_path / "ids.csv", only=("a", "b"), id_column="gene").X, [[1, 3], [2, 4]])

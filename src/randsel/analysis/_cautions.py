@@ -15,7 +15,7 @@ from randsel._utils.typing import Array
 from randsel.analysis._model import Accuracy, FeatureTests
 from randsel.culling import CullingPath
 from randsel.interactions import LEVEL
-from randsel.tables import Table, find_clinical
+from randsel.tables import LOWEST, MAX_NEGATIVE, Table, find_clinical
 from randsel.targets import KINDS, SURVIVAL, OutcomeKind
 
 UNEQUAL = 0.5  # classes are called unequal if the smallest has less than this fraction of the mean class size
@@ -90,6 +90,7 @@ def cautions(table: Table, kind: str | OutcomeKind, *, samples: Sequence[str] | 
         sentences += (repeated := list(_check_sample_names(samples)))
         sentences += [] if copies or repeated else _check_similar_rows(table.X)
     sentences += _check_columns(table.X)
+    sentences += _check_logarithms(table)
     return tuple(sentences)
 
 
@@ -107,6 +108,14 @@ def _check_class_sizes(y: Array) -> Iterator[str]:
         yield (
             f"Fewer than {FEW_SAMPLES} samples in class {join_words(few)}: what is said about so few changes with "
             "every sample. Collect more, merge classes, or leave them out."
+        )
+
+
+def _check_logarithms(table: Table) -> Iterator[str]:
+    if table.negative > MAX_NEGATIVE:
+        yield (
+            f"{table.negative:.0%} of the values are negative, and have no logarithm: they were raised to {LOWEST} "
+            "first (--log2). If the values are logarithms already, leave --log2 out."
         )
 
 

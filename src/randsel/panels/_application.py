@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -86,7 +87,9 @@ def apply_panel(
     outputs = panel.model.outputs(samples.scores)
     known = known_outcome(panel, table.y)
     log2_taken = transform == "as-training" and table.log2
-    warnings = [*warn_of_shifts(panel, samples.values, rescaled=rescale, log2_taken=log2_taken)]
+    ids = tuple(map(str, (np.arange(1, len(values) + 1) if table.ids is None else table.ids).tolist()))
+    options: dict[str, Any] = {"log2_taken": log2_taken, "negative": table.negative, "ids": ids}
+    warnings = [*warn_of_shifts(panel, samples.values, rescaled=rescale, **options)]
     if panel.about.get("batch") and not rescale:
         warnings.append(
             "The panel was fitted within batches, and the new samples form another batch, whose effect is unknown; "
@@ -94,12 +97,11 @@ def apply_panel(
         )
     if known.any():
         warnings += _warn_of_groups(table, known)
-    ids = np.arange(1, len(values) + 1) if table.ids is None else table.ids
     return Application(
         panel=panel,
         samples=samples,
         outputs=outputs,
-        ids=tuple(map(str, ids.tolist())),
+        ids=ids,
         y=table.y,
         known=known,
         shifts=compare_features(panel, samples.values),

@@ -153,11 +153,14 @@ class Panel(PanelContent):
         return KINDS[self.kind].score(np.asarray(y), self.predict(X, allow_missing=allow_missing, rescale=rescale))
 
     def _outputs(self, X: Any, allow_missing: bool, rescale: bool) -> Array:
-        columns, log2 = _as_columns(X, self), bool(self.about.get("log2"))
+        columns, log2, negative = _as_columns(X, self), bool(self.about.get("log2")), 0.0
         if log2:
-            columns = {**columns, **{name: _log2(columns[name], name) for name in self._numbers() if name in columns}}
+            numbers = {name: _as_numbers(columns[name], name) for name in self._numbers() if name in columns}
+            is_negative = [numbers[feature.source] < 0.0 for feature in self.features if feature.source in numbers]
+            negative = float(np.mean(is_negative)) if is_negative else 0.0
+            columns = {**columns, **{name: np.log2(np.maximum(values, LOWEST)) for name, values in numbers.items()}}
         samples = self.prepare(columns, allow_missing=allow_missing, rescale=rescale)
-        remarks = () if rescale else warn_of_scale(self, samples.values, log2_taken=log2)
+        remarks = () if rescale else warn_of_scale(self, samples.values, log2_taken=log2, negative=negative)
         for note in (*samples.notes, *remarks):
             warn(note, stacklevel=3)
         return self.model.outputs(samples.scores)
@@ -295,11 +298,6 @@ def _encode(values: Any, levels: tuple[str, ...], name: str) -> Array:
             f"training: {list_first([repr(level) for level in levels], 6)}. Write them in the same way."
         )
     return np.array([np.nan if gap else levels.index(text) for text, gap in zip(texts, missing, strict=True)])
-
-
-def _log2(values: Any, name: str) -> Array:
-    """Return logarithms as the reader of tables takes them."""
-    return np.asarray(np.log2(np.maximum(_as_numbers(values, name), LOWEST)))
 
 
 def _as_numbers(values: Any, name: str) -> Array:

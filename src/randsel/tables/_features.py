@@ -248,7 +248,8 @@ def _leave_out_text(samples: Sheet, columns: list[int], choice: FeatureChoice, n
     if mixed or choice.only or len(text) >= _MAX_TEXT_FRACTION * len(columns):
         first = next(iter(mixed or text), None)
         if first is not None:
-            more = f" {len(bad) - 1} other columns hold text, too." if len(bad) > 1 else ""
+            others = pluralise(len(bad) - 1, "1 other column holds", f"{len(bad) - 1} other columns hold")
+            more = f" {others} text, too." if len(bad) > 1 else ""
             described = samples.describe_text(first, is_needed=bool(choice.only))
             raise ValueError(f"{samples.path}: {described}{more}")
     if text:

@@ -29,6 +29,8 @@ from randsel.tables.formats import FORMATS, ReadOptions, Sheet, find_format, has
 
 #: Smaller values are raised to this value before logarithms are taken.
 LOWEST = 1e-3
+#: A larger fraction of negative values suggests that these are logarithms already.
+MAX_NEGATIVE = 0.01
 
 
 @dataclass(frozen=True, repr=False)
@@ -55,6 +57,8 @@ class Table:
         What NaN in X means: "neutral", or "median" (imputed within folds, see `imputer`).
     log2
         Whether logarithms of base 2 were taken when the file was read.
+    negative
+        If logarithms were taken, the fraction of the values that were negative before.
     below_detection
         Name of a feature or covariate -> value that replaced cells below detection, in the scale of the file.
     levels
@@ -82,6 +86,7 @@ class Table:
     ids: Array | None = None
     missing: str = "neutral"
     log2: bool = False
+    negative: float = 0.0
     below_detection: Mapping[str, float] = field(default_factory=dict)
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -292,8 +297,9 @@ def _build_table(
     unused = [name for name in samples.named_columns if name not in {*choice.other_roles, *names, *samples.columns}]
     if not choice.only:
         notes += describe_features(X, names, nominal, choice.features, log2=log2)
+    negative = 0.0
     if log2:
-        X = _take_log2(X, nominal, notes)
+        X, negative = _take_log2(X, nominal, notes)
     if missing == "indicator":
         X, names = add_indicators(samples.path, X, names, notes)
     notes += describe_contents(X, len(nominal), choice.y, choice.target, unused)
@@ -301,6 +307,7 @@ def _build_table(
     row_names = samples.row_names or column_ids
     ids = None if row_names is None else np.array(row_names, dtype=str)[rows]
     fields: dict[str, Any] = {"relevant": relevant, "nominal": nominal, "ids": ids, "log2": log2}
+    fields["negative"] = negative
     fields["below_detection"] = replacements
     fields["levels"] = {names[j]: levels[names[j]] for j in nominal}
     fields["missing"] = "median" if missing == "median" else "neutral"
@@ -408,12 +415,16 @@ def _read_labels(
 # ---------------------------------------------------------------- values
 
 
-def _take_log2(X: Array, nominal: tuple[int, ...], notes: list[str]) -> Array:
-    """Return logarithms; each depends on one value only, so nothing leaks between folds."""
+def _take_log2(X: Array, nominal: tuple[int, ...], notes: list[str]) -> tuple[Array, float]:
+    """Return logarithms, and the fraction of the values that are negative.
+
+    Each logarithm depends on one value only, so nothing leaks between folds.
+    """
     codes = X[:, list(nominal)].copy()
+    negative = float((X < 0.0).sum() / max(X.size - codes.size, 1))
     n_raised = int((X < LOWEST).sum()) - int((codes < LOWEST).sum())
     X = np.maximum(X, LOWEST)
     np.log2(X, out=X)
     X[:, list(nominal)] = codes
     notes.append(f"Logarithms of base 2 were taken; {n_raised} values below {LOWEST} were raised to it first.")
-    return X
+    return X, negative

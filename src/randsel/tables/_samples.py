@@ -93,6 +93,9 @@ def read_optional_outcome(
     if samples.features_in_rows:
         is_left_out = np.isin(np.array(samples.row_names), list(dropped)) | _find_annotations(samples, only, notes)
     rows = np.flatnonzero(~is_left_out)
+    if samples.features_in_rows and samples.row_names:
+        listed = list_first([repr(samples.row_names[i]) for i in rows.tolist()], 3)
+        notes.append(f"The columns {listed} are the {len(rows)} samples; --drop-columns leaves out other columns.")
     _check_rows(samples, rows)
     if "event" in roles:
         columns = samples.path, roles, cells, samples.row_names
@@ -108,7 +111,8 @@ def read_optional_outcome(
     else:
         return np.full(len(rows), np.nan), rows
     if unknown.any():
-        notes.append(
-            f"{int(unknown.sum())} of {len(rows)} samples have no outcome; they are predicted but not evaluated."
-        )
+        names = [samples.row_names[i] for i in rows[unknown].tolist()] if samples.row_names else []
+        named = f": {list_first(names, 3)}" if names else ""
+        verbs = pluralise(int(unknown.sum()), "has no outcome and is", "have no outcome and are")
+        notes.append(f"{unknown.sum()} of {len(rows)} samples {verbs} predicted but not evaluated{named}.")
     return y, rows
