@@ -1,5 +1,7 @@
 """Panels: predictions of new samples, absent columns, stand-ins, covariates, batches, missing values."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,7 +9,7 @@ from panel_tables import frame_of, make_panel, make_table
 
 from randsel import Panel
 from randsel.analysis import Settings, analyse
-from randsel.panels import fit_panel, write_panel
+from randsel.panels import apply_panel, fit_panel, write_panel
 from randsel.prediction import MAX_POINTS, Covariate, score_columns, take_points
 
 
@@ -281,3 +283,13 @@ def test_points_of_many_samples_are_order_statistics():
     assert points[-1] == values.max()
     exact, approximate = (score_columns(values[:, None], [p])[:, 0] for p in (np.sort(values), points))
     assert np.abs(exact - approximate)[np.abs(exact) < 2].max() < 0.05
+
+
+def test_a_panel_of_requested_features_says_that_they_are_no_finding():
+    noise = make_table()
+    noise = replace(noise, y=np.random.default_rng(5).permutation(noise.y))
+    for table, findings in ((make_table(), True), (noise, False)):
+        panel = make_panel(table, keep=(), top=2)
+        assert panel.about["findings"] is findings
+        warnings = apply_panel(panel, make_table(seed=1)).warnings
+        assert any("nothing stood out" in warning for warning in warnings) is not findings

@@ -90,6 +90,11 @@ def apply_panel(
     ids = tuple(map(str, (np.arange(1, len(values) + 1) if table.ids is None else table.ids).tolist()))
     options: dict[str, Any] = {"log2_taken": log2_taken, "negative": table.negative, "ids": ids}
     warnings = [*warn_of_shifts(panel, samples.values, rescaled=rescale, **options)]
+    if not panel.about.get("findings", True):
+        warnings.append(
+            "In training nothing stood out from chance: the features of this panel were requested, and are not a "
+            "finding. Do not use predictions that were not compared with the outcome of new samples."
+        )
     if panel.about.get("batch") and not rescale:
         warnings.append(
             "The panel was fitted within batches, and the new samples form another batch, whose effect is unknown; "

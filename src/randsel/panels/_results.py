@@ -192,7 +192,7 @@ def _draw(application: Application) -> str | None:
             return None
         about = "survival of new samples of low and of high predicted risk"
         time = make_visible(application.time_name)
-        return draw_figure(survival_panels, y, {"": high}, time=time, size=(5.2, 3.0), about=about)
+        return draw_figure(survival_panels, y, {"": high}, time=time, size=(4.2, 2.9), about=about)
     return draw_figure(
         _draw_calibration, application, about="observed against predicted, with samples binned by prediction"
     )
