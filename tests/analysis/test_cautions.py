@@ -282,3 +282,15 @@ def test_negative_values_of_which_logarithms_are_taken(tmp_path, rng):
         read(tmp_path / "logs.csv", target="y"),
     ):
         assert not [c for c in cautions(table, "classification") if "logarithm" in c]
+
+
+def test_numbers_that_may_stand_for_missing_values(table):
+    X = table.X.copy()
+    X[3, :5] = -999.0
+    only(cautions(replace(table, X=X), CLASSES), "The value -999 occurs 5 times, in 5 features", "--na=-999")
+    X = table.X.copy()
+    X[3, 0] = -999.0  # one value may be an error of measurement, which ranks make harmless
+    assert cautions(replace(table, X=X), CLASSES) == ()
+    X = np.round(100.0 * table.X)
+    X[:2, 0] = -9.0  # other values are below and above
+    assert cautions(replace(table, X=X), CLASSES) == ()

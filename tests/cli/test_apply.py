@@ -100,6 +100,7 @@ def test_ids_are_written_as_they_stand_in_the_file(folders, tmp_path):
     file.write_text("\n".join([lines[0], *(f"{i:03d}{line[line.index(',') :]}" for i, line in enumerate(lines[1:]))]))
     _, out = apply(folders("classification"), file)
     assert [row["sample"] for row in read(out / "predictions.csv")] == [f"{i:03d}" for i in range(80)]
+    assert json.loads((folders("classification") / "panel.json").read_text())["panel"]["about"]["id_column"] == "id"
 
 
 def test_cells_that_training_read_as_missing_are_missing_here_too(tmp_path):

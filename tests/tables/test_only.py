@@ -93,6 +93,29 @@ def test_ids_stay_as_they_are_written(tmp_path, engine, text, ids):
     assert ids == (None if read_ids is None else read_ids.tolist())
 
 
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_ids_are_in_the_column_that_training_had_them_in(tmp_path, suffix):
+    def write(text):
+        (tmp_path / "new.csv").write_text(text)
+        if suffix == "parquet":
+            polars = pytest.importorskip("polars")
+            polars.read_csv(tmp_path / "new.csv", infer_schema=False).write_parquet(tmp_path / "new.parquet")
+        return tmp_path / f"new.{suffix}"
+
+    file = write("a,strain,b\n1,004,x\n2,010,y\n")
+    assert read(file, only=("a",)).ids is None
+    table = read(file, only=("a",), likely_ids="strain")
+    assert table.ids.tolist() == ["004", "010"]
+    assert table.id_column == "strain"
+    labels = tmp_path / "labels.csv"
+    labels.write_text("id,status\n010,case\n004,control\n")
+    table = read(file, only=("a",), likely_ids="strain", target_file=labels, target="status")
+    assert table.y.tolist() == ["control", "case"]
+    assert read(file, only=("a",), likely_ids="absent").ids is None
+    assert read(write("a,strain\n1,004\n2,004\n"), only=("a",), likely_ids="strain").ids is None
+    assert read(write("s,strain\np1,4\np2,5\n"), only=("strain",), likely_ids="strain").id_column == "s"
+
+
 def test_a_file_without_any_of_the_features(tmp_path):
     (tmp_path / "new.csv").write_text(TABLE)
     with pytest.raises(ValueError, match=r"has none of the 2 requested features, such as 'GBP5'"):

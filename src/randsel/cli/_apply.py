@@ -118,8 +118,15 @@ def _read_new_samples(panel: "Panel", file: Path, reading: dict[str, Any], how: 
         reading["duplicates"] = panel.about["duplicates"]
     reading["na"] = _inherit_na(panel, file, reading["na"], is_other_scale)
     from_training = {"detection_values": panel.detection_values(), "levels": panel.levels()}
+    likely_ids = None if panel.about["id_column"] in (*named_columns, reading["groups"]) else panel.about["id_column"]
     only = panel.columns(with_stand_ins=how["allow_missing"])
-    table = read(file, **{**reading, **outcome, **from_training}, only=only, covariates=covariates, log2=log2)
+    table = read(
+        file,
+        **{**reading, **outcome, **from_training, "likely_ids": likely_ids},
+        only=only,
+        covariates=covariates,
+        log2=log2,
+    )
     say("Note", table.notes)
     if table.groups is None and reading["groups"] not in (None, panel.about["groups"]):
         raise click.ClickException(f"{file} has no column {reading['groups']!r} of groups; correct --groups.")

@@ -48,7 +48,7 @@ class Panel(PanelContent):
         Converts outputs of the model to probabilities of classes, and has the threshold of each.
     about : dict
         Origin: version, name and hash of the training data, number of samples, names of outcome columns, `log2`,
-        `missing`, `batch`, `na` (cells that mean missing), `findings`, and for survival the median
+        `missing`, `batch`, `id_column`, `na` (cells that mean missing), `findings`, and for survival the median
         risk.
 
     Examples

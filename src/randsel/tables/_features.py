@@ -11,7 +11,7 @@ import numpy as np
 
 from randsel._utils.text import list_first, pluralise
 from randsel._utils.typing import Array
-from randsel.tables._identifiers import cells_as_names, check_survival_pair, find_identifiers, find_sample_names
+from randsel.tables._identifiers import check_survival_pair, find_identifiers, find_sample_names
 from randsel.tables._orientation import unknown_column
 from randsel.tables._roles import is_missing
 from randsel.tables.formats import Sheet, check_distinct
@@ -175,8 +175,8 @@ class FeatureChoice:
 
 def select_features(
     samples: Sheet, choice: FeatureChoice, rows: Array, notes: list[str]
-) -> tuple[Array, list[str], dict[str, tuple[str, ...]], list[str] | None]:
-    """Return values and names of the features, levels of the categorical ones, and sample ids found among the columns.
+) -> tuple[Array, list[str], dict[str, tuple[str, ...]], int | None]:
+    """Return values and names of the features, levels of the categorical ones, and the column with the sample ids.
 
     Columns of text and of identifiers are left out with a note.
     """
@@ -199,14 +199,11 @@ def select_features(
     indices = [j for j in indices if j not in identifiers.notes]
     if not indices and identifiers.notes:
         raise ValueError(f"{samples.path} has no features. {next(iter(identifiers.notes.values()))}")
-    ids = None
     column = find_sample_names(samples, wanted) if choice.only else identifiers.names_samples
-    if samples.row_names is None and column is not None:
-        ids = cells_as_names(samples, column)
     X, names, levels = _encode_categorical(samples, indices, choice, rows)
     if not names:
         raise ValueError(f"{samples.path} has no features: all of its columns have another role.")
-    return X, names, levels, ids
+    return X, names, levels, column if samples.row_names is None else None
 
 
 def _encode_categorical(

@@ -39,8 +39,12 @@ def put_samples_in_rows(
     labels: Sheet | None,
     notes: list[str],
     only: Sequence[str] = (),
+    likely_ids: str | None = None,
 ) -> Sheet:
-    """Return the sheet with samples in rows, and with their names if it has any; `labels` is the target file."""
+    """Return the sheet with samples in rows, and with their names if it has any.
+
+    `labels` is the target file. `likely_ids` is a column of names, unless it is absent or one of `only`.
+    """
     known = [*sheet.columns, *sheet.named_columns, *(labels.columns if labels is not None else ())]
     if id_column is not None and id_column not in known:
         raise ValueError(unknown_column(id_column, known, sheet.path))
@@ -63,7 +67,8 @@ def put_samples_in_rows(
     notes.append(f"{'Features' if features_in_rows else 'Samples'} are in rows: {reason}.")
     if features_in_rows:
         return _transpose(_drop_text_rows(sheet, id_column, only, notes), id_column)
-    return _with_row_names(_refuse_text_rows(sheet), id_column, labels, notes)
+    likely_ids = None if likely_ids in only else likely_ids
+    return _with_row_names(_refuse_text_rows(sheet), id_column, likely_ids, labels, notes)
 
 
 # ---------------------------------------------------------------- rows of text
@@ -253,15 +258,21 @@ def _transpose(sheet: Sheet, id_column: str | None) -> Sheet:
     )
 
 
-def _with_row_names(sheet: Sheet, id_column: str | None, labels: Sheet | None, notes: list[str]) -> Sheet:
+def _with_row_names(
+    sheet: Sheet, id_column: str | None, likely_ids: str | None, labels: Sheet | None, notes: list[str]
+) -> Sheet:
     """Add the names of the samples to a sheet that has them in rows, if a column can serve as names."""
     if id_column is not None and id_column in sheet.named_columns:
         ids = [str(name) for name in sheet.named_columns[id_column]]
         _note_repeated_ids(sheet, id_column, ids, notes)
-        return replace(sheet, row_names=ids)
+        return replace(sheet, row_names=ids, roles={**sheet.roles, "ids": id_column})
     name, cells = sheet.columns[0], sheet.first_column or []
     is_unique_text = 0 in sheet.bad_columns and len(set(cells)) == len(cells)
     has_labels = labels is not None and len(labels.columns) > 1 and _share_ids(labels, cells)
+    likely_cells = sheet.id_columns.get(likely_ids or "", [])
+    if likely_ids and not has_labels and likely_cells and len(set(likely_cells)) == len(likely_cells):
+        notes.append(f"Column {likely_ids!r} is taken for the names of samples, as in training.")
+        return replace(sheet, row_names=likely_cells, roles={"ids": likely_ids})
     if name and (name in sheet.named_columns or not (is_unique_text or has_labels)):
         return sheet
     notes.append(f"The first column, {repr(name) if name else 'which has no name'}, is taken for the names of samples.")

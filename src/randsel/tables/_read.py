@@ -18,6 +18,7 @@ from randsel._utils.text import shorten_errors
 from randsel._utils.typing import Array
 from randsel.tables._annotations import choose_batches, covariate_roles, read_annotations, to_fields
 from randsel.tables._features import FeatureChoice, fill_and_resolve, select_features
+from randsel.tables._identifiers import cells_as_names
 from randsel.tables._missing import add_indicators, handle_missing
 from randsel.tables._orientation import match_spelling, possible_ids, put_samples_in_rows
 from randsel.tables._remarks import describe_contents, describe_features
@@ -53,6 +54,8 @@ class Table:
         Columns whose numbers are codes of categories.
     ids
         Names of the samples; None if the file has none.
+    id_column
+        Column that the names of the samples were read from; None if it has no name.
     missing
         What NaN in X means: "neutral", or "median" (imputed within folds, see `imputer`).
     log2
@@ -84,6 +87,7 @@ class Table:
     relevant: Array | None = None
     nominal: tuple[int, ...] = ()
     ids: Array | None = None
+    id_column: str | None = None
     missing: str = "neutral"
     log2: bool = False
     negative: float = 0.0
@@ -129,6 +133,7 @@ def read(
     drop_columns: Sequence[str] = (),
     only: Sequence[str] = (),
     id_column: str | None = None,
+    likely_ids: str | None = None,
     features: Sequence[str] = (),
     log2: bool = False,
     layer: str | None = None,
@@ -176,6 +181,8 @@ def read(
         kept, with y "" or NaN.
     id_column : str, default=None
         Column with the names of samples (of features, if they are in rows).
+    likely_ids : str, default=None
+        Column with the names of samples, if the file has it and its cells differ, such as that of a panel.
     features : sequence of str, default=()
         Columns that are features although they look like identifiers or survival times.
     log2 : bool, default=False
@@ -241,13 +248,15 @@ def read(
     # a wanted name may be that of a renamed copy
     in_file = {re.sub(r"\.\d+$", "", name) for name in only} if duplicates == "rename" else ()
     needed = frozenset(only).union(in_file)
-    options = ReadOptions(limit, frozenset(names), layer, sheet, skip_rows, tuple(na), collect, needed, id_column)
+    options = ReadOptions(
+        limit, frozenset(names), layer, sheet, skip_rows, tuple(na), collect, needed, id_column, likely_ids
+    )
     contents, notes = _read_sheet(path, options), list[str]()
     notes += [f"{path.name}: {contents.description}.", *contents.notes]
     _check_target_named(contents, only or target_file or target or event)
     with _naming_other_sheets(contents.notes):
         labels = _read_labels(target_file, contents, id_column, options, target_sheet, notes)
-        samples = put_samples_in_rows(contents, orientation, target or time, id_column, labels, notes, only)
+        samples = put_samples_in_rows(contents, orientation, target or time, id_column, labels, notes, only, likely_ids)
         del contents  # frees its numbers if they were transposed
         samples, replacements = fill_and_resolve(samples, duplicates, below_detection, detection_values, only, notes)
         roles, cells = assign_roles(samples, requested, id_column, labels, notes, optional=bool(only))
@@ -289,7 +298,7 @@ def _build_table(
     notes: list[str],
 ) -> Table:
     """Return the table of some rows with features, target and notes, but without groups, batch and covariates."""
-    X, columns, levels, column_ids = select_features(samples, choice, rows, notes)
+    X, columns, levels, ids_in = select_features(samples, choice, rows, notes)
     categories = [columns.index(name) for name in levels]
     X, names, nominal = handle_missing(
         samples.path, X, columns, categories, missing, notes, name_option=not choice.only
@@ -304,10 +313,11 @@ def _build_table(
         X, names = add_indicators(samples.path, X, names, notes)
     notes += describe_contents(X, len(nominal), choice.y, choice.target, unused)
     relevant = samples.named_columns.get("relevant") if "relevant" in samples.roles else None
-    row_names = samples.row_names or column_ids
+    id_column = samples.roles.get("ids") if ids_in is None else samples.columns[ids_in]
+    row_names = samples.row_names if ids_in is None else cells_as_names(samples, ids_in)
     ids = None if row_names is None else np.array(row_names, dtype=str)[rows]
     fields: dict[str, Any] = {"relevant": relevant, "nominal": nominal, "ids": ids, "log2": log2}
-    fields["negative"] = negative
+    fields |= {"negative": negative, "id_column": id_column or None}
     fields["below_detection"] = replacements
     fields["levels"] = {names[j]: levels[names[j]] for j in nominal}
     fields["missing"] = "median" if missing == "median" else "neutral"

@@ -36,7 +36,8 @@ class CellGrid:
         self.names = frozenset(header) if options.names is None else options.names
         self.parser = CellParser(options.na, options.below_detection)
         self._text_columns = {j: list[str]() for j, name in enumerate(header) if name in self.names}
-        ids = [j for j in find_id_names(header) if j > 0 and j not in self._text_columns]
+        likely = [j for j, name in enumerate(header) if name == options.likely_ids]
+        ids = [j for j in {*find_id_names(header), *likely} if j > 0 and j not in self._text_columns]
         self._id_columns = {j: list[str]() for j in ids if header.count(header[j]) == 1}
         self._named_rows: dict[str, list[str]] = {}
         self._bad_columns: dict[int, tuple[str, str]] = {}

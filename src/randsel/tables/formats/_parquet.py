@@ -91,6 +91,8 @@ def _to_sheet(path: Path, frame: Any, options: ReadOptions, polars: Any) -> Shee
     # of several rows with the same name, the last one counts, as in text files
     row_index = {name: i for i, name in enumerate(first_column) if name in names}
     id_columns = {frame.columns[j]: text_columns[j] for j in find_id_names(frame.columns) if j in text_columns}
+    if options.likely_ids in frame.columns:
+        id_columns[options.likely_ids] = _cells(frame[options.likely_ids], polars)
     return Sheet(
         path,
         values,

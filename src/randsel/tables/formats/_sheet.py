@@ -29,6 +29,7 @@ class ReadOptions:
     below_detection: bool = False  # whether cells such as <LOD are collected, instead of being refused
     only: frozenset[str] = frozenset()  # features whose cells matter, those of others may hold anything; empty: all
     id_column: str | None = None  # column with names of samples, or of features if these are in rows
+    likely_ids: str | None = None  # column with names of samples, if the file has it
 
 
 @dataclass(frozen=True)
