@@ -28,6 +28,9 @@ def test_cells_that_training_read_as_missing_are_missing_here_too(tmp_path):
     assert "holds 'ND' in line 2" in result.output
     result, _ = apply(tmp_path / "r", with_gaps(file, "ND", "0", "0"), "--transform", "exp2")
     assert "Read as missing (--na): 'ND' in 1 cell." in result.output
+    # numbers that training did not have
+    result, _ = apply(tmp_path / "r", with_gaps(file, "-99", "-99", "1"))
+    assert "Warning: The value -99 occurs 2 times, in 1 feature, far below the other values." in result.output
     # a format of numbers has no such cells
     new = make_table(seed=1)
     np.savez(tmp_path / "new.npz", X=new.X, y=new.y, feature_names=np.array(new.names))

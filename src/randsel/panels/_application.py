@@ -8,6 +8,7 @@ import numpy as np
 
 from randsel._utils.text import pluralise
 from randsel._utils.typing import Array
+from randsel.analysis import check_codes
 from randsel.panels._cohort import FeatureShift, check_categories, compare_features, transform_values, warn_of_shifts
 from randsel.panels._evaluation import Evaluation, evaluate, known_outcome
 from randsel.panels._panel import NewSamples, Panel
@@ -90,6 +91,7 @@ def apply_panel(
     ids = tuple(map(str, (np.arange(1, len(values) + 1) if table.ids is None else table.ids).tolist()))
     options: dict[str, Any] = {"log2_taken": log2_taken, "negative": table.negative, "ids": ids}
     warnings = [*warn_of_shifts(panel, samples.values, rescaled=rescale, **options)]
+    warnings += check_codes(table)
     if not panel.about.get("findings", True):
         warnings.append(
             "In training nothing stood out from chance: the features of this panel were requested, and are not a "
