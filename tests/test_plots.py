@@ -159,11 +159,31 @@ def test_survival_panels_split_at_the_median_and_count_who_is_at_risk():
     assert [text.get_text() for text in third.texts[:: len(third.texts) // 2]] == ["15", "15"]
     assert len(constant.get_legend().get_texts()) == 1
     steps = [line for line in first.lines if line.get_drawstyle() == "steps-post"]
-    assert all(line.get_ydata()[0] == 1.0 and (np.diff(line.get_ydata()) <= 0.0).all() for line in steps)
+    assert all((np.diff(line.get_ydata()) <= 0.0).all() for line in steps)
+    assert [line.get_ydata()[0] for line in steps[::2]] == [1.0, 1.0]
     with pytest.raises(ValueError, match="needs events and times"):
         plots.survival_panels(values, {"a": values})
     frame = pd.DataFrame({"one": values, "two": values})
     assert [axes.get_title("left") for axes in plots.survival_panels(y, frame).axes] == ["one", "two"]
+
+
+def test_survival_curves_are_dotted_where_few_are_at_risk():
+    y = np.zeros(24, dtype=[("event", bool), ("months", float)])
+    y["event"], y["months"] = True, np.arange(1, 25)
+    values = np.arange(24) % 2 == 0  # 12 samples each; 5 of the high ones are at risk at 15, 4 at 17
+    (axes,) = plots.survival_panels(y, {"": values}).axes
+    assert axes.get_xlabel() == "months, and samples at risk"
+    assert axes.get_ylabel() == "fraction without event"
+    solid, dotted = [line for line in axes.lines if line.get_drawstyle() == "steps-post"][2:]
+    assert solid.get_linestyle() == "-"
+    assert dotted.get_linestyle() != "-"
+    assert solid.get_xdata()[-1] == dotted.get_xdata()[0] == 15
+    np.testing.assert_allclose([solid.get_ydata()[-1], dotted.get_ydata()[-1]], [4 / 12, 0.0])
+    few = plots.survival_panels(y[:8], {"": values[:8]}, time="days since $x$").axes[0]  # 4 samples each
+    assert few.get_xlabel() == "days since $x$, and samples at risk"
+    assert all(
+        len(line.get_xdata()) == 1 for line in few.lines if line.get_linestyle() == "-" and line.get_label()[0] != "_"
+    )
 
 
 # ---------------------------------------------------------------- one panel: `ax` in, axes out
@@ -230,9 +250,25 @@ def test_a_volcano_marks_what_is_selected_and_leaves_out_what_is_unknown(panel):
     grey, red = axes.collections
     assert len(grey.get_offsets()) == 1
     assert red.get_offsets()[:, 0].tolist() == [-2.0, 1.5, 1.6]
-    # the name of the last one would cover that of the one before
-    assert [text.get_text() for text in axes.texts] == ["0", "3"]
-    assert [text.get_ha() for text in axes.texts] == ["right", "left"]
+    # on the usual side, the name of 3 would cover the point of 4
+    assert [(text.get_text(), text.get_ha()) for text in axes.texts] == [("0", "right"), ("3", "right"), ("4", "left")]
+
+
+def test_names_of_a_volcano_keep_their_distance():
+    rng = np.random.default_rng(0)
+    axes = plots.new_figure(3.7, 3.4).subplots()
+    names = [f"feature {k}" for k in range(10)]
+    plots.volcano(
+        rng.uniform(0.9, 1.1, 10), 10.0 ** -rng.uniform(3, 9, 10), selected=np.arange(10), names=names, ax=axes
+    )
+    axes.figure.savefig(io.BytesIO(), format="png")
+    extents = [text.get_window_extent() for text in axes.texts]
+    assert len(extents) > 5
+    for i, extent in enumerate(extents):
+        for other in extents[:i]:
+            is_beside = extent.x1 < other.x0 or other.x1 < extent.x0
+            gap = max(extent.y0, other.y0) - min(extent.y1, other.y1)
+            assert is_beside or gap > 0.2 * extent.height
 
 
 @pytest.mark.parametrize("width", [3.8, 7.0])

@@ -23,7 +23,7 @@ from randsel.tables._read import Table
 
 #: Name, width of the window, dark, heading to start at, height.
 PICTURES = [
-    ("report-wide", 1000, False, "", 1500),
+    ("report-wide", 1200, False, "", 1500),
     ("report-dark", 1000, True, "#heatmap", 1900),
     ("report-phone", 390, False, "", 1700),
 ]

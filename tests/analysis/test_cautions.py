@@ -265,3 +265,32 @@ def test_no_false_alarms_on_real_tables(benchmark_set, name, kind, expected):
     sentences = cautions(read(benchmark_set(name).fid.name), kind)
     assert len(sentences) == len(expected)
     assert all(word in caution for word, caution in zip(expected, sentences, strict=True))
+
+
+def test_negative_values_of_which_logarithms_are_taken(tmp_path, rng):
+    values = rng.standard_normal((30, 20)) + 1.0
+    for name, X in (("logs", values), ("counts", np.abs(values).round())):
+        lines = [",".join([*(f"g{j}" for j in range(20)), "y"])]
+        lines += [",".join(map(str, [*row.tolist(), "ab"[i % 2]])) for i, row in enumerate(X)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(lines))
+    table = read(tmp_path / "logs.csv", target="y", log2=True)
+    assert table.negative == np.mean(values < 0)
+    (caution,) = [c for c in cautions(table, "classification") if "logarithm" in c]
+    assert caution.startswith(f"{table.negative:.0%} of the values are negative, and have no logarithm")
+    for table in (
+        read(tmp_path / "counts.csv", target="y", log2=True),  # zeros are common in counts
+        read(tmp_path / "logs.csv", target="y"),
+    ):
+        assert not [c for c in cautions(table, "classification") if "logarithm" in c]
+
+
+def test_numbers_that_may_stand_for_missing_values(table):
+    X = table.X.copy()
+    X[3, :5] = -999.0
+    only(cautions(replace(table, X=X), CLASSES), "The value -999 occurs 5 times, in 5 features", "--na=-999")
+    X = table.X.copy()
+    X[3, 0] = -999.0  # one value may be an error of measurement, which ranks make harmless
+    assert cautions(replace(table, X=X), CLASSES) == ()
+    X = np.round(100.0 * table.X)
+    X[:2, 0] = -9.0  # other values are below and above
+    assert cautions(replace(table, X=X), CLASSES) == ()

@@ -1,49 +1,13 @@
 """The command `randsel apply`: predictions, warnings, agreement with the outcome, and user errors."""
 
-import csv
 import json
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from apply_command import SHORT, apply, invoke, read, select, write
 from panel_tables import make_table
 
 from randsel import Panel
-from randsel.cli._main import main
-
-SHORT = ["--halves", 0, "--folds", 2, "--pairs", "none", "--top", 2, "--keep", "a,b"]
-
-
-def invoke(*words):
-    return CliRunner().invoke(main, [str(word) for word in words])
-
-
-def select(*words):
-    """Run select; features that are kept by request are no finding, and then the status is 3."""
-    result = invoke("select", *words)
-    assert result.exit_code in (0, 3), result.output
-    return result
-
-
-def write(path, table, *, outcome=True, columns=None, change=None):
-    """Write a table as CSV, with ids and a column of text; `change` is applied to the values."""
-    X = table.X if change is None else change(table.X)
-    names = table.names if columns is None else columns
-    extra = (
-        {"status": table.y} if table.y.dtype.names is None else {"time": table.y["time"], "dead": table.y["event"] * 1}
-    )
-    with path.open("w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["id", "comment", *(extra if outcome else ()), *names])
-        for i, x in enumerate(X):
-            values = [repr(float(x[table.names.index(name)])) for name in names]
-            rows.writerow([f"p{i}", "text", *(str(v[i]) for v in (extra.values() if outcome else ())), *values])
-    return path
-
-
-def read(path):
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 @pytest.fixture(scope="module")
@@ -61,11 +25,6 @@ def folders(tmp_path_factory):
         return made[kind]
 
     return results
-
-
-def apply(results, file, *options):
-    out = file.parent / f"out-{file.stem}"
-    return invoke("apply", results, file, *options, "--out", out), out
 
 
 def test_classes_with_their_outcome(folders, tmp_path):
@@ -92,6 +51,15 @@ def test_classes_with_their_outcome(folders, tmp_path):
     assert "<svg" in page
     assert "hash of the training data" in page  # not of the new file
     assert "--paper" in page  # the style of the report
+
+
+def test_ids_are_written_as_they_stand_in_the_file(folders, tmp_path):
+    file = write(tmp_path / "new.csv", make_table(seed=1))
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join([lines[0], *(f"{i:03d}{line[line.index(',') :]}" for i, line in enumerate(lines[1:]))]))
+    _, out = apply(folders("classification"), file)
+    assert [row["sample"] for row in read(out / "predictions.csv")] == [f"{i:03d}" for i in range(80)]
+    assert json.loads((folders("classification") / "panel.json").read_text())["panel"]["about"]["id_column"] == "id"
 
 
 def test_python_and_the_command_agree(folders, tmp_path):
@@ -240,47 +208,6 @@ def test_categories_must_be_those_of_training(tmp_path):
     assert "'colour' holds 'grün', which is not one of the categories of training: 'blue', 'green'" in result.output
 
 
-@pytest.fixture(scope="module")
-def undetected(tmp_path_factory):
-    """Function that writes rows with values of `a` below a limit as <LOD, and the results of select on such a table."""
-    folder, rng = tmp_path_factory.mktemp("undetected"), np.random.default_rng(0)
-
-    def write_rows(name, limit, rows, header="id,status,a,b,crp"):
-        lines = [f"p{i},{y},{'<LOD' if a < limit else a},{b},{c}" for i, (y, a, b, c) in rows]
-        (folder / f"{name}.csv").write_text("\n".join([header, *lines]) + "\n")
-        return folder / f"{name}.csv"
-
-    def draw(m):
-        signal = rng.standard_normal(m)
-        crp = [("<0.5" if value < 0.5 else f"{value:.2f}") for value in rng.exponential(2.0, m)]
-        y = np.where(signal + 0.5 * rng.standard_normal(m) > 0, "case", "control")
-        values = np.round(np.exp(signal), 3).tolist(), np.round(rng.standard_normal(m), 3).tolist()
-        return list(enumerate(zip(y.tolist(), *values, crp, strict=True)))
-
-    file = write_rows("train", 0.5, draw(80))
-    options = ["--target", "status", "--covariates", "crp", "--below-detection", "half-minimum", *SHORT]
-    select(file, *options, "--out", folder / "out")
-    return folder / "out", write_rows, draw
-
-
-def test_values_below_detection_are_those_of_training(undetected):
-    """The cases of the new file are well above its own limit of detection; its half-minimum would be far too high."""
-    results, write_rows, draw = undetected
-    document = json.loads((results / "panel.json").read_text())["panel"]
-    value = document["features"][0]["below_detection"]
-    assert 0.24 < value < 0.28
-    assert document["covariates"][0]["below_detection"] == 0.25
-    rows = draw(40)
-    high_limit = write_rows("new", 1.0, rows)
-    result, out = apply(results, high_limit, "--below-detection", "half-minimum")
-    assert result.exit_code == 0, result.output
-    assert "they are replaced by the values from training (--below-detection)" in result.output
-    written = high_limit.read_text().replace("<LOD", repr(value)).replace("<0.5", "0.25")
-    high_limit.with_name("written.csv").write_text(written)
-    _, expected = apply(results, high_limit.with_name("written.csv"))
-    assert read(out / "predictions.csv") == read(expected / "predictions.csv")
-
-
 def test_a_panel_without_values_below_detection_takes_half_of_the_training_minimum(folders, tmp_path):
     results = folders("classification")
     table = make_table()
@@ -288,34 +215,6 @@ def test_a_panel_without_values_below_detection_takes_half_of_the_training_minim
     features = json.loads((results / "panel.json").read_text())["panel"]["features"]
     expected = [value / 2 if value > 0 else value for value in smallest]
     assert [feature["below_detection"] for feature in features] == pytest.approx(expected)
-
-
-def test_a_covariate_below_detection_only_in_new_samples_gets_half_of_the_training_minimum(tmp_path):
-    """The smallest age of the new file is 40, and that of training 20; a column that is not read is not counted."""
-    table = make_table()
-    ages = np.random.default_rng(0).permutation(np.linspace(20, 80, len(table.y)))
-    train = table.__class__(np.column_stack([table.X, ages]), table.y, (*table.names, "age"))
-    options = ["--target", "status", "--drop-columns", "comment", "--covariates", "age", *SHORT]
-    select(write(tmp_path / "train.csv", train), *options, "--out", tmp_path / "out")
-    rows = zip(range(80), table.X[:, 0].tolist(), table.X[:, 1].tolist(), ages.tolist(), strict=True)
-    lines = [f"p{i},{a},{b},{'<LOD,<LOD' if age < 40 else f'{age},1'}" for i, a, b, age in rows]
-    text = "\n".join(["id,a,b,age,unread", *lines]) + "\n"
-    (tmp_path / "new.csv").write_text(text)
-    (tmp_path / "written.csv").write_text(text.replace("<LOD,", "10,"))
-    result, out = apply(tmp_path / "out", tmp_path / "new.csv", "--below-detection", "half-minimum")
-    assert result.exit_code == 0, result.output
-    assert "10 replaces it, the value from training (--below-detection)" in result.output
-    assert "are below the limit of detection" not in result.output
-    _, expected = apply(tmp_path / "out", tmp_path / "written.csv")
-    assert read(out / "predictions.csv") == read(expected / "predictions.csv")
-
-
-def test_values_of_training_need_its_scale(undetected):
-    results, write_rows, draw = undetected
-    file = write_rows("logs", 0.5, draw(20))
-    result, _ = apply(results, file, "--below-detection", "half-minimum", "--transform", "exp2")
-    assert result.exit_code == 2
-    assert "use --below-detection missing" in result.output
 
 
 def test_notes_on_missing_values_name_no_option_that_apply_does_not_have(folders, tmp_path):

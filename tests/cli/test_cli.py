@@ -224,7 +224,7 @@ def test_a_table_that_lies_on_its_side_with_gaps(run, tmp_path):
 
 
 def test_every_option_of_reading_is_an_option_of_the_commands():
-    of_panels = {"only", "levels", "detection_values"}
+    of_panels = {"only", "levels", "detection_values", "likely_ids"}
     known = set(inspect.signature(tables.read).parameters) - {"path", "classes", "batches", *of_panels}
     for command in (main.commands[name] for name in ("select", "interactions", "compare")):
         assert known <= {parameter.name for parameter in command.params}

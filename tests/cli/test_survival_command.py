@@ -52,6 +52,9 @@ def test_a_selection_by_survival(finished):
     assert f"Note: 'dead' in 'status' counts as the event: {n_events} of 120 samples had it." in run.output
     assert f"The table has 120 samples: {n_events} had the event, the others were censored." in run.output
     assert "concordance index 0.7" in run.output
+    assert "hazard ratio  " in run.output
+    assert "hazard_ratio" not in run.output
+    assert "hazard_ratio" in (out / "ranking.csv").read_text()
     assert {path.name for path in out.iterdir()} >= {"survival.png", "path.png", "report.html", "ranking.csv"}
     rows = list(csv.DictReader((out / "ranking.csv").read_text().splitlines()))
     assert {row["feature"] for row in rows if row["selected"] == "yes"} >= {"g0", "g1"}
@@ -67,6 +70,9 @@ def test_the_report_shows_curves_and_is_written_again(finished):
     assert "Survival by predicted risk" in page
     assert "Kaplan-Meier curves of the samples above the median" in page
     assert "fewer events than expected" in page
+    assert ">days, and samples at risk</text>" in page
+    assert ">fraction without event</text>" in page
+    assert page.count("Curves are dotted where fewer than 5 samples are at risk") == 2
     (out / "report.html").unlink()
     assert invoke("report", out).exit_code == 0
     assert (out / "report.html").read_text() == page

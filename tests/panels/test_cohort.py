@@ -33,13 +33,49 @@ def test_codes_of_categories_have_no_shift():
     assert not list(warn_of_shifts(panel, values))
 
 
+def test_shifts_are_given_where_most_training_values_are_equal():
+    table = make_table()
+    table.X[:, 0] = np.where(np.arange(80) % 10 == 3, 1.0, 0.0)  # the interquartile range is zero
+    panel = make_panel(table)
+    assert compare_features(panel, new_values(panel, a=np.zeros(80)))[0].shift == 0.0
+    shift = compare_features(panel, new_values(panel, a=np.ones(80)))[0].shift
+    np.testing.assert_allclose(shift, 1.0 / table.X[:, 0].std())
+
+
 def test_training_samples_are_recognised_as_such(panel):
     table = make_table()
     for rows in (slice(None), slice(0, 10)):
         (warning,) = warn_of_shifts(panel, table.X[rows, :2])
         assert warning.startswith("The new values are those of training samples")
+    # too few values to tell
+    assert not list(warn_of_shifts(panel, np.vstack([table.X[:10, :2], make_table(seed=1).X[:, :2]])))
     table.X[::20, 0] = np.nan
     assert len(list(warn_of_shifts(panel, table.X[:, :2]))) == 1
     coarse = make_table()
     coarse.X[:, :2] = np.round(coarse.X[:, :2])
     assert not list(warn_of_shifts(make_panel(coarse), coarse.X[:, :2]))
+
+
+def test_some_training_samples_among_others_are_named():
+    table, new = make_table(), make_table(seed=1)
+    panel = make_panel(table, keep=("a", "b", "c", "d"), top=4)
+    names = [table.names.index(name) for name in panel.features_]
+    values = np.vstack([table.X[:3], new.X[:20]])[:, names]
+    ids = [f"p{i}" for i in range(23)]
+    (warning,) = warn_of_shifts(panel, values, ids=ids)
+    assert warning.startswith("3 new samples have the values of training samples: p0, p1, p2. How well")
+    assert next(warn_of_shifts(panel, values)).startswith("3 new samples have the values of training samples: row 1, ")
+    values[0, :] = np.nan  # nothing is known
+    values[1, 0] += 0.1  # another sample
+    assert next(warn_of_shifts(panel, values, ids=ids)).startswith(
+        "1 new sample has the values of training samples: p2."
+    )
+    assert not list(warn_of_shifts(panel, values[3:]))
+
+
+def test_negative_values_have_no_logarithm(panel):
+    values = new_values(panel)
+    (warning,) = warn_of_shifts(panel, values, log2_taken=True, negative=0.3)
+    assert warning.startswith("30% of the new values are negative, and have no logarithm")
+    assert "--transform none" in warning
+    assert not list(warn_of_shifts(panel, values, log2_taken=True, negative=0.001))

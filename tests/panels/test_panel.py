@@ -1,5 +1,7 @@
 """Panels: predictions of new samples, absent columns, stand-ins, covariates, batches, missing values."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,7 +9,7 @@ from panel_tables import frame_of, make_panel, make_table
 
 from randsel import Panel
 from randsel.analysis import Settings, analyse
-from randsel.panels import fit_panel, write_panel
+from randsel.panels import apply_panel, fit_panel, write_panel
 from randsel.prediction import MAX_POINTS, Covariate, score_columns, take_points
 
 
@@ -67,6 +69,17 @@ def test_absent_features_are_replaced_only_if_that_is_allowed(panel):
         panel.predict({"c": new.X[:, 2]}, allow_missing=True)
 
 
+def test_cells_that_training_read_as_missing_are_missing_in_a_frame_too():
+    panel = make_panel(make_table(), about={"parameters": {"na": ["ND", "-999"]}})
+    assert panel.about["na"] == ["ND", "-999"]
+    columns = frame_of(make_table(seed=1, m=4))
+    gap = panel.predict_proba({**columns, "a": [np.nan, np.nan, 0.5, 1.0]})
+    assert np.array_equal(panel.predict_proba({**columns, "a": ["ND", "-999", 0.5, 1]}), gap)
+    assert np.array_equal(panel.predict_proba({**columns, "a": np.array([-999, np.nan, 0.5, 1])}), gap)
+    array = np.column_stack([[-999, np.nan, 0.5, 1], columns["b"]])
+    assert np.array_equal(panel.predict_proba(array), gap)
+
+
 def test_logarithms_of_training_are_taken_of_a_frame_too():
     table, new = make_table(), make_table(seed=1)
     table.X[:, 1], new.X[:, 1] = np.exp2(table.X[:, 1] / 20), np.exp2(new.X[:, 1] / 20)
@@ -77,7 +90,10 @@ def test_logarithms_of_training_are_taken_of_a_frame_too():
     assert panel.about["log2"]
     # ranks do not change when logarithms are taken
     np.testing.assert_allclose(panel.predict_proba(frame), plain.predict_proba(frame), atol=0.02)
-    with pytest.warns(UserWarning, match=r"differ from the training medians|look like"):
+    negative = {**frame, "a": -frame["a"]}
+    with pytest.warns(UserWarning, match=r"50% of the new values are negative, and have no logarithm"):
+        panel.predict(negative)
+    with pytest.warns(UserWarning, match=r"have no logarithm, which training took"):
         panel.predict({name: np.log2(np.maximum(values, 1e-3)) for name, values in frame.items()})
 
 
@@ -267,3 +283,13 @@ def test_points_of_many_samples_are_order_statistics():
     assert points[-1] == values.max()
     exact, approximate = (score_columns(values[:, None], [p])[:, 0] for p in (np.sort(values), points))
     assert np.abs(exact - approximate)[np.abs(exact) < 2].max() < 0.05
+
+
+def test_a_panel_of_requested_features_says_that_they_are_no_finding():
+    noise = make_table()
+    noise = replace(noise, y=np.random.default_rng(5).permutation(noise.y))
+    for table, findings in ((make_table(), True), (noise, False)):
+        panel = make_panel(table, keep=(), top=2)
+        assert panel.about["findings"] is findings
+        warnings = apply_panel(panel, make_table(seed=1)).warnings
+        assert any("nothing stood out" in warning for warning in warnings) is not findings

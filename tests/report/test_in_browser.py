@@ -124,6 +124,22 @@ def test_layout_on_a_phone_in_dark_mode_and_in_print(open_page, hostile_contents
     browser.media()
 
 
+def test_the_table_of_features_fits_and_labels_of_settings_stay_whole(open_page, plain, plain_html):
+    page = open_page(plain_html)
+    assert (
+        page.js("(() => { const s = document.querySelector('.roomy'); return s.scrollWidth - s.clientWidth; })()") == 0
+    )
+    settings = {"version": "0.2", "data_hash": "0123456789abcdef" * 4, "parameters": {"orientation": "auto"}}
+    page = open_page(report.render(report.contents(replace(plain, settings=settings))), width=390)
+    lines = page.js(
+        "[...document.querySelectorAll('.settings th')].map((cell) => { const range = document.createRange();"
+        " range.selectNodeContents(cell); return [cell.textContent, range.getClientRects().length]; })"
+    )
+    assert ["orientation", 1] in lines
+    assert ["version", 1] in lines
+    assert page.js("document.documentElement.scrollWidth") == 390
+
+
 def test_numbers_on_a_pale_ground_are_dark_without_a_rim_in_dark_mode(open_page, plain_html):
     browser = open_page(plain_html, dark=True)
     texts = "[...document.querySelectorAll('svg text')].map((text) => getComputedStyle(text))"

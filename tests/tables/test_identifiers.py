@@ -5,7 +5,8 @@ import pytest
 from table_files import has_note
 
 from randsel.tables import _read as tables
-from randsel.tables._identifiers import is_clinical, is_id_name
+from randsel.tables._identifiers import is_clinical
+from randsel.tables.formats import is_id_name
 
 N = 12
 
@@ -49,8 +50,18 @@ def test_identifiers_are_not_features(file, rng, name, cells, reason, log2):
     assert has_note(table, f"Column {name!r}")
     assert has_note(table, reason)
     assert has_note(table, f"--features {name!r}")
-    assert table.ids.tolist() == [f"{cell:g}" for cell in cells]
+    assert table.ids.tolist() == [str(cell) for cell in cells]
     assert tables.read(path, target="status", features=[name]).names[0] == name
+
+
+def test_ids_keep_leading_zeros(file, rng, engine):
+    for cells in ([f"{i:03d}" for i in SHUFFLED], [f"{i}.0" for i in SHUFFLED]):
+        for name in ("patient_id", "what"):
+            table = tables.read(file(table_of(rng, **{name: cells})), target="status")
+            assert table.ids.tolist() == cells
+        table = tables.read(file(table_of(rng, dose=rng.standard_normal(N), patient_id=cells)), target="status")
+        assert table.ids.tolist() == cells
+        assert table.names[:2] == ("dose", "g0")
 
 
 def test_an_identifier_that_is_not_the_first_column(file, rng):

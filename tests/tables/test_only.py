@@ -21,7 +21,7 @@ def test_samples_without_an_outcome_are_kept(tmp_path):
     (tmp_path / "new.csv").write_text(TABLE)
     table = read(tmp_path / "new.csv", only=("a", "b"), target="status")
     assert table.y.tolist() == ["case", "", "control"]
-    assert "1 of 3 samples have no outcome; they are predicted but not evaluated." in table.notes
+    assert "1 of 3 samples has no outcome and is predicted but not evaluated: s2." in table.notes
     (tmp_path / "numbers.csv").write_text("age,a\n1.5,1\nNA,2\n")
     assert np.array_equal(read(tmp_path / "numbers.csv", only=("a",), target="age").y, [1.5, np.nan], equal_nan=True)
     (tmp_path / "survival.csv").write_text("t,dead,a\n5,1,1\n,,2\n7,0,3\n")
@@ -48,6 +48,74 @@ def test_features_in_rows_are_found_by_their_names(tmp_path):
     assert table.y.tolist() == ["", "case"]
 
 
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_odd_cells_of_other_features_in_rows_do_not_matter(tmp_path, suffix):
+    text = "gene,symbol,s1,s2\nb,B1,1,2\nz,Z1,n.d.,failed\nunit,,nm,nm\na,A1,3,4\nlength,,7,odd\n"
+    (tmp_path / "genes.csv").write_text(text)
+    if suffix == "parquet":
+        polars = pytest.importorskip("polars")
+        polars.read_csv(tmp_path / "genes.csv", infer_schema=False).write_parquet(tmp_path / "genes.parquet")
+    table = read(tmp_path / f"genes.{suffix}", only=("a", "b"))
+    assert np.array_equal(table.X, [[1, 3], [2, 4]])
+    assert table.ids.tolist() == ["s1", "s2"]
+    assert "1 column of text is not taken for samples: 'symbol'." in table.notes
+    assert "The columns 's1', 's2' are the 2 samples; --drop-columns leaves out other columns." in table.notes
+    # the names of features are in another column
+    (tmp_path / "ids.csv").write_text("row,gene,s1,s2\n1,b,1,2\n2,z,n.d.,x\n3,a,3,4\n")
+    assert np.array_equal(read(tmp_path / "ids.csv", only=("a", "b"), id_column="gene").X, [[1, 3], [2, 4]])
+    # an odd cell of a wanted feature does
+    (tmp_path / "genes.csv").write_text(text.replace("A1,3", "A1,n.d."))
+    with pytest.raises(ValueError, match=r"column 's1' holds 'n.d.' in line 5.*--na"):
+        read(tmp_path / "genes.csv", only=("a", "b"))
+
+
+def test_advice_on_a_needed_column_does_not_leave_it_out(tmp_path):
+    (tmp_path / "new.csv").write_text("id,a,b\ns1,1,x\ns2,odd,y\n")
+    with pytest.raises(ValueError, match=r"correct it, or say that it means missing \(--na \"odd\"\)\.$"):
+        read(tmp_path / "new.csv", only=("a",))
+    with pytest.raises(ValueError, match=r"no cell of the column is a number, and it is needed; correct it\.$"):
+        read(tmp_path / "new.csv", only=("b",))
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        ("sample,a\n004,1\n010,2\n", ["004", "010"]),
+        ("a,sample_id\n1,004\n2,010\n", ["004", "010"]),
+        ("a,sample_id\n1,P-004\n2,P-010\n", ["P-004", "P-010"]),
+        ("sample,a\n12345678901234567,1\n12345678901234568,2\n", ["12345678901234567", "12345678901234568"]),
+        ("a,sample_id\n1,P-004\n2,\n", None),
+    ],
+)
+def test_ids_stay_as_they_are_written(tmp_path, engine, text, ids):
+    (tmp_path / "new.csv").write_text(text)
+    read_ids = read(tmp_path / "new.csv", only=("a",)).ids
+    assert ids == (None if read_ids is None else read_ids.tolist())
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_ids_are_in_the_column_that_training_had_them_in(tmp_path, suffix):
+    def write(text):
+        (tmp_path / "new.csv").write_text(text)
+        if suffix == "parquet":
+            polars = pytest.importorskip("polars")
+            polars.read_csv(tmp_path / "new.csv", infer_schema=False).write_parquet(tmp_path / "new.parquet")
+        return tmp_path / f"new.{suffix}"
+
+    file = write("a,strain,b\n1,004,x\n2,010,y\n")
+    assert read(file, only=("a",)).ids is None
+    table = read(file, only=("a",), likely_ids="strain")
+    assert table.ids.tolist() == ["004", "010"]
+    assert table.id_column == "strain"
+    labels = tmp_path / "labels.csv"
+    labels.write_text("id,status\n010,case\n004,control\n")
+    table = read(file, only=("a",), likely_ids="strain", target_file=labels, target="status")
+    assert table.y.tolist() == ["control", "case"]
+    assert read(file, only=("a",), likely_ids="absent").ids is None
+    assert read(write("a,strain\n1,004\n2,004\n"), only=("a",), likely_ids="strain").ids is None
+    assert read(write("s,strain\np1,4\np2,5\n"), only=("strain",), likely_ids="strain").id_column == "s"
+
+
 def test_a_file_without_any_of_the_features(tmp_path):
     (tmp_path / "new.csv").write_text(TABLE)
     with pytest.raises(ValueError, match=r"has none of the 2 requested features, such as 'GBP5'"):
@@ -62,6 +130,9 @@ def test_a_renamed_copy_is_read_although_its_first_copy_is_not_wanted(tmp_path):
     (tmp_path / "new.csv").write_text("a,x,x\n1,2,<LOD\n4,<LOD,6\n")
     how = {"duplicates": "rename", "below_detection": "half-minimum", "detection_values": {"x": 0.1, "x.2": 0.2}}
     assert np.array_equal(read(tmp_path / "new.csv", only=("a", "x.2"), **how).X, [[1, 0.2], [4, 6]])
+    (tmp_path / "new.csv").write_text("a,x,x\n1,2,3\n4,5,odd\n")
+    with pytest.raises(ValueError, match=r"column 'x\.2' holds 'odd' in line 3"):
+        read(tmp_path / "new.csv", only=("a", "x.2"), duplicates="rename")
 
 
 def test_target_and_covariates_of_a_target_file_are_optional(tmp_path):

@@ -4,7 +4,7 @@ Imports from all folders of the method and from `tables`. Output for users is wr
 """
 
 from randsel.analysis._anndata import select_adata
-from randsel.analysis._cautions import cautions, check_pairs
+from randsel.analysis._cautions import cautions, check_codes, check_pairs
 from randsel.analysis._effects import auc_limits, effect_measure
 from randsel.analysis._model import (
     RULES,
@@ -55,6 +55,7 @@ __all__ = [
     "analyse",
     "auc_limits",
     "cautions",
+    "check_codes",
     "check_pairs",
     "effect_measure",
     "format_effect",

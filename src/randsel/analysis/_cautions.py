@@ -15,7 +15,7 @@ from randsel._utils.typing import Array
 from randsel.analysis._model import Accuracy, FeatureTests
 from randsel.culling import CullingPath
 from randsel.interactions import LEVEL
-from randsel.tables import Table, find_clinical
+from randsel.tables import LOWEST, MAX_NEGATIVE, Table, find_clinical
 from randsel.targets import KINDS, SURVIVAL, OutcomeKind
 
 UNEQUAL = 0.5  # classes are called unequal if the smallest has less than this fraction of the mean class size
@@ -40,6 +40,8 @@ REPETITION = re.compile(
 #: A significant pair gets a caution if the rank correlation of its features is at least this many standard errors,
 #: 1/√m: echoes need a correlation that falls with m as well, and 0.3 % of pairs of independent features get it.
 ECHO = 3.0
+#: Numbers that often stand for missing values.
+MISSING_CODES = (-9.0, -99.0, -999.0, -9999.0, -99999.0)
 NAMED_CLASSES = 4  # maximum number of classes whose missing values are counted in a caution
 NAMED_ECHOES = 3  # maximum number of such pairs that are named
 #: All features predict clearly if their mean score exceeds chance by this many standard deviations of the folds.
@@ -90,6 +92,8 @@ def cautions(table: Table, kind: str | OutcomeKind, *, samples: Sequence[str] | 
         sentences += (repeated := list(_check_sample_names(samples)))
         sentences += [] if copies or repeated else _check_similar_rows(table.X)
     sentences += _check_columns(table.X)
+    sentences += _check_logarithms(table)
+    sentences += check_codes(table)
     return tuple(sentences)
 
 
@@ -108,6 +112,37 @@ def _check_class_sizes(y: Array) -> Iterator[str]:
             f"Fewer than {FEW_SAMPLES} samples in class {join_words(few)}: what is said about so few changes with "
             "every sample. Collect more, merge classes, or leave them out."
         )
+
+
+def _check_logarithms(table: Table) -> Iterator[str]:
+    if table.negative > MAX_NEGATIVE:
+        yield (
+            f"{table.negative:.0%} of the values are negative, and have no logarithm: they were raised to {LOWEST} "
+            "first (--log2). If the values are logarithms already, leave --log2 out."
+        )
+
+
+def check_codes(table: Table) -> Iterator[str]:
+    """Yield a warning if numbers such as -999 lie far below the other values of their columns, several times."""
+    if table.log2 or not len(table.X):
+        return
+    smallest = np.fmin.reduce(table.X, axis=0)
+    for code in MISSING_CODES:
+        columns = np.flatnonzero(smallest == code)
+        columns = columns[[_is_far_below(table.X[:, j], code) for j in columns.tolist()]]
+        count = int((table.X[:, columns] == code).sum())
+        if count > 1:
+            cells = f"{count} times, in {len(columns)} {pluralise(len(columns), 'feature', 'features')}"
+            yield (
+                f"The value {code:g} occurs {cells}, far below the other values. If it means missing, say so: "
+                f"--na={code:g}"
+            )
+
+
+def _is_far_below(values: Array, code: float) -> bool:
+    """Return whether the gap between a value and all larger ones exceeds the range of these."""
+    others = values[values > code]
+    return len(others) > 0 and float(others.min()) - code > max(float(np.ptp(others)), 1.0)
 
 
 def _check_events(y: Array) -> Iterator[str]:

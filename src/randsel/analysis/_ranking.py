@@ -78,7 +78,7 @@ class FeatureColumn:
 
     field: str
     type: type  # float (NaN: unknown), str (None: none), int (0: none) or bool
-    title: str  # heading in CSV files and on the terminal
+    title: str  # heading in CSV files, and on the terminal with spaces in place of underscores
     show: Callable[[Any], str] = str  # formats a value for the terminal and the report
     heading: str | None = None  # in the report; None for the title
     scaled: bool = False  # whether the report shows values in units of a common power of ten

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 #: Options of reading that the panel decides, or that have no meaning for new samples.
 _DECIDED = ("batch", "covariates", "features", "log2", "missing")
 _OUTCOME = ("target", "event", "time")
+_GIVEN = click.core.ParameterSource.COMMANDLINE
 
 
 @main.command()
@@ -41,7 +42,8 @@ def apply(results: Path, file: Path, reading: dict[str, Any], out: Path, **how: 
     those of training) and report.html. If FILE has the outcome, evaluation.csv and calibration.csv compare the
     predictions with it. The outcome must have the same column name as in training, unless --target, or --event and
     --time, name another. The same holds for groups (--groups). Repeated names are handled as in training
-    (--duplicates).
+    (--duplicates). Cells that training read as missing are missing here as well; --na adds others, and --na "" leaves
+    only the usual ones.
 
     \b
     Exit status:
@@ -67,7 +69,7 @@ def apply(results: Path, file: Path, reading: dict[str, Any], out: Path, **how: 
     named = any(reading[name] for name in _OUTCOME)
     table = _read_new_samples(panel, file, reading, how, named)
     about = {"data": file.name, "command": _write_command(results, file)}
-    application = apply_panel(panel, table, **how, about=about)
+    application = apply_panel(panel, table, **how, about=about, time_name=reading["time"])
     if named and not application.known.any():
         raise click.ClickException(
             f"{file} has no column of that name, or the outcome of all samples is unknown; see the notes above."
@@ -87,8 +89,8 @@ def _write_command(results: Path, file: Path) -> str:
     context = click.get_current_context()
     words = ["randsel", "apply", str(results), str(file)]
     for option in context.command.params:
-        name, is_given = str(option.name), click.core.ParameterSource.COMMANDLINE
-        if isinstance(option, click.Option) and context.get_parameter_source(name) is is_given:
+        name = str(option.name)
+        if isinstance(option, click.Option) and context.get_parameter_source(name) is _GIVEN:
             value = context.params[name]
             words += [option.opts[0]] if value is True else [option.opts[0], str(value)]
     return shlex.join(words)
@@ -112,12 +114,34 @@ def _read_new_samples(panel: "Panel", file: Path, reading: dict[str, Any], how: 
     named_columns = {*(reading[name] for name in (*_OUTCOME, "id_column")), *reading["drop_columns"]}
     if reading["groups"] is None and panel.about["groups"] not in named_columns:
         reading["groups"] = panel.about["groups"]
-    if click.get_current_context().get_parameter_source("duplicates") is not click.core.ParameterSource.COMMANDLINE:
+    if click.get_current_context().get_parameter_source("duplicates") is not _GIVEN:
         reading["duplicates"] = panel.about["duplicates"]
+    reading["na"] = _inherit_na(panel, file, reading["na"], is_other_scale)
     from_training = {"detection_values": panel.detection_values(), "levels": panel.levels()}
+    likely_ids = None if panel.about["id_column"] in (*named_columns, reading["groups"]) else panel.about["id_column"]
     only = panel.columns(with_stand_ins=how["allow_missing"])
-    table = read(file, **{**reading, **outcome, **from_training}, only=only, covariates=covariates, log2=log2)
+    table = read(
+        file,
+        **{**reading, **outcome, **from_training, "likely_ids": likely_ids},
+        only=only,
+        covariates=covariates,
+        log2=log2,
+    )
     say("Note", table.notes)
     if table.groups is None and reading["groups"] not in (None, panel.about["groups"]):
         raise click.ClickException(f"{file} has no column {reading['groups']!r} of groups; correct --groups.")
     return table
+
+
+def _inherit_na(panel: "Panel", file: Path, named: tuple[str, ...], is_other_scale: bool) -> tuple[str, ...]:
+    """Return the cells that mean missing: those of training and those that the user named.
+
+    Numbers of training, such as 0, may be values on another scale. A format that holds only numbers has no such cells.
+    """
+    from randsel.tables import has_cells, parse_number
+
+    is_cleared = not named and click.get_current_context().get_parameter_source("na") is _GIVEN
+    if is_cleared or not has_cells(file):
+        return named
+    from_training = [cell for cell in panel.about["na"] if not (is_other_scale and parse_number(cell) is not None)]
+    return tuple(dict.fromkeys([*named, *from_training]))

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from randsel._utils.text import pluralise
 from randsel._utils.typing import Array
+from randsel.analysis import check_codes
 from randsel.panels._cohort import FeatureShift, check_categories, compare_features, transform_values, warn_of_shifts
 from randsel.panels._evaluation import Evaluation, evaluate, known_outcome
 from randsel.panels._panel import NewSamples, Panel
@@ -31,6 +33,8 @@ class Application:
         Sentences for the user.
     about
         Name of the file, and the command.
+    time_name
+        Name of the column of survival times.
     """
 
     panel: Panel
@@ -44,6 +48,7 @@ class Application:
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
     about: Mapping[str, str]
+    time_name: str = "time"
 
 
 def apply_panel(
@@ -54,6 +59,7 @@ def apply_panel(
     allow_missing: bool = False,
     rescale: bool = False,
     about: Mapping[str, str] | None = None,
+    time_name: str | None = None,
 ) -> Application:
     """Predict the samples of a table, whose outcome may be unknown.
 
@@ -67,6 +73,8 @@ def apply_panel(
         As in `Panel.predict`.
     about
         Name of the file, and the command.
+    time_name
+        Name of the column of survival times; None: that of training.
 
     Returns
     -------
@@ -80,7 +88,15 @@ def apply_panel(
     outputs = panel.model.outputs(samples.scores)
     known = known_outcome(panel, table.y)
     log2_taken = transform == "as-training" and table.log2
-    warnings = [*warn_of_shifts(panel, samples.values, rescaled=rescale, log2_taken=log2_taken)]
+    ids = tuple(map(str, (np.arange(1, len(values) + 1) if table.ids is None else table.ids).tolist()))
+    options: dict[str, Any] = {"log2_taken": log2_taken, "negative": table.negative, "ids": ids}
+    warnings = [*warn_of_shifts(panel, samples.values, rescaled=rescale, **options)]
+    warnings += check_codes(table)
+    if not panel.about.get("findings", True):
+        warnings.append(
+            "In training nothing stood out from chance: the features of this panel were requested, and are not a "
+            "finding. Do not use predictions that were not compared with the outcome of new samples."
+        )
     if panel.about.get("batch") and not rescale:
         warnings.append(
             "The panel was fitted within batches, and the new samples form another batch, whose effect is unknown; "
@@ -88,12 +104,11 @@ def apply_panel(
         )
     if known.any():
         warnings += _warn_of_groups(table, known)
-    ids = np.arange(1, len(values) + 1) if table.ids is None else table.ids
     return Application(
         panel=panel,
         samples=samples,
         outputs=outputs,
-        ids=tuple(map(str, ids.tolist())),
+        ids=ids,
         y=table.y,
         known=known,
         shifts=compare_features(panel, samples.values),
@@ -101,6 +116,7 @@ def apply_panel(
         notes=(*table.notes, *samples.notes, *_describe_samples(panel, table, samples)),
         warnings=tuple(warnings),
         about=dict(about or {"data": "new samples"}),
+        time_name=time_name or panel.about.get("outcome", {}).get("time", "time"),
     )
 
 

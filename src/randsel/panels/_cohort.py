@@ -1,16 +1,16 @@
 """Comparison of new values with the training values of a panel: range, shift, and transforms such as a logarithm."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from randsel._utils.text import list_first
+from randsel._utils.text import list_first, pluralise
 from randsel._utils.typing import Array
 from randsel.panels._content import PanelContent, PanelFeature
 from randsel.prediction import MAX_POINTS
-from randsel.tables import LOWEST, Table
+from randsel.tables import LOWEST, MAX_NEGATIVE, Table
 
 #: Name (choice of `--transform`) -> function, name of the inverse, and words for the result in a warning.
 TRANSFORMS: dict[str, tuple[Callable[[Any], Any], str, str]] = {
@@ -25,6 +25,9 @@ LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)  # quantiles that are compared
 MIN_SAMPLES = 5  # with fewer new samples, quantiles are not compared
 MIN_DISTINCT = 0.9  # features with more than this fraction of distinct training values can identify samples
 MIN_REPEATED = 0.9  # new samples are those of training if more than this fraction of their values occurs there
+#: Upper limit on the probability that a value of another sample occurs in training, if training values are distinct.
+CHANCE_OF_REPEAT = 0.2
+EXPECTED_BY_CHANCE = 0.05  # samples of training are reported if chance would yield fewer than this number of them
 UNLIKELY = 0.01  # equal new values are reported if training samples would have them with less than this probability
 SHIFTED = 1.0  # shifts of a median above this, in training standard deviations, are reported
 SIGNIFICANT = 4.0  # a reported shift also exceeds this many standard errors of the new median
@@ -49,8 +52,8 @@ class FeatureShift:
     training_median, new_median
         Medians of the observed values; NaN if there are none.
     shift
-        Difference of the medians in training standard deviations (estimated by the interquartile range); NaN for
-        categories.
+        Difference of the medians in training standard deviations (estimated by the interquartile range, unless that is
+        zero); NaN for categories.
     outside
         Fraction of the new values outside the training range.
     n_missing
@@ -102,18 +105,29 @@ def _compare(feature: PanelFeature, points: Array, column: Array) -> FeatureShif
 
 
 def _spread(points: Array) -> float:
+    """Return the standard deviation, estimated by the interquartile range unless that is zero."""
+    return _interquartile_range(points) / NORMAL_IQR or float(points.std())
+
+
+def _interquartile_range(points: Array) -> float:
     low, high = np.quantile(points, (0.25, 0.75))
-    return float(high - low) / NORMAL_IQR
+    return float(high - low)
 
 
 def warn_of_scale(
-    panel: PanelContent, values: Array, *, rescaled: bool = False, log2_taken: bool = False
+    panel: PanelContent, values: Array, *, rescaled: bool = False, log2_taken: bool = False, negative: float = 0.0
 ) -> Iterator[str]:
     """Yield a warning if new values have another scale than the training values, with the remedy.
 
     `rescaled`: scores were computed within the new samples. `log2_taken`: logarithms of the new values were taken,
-    because they were taken in training.
+    because they were taken in training. `negative`: fraction of the values that were negative before that.
     """
+    if log2_taken and negative > MAX_NEGATIVE:
+        yield (
+            f"{negative:.0%} of the new values are negative, and have no logarithm, which training took: if they are "
+            "logarithms already, --transform none leaves them as they are."
+        )
+        return
     transform = find_transform(panel, values)
     if transform is not None:
         _, inverse, words = TRANSFORMS[transform]
@@ -135,15 +149,20 @@ def warn_of_scale(
 
 
 def warn_of_shifts(
-    panel: PanelContent, values: Array, *, rescaled: bool = False, log2_taken: bool = False
+    panel: PanelContent,
+    values: Array,
+    *,
+    rescaled: bool = False,
+    log2_taken: bool = False,
+    negative: float = 0.0,
+    ids: Sequence[str] = (),
 ) -> Iterator[str]:
-    """Yield warnings about new values that differ from the training values, with remedies; see `warn_of_scale`."""
-    if _are_training_values(panel, values):
-        yield (
-            "The new values are those of training samples: how well these are predicted says nothing about other "
-            "samples; the accuracy in the report of randsel select does."
-        )
-    yield from warn_of_scale(panel, values, rescaled=rescaled, log2_taken=log2_taken)
+    """Yield warnings about new values that differ from the training values, with remedies; see `warn_of_scale`.
+
+    `ids` are the names of the samples.
+    """
+    yield from _warn_of_training_samples(panel, values, ids)
+    yield from warn_of_scale(panel, values, rescaled=rescaled, log2_taken=log2_taken, negative=negative)
     shifts = compare_features(panel, values)
     outside = [s for s in shifts if s.outside > OUTSIDE]
     if outside and not rescaled:
@@ -171,15 +190,31 @@ def warn_of_shifts(
         yield f"More than half of the values of {list_first(empty, NAMED)} are missing; they are treated as average."
 
 
-def _are_training_values(panel: PanelContent, values: Array) -> bool:
-    """Return whether nearly all new values occur in training.
+def _warn_of_training_samples(panel: PanelContent, values: Array, ids: Sequence[str]) -> Iterator[str]:
+    """Yield a warning if all new samples, or some of them, are training samples.
 
-    Only features count whose training values are nearly all distinct.
+    Only features count whose training values are nearly all distinct. A sample is one of training if all of its values
+    occur there, and there are enough of them that this is not chance.
     """
     columns = zip(panel.preparation.points, values.T, strict=True)
     distinct = [(points, column) for points, column in columns if len(np.unique(points)) > MIN_DISTINCT * len(points)]
-    occurs = [np.isin(column[~np.isnan(column)], points) for points, column in distinct]
-    return sum(map(len, occurs)) >= MIN_SAMPLES and bool(np.concatenate(occurs).mean() > MIN_REPEATED)
+    if not distinct:
+        return
+    known = ~np.isnan(np.column_stack([column for _, column in distinct]))
+    occurs = np.column_stack([np.isin(column, points) for points, column in distinct])
+    reason = "says nothing about other samples; the accuracy in the report of randsel select does."
+    if known.sum() >= MIN_SAMPLES and occurs[known].mean() > MIN_REPEATED:
+        yield f"The new values are those of training samples: how well these are predicted {reason}"
+        return
+    is_certain = len(values) * CHANCE_OF_REPEAT ** known.sum(axis=1) < EXPECTED_BY_CHANCE
+    repeated = np.flatnonzero(is_certain & (occurs | ~known).all(axis=1))
+    if len(repeated):
+        named = list_first([ids[i] if len(ids) else f"row {i + 1}" for i in repeated.tolist()], NAMED)
+        samples = pluralise(len(repeated), "1 new sample has", f"{len(repeated)} new samples have")
+        yield (
+            f"{samples} the values of training samples: {named}. How well training samples are predicted {reason} "
+            "Leave them out before you compare predictions with the outcome."
+        )
 
 
 def _is_constant(points: Array, column: Array) -> bool:
@@ -221,7 +256,9 @@ def find_transform(panel: PanelContent, values: Array) -> str | None:
     training_quantiles, new_quantiles = [], []
     for feature, points, column in zip(panel.features, panel.preparation.points, values.T, strict=True):
         observed = column[~np.isnan(column)]
-        is_number = feature.levels is None and _spread(points) > 0.0 and len(np.unique(points)) > len(LEVELS)
+        is_number = (
+            feature.levels is None and _interquartile_range(points) > 0.0 and len(np.unique(points)) > len(LEVELS)
+        )
         if is_number and len(observed) >= MIN_SAMPLES:
             training_quantiles.append(np.quantile(points, LEVELS))
             new_quantiles.append(np.quantile(observed, LEVELS))

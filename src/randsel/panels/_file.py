@@ -224,14 +224,23 @@ def _read_model(entry: Any, kind: str, n_features: int, n_outputs: int) -> Model
 
 
 #: Entries of `about` that older files lack.
-_DEFAULTS = {"groups": None, "duplicates": DUPLICATE_RULES[0]}
+_DEFAULTS: dict[str, Any] = {
+    "groups": None,
+    "duplicates": DUPLICATE_RULES[0],
+    "na": [],
+    "findings": True,
+    "id_column": None,
+}
 #: Entries of `about` that code depends on, with the check of each.
 _ABOUT_CHECKS: dict[str, Callable[[Any], bool]] = {
     "log2": lambda value: isinstance(value, bool),
     "missing": lambda value: value in ("neutral", "median"),
     "batch": lambda value: isinstance(value, bool),
     "groups": lambda value: value is None or isinstance(value, str),
+    "id_column": lambda value: value is None or isinstance(value, str),
     "duplicates": lambda value: value in DUPLICATE_RULES,
+    "findings": lambda value: isinstance(value, bool),
+    "na": lambda value: isinstance(value, list) and all(isinstance(cell, str) for cell in value),
     "outcome": lambda value: isinstance(value, dict) and all(isinstance(name, str) for name in value.values()),
     "median_risk": lambda value: isinstance(value, int | float) and bool(np.isfinite(value)),
 }

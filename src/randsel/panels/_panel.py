@@ -13,7 +13,7 @@ from randsel.panels._cohort import warn_of_scale
 from randsel.panels._content import PanelContent, PanelFeature, StandInFeature
 from randsel.panels._file import read_content
 from randsel.prediction import predict_from_outputs, score_columns, take_points
-from randsel.tables import LOWEST
+from randsel.tables import LOWEST, parse_number
 from randsel.targets import KINDS, SURVIVAL
 
 MIN_COHORT = 10  # minimum number of samples whose own distribution can replace that of the training samples
@@ -48,7 +48,8 @@ class Panel(PanelContent):
         Converts outputs of the model to probabilities of classes, and has the threshold of each.
     about : dict
         Origin: version, name and hash of the training data, number of samples, names of outcome columns, `log2`,
-        `missing`, `batch`, and for survival the median risk.
+        `missing`, `batch`, `id_column`, `na` (cells that mean missing), `findings`, and for survival the median
+        risk.
 
     Examples
     --------
@@ -120,7 +121,8 @@ class Panel(PanelContent):
         X : data frame, mapping of names to values, or array
             New samples. A data frame may have its columns in any order, and other columns as well. An array has the
             features of the panel, in their order. Values have the scale of the training file: if training took
-            logarithms (`--log2`), they are taken here as well. Missing values are neutral. Covariates, if the panel
+            logarithms (`--log2`), they are taken here as well. Missing values are neutral; cells that training read as
+            missing (`--na`) are missing here as well. Covariates, if the panel
             has any, must be columns of the data frame. Values on another scale than in training raise a warning, unless
             `rescale` is true.
         allow_missing : bool, default=False
@@ -152,11 +154,14 @@ class Panel(PanelContent):
         return KINDS[self.kind].score(np.asarray(y), self.predict(X, allow_missing=allow_missing, rescale=rescale))
 
     def _outputs(self, X: Any, allow_missing: bool, rescale: bool) -> Array:
-        columns, log2 = _as_columns(X, self), bool(self.about.get("log2"))
+        columns, log2, negative = _as_columns(X, self), bool(self.about.get("log2")), 0.0
         if log2:
-            columns = {**columns, **{name: _log2(columns[name], name) for name in self._numbers() if name in columns}}
+            numbers = {name: _as_numbers(columns[name], name) for name in self._numbers() if name in columns}
+            is_negative = [numbers[feature.source] < 0.0 for feature in self.features if feature.source in numbers]
+            negative = float(np.mean(is_negative)) if is_negative else 0.0
+            columns = {**columns, **{name: np.log2(np.maximum(values, LOWEST)) for name, values in numbers.items()}}
         samples = self.prepare(columns, allow_missing=allow_missing, rescale=rescale)
-        remarks = () if rescale else warn_of_scale(self, samples.values, log2_taken=log2)
+        remarks = () if rescale else warn_of_scale(self, samples.values, log2_taken=log2, negative=negative)
         for note in (*samples.notes, *remarks):
             warn(note, stacklevel=3)
         return self.model.outputs(samples.scores)
@@ -255,8 +260,11 @@ def _score(values: Array, points: Array, rescale: bool) -> Array:
 
 def _as_columns(X: Any, panel: Panel) -> Mapping[str, Any]:
     """Return name -> values of a data frame, a mapping, or an array with the features of the panel in their order."""
+    na = panel.about.get("na", [])
     if isinstance(X, Mapping) or hasattr(X, "columns"):
         columns = X if isinstance(X, Mapping) else {str(name): X[name] for name in X.columns}
+        needed = panel.columns() if na else []
+        columns = {**columns, **{name: _clear_missing(columns[name], na) for name in needed if name in columns}}
         levels = {name: of_feature for name, of_feature in panel.levels().items() if of_feature and name in columns}
         return {**columns, **{name: _encode(columns[name], of_feature, name) for name, of_feature in levels.items()}}
     values = np.asarray(X)
@@ -265,7 +273,18 @@ def _as_columns(X: Any, panel: Panel) -> Mapping[str, Any]:
             f"an array of new samples needs the {len(panel.features)} features of the panel as columns, in their order "
             f"(features_), but its shape is {values.shape}; or pass a data frame with names."
         )
+    values = _clear_missing(values, na) if na else values
     return {feature.source: values[:, j] for j, feature in enumerate(panel.features)}
+
+
+def _clear_missing(values: Any, na: list[str]) -> Array:
+    """Return values with NaN in place of those that stand for missing ones, given as text such as "ND" or "-999"."""
+    numbers = [number for cell in na if (number := parse_number(cell)) is not None]
+    cells = np.array(values)
+    if cells.dtype.kind in "fiub":
+        return np.where(np.isin(cells, numbers), np.nan, cells)
+    stands_for_missing = [str(cell) in na or parse_number(str(cell)) in numbers for cell in cells.ravel().tolist()]
+    return np.where(np.reshape(stands_for_missing, cells.shape), np.nan, cells.astype(object))
 
 
 def _encode(values: Any, levels: tuple[str, ...], name: str) -> Array:
@@ -280,11 +299,6 @@ def _encode(values: Any, levels: tuple[str, ...], name: str) -> Array:
             f"training: {list_first([repr(level) for level in levels], 6)}. Write them in the same way."
         )
     return np.array([np.nan if gap else levels.index(text) for text, gap in zip(texts, missing, strict=True)])
-
-
-def _log2(values: Any, name: str) -> Array:
-    """Return logarithms as the reader of tables takes them."""
-    return np.asarray(np.log2(np.maximum(_as_numbers(values, name), LOWEST)))
 
 
 def _as_numbers(values: Any, name: str) -> Array:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from randsel._utils.files import write_atomically
-from randsel._utils.text import as_csv, format_exact, format_label, format_number, optional, pluralise
+from randsel._utils.text import as_csv, format_exact, format_label, format_number, make_visible, optional, pluralise
 from randsel.panels._application import Application
 from randsel.panels._evaluation import Measure
 from randsel.panels._panel import Panel
@@ -191,7 +191,8 @@ def _draw(application: Application) -> str | None:
         if len(np.unique(high)) < 2:
             return None
         about = "survival of new samples of low and of high predicted risk"
-        return draw_figure(survival_panels, y, {"": high}, size=(5.2, 3.0), about=about)
+        time = make_visible(application.time_name)
+        return draw_figure(survival_panels, y, {"": high}, time=time, size=(4.2, 2.9), about=about)
     return draw_figure(
         _draw_calibration, application, about="observed against predicted, with samples binned by prediction"
     )

@@ -133,4 +133,7 @@ def _describe_origin(analysis: Analysis) -> dict[str, object]:
         "batch": batch_to_remove(analysis.table) is not None,
         "groups": parameters.get("groups"),
         "duplicates": parameters.get("duplicates", DUPLICATE_RULES[0]),
+        "na": list(parameters.get("na", ())),
+        "id_column": analysis.table.id_column,
+        "findings": analysis.has_findings or not analysis.nothing_stands_out,
     }

@@ -12,10 +12,11 @@ from randsel.plots._paths import culling_path, kernel_weights
 from randsel.plots._predictions import confusion_matrix, predicted_values, roc_curve
 from randsel.plots._scores import accuracy, comparison, panel_sizes
 from randsel.plots._style import CLASS_COLOURS, GREY, LOW_TO_HIGH, ON_PALE, RED, class_colours, new_figure
-from randsel.plots._survival import split_at_median, survival_panels
+from randsel.plots._survival import FEW_AT_RISK, split_at_median, survival_panels
 
 __all__ = [
     "CLASS_COLOURS",
+    "FEW_AT_RISK",
     "GREY",
     "LOW_TO_HIGH",
     "ON_PALE",

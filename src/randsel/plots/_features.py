@@ -27,6 +27,7 @@ from randsel.plots._style import (
 
 FEW_BARS = 6  # features of at most this many distinct values, such as genotypes, are drawn as bars
 NAMED_POINTS = 10  # maximum number of points of a volcano plot that are named
+NAME_SPACING, POINT_SPACING = 1.5, 0.6  # minimum distance of a name from another one, and from a point, in lines
 
 
 def pair_panels(X: Any, y: Any, scan: Any, *, names: Any = None, count: int = 6, categories: bool | None = None) -> Any:
@@ -323,36 +324,48 @@ def volcano(
 
 
 def _name_points(axes: Any, x: Array, y: Array, columns: Array, names: Any) -> None:
-    """Write names beside points, on the left of negative ones; a name that would cover another one is left out.
+    """Write names beside points, on the left of negative ones if there is room, otherwise on the other side.
 
-    A name that would leave the axes is written on the side with more room, and shortened to it.
+    A name that would cover another one, or another named or selected point, is left out. A name that would leave the
+    axes is shortened.
     """
-    spacing = 0.045 * (np.ptp(y[np.isfinite(y)]) or 1.0)
-    low, high = axes.get_xlim()
-    width = axes.get_window_extent().width
-    written: list[tuple[float, float, float]] = []  # height, left and right end of a name
+    box, (left, right), (bottom, top) = axes.get_window_extent(), axes.get_xlim(), axes.get_ylim()
+    points_x, points_y = box.width * (x - left) / (right - left), box.height * (y - bottom) / (top - bottom)
+    gap = axes.figure.dpi * 7 / 72  # between point and name, in pixels
+    written: list[tuple[float, float, float]] = []  # height, left and right end of a name, in pixels
     for column in columns[:NAMED_POINTS].tolist():
-        name, is_left = str(column) if names is None else write_name(names[column], 40, 1), x[column] < 0.0
-        left = width * (x[column] - low) / (high - low)
-        gap = axes.figure.dpi * 7 / 72  # between point and name, in pixels
-        rooms, length = {True: left - gap, False: width - left - gap}, _width_of(axes, name)
-        if length > rooms[is_left]:
-            is_left = rooms[True] > rooms[False]
-            name = write_name(name, max(int(len(name) * min(rooms[is_left] / length, 1.0)), 4), 1)
-        length = min(length, rooms[is_left])
-        start = left - gap - length if is_left else left + gap
-        if any(abs(y[column] - h) < spacing and start < b and a < start + length for h, a, b in written):
-            continue
-        written.append((y[column], start, start + length))
-        where = {"xytext": (-5 if is_left else 5, 0), "ha": "right" if is_left else "left", "va": "center"}
-        background = {"facecolor": "white", "alpha": 0.6, "edgecolor": "none", "pad": 0.3}
-        style = {"textcoords": "offset points", "fontsize": "small", "color": RED, "bbox": background}
-        axes.annotate(name, (x[column], y[column]), **where, **style).set_parse_math(False)
+        full_name = str(column) if names is None else write_name(names[column], 40, 1)
+        length, line = _text_size(axes, full_name)
+        position, height = points_x[column], points_y[column]
+        rooms = {True: position - gap, False: box.width - position - gap}  # on the left, on the right
+        others = columns[columns != column]
+        # the usual side first, unless the name has to be shortened there
+        for is_left in sorted((x[column] < 0.0, x[column] >= 0.0), key=lambda side: -min(length, rooms[side])):
+            shown = min(length, rooms[is_left])
+            start = position - gap - shown if is_left else position + gap
+            near = np.abs(points_y[others] - height) < POINT_SPACING * line
+            # a point between name and point, or just beyond the name, would seem to have the name
+            reach = shown + 2 * gap
+            distance = (position - points_x[others]) if is_left else (points_x[others] - position)
+            hits_point = (near & (distance >= 0.0) & (distance < reach)).any()
+            hits_name = any(
+                abs(height - h) < NAME_SPACING * line and start < b and a < start + shown for h, a, b in written
+            )
+            if hits_point or hits_name:
+                continue
+            written.append((height, start, start + shown))
+            fraction = min(rooms[is_left] / length, 1.0)
+            name = full_name if fraction == 1.0 else write_name(full_name, max(int(len(full_name) * fraction), 4), 1)
+            where = {"xytext": (-5 if is_left else 5, 0), "ha": "right" if is_left else "left", "va": "center"}
+            background = {"facecolor": "white", "alpha": 0.6, "edgecolor": "none", "pad": 0.3}
+            style = {"textcoords": "offset points", "fontsize": "small", "color": RED, "bbox": background}
+            axes.annotate(name, (x[column], y[column]), **where, **style).set_parse_math(False)
+            break
 
 
-def _width_of(axes: Any, name: str) -> float:
-    """Return the width of a name in pixels."""
+def _text_size(axes: Any, name: str) -> tuple[float, float]:
+    """Return the width and the height of a name in pixels."""
     text = axes.text(0.0, 0.0, name, fontsize="small", parse_math=False)
-    width = float(text.get_window_extent().width)
+    extent = text.get_window_extent()
     text.remove()
-    return width
+    return float(extent.width), float(extent.height)

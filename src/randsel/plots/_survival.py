@@ -8,9 +8,11 @@ import numpy as np
 from randsel._utils.text import optional
 from randsel._utils.typing import Array
 from randsel.plots._style import LOW_TO_HIGH, new_figure, write_name
-from randsel.targets import check_outcome, kaplan_meier
+from randsel.targets import SurvivalCurve, check_outcome, kaplan_meier
 
 COLUMNS = 3  # maximum number of panels side by side
+FEW_AT_RISK = 5  # curves are dotted where fewer samples are at risk
+TIME_WIDTH = 24  # maximum number of characters of the name of the times
 FEW_TICKS = 5  # maximum number of times at which the samples at risk are counted
 
 
@@ -20,6 +22,7 @@ def survival_panels(
     *,
     labels: tuple[str, str] = ("low", "high"),
     title: str | None = None,
+    time: str | None = None,
     size: tuple[float, float] = (3.2, 2.9),
 ) -> Any:
     """Draw Kaplan-Meier curves of the samples of low and of high values, with the numbers of samples at risk.
@@ -33,13 +36,16 @@ def survival_panels(
         high. Samples of missing values are left out.
     labels, title : tuple of str and str
         Names of the two curves, and title of the figure.
+    time : str, default=None
+        Name of the times, for the axis. None: the name of the second field of a structured array, or else "time".
     size : tuple of float
         Width and height of a panel, inches.
 
     Returns
     -------
     matplotlib.figure.Figure
-        One panel for each entry of `values`. Small ticks on the curves are censored samples.
+        One panel for each entry of `values`. Small ticks on the curves are censored samples. Curves are dotted where
+        fewer than five samples are at risk: there, one event moves a curve by a fifth or more.
 
     Examples
     --------
@@ -51,15 +57,19 @@ def survival_panels(
     >>> y["event"], y["time"] = rng.random(80) < 0.7, rng.exponential(np.exp(-risk))
     >>> figure = plots.survival_panels(y, {"risk": risk})
     >>> figure.axes[0].get_ylabel()
-    'surviving'
+    'fraction without event'
     """
     outcome, values = check_outcome(y, "survival"), dict(values.items())
+    time = time or (getattr(getattr(y, "dtype", None), "names", None) or ("event", "time"))[1]
     n_columns = max(1, min(COLUMNS, len(values)))
     n_rows = max(1, -(-len(values) // n_columns))
     figure = new_figure(size[0] * n_columns, size[1] * n_rows)
     panels = figure.subplots(n_rows, n_columns, squeeze=False)
     for axes, (name, scores) in zip(panels.ravel(), values.items(), strict=False):
         _draw_curves(axes, outcome, np.asarray(scores), labels)
+        axes.set_xlabel(
+            f"{write_name(time, TIME_WIDTH, 1)}, and samples at risk", fontsize="small", labelpad=1, parse_math=False
+        )
         if name:
             axes.set_title(write_name(name), loc="left", fontsize="medium", parse_math=False)
     for axes in panels.ravel()[len(values) :]:
@@ -89,7 +99,7 @@ def _draw_curves(axes: Any, y: Array, values: Array, labels: tuple[str, str]) ->
         if not len(members):
             continue
         colour, curve = LOW_TO_HIGH[2 * row], kaplan_meier(members["time"], members["event"])
-        axes.step([0.0, *curve.times], [1.0, *curve.survival], where="post", color=colour, linewidth=1.6, label=name)
+        _draw_curve(axes, curve, colour, name)
         censored = curve.n_censored > 0
         style = {"linestyle": "", "marker": "|", "markersize": 5.0, "color": colour}
         axes.plot(curve.times[censored], curve.survival[censored], **style)
@@ -98,7 +108,15 @@ def _draw_curves(axes: Any, y: Array, values: Array, labels: tuple[str, str]) ->
             position = {"xy": (tick, 0.0), "xycoords": ("data", "axes fraction"), "xytext": (0, -30 - 10 * row)}
             axes.annotate(str(int((members["time"] >= tick).sum())), color=colour, **position, **offset)
     axes.set_xticks(ticks)
-    axes.set(xlim=(0.0, 1.02 * last), ylim=(0.0, 1.05), ylabel="surviving")
-    axes.set_xlabel("time, and samples at risk", fontsize="small", labelpad=1)
+    axes.set(xlim=(0.0, 1.02 * last), ylim=(0.0, 1.05), ylabel="fraction without event")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize="small", loc="best", handlelength=1.2)
+
+
+def _draw_curve(axes: Any, curve: SurvivalCurve, colour: str, name: str) -> None:
+    """Draw a curve, dotted after the last time with `FEW_AT_RISK` samples at risk."""
+    times, survival = np.concatenate([[0.0], curve.times]), np.concatenate([[1.0], curve.survival])
+    n_certain = 1 + int((curve.n_at_risk >= FEW_AT_RISK).sum())
+    style: dict[str, Any] = {"where": "post", "color": colour, "linewidth": 1.6}
+    axes.step(times[:n_certain], survival[:n_certain], **style, label=name)
+    axes.step(times[n_certain - 1 :], survival[n_certain - 1 :], **style, linestyle=(0, (1.0, 1.2)))

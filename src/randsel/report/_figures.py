@@ -11,6 +11,7 @@ from randsel._utils.typing import Array
 from randsel.analysis import Analysis, Feature, HeldOut, Pair
 from randsel.interactions import LEVEL
 from randsel.plots import (
+    FEW_AT_RISK,
     confusion_matrix,
     culling_path,
     feature_heatmap,
@@ -31,6 +32,12 @@ def target_name(analysis: Analysis) -> str:
     """Return the name of the target column; "target" if the settings do not say."""
     parameters = analysis.settings.get("parameters") or {}
     return text.make_visible(str(parameters.get("target") or "target"))
+
+
+def time_name(analysis: Analysis) -> str:
+    """Return the name of the column of survival times; "time" if the settings do not say."""
+    parameters = analysis.settings.get("parameters") or {}
+    return text.make_visible(str(parameters.get("time") or "time"))
 
 
 def selected_features(analysis: Analysis, count: int) -> Sequence[Feature]:
@@ -159,7 +166,11 @@ def _survival_figure(analysis: Analysis) -> Any:
         return None
     curves = {text.make_visible(f.name): analysis.table.X[:, f.column] for f in selected_features(analysis, CURVES)}
     curves |= predicted_risk_groups(analysis)
-    return survival_panels(analysis.table.y, curves) if curves else None
+    if not curves:
+        return None
+    figure = survival_panels(analysis.table.y, curves, time=time_name(analysis))
+    figure.supxlabel(f"Dotted: fewer than {FEW_AT_RISK} samples at risk.", fontsize="small")
+    return figure
 
 
 def predicted_risk_groups(analysis: Analysis) -> dict[str, Any]:

@@ -220,7 +220,7 @@ def format_summary(analysis: Analysis) -> str:
 def format_ranking(analysis: Analysis, n_rows: int) -> str:
     """Write the first features as a table of aligned columns, a star for those selected; then what columns mean."""
     columns = [column for column in (SELECTED, RANK, NAME, *analysis.columns) if column.in_table and column.on_terminal]
-    rows = [["" if column is SELECTED else column.title for column in columns]]
+    rows = [["" if column is SELECTED else column.title.replace("_", " ") for column in columns]]
     rows += [[column.to_terminal(feature) for column in columns] for feature in analysis.features[:n_rows]]
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     justify = [str.ljust if column.type in (bool, str) else str.rjust for column in columns]

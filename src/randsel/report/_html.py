@@ -135,12 +135,12 @@ def _draw_features(analysis: Analysis) -> list[dict[str, Any]]:
     """Draw the first selected features, one by one."""
     outcome, y, name = analysis.outcome, analysis.table.y, figures.target_name(analysis)
     options: dict[str, Any] = {"categories": outcome.has_classes, "labels": _strip_labels(analysis), "target": name}
-    drawn = []
+    drawn, time = [], figures.time_name(analysis)
     for feature in figures.selected_features(analysis, figures.DRAWN):
         name, values = text.make_visible(feature.name), analysis.table.X[:, feature.column]
         if outcome is SURVIVAL:
             about = f"survival of samples of low and of high {name}"
-            figure = draw_figure(survival_panels, y, {"": values}, size=(2.3, 2.2), about=about)
+            figure = draw_figure(survival_panels, y, {"": values}, time=time, size=(2.3, 2.2), about=about)
         else:
             figure = draw_panel(feature_panel, values, y, about=f"{name} by target", size=(2.3, 1.8), **options)
         drawn.append({"name": name, "direction": feature.direction, "figure": figure})
@@ -198,9 +198,10 @@ def _describe_survival(analysis: Analysis) -> dict[str, Any] | None:
     about = "survival of held-out samples of low and of high predicted risk"
     sizes = {"wide": (6.4, 3.2), "narrow": (3.7, 2.8)}
     values = {"": next(iter(risk_groups.values()))}  # the heading of the section is title enough
+    options: dict[str, Any] = {"time": figures.time_name(analysis), "about": about}
     return {
         "figures": {
-            width: draw_figure(survival_panels, analysis.table.y, values, size=size, about=about)
+            width: draw_figure(survival_panels, analysis.table.y, values, size=size, **options)
             for width, size in sizes.items()
         }
     }

@@ -8,7 +8,7 @@ from typing import Any
 
 from randsel._utils import text
 from randsel._utils.text import optional
-from randsel.plots import LOW_TO_HIGH
+from randsel.plots import FEW_AT_RISK, LOW_TO_HIGH
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -26,7 +26,8 @@ def render_page(template: Path, content: Mapping[str, Any]) -> str:
     environment.filters |= {"number": text.format_number, "p": text.format_p_value, "percent": text.format_percent}
     environment.filters |= {"count": text.format_count, "power": text.format_power_of_ten, "digest": _hash_script}
     environment.filters |= {"fixed": text.format_fixed, "visible": text.make_visible}
-    page: str = environment.get_template(template.name).render(ramp=LOW_TO_HIGH, **content)
+    common = {"ramp": LOW_TO_HIGH, "few_at_risk": FEW_AT_RISK}
+    page: str = environment.get_template(template.name).render(**common, **content)
     return page
 
 

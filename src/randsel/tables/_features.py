@@ -175,8 +175,8 @@ class FeatureChoice:
 
 def select_features(
     samples: Sheet, choice: FeatureChoice, rows: Array, notes: list[str]
-) -> tuple[Array, list[str], dict[str, tuple[str, ...]], list[str] | None]:
-    """Return values and names of the features, levels of the categorical ones, and sample ids found among the columns.
+) -> tuple[Array, list[str], dict[str, tuple[str, ...]], int | None]:
+    """Return values and names of the features, levels of the categorical ones, and the column with the sample ids.
 
     Columns of text and of identifiers are left out with a note.
     """
@@ -199,14 +199,11 @@ def select_features(
     indices = [j for j in indices if j not in identifiers.notes]
     if not indices and identifiers.notes:
         raise ValueError(f"{samples.path} has no features. {next(iter(identifiers.notes.values()))}")
-    ids = None
     column = find_sample_names(samples, wanted) if choice.only else identifiers.names_samples
-    if samples.row_names is None and column is not None:
-        ids = [f"{value:.15g}" for value in samples.values[:, column].tolist()]
     X, names, levels = _encode_categorical(samples, indices, choice, rows)
     if not names:
         raise ValueError(f"{samples.path} has no features: all of its columns have another role.")
-    return X, names, levels, ids
+    return X, names, levels, column if samples.row_names is None else None
 
 
 def _encode_categorical(
@@ -248,8 +245,10 @@ def _leave_out_text(samples: Sheet, columns: list[int], choice: FeatureChoice, n
     if mixed or choice.only or len(text) >= _MAX_TEXT_FRACTION * len(columns):
         first = next(iter(mixed or text), None)
         if first is not None:
-            more = f" {len(bad) - 1} other columns hold text, too." if len(bad) > 1 else ""
-            raise ValueError(f"{samples.path}: {samples.describe_text(first)}{more}")
+            others = pluralise(len(bad) - 1, "1 other column holds", f"{len(bad) - 1} other columns hold")
+            more = f" {others} text, too." if len(bad) > 1 else ""
+            described = samples.describe_text(first, is_needed=bool(choice.only))
+            raise ValueError(f"{samples.path}: {described}{more}")
     if text:
         listed = list_first([repr(samples.columns[j]) for j in text], 5)
         kind = pluralise(len(text), "1 column of text is", f"{len(text)} columns of text are")

@@ -1,14 +1,13 @@
 """Columns that must not be features: identifiers of samples, and the event or time that belongs to the target."""
 
 import math
-import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from randsel._utils.typing import Array
-from randsel.tables.formats import Sheet
+from randsel.tables.formats import MISSING, Sheet, find_id_names, find_names, split_words, to_words
 
 #: Minimum number of rows for which ascending or descending values are evidence of identifiers.
 MIN_ROWS = 8
@@ -18,68 +17,21 @@ MIN_FEATURES = 20
 _MAX_BY_CHANCE = 1e-3
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-#: Words that, followed by one of `_NUMBER_WORDS`, name an id, such as "sample number".
-_OWNERS = _words(
-    "sample patient subject donor participant individual person specimen animal mouse volunteer proband case record"
-    " row aliquot array chip slide observation obs pat subj"
-)
-#: Words that name an id on their own.
-_SUBJECT_WORDS = _words("patient subject donor participant individual person animal mouse volunteer proband")
-_ID_WORDS = _words("id ids identifier uid uuid")
-_NUMBER_WORDS = _words("no nr num number code key barcode name index")
-_ID_NAMES = _words(
-    "index rownames rowname rownumber barcode sampleid patientid subjectid donorid participantid sampleno patientno"
-    " subjectno mrn rid pid sid"
-)
-_CLINICAL_WORDS = _words(
+_CLINICAL_WORDS = to_words(
     "age sex gender bmi weight height race ethnicity smoker smoking stage grade batch plate site center centre run"
     " dose treatment year day month week"
 )
-_EVENT_WORDS = _words(
+_EVENT_WORDS = to_words(
     "event death dead died deceased censored censoring censor cens fustat relapse relapsed recurrence progression"
     " progressed mortality metastasis metastases metastasized vital alive survived status"
 )
-_TIME_NAMES = _words("time futime survtime followup daystodeath daystoevent timetoevent survival")
-_OUTCOME_WORDS = _words(
+_TIME_NAMES = to_words("time futime survtime followup daystodeath daystoevent timetoevent survival")
+_OUTCOME_WORDS = to_words(
     "os pfs dfs rfs efs dss surv survival event death relapse recurrence progression metastasis follow followup fu"
     " overall visit contact"
 )
-_TIME_WORDS = _words("time days months years weeks")
-#: Parts that a name must contain to be worth splitting into words, which is slow for 50 000 names.
-_ID_PARTS = tuple(
-    _words("id no nr num code key name index row mrn patient subject donor person animal mouse volunteer proband")
-)
+_TIME_WORDS = to_words("time days months years weeks")
 _SURVIVAL_PARTS = tuple(_EVENT_WORDS | _TIME_WORDS | _OUTCOME_WORDS)
-
-
-def split_words(name: str) -> list[str]:
-    """Return the words of a name in lower case: SampleId, sample_id and Sample.ID have the words sample and id.
-
-    Digits stay part of a word, so that the genes ID1 to ID4 are one word each, and are not ids.
-    """
-    spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
-    return [word.lower() for word in re.split(r"[^A-Za-z0-9#]+", spaced) if word]
-
-
-def find_names(names: Sequence[str], fragments: Iterable[str]) -> list[int]:
-    r"""Return the indices of the names that contain one of the fragments, in lower case; "\0" is the start of a name.
-
-    One search in all names is faster than one in each.
-    """
-    lowered = [name.lower() for name in names]
-    ends, text = np.cumsum([len(name) + 1 for name in lowered]), "\0" + "\0".join(lowered)
-    hits: list[int] = []
-    for fragment in fragments:
-        position = text.find(fragment)
-        while position >= 0:
-            hits.append(position)
-            position = text.find(fragment, position + 1)
-    indices: list[int] = np.unique(np.searchsorted(ends, hits, side="right")).tolist()
-    return indices
 
 
 def find_clinical(names: Sequence[str]) -> list[int]:
@@ -87,16 +39,6 @@ def find_clinical(names: Sequence[str]) -> list[int]:
     clinical = [j for j in find_names(names, _CLINICAL_WORDS) if is_clinical(names[j])]
     is_exception = len(names) >= MIN_FEATURES and len(clinical) <= max(10, len(names) // 100)
     return clinical if is_exception else []
-
-
-def is_id_name(name: str) -> bool:
-    """Return whether the name of a column is a usual name of identifiers."""
-    words = split_words(name) or [""]
-    if re.fullmatch(r"Unnamed: \d+(_level_\d+)?", name) or "".join(words) in _ID_NAMES:
-        return True
-    if words[-1] in _ID_WORDS or (len(words) == 1 and words[0] in _SUBJECT_WORDS):
-        return True
-    return len(words) > 1 and words[-1] in _NUMBER_WORDS and words[-2] in _OWNERS
 
 
 def is_clinical(name: str) -> bool:
@@ -143,7 +85,7 @@ def find_identifiers(samples: Sheet, columns: Sequence[int], groups_are_named: b
         return Identifiers({})
     candidates = np.array(columns)
     names = [samples.columns[j] for j in columns]
-    by_name = [columns[k] for k in find_names(names, _ID_PARTS) if is_id_name(names[k])]
+    by_name = [columns[k] for k in find_id_names(names)]
     is_matrix = samples.features_in_rows is False
     ordered = _find_ordered(values, candidates) if n >= MIN_ROWS and not is_matrix else candidates[:0]
     # if many columns are in order, the data are sorted or a series in time, and these are not identifiers
@@ -175,17 +117,26 @@ def find_identifiers(samples: Sheet, columns: Sequence[int], groups_are_named: b
 
 
 def find_sample_names(samples: Sheet, features: Collection[str]) -> int | None:
-    """Return the column whose values can name the samples of a table of which only some features are read.
+    """Return the column whose cells can name the samples of a table of which only some features are read.
 
-    It holds a different whole number in every row, and has the name of an identifier or is the first column.
+    It has the name of an identifier and a different text in every row, or is the first column and holds a different
+    whole number in every row.
     """
-    by_name = [j for j in find_names(samples.columns, _ID_PARTS) if is_id_name(samples.columns[j])]
+    by_name = find_id_names(samples.columns)
     for j in dict.fromkeys([*by_name, 0] if samples.features_in_rows is None and samples.columns else []):
-        column = samples.values[:, j]
+        column, cells = samples.values[:, j], samples.id_columns.get(samples.columns[j], [])
         is_whole = bool((column == np.floor(column)).all())  # also False if a value is missing
-        if samples.columns[j] not in features and is_whole and len(np.unique(column)) == len(column):
+        is_text = j in by_name and bool(cells) and not any(cell in MISSING for cell in cells)
+        n_distinct = len(set(cells)) if cells else len(np.unique(column))
+        if samples.columns[j] not in features and (is_whole or is_text) and n_distinct == len(column):
             return j
     return None
+
+
+def cells_as_names(samples: Sheet, column: int) -> list[str]:
+    """Return the cells of a column as they stand in the file, with leading zeros, or its numbers if it has no cells."""
+    cells = samples.id_columns.get(samples.columns[column])
+    return cells or [f"{value:.15g}" for value in samples.values[:, column].tolist()]
 
 
 def _describe(name: str, reason: str) -> str:

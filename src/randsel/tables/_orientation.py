@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from randsel._utils.text import list_first, pluralise
-from randsel.tables._identifiers import is_id_name
-from randsel.tables.formats import Sheet, check_distinct
+from randsel.tables.formats import Sheet, check_distinct, is_id_name
 
 #: Maximum number of names that a misspelt one is compared with.
 _MAX_COMPARED = 100_000
@@ -40,8 +39,12 @@ def put_samples_in_rows(
     labels: Sheet | None,
     notes: list[str],
     only: Sequence[str] = (),
+    likely_ids: str | None = None,
 ) -> Sheet:
-    """Return the sheet with samples in rows, and with their names if it has any; `labels` is the target file."""
+    """Return the sheet with samples in rows, and with their names if it has any.
+
+    `labels` is the target file. `likely_ids` is a column of names, unless it is absent or one of `only`.
+    """
     known = [*sheet.columns, *sheet.named_columns, *(labels.columns if labels is not None else ())]
     if id_column is not None and id_column not in known:
         raise ValueError(unknown_column(id_column, known, sheet.path))
@@ -52,7 +55,7 @@ def put_samples_in_rows(
             raise ValueError(f"{sheet.path}: this format has a fixed orientation; leave --orientation out.")
         if sheet.features_in_rows:
             notes.append("Features are in rows, as always in this format.")
-            return _transpose(_drop_text_rows(sheet, notes), None)
+            return _transpose(_drop_text_rows(sheet, None, only, notes), None)
         notes.append("Samples are in rows.")
         ids = sheet.named_columns.get(id_column or "")
         return sheet if ids is None else replace(sheet, row_names=[str(name) for name in ids])
@@ -63,8 +66,9 @@ def put_samples_in_rows(
             features_in_rows, reason = _find_orientation(sheet, target, id_column, labels)
     notes.append(f"{'Features' if features_in_rows else 'Samples'} are in rows: {reason}.")
     if features_in_rows:
-        return _transpose(_drop_text_rows(sheet, notes), id_column)
-    return _with_row_names(_refuse_text_rows(sheet), id_column, labels, notes)
+        return _transpose(_drop_text_rows(sheet, id_column, only, notes), id_column)
+    likely_ids = None if likely_ids in only else likely_ids
+    return _with_row_names(_refuse_text_rows(sheet), id_column, likely_ids, labels, notes)
 
 
 # ---------------------------------------------------------------- rows of text
@@ -85,8 +89,12 @@ def _drop_units(sheet: Sheet, notes: list[str]) -> Sheet:
     return _drop_rows(sheet, {0})
 
 
-def _drop_text_rows(sheet: Sheet, notes: list[str]) -> Sheet:
-    """Leave out features in rows that are text, if they are few."""
+def _drop_text_rows(sheet: Sheet, id_column: str | None, only: Sequence[str], notes: list[str]) -> Sheet:
+    """Leave out features in rows that are text, if they are few; if only some features are wanted, all others."""
+    if only:
+        names = sheet.named_columns.get(id_column or "", sheet.first_column or [])
+        unwanted = {i for i in sheet.text_rows if names[i] not in {*only}}
+        return _refuse_text_rows(_drop_rows(sheet, unwanted) if unwanted else sheet)
     if not sheet.text_rows or len(sheet.text_rows) >= max(2, _MAX_TEXT_FRACTION * len(sheet.values)):
         return _refuse_text_rows(sheet)
     names = [repr(sheet.first_column[i]) for i in sheet.text_rows] if sheet.first_column else []
@@ -115,6 +123,7 @@ def _drop_rows(sheet: Sheet, dropped: set[int]) -> Sheet:
         values=np.ascontiguousarray(sheet.values[remaining]),
         first_column=[sheet.first_column[i] for i in remaining] if sheet.first_column else sheet.first_column,
         named_columns={name: [cells[i] for i in remaining] for name, cells in sheet.named_columns.items()},
+        id_columns={name: [cells[i] for i in remaining] for name, cells in sheet.id_columns.items()},
         text_rows={new_index[i]: cells for i, cells in sheet.text_rows.items() if i in new_index},
         below_detection=[(new_index[i], j, limit) for i, j, limit in sheet.below_detection if i in new_index],
         lines=[sheet.lines[i] for i in remaining],
@@ -249,15 +258,21 @@ def _transpose(sheet: Sheet, id_column: str | None) -> Sheet:
     )
 
 
-def _with_row_names(sheet: Sheet, id_column: str | None, labels: Sheet | None, notes: list[str]) -> Sheet:
+def _with_row_names(
+    sheet: Sheet, id_column: str | None, likely_ids: str | None, labels: Sheet | None, notes: list[str]
+) -> Sheet:
     """Add the names of the samples to a sheet that has them in rows, if a column can serve as names."""
     if id_column is not None and id_column in sheet.named_columns:
         ids = [str(name) for name in sheet.named_columns[id_column]]
         _note_repeated_ids(sheet, id_column, ids, notes)
-        return replace(sheet, row_names=ids)
+        return replace(sheet, row_names=ids, roles={**sheet.roles, "ids": id_column})
     name, cells = sheet.columns[0], sheet.first_column or []
     is_unique_text = 0 in sheet.bad_columns and len(set(cells)) == len(cells)
     has_labels = labels is not None and len(labels.columns) > 1 and _share_ids(labels, cells)
+    likely_cells = sheet.id_columns.get(likely_ids or "", [])
+    if likely_ids and not has_labels and likely_cells and len(set(likely_cells)) == len(likely_cells):
+        notes.append(f"Column {likely_ids!r} is taken for the names of samples, as in training.")
+        return replace(sheet, row_names=likely_cells, roles={"ids": likely_ids})
     if name and (name in sheet.named_columns or not (is_unique_text or has_labels)):
         return sheet
     notes.append(f"The first column, {repr(name) if name else 'which has no name'}, is taken for the names of samples.")

@@ -1,6 +1,7 @@
 """`read`, which reads a file into a `Table`, with notes about the file."""
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -11,23 +12,26 @@ from typing import Any
 import numpy as np
 
 from randsel._numerics.columns import parse_bytes
-from randsel._numerics.event_times import survival_array
 from randsel._numerics.fingerprint import fingerprint
 from randsel._utils.choices import DETECTION_RULES, DUPLICATE_RULES, MISSING_RULES, ORIENTATIONS
-from randsel._utils.text import pluralise, shorten_errors
+from randsel._utils.text import shorten_errors
 from randsel._utils.typing import Array
 from randsel.tables._annotations import choose_batches, covariate_roles, read_annotations, to_fields
 from randsel.tables._features import FeatureChoice, fill_and_resolve, select_features
+from randsel.tables._identifiers import cells_as_names
 from randsel.tables._missing import add_indicators, handle_missing
 from randsel.tables._orientation import match_spelling, possible_ids, put_samples_in_rows
 from randsel.tables._remarks import describe_contents, describe_features
-from randsel.tables._roles import assign_roles, check_target, is_missing, to_target
+from randsel.tables._roles import assign_roles, check_target
+from randsel.tables._samples import choose_by_target, read_optional_outcome
 from randsel.tables._sandbox import read_in_sandbox
-from randsel.tables._survival_columns import check_outcome_names, is_missing_survival, read_survival_columns
-from randsel.tables.formats import FORMATS, ReadOptions, Sheet, describe_bad_cell
+from randsel.tables._survival_columns import check_outcome_names
+from randsel.tables.formats import FORMATS, ReadOptions, Sheet, find_format, has_cells
 
 #: Smaller values are raised to this value before logarithms are taken.
 LOWEST = 1e-3
+#: A larger fraction of negative values suggests that these are logarithms already.
+MAX_NEGATIVE = 0.01
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,10 +54,14 @@ class Table:
         Columns whose numbers are codes of categories.
     ids
         Names of the samples; None if the file has none.
+    id_column
+        Column that the names of the samples were read from; None if it has no name.
     missing
         What NaN in X means: "neutral", or "median" (imputed within folds, see `imputer`).
     log2
         Whether logarithms of base 2 were taken when the file was read.
+    negative
+        If logarithms were taken, the fraction of the values that were negative before.
     below_detection
         Name of a feature or covariate -> value that replaced cells below detection, in the scale of the file.
     levels
@@ -79,8 +87,10 @@ class Table:
     relevant: Array | None = None
     nominal: tuple[int, ...] = ()
     ids: Array | None = None
+    id_column: str | None = None
     missing: str = "neutral"
     log2: bool = False
+    negative: float = 0.0
     below_detection: Mapping[str, float] = field(default_factory=dict)
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -123,6 +133,7 @@ def read(
     drop_columns: Sequence[str] = (),
     only: Sequence[str] = (),
     id_column: str | None = None,
+    likely_ids: str | None = None,
     features: Sequence[str] = (),
     log2: bool = False,
     layer: str | None = None,
@@ -170,6 +181,8 @@ def read(
         kept, with y "" or NaN.
     id_column : str, default=None
         Column with the names of samples (of features, if they are in rows).
+    likely_ids : str, default=None
+        Column with the names of samples, if the file has it and its cells differ, such as that of a panel.
     features : sequence of str, default=()
         Columns that are features although they look like identifiers or survival times.
     log2 : bool, default=False
@@ -232,17 +245,22 @@ def read(
     requested |= covariate_roles(covariates)
     names = _list_named(path, (*requested.values(), id_column, *categorical, *drop_columns), features)
     limit, collect = parse_bytes(max_bytes, "max_bytes"), below_detection is not None
-    options = ReadOptions(limit, frozenset(names), layer, sheet, skip_rows, tuple(na), below_detection=collect)
+    # a wanted name may be that of a renamed copy
+    in_file = {re.sub(r"\.\d+$", "", name) for name in only} if duplicates == "rename" else ()
+    needed = frozenset(only).union(in_file)
+    options = ReadOptions(
+        limit, frozenset(names), layer, sheet, skip_rows, tuple(na), collect, needed, id_column, likely_ids
+    )
     contents, notes = _read_sheet(path, options), list[str]()
     notes += [f"{path.name}: {contents.description}.", *contents.notes]
     _check_target_named(contents, only or target_file or target or event)
     with _naming_other_sheets(contents.notes):
         labels = _read_labels(target_file, contents, id_column, options, target_sheet, notes)
-        samples = put_samples_in_rows(contents, orientation, target or time, id_column, labels, notes, only)
+        samples = put_samples_in_rows(contents, orientation, target or time, id_column, labels, notes, only, likely_ids)
         del contents  # frees its numbers if they were transposed
         samples, replacements = fill_and_resolve(samples, duplicates, below_detection, detection_values, only, notes)
         roles, cells = assign_roles(samples, requested, id_column, labels, notes, optional=bool(only))
-        choose = _read_optional_outcome if only else partial(_choose_by_target, classes=classes)
+        choose = partial(read_optional_outcome, only=only) if only else partial(choose_by_target, classes=classes)
         y, rows = choose(samples, roles, cells, drop_columns, notes)
         annotations = read_annotations(path, roles, cells, rows, below_detection, replacements, detection_values, notes)
         y, rows, annotations = choose_batches(path, y, rows, annotations, batches)
@@ -280,7 +298,7 @@ def _build_table(
     notes: list[str],
 ) -> Table:
     """Return the table of some rows with features, target and notes, but without groups, batch and covariates."""
-    X, columns, levels, column_ids = select_features(samples, choice, rows, notes)
+    X, columns, levels, ids_in = select_features(samples, choice, rows, notes)
     categories = [columns.index(name) for name in levels]
     X, names, nominal = handle_missing(
         samples.path, X, columns, categories, missing, notes, name_option=not choice.only
@@ -288,15 +306,18 @@ def _build_table(
     unused = [name for name in samples.named_columns if name not in {*choice.other_roles, *names, *samples.columns}]
     if not choice.only:
         notes += describe_features(X, names, nominal, choice.features, log2=log2)
+    negative = 0.0
     if log2:
-        X = _take_log2(X, nominal, notes)
+        X, negative = _take_log2(X, nominal, notes)
     if missing == "indicator":
         X, names = add_indicators(samples.path, X, names, notes)
     notes += describe_contents(X, len(nominal), choice.y, choice.target, unused)
     relevant = samples.named_columns.get("relevant") if "relevant" in samples.roles else None
-    row_names = samples.row_names or column_ids
+    id_column = samples.roles.get("ids") if ids_in is None else samples.columns[ids_in]
+    row_names = samples.row_names if ids_in is None else cells_as_names(samples, ids_in)
     ids = None if row_names is None else np.array(row_names, dtype=str)[rows]
     fields: dict[str, Any] = {"relevant": relevant, "nominal": nominal, "ids": ids, "log2": log2}
+    fields |= {"negative": negative, "id_column": id_column or None}
     fields["below_detection"] = replacements
     fields["levels"] = {names[j]: levels[names[j]] for j in nominal}
     fields["missing"] = "median" if missing == "median" else "neutral"
@@ -356,7 +377,7 @@ def _read_sheet(path: Path, options: ReadOptions) -> Sheet:
     """Read a file with the reader of its suffix."""
     is_gzipped = path.suffix == ".gz"
     suffix = (path.with_suffix("") if is_gzipped else path).suffix.lower()
-    file_format = FORMATS.get(suffix)
+    file_format = find_format(path)
     if options.layer is not None and suffix != ".h5ad":
         raise ValueError(f"{path}: layers are parts of h5ad files; leave --layer out.")
     if options.sheet is not None and suffix not in (".xlsx", ".xlsm", ".ods"):
@@ -390,9 +411,7 @@ def _read_labels(
     if file is None:
         return None
     path = _check_exists(Path(file))
-    suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
-    file_format = FORMATS.get(suffix.lower())
-    if file_format is None or not file_format.has_cells:
+    if not has_cells(path):
         raise ValueError(
             f"{path} cannot be a target file; write the target as text (.csv, .tsv), .xlsx, .ods or .parquet."
         )
@@ -403,97 +422,19 @@ def _read_labels(
     return match_spelling(labels, possible_ids(table, id_column), notes)
 
 
-# ---------------------------------------------------------------- samples
-
-
-def _choose_by_target(
-    samples: Sheet,
-    roles: dict[str, str],
-    cells: dict[str, Any],
-    dropped: Sequence[str],
-    notes: list[str],
-    classes: Sequence[Any] | dict[str, str] | None = None,
-) -> tuple[Array, Array]:
-    """Return target and row indices of the samples that have a target and are of the wanted classes."""
-    is_survival = "event" in roles
-    without_target = (
-        is_missing_survival(samples.path, roles, cells, samples.row_names)
-        if is_survival
-        else is_missing(cells["target"])
-    )
-    if without_target.any():
-        count = int(without_target.sum())
-        verbs = pluralise(count, "sample has no target and is", "samples have no target and are")
-        notes.append(f"{count} {verbs} left out.")
-    is_dropped = np.isin(np.array(samples.row_names), list(dropped)) if samples.features_in_rows else False
-    rows = np.flatnonzero(~(without_target | is_dropped))
-    _check_rows(samples, rows)
-    if is_survival:
-        if classes is not None:
-            raise ValueError(f"{samples.path}: survival has no classes to choose; leave them out.")
-        return read_survival_columns(samples.path, roles, cells, samples.row_names, rows, notes), rows
-    y = labels = to_target(cells["target"], rows)
-    if classes is None:
-        return y, rows
-    wanted = list(classes)
-    if isinstance(classes, dict):
-        patterns = [(pattern.lower(), label) for pattern, label in classes.items()]
-        texts = [str(text).lower() for text in y.tolist()]
-        matches = [next((label for pattern, label in patterns if pattern in text), "") for text in texts]
-        labels, wanted = np.array(matches, dtype=str), sorted(set(classes.values()))
-    keep = np.isin(labels, wanted)
-    if len(np.unique(labels[keep])) < 2:
-        problem = f"fewer than two of the classes {wanted} were found"
-        raise ValueError(f"{samples.path}: {problem}; samples say {np.unique(y)[:8].tolist()}.")
-    if not keep.all():
-        notes.append(f"{int((~keep).sum())} samples of other classes are left out.")
-    return labels[keep], rows[keep]
-
-
-def _check_rows(samples: Sheet, rows: Array) -> None:
-    """Raise ValueError for the first sample that holds text, in a table that had samples in columns."""
-    bad = next((i for i in rows.tolist() if i in samples.bad_rows), None)
-    if bad is not None:
-        name = "" if samples.row_names is None else samples.row_names[bad]
-        raise ValueError(f"{samples.path}: {describe_bad_cell(name, *samples.bad_rows[bad])}")
-
-
-def _read_optional_outcome(
-    samples: Sheet, roles: dict[str, str], cells: dict[str, Any], dropped: Sequence[str], notes: list[str]
-) -> tuple[Array, Array]:
-    """Return the outcome of all samples that are not dropped, NaN or "" where it is not known, and their rows."""
-    is_dropped = np.isin(np.array(samples.row_names), list(dropped)) if samples.features_in_rows else False
-    rows = np.flatnonzero(np.full(len(samples.values), True) & ~np.asarray(is_dropped))
-    _check_rows(samples, rows)
-    if "event" in roles:
-        columns = samples.path, roles, cells, samples.row_names
-        unknown = is_missing_survival(*columns)[rows]
-        y = survival_array(np.zeros(len(rows), dtype=bool), np.full(len(rows), np.nan))
-        if not unknown.all():
-            y[~unknown] = read_survival_columns(*columns, rows[~unknown], notes)
-    elif "target" in roles:
-        unknown = is_missing(cells["target"])[rows]
-        y = to_target(cells["target"], rows)
-        if unknown.any():
-            y[unknown] = "" if y.dtype.kind == "U" else np.nan
-    else:
-        return np.full(len(rows), np.nan), rows
-    if unknown.any():
-        notes.append(
-            f"{int(unknown.sum())} of {len(rows)} samples have no outcome; they are predicted but not evaluated."
-        )
-    return y, rows
-
-
 # ---------------------------------------------------------------- values
 
 
-def _take_log2(X: Array, nominal: tuple[int, ...], notes: list[str]) -> Array:
-    """Return logarithms; each depends on one value only, so nothing leaks between folds."""
+def _take_log2(X: Array, nominal: tuple[int, ...], notes: list[str]) -> tuple[Array, float]:
+    """Return logarithms, and the fraction of the values that are negative.
+
+    Each logarithm depends on one value only, so nothing leaks between folds.
+    """
     codes = X[:, list(nominal)].copy()
+    negative = float((X < 0.0).sum() / max(X.size - codes.size, 1))
     n_raised = int((X < LOWEST).sum()) - int((codes < LOWEST).sum())
     X = np.maximum(X, LOWEST)
     np.log2(X, out=X)
     X[:, list(nominal)] = codes
     notes.append(f"Logarithms of base 2 were taken; {n_raised} values below {LOWEST} were raised to it first.")
-    return X
+    return X, negative

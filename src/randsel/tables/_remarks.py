@@ -10,7 +10,8 @@ import numpy as np
 from randsel._numerics.columns import column_slices
 from randsel._utils.text import join_names, list_first, pluralise
 from randsel._utils.typing import Array
-from randsel.tables._identifiers import MIN_FEATURES, find_clinical, find_names, find_whole
+from randsel.tables._identifiers import MIN_FEATURES, find_clinical, find_whole
+from randsel.tables.formats import find_names
 
 #: Skewness above which a column is strongly skewed; that of an exponential distribution is 2, of a normal one 0.
 _SKEWED = 1.0

@@ -34,7 +34,11 @@ def read_in_sandbox(suffix: str, path: Path, options: ReadOptions) -> Sheet:
     if not sys.executable:  # Python is embedded in another program, and cannot be started
         return file_format.read(path, options)
     names = None if options.names is None else sorted(options.names)
-    job = {"options": {**asdict(options), "names": names}, "suffix": suffix, "path": str(path)}
+    job = {
+        "options": {**asdict(options), "names": names, "only": sorted(options.only)},
+        "suffix": suffix,
+        "path": str(path),
+    }
     process = start_python("-c", f"from {__name__} import main; main()", variables=THREADS, show_errors=False)
     to_process, from_process = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
     with from_process:
@@ -94,7 +98,8 @@ def main() -> None:
     job = json.loads(read_message(sys.stdin.buffer))
     path, described = Path(job["path"]), job["options"]
     names = None if described["names"] is None else frozenset(described["names"])
-    options = ReadOptions(**{**described, "names": names, "na": tuple(described["na"])})
+    sets = {"names": names, "only": frozenset(described["only"])}
+    options = ReadOptions(**{**described, **sets, "na": tuple(described["na"])})
     file_format = FORMATS[job["suffix"]]
     file_format.import_package()  # before the limits, which are for the file only
     _set_limits(path, options.limit)

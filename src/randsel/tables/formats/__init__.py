@@ -11,6 +11,7 @@ from randsel._utils.text import optional
 from randsel.tables.formats._arrays import read_mat, read_npz
 from randsel.tables.formats._excel import read_excel
 from randsel.tables.formats._h5ad import read_h5ad
+from randsel.tables.formats._id_names import find_id_names, find_names, is_id_name, split_words, to_words
 from randsel.tables.formats._numbers import MISSING, describe_bad_cell, detection_limit, parse_number
 from randsel.tables.formats._parquet import read_parquet
 from randsel.tables.formats._plink import read_plink
@@ -26,7 +27,14 @@ __all__ = [
     "check_distinct",
     "describe_bad_cell",
     "detection_limit",
+    "find_format",
+    "find_id_names",
+    "find_names",
+    "has_cells",
+    "is_id_name",
     "parse_number",
+    "split_words",
+    "to_words",
 ]
 
 
@@ -58,3 +66,14 @@ FORMATS = {
     ".h5ad": Format("h5ad", read_h5ad, "h5py", sandboxed=True),
     ".bed": Format("PLINK", read_plink),
 }
+
+
+def find_format(path: Path) -> Format | None:
+    """Return the format that the suffix of a file names, without .gz; None if it is not known."""
+    return FORMATS.get((path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower())
+
+
+def has_cells(path: Path) -> bool:
+    """Return whether the cells of a file may be text, by its suffix."""
+    file_format = find_format(path)
+    return file_format is not None and file_format.has_cells

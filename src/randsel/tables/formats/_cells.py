@@ -12,6 +12,7 @@ import numpy as np
 from randsel._utils.files import check_size
 from randsel._utils.text import optional, pluralise
 from randsel._utils.typing import Array
+from randsel.tables.formats._id_names import find_id_names
 from randsel.tables.formats._numbers import (
     DECIMAL_COMMA,
     MIXED_PERCENT,
@@ -35,6 +36,9 @@ class CellGrid:
         self.names = frozenset(header) if options.names is None else options.names
         self.parser = CellParser(options.na, options.below_detection)
         self._text_columns = {j: list[str]() for j, name in enumerate(header) if name in self.names}
+        likely = [j for j, name in enumerate(header) if name == options.likely_ids]
+        ids = [j for j in {*find_id_names(header), *likely} if j > 0 and j not in self._text_columns]
+        self._id_columns = {j: list[str]() for j in ids if header.count(header[j]) == 1}
         self._named_rows: dict[str, list[str]] = {}
         self._bad_columns: dict[int, tuple[str, str]] = {}
         self._text_rows: dict[int, dict[int, str]] = {}
@@ -42,6 +46,10 @@ class CellGrid:
         self._truth_cells, self._percent_cells = array("q"), array("q")
         self._below_detection: list[tuple[int, int, float]] = []
         self._numbers, self._first_column, self._lines = array("d"), list[str](), list[int]()
+        id_index = next((j for j in self._text_columns if header[j] == options.id_column), None)
+        #: Names of features, if these are in rows.
+        self._row_names = self._first_column if id_index is None else self._text_columns[id_index]
+        self.only = options.only
         try:
             self.polars: Any = optional("polars", extra="files", purpose="Reading wide tables fast")
         except ImportError:
@@ -69,7 +77,7 @@ class CellGrid:
         row_names = [cell.strip() for cell in cells[::width]]
         self._lines.extend(lines)
         self._first_column.extend(row_names)
-        for j, column in self._text_columns.items():
+        for j, column in (*self._text_columns.items(), *self._id_columns.items()):
             column.extend(cell.strip() for cell in cells[j::width])
         named_rows = {i: name for i, name in enumerate(row_names) if name in self.names}
         for i, name in named_rows.items():
@@ -112,8 +120,12 @@ class CellGrid:
             if is_text_row and len(self._text_rows) < _MAX_TEXT_ROWS:
                 self._text_rows[n_before + i] = cells
             for j, cell in cells.items():
-                if j == 0 or n_before + i not in self._text_rows:
+                if j == 0 or (n_before + i not in self._text_rows and self._is_wanted(n_before + i, j)):
                     self._bad_columns.setdefault(j, (f"{self.line_word} {self._lines[n_before + i]}", cell))
+
+    def _is_wanted(self, row: int, column: int) -> bool:
+        """Return whether a cell belongs to a feature whose cells matter, in columns or in rows."""
+        return not self.only or self.header[column] in self.only or self._row_names[row] in self.only
 
     def to_sheet(self, description: str, notes: list[str], first_cells: Iterable[str] = ()) -> Sheet:
         """Return what was parsed; the first column both as numbers and as text."""
@@ -123,6 +135,7 @@ class CellGrid:
         self._check_mixtures(values, self._percent_cells, MIXED_PERCENT)
         named_columns = {self.header[j]: self._clean(cells) for j, cells in self._text_columns.items()}
         named_rows = {name: self._clean(cells) for name, cells in self._named_rows.items()}
+        id_columns = {self.header[j]: cells for j, cells in {**self._id_columns, 0: self._first_column}.items()}
         return Sheet(
             self.path,
             values,
@@ -131,6 +144,7 @@ class CellGrid:
             first_column=self._first_column,
             named_columns=named_columns,
             named_rows=named_rows,
+            id_columns=id_columns,
             bad_columns=self._bad_columns,
             text_rows=self._text_rows,
             below_detection=self._below_detection,
@@ -168,7 +182,8 @@ class CellGrid:
         is_mixed_column = np.bincount(columns, minlength=len(self.header)) < is_number.sum(axis=0)
         is_mixed = is_mixed_row[rows] & is_mixed_column[columns]
         for i, j in zip(rows[is_mixed].tolist(), columns[is_mixed].tolist(), strict=True):
-            self._bad_columns.setdefault(j, (f"{self.line_word} {self._lines[i]}", content))
+            if self._is_wanted(i, j):
+                self._bad_columns.setdefault(j, (f"{self.line_word} {self._lines[i]}", content))
 
     def _clean(self, cells: list[str]) -> list[str]:
         """Return cells kept as text, without missing ones, and with decimal points, because they may be a target."""

@@ -54,12 +54,19 @@ def detection_limit(cell: str) -> float | None:
     return float("nan") if cell.lower() in _BELOW_DETECTION else None
 
 
-def describe_bad_cell(column: str, place: str, cell: str, *, is_text: bool = False) -> str:
-    """Return the error message about a cell that is not a number; `is_text` if no cell of its column is one."""
+def describe_bad_cell(column: str, place: str, cell: str, *, is_text: bool = False, is_needed: bool = False) -> str:
+    """Return the error message about a cell that is not a number.
+
+    `is_text`: whether no cell of its column is a number. `is_needed`: whether the column cannot be left out.
+    """
     shown = cell if len(cell) < 40 else f"{cell[:36]}..."
     quoted = f'"{cell[:20]}"'
     remedy = f"correct it, say that it means missing (--na {quoted}), or leave the column out (--drop-columns)"
-    if is_text:
+    if is_needed:
+        remedy = f"correct it, or say that it means missing (--na {quoted})"
+    if is_text and is_needed:
+        remedy = "no cell of the column is a number, and it is needed; correct it"
+    elif is_text:
         remedy = (
             "the column is text: name it as a covariate (--covariates), as categories (--categorical) or as groups of "
             "samples (--groups), or leave it out (--drop-columns)"

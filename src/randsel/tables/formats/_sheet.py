@@ -27,6 +27,9 @@ class ReadOptions:
     skip_rows: int | None = None  # lines above the header; None: detected
     na: tuple[str, ...] = ()  # cells that stand for a missing value, besides `MISSING`
     below_detection: bool = False  # whether cells such as <LOD are collected, instead of being refused
+    only: frozenset[str] = frozenset()  # features whose cells matter, those of others may hold anything; empty: all
+    id_column: str | None = None  # column with names of samples, or of features if these are in rows
+    likely_ids: str | None = None  # column with names of samples, if the file has it
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ class Sheet:
     first_column: list[str] | None = None  # as text, if its cells may be names of rows
     named_columns: dict[str, Any] = field(default_factory=dict)  # requested by name, or stored apart from `values`
     named_rows: dict[str, list[str]] = field(default_factory=dict)  # requested by name
+    id_columns: dict[str, list[str]] = field(default_factory=dict)  # cells as text, of columns whose names say ids
     bad_columns: dict[int, tuple[str, str]] = field(default_factory=dict)  # index -> place and first cell with text
     bad_rows: dict[int, tuple[str, str]] = field(default_factory=dict)  # the same for the rows of a transposed sheet
     text_rows: dict[int, dict[int, str]] = field(default_factory=dict)  # row without any number -> column -> cell
@@ -61,10 +65,10 @@ class Sheet:
         """Return where a column is in the file: its number, or its line if features were in rows."""
         return f"{self.line_word} {self.column_lines[j]}" if self.column_lines else f"column {j + 1}"
 
-    def describe_text(self, j: int) -> str:
-        """Return the error message about a column with text."""
+    def describe_text(self, j: int, *, is_needed: bool = False) -> str:
+        """Return the error message about a column with text; `is_needed` if it cannot be left out."""
         is_text = bool(np.isnan(self.values[:, j]).all())
-        return describe_bad_cell(self.columns[j], *self.bad_columns[j], is_text=is_text)
+        return describe_bad_cell(self.columns[j], *self.bad_columns[j], is_text=is_text, is_needed=is_needed)
 
 
 def check_distinct(
