@@ -20,7 +20,7 @@ from randsel.tables._annotations import choose_batches, covariate_roles, read_an
 from randsel.tables._features import FeatureChoice, fill_and_resolve, select_features
 from randsel.tables._missing import add_indicators, handle_missing
 from randsel.tables._orientation import match_spelling, possible_ids, put_samples_in_rows
-from randsel.tables._remarks import describe_contents, describe_features
+from randsel.tables._remarks import describe_codes, describe_contents, describe_features
 from randsel.tables._roles import assign_roles, check_target, is_missing, to_target
 from randsel.tables._sandbox import read_in_sandbox
 from randsel.tables._survival_columns import check_outcome_names, is_missing_survival, read_survival_columns
@@ -288,6 +288,7 @@ def _build_table(
     unused = [name for name in samples.named_columns if name not in {*choice.other_roles, *names, *samples.columns}]
     if not choice.only:
         notes += describe_features(X, names, nominal, choice.features, log2=log2)
+        notes += describe_codes(X, names, choice.y, choice.target)
     if log2:
         X = _take_log2(X, nominal, notes)
     if missing == "indicator":
@@ -432,7 +433,7 @@ def _choose_by_target(
         if classes is not None:
             raise ValueError(f"{samples.path}: survival has no classes to choose; leave them out.")
         return read_survival_columns(samples.path, roles, cells, samples.row_names, rows, notes), rows
-    y = labels = to_target(cells["target"], rows)
+    y = labels = to_target(cells["target"], rows, f"{samples.path}: the target {roles['target']!r}")
     if classes is None:
         return y, rows
     wanted = list(classes)
@@ -473,7 +474,7 @@ def _read_optional_outcome(
             y[~unknown] = read_survival_columns(*columns, rows[~unknown], notes)
     elif "target" in roles:
         unknown = is_missing(cells["target"])[rows]
-        y = to_target(cells["target"], rows)
+        y = to_target(cells["target"], rows, f"{samples.path}: the target {roles['target']!r}")
         if unknown.any():
             y[unknown] = "" if y.dtype.kind == "U" else np.nan
     else:

@@ -14,6 +14,8 @@ from randsel.tables._identifiers import MIN_FEATURES, find_clinical, find_names,
 
 #: Skewness above which a column is strongly skewed; that of an exponential distribution is 2, of a normal one 0.
 _SKEWED = 1.0
+#: Numbers that often stand for a missing value.
+_CODES_FOR_MISSING = (-9, -99, -999, -9999, -99999, 99, 999, 9999, 99999)
 #: Maximum number of features from which the fraction of skewed ones is estimated.
 _MAX_SKEW_COLUMNS = 500
 _MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|mrz|mai|okt|dez"
@@ -113,6 +115,34 @@ def describe_contents(X: Array, n_nominal: int, y: Array, target: str, unused: S
     if unused:
         notes.append(f"Columns that are not features and have no role: {list_first(unused, 8)}.")
     return notes
+
+
+def describe_codes(X: Array, names: Sequence[str], y: Array, target: str) -> list[str]:
+    """Return notes about numbers such as -999 that occur repeatedly, farther from all others than these are apart."""
+    is_number = y.ndim == 1 and y.dtype.kind == "f"
+    blocks = list(column_slices(X.shape[1], max(64, 4_000_000 // len(X))))
+    notes = []
+    for code in _CODES_FOR_MISSING:
+        counts = np.concatenate([np.count_nonzero(X[:, columns] == code, axis=0) for columns in blocks])
+        repeated = np.flatnonzero(counts > 1).tolist()
+        holders = [f"feature {names[j]!r}" for j in repeated if _is_far(X[:, j], code)]
+        if is_number and np.count_nonzero(y == code) > 1 and _is_far(y, code):
+            holders.insert(0, f"the target {target!r}")
+        if holders:
+            notes.append(
+                f"The number {code} is far from all other values of {list_first(holders, 5)}: if it stands for a "
+                f'missing value, say so, written as in the file (--na="{code}").'
+            )
+    return notes
+
+
+def _is_far(values: Array, code: float) -> bool:
+    """Return whether a code is farther from all other values than these are from each other."""
+    others = values[(values != code) & ~np.isnan(values)]
+    if len(others) < 2:
+        return False
+    low, high = float(others.min()), float(others.max())
+    return high > low and max(low - code, code - high) > high - low
 
 
 def _describe_target(y: Array, target: str) -> list[str]:
