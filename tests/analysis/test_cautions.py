@@ -79,6 +79,52 @@ def test_a_batch_associated_with_a_numeric_target_is_confounded(table, rng):
     only(cautions(confounded, NUMBERS), "confounded", "correlation ratio η", "--batch")
 
 
+def test_features_that_determine_the_classes(table, rng):
+    X = table.X.copy()
+    X[:, 7] = np.where(table.y == "case", 3.0, -1.0) + rng.random(80)
+    only(cautions(replace(table, X=X), CLASSES), "g7 separates the classes without an error", "--drop-columns")
+    X[rng.random(X.shape) < 0.05] = np.nan
+    only(cautions(replace(table, X=X), CLASSES), "g7 separates")
+    X[0, 7] = -1.0  # one error
+    assert cautions(replace(table, X=X), CLASSES) == ()
+
+
+def test_codes_of_three_classes(rng):
+    y = np.repeat(["a", "b", "c"], 20)
+    X = rng.standard_normal((60, 120))
+    X[:, 3], X[:, 5] = np.repeat([2, 0, 1], 20), -np.repeat([2.0, 0.0, 1.0], 20)
+    table = Table(X, y, tuple(f"g{j}" for j in range(120)))
+    only(cautions(table, CLASSES), "2 features separate the classes without an error (g3, g5)")
+    X[:, 3] = X[:, 5] = np.repeat([0, 0, 1], 20)  # one class against the others
+    sentences = cautions(table, CLASSES)
+    assert not any("separate" in sentence for sentence in sentences)
+
+
+def test_few_samples_are_separated_by_chance():
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        table = Table(rng.standard_normal((8, 2000)), np.repeat(["a", "b"], 4), tuple(f"g{j}" for j in range(2000)))
+        assert _cautions._separates_classes(table.X, table.y).any()
+        assert not any("separate" in sentence for sentence in cautions(table, CLASSES))
+
+
+def test_features_derived_from_a_numeric_target(table, rng):
+    y, X = rng.standard_normal(80), table.X.copy()
+    X[:, 2] = np.exp(-y)
+    only(cautions(replace(table, X=X, y=y), NUMBERS), "g2 has a rank correlation above 0.99")
+    X[:, 2] = y + 0.3 * rng.standard_normal(80)
+    assert cautions(replace(table, X=X, y=y), NUMBERS) == ()
+
+
+def test_one_value_of_the_target_far_from_all_others(table, rng):
+    y = rng.standard_normal(80)
+    y[5] = 9999.0
+    samples = [f"S{i}" for i in range(80)]
+    only(cautions(replace(table, y=y), NUMBERS, samples=samples), "99 % of the variance", "9999 of sample S5", "--na")
+    for heavy in (np.exp(rng.standard_normal(80)), rng.standard_t(3, 80), np.full(80, 2.0)):
+        assert cautions(replace(table, y=heavy), NUMBERS) == ()
+
+
 def test_strength_of_association():
     y, batch = np.repeat([0, 1], 20), np.tile([0, 1], 20)
     assert _cautions.cramers_v(y, y) == pytest.approx(1.0)

@@ -486,6 +486,13 @@ def test_tests_of_halves_and_folds_have_the_p_values_of_all_pairs(rng, monkeypat
     assert sizes == [80, None]
 
 
+def test_a_feature_that_determines_the_target_leaves_no_pairs_to_test(rng):
+    X = rng.standard_normal((20, 12))
+    tests = _selection.run_tests_quietly(table(X, X[:, 0]), NUMBERS, Settings())
+    assert len(tests.pairs) == 0
+    assert tests.q[0] < 1e-9
+
+
 def test_many_significant_pairs_are_all_tested(rng, monkeypatch):
     """Every pair of 14 features interacts, more than the few pairs that are tested at first."""
     X = rng.standard_normal((500, 14))

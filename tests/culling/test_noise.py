@@ -5,10 +5,10 @@ import pytest
 from scipy import stats
 from sklearn.feature_selection import f_classif
 
-from randsel import RandSel
+from randsel import RandSel, datasets
 from randsel.contribution import Sample
 from randsel.culling import permutation_test
-from randsel.culling._noise import changed_signs, permuted_rows
+from randsel.culling._noise import changed_signs, fourth_moments, permuted_rows
 from randsel.targets import KINDS, Target, batches_of_groups, compare_groups
 
 
@@ -179,3 +179,40 @@ def test_weights_do_not_make_a_constant_outcome_of_groups_look_variable():
     X = rng.normal(size=(60, 5)) + 3 * y[:, None]
     sample = make_sample(X, y, weights=rng.uniform(0.5, 2.0, 60), groups=groups)
     assert permutation_test(sample) <= 0.02
+
+
+TABLES_OF_RARE_LEVELS = {
+    "two levels": lambda rng: (rng.random((100, 100)) < 0.03).astype(float),
+    "genotypes": lambda rng: rng.binomial(2, 0.05, (100, 200)).astype(float),
+    "extreme values": lambda rng: rng.standard_cauchy((60, 200)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Nothing stands out")
+@pytest.mark.parametrize("table", TABLES_OF_RARE_LEVELS)
+def test_rare_levels_and_extreme_values_do_not_make_noise_stand_out(table):
+    """Such rounds of noise align with y far better than rounds of normal noise; the permutation test decides alone."""
+    rng = np.random.default_rng(0)
+    scale = True if table == "extreme values" else "auto"
+    for _ in range(10):
+        X = TABLES_OF_RARE_LEVELS[table](rng)
+        fitted = RandSel(scale=scale).fit(X, rng.permutation(np.arange(len(X)) % 2))
+        assert fitted.stands_out_ == (fitted.permutation_pvalue_ <= 0.02)
+
+
+def test_an_xor_among_rare_levels_stands_out():
+    X, y, relevant = datasets.make_xor(300, 100, random_state=0)
+    X[:, 50:] = np.random.default_rng(0).random((300, 50)) < 0.05
+    fitted = RandSel().fit(X, y)
+    assert fitted.permutation_pvalue_ > 0.02
+    assert fitted.stands_out_
+    assert fitted.get_support(indices=True).tolist() == list(relevant)
+
+
+@pytest.mark.parametrize("weights", [None, np.arange(1.0, 41.0)])
+def test_fourth_moments(rng, weights):
+    X = rng.standard_t(5, (40, 6))
+    X -= np.average(X, axis=0, weights=weights)
+    sample = Sample.from_columns(X, Target.encode(np.arange(40) % 2, KINDS["classification"], weights))
+    expected = np.average(X**4, axis=0, weights=weights) / np.average(X**2, axis=0, weights=weights) ** 2
+    assert fourth_moments(sample) == pytest.approx(expected, rel=1e-5)

@@ -7,6 +7,7 @@ import pytest
 import reference
 from scipy.stats import hypergeom
 
+from randsel import InteractionScan
 from randsel.interactions._permutation_tails import (
     log_p_of_arrangement,
     log_tail_of_labels,
@@ -140,3 +141,24 @@ def test_number_of_arrangements_within_strata(rng):
     for row, log_p in zip(a, log_p_of_arrangement(a, strata), strict=True):
         arrangements = [set(permutations(row[strata == stratum])) for stratum in (0, 1)]
         assert log_p == pytest.approx(-np.log(len(arrangements[0]) * len(arrangements[1])))
+
+
+@pytest.mark.parametrize("outcome", ["labels", "numbers", "three classes"])
+def test_a_few_groups_of_wide_spread_do_not_make_noise_significant(outcome):
+    """Samples are compared within groups of four, which have few permutations; some groups dominate the sums."""
+    rng, n_groups, size = np.random.default_rng(0), 6, 4
+    groups = np.repeat(np.arange(n_groups), size)
+    smallest = []
+    for _ in range(30):
+        X = rng.standard_normal((n_groups * size, 20)) * np.exp(rng.standard_normal((n_groups, 1)))[groups]
+        y = {
+            "labels": np.tile([0, 0, 1, 1], n_groups),
+            "numbers": rng.standard_normal(n_groups * size),
+            "three classes": np.tile([0, 1, 2, 0], n_groups),
+        }[outcome]
+        scan = InteractionScan().fit(X + 2 * rng.standard_normal((n_groups, 20))[groups], y, groups=groups)
+        assert scan.comparison_ == "within groups"
+        smallest.append(min(scan.pairs_["p_corrected"].min(), scan.qvalues_.min()))
+    smallest = np.array(smallest)
+    assert (smallest <= 0.05).sum() <= 4
+    assert smallest.min() > 1e-3

@@ -199,3 +199,12 @@ def test_senseless_bandwidths(xor, gammas, message):
 def test_says_what_it_chose(xor, capsys):
     RandSelCV(cv=3, gammas="median", verbose=1).fit(*xor[:2])
     assert "[RandSelCV] gamma median, 2 features" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("m", [7, 12, 19])
+def test_folds_of_few_numbers_hold_two_samples_each(rng, m):
+    """R² of a single sample is not defined."""
+    X = rng.normal(size=(m, 4))
+    with pytest.warns(UserWarning, match=f"reduced to {min(m // 2, 9)} folds, because there are only {m} samples"):
+        fitted = RandSelCV(cv=10).fit(X, X[:, 0] + 0.1 * rng.normal(size=m))
+    assert np.isfinite(fitted.best_score_)

@@ -286,3 +286,48 @@ def test_a_selector_with_a_checkpoint_of_its_own_is_refused(data, tmp_path):
 def test_bad_input_is_named(data, options, arguments, message):
     with pytest.raises(ValueError, match=message):
         StabilitySelection(**options).fit(*data, **arguments)
+
+
+def test_missing_values_of_nullable_columns_count_like_those_of_an_array(data):
+    X, y = data
+    X = np.where(X > 1.5, np.nan, X)
+    frame = pd.DataFrame(X).add_prefix("f").convert_dtypes(dtype_backend="numpy_nullable")
+    of_array, of_frame = (StabilitySelection(RandSel(3), n_subsamples=6, random_state=0).fit(Z, y) for Z in (X, frame))
+    assert np.array_equal(of_frame.probabilities_, of_array.probabilities_)
+    assert np.array_equal(of_frame.missing_counts_, np.isnan(X).sum(axis=0))
+    assert of_frame.expected_false_bound_ == of_array.expected_false_bound_
+
+
+def test_covariates_may_be_a_mapping(data):
+    X, y = data
+    age = np.random.default_rng(0).normal(size=len(y))
+    site = np.where(np.arange(len(y)) % 3 == 0, "north", "south")
+    covariates = {"age": age, "site": site}
+    options = {"n_subsamples": 6, "random_state": 0}
+    mapping, frame = (
+        StabilitySelection(RandSel(3), **options).fit(X, y, covariates=c)
+        for c in (covariates, pd.DataFrame(covariates))
+    )
+    assert np.array_equal(mapping.probabilities_, frame.probabilities_)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda X: X[:, 0], "Expected 2D array"),
+        (lambda X: X[None], "Expected 2D array"),
+        (lambda X: X[:0], "Found array with 0 sample"),
+        (lambda X: pd.DataFrame(X[:, :2], columns=["a", "a"]), "share the name 'a'"),
+    ],
+)
+def test_tables_of_a_wrong_shape_are_named(data, change, message):
+    X, y = data
+    with pytest.raises(ValueError, match=message):
+        StabilitySelection(RandSel(1)).fit(change(X), y)
+
+
+def test_rows_in_another_order_are_noticed(data):
+    X, y = data
+    labels = np.random.default_rng(0).permutation(len(y))
+    with pytest.warns(UserWarning, match="same row labels in another order"):
+        StabilitySelection(RandSel(1), n_subsamples=2).fit(pd.DataFrame(X).add_prefix("f"), pd.Series(y, index=labels))

@@ -94,3 +94,23 @@ def test_a_row_and_a_column_of_one_name(file):
     table = tables.read(file(text), target="y", orientation="samples-in-rows")
     assert has_note(table, "Samples are in rows: as asked for.")
     assert table.ids.tolist() == ["y", "r", "s", "t"]
+
+
+def test_a_percent_sign_in_some_cells_of_the_target_only(file):
+    text = "a,y\n1,50%\n2,0.4\n3,30%\n4,0.2\n5,10%\n"
+    with pytest.raises(ValueError, match="the target 'y' has a percent sign in some cells only"):
+        tables.read(file(text), target="y")
+    alike = tables.read(file(text.replace("0.4", "40%").replace("0.2", "20%")), target="y")
+    assert alike.y.tolist() == [50.0, 40.0, 30.0, 20.0, 10.0]
+
+
+def test_numbers_of_the_target_that_may_stand_for_missing_values_are_noted(file, rng):
+    X = rng.standard_normal((12, 3)).round(3)
+    y = rng.standard_normal(12).round(3) + 20.0
+    y[[1, 2]] = -9.0
+    text = "\n".join(["a,b,c,y", *(",".join(map(str, row)) for row in np.column_stack([X, y]))]) + "\n"
+    table = tables.read(file(text), target="y")
+    assert has_note(table, "The number -9 is far from all other values of the target 'y'")
+    told = tables.read(file(text), target="y", na=["-9.0"])
+    assert not has_note(told, "far from all other values")
+    assert len(told.y) == 10

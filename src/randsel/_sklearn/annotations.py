@@ -300,13 +300,23 @@ def warn_of_explained_columns(X: Any, names: Any, columns: Array, nuisance: Nuis
 
 def record_columns(estimator: Any, X: Any) -> None:
     """Set `n_features_in_` and `feature_names_in_` of an estimator that leaves all other checks of X to another one."""
+    shape = X.shape if hasattr(X, "shape") else np.shape(X)
+    if len(shape) != 2:
+        raise ValueError(
+            f"Expected 2D array, with a row per sample and a column per feature, but the shape of X is {shape}. "
+            "Reshape your data."
+        )
+    if not shape[0]:
+        raise ValueError(f"Found array with 0 sample(s) (shape={shape}); check how the table was read.")
     validate_data(estimator, X=X, skip_check_array=True)
 
 
 def take_rows(values: Any, rows: Any) -> Any:
-    """Return some rows of an array, data frame or sparse matrix; None for None."""
+    """Return some rows of an array, data frame, sparse matrix or mapping of columns; None for None."""
     if values is None:
         return None
+    if isinstance(values, Mapping):
+        return {name: take_rows(column, rows) for name, column in values.items()}
     if hasattr(values, "iloc"):
         return values.iloc[rows]
     if hasattr(values, "tocsr"):  # some sparse formats cannot be indexed

@@ -59,8 +59,8 @@ def check_data(
     """
     _refuse_masked_values_and_dates(X, "X")
     _refuse_masked_values_and_dates(y, "y")
-    _refuse_repeated_names(X)
-    _warn_of_reordered_rows(X, y)
+    refuse_repeated_names(X)
+    warn_of_reordered_rows(X, y)
     on_device, remote = _stays_on_device(X), remote_table(X)
     y, sample_weight = _to_memory(y), _to_memory(sample_weight)
     if remote is None:
@@ -234,7 +234,7 @@ def _refuse_masked_values_and_dates(values: Any, name: str) -> None:
         )
 
 
-def _refuse_repeated_names(X: Any) -> None:
+def refuse_repeated_names(X: Any) -> None:
     """Raise ValueError if columns of a data frame have the same name: results could not tell them apart."""
     names = list(map(str, getattr(X, "columns", ())))
     if len(set(names)) < len(names):
@@ -243,7 +243,7 @@ def _refuse_repeated_names(X: Any) -> None:
         raise ValueError(f"Columns of X share the name {repeated[0]!r}{others}; rename them, or pass X.to_numpy().")
 
 
-def _warn_of_reordered_rows(X: Any, y: Any) -> None:
+def warn_of_reordered_rows(X: Any, y: Any) -> None:
     """Warn if X and y have the same row labels in another order, because rows are matched by position."""
     rows: Any = getattr(X, "index", None)
     outcomes: Any = getattr(y, "index", None)

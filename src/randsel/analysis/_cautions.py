@@ -6,8 +6,10 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from shlex import quote
 
 import numpy as np
+from scipy.special import gammaln
 from scipy.stats import rankdata, spearmanr
 
+from randsel._numerics.columns import column_slices
 from randsel._numerics.missing import columns_vary, missing_mask
 from randsel._utils.jobs import generator
 from randsel._utils.text import format_label, join_names, join_words, list_first, pluralise
@@ -24,6 +26,12 @@ FEW_EVENTS = 20  # fewer events get a caution
 #: Batch (or missing values) and target are confounded if associated at least this strongly, with at most this p-value.
 CONFOUNDED, CONFOUNDED_P = 0.3, 0.01
 COPY = 0.99  # rank correlation over all features above which one sample is called a copy of another
+#: Rank correlation of a feature with a numeric target above which one may be derived from the other.
+DERIVED = 0.99
+#: Features are not suspected if the expected number of such features by chance is larger.
+BY_CHANCE = 0.01
+#: A target gets a caution if one sample holds more than this fraction of its variance.
+DOMINATES = 0.5
 #: Correlation does not identify copies if the median sample has a neighbour this close, as in smooth spectra.
 ALL_ALIKE = 0.9
 ENOUGH_FEATURES = 50  # with fewer varying features, samples may be similar by chance
@@ -84,6 +92,9 @@ def cautions(table: Table, kind: str | OutcomeKind, *, samples: Sequence[str] | 
         sentences += _check_class_sizes(table.y)
     if kind is SURVIVAL:
         sentences += _check_events(table.y)
+    elif table.y.ndim == 1:
+        sentences += _check_derived_features(table, kind)
+        sentences += [] if kind.has_classes else _check_extreme_target(table.y, samples)
     if table.batch is not None:
         sentences += _check_confounding(table.y, table.batch, kind)
     sentences += _check_missing(table.X, table.y, kind)
@@ -153,6 +164,70 @@ def _check_events(y: Array) -> Iterator[str]:
             f"Only {n_events} of {len(y)} {subject} the event: censored samples tell little, so that the selection "
             "changes with every event. Follow samples longer, or collect more."
         )
+
+
+def _check_derived_features(table: Table, kind: OutcomeKind) -> Iterator[str]:
+    """Warn of features that determine the target, so that they may be derived from it."""
+    y = table.y
+    if kind.has_classes:
+        counts = np.unique(y, return_counts=True)[1]
+        # ways to divide the samples into these classes, in any order of the classes
+        log_possible = float(gammaln(len(y) + 1.0) - gammaln(counts + 1.0).sum() - gammaln(len(counts) + 1.0))
+        singular, plural = "separates the classes without an error", "separate the classes without an error"
+        determines = _separates_classes(table.X, y)
+    else:
+        y = y.astype(np.float64)
+        log_possible = float(gammaln(len(y) / 3.0 + 1.0))  # a safe bound for such a rank correlation
+        singular = f"has a rank correlation above {DERIVED:g} with the target"
+        plural = f"have rank correlations above {DERIVED:g} with the target"
+        determines = _orders_target(table.X, y)
+    names = [table.names[j] for j in np.flatnonzero(determines)]
+    if not names or np.log(len(table.names)) - log_possible > np.log(BY_CHANCE):
+        return
+    shown = list_first(names, NAMED_ECHOES)
+    subject = f"Feature {shown} {singular}" if len(names) == 1 else f"{len(names)} features {plural} ({shown})"
+    yield (
+        f"{subject}. Measurements rarely do: make sure that none was derived from the target, defines it, or was made "
+        "because of it, and leave out those that were (--drop-columns)."
+    )
+
+
+def _separates_classes(X: Array, y: Array) -> Array:
+    """Return a mask of the features whose ranges in the classes do not overlap; missing values do not count."""
+    rows = [X[y == label] for label in np.unique(y)]
+    lowest, highest = (
+        np.stack([extreme.reduce(X_class, axis=0) for X_class in rows]) for extreme in (np.fmin, np.fmax)
+    )
+    order = np.argsort(lowest, axis=0)
+    lowest, highest = (np.take_along_axis(ends, order, axis=0) for ends in (lowest, highest))
+    return np.asarray((highest[:-1] < lowest[1:]).all(axis=0))
+
+
+def _orders_target(X: Array, y: Array) -> Array:
+    """Return a mask of the features whose rank correlation with the target exceeds `DERIVED`; only complete ones."""
+    middle = (len(y) + 1) / 2.0
+    ranks, mask = rankdata(y) - middle, np.zeros(X.shape[1], dtype=bool)
+    for columns in column_slices(X.shape[1], max(1, 10**7 // len(X))):
+        centred = rankdata(X[:, columns], axis=0) - middle
+        norms = np.linalg.norm(centred, axis=0) * np.linalg.norm(ranks)
+        mask[columns] = np.abs(ranks @ centred) > DERIVED * np.where(norms > 0.0, norms, np.inf)
+    return mask
+
+
+def _check_extreme_target(y: Array, samples: Sequence[str] | None) -> Iterator[str]:
+    """Warn if one sample holds most of the variance of a numeric target."""
+    deviations = (y - y.mean()) / max(float(np.abs(y).max()), 1e-300)
+    squares = np.square(deviations)
+    largest = int(np.argmax(squares))
+    fraction = float(squares[largest] / max(float(squares.sum()), 1e-300))
+    if len(y) < FEW_SAMPLES or fraction <= DOMINATES:
+        return
+    where = f"in row {largest + 1} of the samples" if samples is None else f"of sample {samples[largest]}"
+    yield (
+        f"One sample holds {100 * fraction:.0f} % of the variance of the target: the value {y[largest]:g} {where}. "
+        "Selection and accuracy depend on this sample. Correct the value if it is an error or a code for missing "
+        "(--na); otherwise consider the logarithm or the ranks of the target."
+    )
 
 
 def _check_confounding(y: Array, batch: Array, kind: OutcomeKind) -> Iterator[str]:

@@ -137,6 +137,6 @@ def run_tests_quietly(table: Table, kind: OutcomeKind, settings: Settings) -> Fe
     with collect_warnings():
         if PAIRS_PER_FEATURE * n < DEFAULT_PAIRS:
             tests = run_tests(table, kind, settings, Execution(), n_pairs=PAIRS_PER_FEATURE * n)
-            if tests.pairs is None or np.median(tests.pairs["p"]) > 1.0 / (2 * (n - 1)):
+            if tests.pairs is None or not len(tests.pairs) or np.median(tests.pairs["p"]) > 1.0 / (2 * (n - 1)):
                 return tests
         return run_tests(table, kind, settings, Execution())

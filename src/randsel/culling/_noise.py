@@ -79,6 +79,22 @@ def permutation_test(
     return _smallest_pvalue(largest, sums)
 
 
+def fourth_moments(sample: Sample) -> Array:
+    """Return the mean fourth power of every feature, divided by the square of its mean square."""
+    weights = as_array_like(np.ones(sample.X.shape[0]), sample.target.Y)
+    if sample.target.weights is not None:
+        weights = sample.target.weights
+    return np.concatenate(list(map_blocks(sample.columns_in_product_dtype, WIDTH, _fourth_moments_of_block, weights)))
+
+
+def _fourth_moments_of_block(block: Any, weights: Any) -> Array:
+    weights = astype(weights, block.dtype)
+    squares = block * block
+    total = weights.sum()
+    mean_squares = clip(weights @ squares / total, 1e-30, None)
+    return to_numpy(weights @ (squares * squares) / total / (mean_squares * mean_squares))
+
+
 def permuted_rows(m: int, units: Array | None, strata: Array | None, count: int) -> Array:
     """Return, for each of `count` permutations of m rows within strata, the row whose outcome every row receives.
 

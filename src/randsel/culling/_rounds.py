@@ -31,6 +31,7 @@ from randsel.contribution import (
     row_blocks,
 )
 from randsel.culling._criteria import Criterion
+from randsel.culling._noise import fourth_moments
 from randsel.culling._path import DROP, MIN_FEATURES, Chance, CullingPath, RecordedRounds, Round, number_to_drop
 
 #: Function of sample, bandwidth, draws and weighting of the target that returns the contributions of all features.
@@ -62,6 +63,8 @@ class CullingState:
         Index of each feature left among the features of the first round.
     chance
         Alignments that noise reaches.
+    fourth_moments
+        Mean fourth power of every feature of the first round, whose mean square is one; 3 for a normal feature.
     streak
         For each feature left, the number of consecutive rounds that it has been among the top.
     rounds
@@ -73,6 +76,7 @@ class CullingState:
     sample: Sample
     columns: Any
     chance: Chance
+    fourth_moments: Array
     streak: Array
     rounds: tuple[Round, ...] = ()
     fixed_scores: dict[int, float] = field(default_factory=dict)
@@ -86,7 +90,7 @@ class CullingState:
         chance = Chance.from_target(to_numpy(sample.target.Y), n_features, null_sd, len(blocks))
         columns = as_index(np.arange(n_features), sample.target.Y)
         streak, infinite = np.zeros(n_features, dtype=int), dict.fromkeys(always_kept, np.inf)
-        return cls(sample, columns, chance, streak, fixed_scores=infinite)
+        return cls(sample, columns, chance, fourth_moments(sample), streak, fixed_scores=infinite)
 
     def drop(self, dropped: Any, surviving: Any, newly_fixed: Array, sums: PairSums | None) -> "CullingState":
         """Return the state without the dropped features; `sums` are the pair sums of this round, if it had any."""
@@ -191,6 +195,7 @@ def _record_round(
         fixed=to_numpy(state.columns)[newly_fixed] if len(newly_fixed) else newly_fixed,
         gamma=gamma,
         alignment=alignment,
+        fourth_moment=float(state.fourth_moments[to_numpy(state.columns)].mean()),
         size=len(state.columns),
         errors=np.zeros(0) if contributions.errors is None else contributions.errors,
         by_chance=state.chance,

@@ -11,7 +11,7 @@ from randsel._numerics.columns import keep_columns
 from randsel._utils.files import check_arrays, check_indices
 from randsel._utils.typing import Array
 from randsel.contribution import ColumnMoments, Extremes, PairSums, Precision, Sample, Sketch
-from randsel.culling._path import ARRAYS, PER_FEATURE, Chance, CullingPath, RecordedRounds, Round
+from randsel.culling._path import ARRAYS, NUMBERS, PER_FEATURE, Chance, CullingPath, RecordedRounds, Round
 from randsel.culling._rounds import CullingState
 
 #: Largest n_features × n_classes for which alignments by chance are simulated; only damaged files exceed it.
@@ -23,7 +23,7 @@ STORED_SHAPES = {
     "dropped": ("iu", "dropped"),
     "fixed": ("iu", "fixed"),
     **{f"n_{name}": ("iu", "rounds") for name in ("features", "dropped", "fixed")},
-    **dict.fromkeys(("gamma", "alignment"), ("f", "rounds")),
+    **dict.fromkeys(("gamma", "alignment", "fourth_moment"), ("f", "rounds")),
     "size": ("iu", "rounds"),
     "errors": ("f", "errors"),
     "noise": ("f", 2),
@@ -88,7 +88,7 @@ def _stack_rounds(rounds: tuple[Round, ...]) -> dict[str, Any]:
     return {
         **{name: np.concatenate([getattr(r, name) for r in rounds]) for name in ARRAYS},
         **{f"n_{name}": [len(getattr(r, name)) for r in rounds] for name in ("features", "dropped", "fixed")},
-        **{name: [getattr(r, name) for r in rounds] for name in ("gamma", "alignment", "size")},
+        **{name: [getattr(r, name) for r in rounds] for name in NUMBERS},
         "errors": np.concatenate([r.errors for r in rounds]),
     }
 
@@ -103,6 +103,7 @@ def _unstack_rounds(arrays: Mapping[str, Array], chance: Chance) -> list[Round]:
             **{name: split[name][number] for name in ARRAYS},
             gamma=float(arrays["gamma"][number]),
             alignment=float(arrays["alignment"][number]),
+            fourth_moment=float(arrays["fourth_moment"][number]),
             size=int(arrays["size"][number]),
             by_chance=chance,
             errors=errors[number],

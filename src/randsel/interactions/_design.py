@@ -21,8 +21,6 @@ MAX_BATCHED_EIGENVALUES = 32
 DEFAULT_FUNCTIONS, DEFAULT_DECAY = 6, 0.9
 #: Numbers are tested as scores of their ranks only, unless a column correlates with its scores by less than this.
 MIN_CORRELATION = 0.975
-#: Minimum number of samples in a stratum for the saddlepoint approximation of `log_tail_of_labels`.
-MIN_STRATUM = 10
 #: Matrices whose eigenvalues are computed in one call: cuSOLVER fails on 67 000 at once.
 MAX_BATCH = 1 << 14
 #: Outcomes of a larger excess kurtosis have extreme values.
@@ -108,9 +106,8 @@ class Design:
 
     @cached_property
     def labels_have_saddlepoint(self) -> bool:
-        """Whether labels are permuted as they are, in strata of enough samples for `log_tail_of_labels`."""
-        smallest = self.n_samples if self.strata is None else np.bincount(self.strata).min()
-        return bool(self.clusters is None and np.all(self.sample_weights == 1.0) and smallest >= MIN_STRATUM)
+        """Whether labels of single samples of equal weight are permuted, as `log_tail_of_labels` assumes."""
+        return bool(self.clusters is None and np.all(self.sample_weights == 1.0))
 
     @property
     def variance_factor(self) -> float:

@@ -80,6 +80,8 @@ HALVES = np.array([0.5, 0.5])
 RESPONSE_SHARES = {1: np.array([1.0]), 2: np.array([0.75, 0.25])}
 #: Tails of labels, and numbers of arrangements, are computed where the approximation by moments is below this.
 CANDIDATE_LOG_P = np.log(0.2)
+#: Smaller strata have few different permutations, and a few strata may dominate a sum.
+SMALL_STRATUM = 10
 
 
 # ---------------------------------------------------------------- the p-value that is reported
@@ -259,15 +261,16 @@ def _log_tail_of_permutations(
     """Return the log tail of `(Σ_i a_i e_i)²`.
 
     The tail is that of a symmetric distribution with the variance and the kurtosis of the sum over permutations of e
-    within strata. If e has extreme values, that distribution need not be symmetric; the result is then the larger of
-    this tail and that of random signs of all terms. In strata of two samples, a permutation changes the sign of the sum
-    of the stratum. `variances` of residuals from covariates replace the variance of e.
+    within strata. If e has extreme values, that distribution need not be symmetric, and if strata are small, a few of
+    them can dominate the sum, which then exceeds the support of Pearson's type II; the result is in both cases the
+    larger of this tail and that of random signs of all terms. In strata of two samples, a permutation changes the sign
+    of the sum of the stratum. `variances` of residuals from covariates replace the variance of e.
     """
     if strata is not None and np.bincount(strata).max() <= 2:
         return log_tail_of_signs(sums_by(strata, a * as_array_like(e, a)))
     outcome = as_array_like(e, a)
     statistic, signs_log_tail = np.square(to_numpy(a @ outcome)), None
-    if has_extremes(e):
+    if has_extremes(e) or (strata is not None and np.bincount(strata).min() < SMALL_STRATUM):
         terms = a * outcome
         squares = to_numpy((terms * terms).sum(axis=1))[:, None]
         signs_log_tail = log_tail_of_form(statistic, squares * variance_factor, freedom)

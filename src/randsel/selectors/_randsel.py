@@ -178,8 +178,8 @@ class RandSel(StandInsMixin, Selector):
         groups): of the best feature or of all features, whichever is smaller, corrected for this choice.
     stands_out_ : bool
         Whether the features stand out from noise: the p-value is at most 0.02, or some round of the path aligns better
-        with y than culled independent noise would. If not, the fit warns, and the selection should not be read as a
-        finding.
+        with y than culled independent noise would (not used where levels are rare). If not, the fit warns, and the
+        selection should not be read as a finding.
     path_ : CullingPath
         The rounds: features, contributions, scores, dropped, fixed, gamma, alignment.
     fixed_ : ndarray of int

@@ -250,10 +250,13 @@ class RandSelCV(PredictionMixin, Selector):
             raise ValueError(
                 f"y has {cause}, which no fold can hold out and fit at once; drop it, or pass splits of your own as cv."
             )
+        if self.scoring is None and groups is None and not kind.has_classes and kind is not SURVIVAL:
+            possible = max(possible // 2, 2)  # R² needs two samples in every fold
         n_splits = min(int(cv), possible)
         if n_splits < int(cv):
             unit = kind.limits_of_folds[groups is not None]
-            warn(f"cv={cv} was reduced to {n_splits} folds, because there are only {possible} {unit}.", stacklevel=4)
+            count = int(kind.units_per_stratum(y, groups).min())
+            warn(f"cv={cv} was reduced to {n_splits} folds, because there are only {count} {unit}.", stacklevel=4)
         return kind.splits(y, groups, n_splits, seed_of(self.random_state))
 
     def _choose(self, gammas: list[float | str], sizes: list[int], scores: Array) -> None:

@@ -16,7 +16,13 @@ from randsel._numerics.columns import canonical_order
 from randsel._numerics.fingerprint import fingerprint
 from randsel._numerics.missing import impute_means
 from randsel._numerics.standardise import standardise
-from randsel._sklearn.annotations import accepted_metadata, check_labels, record_columns, take_rows
+from randsel._sklearn.annotations import (
+    accepted_metadata,
+    check_covariates,
+    check_labels,
+    record_columns,
+    take_rows,
+)
 from randsel._sklearn.base import (
     HasMethods,
     Interval,
@@ -30,6 +36,8 @@ from randsel._sklearn.base import (
     fit_context,
     fit_task,
     rank_columns,
+    refuse_repeated_names,
+    warn_of_reordered_rows,
 )
 from randsel._utils.files import FinishedParts, check_arrays, open_checkpoint
 from randsel._utils.jobs import as_finished, generator, seed_of
@@ -314,6 +322,8 @@ class StabilitySelection(Selector):
         """Return the problem of fitting the selector, which checks the data itself."""
         if getattr(self.selector, "checkpoint", None) is not None:
             raise ValueError("the halves would share the checkpoint of the selector; set checkpoint here instead.")
+        refuse_repeated_names(X)
+        warn_of_reordered_rows(X, y)
         record_columns(self, X)
         if y is None:
             raise ValueError("StabilitySelection requires y to be passed, but the target y is None.")
@@ -324,7 +334,11 @@ class StabilitySelection(Selector):
         labels = _check_group_labels(metadata, None, len(outcome))
         accepted = accepted_metadata(self.selector, metadata, ("sample_weight", "covariates"))
         method = FittedOnHalves(self.selector, X, y, accepted)
-        hashed = (*_arrays_of(X), outcome, *(np.asarray(values) for values in accepted.values()), *labels)
+        covariates = None
+        if accepted.get("covariates") is not None:
+            covariates = check_covariates(accepted["covariates"], len(outcome)).values
+        weights = None if accepted.get("sample_weight") is None else np.asarray(accepted["sample_weight"])
+        hashed = (*_arrays_of(X), outcome, weights, covariates, *labels)
         columns = np.arange(self.n_features_in_)
         self.missing_counts_ = _count_missing(X, len(columns))
         return Problem(method, columns, _count_varying(X, len(columns)), strata, *labels, hashed)
@@ -449,5 +463,7 @@ def _count_varying(X: Any, n_features: int) -> int:
     """Return the number of columns that vary; all if X is not an array or data frame in memory."""
     if hasattr(X, "tocsr") or remote_table(X) is not None:
         return n_features
+    if hasattr(X, "nunique"):  # missing values of pandas do not compare
+        return max(int((X.nunique().to_numpy() > 1).sum()), 1)
     values = np.asarray(X)
     return max(int((values != values[:1]).any(axis=0).sum()), 1)

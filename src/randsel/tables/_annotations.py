@@ -9,7 +9,7 @@ import numpy as np
 from randsel._utils.text import pluralise
 from randsel._utils.typing import Array
 from randsel.tables._features import half_minimum
-from randsel.tables._roles import is_missing, to_target
+from randsel.tables._roles import check_percent_signs, is_missing, to_target
 from randsel.tables.formats import detection_limit, parse_number
 
 _COVARIATE = "covariate "  # start of the role of a covariate, before its name
@@ -83,24 +83,22 @@ def _read_covariate(
     detection_values: Mapping[str, float] | None,
     notes: list[str],
 ) -> Array:
+    where = f"{path}: the covariate {name!r}"
     if not isinstance(cells, list):
-        return to_target(cells, rows)
+        return to_target(cells, rows, where)
     texts = [cells[i].strip() for i in rows.tolist()]
     limits = {i: limit for i, text in enumerate(texts) if (limit := detection_limit(text)) is not None}
     others = [text for i, text in enumerate(texts) if i not in limits]
     numbers = {text: number for text in others if (number := parse_number(text)) is not None}
     known_values = detection_values or {}
     if name not in known_values and not _is_number(others, numbers):
-        return to_target(cells, rows)
-    where = f"{path}: the covariate {name!r}"
+        return to_target(cells, rows, where)
     words = next((text for text in others if text not in numbers), None)
     if words is not None:
         raise ValueError(f"{where} holds {words!r} among numbers; correct it, or write all of its cells as categories.")
-    with_percent = [text.endswith("%") for text in others]
-    if any(with_percent) and not all(with_percent):
-        raise ValueError(f"{where} has a percent sign in some cells only; write all of them alike.")
+    check_percent_signs(others, where)
     if not limits:
-        return to_target(cells, rows)
+        return to_target(cells, rows, where)
     if rule != "half-minimum":
         raise ValueError(
             f"{where} holds {texts[next(iter(limits))]!r} among numbers, and covariates must be known for all samples; "

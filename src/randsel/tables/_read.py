@@ -21,7 +21,7 @@ from randsel.tables._features import FeatureChoice, fill_and_resolve, select_fea
 from randsel.tables._identifiers import cells_as_names
 from randsel.tables._missing import add_indicators, handle_missing
 from randsel.tables._orientation import match_spelling, possible_ids, put_samples_in_rows
-from randsel.tables._remarks import describe_contents, describe_features
+from randsel.tables._remarks import describe_codes, describe_contents, describe_features
 from randsel.tables._roles import assign_roles, check_target
 from randsel.tables._samples import choose_by_target, read_optional_outcome
 from randsel.tables._sandbox import read_in_sandbox
@@ -306,6 +306,7 @@ def _build_table(
     unused = [name for name in samples.named_columns if name not in {*choice.other_roles, *names, *samples.columns}]
     if not choice.only:
         notes += describe_features(X, names, nominal, choice.features, log2=log2)
+        notes += describe_codes(choice.y, choice.target)
     negative = 0.0
     if log2:
         X, negative = _take_log2(X, nominal, notes)

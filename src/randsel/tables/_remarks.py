@@ -15,6 +15,8 @@ from randsel.tables.formats import find_names
 
 #: Skewness above which a column is strongly skewed; that of an exponential distribution is 2, of a normal one 0.
 _SKEWED = 1.0
+#: Numbers that often stand for a missing value.
+_CODES_FOR_MISSING = (-9, -99, -999, -9999, -99999, 99, 999, 9999, 99999)
 #: Maximum number of features from which the fraction of skewed ones is estimated.
 _MAX_SKEW_COLUMNS = 500
 _MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|mrz|mai|okt|dez"
@@ -114,6 +116,27 @@ def describe_contents(X: Array, n_nominal: int, y: Array, target: str, unused: S
     if unused:
         notes.append(f"Columns that are not features and have no role: {list_first(unused, 8)}.")
     return notes
+
+
+def describe_codes(y: Array, target: str) -> list[str]:
+    """Return notes about numbers such as -999 that the target holds repeatedly, far from all its other values."""
+    if y.ndim != 1 or y.dtype.kind != "f":
+        return []
+    return [
+        f"The number {code} is far from all other values of the target {target!r}: if it stands for a missing value, "
+        f'say so, written as in the file (--na="{code}").'
+        for code in _CODES_FOR_MISSING
+        if np.count_nonzero(y == code) > 1 and _is_far(y, code)
+    ]
+
+
+def _is_far(values: Array, code: float) -> bool:
+    """Return whether a code is farther from all other values than these are from each other."""
+    others = values[(values != code) & ~np.isnan(values)]
+    if len(others) < 2:
+        return False
+    low, high = float(others.min()), float(others.max())
+    return high > low and max(low - code, code - high) > high - low
 
 
 def _describe_target(y: Array, target: str) -> list[str]:

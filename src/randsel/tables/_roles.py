@@ -1,6 +1,6 @@
 """Roles of columns, of the table and of the target file: target, groups, batch and covariates."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -155,8 +155,11 @@ def _separate_unknown(groups: Any) -> list[str]:
     return [f"unknown group of sample {i}" if gap else str(groups[i]) for i, gap in enumerate(gaps)]
 
 
-def to_target(cells: Any, rows: Array) -> Array:
-    """Return the entries of some rows as numbers if all of them are numbers, otherwise as text."""
+def to_target(cells: Any, rows: Array, where: str) -> Array:
+    """Return the entries of some rows as numbers if all of them are numbers, otherwise as text.
+
+    `where` names file and column in error messages.
+    """
     if not isinstance(cells, list):
         values: Array = cells[rows]
         values = values.astype(str) if values.dtype.kind in "bO" else values
@@ -166,7 +169,15 @@ def to_target(cells: Any, rows: Array) -> Array:
     # codes of many digits could become equal as numbers
     if any(number is None or abs(number) >= _LARGEST_EXACT for number in numbers):
         return np.array(texts, dtype=str)
+    check_percent_signs(texts, where)
     return np.array(numbers, dtype=np.float64)
+
+
+def check_percent_signs(texts: Sequence[str], where: str) -> None:
+    """Raise ValueError if only some of these numbers, which are not missing, have a percent sign."""
+    with_percent = [text.endswith("%") for text in texts if text not in MISSING]
+    if any(with_percent) and not all(with_percent):
+        raise ValueError(f"{where} has a percent sign in some cells only; write all of them alike.")
 
 
 def check_target(samples: Sheet, y: Array, name: str, groups: Array | None) -> None:

@@ -39,7 +39,7 @@ def choose_by_target(
         if classes is not None:
             raise ValueError(f"{samples.path}: survival has no classes to choose; leave them out.")
         return read_survival_columns(samples.path, roles, cells, samples.row_names, rows, notes), rows
-    y = labels = to_target(cells["target"], rows)
+    y = labels = to_target(cells["target"], rows, f"{samples.path}: the target {roles['target']!r}")
     if classes is None:
         return y, rows
     wanted = list(classes)
@@ -105,7 +105,7 @@ def read_optional_outcome(
             y[~unknown] = read_survival_columns(*columns, rows[~unknown], notes)
     elif "target" in roles:
         unknown = is_missing(cells["target"])[rows]
-        y = to_target(cells["target"], rows)
+        y = to_target(cells["target"], rows, f"{samples.path}: the target {roles['target']!r}")
         if unknown.any():
             y[unknown] = "" if y.dtype.kind == "U" else np.nan
     else:
