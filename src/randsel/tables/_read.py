@@ -244,16 +244,11 @@ def read(
     requested = {"target": target, "event": event, "time": time, "groups": groups, "batch": batch}
     requested |= covariate_roles(covariates)
     names = _list_named(path, (*requested.values(), id_column, *categorical, *drop_columns), features)
-    limit, collect = parse_bytes(max_bytes, "max_bytes"), below_detection is not None
-    # a wanted name may be that of a renamed copy
-    in_file = {re.sub(r"\.\d+$", "", name) for name in only} if duplicates == "rename" else ()
-    needed = frozenset(only).union(in_file)
-    options = ReadOptions(
-        limit, frozenset(names), layer, sheet, skip_rows, tuple(na), collect, needed, id_column, likely_ids
-    )
-    contents, notes = _read_sheet(path, options), list[str]()
-    notes += [f"{path.name}: {contents.description}.", *contents.notes]
-    _check_target_named(contents, only or target_file or target or event)
+    limit, needed = parse_bytes(max_bytes, "max_bytes"), _names_in_file(only, duplicates)
+    collect, named = below_detection is not None, only or target_file or target or event
+    options = ReadOptions(limit, names, layer, sheet, skip_rows, tuple(na), collect, needed, id_column, likely_ids)
+    contents = _check_target_named(_read_sheet(path, options), named)
+    notes = [f"{path.name}: {contents.description}.", *contents.notes]
     with _naming_other_sheets(contents.notes):
         labels = _read_labels(target_file, contents, id_column, options, target_sheet, notes)
         samples = put_samples_in_rows(contents, orientation, target or time, id_column, labels, notes, only, likely_ids)
@@ -264,16 +259,24 @@ def read(
         y, rows = choose(samples, roles, cells, drop_columns, notes)
         annotations = read_annotations(path, roles, cells, rows, below_detection, replacements, detection_values, notes)
         y, rows, annotations = choose_batches(path, y, rows, annotations, batches)
-        outcome = roles.get("target") or roles.get("time", "")
+        outcome, others = roles.get("target") or roles.get("time", ""), _names_with_role(samples, roles, id_column)
         if not only:
             check_target(samples, y, outcome, annotations.get("groups"))
-        names_with_role = {name for name in (*roles.values(), *samples.roles.values(), id_column) if name is not None}
-        choice = FeatureChoice(
-            names_with_role, categorical, drop_columns, features, only, outcome, y, "groups" in annotations, levels
-        )
-        return replace(
-            _build_table(samples, choice, rows, missing, log2, replacements, notes), **to_fields(annotations)
-        )
+        grouped = "groups" in annotations
+        choice = FeatureChoice(others, categorical, drop_columns, features, only, outcome, y, grouped, levels)
+        table = _build_table(samples, choice, rows, missing, log2, replacements, notes)
+        return replace(table, **to_fields(annotations))
+
+
+def _names_in_file(only: Sequence[str], duplicates: str) -> frozenset[str]:
+    """Return the names that wanted columns may have in the file, where renamed copies have that of their column."""
+    in_file = {re.sub(r"\.\d+$", "", name) for name in only} if duplicates == "rename" else ()
+    return frozenset(only).union(in_file)
+
+
+def _names_with_role(samples: Sheet, roles: dict[str, str], id_column: str | None) -> set[str]:
+    """Return the names of columns that are no features because they have another role."""
+    return {name for name in (*roles.values(), *samples.roles.values(), id_column) if name is not None}
 
 
 @contextmanager
@@ -339,21 +342,23 @@ def _check_choices(**values: str | None) -> None:
             raise ValueError(f"{name}={value!r} is none of {', '.join(map(repr, _CHOICES[name]))}.")
 
 
-def _list_named(path: Path, names: Iterable[str | None], features: Sequence[str]) -> list[str]:
+def _list_named(path: Path, names: Iterable[str | None], features: Sequence[str]) -> frozenset[str]:
     """Return the names that are not None; raise ValueError if one is given twice, or is one of the features, too."""
     named = [name for name in names if name is not None]
     purposes = [*named, *features]
     repeated = next((name for name in purposes if purposes.count(name) > 1), None)
     if repeated is not None:
         raise ValueError(f"{path}: column {repeated!r} is named twice, for two purposes; name it once.")
-    return named
+    return frozenset(named)
 
 
-def _check_target_named(contents: Sheet, named: Any) -> None:
+def _check_target_named(contents: Sheet, named: Any) -> Sheet:
+    """Return the contents of a file; raise ValueError if no target is named, neither by the user nor in the file."""
     if not named and "target" not in contents.roles:
         raise ValueError(
             f"{contents.path}: no target is named; name its column (--target) or its file (--target-file)."
         )
+    return contents
 
 
 def _check_exists(path: Path) -> Path:
