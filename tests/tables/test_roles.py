@@ -114,3 +114,15 @@ def test_numbers_of_the_target_that_may_stand_for_missing_values_are_noted(file,
     told = tables.read(file(text), target="y", na=["-9.0"])
     assert not has_note(told, "far from all other values")
     assert len(told.y) == 10
+
+
+def test_classes_that_may_mean_that_the_class_is_not_known_are_noted(file):
+    text = "a,y\n1,case\n2,control\n3,case\n4,control\n5,Unknown\n6,case\n7,control\n"
+    table = tables.read(file(text), target="y")
+    assert has_note(table, "Unknown is taken for a class of 'y'. If the class of these samples is not known, say so")
+    told = tables.read(file(text), target="y", na=["Unknown"])
+    assert not has_note(told, "is taken for a class")
+    assert len(told.y) == 6
+    # two classes, one of which may be called so
+    text = text.replace("control", "unknown").replace("Unknown", "unknown")
+    assert not has_note(tables.read(file(text), target="y"), "is taken for a class")

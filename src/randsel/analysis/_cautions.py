@@ -112,8 +112,9 @@ def _check_class_sizes(y: Array) -> Iterator[str]:
     classes, counts = np.unique(y, return_counts=True)
     least, most = int(np.argmin(counts)), int(np.argmax(counts))
     if counts[least] < UNEQUAL * len(y) / len(classes):
+        samples = pluralise(int(counts[least]), "sample", "samples")
         yield (
-            f"The classes are unequal: {counts[least]} samples of class {format_label(classes[least])}, "
+            f"The classes are unequal: {counts[least]} {samples} of class {format_label(classes[least])}, "
             f"{counts[most]} of class {format_label(classes[most])}. Judge models by balanced accuracy; the share of "
             "correct answers flatters one that always names the larger class."
         )

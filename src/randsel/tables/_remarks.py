@@ -17,6 +17,8 @@ from randsel.tables.formats import find_names
 _SKEWED = 1.0
 #: Numbers that often stand for a missing value.
 _CODES_FOR_MISSING = (-9, -99, -999, -9999, -99999, 99, 999, 9999, 99999)
+#: Names of classes that may mean that the class is not known.
+_UNKNOWN = ("unknown", "missing", "unclear", "undetermined", "indeterminate", "not known", "not available", "pending")
 #: Maximum number of features from which the fraction of skewed ones is estimated.
 _MAX_SKEW_COLUMNS = 500
 _MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|mrz|mai|okt|dez"
@@ -148,5 +150,12 @@ def _describe_target(y: Array, target: str) -> list[str]:
     if y.dtype.kind == "U":
         shown = [f"{level} ({count})" for level, count in zip(levels.tolist(), counts.tolist(), strict=True)]
         number = f"{len(levels)} {pluralise(len(levels), 'level', 'levels')}"
-        return [f"The target {target!r} is text of {number}: {list_first(shown, 5)}."]
+        notes = [f"The target {target!r} is text of {number}: {list_first(shown, 5)}."]
+        unknown = [level for level in levels.tolist() if level.strip().casefold() in _UNKNOWN]
+        if unknown and len(levels) > 2:
+            notes.append(
+                f"{list_first(unknown, 5)} {pluralise(len(unknown), 'is taken for a class', 'are taken for classes')} "
+                f"of {target!r}. If the class of these samples is not known, say so (--na {quote(','.join(unknown))})."
+            )
+        return notes
     return [f"The target {target!r} has {len(levels)} distinct {pluralise(len(levels), 'number', 'numbers')}."]

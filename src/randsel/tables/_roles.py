@@ -216,6 +216,6 @@ def _check_spelling(target: str, levels: Array, counts: Array) -> None:
         first = spellings.setdefault("".join(level.split()).casefold(), i)
         if first != i:
             raise ValueError(
-                f"{target} has the classes {str(levels[first])!r} ({counts[first]} samples) and {level!r} "
+                f"{target} has the classes {str(levels[first])!r} (samples: {counts[first]}) and {level!r} "
                 f"({counts[i]}), which differ in upper case or spaces only; write them alike."
             )
