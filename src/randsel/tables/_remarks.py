@@ -133,7 +133,7 @@ def describe_codes(y: Array, target: str) -> list[str]:
 
 
 def _is_far(values: Array, code: float) -> bool:
-    """Return whether a code is farther from all other values than these are from each other."""
+    """Return whether the distance from a code to all other values exceeds the range of these."""
     others = values[(values != code) & ~np.isnan(values)]
     if len(others) < 2:
         return False
