@@ -52,7 +52,8 @@ class Covariates:
         """Return the columns to project on: smooth functions of numbers, and indicators of levels.
 
         Tests use ranks, and ranks of a column that depends on a covariate depend on it in a curve. So a number enters
-        by powers of itself and of its monotone scores, which features have, as many as the samples allow.
+        by powers of itself and of its monotone scores, which are also the scores of features. Few samples allow fewer
+        of these functions.
         """
         m, n_numeric = len(self.values), int(self.numeric.sum())
         count = int(np.clip(m / (SAMPLES_PER_FUNCTION * max(n_numeric, 1)), 1, COVARIATE_FUNCTIONS))
@@ -61,7 +62,7 @@ class Covariates:
 
 
 def _smooth_functions(values: Array) -> list[Array]:
-    """Return the powers 1 to 3 of a column, standardised, and of its monotone scores, divided by two."""
+    """Return the powers 1 to 3 of a standardised column and of its monotone scores, halved to a variance near one."""
     spread, scores = values.std(), monotone_scores((rankdata(values) - 0.5) / len(values)) / 2.0
     z = (values - values.mean()) / (spread if spread > 0.0 else 1.0)
     return [z, scores, z**2, scores**2, z**3, scores**3]

@@ -1,7 +1,8 @@
-"""Rank scores: a value becomes the normal quantile of its rank, or its monotone score. Ties have their mean rank.
+"""Rank scores: functions of the rank that replace a value. Tied values have their mean rank.
 
-The monotone score is the sum of the rank and of its normal quantile. Ranks show joint effects of features better, and
-normal quantiles linear effects.
+Ranks lie between 0 and 1. The normal score is the normal quantile of the rank. The monotone score is the sum of the
+rank, scaled to variance one, and the normal score. Ranks show joint effects of features better than normal scores do,
+and normal scores show linear effects better.
 """
 
 import sys
@@ -21,7 +22,7 @@ def normal_scores(ranks: Any) -> Any:
 
 
 def monotone_scores(ranks: Any) -> Any:
-    """Return the sums of ranks in (0, 1) and their normal scores, both of variance one (eq. 1')."""
+    """Return the sum of centred ranks, scaled to variance one, and normal scores, for ranks in (0, 1) (eq. 1')."""
     return 12.0**0.5 * (ranks - 0.5) + normal_scores(ranks)
 
 
@@ -31,13 +32,13 @@ RANK_SCORES = {"rank": monotone_scores, "normal": normal_scores}
 
 @lru_cache(maxsize=8)
 def midrank_scores(m: int, scale: str) -> Array:
-    """Return the scores of the ranks k/(2m) for k = 1 … 2m - 1, which all midranks are; exactly antisymmetric."""
+    """Return the scores of the ranks k/(2m) for k = 1 … 2m - 1, which include all midranks; exactly antisymmetric."""
     lower = RANK_SCORES[scale](np.arange(1, m) / (2 * m))
     return np.concatenate([lower, [0.0], -lower[::-1]])
 
 
 @lru_cache(maxsize=8)
 def untied_scores(m: int, scale: str) -> Array:
-    """Return the scores of a column without ties, ascending."""
+    """Return the standardised scores of a column of m values without ties, ascending."""
     scores = midrank_scores(m, scale)[::2]
     return np.asarray(scores / np.sqrt(np.mean(scores**2))) if m > 1 else scores

@@ -2,8 +2,9 @@
 
 All work is done column by column, so that the values of a column do not depend on its position.
 
-Rank scores depend on the order of the values only, so an increasing transform of a column changes none of their bits.
-The same columns in another type have the same scores. Like z-scores, they have mean zero and standard deviation one.
+Rank scores depend only on the order of the values, so an increasing transform of a column does not change them, not
+even in the last bit. A column converted to another type has the same scores. Like z-scores, rank scores have mean zero
+and standard deviation one.
 """
 
 import sys
@@ -36,7 +37,7 @@ from randsel._numerics.nuisance import MIN_LEFT, Nuisance
 from randsel._numerics.rank_scores import RANK_SCORES, midrank_scores, untied_scores
 from randsel._utils.typing import Array
 
-#: Scaling by default, where it is not that of the paper; `make bench-real` compares it with others.
+#: Default scaling, except for the bootstrap, which uses z-scores; `make bench-real` compares it with others.
 SCALE = "rank"
 #: Range of unscaled values whose fourth powers neither overflow nor underflow in double precision.
 UNSCALED_RANGE = (1e-50, 1e50)
@@ -53,9 +54,9 @@ def standardise(
 ) -> tuple[Any, Array]:
     """Return the columns that vary, with mean zero and, unless `scale` is False, standard deviation one, and a mask.
 
-    With `scale` "rank" or "normal" they are rank scores. Standard deviations are weighted. A missing value (NaN)
-    gets the weighted mean of the observed values of its column, whose standard deviation is one: 0, if weights are
-    equal.
+    With `scale="rank"` or `"normal"` they are rank scores. Standard deviations are weighted. The observed values of
+    an incomplete column have standard deviation one, and a missing value (NaN) gets their weighted mean: 0 if weights
+    are equal.
     Nuisance variables are projected out of the columns. Columns that these explain, and columns in which a larger
     fraction than `max_missing` is missing, count as constant. Raises ValueError if no column varies.
     """
@@ -184,13 +185,15 @@ def rescale(X: Array, exponents: Array) -> Array:
 
 
 def rank_scores_into(out: Any, x: Any, row_weights: Any, missing: Any, scale: str = "normal") -> Any:
-    """Write scores of the ranks in the columns of x into `out` and return which columns vary.
+    """Write the rank scores of the columns of x into `out` and return which columns vary.
 
-    With weights, of sum one, the rank of a value is the weight of smaller values and half the weight of equal values,
-    and the weighted standard deviation is one. For equal weights that is (rank - ½)/m.
+    `row_weights` have sum one. The rank of a value, between 0 and 1, is the weight of smaller values plus half the
+    weight of equal values, and the weighted standard deviation of the scores is one. Without weights the rank is
+    (midrank - ½)/m.
 
-    `missing` is a mask of the missing values, or None. In a column that has some, the observed values have the scores
-    of a column of their own, and missing values have their weighted mean: 0, if weights are equal.
+    `missing` is a mask of the missing values, or None. The observed values of an incomplete column are scored as a
+    column of their own, and missing values get their weighted mean: 0 if weights are equal. `scale` is a key of
+    `RANK_SCORES`.
     """
     if not on_host(x):
         return _write_scores(out, x, row_weights, missing, scale)
@@ -284,7 +287,7 @@ def _sort_rows(rows: Any, *, weighted: bool) -> tuple[Any, Any, Any]:
 
 
 def _scatter_rows(order: Any, untied: Any, tied: Any, tied_scores: Any) -> Any:
-    """Return scores at the positions that they belong to: `untied`, but `tied_scores` in the tied rows."""
+    """Return scores in the order of the columns: `untied` in rows without ties, `tied_scores` in the rows `tied`."""
     if on_host(order):
         scores = np.empty(order.shape, dtype=untied.dtype)
         sorted_rows = [untied] * len(order)
@@ -334,20 +337,20 @@ def _scores_of_sorted_rows(values: Any, sorted_weights: Any, scale: str) -> Any:
 
 @dataclass(frozen=True)
 class RankScorer:
-    """Rank scores by the distribution of the training rows.
+    """Rank scores of new rows, ranked among the training rows.
 
     The rank of a value between two training values is midway between theirs. Beyond the extremes of the training rows,
-    it is the rank of the extreme. Training rows get the scores that `rank_scores_into` writes. Missing values
-    have the score 0.
+    it is the rank of the extreme. Training rows get the scores that `rank_scores_into` writes. Missing values have the
+    score 0.
 
     Attributes
     ----------
     sorted_columns
         The training values of each column (rows), ascending; missing ones last.
     mean, deviation
-        Mean and standard deviation of the quantiles of each training column; constant columns have deviation one.
+        Mean and standard deviation of the raw scores of each training column; constant columns have deviation one.
     scale
-        "normal" or "rank".
+        Kind of score, a key of `RANK_SCORES`.
     """
 
     sorted_columns: Array

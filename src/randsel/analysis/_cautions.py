@@ -17,7 +17,7 @@ from randsel._utils.typing import Array
 from randsel.analysis._model import Accuracy, FeatureTests
 from randsel.culling import CullingPath
 from randsel.interactions import LEVEL
-from randsel.tables import LOWEST, MAX_NEGATIVE, Table, find_clinical
+from randsel.tables import CODES_FOR_MISSING, LOWEST, MAX_NEGATIVE, Table, find_clinical
 from randsel.targets import KINDS, SURVIVAL, OutcomeKind
 
 UNEQUAL = 0.5  # classes are called unequal if the smallest has less than this fraction of the mean class size
@@ -26,9 +26,9 @@ FEW_EVENTS = 20  # fewer events get a caution
 #: Batch (or missing values) and target are confounded if associated at least this strongly, with at most this p-value.
 CONFOUNDED, CONFOUNDED_P = 0.3, 0.01
 COPY = 0.99  # rank correlation over all features above which one sample is called a copy of another
-#: Rank correlation of a feature with a numeric target above which one may be derived from the other.
+#: Absolute rank correlation of a feature with a numeric target above which one may be derived from the other.
 DERIVED = 0.99
-#: Features are not suspected if the expected number of such features by chance is larger.
+#: Features get no caution if more than this number of unrelated features would be expected to determine the target.
 BY_CHANCE = 0.01
 #: A target gets a caution if one sample holds more than this fraction of its variance.
 DOMINATES = 0.5
@@ -48,8 +48,6 @@ REPETITION = re.compile(
 #: A significant pair gets a caution if the rank correlation of its features is at least this many standard errors,
 #: 1/√m: echoes need a correlation that falls with m as well, and 0.3 % of pairs of independent features get it.
 ECHO = 3.0
-#: Numbers that often stand for missing values.
-MISSING_CODES = (-9.0, -99.0, -999.0, -9999.0, -99999.0)
 NAMED_CLASSES = 4  # maximum number of classes whose missing values are counted in a caution
 NAMED_ECHOES = 3  # maximum number of such pairs that are named
 #: All features predict clearly if their mean score exceeds chance by this many standard deviations of the folds.
@@ -135,11 +133,11 @@ def _check_logarithms(table: Table) -> Iterator[str]:
 
 
 def check_codes(table: Table) -> Iterator[str]:
-    """Yield a warning if numbers such as -999 lie far below the other values of their columns, several times."""
+    """Yield a warning about each number such as -999 that occurs repeatedly, far below the other values of a column."""
     if table.log2 or not len(table.X):
         return
     smallest = np.fmin.reduce(table.X, axis=0)
-    for code in MISSING_CODES:
+    for code in (code for code in CODES_FOR_MISSING if code < 0):
         columns = np.flatnonzero(smallest == code)
         columns = columns[[_is_far_below(table.X[:, j], code) for j in columns.tolist()]]
         count = int((table.X[:, columns] == code).sum())
@@ -152,7 +150,7 @@ def check_codes(table: Table) -> Iterator[str]:
 
 
 def _is_far_below(values: Array, code: float) -> bool:
-    """Return whether the gap between a value and all larger ones exceeds the range of these."""
+    """Return whether the gap between a code and all larger values exceeds the range of these, and 1."""
     others = values[values > code]
     return len(others) > 0 and float(others.min()) - code > max(float(np.ptp(others)), 1.0)
 
@@ -168,17 +166,17 @@ def _check_events(y: Array) -> Iterator[str]:
 
 
 def _check_derived_features(table: Table, kind: OutcomeKind) -> Iterator[str]:
-    """Warn of features that determine the target, so that they may be derived from it."""
+    """Warn of features that determine the target, because they may be derived from it."""
     y = table.y
     if kind.has_classes:
         counts = np.unique(y, return_counts=True)[1]
-        # ways to divide the samples into these classes, in any order of the classes
+        # a feature of noise separates the classes, in one of k! orders, with probability exp(-log_possible)
         log_possible = float(gammaln(len(y) + 1.0) - gammaln(counts + 1.0).sum() - gammaln(len(counts) + 1.0))
         singular, plural = "separates the classes without an error", "separate the classes without an error"
         determines = _separates_classes(table.X, y)
     else:
         y = y.astype(np.float64)
-        log_possible = float(gammaln(len(y) / 3.0 + 1.0))  # a safe bound for such a rank correlation
+        log_possible = float(gammaln(len(y) / 3.0 + 1.0))  # a safe bound: noise correlates so strongly less often
         singular = f"has a rank correlation above {DERIVED:g} with the target"
         plural = f"have rank correlations above {DERIVED:g} with the target"
         determines = _orders_target(table.X, y)
@@ -194,7 +192,7 @@ def _check_derived_features(table: Table, kind: OutcomeKind) -> Iterator[str]:
 
 
 def _separates_classes(X: Array, y: Array) -> Array:
-    """Return a mask of the features whose ranges in the classes do not overlap; missing values do not count."""
+    """Return a mask of the features whose ranges in the classes do not overlap; missing values are ignored."""
     rows = [X[y == label] for label in np.unique(y)]
     lowest, highest = (
         np.stack([extreme.reduce(X_class, axis=0) for X_class in rows]) for extreme in (np.fmin, np.fmax)
@@ -205,7 +203,7 @@ def _separates_classes(X: Array, y: Array) -> Array:
 
 
 def _orders_target(X: Array, y: Array) -> Array:
-    """Return a mask of the features whose rank correlation with the target exceeds `DERIVED`; only complete ones."""
+    """Return a mask of the complete features whose absolute rank correlation with the target exceeds `DERIVED`."""
     middle = (len(y) + 1) / 2.0
     ranks, mask = rankdata(y) - middle, np.zeros(X.shape[1], dtype=bool)
     for columns in column_slices(X.shape[1], max(1, 10**7 // len(X))):

@@ -136,7 +136,8 @@ def _read_new_samples(panel: "Panel", file: Path, reading: dict[str, Any], how: 
 def _inherit_na(panel: "Panel", file: Path, named: tuple[str, ...], is_other_scale: bool) -> tuple[str, ...]:
     """Return the cells that mean missing: those of training and those that the user named.
 
-    Numbers of training, such as 0, may be values on another scale. A format that holds only numbers has no such cells.
+    On another scale, numbers that meant missing in training, such as 0, may be values. A format that holds only
+    numbers has no such cells.
     """
     from randsel.tables import has_cells, parse_number
 

@@ -195,7 +195,7 @@ def closed_form(sample: Sample, gamma: float, weighting: Weighting = PLAIN) -> C
         if all_linear or routes.elementwise.all() or routes.log_error(bounds, ~sample.fixed) <= allowed:
             return result
         # Features of the smallest reach stay, as long as their errors add up to half of what is allowed.
-        # Equal reaches, as ranks have them, take one route: the order of the columns must not decide.
+        # Features of equal reach, such as rank scores without ties, take one route, whatever the order of columns.
         reach, errors = to_numpy(bounds.reach), np.where(sample.fixed, 0.0, to_numpy(bounds.log_errors))
         order = np.argsort(reach, kind="stable")
         beyond = order[np.cumsum(errors[order]) > 0.5 * allowed]

@@ -80,7 +80,7 @@ def permutation_test(
 
 
 def fourth_moments(sample: Sample) -> Array:
-    """Return the mean fourth power of every feature, divided by the square of its mean square."""
+    """Return the weighted mean of the fourth powers of every feature, divided by its squared mean square."""
     weights = as_array_like(np.ones(sample.X.shape[0]), sample.target.Y)
     if sample.target.weights is not None:
         weights = sample.target.weights
@@ -122,7 +122,7 @@ def changed_signs(groups: Array, count: int) -> Array:
 def _orthonormal(outcomes: Array, weights: Array) -> Array:
     """Return an orthonormal basis of the columns, centred under the weights and scaled by their roots.
 
-    Of a stack of outcomes, return a stack of bases of the smallest rank among them.
+    For a stack of outcomes, return a stack of bases; all have the smallest rank among the outcomes.
     """
     means = (weights @ outcomes / weights.sum())[..., None, :]
     vectors, values, _ = np.linalg.svd((outcomes - means) * weights[:, None] ** 0.5, full_matrices=False)

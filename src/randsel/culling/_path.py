@@ -20,14 +20,14 @@ NOISE_LEVEL = 0.02
 #: Null standard deviations by which a round must align better than noise, to stand out. Noise stays below 5.6 in 200
 #: tables of 60 to 500 features; the XOR problem reaches 7 to 22 with 150 to 300 samples.
 MIN_EXCESS = 6.0
-#: Largest mean fourth moment of the features of such a round; that of a normal feature is 3, and that of a feature with
-#: two levels exceeds 4 if fewer than 17 % of the samples have one of them. Kernels on several features of rare levels
-#: are not orthogonal: noise exceeds chance by up to 26 null standard deviations.
+#: Rounds whose standardised features have a larger mean fourth moment are not compared with noise. Normal scores have
+#: 3, and a feature with two levels exceeds 4 if fewer than 17 % of the samples have one of them. Kernels on several
+#: features with rare levels are not orthogonal: on these, noise exceeds chance by up to 26 null standard deviations.
 MAX_FOURTH_MOMENT = 4.0
 #: Fields of `Round` that are arrays; those of `PER_FEATURE` have one entry per feature.
 PER_FEATURE = ("contributions", "main", "interaction", "scores")
 ARRAYS = ("features", *PER_FEATURE, "dropped", "fixed")
-#: Fields that are numbers.
+#: Fields of `Round` that are numbers.
 NUMBERS = ("gamma", "alignment", "fourth_moment", "size")
 
 
@@ -97,7 +97,7 @@ class Round:
     gamma, alignment
         Bandwidth of the round, and unbiased alignment of the kernel on all features of the round.
     fourth_moment
-        Mean fourth power of the features of the round, of mean square one.
+        Mean over the features of the round of their fourth moments, each divided by the squared mean square.
     size, by_chance
         Number of features of the round as culling saw them (rank functions, with `kernel="rank"`), and the alignments
         that independent noise reaches.
@@ -248,9 +248,9 @@ class CullingPath:
     def stands_out(self) -> bool:
         """Whether the features stand out from noise.
 
-        By the permutation test; or if some round aligns better with y than culled independent noise would, by
-        `MIN_EXCESS` null standard deviations. The second rule assumes independent samples, and features without rare
-        levels or extreme values (`MAX_FOURTH_MOMENT`).
+        They do if the permutation test says so, or if some round aligns better with y than culled independent noise
+        would, by more than `MIN_EXCESS` null standard deviations. The second rule is used for independent samples
+        only, and not for rounds of features with rare levels or extreme values (`MAX_FOURTH_MOMENT`).
         """
         if self.noise_pvalue is not None and self.noise_pvalue <= NOISE_LEVEL:
             return True

@@ -64,7 +64,7 @@ class CullingState:
     chance
         Alignments that noise reaches.
     fourth_moments
-        Mean fourth power of every feature of the first round, whose mean square is one; 3 for a normal feature.
+        Fourth moment of every feature of the first round, divided by its squared mean square; 3 for normal scores.
     streak
         For each feature left, the number of consecutive rounds that it has been among the top.
     rounds

@@ -106,7 +106,7 @@ class Design:
 
     @cached_property
     def labels_have_saddlepoint(self) -> bool:
-        """Whether labels of single samples of equal weight are permuted, as `log_tail_of_labels` assumes."""
+        """Whether saddlepoint tails of labels apply, which assume samples of equal weight that are not in clusters."""
         return bool(self.clusters is None and np.all(self.sample_weights == 1.0))
 
     @property

@@ -80,7 +80,7 @@ HALVES = np.array([0.5, 0.5])
 RESPONSE_SHARES = {1: np.array([1.0]), 2: np.array([0.75, 0.25])}
 #: Tails of labels, and numbers of arrangements, are computed where the approximation by moments is below this.
 CANDIDATE_LOG_P = np.log(0.2)
-#: Smaller strata have few different permutations, and a few strata may dominate a sum.
+#: If a stratum has fewer samples, the tail of random signs limits the p-value as well: a few strata may dominate a sum.
 SMALL_STRATUM = 10
 
 
@@ -261,10 +261,12 @@ def _log_tail_of_permutations(
     """Return the log tail of `(Σ_i a_i e_i)²`.
 
     The tail is that of a symmetric distribution with the variance and the kurtosis of the sum over permutations of e
-    within strata. If e has extreme values, that distribution need not be symmetric, and if strata are small, a few of
-    them can dominate the sum, which then exceeds the support of Pearson's type II; the result is in both cases the
-    larger of this tail and that of random signs of all terms. In strata of two samples, a permutation changes the sign
-    of the sum of the stratum. `variances` of residuals from covariates replace the variance of e.
+    within strata. The approximation can fail in two cases. If e has extreme values, the sum need not be symmetric. If
+    strata are small, a few of them can dominate the sum, which then exceeds the support of Pearson's type II. In both
+    cases the result is the larger of this tail and that of random signs of all terms.
+
+    If no stratum has more than two samples, permutations only change the signs of the sums of strata, whose tail is
+    then computed. `variances` of residuals from covariates replace the variance of e.
     """
     if strata is not None and np.bincount(strata).max() <= 2:
         return log_tail_of_signs(sums_by(strata, a * as_array_like(e, a)))

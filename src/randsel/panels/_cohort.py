@@ -25,9 +25,10 @@ LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)  # quantiles that are compared
 MIN_SAMPLES = 5  # with fewer new samples, quantiles are not compared
 MIN_DISTINCT = 0.9  # features with more than this fraction of distinct training values can identify samples
 MIN_REPEATED = 0.9  # new samples are those of training if more than this fraction of their values occurs there
-#: Upper limit on the probability that a value of another sample occurs in training, if training values are distinct.
+#: Assumed upper limit on the probability that a value of a new sample occurs in training by chance, if training values
+#: are nearly all distinct.
 CHANCE_OF_REPEAT = 0.2
-EXPECTED_BY_CHANCE = 0.05  # samples of training are reported if chance would yield fewer than this number of them
+EXPECTED_BY_CHANCE = 0.05  # training samples are reported if fewer than this number are expected by chance
 UNLIKELY = 0.01  # equal new values are reported if training samples would have them with less than this probability
 SHIFTED = 1.0  # shifts of a median above this, in training standard deviations, are reported
 SIGNIFICANT = 4.0  # a reported shift also exceeds this many standard errors of the new median
@@ -120,7 +121,7 @@ def warn_of_scale(
     """Yield a warning if new values have another scale than the training values, with the remedy.
 
     `rescaled`: scores were computed within the new samples. `log2_taken`: logarithms of the new values were taken,
-    because they were taken in training. `negative`: fraction of the values that were negative before that.
+    because they were taken in training. `negative`: fraction of the values that were negative before.
     """
     if log2_taken and negative > MAX_NEGATIVE:
         yield (
@@ -193,8 +194,8 @@ def warn_of_shifts(
 def _warn_of_training_samples(panel: PanelContent, values: Array, ids: Sequence[str]) -> Iterator[str]:
     """Yield a warning if all new samples, or some of them, are training samples.
 
-    Only features count whose training values are nearly all distinct. A sample is one of training if all of its values
-    occur there, and there are enough of them that this is not chance.
+    Only features are compared whose training values are nearly all distinct. A new sample counts as a training sample
+    if all of its observed values occur in training, and there are so many of them that chance does not explain it.
     """
     columns = zip(panel.preparation.points, values.T, strict=True)
     distinct = [(points, column) for points, column in columns if len(np.unique(points)) > MIN_DISTINCT * len(points)]

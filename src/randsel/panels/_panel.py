@@ -48,8 +48,8 @@ class Panel(PanelContent):
         Converts outputs of the model to probabilities of classes, and has the threshold of each.
     about : dict
         Origin: version, name and hash of the training data, number of samples, names of outcome columns, `log2`,
-        `missing`, `batch`, `id_column`, `na` (cells that mean missing), `findings`, and for survival the median
-        risk.
+        `missing`, `batch`, `id_column`, `na` (cells that mean missing), `findings` (False if nothing stood out), and
+        for survival the median risk.
 
     Examples
     --------
@@ -121,10 +121,9 @@ class Panel(PanelContent):
         X : data frame, mapping of names to values, or array
             New samples. A data frame may have its columns in any order, and other columns as well. An array has the
             features of the panel, in their order. Values have the scale of the training file: if training took
-            logarithms (`--log2`), they are taken here as well. Missing values are neutral; cells that training read as
-            missing (`--na`) are missing here as well. Covariates, if the panel
-            has any, must be columns of the data frame. Values on another scale than in training raise a warning, unless
-            `rescale` is true.
+            logarithms (`--log2`), they are taken here as well. Missing values are neutral, and so are values that
+            meant missing in training (`--na`). Covariates, if the panel has any, must be columns of the data frame.
+            Values on another scale than in training raise a warning, unless `rescale` is true.
         allow_missing : bool, default=False
             Whether features may be absent. Stand-ins replace them, or they are neutral; a warning says which.
         rescale : bool, default=False
@@ -278,7 +277,7 @@ def _as_columns(X: Any, panel: Panel) -> Mapping[str, Any]:
 
 
 def _clear_missing(values: Any, na: list[str]) -> Array:
-    """Return values with NaN in place of those that stand for missing ones, given as text such as "ND" or "-999"."""
+    """Replace the values that mean missing by NaN; `na` lists them as text, such as "ND" or "-999"."""
     numbers = [number for cell in na if (number := parse_number(cell)) is not None]
     cells = np.array(values)
     if cells.dtype.kind in "fiub":

@@ -27,7 +27,7 @@ from randsel.plots._style import (
 
 FEW_BARS = 6  # features of at most this many distinct values, such as genotypes, are drawn as bars
 NAMED_POINTS = 10  # maximum number of points of a volcano plot that are named
-NAME_SPACING, POINT_SPACING = 1.5, 0.6  # minimum distance of a name from another one, and from a point, in lines
+NAME_SPACING, POINT_SPACING = 1.5, 0.6  # minimum vertical distance of a name from another name, or a point, in lines
 
 
 def pair_panels(X: Any, y: Any, scan: Any, *, names: Any = None, count: int = 6, categories: bool | None = None) -> Any:
@@ -324,10 +324,11 @@ def volcano(
 
 
 def _name_points(axes: Any, x: Array, y: Array, columns: Array, names: Any) -> None:
-    """Write names beside points, on the left of negative ones if there is room, otherwise on the other side.
+    """Write names beside points: on the left if x is negative, otherwise on the right.
 
-    A name that would cover another one, or another named or selected point, is left out. A name that would leave the
-    axes is shortened.
+    The other side is used if a name does not fit on the usual one and has more room there, or if it would cover another
+    name or the point of another of `columns`. A name that would do so on both sides is left out. A name that would
+    leave the axes is shortened.
     """
     box, (left, right), (bottom, top) = axes.get_window_extent(), axes.get_xlim(), axes.get_ylim()
     points_x, points_y = box.width * (x - left) / (right - left), box.height * (y - bottom) / (top - bottom)
@@ -344,7 +345,7 @@ def _name_points(axes: Any, x: Array, y: Array, columns: Array, names: Any) -> N
             shown = min(length, rooms[is_left])
             start = position - gap - shown if is_left else position + gap
             near = np.abs(points_y[others] - height) < POINT_SPACING * line
-            # a point between name and point, or just beyond the name, would seem to have the name
+            # the name would seem to belong to a point under it or just beyond it
             reach = shown + 2 * gap
             distance = (position - points_x[others]) if is_left else (points_x[others] - position)
             hits_point = (near & (distance >= 0.0) & (distance < reach)).any()

@@ -12,7 +12,7 @@ from randsel.targets import SurvivalCurve, check_outcome, kaplan_meier
 
 COLUMNS = 3  # maximum number of panels side by side
 FEW_AT_RISK = 5  # curves are dotted where fewer samples are at risk
-TIME_WIDTH = 24  # maximum number of characters of the name of the times
+TIME_WIDTH = 24  # maximum number of characters of the label of the time axis
 FEW_TICKS = 5  # maximum number of times at which the samples at risk are counted
 
 
@@ -37,7 +37,7 @@ def survival_panels(
     labels, title : tuple of str and str
         Names of the two curves, and title of the figure.
     time : str, default=None
-        Name of the times, for the axis. None: the name of the second field of a structured array, or else "time".
+        Label of the time axis. None: the name of the second field if y is a structured array, otherwise "time".
     size : tuple of float
         Width and height of a panel, inches.
 
@@ -45,7 +45,7 @@ def survival_panels(
     -------
     matplotlib.figure.Figure
         One panel for each entry of `values`. Small ticks on the curves are censored samples. Curves are dotted where
-        fewer than five samples are at risk: there, one event moves a curve by a fifth or more.
+        fewer than five samples are at risk: there, one event lowers a curve by at least a quarter of its height.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def _draw_curves(axes: Any, y: Array, values: Array, labels: tuple[str, str]) ->
 
 
 def _draw_curve(axes: Any, curve: SurvivalCurve, colour: str, name: str) -> None:
-    """Draw a curve, dotted after the last time with `FEW_AT_RISK` samples at risk."""
+    """Draw a curve, dotted after the last time with at least `FEW_AT_RISK` samples at risk."""
     times, survival = np.concatenate([[0.0], curve.times]), np.concatenate([[1.0], curve.survival])
     n_certain = 1 + int((curve.n_at_risk >= FEW_AT_RISK).sum())
     style: dict[str, Any] = {"where": "post", "color": colour, "linewidth": 1.6}

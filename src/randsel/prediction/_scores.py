@@ -38,7 +38,7 @@ def score_columns(X: Array, points: Sequence[Array]) -> Array:
         padded = np.full((len(points[block]), max(map(len, points[block]))), np.nan)
         for row, values in zip(padded, points[block], strict=True):
             row[: len(values)] = values
-        scores[:, block] = RankScorer.from_samples(padded.T).apply(X[:, block])
+        scores[:, block] = RankScorer.from_samples(padded.T, "normal").apply(X[:, block])
     return scores
 
 
@@ -47,7 +47,7 @@ def _score_training_samples(X: Array, points: Sequence[Array]) -> Array:
     if len(X) > MAX_POINTS:
         return score_columns(X, points)
     scores = np.empty(X.shape)
-    rank_scores_into(scores, X, None, missing_mask(X))  # the same numbers, faster
+    rank_scores_into(scores, X, None, missing_mask(X), "normal")  # the same numbers, faster
     return scores
 
 

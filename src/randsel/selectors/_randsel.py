@@ -132,10 +132,11 @@ class RandSel(StandInsMixin, Selector):
         survival, and anything else as numbers. It warns about whole numbers that could be codes of 5 to 20 classes.
         Survival becomes martingale residuals of a model without features, with covariates and a hazard per batch.
     scale : bool, "rank", "normal" or "auto", default="auto"
-        "normal": normal scores, the normal quantiles of the ranks (midranks for ties). "rank": the sum of ranks and
-        normal scores, which shows joint effects better. Increasing transforms of columns, such as the logarithm, then
-        change nothing, and outliers little. True: z-scores. False: columns are centred only, and those of large values
-        dominate the distances. "auto" is "rank", and True with `estimator="bootstrap"`.
+        Replacement of values by scores. "normal": normal scores, the normal quantiles of the ranks (midranks for
+        ties). "rank": the sum of ranks and normal scores, which shows joint effects better. With either, increasing
+        transforms of columns, such as the logarithm, change nothing, and outliers change little. True: z-scores. All
+        of these have standard deviation one. False: columns are centred only, and those of large values dominate the
+        distances. "auto" is "rank", and True with `estimator="bootstrap"`.
     max_missing : float in [0, 1], default=0.5
         Columns with a larger fraction of missing values are left out, with a warning, and rank last.
     max_memory : int or str, default=None
@@ -178,8 +179,8 @@ class RandSel(StandInsMixin, Selector):
         groups): of the best feature or of all features, whichever is smaller, corrected for this choice.
     stands_out_ : bool
         Whether the features stand out from noise: the p-value is at most 0.02, or some round of the path aligns better
-        with y than culled independent noise would (not used where levels are rare). If not, the fit warns, and the
-        selection should not be read as a finding.
+        with y than culled independent noise would. The second rule is not used for rounds of features with rare levels
+        or extreme values. If neither holds, the fit warns, and the selection should not be read as a finding.
     path_ : CullingPath
         The rounds: features, contributions, scores, dropped, fixed, gamma, alignment.
     fixed_ : ndarray of int

@@ -9,10 +9,12 @@ from randsel.tables._features import half_minimum
 from randsel.tables._identifiers import find_clinical
 from randsel.tables._missing import imputer
 from randsel.tables._read import LOWEST, MAX_NEGATIVE, Table, read
+from randsel.tables._remarks import CODES_FOR_MISSING
 from randsel.tables._survival_columns import is_missing_survival, read_survival_columns
 from randsel.tables.formats import has_cells, parse_number
 
 __all__ = [
+    "CODES_FOR_MISSING",
     "LOWEST",
     "MAX_NEGATIVE",
     "Table",

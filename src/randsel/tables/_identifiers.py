@@ -117,10 +117,10 @@ def find_identifiers(samples: Sheet, columns: Sequence[int], groups_are_named: b
 
 
 def find_sample_names(samples: Sheet, features: Collection[str]) -> int | None:
-    """Return the column whose cells can name the samples of a table of which only some features are read.
+    """Return the column whose cells can name the samples if only some features of a table are read; None without one.
 
-    It has the name of an identifier and a different text in every row, or is the first column and holds a different
-    whole number in every row.
+    Its cells all differ. Either it has the name of an identifier and holds text or whole numbers, or it is the first
+    column and holds whole numbers.
     """
     by_name = find_id_names(samples.columns)
     for j in dict.fromkeys([*by_name, 0] if samples.features_in_rows is None and samples.columns else []):
@@ -134,7 +134,7 @@ def find_sample_names(samples: Sheet, features: Collection[str]) -> int | None:
 
 
 def cells_as_names(samples: Sheet, column: int) -> list[str]:
-    """Return the cells of a column as they stand in the file, with leading zeros, or its numbers if it has no cells."""
+    """Return the cells of a column as text, so that leading zeros stay, or its numbers if the text was not kept."""
     cells = samples.id_columns.get(samples.columns[column])
     return cells or [f"{value:.15g}" for value in samples.values[:, column].tolist()]
 

@@ -43,7 +43,8 @@ def put_samples_in_rows(
 ) -> Sheet:
     """Return the sheet with samples in rows, and with their names if it has any.
 
-    `labels` is the target file. `likely_ids` is a column of names, unless it is absent or one of `only`.
+    `labels` is the target file. `likely_ids` is used as the column of names if the file has it, its cells differ and it
+    is not one of `only`, the features that are wanted.
     """
     known = [*sheet.columns, *sheet.named_columns, *(labels.columns if labels is not None else ())]
     if id_column is not None and id_column not in known:
@@ -90,7 +91,11 @@ def _drop_units(sheet: Sheet, notes: list[str]) -> Sheet:
 
 
 def _drop_text_rows(sheet: Sheet, id_column: str | None, only: Sequence[str], notes: list[str]) -> Sheet:
-    """Leave out features in rows that are text, if they are few; if only some features are wanted, all others."""
+    """Leave out rows of text in a sheet with features in rows.
+
+    With `only`, all rows of text that it does not name are left out. Otherwise, rows of text are left out if they are
+    few.
+    """
     if only:
         names = sheet.named_columns.get(id_column or "", sheet.first_column or [])
         unwanted = {i for i in sheet.text_rows if names[i] not in {*only}}

@@ -30,7 +30,7 @@ from randsel.tables.formats import FORMATS, ReadOptions, Sheet, find_format, has
 
 #: Smaller values are raised to this value before logarithms are taken.
 LOWEST = 1e-3
-#: A larger fraction of negative values suggests that these are logarithms already.
+#: A larger fraction of negative values suggests that the values are logarithms already.
 MAX_NEGATIVE = 0.01
 
 
@@ -61,7 +61,7 @@ class Table:
     log2
         Whether logarithms of base 2 were taken when the file was read.
     negative
-        If logarithms were taken, the fraction of the values that were negative before.
+        If logarithms were taken, the fraction of the values that were negative before; otherwise 0.
     below_detection
         Name of a feature or covariate -> value that replaced cells below detection, in the scale of the file.
     levels
@@ -182,7 +182,7 @@ def read(
     id_column : str, default=None
         Column with the names of samples (of features, if they are in rows).
     likely_ids : str, default=None
-        Column with the names of samples, if the file has it and its cells differ, such as that of a panel.
+        Column that is used for the names of samples if the file has it and its cells differ, such as that of a panel.
     features : sequence of str, default=()
         Columns that are features although they look like identifiers or survival times.
     log2 : bool, default=False
@@ -259,23 +259,27 @@ def read(
         y, rows = choose(samples, roles, cells, drop_columns, notes)
         annotations = read_annotations(path, roles, cells, rows, below_detection, replacements, detection_values, notes)
         y, rows, annotations = choose_batches(path, y, rows, annotations, batches)
-        outcome, others = roles.get("target") or roles.get("time", ""), _names_with_role(samples, roles, id_column)
+        outcome = roles.get("target") or roles.get("time", "")
+        other_roles = _names_with_role(samples, roles, id_column)
         if not only:
             check_target(samples, y, outcome, annotations.get("groups"))
         grouped = "groups" in annotations
-        choice = FeatureChoice(others, categorical, drop_columns, features, only, outcome, y, grouped, levels)
+        choice = FeatureChoice(other_roles, categorical, drop_columns, features, only, outcome, y, grouped, levels)
         table = _build_table(samples, choice, rows, missing, log2, replacements, notes)
         return replace(table, **to_fields(annotations))
 
 
 def _names_in_file(only: Sequence[str], duplicates: str) -> frozenset[str]:
-    """Return the names that wanted columns may have in the file, where renamed copies have that of their column."""
+    """Return the names that the wanted columns can have in the file.
+
+    Repeated names are numbered when they are read: the column "a.1" may have the name "a" in the file.
+    """
     in_file = {re.sub(r"\.\d+$", "", name) for name in only} if duplicates == "rename" else ()
     return frozenset(only).union(in_file)
 
 
 def _names_with_role(samples: Sheet, roles: dict[str, str], id_column: str | None) -> set[str]:
-    """Return the names of columns that are no features because they have another role."""
+    """Return the names of the columns that have a role other than feature."""
     return {name for name in (*roles.values(), *samples.roles.values(), id_column) if name is not None}
 
 
@@ -301,7 +305,7 @@ def _build_table(
     notes: list[str],
 ) -> Table:
     """Return the table of some rows with features, target and notes, but without groups, batch and covariates."""
-    X, columns, levels, ids_in = select_features(samples, choice, rows, notes)
+    X, columns, levels, ids_index = select_features(samples, choice, rows, notes)
     categories = [columns.index(name) for name in levels]
     X, names, nominal = handle_missing(
         samples.path, X, columns, categories, missing, notes, name_option=not choice.only
@@ -317,8 +321,8 @@ def _build_table(
         X, names = add_indicators(samples.path, X, names, notes)
     notes += describe_contents(X, len(nominal), choice.y, choice.target, unused)
     relevant = samples.named_columns.get("relevant") if "relevant" in samples.roles else None
-    id_column = samples.roles.get("ids") if ids_in is None else samples.columns[ids_in]
-    row_names = samples.row_names if ids_in is None else cells_as_names(samples, ids_in)
+    id_column = samples.roles.get("ids") if ids_index is None else samples.columns[ids_index]
+    row_names = samples.row_names if ids_index is None else cells_as_names(samples, ids_index)
     ids = None if row_names is None else np.array(row_names, dtype=str)[rows]
     fields: dict[str, Any] = {"relevant": relevant, "nominal": nominal, "ids": ids, "log2": log2}
     fields |= {"negative": negative, "id_column": id_column or None}

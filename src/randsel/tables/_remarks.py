@@ -16,7 +16,7 @@ from randsel.tables.formats import find_names
 #: Skewness above which a column is strongly skewed; that of an exponential distribution is 2, of a normal one 0.
 _SKEWED = 1.0
 #: Numbers that often stand for a missing value.
-_CODES_FOR_MISSING = (-9, -99, -999, -9999, -99999, 99, 999, 9999, 99999)
+CODES_FOR_MISSING = (-9, -99, -999, -9999, -99999, 99, 999, 9999, 99999)
 #: Names of classes that may mean that the class is not known.
 _UNKNOWN = ("unknown", "missing", "unclear", "undetermined", "indeterminate", "not known", "not available", "pending")
 #: Maximum number of features from which the fraction of skewed ones is estimated.
@@ -127,13 +127,13 @@ def describe_codes(y: Array, target: str) -> list[str]:
     return [
         f"The number {code} is far from all other values of the target {target!r}: if it stands for a missing value, "
         f'say so, written as in the file (--na="{code}").'
-        for code in _CODES_FOR_MISSING
+        for code in CODES_FOR_MISSING
         if np.count_nonzero(y == code) > 1 and _is_far(y, code)
     ]
 
 
 def _is_far(values: Array, code: float) -> bool:
-    """Return whether a code is farther from all other values than these are from each other."""
+    """Return whether the distance from a code to all other values exceeds the range of these."""
     others = values[(values != code) & ~np.isnan(values)]
     if len(others) < 2:
         return False

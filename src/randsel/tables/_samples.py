@@ -65,19 +65,22 @@ def _check_rows(samples: Sheet, rows: Array) -> None:
         raise ValueError(f"{samples.path}: {describe_bad_cell(name, *samples.bad_rows[bad])}")
 
 
-def _find_annotations(samples: Sheet, only: Sequence[str], notes: list[str]) -> Array:
-    """Return a mask of the columns of text beside features in rows, such as symbols, that hold none of their values."""
+def _find_text_columns(samples: Sheet, only: Sequence[str], notes: list[str]) -> Array:
+    """Return a mask of the supposed samples that are columns of text in the file, such as gene symbols.
+
+    In a file with features in rows, such a column holds text, and no number of any wanted feature (`only`).
+    """
     wanted = [j for j, name in enumerate(samples.columns) if name in {*only}]
-    is_annotation = np.full(len(samples.values), False)
-    is_annotation[list(samples.bad_rows)] = True
-    is_annotation &= np.isnan(samples.values[:, wanted]).all(axis=1)
+    is_text_column = np.full(len(samples.values), False)
+    is_text_column[list(samples.bad_rows)] = True
+    is_text_column &= np.isnan(samples.values[:, wanted]).all(axis=1)
     names = [
-        repr(name) for name, is_text in zip(samples.row_names or [], is_annotation.tolist(), strict=False) if is_text
+        repr(name) for name, is_text in zip(samples.row_names or [], is_text_column.tolist(), strict=False) if is_text
     ]
     if names:
         columns_are = pluralise(len(names), "1 column of text is", f"{len(names)} columns of text are")
         notes.append(f"{columns_are} not taken for samples: {list_first(names, 5)}.")
-    return is_annotation
+    return is_text_column
 
 
 def read_optional_outcome(
@@ -88,10 +91,13 @@ def read_optional_outcome(
     notes: list[str],
     only: Sequence[str],
 ) -> tuple[Array, Array]:
-    """Return the outcome of all samples that are not dropped, NaN or "" where it is not known, and their rows."""
+    """Return the outcome of new samples, NaN or "" where it is unknown, and their rows.
+
+    Dropped samples are left out. `only` are the features that are wanted.
+    """
     is_left_out = np.full(len(samples.values), False)
     if samples.features_in_rows:
-        is_left_out = np.isin(np.array(samples.row_names), list(dropped)) | _find_annotations(samples, only, notes)
+        is_left_out = np.isin(np.array(samples.row_names), list(dropped)) | _find_text_columns(samples, only, notes)
     rows = np.flatnonzero(~is_left_out)
     if samples.features_in_rows and samples.row_names:
         listed = list_first([repr(samples.row_names[i]) for i in rows.tolist()], 3)

@@ -47,7 +47,7 @@ class CellGrid:
         self._below_detection: list[tuple[int, int, float]] = []
         self._numbers, self._first_column, self._lines = array("d"), list[str](), list[int]()
         id_index = next((j for j in self._text_columns if header[j] == options.id_column), None)
-        #: Names of features, if these are in rows.
+        #: Names of the rows: of the features, if these are in rows.
         self._row_names = self._first_column if id_index is None else self._text_columns[id_index]
         self.only = options.only
         try:
@@ -124,7 +124,7 @@ class CellGrid:
                     self._bad_columns.setdefault(j, (f"{self.line_word} {self._lines[n_before + i]}", cell))
 
     def _is_wanted(self, row: int, column: int) -> bool:
-        """Return whether a cell belongs to a feature whose cells matter, in columns or in rows."""
+        """Return whether the column or the row of a cell is a wanted feature; always true if all are wanted."""
         return not self.only or self.header[column] in self.only or self._row_names[row] in self.only
 
     def to_sheet(self, description: str, notes: list[str], first_cells: Iterable[str] = ()) -> Sheet:

@@ -1,4 +1,4 @@
-"""Names of columns, their words, and those that say that a column holds identifiers of samples."""
+"""Search in the names of columns: their words, and usual names of columns with identifiers of samples."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -7,7 +7,7 @@ import numpy as np
 
 
 def to_words(text: str) -> frozenset[str]:
-    """Return the words of a text that are separated by spaces."""
+    """Return the set of words of a text, which spaces separate."""
     return frozenset(text.split())
 
 

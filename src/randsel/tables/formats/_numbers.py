@@ -57,7 +57,7 @@ def detection_limit(cell: str) -> float | None:
 def describe_bad_cell(column: str, place: str, cell: str, *, is_text: bool = False, is_needed: bool = False) -> str:
     """Return the error message about a cell that is not a number.
 
-    `is_text`: whether no cell of its column is a number. `is_needed`: whether the column cannot be left out.
+    `is_text`: no cell of its column is a number. `is_needed`: the column cannot be left out.
     """
     shown = cell if len(cell) < 40 else f"{cell[:36]}..."
     quoted = f'"{cell[:20]}"'

@@ -52,7 +52,7 @@ def _put_index_first(frame: Any, index: str | None) -> Any:
 
 
 def _without_nested(path: Path, frame: Any, options: ReadOptions, names: frozenset[str], polars: Any) -> Any:
-    """Leave out nested and binary columns that are not needed; raise ValueError for one that is."""
+    """Leave out nested and binary columns that are not needed; raise ValueError if one is needed."""
     nested = [c for c in frame if c.dtype.is_nested() or c.dtype in (polars.Object, polars.Binary)]
     for column in nested:
         if not options.only or column.name in options.only | names:
@@ -62,7 +62,7 @@ def _without_nested(path: Path, frame: Any, options: ReadOptions, names: frozens
 
 
 def _to_sheet(path: Path, frame: Any, options: ReadOptions, polars: Any) -> Sheet:
-    """Convert all columns; raise ValueError for nested and binary ones, and for text larger than the limit."""
+    """Convert the columns; raise ValueError for needed ones that are nested or binary, and for too much text."""
     names, text_size = frozenset(frame.columns) if options.names is None else options.names, 0
     frame = _without_nested(path, frame, options, names, polars)
     number_types = {column.dtype for column in frame if column.dtype.is_numeric() and column.name not in names}
@@ -118,7 +118,11 @@ def _parse_text(
     options: ReadOptions,
     is_wanted_row: list[bool],
 ) -> tuple[dict[int, tuple[str, str]], list[tuple[int, int, float]]]:
-    """Write the numbers in columns of text to `values`; return the columns with other text, and limits of detection."""
+    """Write the numbers in columns of text to `values`.
+
+    Return place and first cell of every column whose wanted cells hold other text, and the row, column and limit of
+    every cell below detection.
+    """
     bad_columns: dict[int, tuple[str, str]] = {}
     below_detection: list[tuple[int, int, float]] = []
     for j, cells in text_columns.items():

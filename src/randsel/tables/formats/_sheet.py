@@ -27,9 +27,9 @@ class ReadOptions:
     skip_rows: int | None = None  # lines above the header; None: detected
     na: tuple[str, ...] = ()  # cells that stand for a missing value, besides `MISSING`
     below_detection: bool = False  # whether cells such as <LOD are collected, instead of being refused
-    only: frozenset[str] = frozenset()  # features whose cells matter, those of others may hold anything; empty: all
+    only: frozenset[str] = frozenset()  # features that are wanted, other columns may hold anything; empty: all
     id_column: str | None = None  # column with names of samples, or of features if these are in rows
-    likely_ids: str | None = None  # column with names of samples, if the file has it
+    likely_ids: str | None = None  # column whose text is kept as names of samples, if it exists
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Sheet:
     first_column: list[str] | None = None  # as text, if its cells may be names of rows
     named_columns: dict[str, Any] = field(default_factory=dict)  # requested by name, or stored apart from `values`
     named_rows: dict[str, list[str]] = field(default_factory=dict)  # requested by name
-    id_columns: dict[str, list[str]] = field(default_factory=dict)  # cells as text, of columns whose names say ids
+    id_columns: dict[str, list[str]] = field(default_factory=dict)  # text of columns that may hold names of samples
     bad_columns: dict[int, tuple[str, str]] = field(default_factory=dict)  # index -> place and first cell with text
     bad_rows: dict[int, tuple[str, str]] = field(default_factory=dict)  # the same for the rows of a transposed sheet
     text_rows: dict[int, dict[int, str]] = field(default_factory=dict)  # row without any number -> column -> cell
