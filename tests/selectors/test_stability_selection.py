@@ -326,6 +326,7 @@ def test_tables_of_a_wrong_shape_are_named(data, change, message):
         StabilitySelection(RandSel(1)).fit(change(X), y)
 
 
+@pytest.mark.filterwarnings("ignore:No feature reaches the probability")
 def test_rows_in_another_order_are_noticed(data):
     X, y = data
     labels = np.random.default_rng(0).permutation(len(y))
