@@ -17,8 +17,8 @@ DEVICES = [
     "tensor",
     pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")),
 ]
-#: Situation -> seed of a table in which single precision changed the ranking: 8 of the first 10 features were the same.
-SITUATIONS = {"plain": 0, "missing and covariates": 2}
+#: Situation -> seed of a table in which single precision changes the ranking: 9 and 8 of the first 10 features are the same.
+SITUATIONS = {"plain": 7, "missing and covariates": 37}
 
 
 def make_table(seed, n_features):

@@ -27,7 +27,7 @@ from randsel._utils.typing import Array
 
 #: Tables in single precision are converted to double precision if they have at most this many values. Culling amplifies
 #: rounding errors: if they decide which of two noise features is dropped, later rounds have other features.
-SMALL_TABLE = 1 << 20
+SMALL_TABLE = 1 << 22
 #: With kernel="rank", number of functions of its ranks that replace a column.
 RANK_FUNCTIONS = 4
 
