@@ -249,7 +249,7 @@ def test_repeated_ids(file):
 def test_classes_that_differ_in_case_or_spaces(file, tmp_path):
     text = "g,y\n" + "".join(f"{i}.5,{y}\n" for i, y in enumerate(["case", "Case", "control", "case", "control"]))
     with pytest.raises(
-        ValueError, match=r"has the classes 'Case' \(1 samples\) and 'case' \(2\), which differ in upper"
+        ValueError, match=r"has the classes 'Case' \(1 sample\) and 'case' \(2\), which differ in upper"
     ):
         tables.read(file(text), target="y")
     np.savez(tmp_path / "x.npz", X=np.eye(4), y=np.array(["a", "a ", "b", "b"]))

@@ -215,7 +215,8 @@ def _check_spelling(target: str, levels: Array, counts: Array) -> None:
     for i, level in enumerate(levels.tolist()):
         first = spellings.setdefault("".join(level.split()).casefold(), i)
         if first != i:
+            samples = f"{counts[first]} {pluralise(int(counts[first]), 'sample', 'samples')}"
             raise ValueError(
-                f"{target} has the classes {str(levels[first])!r} (samples: {counts[first]}) and {level!r} "
+                f"{target} has the classes {str(levels[first])!r} ({samples}) and {level!r} "
                 f"({counts[i]}), which differ in upper case or spaces only; write them alike."
             )
