@@ -264,7 +264,6 @@ def _log_tail_of_permutations(
     within strata. The approximation can fail in two cases. If e has extreme values, the sum need not be symmetric. If
     strata are small, a few of them can dominate the sum, which then exceeds the support of Pearson's type II. In both
     cases the result is the larger of this tail and that of random signs of all terms.
-
     If no stratum has more than two samples, permutations only change the signs of the sums of strata, whose tail is
     then computed. `variances` of residuals from covariates replace the variance of e.
     """

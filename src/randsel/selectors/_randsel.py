@@ -132,11 +132,10 @@ class RandSel(StandInsMixin, Selector):
         survival, and anything else as numbers. It warns about whole numbers that could be codes of 5 to 20 classes.
         Survival becomes martingale residuals of a model without features, with covariates and a hazard per batch.
     scale : bool, "rank", "normal" or "auto", default="auto"
-        Replacement of values by scores. "normal": normal scores, the normal quantiles of the ranks (midranks for
-        ties). "rank": the sum of ranks and normal scores, which shows joint effects better. With either, increasing
-        transforms of columns, such as the logarithm, change nothing, and outliers change little. True: z-scores. All
-        of these have standard deviation one. False: columns are centred only, and those of large values dominate the
-        distances. "auto" is "rank", and True with `estimator="bootstrap"`.
+        "normal": normal scores, the normal quantiles of the ranks (midranks for ties). "rank": the sum of ranks and
+        normal scores, which shows joint effects better. With either, increasing transforms of columns, such as the
+        logarithm, change nothing, and outliers change little. True: z-scores. False: columns are centred only, and
+        those of large values dominate the distances. "auto" is "rank", and True with `estimator="bootstrap"`.
     max_missing : float in [0, 1], default=0.5
         Columns with a larger fraction of missing values are left out, with a warning, and rank last.
     max_memory : int or str, default=None

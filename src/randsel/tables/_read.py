@@ -259,8 +259,7 @@ def read(
         y, rows = choose(samples, roles, cells, drop_columns, notes)
         annotations = read_annotations(path, roles, cells, rows, below_detection, replacements, detection_values, notes)
         y, rows, annotations = choose_batches(path, y, rows, annotations, batches)
-        outcome = roles.get("target") or roles.get("time", "")
-        other_roles = _names_with_role(samples, roles, id_column)
+        outcome, other_roles = roles.get("target") or roles.get("time", ""), _names_with_role(samples, roles, id_column)
         if not only:
             check_target(samples, y, outcome, annotations.get("groups"))
         grouped = "groups" in annotations
