@@ -22,7 +22,7 @@ NOISE_LEVEL = 0.02
 MIN_EXCESS = 6.0
 #: Rounds whose standardised features have a larger mean fourth moment are not compared with noise. Normal scores have
 #: 3, and a feature with two levels exceeds 4 if fewer than 17 % of the samples have one of them. Kernels on several
-#: features with rare levels are not orthogonal: on these, noise exceeds chance by up to 26 null standard deviations.
+#: features with rare levels are not orthogonal: on these, noise exceeds chance by far.
 MAX_FOURTH_MOMENT = 4.0
 #: Fields of `Round` that are arrays; those of `PER_FEATURE` have one entry per feature.
 PER_FEATURE = ("contributions", "main", "interaction", "scores")
