@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 import tokenize
+from functools import cache
 from pathlib import Path
 
 THREADS = ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR", "NUMBA", "VECLIB_MAXIMUM")
@@ -121,6 +122,7 @@ def digest_of(paths, root):
     return digest.hexdigest()[:12]
 
 
+@cache
 def code_only(text):
     """Python code without comments, docstrings and blank lines, alike for all versions of Python.
 

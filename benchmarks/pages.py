@@ -1,10 +1,13 @@
 """Pages of docs/results: the header that each one carries, and whether a page is older than the code it measures.
 
 `pages.toml` declares the pages once: question, command, and the sources that a page measures. The header of a page has
-the commit, date, processor, load, number of data sets and a hash of these sources. Only a benchmark writes a header.
+the commit, date, processor, load, number of data sets and a hash of these sources. A page whose figures are not times
+also has a hash of the answers of its subpackages on reference problems (`answers.py`): it stays current if the code
+changes and the answers do not. Only a benchmark writes a header.
 """
 
 import csv
+import hashlib
 import io
 import json
 import os
@@ -15,6 +18,7 @@ import time
 import tomllib
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
 from pathlib import Path
@@ -27,6 +31,7 @@ RESULTS = ROOT / "docs" / "results"
 FIGURES = RESULTS / "figures.json"
 _COMMIT = re.compile(r"commit ((?:`?[0-9a-f]{7,40}\+?`?(?:, )?)+)")
 _SOURCES = re.compile(r"Sources: `([0-9a-f]{12})`")
+_ANSWERS = re.compile(r"Answers: `([0-9a-f]{12})`")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
@@ -41,16 +46,29 @@ class Page:
     packages: tuple[str, ...]
     files: tuple[str, ...]
     minutes: int
+    #: Groups of packages whose answers stand for their code.
+    groups: tuple[str, ...] = ()
+    #: Packages without such a group.
+    other_packages: tuple[str, ...] = ()
 
-    def sources(self):
+    def sources(self, packages=None):
         """Paths of the sources, folders among them."""
-        package = [ROOT / "src" / "randsel" / name for name in self.packages]
+        package = [ROOT / "src" / "randsel" / name for name in (self.packages if packages is None else packages)]
         return package + [ROOT / f[1:] if f.startswith("/") else ROOT / "benchmarks" / f for f in self.files]
 
-    def source_hash(self):
+    def source_hash(self, packages=None):
         """Hash of the sources, without comments and docstrings."""
-        files = chain(*(path.rglob("*.py") if path.is_dir() else [path] for path in self.sources()))
+        files = chain(*(path.rglob("*.py") if path.is_dir() else [path] for path in self.sources(packages)))
         return measure.digest_of(files, ROOT)
+
+    def answer_hash(self):
+        """Hash of the answers of the groups, and of the sources that have none; nothing for a page of times."""
+        if not self.groups:
+            return ""
+        # imported here, because numpy must not be imported before `measure.one_core` is called
+        digest = import_module("answers").digest
+        parts = [self.source_hash(self.other_packages), *map(digest, self.groups)]
+        return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:12]
 
 
 @cache
@@ -59,9 +77,12 @@ def load_pages():
     declared = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
     pages = {}
     for name, entry in declared["pages"].items():
-        packages = chain(*(declared["sources"].get(part, [part]) for part in entry.pop("packages")))
+        parts, groups = entry.pop("packages"), tuple(entry.pop("answers", []))
+        covered = [name for group in groups for name in declared["sources"][group]]
+        packages = tuple(dict.fromkeys(chain(*(declared["sources"].get(part, [part]) for part in parts))))
+        other = tuple(name for name in packages if name not in covered)
         files = tuple(entry.pop("files"))
-        pages[name] = Page(name=name, packages=tuple(dict.fromkeys(packages)), files=files, **entry)
+        pages[name] = Page(name=name, packages=packages, files=files, groups=groups, other_packages=other, **entry)
     return pages
 
 
@@ -100,7 +121,7 @@ class PageRun:
     def __init__(self, name, commit=None):
         self.page = load_pages()[name]
         self.about = describe_run(commit)
-        self.sources = self.page.source_hash()
+        self.sources, self.answers = self.page.source_hash(), self.page.answer_hash()
 
     def header(self, n_sets, runs=None, incomplete=""):
         """Return title and header. `n_sets` says how many data sets stand behind a figure.
@@ -121,7 +142,8 @@ class PageRun:
             ", ".join(f"{name} {number}" for name, number in runs[-1]["versions"].items()),
         ]
         sources = f"not recorded, {incomplete}" if incomplete else f"`{self.sources}`"
-        return f"# {self.page.question}\n\n{'; '.join(facts)}. Data sets: {n_sets}. Sources: {sources}."
+        same = f" Answers: `{self.answers}`." if self.answers and not incomplete else ""
+        return f"# {self.page.question}\n\n{'; '.join(facts)}. Data sets: {n_sets}. Sources: {sources}.{same}"
 
     def write(self, path, body, n_sets, *, runs=None, incomplete="", tables=None, figures=None):
         """Write header and body to a page, the rows of `tables` to a CSV file beside it, and figures to their file."""
@@ -173,12 +195,12 @@ class Age:
 
 
 def age_of(page, results=RESULTS):
-    """Compare the hash in the header of a page with that of its sources."""
+    """Compare the hashes in the header of a page with those of its sources and answers."""
     path = results / f"{page.name}.md"
     if not path.exists():
         return Age(False, "", "not made yet")
     opening = path.read_text().split("\n## ")[0]
-    commits, date, sources = (pattern.search(opening) for pattern in (_COMMIT, _DATE, _SOURCES))
+    commits, date, sources, same = (pattern.search(opening) for pattern in (_COMMIT, _DATE, _SOURCES, _ANSWERS))
     if commits and date:
         commit = re.findall(r"[0-9a-f]{7,40}", commits[1])[0]
         measured = f"measured {date[0]} at {commit}"
@@ -187,6 +209,8 @@ def age_of(page, results=RESULTS):
         measured = f"last changed {day} at {commit}" if commit else "at an unknown time"
     if sources and sources[1] == page.source_hash():
         return Age(True, measured, "current")
+    if same and same[1] == page.answer_hash():
+        return Age(True, measured, "current, the code has changed since and gives the same answers")
     count = len(_git("log", "--format=%h", f"{commit}..HEAD", "--", *page.sources()).splitlines()) if commit else 0
     reasons = [f"{count} commits to its sources since"] if count else []
     reasons += ["other sources"] if sources and not count else []
@@ -210,8 +234,9 @@ INDEX = """\
 # Benchmarks
 
 Each page answers one question and is written by the command named here. *Current* means that the code that a page
-measures has not changed since, apart from comments and docstrings; `make docs` checks that again. `make bench-all`
-makes all pages that are not current, and resumes where it was stopped.
+measures has not changed since, apart from comments and docstrings, or that it gives the same answers on reference
+problems (`benchmarks/answers.py`; seconds on such a page may have changed). `make docs` checks that again. `make
+bench-all` makes all pages that are not current, and resumes where it was stopped.
 """
 
 

@@ -4,6 +4,7 @@ import json
 import re
 import runpy
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,44 @@ def test_sources_that_change_while_a_benchmark_runs_make_its_page_old(pages, pag
     (tmp_path / "src" / "randsel" / "part" / "a.py").write_text("x = 2\n")
     run.write(tmp_path / "docs" / "results" / "demo.md", "text", "1")
     assert not pages.age_of(page, tmp_path / "docs" / "results").current
+
+
+def test_a_page_stays_current_if_the_code_changes_and_its_answers_do_not(pages, page, tmp_path, monkeypatch, modules):
+    results, code = tmp_path / "docs" / "results", tmp_path / "src" / "randsel" / "part" / "a.py"
+    (tmp_path / "src" / "randsel" / "third").mkdir()
+    third = tmp_path / "src" / "randsel" / "third" / "c.py"
+    third.write_text("v = 1\n")
+    given = {"part": ["x"]}
+    monkeypatch.setattr(modules("answers"), "digest", lambda group: "".join(given[group]))
+    both = replace(page, packages=("part", "third"), groups=("part",), other_packages=("third",))
+    monkeypatch.setattr(pages, "load_pages", lambda: {"demo": both})
+    pages.PageRun("demo").write(results / "demo.md", "text", "1")
+    code.write_text("renamed = 1\n")
+    age = pages.age_of(both, results)
+    assert age.current
+    assert age.reason == "current, the code has changed since and gives the same answers"
+    for path, text in ((third, "v = 2\n"), (tmp_path / "benchmarks" / "speed" / "bench.py", "z = 2\n")):
+        before = path.read_text()
+        path.write_text(text)
+        assert not pages.age_of(both, results).current
+        path.write_text(before)
+    assert pages.age_of(both, results).current
+    given["part"] = ["y"]
+    assert not pages.age_of(both, results).current
+
+
+def test_answers_change_with_the_decisions_of_the_package_only(monkeypatch, modules):
+    answers = modules("answers")
+    few = list(answers.problems())[1:2]
+    monkeypatch.setattr(answers, "problems", lambda: iter(few))
+    first = {group: list(answer()) for group, answer in answers.GROUPS.items()}
+    assert first == {group: list(answer()) for group, answer in answers.GROUPS.items()}
+    fit = answers.RandSel.fit
+    monkeypatch.setattr(answers.RandSel, "fit", lambda self, X, y, **rest: fit(self.set_params(drop=0.9), X, y, **rest))
+    assert list(answers.selection()) != first["selection"]
+    assert list(answers.scan()) == first["scan"]
+    assert answers.rounded(0.012345) == 0.012
+    assert answers.rounded(1.26e-30) == 1e-30
 
 
 def test_pages_without_a_hash_are_not_current(pages, page, tmp_path):
