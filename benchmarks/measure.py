@@ -139,14 +139,14 @@ def code_only(text):
 
 
 def commit():
-    """Commit of the working tree, with a plus sign if files have changed since; "unknown" without git."""
+    """Commit of the working tree, with a plus sign if files have changed since; without git, RANDSEL_COMMIT."""
     try:
         git = [
             subprocess.run(["git", *arguments], cwd=SOURCE, capture_output=True, text=True, check=True).stdout.strip()
             for arguments in (("rev-parse", "--short=12", "HEAD"), ("status", "--porcelain", "--", ".."))
         ]
     except (OSError, subprocess.CalledProcessError):
-        return "unknown"
+        return os.environ.get("RANDSEL_COMMIT", "unknown")
     return git[0] + "+" * bool(git[1])
 
 

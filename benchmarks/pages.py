@@ -61,13 +61,11 @@ class Page:
         files = chain(*(path.rglob("*.py") if path.is_dir() else [path] for path in self.sources(packages)))
         return measure.digest_of(files, ROOT)
 
-    def answer_hash(self):
-        """Hash of the answers of the groups, and of the sources that have none; nothing for a page of times."""
-        if not self.groups:
-            return ""
+    def answer_hash(self, others=None):
+        """Hash of the answers of the groups, and of the sources that have none (their hash, if it is known)."""
         # imported here, because numpy must not be imported before `measure.one_core` is called
         digest = import_module("answers").digest
-        parts = [self.source_hash(self.other_packages), *map(digest, self.groups)]
+        parts = [others or self.source_hash(self.other_packages), *map(digest, self.groups)]
         return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:12]
 
 
@@ -94,10 +92,10 @@ def load_average():
     return os.getloadavg()[0]
 
 
-def describe_run(commit=None):
+def describe_run():
     """What a stored record says about the run that made it: commit, date, processor, load and versions."""
     return {
-        "commit": commit or measure.commit(),
+        "commit": measure.commit(),
         "date": time.strftime("%Y-%m-%d"),
         "processor": measure.processor(),
         "load": round(load_average(), 1),
@@ -118,10 +116,10 @@ def _versions(names=("randsel", "numpy", "scipy", "scikit-learn")):
 class PageRun:
     """A run of the benchmark of a page; made before anything is measured, because files may change meanwhile."""
 
-    def __init__(self, name, commit=None):
+    def __init__(self, name):
         self.page = load_pages()[name]
-        self.about = describe_run(commit)
-        self.sources, self.answers = self.page.source_hash(), self.page.answer_hash()
+        self.about = describe_run()
+        self.sources, self._others = self.page.source_hash(), self.page.source_hash(self.page.other_packages)
 
     def header(self, n_sets, runs=None, incomplete=""):
         """Return title and header. `n_sets` says how many data sets stand behind a figure.
@@ -142,7 +140,7 @@ class PageRun:
             ", ".join(f"{name} {number}" for name, number in runs[-1]["versions"].items()),
         ]
         sources = f"not recorded, {incomplete}" if incomplete else f"`{self.sources}`"
-        same = f" Answers: `{self.answers}`." if self.answers and not incomplete else ""
+        same = f" Answers: `{self.page.answer_hash(self._others)}`." if self.page.groups and not incomplete else ""
         return f"# {self.page.question}\n\n{'; '.join(facts)}. Data sets: {n_sets}. Sources: {sources}.{same}"
 
     def write(self, path, body, n_sets, *, runs=None, incomplete="", tables=None, figures=None):
@@ -209,7 +207,7 @@ def age_of(page, results=RESULTS):
         measured = f"last changed {day} at {commit}" if commit else "at an unknown time"
     if sources and sources[1] == page.source_hash():
         return Age(True, measured, "current")
-    if same and same[1] == page.answer_hash():
+    if same and page.groups and same[1] == page.answer_hash():
         return Age(True, measured, "current, the code has changed since and gives the same answers")
     count = len(_git("log", "--format=%h", f"{commit}..HEAD", "--", *page.sources()).splitlines()) if commit else 0
     reasons = [f"{count} commits to its sources since"] if count else []

@@ -335,7 +335,6 @@ def parse_options():
     parser.add_argument("--seconds", type=float, help="start no new cell after this time")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds that a fit may take")
     parser.add_argument("--again", action="store_true", help="run again what failed or took too long")
-    parser.add_argument("--commit", help="name of the commit, where git is not available")
     parser.add_argument("--any-source", action="store_true", help="also use cells of other versions of the code")
     parser.add_argument("--page-only", action="store_true", help="compute nothing")
     parser.add_argument("--out", type=Path, help="also write the page to this Markdown file")
@@ -344,7 +343,7 @@ def parse_options():
 
 def main():
     options = parse_options()
-    page = PageRun("real", options.commit)
+    page = PageRun("real")
     set_names = chosen(options.sets, SELECTIONS.get(options.only, OPEN + ASIDE), "set")
     methods = methods_by_name([json.loads(text) for text in options.variant])
     by_slug = {slug(name): name for name in methods}

@@ -165,7 +165,7 @@ def main(benchmark):
     if options.list or not cells:
         print("\n".join(cells) or f"No name of a cell contains {' and '.join(options.only)}; --list prints all names.")
         return
-    run = PageRun(benchmark.page, options.commit)
+    run = PageRun(benchmark.page)
     sources = {name: source_of((*benchmark.files, *cell.files)) for name, cell in cells.items()}
     blocks = Blocks(options.cells, sources, any_source=options.any_source)
     tasks = tasks_of(cells, options)

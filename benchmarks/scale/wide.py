@@ -157,10 +157,9 @@ def main():
     parser.add_argument("--sets", type=int, help="data sets of each problem")
     parser.add_argument("--features", type=int, help="features, for a quick trial")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--commit", help="name of the commit, where git is not available")
     parser.add_argument("--out", type=Path, help="write the page of all records")
     options = parser.parse_args()
-    page, records = PageRun("wide", options.commit), Records(options.records)
+    page, records = PageRun("wide"), Records(options.records)
     about = page.about | {"device": device_name(options.device), "sources": page.sources}
     stored = {(r["situation"], r["seed"], r["device"]) for r, _ in records}
     for part in options.only.split(",") if options.only else ():

@@ -343,13 +343,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="also write the table to this Markdown file")
     parser.add_argument("--only", default=",".join(PARTS), help="parts to run, by commas")
-    parser.add_argument("--commit", help="name of the commit, where git is not available")
     parser.add_argument("--profile", action="store_true", help="print where the host spends its time")
     options = parser.parse_args()
     if not torch.cuda.is_available():
         sys.exit("This benchmark needs a CUDA device and a torch built for it; torch sees none here.")
     SETTINGS["profile"] = options.profile
-    page = PageRun("gpu", options.commit)
+    page = PageRun("gpu")
     lines = [rates(), "", "| what | time | compared with | result | goal |", "|---|---|---|---|---|"]
     print(lines[0], flush=True)
     said = []

@@ -50,6 +50,14 @@ def commit_all(folder):
     return git(folder, "rev-parse", "--short=12", "HEAD")
 
 
+def test_the_commit_is_given_by_a_variable_where_there_is_no_git(pages, page, tmp_path, monkeypatch):
+    monkeypatch.setenv("RANDSEL_COMMIT", "0123456")
+    assert pages.describe_run()["commit"] == "0123456"
+    git(tmp_path, "init", "-q")
+    commit = commit_all(tmp_path)
+    assert pages.describe_run()["commit"] == commit
+
+
 def test_the_hash_changes_with_code_but_not_with_prose(pages, page, tmp_path):
     first = page.source_hash()
     code = tmp_path / "src" / "randsel" / "part" / "a.py"
@@ -230,7 +238,7 @@ def test_all_pages_are_made_in_order_and_current_ones_are_skipped(pages, page, t
     monkeypatch.setattr(
         pages,
         "describe_run",
-        lambda _: {"commit": "0123456", "date": "2020-01-02", "processor": "p"} | {"load": 1.0, "versions": {}},
+        lambda: {"commit": "0123456", "date": "2020-01-02", "processor": "p"} | {"load": 1.0, "versions": {}},
     )
     monkeypatch.setattr(pages, "_git", lambda *_: "")
     monkeypatch.setattr("sys.argv", ["run_all.py"])

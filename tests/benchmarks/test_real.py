@@ -42,10 +42,10 @@ def run(folder, *arguments):
 def test_it_writes_a_page_and_resumes_from_its_cells(folder, tmp_path):
     cells, page = tmp_path / "cells", tmp_path / "real.md"
     arguments = ("--sets", "colon,riboflavin", "--methods", "f-test,randsel-total-z-scores", "--cells", str(cells))
-    first = run(folder, *arguments, "--repetitions", "1", "--commit", "abc", "--out", str(page))
+    first = run(folder, *arguments, "--repetitions", "1", "--out", str(page))
     assert "20 to be computed" in first.stderr, first.stderr
     text = page.read_text()
-    assert "commit abc;" in text
+    assert "`make bench-real`, commit " in text
     assert "Sources: not recorded, some sets or methods were left out." in text
     assert "## Classification, all sets (1)" in text
     rows = list(csv.DictReader(page.with_suffix(".csv").read_text().splitlines()))
@@ -55,7 +55,7 @@ def test_it_writes_a_page_and_resumes_from_its_cells(folder, tmp_path):
     complete = written.read_text()
     # a run that was killed while it wrote a line: that cell alone is computed again
     written.write_text(complete[:-30])
-    second = run(folder, *arguments, "--repetitions", "1", "--commit", "abc", "--out", str(page))
+    second = run(folder, *arguments, "--repetitions", "1", "--out", str(page))
     assert "20 cells, 1 to be computed" in second.stderr
     assert body(page.read_text()) == body(text)
     shown = run(folder, *arguments, "--repetitions", "1", "--page-only")
