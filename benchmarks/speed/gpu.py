@@ -1,14 +1,12 @@
 """Measure culling path, scan of pairs and bootstrap on a GPU, compared with the time of its matrix products alone.
 
-SCIPY_ARRAY_API=1 python benchmarks/speed/gpu.py [--out docs/results/gpu.md] [--only path,scan,...] [--profile]
+SCIPY_ARRAY_API=1 python benchmarks/speed/gpu.py [--out docs/results/gpu.md] [--only path,scan,...]
 
 Times are medians of up to five warm runs between synchronisations; data are on the device unless stated.
 """
 
 import argparse
-import cProfile
 import os
-import pstats
 import statistics
 import sys
 import time
@@ -77,7 +75,8 @@ def rates():
 
 
 RATES: dict[str, float] = {}
-SETTINGS = {"profile": False}
+#: Paragraphs on where the time of a fit goes.
+PROFILES: list[str] = []
 
 
 def path(m=1000, n=1_000_000, goal=0.6, goal_after_scaling=0.35):
@@ -96,8 +95,7 @@ def path(m=1000, n=1_000_000, goal=0.6, goal_after_scaling=0.35):
     bare, _ = median_of(products)
     seconds, fitted = median_of(fit)
     scaled = seconds - median_of(lambda: standardise(X, None, "rank"), 3)[0]
-    if SETTINGS["profile"]:
-        profile(fit)
+    PROFILES.append(profile_of(fit, f"full path, {m}×{n}"))
     chosen = fitted.get_support(indices=True).tolist()
     used = torch.cuda.max_memory_allocated() / 1e9
     return (
@@ -187,8 +185,6 @@ def pairs(make, m, n, functions, what, repeats, goal):
         return best, test_pairs(*arguments[:2], best[:N_PAIRS])
 
     seconds, (found, log_p) = median_of(scan, repeats)
-    if SETTINGS["profile"]:
-        profile(scan)
     products = functions**2  # of half precision; of 8-bit integers for SNPs
     work = n * (n - 1) / 2 * m
     share = 2 * work * products / seconds / RATES["half"]
@@ -250,8 +246,6 @@ def whole_scan(m=1000, n=20_000):
 
     seconds, fitted = median_of(fit, 3)
     steps = ", ".join(f"{name} {value:.2f}" for name, value in seconds_of_steps(fit).items())
-    if SETTINGS["profile"]:
-        profile(fit)
     return (
         f"| InteractionScan in all, {m}×{n}, 4 functions, numpy input | {seconds:.2f} s | {steps} s | XOR pair "
         f"{'found' if fitted.support_[relevant].all() else 'missed'} | {verdict(seconds, 1.5)} |"
@@ -286,15 +280,36 @@ def bootstrap_round(m=202, n=6247, draws=2000, rows=67):
     )
 
 
-def profile(function):
-    """Print where the device and the host spend their time."""
-    with torch.profiler.profile() as on_device:
+#: Kind of work -> parts of the names of its kernels; the first kind that matches counts.
+KERNELS = {
+    "matrix products": ("gemm", "cutlass", "splitk", "gemv", "dot_kernel"),
+    "sorts and searches": ("sort", "radix", "searchsorted"),
+    "copies": ("copy", "memcpy", "memset", "catarray", "index"),
+    "sums": ("reduce",),
+    "elementwise operations": ("",),
+}
+
+
+def profile_of(function, what):
+    """Say how long the kernels of one call take by kind of work, and how many the host starts."""
+    function()
+    torch.cuda.synchronize()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as on_device:
         function()
         torch.cuda.synchronize()
-    print(on_device.key_averages().table(sort_by="self_cuda_time_total", row_limit=30, max_name_column_width=60))
-    on_host = cProfile.Profile()
-    on_host.runcall(function)
-    pstats.Stats(on_host).sort_stats("tottime").print_stats(20)
+    seconds, count = dict.fromkeys(KERNELS, 0.0), 0
+    for event in on_device.key_averages():
+        if event.self_device_time_total:
+            name = event.key.lower()
+            kind = next(kind for kind, parts in KERNELS.items() if any(part in name for part in parts))
+            seconds[kind] += event.self_device_time_total / 1e6
+            count += event.count
+    total = sum(seconds.values())
+    shares = ", ".join(f"{kind} {value:.3f}" for kind, value in sorted(seconds.items(), key=lambda item: -item[1]))
+    return (
+        f"Profile, {what}: {count} kernels take {total:.3f} s of the device ({shares} s). What a fit takes longer than "
+        "that, the device waits for the host to start the next kernel."
+    )
 
 
 def threshold(m=300):
@@ -343,11 +358,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="also write the table to this Markdown file")
     parser.add_argument("--only", default=",".join(PARTS), help="parts to run, by commas")
-    parser.add_argument("--profile", action="store_true", help="print where the host spends its time")
     options = parser.parse_args()
     if not torch.cuda.is_available():
         sys.exit("This benchmark needs a CUDA device and a torch built for it; torch sees none here.")
-    SETTINGS["profile"] = options.profile
     page = PageRun("gpu")
     lines = [rates(), "", "| what | time | compared with | result | goal |", "|---|---|---|---|---|"]
     print(lines[0], flush=True)
@@ -358,7 +371,7 @@ def main():
         line = PARTS[name]()
         print(line, flush=True)
         (lines if line.startswith("|") else said).append(line)
-    text = "\n".join(lines) + "\n\n" + "\n\n".join(said)
+    text = "\n".join(lines) + "\n\n" + "\n\n".join([*PROFILES, *said])
     if options.out:
         device = f"{torch.cuda.get_device_name()}, torch {torch.__version__}.\n\n"
         page.write(options.out, device + text, "1 per row", figures=FIGURES)
