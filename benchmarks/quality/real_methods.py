@@ -145,7 +145,6 @@ TRIED = (
     {"drop": 0.5},
     {"ridge": 1.0},
     {"ridge": 10.0},
-    {"ridge": 30.0},
     {"gamma": "0.25*median"},
     {"gamma": "0.5*median"},
     {"gamma": "2*median"},
@@ -166,7 +165,7 @@ def tried_methods():
 
 def randsel_methods(variants):
     """Every criterion with every scaling that this version of RandSel accepts, the rank kernel, and the variants."""
-    settings = {"RandSel rank kernel": {"kernel": "rank"}}
+    settings = {"RandSel rank kernel": {"kernel": "rank"}, "RandSel ridge=3.0": {"ridge": 3.0}}
     for criterion in CRITERIA:
         for scale, label in SCALINGS.items():
             parameters = {"criterion": criterion, "scale": scale}

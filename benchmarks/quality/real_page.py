@@ -443,4 +443,4 @@ confounded with the sub-study.
 - *rank*: mean over sets of the rank among all methods of the table, by the mean of the four sizes (in the file, at 10
   and at 20 features as well); 1 is best.
 - *rank, peers*: the same when only one setting of RandSel takes part, that of the row or else the default.
-- *s per fit*: median over sets and folds."""
+- *s per fit*: processor seconds on one core, median over sets and folds."""

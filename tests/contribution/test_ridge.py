@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 import reference
+from sklearn.model_selection import StratifiedKFold
 
-from randsel.contribution import Draws, Sample, Weighting, exact
-from randsel.contribution._expected_kernel import fit_ridge
+from randsel import RandSel
+from randsel.contribution import RIDGE, Draws, Sample, Weighting, _closed_form, _expected_kernel, exact
+from randsel.contribution._expected_kernel import RIDGES, _inverse_root, fit_ridge
 from randsel.targets import KINDS, Target
 
 
@@ -122,6 +124,7 @@ def test_a_second_kernel_explains_what_the_fixed_features_do(rng, weighted):
     np.fill_diagonal(pairs, 0.0)
     literal = [-(pairs * 2 * np.tanh(gamma * (x[:, None] - x) ** 2 / 2)).sum() / target.n_pairs for x in X.T[2:]]
     np.testing.assert_allclose(result.total[2:], literal, rtol=1e-6, atol=1e-9 * np.abs(literal).max())
+    penalty = reference.ridge_penalty(K, RIDGE, weights)  # of the errors, whatever that of the contributions
     left_out = reference.left_out_errors(K, outcome, penalty, weights, np.arange(m))
     np.testing.assert_allclose(result.errors, left_out / (weights @ (outcome**2).sum(axis=1) / m), rtol=1e-7)
     plain = exact(sample, gamma, Draws(), Weighting(2.0, residual=True))
@@ -143,3 +146,111 @@ def test_a_constant_kernel_leaves_the_target(rng):
     assert np.corrcoef(duals[:, 0], target.Y[:, 0])[0, 1] == pytest.approx(1.0)
     # Each sample is predicted by the mean of the others.
     assert errors.mean() == pytest.approx((20 / 19) ** 2)
+
+
+# ---------------------------------------------------------------- choice of the penalty
+
+
+def literal_choice(Q, outcome, weights, groups):
+    """The largest penalty whose errors exceed the smallest ones by at most two standard errors of the difference."""
+    errors = []
+    for ridge in (3.0, 10.0):
+        penalty = reference.ridge_penalty(Q, ridge, weights)
+        errors.append(reference.left_out_errors(Q, outcome, penalty, weights, groups))
+    smallest = min(errors, key=np.mean)
+    excess = [e - smallest for e in errors]
+    close = [d.mean() <= 2.0 * d.std(ddof=1) / np.sqrt(len(d)) for d in excess]
+    return max(ridge for ridge, is_close in zip((3.0, 10.0), close, strict=True) if is_close)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_the_penalty_is_chosen_by_errors_on_left_out_samples(rng, weighted, grouped):
+    chosen = set()
+    for effect in (0.0, 0.6, 0.9, 1.2, 2.0, 4.0):
+        X = rng.normal(size=(40, 8))
+        y = effect * X.sum(axis=1) / np.sqrt(8) + rng.normal(size=40)
+        weights = rng.integers(1, 4, 40).astype(float) if weighted else None
+        target = Target.encode(y, KINDS["regression"], weights, np.arange(40) // 2 if grouped else None)
+        row_weights, outcome = parts(target)
+        groups = np.arange(40) if target.groups is None else target.groups
+        contribution = exact(Sample.from_columns(X, target), 0.05, Draws(), Weighting(None, residual=True))
+        literal = literal_choice(reference.expected_kernel(X, 0.05), outcome, row_weights, groups)
+        assert contribution.ridge == literal
+        fixed = exact(Sample.from_columns(X, target), 0.05, Draws(), Weighting(literal, residual=True))
+        np.testing.assert_array_equal(contribution.relative, fixed.relative)
+        chosen.add(literal)
+    assert chosen == set(RIDGES)
+
+
+def test_the_first_round_chooses_the_penalty_of_all_rounds(rng):
+    X = rng.normal(size=(120, 60))
+    strong, weak = X[:, :4].sum(axis=1), X[:, 0] + 2.0 * rng.normal(size=120)
+    assert {r.ridge for r in RandSel(2).fit(X, strong).path_.rounds} == {3.0}
+    assert {r.ridge for r in RandSel(2).fit(X, weak).path_.rounds} == {10.0}
+    assert {r.ridge for r in RandSel(2, ridge=7.0).fit(X, weak).path_.rounds} == {7.0}
+    assert {r.ridge for r in RandSel(2, criterion="total").fit(X, weak).path_.rounds} == {np.inf}
+
+
+def test_row_blocks_choose_one_penalty(rng, monkeypatch):
+    monkeypatch.setattr(_closed_form, "MAX_ROWS", 80)
+    X = rng.normal(size=(160, 30))
+    rounds = RandSel(2, random_state=0).fit(X, X[:, :3].sum(axis=1)).path_.rounds
+    assert {r.ridge for r in rounds} == {3.0}
+
+
+@pytest.mark.slow
+def test_weak_effects_of_independent_features_are_found():
+    """With the smaller penalty, the residual hides most of them."""
+    recall = {"auto": [], 3.0: [], "correlation": []}
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(300, 1000))
+        y = 0.3 * X[:, :5].sum(axis=1) + rng.normal(size=300) > 0
+        for ridge in ("auto", 3.0):
+            recall[ridge].append(np.mean(RandSel(5, ridge=ridge).fit(X, y).order_[:5] < 5))
+        correlations = np.abs((X - X.mean(axis=0)).T @ (y - y.mean())) / X.std(axis=0)
+        recall["correlation"].append(np.mean(np.argsort(-correlations)[:5] < 5))
+    recall = {name: np.mean(values) for name, values in recall.items()}
+    assert recall["correlation"] > 0.5
+    assert recall["auto"] > 0.7 * recall["correlation"]
+    assert recall["auto"] > 1.2 * recall[3.0]
+
+
+# ---------------------------------------------------------------- kernels with negative eigenvalues
+
+
+def test_the_inverse_root_of_an_indefinite_matrix_has_raised_eigenvalues(rng):
+    vectors = np.linalg.qr(rng.normal(size=(6, 6)))[0]
+    root = _inverse_root(vectors @ np.diag([4.0, 2.0, 1.0, 0.5, 0.1, -0.3]) @ vectors.T, 0.2)
+    expected = vectors @ np.diag(1 / np.array([4.0, 2.0, 1.0, 0.5, 0.2, 0.2])) @ vectors.T
+    np.testing.assert_allclose(root.T @ root, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_a_kernel_of_a_series_that_is_far_off_gives_finite_duals(rng):
+    target = make_target(rng, 30, "numbers", weighted=False)
+    log_expected = np.full((30, 30), -4.0)
+    log_expected[0, 1] = log_expected[1, 0] = log_expected[0, 2] = log_expected[2, 0] = 7.0
+    duals, errors = fit_ridge(log_expected, target, 0.1)
+    assert np.isfinite(duals).all()
+    assert np.isfinite(errors).all()
+    assert errors.min() > 0
+
+
+@pytest.mark.slow
+def test_a_series_that_is_far_off_at_first_is_improved(benchmark_set, monkeypatch):
+    """The kernel of the first attempt is indefinite; the fit ends as if all features went element by element."""
+    data = benchmark_set("prostate_ge")
+    rows = next(StratifiedKFold(shuffle=True, random_state=0).split(data["X"], data["y"]))[0]
+    X, y = data["X"][rows], data["y"][rows]
+    least_eigenvalues = []
+
+    def watch(matrix, least):
+        least_eigenvalues.append(np.linalg.eigvalsh(matrix)[0])
+        return _inverse_root(matrix, least)
+
+    monkeypatch.setattr(_expected_kernel, "_inverse_root", watch)
+    first = RandSel(5, gamma="16*median").fit(X, y)
+    assert min(least_eigenvalues) < 0
+    monkeypatch.setattr(_closed_form, "FEW", 10**6)
+    assert list(RandSel(5, gamma="16*median").fit(X, y).order_[:50]) == list(first.order_[:50])

@@ -78,10 +78,10 @@ def test_without_y_losses_are_unknown(data):
 @pytest.mark.parametrize("scale", ["rank", "normal", True, False])
 def test_the_model_has_the_parameters_of_the_selector(data, scale):
     X, y = data
-    selector = RandSel(2, scale=scale, ridge=0.5, gamma=0.3).fit(X, y)
+    selector = RandSel(2, scale=scale, gamma=0.3).fit(X, y)
     (first, *_) = selector.stand_ins(X, y)[0]
     Z = reference.rank_scores(X, scale) if isinstance(scale, str) else X / X.std(axis=0) if scale else X
-    before, after = (error_of(Z[:, panel], 0.3, y[:, None], 0.5, np.arange(40)) for panel in ([0, 1], [5, 1]))
+    before, after = (error_of(Z[:, panel], 0.3, y[:, None], 3.0, np.arange(40)) for panel in ([0, 1], [5, 1]))
     assert first.loss == pytest.approx(after - before)
 
 

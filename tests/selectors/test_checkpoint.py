@@ -305,7 +305,7 @@ def test_a_folder_of_another_fit_is_refused_with_a_reason(tmp_path):
         RandSel(2, checkpoint=folder).fit(X, y, np.linspace(1, 2, len(y)))
     with pytest.raises(ValueError, match="on other data"):
         RandSel(2, checkpoint=folder).fit(X, y, groups=np.arange(len(y)) // 2)
-    with pytest.raises(ValueError, match=r"with other settings \(ridge: 3.0, now 1.0\)"):
+    with pytest.raises(ValueError, match=r"with other settings \(ridge: auto, now 1.0\)"):
         RandSel(2, ridge=1.0, checkpoint=folder).fit(X, y)
     with pytest.raises(ValueError, match=r"with other settings \(scale: rank, now True\)"):
         RandSel(2, scale=True, checkpoint=folder).fit(X, y)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from array_api_compat import array_namespace, device, is_torch_array
-from scipy.linalg import get_blas_funcs, get_lapack_funcs
+from scipy.linalg import get_blas_funcs
 from scipy.sparse import issparse
 
 from randsel._utils.text import optional
@@ -166,23 +166,6 @@ def median(x: Any) -> Any:
         return to_double(0.5 * (ordered[(len(x) - 1) // 2] + ordered[middle]))
     partitioned = np.partition(x, middle)
     return partitioned[middle] if len(x) % 2 else 0.5 * (partitioned[:middle].max() + partitioned[middle])
-
-
-def inverse_root(matrix: Any) -> Any:
-    """Return the inverse `R` of the Cholesky factor of a symmetric positive definite matrix, whose inverse is `Rᵀ R`.
-
-    Overwrites the matrix on the host.
-    """
-    if not on_host(matrix):
-        linalg = namespace(matrix).linalg
-        identity = namespace(matrix).eye(len(matrix), dtype=matrix.dtype, device=device_of(matrix))
-        return linalg.solve_triangular(linalg.cholesky_ex(matrix)[0], identity, upper=False)
-    factorise, invert = get_lapack_funcs(("potrf", "trtri"), (matrix,))
-    # The transpose of a symmetric matrix is the same matrix in the memory order of LAPACK.
-    factor, status = factorise(matrix.T, lower=True, overwrite_a=True)
-    if status:
-        raise np.linalg.LinAlgError("The matrix is not positive definite.")
-    return invert(factor, lower=True, overwrite_c=True)[0]
 
 
 def frobenius_norm(x: Any) -> float:

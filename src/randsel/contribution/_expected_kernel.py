@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.linalg import get_lapack_funcs
 
 from randsel._numerics.arrays import (
     add_outer_sum,
@@ -17,9 +18,10 @@ from randsel._numerics.arrays import (
     astype,
     clip,
     columnwise_dot,
+    device_of,
     dot,
-    inverse_root,
     namespace,
+    on_host,
     set_diagonal,
     to_double,
     to_floats,
@@ -30,8 +32,12 @@ from randsel._utils.typing import Array
 from randsel.contribution._sample import Sample
 from randsel.targets import Target
 
-#: Default penalty λ, in units of the mean eigenvalue of the centred kernel; `make bench-real` compares values.
+#: Penalty λ of the regression whose errors compare rounds, in units of the mean eigenvalue of the centred kernel.
 RIDGE = 3.0
+#: Penalties that `RandSel(ridge="auto")` chooses from. Much larger ones miss features that act only together.
+RIDGES = (RIDGE, 10.0)
+#: Standard errors by which the errors of a larger penalty may exceed the smallest ones.
+RIDGE_TOLERANCE = 2.0
 
 
 # ---------------------------------------------------------------- ridge regression
@@ -44,24 +50,49 @@ class Weighting:
     Attributes
     ----------
     ridge
-        Penalty λ of the ridge regression.
+        Penalty λ of the ridge regression whose residual contributions refer to; None: `choose_ridge` does.
     residual
-        Whether contributions are to the residual of the regression instead of the target itself.
+        Whether contributions are to that residual instead of the target itself.
     explain_fixed
         Whether the regression has a second kernel, on the fixed features alone. In the expected kernel they weigh
         little among many features, and the residual would still contain most of what they explain.
     """
 
-    ridge: float = RIDGE
+    ridge: float | None = RIDGE
     residual: bool = False
     explain_fixed: bool = False
 
-    def apply(self, log_expected: Any, sample: Sample) -> tuple[Target, Any]:
-        """Return the weighed target, and the squared error of every sample when it is left out of the regression."""
+    def apply(self, log_expected: Any, sample: Sample) -> "WeighedTarget":
+        """Return the weighed target, with the errors of left-out samples under the penalty `RIDGE`."""
         target = sample.target
-        kernel = _kernel_of_fixed(sample) if self.explain_fixed and sample.fixed.any() else None
-        duals, errors = fit_ridge(log_expected, target, self.ridge, kernel)
-        return (replace(target, Y=duals) if self.residual else target), errors
+        second_kernel = _kernel_of_fixed(sample) if self.explain_fixed and sample.fixed.any() else None
+        kernel = _project_kernel(log_expected, target, second_kernel)
+        duals, errors = _regress(kernel, target, RIDGE)
+        if not self.residual:
+            return WeighedTarget(target, errors, np.inf)
+        ridge = choose_ridge(kernel, target, errors) if self.ridge is None else self.ridge
+        if ridge != RIDGE:
+            duals, _ = _regress(kernel, target, ridge)
+        return WeighedTarget(replace(target, Y=duals), errors, ridge)
+
+
+@dataclass(frozen=True)
+class WeighedTarget:
+    """The target of a round.
+
+    Attributes
+    ----------
+    target
+        The target, or the duals of a ridge regression in its place.
+    errors
+        Squared error of every sample when it is left out of the regression, as a fraction of the variance of y.
+    ridge
+        Penalty of the regression that gave the duals; infinite for the target itself, which is their limit.
+    """
+
+    target: Target
+    errors: Any
+    ridge: float
 
 
 #: The target itself, as in the paper.
@@ -77,12 +108,27 @@ def _kernel_of_fixed(sample: Sample) -> Any:
 def fit_ridge(log_expected: Any, target: Target, ridge: float, second_kernel: Any = None) -> tuple[Any, Any]:
     """Return the duals `α = (HQH + λτI)⁻¹ Y`, and squared errors of left-out samples divided by the variance of y.
 
-    With weights w, H projects on the complement of √w in the metric of the weights (eq. 14). A sample is left out with
-    all samples of its group, and the intercept is fitted without it: with `C` the inverse less its part along √w, the
-    error of group g is `C_gg⁻¹ α_g` (eq. 15). A second kernel is added with the weight that gives both the same mean
-    eigenvalue.
+    A second kernel is added with the weight that gives both the same mean eigenvalue.
     """
-    xp, m = namespace(log_expected), len(target.Y)
+    return _regress(_project_kernel(log_expected, target, second_kernel), target, ridge)
+
+
+def choose_ridge(kernel: Any, target: Target, errors: Any) -> float:
+    """Return the largest of `RIDGES` whose errors do not exceed the smallest ones by more than their uncertainty.
+
+    `errors` are those of the first penalty. If the features explain little, a small penalty fits noise, and the
+    residual hides weak effects of single features.
+    """
+    others = [_regress(kernel, target, ridge)[1] for ridge in RIDGES[1:]]
+    by_ridge = to_numpy(namespace(errors).stack([errors, *others]))
+    excess = by_ridge - by_ridge[by_ridge.mean(axis=1).argmin()]
+    uncertainty = excess.std(axis=1, ddof=1) / np.sqrt(excess.shape[1])
+    return RIDGES[np.flatnonzero(excess.mean(axis=1) <= RIDGE_TOLERANCE * uncertainty)[-1]]
+
+
+def _project_kernel(log_expected: Any, target: Target, second_kernel: Any) -> Any:
+    """Return `P K P`, where P projects on the complement of √w in the metric of the weights w (eq. 14)."""
+    xp = namespace(log_expected)
     # Before the bounds are checked, a series may be far off: the kernel is at most one.
     kernel = xp.exp(clip(to_double(log_expected), None, 0.0))
     set_diagonal(kernel, 1.0)
@@ -102,10 +148,23 @@ def fit_ridge(log_expected: Any, target: Target, ridge: float, second_kernel: An
     else:
         kernel -= roots[:, None] * offsets[None, :]
         kernel -= offsets[:, None] * roots[None, :]
+    return kernel
+
+
+def _regress(kernel: Any, target: Target, ridge: float) -> tuple[Any, Any]:
+    """Return the duals and the squared errors of left-out samples of a ridge regression on a projected kernel.
+
+    A sample is left out with all samples of its group, and the intercept is fitted without it: with `C` the inverse
+    less its part along √w, the error of group g is `C_gg⁻¹ α_g` (eq. 15).
+    """
+    xp, m = namespace(kernel), len(target.Y)
+    roots, weight = target.root_weights, target.sum_of_weights
     # A constant kernel has trace zero, and explains nothing with any penalty.
     penalty = clip(xp.linalg.diagonal(kernel).sum() * (ridge / m), 1e-12)
-    add_to_diagonal(kernel, penalty)
-    root = inverse_root(kernel)
+    penalised = kernel + 0.0
+    add_to_diagonal(penalised, penalty)
+    # The kernel of a series that the bounds will reject may have negative eigenvalues.
+    root = _inverse_root(penalised, penalty)
     duals = root.T @ (root @ target.scaled)
     if target.groups is None:
         errors = duals / (columnwise_dot(root, root) - roots**2 / (weight * penalty))[:, None]
@@ -115,6 +174,27 @@ def fit_ridge(log_expected: Any, target: Target, ridge: float, second_kernel: An
         squares = _errors_of_groups(to_numpy(root), to_numpy(intercept), to_numpy(duals), target.groups)
         squares = as_array_like(squares, kernel)
     return duals * roots[:, None], squares / target.variance
+
+
+def _inverse_root(matrix: Any, least: Any) -> Any:
+    """Return a matrix `R` with `Rᵀ R` the inverse of a symmetric matrix: the inverse of its Cholesky factor.
+
+    If the matrix is not positive definite, its eigenvalues are raised to at least `least`.
+    """
+    xp = namespace(matrix)
+    if not on_host(matrix):
+        factor, status = xp.linalg.cholesky_ex(matrix)
+        if not int(status):
+            identity = xp.eye(len(matrix), dtype=matrix.dtype, device=device_of(matrix))
+            return xp.linalg.solve_triangular(factor, identity, upper=False)
+    else:
+        factorise, invert = get_lapack_funcs(("potrf", "trtri"), (matrix,))
+        # The transpose of a symmetric matrix is the same matrix in the memory order of LAPACK.
+        factor, status = factorise(matrix.T, lower=True)
+        if not status:
+            return invert(factor, lower=True, overwrite_c=True)[0]
+    values, vectors = xp.linalg.eigh(matrix)
+    return (vectors / clip(values, least) ** 0.5).T
 
 
 def _errors_of_groups(root: Array, intercept: Array, duals: Array, groups: Array) -> Array:

@@ -485,6 +485,8 @@ class Contribution:
     errors
         Squared error of every sample when it is left out of the ridge regression, as a fraction of the variance (eq.
         15); None from `bootstrap`.
+    ridge
+        Penalty of the regression whose residual the contributions refer to; infinite for the target itself.
     """
 
     relative: Any
@@ -493,6 +495,7 @@ class Contribution:
     interaction: Any = None
     sums: PairSums | None = None
     errors: Any = None
+    ridge: float = np.inf
 
     @property
     def total(self) -> Any:

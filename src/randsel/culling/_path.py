@@ -28,7 +28,7 @@ MAX_FOURTH_MOMENT = 4.0
 PER_FEATURE = ("contributions", "main", "interaction", "scores")
 ARRAYS = ("features", *PER_FEATURE, "dropped", "fixed")
 #: Fields of `Round` that are numbers.
-NUMBERS = ("gamma", "alignment", "fourth_moment", "size")
+NUMBERS = ("gamma", "alignment", "ridge", "fourth_moment", "size")
 
 
 @dataclass(frozen=True)
@@ -96,14 +96,16 @@ class Round:
         Columns fixed at the end of this round.
     gamma, alignment
         Bandwidth of the round, and unbiased alignment of the kernel on all features of the round.
+    ridge
+        Penalty of the ridge regression whose residual the contributions refer to; infinite for the target itself.
     fourth_moment
         Mean over the features of the round of their fourth moments, each divided by the squared mean square.
     size, by_chance
         Number of features of the round as culling saw them (rank functions, with `kernel="rank"`), and the alignments
         that independent noise reaches.
     errors
-        Squared error of every sample when it is left out of the ridge regression on the features of the round, as a
-        fraction of the variance of y; empty from the bootstrap.
+        Squared error of every sample when it is left out of a ridge regression on the features of the round, as a
+        fraction of the variance of y; with the same penalty in all rounds. Empty from the bootstrap.
 
     During culling on a device, the arrays stay there; those of `CullingPath.rounds` are numpy arrays.
 
@@ -125,6 +127,7 @@ class Round:
     fixed: Array
     gamma: float
     alignment: float
+    ridge: float
     fourth_moment: float
     size: int
     by_chance: Chance

@@ -21,7 +21,6 @@ from randsel._numerics.arrays import (
 from randsel._numerics.kernels import bandwidth, null_scale, unbiased_alignment
 from randsel._utils.typing import Array
 from randsel.contribution import (
-    RIDGE,
     Contribution,
     Draws,
     PairSums,
@@ -40,14 +39,18 @@ Estimator = Callable[[Sample, float, Draws, Weighting], Contribution]
 
 @dataclass(frozen=True)
 class Rules:
-    """How rounds drop and fix features: parameters of `RandSel`, and `explain_fixed` of `Weighting`."""
+    """How rounds drop and fix features: parameters of `RandSel`, and `explain_fixed` of `Weighting`.
+
+    With `ridge=None`, the first round chooses the penalty of all rounds: later ones have features that were chosen on
+    the same samples, which makes small penalties look better than they are.
+    """
 
     drop: float = DROP
     min_features: int = MIN_FEATURES
     fix_top: float | None = None
     fix_after: int | None = None
     gamma: float | str = "median"
-    ridge: float = RIDGE
+    ridge: float | None = None
     explain_fixed: bool = False
 
 
@@ -140,7 +143,8 @@ def cull(
         while True:
             sample, round_draws = state.sample, replace(draws, seed=draws.seed + len(state.rounds))
             gamma, alignment = _bandwidth_and_alignment(sample, rules.gamma, round_draws)
-            weighting = Weighting(rules.ridge, criterion.residual, rules.explain_fixed)
+            ridge = state.rounds[0].ridge if state.rounds else rules.ridge
+            weighting = Weighting(ridge, criterion.residual, rules.explain_fixed)
             contributions = estimator(sample, gamma, round_draws, weighting)
             scores, ties = criterion.scores(contributions)
             if on_host(scores):  # scores of few features are on the host, even if X is on a device
@@ -195,6 +199,7 @@ def _record_round(
         fixed=to_numpy(state.columns)[newly_fixed] if len(newly_fixed) else newly_fixed,
         gamma=gamma,
         alignment=alignment,
+        ridge=contributions.ridge,
         fourth_moment=float(state.fourth_moments[to_numpy(state.columns)].mean()),
         size=len(state.columns),
         errors=np.zeros(0) if contributions.errors is None else contributions.errors,

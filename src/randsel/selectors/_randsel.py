@@ -40,7 +40,7 @@ from randsel._utils.files import Checkpoint, Stages, open_checkpoint
 from randsel._utils.jobs import one_blas_thread, seed_of
 from randsel._utils.text import warn
 from randsel._utils.typing import Array
-from randsel.contribution import RIDGE, Draws, Sample, bootstrap, exact, row_blocks
+from randsel.contribution import Draws, Sample, bootstrap, exact, row_blocks
 from randsel.culling import (
     CRITERIA,
     DROP,
@@ -93,9 +93,8 @@ class RandSel(StandInsMixin, Selector):
     Parameters
     ----------
     n_features_to_select : int, float in (0, 1] or "auto", default="auto"
-        Number or fraction of the features. "auto" selects the fewest features whose prediction error is within one
-        standard error of the smallest along the path (see `CullingPath.errors`); with `estimator="bootstrap"`, the
-        round of the path whose features align best with the target.
+        Number or fraction of the features. "auto": the fewest features whose prediction error is within one standard
+        error of the smallest along the path (see `CullingPath.errors`); with "bootstrap", those that align best.
     estimator : {"exact", "bootstrap"}, default="exact"
         The closed form of the contribution, or the paper's Algorithm 1 by random subsets.
     criterion : {"auto", "combined", "residual", "total", "calibrated"}, default="auto"
@@ -104,9 +103,10 @@ class RandSel(StandInsMixin, Selector):
         their contribution. "combined" adds the interaction score to it, on the scale of its spread. "calibrated" is the
         sum of the positive parts of the main and the interaction score. "auto" is "combined", and "total" with
         `estimator="bootstrap"`, which knows no other.
-    ridge : float, default=3.0
+    ridge : float or "auto", default="auto"
         Penalty of the ridge regression, in units of the mean eigenvalue of its kernel. "residual" approaches "total"
-        as it grows.
+        as it grows. "auto" is 10 if its errors on left-out samples in the first round do not clearly exceed those of 3,
+        as where the features explain little of y, and 3 otherwise.
     kernel : {"gaussian", "rank"}, default="gaussian"
         Input of the Gaussian kernel: the columns themselves, or four cosines of the ranks of each. Ranks detect
         effects and interactions that are symmetric about the middle of a column (a ring, for example), and do not
@@ -117,13 +117,13 @@ class RandSel(StandInsMixin, Selector):
     drop : float in (0, 1), default=0.25
         Fraction of the features culled per round, at least one.
     min_features : int, default=1
-        The path ends at this many features.
+        Number of features at which the path ends.
     n_bootstraps, subsample : int, default=3000, and float in (0, 1], default=0.25
         Random subsets per round, and the fraction of the rows that each gets, without replacement (for a count s of m
         rows, `s / m`; at least 4). With `estimator="exact"` only the first matters, and only above 2000 samples: the
         closed form is then averaged over disjoint random blocks of about 1000 rows, at most `n_bootstraps` of them.
     fix_top, fix_after : float in (0, 1) and int, default=None
-        A feature in this top fraction for this many consecutive rounds is never dropped, and enters every subset.
+        A feature in this top fraction for so many consecutive rounds is never dropped, and enters every subset.
     always_keep : list of str or int, or mask of features, default=None
         Features, such as known markers, that enter every subset, are never dropped, are always selected and come first
         in `order_`, as listed. The others are ranked by what they add to them. Names need a data frame.
@@ -146,7 +146,7 @@ class RandSel(StandInsMixin, Selector):
         Device of the computation: "cpu", "cuda", "cuda:1". None: the device of X. Tensors on a device need
         scikit-learn's `set_config(array_api_dispatch=True)`.
     n_jobs : int, default=None
-        Number of jobs (joblib) over bootstraps or row blocks. The result does not depend on it.
+        Number of jobs (joblib) over bootstraps or row blocks; without effect on the result.
     random_state : int, RandomState or None, default=None
         Seed of the bootstraps and row blocks. The exact estimator on up to 2000 samples is not random.
     checkpoint : str, path or None, default=None
@@ -171,8 +171,8 @@ class RandSel(StandInsMixin, Selector):
         entered), and of another feature in the last round that it entered.
     main_scores_, interaction_scores_ : ndarray of float
         Standard scores of what the feature does alone and together with others, in that round (NaN with "bootstrap").
-        With a criterion of residuals, they refer to the residual of that round. They compare features and are not
-        tests; for p-values of features and pairs, use `InteractionScan`.
+        With a criterion of residuals, they refer to the residual of that round. They are no tests: for p-values of
+        features and pairs, use `InteractionScan`.
     permutation_pvalue_ : float
         P-value of the hypothesis that no feature is related to y, by 99 permutations of y (within batches, of whole
         groups): of the best feature or of all features, whichever is smaller, corrected for this choice.
@@ -208,7 +208,7 @@ class RandSel(StandInsMixin, Selector):
         ],
         "estimator": [StrOptions(set(ESTIMATORS))],
         "criterion": [StrOptions({"auto", *CRITERIA})],
-        "ridge": [Interval(Real, 0, None, closed="neither")],
+        "ridge": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
         "kernel": [StrOptions({"gaussian", "rank"})],
         "gamma": [Interval(Real, 0, None, closed="neither"), str],
         "drop": [Interval(Real, 0, 1, closed="neither")],
@@ -235,7 +235,7 @@ class RandSel(StandInsMixin, Selector):
         *,
         estimator: str = "exact",
         criterion: str = "auto",
-        ridge: float = RIDGE,
+        ridge: float | str = "auto",
         kernel: str = "gaussian",
         gamma: float | str = "median",
         drop: float = DROP,
@@ -458,7 +458,8 @@ class RandSel(StandInsMixin, Selector):
             median_factor(self.gamma)
         if (self.fix_top is None) != (self.fix_after is None):
             raise ValueError(f"fix_top={self.fix_top} and fix_after={self.fix_after}: fixing needs both, or neither.")
-        return Rules(self.drop, self.min_features, self.fix_top, self.fix_after, self.gamma, self.ridge)
+        ridge = None if self.ridge == "auto" else float(self.ridge)
+        return Rules(self.drop, self.min_features, self.fix_top, self.fix_after, self.gamma, ridge)
 
     def _scale(self) -> bool | str:
         """Return the scaling of columns; "auto" depends on the estimator."""

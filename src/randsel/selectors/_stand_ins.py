@@ -18,7 +18,6 @@ class StandInsMixin:
     support_: Any
     target: Any
     gamma: Any
-    ridge: Any
     _scale: Any
 
     def stand_ins(
@@ -79,6 +78,6 @@ class StandInsMixin:
             y = check_outcome(y, self.target)
             check_consistent_length(X, y)
             target = Target.encode(y, find_kind(y, self.target), None, check_labels(groups, "groups", None, len(y)))
-            model = SwapModel(target, self.gamma, self.ridge, self._scale())
+            model = SwapModel(target, self.gamma, scale=self._scale())
         selected = self.order_[self.support_[self.order_]]
         return find_stand_ins(X, selected, model, min_correlation=min_correlation, max_count=max_count)
