@@ -170,8 +170,9 @@ def _find_orientation(
     if len(labels.columns) == 1:
         count = len(labels.values)
         in_rows, in_header = count == len(sheet.values), count == len(header)
-        entries = f"the {count} entries of the target file"
-        fit, match = f"{entries} fit", f"{entries} are as many as the"
+        entries = f"the {pluralise(count, '1 entry', f'{count} entries')} of the target file"
+        fit = f"{entries} {pluralise(count, 'fits', 'fit')}"
+        match = f"{entries} {pluralise(count, 'is', 'are')} as many as the"
     else:
         in_rows, in_header = _share_ids(labels, row_ids), _share_ids(labels, header)
         fit, match = "ids of the target file are", "ids of the target file are in the"

@@ -249,7 +249,7 @@ def read(
     options = ReadOptions(limit, names, layer, sheet, skip_rows, tuple(na), collect, needed, id_column, likely_ids)
     contents = _check_target_named(_read_sheet(path, options), named)
     notes = [f"{path.name}: {contents.description}.", *contents.notes]
-    with _naming_other_sheets(contents.notes):
+    with _naming_other_sheets(notes):
         labels = _read_labels(target_file, contents, id_column, options, target_sheet, notes)
         samples = put_samples_in_rows(contents, orientation, target or time, id_column, labels, notes, only, likely_ids)
         del contents  # frees its numbers if they were transposed
@@ -288,7 +288,7 @@ def _naming_other_sheets(notes: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        others = [note for note in notes if note.endswith("(--sheet).")]
+        others = [note for note in notes if note.endswith(("(--sheet).", "(--target-sheet)."))]
         if not others:
             raise
         raise ValueError(" ".join([str(error), *others])) from None
@@ -427,7 +427,7 @@ def _read_labels(
     if sheet is None and options.sheet is None and path == table.path:
         raise ValueError(f"{path} is the table itself; name the sheet of the target (--target-sheet).")
     labels = _read_sheet(path, ReadOptions(options.limit, None, sheet=sheet, na=options.na))
-    notes.extend(f"{path.name}: {note}" for note in labels.notes)
+    notes.extend(f"{path.name}: {note}".replace("(--sheet)", "(--target-sheet)") for note in labels.notes)
     return match_spelling(labels, possible_ids(table, id_column), notes)
 
 
