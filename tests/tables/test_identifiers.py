@@ -79,6 +79,7 @@ def test_an_identifier_that_is_not_the_first_column(file, rng):
         ("rs1234", [0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2]),
         ("BID", COUNTS),
         ("NAD", COUNTS),
+        ("IDS", COUNTS),  # a gene
         ("age", [31, 45, 52, 60, 38, 41, 70, 66, 29, 55, 47, 63]),  # different in every row, and first
         ("hippuric acid", [x + 0.25 for x in RISING]),  # a measurement by which the table is sorted
     ],
@@ -131,6 +132,7 @@ def test_donors_with_several_samples_are_asked_about(file, rng, name):
 
 def test_names():
     ids = ["id", "ID", "Id", "sample_id", "SampleId", "PatientID", "patient.no", "Unnamed: 0", "donor", "row names"]
+    ids += ["SUBJID", "USUBJID", "IID", "level_0", "id_patient", "Sample IDs"]
     genes = [
         "ID1",
         "ID2",
@@ -171,6 +173,13 @@ def test_clinical_columns_are_named_in_a_note(file, rng):
     table = tables.read(path, target="status", covariates=["age", "bmi"], features=["platelets"])
     assert not has_note(table, "unlike")
     assert not has_note(tables.read(file(table_of(rng, n_features=60)), target="status"), "unlike")
+
+
+def test_fractions_among_whole_numbers_are_named_in_a_note(file, rng):
+    counts = {f"ENSG{j}": rng.integers(0, 90, N) for j in range(60)}
+    path = file(table_of(rng, n_features=1, **counts, blasts=[f"{x}.5%" for x in SHUFFLED]))
+    table = tables.read(path, target="status", drop_columns=["g0"])
+    assert has_note(table, "1 feature is unlike the others in name, scale or kind: blasts.")
 
 
 @pytest.mark.parametrize(

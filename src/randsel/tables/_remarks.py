@@ -59,17 +59,25 @@ def describe_features(
 
 
 def _find_unlike(X: Array, names: Sequence[str], columns: Array) -> list[str]:
-    """Return the names of features that are clinical, then whole numbers among fractions, then of another scale."""
+    """Return the names of features that are clinical, then of another kind (whole or not), then of another scale."""
     max_count = max(3, len(columns) // 100)  # more of them are not exceptions
     clinical = columns[find_clinical([names[j] for j in columns.tolist()])].tolist()
-    whole = [j for j in find_whole(X, columns).tolist() if len(np.unique(X[:, j])) > 1]
+    of_one_kind = _find_rarer_kind(X, columns)
     rows = np.unique(np.linspace(0, len(X) - 1, 9).astype(int))
     sizes = np.median(np.abs(np.nan_to_num(X[np.ix_(rows, columns)])), axis=0)
     columns, scales = columns[sizes > 0], np.log10(sizes[sizes > 0])
     distances = np.abs(scales - np.median(scales)) if len(scales) else scales
     far = columns[distances > max(3.0, 10 * float(np.median(distances)))].tolist() if len(scales) else []
-    chosen = clinical + (whole if len(whole) <= max_count else [])
+    chosen = clinical + (of_one_kind if len(of_one_kind) <= max_count else [])
     return [names[j] for j in dict.fromkeys(chosen + (far if len(far) <= max_count else []))]
+
+
+def _find_rarer_kind(X: Array, columns: Array) -> list[int]:
+    """Return the columns of whole numbers, or the others if these are fewer; constant columns are of neither kind."""
+    is_whole = np.isin(columns, find_whole(X, columns))
+    whole = [j for j in columns[is_whole].tolist() if len(np.unique(X[:, j])) > 1]
+    fractions: list[int] = columns[~is_whole].tolist()
+    return min(whole, fractions, key=len)
 
 
 def _skewed_fraction(X: Array, columns: Array) -> float:
