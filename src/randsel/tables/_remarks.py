@@ -105,8 +105,9 @@ def describe_excel_names(names: Sequence[str]) -> list[str]:
     if example.isdecimal():
         day = date(1899, 12, 30) + timedelta(days=int(example))
         example = f"{example}, the number of the day {day.day}-{day:%b}"
+    names_look = pluralise(len(as_dates), "1 name of a feature looks", f"{len(as_dates)} names of features look")
     note = (
-        f"{len(as_dates)} names of features look like genes that Excel changed to dates or numbers ({example}): "
+        f"{names_look} like genes that Excel changed to dates or numbers ({example}): "
         f"{list_first(as_dates, 5)}. 1-Mar was MARCHF1, 2-Sep was SEPTIN2; take the names from the original file."
     )
     return [note]
