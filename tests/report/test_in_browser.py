@@ -214,6 +214,8 @@ def test_headings_stay_with_their_figures_in_print(opened):
         assert opened.js(inside.format(heading)) == "avoid"
     for selector in ("h2", "h3", ".legend"):
         assert opened.js(f"getComputedStyle(document.querySelector('main {selector}')).breakAfter") == "avoid"
+    # a button is not painted where the header of the table is repeated on the next page
+    assert opened.js("getComputedStyle(document.querySelector('#features-table th button')).display") == "contents"
     opened.media()
 
 

@@ -125,6 +125,22 @@ def test_long_names_are_cut_in_sentences_only(plain, quick):
     content = report.contents(replace(plain, features=long))
     assert name[:49] + "… and gene" in sentences(content)[0]
     assert content["features"]["rows"][0]["name"] == name
+    long = tuple(replace(f, name=name) if f.selected else f for f in plain.features)
+    assert sentences(report.contents(replace(plain, features=long)))[0].endswith("x…")
+
+
+def test_every_setting_is_listed_once(plain, quick):
+    settings = plain.settings | {"parameters": {"seed": 0, "task": "classification"}}
+    names = [row["name"] for row in report.contents(replace(plain, settings=settings))["settings"]]
+    assert names.count("seed") == 1
+    assert "task" in names
+
+
+def test_the_line_of_the_volcano_separates_features_by_their_q_values(plain):
+    limit = figures._limit_of_q(plain)
+    assert limit is not None
+    assert all((feature.p <= limit) == (feature.q <= 0.05) for feature in plain.features)
+    assert figures._limit_of_q(replace(plain, features=tuple(replace(f, q=1.0) for f in plain.features))) is None
 
 
 @pytest.mark.slow

@@ -85,12 +85,9 @@ def signed_effects(analysis: Analysis) -> tuple[Array, str]:
 
 
 def _limit_of_q(analysis: Analysis) -> float | None:
-    """Return a p-value that separates features with a q-value of at most 0.05 from the others; None if none has one."""
-    passing = [feature.p for feature in analysis.features if feature.q <= LEVEL]
-    others = [feature.p for feature in analysis.features if feature.q > LEVEL]
-    if not passing:
-        return None
-    return float(np.sqrt(max(*passing, 1e-300) * max(min(others, default=1.0), 1e-300)))
+    """Return the p-value up to which the procedure of Benjamini and Hochberg passes features; None if none passes."""
+    n_passing = sum(feature.q <= LEVEL for feature in analysis.features)
+    return LEVEL * n_passing / len(analysis.features) if n_passing else None
 
 
 def draw_volcano(analysis: Analysis, *, ax: Any) -> Any:
