@@ -5,7 +5,7 @@ import pytest
 from panel_tables import frame_of, make_panel, make_table
 
 from randsel.panels import compare_features, warn_of_shifts
-from randsel.panels._cohort import chance_of_outside
+from randsel.panels._cohort import chance_of_outside, warn_of_absent
 
 
 def new_values(panel, **columns):
@@ -100,3 +100,31 @@ def test_few_values_outside_the_training_range_are_left_to_chance(panel):
     assert not [w for w in warn_of_shifts(panel, values) if "outside" in w]
     values[:8, 0] = high
     assert [w for w in warn_of_shifts(panel, values) if "1 of 2 features lie outside the training range" in w]
+
+
+def test_stand_ins_are_compared_with_training_like_features(panel):
+    frame = frame_of(make_table(seed=1))
+    del frame["a"]
+    samples = panel.prepare(frame, allow_missing=True)
+    assert not list(warn_of_shifts(*samples.compared(panel)))
+    moved = panel.prepare({**frame, "copy": frame["copy"] + 5.0}, allow_missing=True)
+    warnings = list(warn_of_shifts(*moved.compared(panel)))
+    assert "The medians of 1 of 2 features differ" in warnings[0]
+    assert ": copy (+" in warnings[0]
+    assert np.isnan(moved.values[:, 0]).all()
+    with (
+        pytest.warns(UserWarning, match="copy replaces it"),
+        pytest.warns(UserWarning, match="medians of 1 of 2 features differ"),
+    ):
+        panel.predict({**frame, "copy": frame["copy"] + 5.0}, allow_missing=True)
+
+
+def test_absent_features_are_counted(panel):
+    values = new_values(panel)
+    assert not list(warn_of_absent(values))
+    values[:, 1] = np.nan
+    assert next(warn_of_absent(values)).startswith("1 of 2 features of the panel have no values")
+    values[:, 0] = np.nan
+    assert next(warn_of_absent(values)) == (
+        "None of the 2 features of the panel has values; predictions depend on stand-ins alone."
+    )

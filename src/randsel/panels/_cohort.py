@@ -184,15 +184,21 @@ def warn_of_shifts(
             f"All new samples have the same value of {list_first(constant, NAMED)}, which varied in training; is the "
             "column complete, and in the right place?"
         )
-    absent = np.isnan(values).all(axis=0).sum()
-    if absent > MANY_ABSENT * len(shifts):
-        yield (
-            f"{absent} of {len(shifts)} features of the panel have no values; predictions depend on the others, and on "
-            "stand-ins if there are any."
-        )
     empty = [s.name for s in shifts if 0 < s.n_missing < len(values) and s.n_missing > len(values) / 2]
     if empty:
         yield f"More than half of the values of {list_first(empty, NAMED)} are missing; they are treated as average."
+
+
+def warn_of_absent(values: Array) -> Iterator[str]:
+    """Yield a warning if many features of the panel have no values in the new samples."""
+    n_absent, n_features = int(np.isnan(values).all(axis=0).sum()), values.shape[1]
+    if n_absent == n_features:
+        yield f"None of the {n_features} features of the panel has values; predictions depend on stand-ins alone."
+    elif n_absent > MANY_ABSENT * n_features:
+        yield (
+            f"{n_absent} of {n_features} features of the panel have no values; predictions depend on the others, and "
+            "on stand-ins if there are any."
+        )
 
 
 def _is_outside(shift: FeatureShift, n_samples: int, n_training: int, n_features: int) -> bool:
