@@ -20,7 +20,12 @@ from randsel.tables._annotations import choose_batches, covariate_roles, read_an
 from randsel.tables._features import FeatureChoice, fill_and_resolve, select_features
 from randsel.tables._identifiers import cells_as_names
 from randsel.tables._missing import add_indicators, handle_missing
-from randsel.tables._orientation import match_spelling, possible_ids, put_samples_in_rows
+from randsel.tables._orientation import (
+    describe_other_spellings,
+    match_spelling,
+    possible_ids,
+    put_samples_in_rows,
+)
 from randsel.tables._remarks import describe_codes, describe_contents, describe_features
 from randsel.tables._roles import assign_roles, check_target
 from randsel.tables._samples import choose_by_target, read_optional_outcome
@@ -254,6 +259,7 @@ def read(
         samples = put_samples_in_rows(contents, orientation, target or time, id_column, labels, notes, only, likely_ids)
         del contents  # frees its numbers if they were transposed
         samples, replacements = fill_and_resolve(samples, duplicates, below_detection, detection_values, only, notes)
+        notes += describe_other_spellings(samples, only)
         roles, cells = assign_roles(samples, requested, id_column, labels, notes, optional=bool(only))
         choose = partial(read_optional_outcome, only=only) if only else partial(choose_by_target, classes=classes)
         y, rows = choose(samples, roles, cells, drop_columns, notes)

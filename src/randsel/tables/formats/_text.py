@@ -36,6 +36,8 @@ MOST_LINES = 100_000
 #: Characters that are converted to numbers at a time.
 _BLOCK = 1 << 22
 _SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", " ": "spaces"}
+#: Characters of a record without content.
+_BLANK = ' \t\r\n\f\v;,"'
 #: Separator -> cell with a decimal comma. With tabs, 1,234 is ambiguous and does not count.
 _DECIMAL_COMMAS = {
     ";": re.compile(rf"(^|;)[ \t]*{DECIMAL_COMMA}[ \t]*(;|$)", re.MULTILINE),
@@ -280,7 +282,10 @@ def _find_encoding(path: Path, open_bytes: Callable[..., Any], limit: int) -> st
 
 
 def _records(file: io.TextIOWrapper, path: Path) -> Iterator[tuple[int, str]]:
-    """Yield records that are not blank; a cell in quotes may span several lines."""
+    """Yield records that have a cell with content; a cell in quotes may span several lines.
+
+    Spreadsheets write empty rows as lines of separators.
+    """
     lines = enumerate(iter(lambda: file.readline(LONGEST_LINE), ""), start=1)
     for start, first_line in lines:
         record, length, in_quotes = [first_line], len(first_line), first_line.count('"') % 2
@@ -295,7 +300,7 @@ def _records(file: io.TextIOWrapper, path: Path) -> Iterator[tuple[int, str]]:
             problem = f"line {start} has more than {LONGEST_LINE} characters"
             raise ValueError(f"{path}: {problem}; is it a table, and are quotes closed?")
         text = "".join(record)
-        if text.strip():
+        if text.strip(_BLANK):
             yield start, text.rstrip("\n")
 
 
