@@ -136,6 +136,18 @@ def test_every_setting_is_listed_once(plain, quick):
     assert "task" in names
 
 
+def test_effects_of_the_volcano_do_not_depend_on_units(plain):
+    table, effects = plain.table, plain.effects
+    assert not effects.log2
+    values, label = figures.signed_effects(plain)
+    assert label == "AUC − 0.5; positive if higher in control"
+    above = table.X[table.y == "control"][:, None] > table.X[table.y == "case"]
+    np.testing.assert_allclose(values, above.mean(axis=(0, 1)) - 0.5, atol=1e-12)
+    values, label = figures.signed_effects(replace(plain, effects=replace(effects, log2="given")))
+    assert label == "log2 fold change: control less case"
+    assert np.array_equal(values, effects.difference)
+
+
 def test_the_line_of_the_volcano_separates_features_by_their_q_values(plain):
     limit = figures._limit_of_q(plain)
     assert limit is not None

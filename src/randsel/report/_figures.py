@@ -72,16 +72,22 @@ def draw_heatmap(analysis: Analysis, *, ax: Any) -> Any:
 
 
 def signed_effects(analysis: Analysis) -> tuple[Array, str]:
-    """Return an effect of every feature whose sign is its direction, and its name."""
+    """Return an effect of every feature whose sign is its direction, and its name.
+
+    Differences of values that are not logarithms depend on the units of the features, and are not comparable.
+    """
     effects = analysis.effects
-    if effects.difference_name is not None:
+    if effects.difference_name is not None and effects.log2:
         classes = f": {text.make_visible(effects.classes[1])} less {text.make_visible(effects.classes[0])}"
         return effects.difference, effects.difference_name + classes
     if effects.measure == "hazard ratio":
         return np.log2(effects.estimate), "log2 hazard ratio per standard deviation"
     if effects.measure == "correlation":
         return effects.estimate, f"rank correlation with {target_name(analysis)}"
-    return effects.sign * (effects.estimate - effects.neutral), "AUC − 0.5 of one class; negative if lower in it"
+    meaning = "AUC − 0.5 of one class; negative if lower in it"
+    if len(effects.classes) == 2:
+        meaning = f"AUC − 0.5; positive if higher in {text.make_visible(effects.classes[1])}"
+    return effects.sign * (effects.estimate - effects.neutral), meaning
 
 
 def _limit_of_q(analysis: Analysis) -> float | None:
