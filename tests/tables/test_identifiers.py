@@ -6,6 +6,7 @@ from table_files import has_note
 
 from randsel.tables import _read as tables
 from randsel.tables._identifiers import is_clinical
+from randsel.tables._remarks import describe_donors
 from randsel.tables.formats import is_id_name
 
 N = 12
@@ -130,6 +131,12 @@ def test_donors_with_several_samples_are_asked_about(file, rng, name):
     assert name not in table.names
 
 
+def test_donors_in_a_column_without_a_role_are_noted():
+    note = "Column 'donor' has 2 values for 3 samples. If samples with the same value belong together, as those of one"
+    assert describe_donors({"age": [30, 30, 31], "donor": ["a", "b", "a"]})[0].startswith(note)
+    assert not describe_donors({"site": ["a", "b", "a"], "donor": ["a", "b", "c"], "subject": ["a", "a", "a"]})
+
+
 def test_names():
     ids = ["id", "ID", "Id", "sample_id", "SampleId", "PatientID", "patient.no", "Unnamed: 0", "donor", "row names"]
     ids += ["SUBJID", "USUBJID", "IID", "level_0", "id_patient", "Sample IDs"]
@@ -205,6 +212,18 @@ def test_survival_times_and_events_are_no_features_of_each_other(file, rng, targ
     assert tables.read(path, target=target, features=[other]).names == (other, "g")
     assert tables.read(path, target=target, drop_columns=[other]).names == ("g",)
     assert tables.read(path, event=target, time=other).names == ("g",)
+
+
+def test_a_time_whose_event_is_text_is_asked_about(file, rng):
+    header = ",".join([*(f"g{j}" for j in range(20)), "OS_STATUS", "OS_MONTHS"])
+    rows = [",".join(map(str, [*rng.random(20), "0:LIVING" if i % 2 else "1:DECEASED", i + 0.5])) for i in range(12)]
+    path = file("\n".join([header, *rows]) + "\n")
+    with pytest.raises(ValueError, match=r"'OS_STATUS' and 'OS_MONTHS' .* --event 'OS_STATUS' --time 'OS_MONTHS'"):
+        tables.read(path, target="OS_MONTHS")
+    assert len(tables.read(path, event="OS_STATUS", time="OS_MONTHS").names) == 20
+    assert len(tables.read(path, target="OS_MONTHS", drop_columns=["OS_STATUS"]).names) == 20
+    path = file("\n".join([header.replace("OS_MONTHS", "weight"), *rows]) + "\n")
+    assert has_note(tables.read(path, target="weight"), "1 column of text is left out: 'OS_STATUS'.")
 
 
 def test_a_time_that_shares_a_word_with_the_target_is_not_a_feature(file, rng):

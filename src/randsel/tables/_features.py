@@ -13,6 +13,7 @@ from randsel._utils.text import list_first, pluralise
 from randsel._utils.typing import Array
 from randsel.tables._identifiers import (
     check_survival_pair,
+    check_text_event,
     check_text_ids,
     find_identifiers,
     find_sample_names,
@@ -194,7 +195,9 @@ def select_features(
     wanted = set(choice.only or samples.columns)
     indices = [j for j, name in enumerate(samples.columns) if name in wanted and name not in excluded]
     if not samples.features_in_rows:
-        indices = _leave_out_text(samples, indices, choice, notes)
+        numeric = _leave_out_text(samples, indices, choice, notes)
+        text, indices = sorted(set(indices).difference(numeric)), numeric
+        check_text_event(samples, text, choice.target, choice.y)
     named_by_user = {*choice.categorical, *choice.features, *choice.only}
     uncertain = [j for j in indices if samples.columns[j] not in named_by_user]
     if choice.y.dtype.names is None:

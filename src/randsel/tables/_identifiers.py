@@ -220,6 +220,24 @@ def check_survival_pair(
             continue
         raise ValueError(
             f"{samples.path}: {event!r} and {time!r} look like the event and the time of one survival outcome, so "
-            f"{name!r} must not be a feature. Analyse both, without --target: --event {event!r} --time {time!r}. If "
-            f"{name!r} is something else, leave it out (--drop-columns {name!r}) or say so (--features {name!r})."
+            f"{name!r} must not be a feature. {_ask_for_survival(event, time, name)} or say so (--features {name!r})."
         )
+
+
+def check_text_event(samples: Sheet, columns: Sequence[int], target: str, y: Array) -> None:
+    """Raise ValueError if the target looks like a time, and one of these columns of text like its event."""
+    if not _is_time_name(target) or y.dtype.kind != "f" or len(np.unique(y)) <= 2:
+        return
+    event = next((samples.columns[j] for j in columns if _is_event_name(samples.columns[j])), None)
+    if event is not None:
+        raise ValueError(
+            f"{samples.path}: {event!r} and {target!r} look like the event and the time of one survival outcome, and a "
+            f"time without its event says little. {_ask_for_survival(event, target, event)}."
+        )
+
+
+def _ask_for_survival(event: str, time: str, doubtful: str) -> str:
+    return (
+        f"Analyse both, without --target: --event {event!r} --time {time!r}. If {doubtful!r} is something else, leave "
+        f"it out (--drop-columns {doubtful!r})"
+    )

@@ -26,7 +26,7 @@ from randsel.tables._orientation import (
     possible_ids,
     put_samples_in_rows,
 )
-from randsel.tables._remarks import describe_codes, describe_contents, describe_features
+from randsel.tables._remarks import describe_codes, describe_contents, describe_donors, describe_features
 from randsel.tables._roles import assign_roles, check_target
 from randsel.tables._samples import choose_by_target, read_optional_outcome
 from randsel.tables._sandbox import read_in_sandbox
@@ -325,6 +325,8 @@ def _build_table(
     if missing == "indicator":
         X, names = add_indicators(samples.path, X, names, notes)
     notes += describe_contents(X, len(nominal), choice.y, choice.target, unused)
+    if not choice.groups_are_named and not choice.only:
+        notes += describe_donors({name: samples.named_columns[name] for name in unused})
     relevant = samples.named_columns.get("relevant") if "relevant" in samples.roles else None
     id_column = samples.roles.get("ids") if ids_index is None else samples.columns[ids_index]
     row_names = samples.row_names if ids_index is None else cells_as_names(samples, ids_index)

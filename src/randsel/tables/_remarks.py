@@ -1,9 +1,10 @@
 """Notes about the contents of a table: shape, target, features that are skewed or unlike the rest, changed names."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date, timedelta
 from shlex import quote
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from randsel._numerics.columns import column_slices
 from randsel._utils.text import join_names, list_first, pluralise
 from randsel._utils.typing import Array
 from randsel.tables._identifiers import MIN_FEATURES, find_clinical, find_whole
-from randsel.tables.formats import find_names
+from randsel.tables.formats import find_names, is_id_name
 
 #: Skewness above which a column is strongly skewed; that of an exponential distribution is 2, of a normal one 0.
 _SKEWED = 1.0
@@ -127,6 +128,19 @@ def describe_contents(X: Array, n_nominal: int, y: Array, target: str, unused: S
     if unused:
         notes.append(f"Columns that are not features and have no role: {list_first(unused, 8)}.")
     return notes
+
+
+def describe_donors(unused: Mapping[str, Any]) -> list[str]:
+    """Return a note if a column without a role, such as one of `obs` in an h5ad file, names samples of one donor."""
+    for name, cells in unused.items():
+        n_levels = len({str(cell) for cell in cells})
+        if is_id_name(name) and 1 < n_levels < len(cells):
+            note = (
+                f"Column {name!r} has {n_levels} values for {len(cells)} samples. If samples with the same value "
+                f"belong together, as those of one donor do, say so: --groups {quote(name)}."
+            )
+            return [note]
+    return []
 
 
 def describe_codes(y: Array, target: str) -> list[str]:
