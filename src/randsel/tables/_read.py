@@ -259,7 +259,6 @@ def read(
         samples = put_samples_in_rows(contents, orientation, target or time, id_column, labels, notes, only, likely_ids)
         del contents  # frees its numbers if they were transposed
         samples, replacements = fill_and_resolve(samples, duplicates, below_detection, detection_values, only, notes)
-        notes += describe_other_spellings(samples, only)
         roles, cells = assign_roles(samples, requested, id_column, labels, notes, optional=bool(only))
         choose = partial(read_optional_outcome, only=only) if only else partial(choose_by_target, classes=classes)
         y, rows = choose(samples, roles, cells, drop_columns, notes)
@@ -319,6 +318,7 @@ def _build_table(
     if not choice.only:
         notes += describe_features(X, names, nominal, choice.features, log2=log2)
         notes += describe_codes(choice.y, choice.target)
+    notes += describe_other_spellings(samples, choice.only)
     negative = 0.0
     if log2:
         X, negative = _take_log2(X, nominal, notes)
