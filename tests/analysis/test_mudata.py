@@ -45,6 +45,16 @@ def test_modalities_are_ranked_together(mdata):
         randsel.select_adata(mdata, "status", layer="counts")
 
 
+@pytest.mark.filterwarnings("ignore")  # those of mudata itself
+def test_mudata_itself(mdata):
+    mudata = pytest.importorskip("mudata")
+    joint = mudata.MuData(mdata.mod)
+    joint.obs["status"] = mdata.obs["status"]
+    randsel.select_adata(joint, "status", halves=0, folds=0, top=2)
+    assert sorted(randsel.get.ranking_df(joint, selected=True).index) == ["b", "p"]
+    assert joint.mod["prot"].var["randsel_missing"].tolist() == [10, 10]
+
+
 def test_results_of_anndata(mdata):
     rna = mdata.mod["rna"]
     rna.obs["status"] = mdata.obs["status"]

@@ -152,7 +152,7 @@ REFUSED = {
     ),
     "all censored": (lambda e, t: (0 * e, t), OPTIONS, "no sample has an event in 'status'; all are '0'"),
     "negative": (lambda e, t: (e, np.where(np.arange(30) == 3, -2, t)), OPTIONS, "the first (-2) of sample 4; correct"),
-    "zero": (lambda e, t: (e, np.where(np.arange(30) == 3, 0, t)), OPTIONS, "must be above zero, but 1 are not"),
+    "zero": (lambda e, t: (e, np.where(np.arange(30) == 3, 0, t)), OPTIONS, "must be above zero, but 1 is not"),
     "infinite": (lambda e, t: (e, np.where(np.arange(30) == 3, np.inf, t)), OPTIONS, "must be above zero"),
     "text": (lambda e, t: (e, np.where(np.arange(30) == 3, "late", t)), OPTIONS, "holds 'late', which is not a time"),
     "no time": (

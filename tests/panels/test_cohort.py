@@ -1,9 +1,11 @@
 """Comparison of new values with the training values of a panel."""
 
 import numpy as np
+import pytest
 from panel_tables import frame_of, make_panel, make_table
 
 from randsel.panels import compare_features, warn_of_shifts
+from randsel.panels._cohort import chance_of_outside, warn_of_absent
 
 
 def new_values(panel, **columns):
@@ -79,3 +81,50 @@ def test_negative_values_have_no_logarithm(panel):
     assert warning.startswith("30% of the new values are negative, and have no logarithm")
     assert "--transform none" in warning
     assert not list(warn_of_shifts(panel, values, log2_taken=True, negative=0.001))
+
+
+@pytest.mark.parametrize(("n_outside", "n", "m"), [(1, 5, 4), (3, 5, 4), (2, 8, 20), (0, 3, 2)])
+def test_the_chance_of_values_outside_a_range_agrees_with_simulation(n_outside, n, m):
+    values = np.random.default_rng(0).random((20_000, n + m))
+    training, new = values[:, n:], values[:, :n]
+    is_outside = (new < training.min(axis=1, keepdims=True)) | (new > training.max(axis=1, keepdims=True))
+    share = (is_outside.sum(axis=1) >= n_outside).mean()
+    assert chance_of_outside(n_outside, n, m) == pytest.approx(share, abs=0.015)
+    assert chance_of_outside(n_outside, n, 1) == 1.0
+
+
+def test_few_values_outside_the_training_range_are_left_to_chance(panel):
+    values = new_values(panel)[:20]
+    high = panel.prepare({**frame_of(make_table(seed=1)), "a": np.full(80, 9.0)}).values[0, 0]
+    values[:3, 0] = high  # 15 %, but samples of the same cohort would often have as many in one of the features
+    assert not [w for w in warn_of_shifts(panel, values) if "outside" in w]
+    values[:8, 0] = high
+    assert [w for w in warn_of_shifts(panel, values) if "1 of 2 features lie outside the training range" in w]
+
+
+def test_stand_ins_are_compared_with_training_like_features(panel):
+    frame = frame_of(make_table(seed=1))
+    del frame["a"]
+    samples = panel.prepare(frame, allow_missing=True)
+    assert not list(warn_of_shifts(*samples.compared(panel)))
+    moved = panel.prepare({**frame, "copy": frame["copy"] + 5.0}, allow_missing=True)
+    warnings = list(warn_of_shifts(*moved.compared(panel)))
+    assert "The medians of 1 of 2 features differ" in warnings[0]
+    assert ": copy (+" in warnings[0]
+    assert np.isnan(moved.values[:, 0]).all()
+    with (
+        pytest.warns(UserWarning, match="copy replaces it"),
+        pytest.warns(UserWarning, match="medians of 1 of 2 features differ"),
+    ):
+        panel.predict({**frame, "copy": frame["copy"] + 5.0}, allow_missing=True)
+
+
+def test_absent_features_are_counted(panel):
+    values = new_values(panel)
+    assert not list(warn_of_absent(values))
+    values[:, 1] = np.nan
+    assert next(warn_of_absent(values)).startswith("1 of 2 features of the panel have no values")
+    values[:, 0] = np.nan
+    assert next(warn_of_absent(values)) == (
+        "None of the 2 features of the panel has values; predictions depend on stand-ins alone."
+    )

@@ -9,6 +9,7 @@ from fitted import HOSTILE, hostile_table
 
 from randsel import InteractionScan, plots
 from randsel._utils.text import make_visible
+from randsel.panels import Panel, apply_panel, fit_panel, write_application
 from randsel.report import _html as report
 from randsel.report import (
     interaction_contents,
@@ -214,6 +215,8 @@ def test_headings_stay_with_their_figures_in_print(opened):
         assert opened.js(inside.format(heading)) == "avoid"
     for selector in ("h2", "h3", ".legend"):
         assert opened.js(f"getComputedStyle(document.querySelector('main {selector}')).breakAfter") == "avoid"
+    # a button is not painted where the header of the table is repeated on the next page
+    assert opened.js("getComputedStyle(document.querySelector('#features-table th button')).display") == "contents"
     opened.media()
 
 
@@ -250,3 +253,17 @@ def test_the_report_of_interactions_draws_no_pair_of_noise(open_page):
     assert browser.problems == []
     assert browser.js("document.querySelectorAll('svg').length") == 0
     assert browser.js("document.getElementById('triples') !== null && document.getElementById('covariates') !== null")
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1200, False), (390, True)])
+def test_the_report_of_new_samples(open_page, hostile, tmp_path, width, dark):
+    panel = Panel(**vars(fit_panel(hostile)))
+    ids = np.array([f"<img src=x onerror=alert({i})>" for i in range(len(hostile.table.y))])
+    application = apply_panel(panel, replace(hostile.table, ids=ids), about={"data": "<script>alert(1)</script>.csv"})
+    assert write_application(application, tmp_path) == []
+    browser = open_page((tmp_path / "report.html").read_text(encoding="utf-8"), width=width, dark=dark)
+    assert browser.problems == []
+    assert browser.js("document.documentElement.scrollWidth") == width
+    assert browser.js("document.images.length + document.scripts.length") == 0
+    assert browser.js("document.title") == "Panel applied to <script>alert(1)</script>.csv"
+    assert browser.js("document.body.innerText").count("onerror=alert(0)") >= 1

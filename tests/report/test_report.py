@@ -125,6 +125,34 @@ def test_long_names_are_cut_in_sentences_only(plain, quick):
     content = report.contents(replace(plain, features=long))
     assert name[:49] + "… and gene" in sentences(content)[0]
     assert content["features"]["rows"][0]["name"] == name
+    long = tuple(replace(f, name=name) if f.selected else f for f in plain.features)
+    assert sentences(report.contents(replace(plain, features=long)))[0].endswith("x…")
+
+
+def test_every_setting_is_listed_once(plain, quick):
+    settings = plain.settings | {"parameters": {"seed": 0, "task": "classification"}}
+    names = [row["name"] for row in report.contents(replace(plain, settings=settings))["settings"]]
+    assert names.count("seed") == 1
+    assert "task" in names
+
+
+def test_effects_of_the_volcano_do_not_depend_on_units(plain):
+    table, effects = plain.table, plain.effects
+    assert not effects.log2
+    values, label = figures.signed_effects(plain)
+    assert label == "AUC − 0.5; positive if higher in control"
+    above = table.X[table.y == "control"][:, None] > table.X[table.y == "case"]
+    np.testing.assert_allclose(values, above.mean(axis=(0, 1)) - 0.5, atol=1e-12)
+    values, label = figures.signed_effects(replace(plain, effects=replace(effects, log2="given")))
+    assert label == "log2 fold change: control less case"
+    assert np.array_equal(values, effects.difference)
+
+
+def test_the_line_of_the_volcano_separates_features_by_their_q_values(plain):
+    limit = figures._limit_of_q(plain)
+    assert limit is not None
+    assert all((feature.p <= limit) == (feature.q <= 0.05) for feature in plain.features)
+    assert figures._limit_of_q(replace(plain, features=tuple(replace(f, q=1.0) for f in plain.features))) is None
 
 
 @pytest.mark.slow

@@ -75,6 +75,12 @@ def test_stability_counts_the_selected_features(found, frequencies, level, words
         ([0.8, 0.84], [0.81, 0.82], "good", "and as well as all features together: balanced accuracy 0.82"),
         ([0.8, 0.84], [0.61, 0.62], "good", "and better than all features together"),
         ([0.8, 0.9], [0.78, 0.8], "good", "and as well as all features together"),  # less than two standard errors
+        (
+            [0.8, 0.8],
+            [0.8, 0.9],
+            "good",
+            "and as well as all features together",
+        ),  # one fold differs: one standard error
         ([0.8, 0.84], [0.91, 0.92], "fair", "but not as well as all features together"),
         ([0.4, 0.65], [0.9, 0.9], "poor", "No better than chance, within the spread of the folds"),
     ],

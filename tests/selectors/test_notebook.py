@@ -50,6 +50,15 @@ def test_pairs_have_names(data):
         InteractionScan().pairs_to_frame()
 
 
+def test_features_that_stand_out_in_combination_only(data):
+    selector = RandSel().fit(*data)
+    assert selector.stands_out_
+    assert selector.permutation_pvalue_ > 0.02
+    assert "although one by one they do not stand out (permutation test" in selector._repr_html_()
+    selector.permutation_pvalue_ = 0.01
+    assert "The features as a whole are related to the target (permutation test, p = 0.010)" in selector._repr_html_()
+
+
 def test_html_after_the_fit_has_a_verdict_and_escaped_names(data):
     X, y = data
     for selector in (RandSel(), RandSelCV(cv=3, gammas=["median"]), InteractionScan()):
@@ -62,7 +71,7 @@ def test_html_after_the_fit_has_a_verdict_and_escaped_names(data):
         bundle = selector._repr_mimebundle_()
         assert 'class="randsel"' in bundle["text/html"]
         assert bundle["text/plain"] == repr(selector)
-    assert "are related to the target (permutation test" in RandSel().fit(X, y)._repr_html_()
+    assert "they do not stand out (permutation test" in RandSel().fit(X, y)._repr_html_()
     assert "Mean score over the folds" in RandSelCV(cv=3, gammas=["median"]).fit(X, y)._repr_html_()
     with sklearn.config_context(display="text"):
         assert not hasattr(selector, "_repr_html_")

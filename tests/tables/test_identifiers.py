@@ -6,6 +6,7 @@ from table_files import has_note
 
 from randsel.tables import _read as tables
 from randsel.tables._identifiers import is_clinical
+from randsel.tables._remarks import describe_donors
 from randsel.tables.formats import is_id_name
 
 N = 12
@@ -79,6 +80,7 @@ def test_an_identifier_that_is_not_the_first_column(file, rng):
         ("rs1234", [0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2]),
         ("BID", COUNTS),
         ("NAD", COUNTS),
+        ("IDS", COUNTS),  # a gene
         ("age", [31, 45, 52, 60, 38, 41, 70, 66, 29, 55, 47, 63]),  # different in every row, and first
         ("hippuric acid", [x + 0.25 for x in RISING]),  # a measurement by which the table is sorted
     ],
@@ -129,8 +131,15 @@ def test_donors_with_several_samples_are_asked_about(file, rng, name):
     assert name not in table.names
 
 
+def test_donors_in_a_column_without_a_role_are_noted():
+    note = "Column 'donor' has 2 values for 3 samples. If samples with the same value belong together, as those of one"
+    assert describe_donors({"age": [30, 30, 31], "donor": ["a", "b", "a"]})[0].startswith(note)
+    assert not describe_donors({"site": ["a", "b", "a"], "donor": ["a", "b", "c"], "subject": ["a", "a", "a"]})
+
+
 def test_names():
     ids = ["id", "ID", "Id", "sample_id", "SampleId", "PatientID", "patient.no", "Unnamed: 0", "donor", "row names"]
+    ids += ["SUBJID", "USUBJID", "IID", "level_0", "id_patient", "Sample IDs"]
     genes = [
         "ID1",
         "ID2",
@@ -173,6 +182,13 @@ def test_clinical_columns_are_named_in_a_note(file, rng):
     assert not has_note(tables.read(file(table_of(rng, n_features=60)), target="status"), "unlike")
 
 
+def test_fractions_among_whole_numbers_are_named_in_a_note(file, rng):
+    counts = {f"ENSG{j}": rng.integers(0, 90, N) for j in range(60)}
+    path = file(table_of(rng, n_features=1, **counts, blasts=[f"{x}.5%" for x in SHUFFLED]))
+    table = tables.read(path, target="status", drop_columns=["g0"])
+    assert has_note(table, "1 feature is unlike the others in name, scale or kind: blasts.")
+
+
 @pytest.mark.parametrize(
     ("target", "other"),
     [
@@ -196,6 +212,18 @@ def test_survival_times_and_events_are_no_features_of_each_other(file, rng, targ
     assert tables.read(path, target=target, features=[other]).names == (other, "g")
     assert tables.read(path, target=target, drop_columns=[other]).names == ("g",)
     assert tables.read(path, event=target, time=other).names == ("g",)
+
+
+def test_a_time_whose_event_is_text_is_asked_about(file, rng):
+    header = ",".join([*(f"g{j}" for j in range(20)), "OS_STATUS", "OS_MONTHS"])
+    rows = [",".join(map(str, [*rng.random(20), "0:LIVING" if i % 2 else "1:DECEASED", i + 0.5])) for i in range(12)]
+    path = file("\n".join([header, *rows]) + "\n")
+    with pytest.raises(ValueError, match=r"'OS_STATUS' and 'OS_MONTHS' .* --event 'OS_STATUS' --time 'OS_MONTHS'"):
+        tables.read(path, target="OS_MONTHS")
+    assert len(tables.read(path, event="OS_STATUS", time="OS_MONTHS").names) == 20
+    assert len(tables.read(path, target="OS_MONTHS", drop_columns=["OS_STATUS"]).names) == 20
+    path = file("\n".join([header.replace("OS_MONTHS", "weight"), *rows]) + "\n")
+    assert has_note(tables.read(path, target="weight"), "1 column of text is left out: 'OS_STATUS'.")
 
 
 def test_a_time_that_shares_a_word_with_the_target_is_not_a_feature(file, rng):

@@ -23,6 +23,7 @@ VALUES = [[1.5, 2], [2.5, 3], [0.5, 5], [3.5, 4]]
         (BODY + "* by mass spectrometry\n", ["Line 6 is left out, below the table: '* by mass spectrometry'."]),
         (BODY + "\nSource: a hospital, in spring\nAll rights reserved,,,\n", ["Lines 7 to 8 are left out, below"]),
         ("A title\n" + BODY + '"Remark, with a comma"\n', ["above the table: 'A title'", "below the table"]),
+        (BODY.replace("s3", ",,,\ns3") + ',,,\n"",,,""\nSource: a hospital,,,\n', ["Line 9 is left out, below"]),
         (BODY.replace("\n", ",\n"), ["1 column without name and content is left out."]),
         (BODY.replace("\n", ",,\n"), ["2 columns without name and content are left out."]),
         (
@@ -118,7 +119,7 @@ def test_percent_signs(file, engine):
     table = tables.read(file("a,b,y\n1,12%,p\n2,7.5 %,q\n3,,p\n4,1%,q\n"), target="y")
     np.testing.assert_array_equal(table.X[:, 1], [12, 7.5, np.nan, 1])
     assert has_note(table, "3 cells have a percent sign: 12% was read as 12.")
-    with pytest.raises(ValueError, match="'b' holds 'a percent sign among plain numbers' in line 2"):
+    with pytest.raises(ValueError, match="'b' holds a percent sign among plain numbers in line 2; write all"):
         tables.read(file("a,b,y\n1,12%,p\n2,0.5,q\n3,1,p\n4,1%,q\n"), target="y")
     rows = "gene,s1,s2,s3,s4\nshare,1%,2%,3%,5%\ng,1.5,2.5,1,5\n"
     table = tables.read(file(rows + "y,p,q,p,q\n"), target="y")
@@ -244,6 +245,18 @@ def test_repeated_ids(file):
         tables.read(
             file(text.replace(",y", ",z")), target_file=file("id,y\np0,1\np1,2\np2,1\n", "l.csv"), drop_columns=["z"]
         )
+
+
+def test_repeated_ids_in_a_column_of_text(file, rng, engine):
+    header = ",".join(["dose", "Patient", *(f"g{j}" for j in range(30)), "y"])
+    rows = [",".join(map(str, [i / 7, f"p{i // 2}", *rng.random(30), "ab"[i % 2]])) for i in range(8)]
+    path = file("\n".join([header, *rows]) + "\n")
+    with pytest.raises(ValueError, match=r"column 'Patient' has the name of an identifier, and 4 values for 8 samples"):
+        tables.read(path, target="y")
+    assert tables.read(path, target="y", groups="Patient").groups.tolist()[:3] == ["p0", "p0", "p1"]
+    assert "Patient" not in tables.read(path, target="y", drop_columns=["Patient"]).names
+    table = tables.read(file(path.read_text().replace("Patient", "site")), target="y")
+    assert has_note(table, "1 column of text is left out: 'site'.")
 
 
 def test_classes_that_differ_in_case_or_spaces(file, tmp_path):

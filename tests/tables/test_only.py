@@ -122,6 +122,18 @@ def test_a_file_without_any_of_the_features(tmp_path):
         read(tmp_path / "new.csv", only=("GBP5", "BATF2"))
 
 
+def test_features_that_are_spelt_differently_are_named(tmp_path):
+    (tmp_path / "new.csv").write_text("GBP5,phenyllactate..PLA.,X12.HETE\n1,2,3\n4,5,6\n")
+    only = ("GBP5", "phenyllactate (PLA)", "12-HETE", "BATF2")
+    table = read(tmp_path / "new.csv", only=only)
+    assert table.names == ("GBP5",)
+    note = (
+        "2 absent features are perhaps spelt differently: the file has 'phenyllactate..PLA.', not 'phenyllactate (PLA)'"
+    )
+    assert any(note in other for other in table.notes)
+    assert not any("spelt" in note for note in read(tmp_path / "new.csv", only=("GBP5", "BATF2")).notes)
+
+
 def test_a_renamed_copy_is_read_although_its_first_copy_is_not_wanted(tmp_path):
     (tmp_path / "new.csv").write_text("a,x,x\n1,2,3\n4,5,6\n")
     table = read(tmp_path / "new.csv", only=("a", "x.2"), duplicates="rename")

@@ -54,7 +54,7 @@ def test_missing_values_are_neutral_or_dropped(file, engine):
     table = tables.read(file(GAPS), target="y", categorical=["k"], missing="drop-columns")
     assert table.names == ("a",)
     assert table.nominal == ()
-    assert has_note(table, "3 columns with missing values are left out.")
+    assert has_note(table, "3 columns with missing values are left out: b, c, k.")
     table = tables.read(file(GAPS), target="y", categorical=["k"], missing="median")
     assert table.missing == "median"
     assert np.isnan(table.X).sum() == 3
@@ -82,7 +82,7 @@ def test_columns_without_any_value(file):
     for missing in ("neutral", "indicator", "median"):
         table = tables.read(file(text), target="y", missing=missing)
         assert table.names == ("a",)
-        assert has_note(table, "1 column with no value at all is left out.")
+        assert has_note(table, "1 column with no value at all is left out: b.")
     with pytest.raises(ValueError, match="every column has missing values; choose --missing neutral"):
         tables.read(file("a,y\n,p\n2,q\n3,p\n4,q\n"), target="y", missing="drop-columns")
     with pytest.raises(ValueError, match="every column has no value at all; check how the table was read"):
@@ -162,7 +162,7 @@ IDS = "name,a\n" + "".join(f"n{i},{i}\n" for i in range(40))
         ("a,y\n", {}, "it has no rows"),
         ("", {}, "is empty"),
         ("\n \n", {}, "is empty"),
-        ("a,a,b,b,y\n1,2,3,4,x\n", {}, "several columns called 'a', .* .1 other names are repeated, too"),
+        ("a,a,b,b,y\n1,2,3,4,x\n", {}, "several columns called 'a', .* .1 other name is repeated, too"),
         ('a,y\n1,"x\n2,z\n', {}, "the quotation mark in line 2 is never closed"),
         ("a,y\n1,x\n2,z\n", {}, "has 2 samples with a target, and at least 4 are needed. If features are in rows"),
         ("a,y\n1,x\n2,x\n3,x\n4,x\n", {}, "the target 'y' is x in all 4 samples"),

@@ -42,6 +42,10 @@ def test_a_workbook_with_its_target_in_another_sheet(file):
     path = file(workbook({"readme": [["note"], ["see expression"]], "expression": genes}), "other.xlsx")
     with pytest.raises(ValueError, match=r"has no column 'status'.* the others are 'expression' \(--sheet\)\.$"):
         tables.read(path, target="status")
+    labels = file(workbook({"readme": [["note"], ["see list"]], "list": [["id", "y"], ["1", "u"]]}), "list.xlsx")
+    message = r"the 1 entry of the target file fits neither .* the others are 'list' \(--target-sheet\)\.$"
+    with pytest.raises(ValueError, match=message):
+        tables.read(path, target="status", target_file=labels, sheet="expression")
     assert has_note(table, "study.xlsx: Row 1 is left out, above the table: 'Samples of the study'.")
     assert has_note(table, "Ids are spelt differently: '001' in study.xlsx matches '1'.")
 

@@ -207,7 +207,7 @@ def test_bad_survival_outcomes_name_cause_and_remedy():
     X, y, _ = simulate()
     event, time = y["event"], y["time"]
     refused("all 60 samples of y are censored, so there is nothing to explain", X, survival_array(event & False, time))
-    refused(r"times of y must be above zero, but 1 are not, the first in row 3 \(-1\)", X, changed(y, 3, -1.0))
+    refused(r"times of y must be above zero, but 1 is not, the first in row 3 \(-1\)", X, changed(y, 3, -1.0))
     refused(r"must be above zero.*row 5 \(0\); correct them", X, changed(y, 5, 0.0))
     refused("NaN or infinite times in 1 of 60 samples; row 2 has no time", X, changed(y, 2, np.nan, False))
     refused("row 2 has an event but no time. Drop", X, changed(y, 2, np.nan, True))

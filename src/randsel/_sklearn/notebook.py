@@ -8,6 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from randsel._utils.text import format_number, format_p_value, make_visible, optional
 from randsel._utils.typing import Array
+from randsel.culling import NOISE_LEVEL
 
 #: Column of the data frame -> attribute of the selector with a number per feature.
 COLUMNS = {
@@ -101,7 +102,11 @@ class NotebookMixin:
         p = getattr(self, "permutation_pvalue_", None)
         tested = "" if p is None else f" (permutation test, p = {format_p_value(p)})"
         if hasattr(self, "stands_out_"):
-            related = "The features as a whole are related to the target" if self.stands_out_ else "Nothing stands out"
+            related = "The features as a whole are related to the target"
+            if not self.stands_out_:
+                related = "Nothing stands out"
+            elif p is not None and p > NOISE_LEVEL:
+                related = "Together, the features predict the target, although one by one they do not stand out"
             sentences.append(f"{related}{tested}.")
         count, total = int(np.sum(self.support_)), len(self.support_)
         sentences.append(f"{count} of {total} features {'is' if count == 1 else 'are'} selected.")

@@ -64,12 +64,17 @@ class Feature:
     missing: int = 0
 
 
-def format_effect(effect: float | None, low: float | None, high: float | None) -> str:
-    """Write an effect with its confidence limits: 0.91 (0.83 to 0.96); a dash if it is unknown."""
+def format_effect(effect: float | None, low: float | None, high: float | None, *, space: str = " ") -> str:
+    """Write an effect with its confidence limits: 0.91 (0.83 to 0.96); a dash if it is unknown.
+
+    `space` stands between the limits; one without a line break keeps them together.
+    """
     if effect is None or math.isnan(effect):
         return text.DASH
     digits = partial(text.format_fixed, digits=2)
-    return digits(effect) if low is None or math.isnan(low) else f"{digits(effect)} ({digits(low)} to {digits(high)})"
+    if low is None or math.isnan(low):
+        return digits(effect)
+    return f"{digits(effect)} ({digits(low)}{space}to{space}{digits(high)})"
 
 
 @dataclass(frozen=True)
@@ -118,7 +123,7 @@ class FeatureColumn:
         """Write the number of a row of `to_json` values for the report, in units of 10^exponent if it is scaled."""
         value = row[self.field]
         if self.field == "effect":
-            return format_effect(value, row["effect_low"], row["effect_high"])
+            return format_effect(value, row["effect_low"], row["effect_high"], space="\u00a0")
         return self.show(value) if not self.scaled or value is None else text.format_fixed(value * 10.0**-exponent, 2)
 
 

@@ -9,7 +9,14 @@ import numpy as np
 from randsel._utils.text import pluralise
 from randsel._utils.typing import Array
 from randsel.analysis import check_codes
-from randsel.panels._cohort import FeatureShift, check_categories, compare_features, transform_values, warn_of_shifts
+from randsel.panels._cohort import (
+    FeatureShift,
+    check_categories,
+    compare_features,
+    transform_values,
+    warn_of_absent,
+    warn_of_shifts,
+)
 from randsel.panels._evaluation import Evaluation, evaluate, known_outcome
 from randsel.panels._panel import NewSamples, Panel
 from randsel.tables import Table
@@ -90,7 +97,8 @@ def apply_panel(
     log2_taken = transform == "as-training" and table.log2
     ids = tuple(map(str, (np.arange(1, len(values) + 1) if table.ids is None else table.ids).tolist()))
     options: dict[str, Any] = {"log2_taken": log2_taken, "negative": table.negative, "ids": ids}
-    warnings = [*warn_of_shifts(panel, samples.values, rescaled=rescale, **options)]
+    warnings = [*warn_of_shifts(*samples.compared(panel), rescaled=rescale, **options)]
+    warnings += warn_of_absent(samples.values)
     warnings += check_codes(table)
     if not panel.about.get("findings", True):
         warnings.append(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import gammaln
 
 from randsel._utils.text import list_first, pluralise
 from randsel._utils.typing import Array
@@ -33,7 +34,9 @@ UNLIKELY = 0.01  # equal new values are reported if training samples would have 
 SHIFTED = 1.0  # shifts of a median above this, in training standard deviations, are reported
 SIGNIFICANT = 4.0  # a reported shift also exceeds this many standard errors of the new median
 MEDIAN_ERROR = 1.25  # standard error of the median of n normal values, in standard deviations, times √n
-OUTSIDE = 0.1  # fractions of values outside the training range above this are reported
+#: Fractions of values outside the training range above this are reported, if samples of the training cohort would have
+#: them in any feature with less than the probability `UNLIKELY`.
+OUTSIDE = 0.1
 #: A transform is suggested if quantiles are more than `FAR_DISTANCE` standard deviations apart, and if the transform
 #: reduces this distance below `CLOSE_DISTANCE` and below `MAX_DISTANCE_RATIO` times its value without the transform.
 FAR_DISTANCE, CLOSE_DISTANCE, MAX_DISTANCE_RATIO = 2.0, 1.0, 0.25
@@ -165,7 +168,8 @@ def warn_of_shifts(
     yield from _warn_of_training_samples(panel, values, ids)
     yield from warn_of_scale(panel, values, rescaled=rescaled, log2_taken=log2_taken, negative=negative)
     shifts = compare_features(panel, values)
-    outside = [s for s in shifts if s.outside > OUTSIDE]
+    counts = [len(points) for points in panel.preparation.points]
+    outside = [s for s, m in zip(shifts, counts, strict=True) if _is_outside(s, len(values), m, len(shifts))]
     if outside and not rescaled:
         outside.sort(key=lambda s: -s.outside)
         named = list_first([f"{s.name} ({s.outside:.0%})" for s in outside], NAMED)
@@ -180,15 +184,44 @@ def warn_of_shifts(
             f"All new samples have the same value of {list_first(constant, NAMED)}, which varied in training; is the "
             "column complete, and in the right place?"
         )
-    absent = np.isnan(values).all(axis=0).sum()
-    if absent > MANY_ABSENT * len(shifts):
-        yield (
-            f"{absent} of {len(shifts)} features of the panel have no values; predictions depend on the others, and on "
-            "stand-ins if there are any."
-        )
     empty = [s.name for s in shifts if 0 < s.n_missing < len(values) and s.n_missing > len(values) / 2]
     if empty:
         yield f"More than half of the values of {list_first(empty, NAMED)} are missing; they are treated as average."
+
+
+def warn_of_absent(values: Array) -> Iterator[str]:
+    """Yield a warning if many features of the panel have no values in the new samples."""
+    n_absent, n_features = int(np.isnan(values).all(axis=0).sum()), values.shape[1]
+    if n_absent == n_features:
+        yield f"None of the {n_features} features of the panel has values; predictions depend on stand-ins alone."
+    elif n_absent > MANY_ABSENT * n_features:
+        yield (
+            f"{n_absent} of {n_features} features of the panel have no values; predictions depend on the others, and "
+            "on stand-ins if there are any."
+        )
+
+
+def _is_outside(shift: FeatureShift, n_samples: int, n_training: int, n_features: int) -> bool:
+    """Return whether more new values are outside the training range than chance explains."""
+    n = n_samples - shift.n_missing
+    n_outside = round(shift.outside * n) if n else 0
+    return n_outside > OUTSIDE * n and n_features * chance_of_outside(n_outside, n, n_training) < UNLIKELY
+
+
+def chance_of_outside(n_outside: int, n: int, m: int) -> float:
+    """Return the probability that at least so many of n values lie outside the range of m others of one distribution.
+
+    Of the C(n + m, m) orders of both, (k + 1) C(n + m - k - 2, m - 2) have k values outside. Ties make them rarer.
+    """
+    if m < 2:
+        return 1.0
+    k = np.arange(n_outside, n + 1)
+    orders = np.log(k + 1.0) + _log_choose(n + m - k - 2, m - 2) - _log_choose(n + m, m)
+    return float(np.exp(orders).sum())
+
+
+def _log_choose(n: Any, k: Any) -> Any:
+    return gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0)
 
 
 def _warn_of_training_samples(panel: PanelContent, values: Array, ids: Sequence[str]) -> Iterator[str]:

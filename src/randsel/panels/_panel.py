@@ -1,7 +1,7 @@
 """`Panel`: selected features with a fitted model, which predicts new samples."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,39 @@ MIN_COHORT = 10  # minimum number of samples whose own distribution can replace 
 
 @dataclass(frozen=True)
 class NewSamples:
-    """Prepared samples: scores for the model, and values of the features of the panel (NaN if a column is absent)."""
+    """Prepared samples.
+
+    Attributes
+    ----------
+    scores
+        Scores for the model.
+    values
+        Values of the features of the panel; NaN if a column is absent.
+    notes
+        Sentences on absent features.
+    stand_ins
+        Index of an absent feature -> its stand-in, and the values of that.
+    """
 
     scores: Array
     values: Array
     notes: tuple[str, ...]
+    stand_ins: Mapping[int, tuple[StandInFeature, Array]]
+
+    def compared(self, panel: PanelContent) -> tuple[PanelContent, Array]:
+        """Return the panel and the values with stand-ins in place of the features that they replace.
+
+        They are compared with training values like features. A stand-in of several features is compared once.
+        """
+        features, points, values = list(panel.features), list(panel.preparation.points), self.values.copy()
+        compared = set[str]()
+        for j, (stand_in, column) in self.stand_ins.items():
+            if stand_in.name not in compared:
+                features[j] = PanelFeature(stand_in.name, stand_in.below_detection)
+                points[j], values[:, j] = stand_in.points, column
+                compared.add(stand_in.name)
+        preparation = replace(panel.preparation, points=tuple(points))
+        return replace(panel, features=tuple(features), preparation=preparation), values
 
 
 @dataclass(frozen=True, repr=False)
@@ -160,7 +188,7 @@ class Panel(PanelContent):
             negative = float(np.mean(is_negative)) if is_negative else 0.0
             columns = {**columns, **{name: np.log2(np.maximum(values, LOWEST)) for name, values in numbers.items()}}
         samples = self.prepare(columns, allow_missing=allow_missing, rescale=rescale)
-        remarks = () if rescale else warn_of_scale(self, samples.values, log2_taken=log2, negative=negative)
+        remarks = () if rescale else warn_of_scale(*samples.compared(self), log2_taken=log2, negative=negative)
         for note in (*samples.notes, *remarks):
             warn(note, stacklevel=3)
         return self.model.outputs(samples.scores)
@@ -183,7 +211,7 @@ class Panel(PanelContent):
             raise ValueError("all features of the panel and all stand-ins are absent; check the names.")
         values = np.full((n_samples, len(self.features)), np.nan)
         scores = np.zeros(values.shape)
-        notes, neutral = [], []
+        notes, neutral, stand_ins = [], [], dict[int, tuple[StandInFeature, Array]]()
         for j, (feature, points) in enumerate(zip(self.features, self.preparation.points, strict=True)):
             if feature.source in columns:
                 values[:, j] = _as_numbers(columns[feature.source], feature.source)
@@ -195,8 +223,10 @@ class Panel(PanelContent):
             if stand_in is None:
                 neutral.append(feature.name)
                 continue
-            stand_in_scores = _score(_as_numbers(columns[stand_in.name], stand_in.name), stand_in.points, rescale)
+            stand_in_values = _as_numbers(columns[stand_in.name], stand_in.name)
+            stand_in_scores = _score(stand_in_values, stand_in.points, rescale)
             scores[:, j] = stand_in.correlation * stand_in_scores
+            stand_ins[j] = stand_in, stand_in_values
             notes.append(f"{feature.name} is absent; {stand_in.name} replaces it (r {stand_in.correlation:.2f}).")
         if neutral:
             notes.append(
@@ -205,7 +235,7 @@ class Panel(PanelContent):
             )
         if self.about.get("missing") == "median":
             scores = self._impute_medians(scores, values)
-        return NewSamples(self.preparation.adjust(scores, columns), values, tuple(notes))
+        return NewSamples(self.preparation.adjust(scores, columns), values, tuple(notes), stand_ins)
 
     def _find_stand_in(self, feature: PanelFeature, columns: Mapping[str, Any]) -> StandInFeature | None:
         return next((stand_in for stand_in in feature.stand_ins if stand_in.name in columns), None)

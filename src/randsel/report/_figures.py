@@ -72,25 +72,28 @@ def draw_heatmap(analysis: Analysis, *, ax: Any) -> Any:
 
 
 def signed_effects(analysis: Analysis) -> tuple[Array, str]:
-    """Return an effect of every feature whose sign is its direction, and its name."""
+    """Return an effect of every feature whose sign is its direction, and its name.
+
+    Differences of values that are not logarithms depend on the units of the features, and are not comparable.
+    """
     effects = analysis.effects
-    if effects.difference_name is not None:
+    if effects.difference_name is not None and effects.log2:
         classes = f": {text.make_visible(effects.classes[1])} less {text.make_visible(effects.classes[0])}"
         return effects.difference, effects.difference_name + classes
     if effects.measure == "hazard ratio":
         return np.log2(effects.estimate), "log2 hazard ratio per standard deviation"
     if effects.measure == "correlation":
         return effects.estimate, f"rank correlation with {target_name(analysis)}"
-    return effects.sign * (effects.estimate - effects.neutral), "AUC − 0.5 of one class; negative if lower in it"
+    meaning = "AUC − 0.5 of one class; negative if lower in it"
+    if len(effects.classes) == 2:
+        meaning = f"AUC − 0.5; positive if higher in {text.make_visible(effects.classes[1])}"
+    return effects.sign * (effects.estimate - effects.neutral), meaning
 
 
 def _limit_of_q(analysis: Analysis) -> float | None:
-    """Return a p-value that separates features with a q-value of at most 0.05 from the others; None if none has one."""
-    passing = [feature.p for feature in analysis.features if feature.q <= LEVEL]
-    others = [feature.p for feature in analysis.features if feature.q > LEVEL]
-    if not passing:
-        return None
-    return float(np.sqrt(max(*passing, 1e-300) * max(min(others, default=1.0), 1e-300)))
+    """Return the p-value up to which the procedure of Benjamini and Hochberg passes features; None if none passes."""
+    n_passing = sum(feature.q <= LEVEL for feature in analysis.features)
+    return LEVEL * n_passing / len(analysis.features) if n_passing else None
 
 
 def draw_volcano(analysis: Analysis, *, ax: Any) -> Any:

@@ -329,7 +329,7 @@ def _flatten_settings(settings: Mapping[str, Any]) -> list[dict[str, str]]:
     rows = []
     for name, value in settings.items():
         if isinstance(value, Mapping):
-            rows += _flatten_settings(value)
+            rows += [row for row in _flatten_settings(value) if row not in rows]  # the seed is also a parameter
         elif name != "command":
             label = str(name).replace("_", " ")
             rows.append({"name": text.make_visible(label), "value": text.make_visible(str(value))})

@@ -33,6 +33,7 @@ STABILITY_LEVELS = (
     (0.0, "poor", "No, other samples give other features"),
 )
 DOUBTFUL = 0.5  # a selected feature with a q-value above this is called doubtful
+ROUNDING = 1e-9  # differences of scores below this are those of rounding
 LONG_NAME = 50  # maximum number of characters of a name in a sentence
 NAMED_CLASSES = 5  # maximum number of classes that are named with their counts
 NAMED_STEPS = 10  # maximum number of features of forward steps that are named
@@ -120,8 +121,8 @@ def _describe_selection(analysis: Analysis) -> str:
     if not analysis.has_findings:
         return f"The selected features ({len(selected)} of {total}) were requested, and are not a finding."
     if len(selected) <= 3:
-        return f"Of {total} features, {number} selected: {names}."
-    return f"Of {total} features, {number} selected; the first are {names}."
+        return _end_sentence(f"Of {total} features, {number} selected: {names}")
+    return _end_sentence(f"Of {total} features, {number} selected; the first are {names}")
 
 
 def _judge_stability(analysis: Analysis) -> tuple[str, str]:
@@ -151,7 +152,8 @@ def _judge_prediction(analysis: Analysis) -> tuple[str, str]:
         return "unknown", "Not measured."
     mean, sd = float(np.mean(accuracy.selected)), _standard_deviation(accuracy.selected)
     losses = accuracy.everything - accuracy.selected
-    error = _standard_deviation(losses) / len(losses) ** 0.5
+    # if a single fold differs, the mean is equal to its standard error, up to rounding
+    error = _standard_deviation(losses) / len(losses) ** 0.5 + ROUNDING
     if mean - sd <= accuracy.chance:
         level, answer = "poor", "No better than chance, within the spread of the folds"
     elif float(np.mean(losses)) > error:
@@ -347,6 +349,11 @@ def _describe_selected_size(curve: PanelSizes, score: Mapping[int, str]) -> str:
 
 def _write_name(name: str) -> str:
     return text.shorten(text.make_visible(name), LONG_NAME)
+
+
+def _end_sentence(words: str) -> str:
+    """Add a full stop, unless a shortened name ends in an ellipsis."""
+    return words if words.endswith("…") else f"{words}."
 
 
 def _write_count(count: int, singular: str, plural: str) -> str:

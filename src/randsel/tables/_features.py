@@ -11,7 +11,13 @@ import numpy as np
 
 from randsel._utils.text import list_first, pluralise
 from randsel._utils.typing import Array
-from randsel.tables._identifiers import check_survival_pair, find_identifiers, find_sample_names
+from randsel.tables._identifiers import (
+    check_survival_pair,
+    check_text_event,
+    check_text_ids,
+    find_identifiers,
+    find_sample_names,
+)
 from randsel.tables._orientation import unknown_column
 from randsel.tables._roles import is_missing
 from randsel.tables.formats import Sheet, check_distinct
@@ -189,7 +195,9 @@ def select_features(
     wanted = set(choice.only or samples.columns)
     indices = [j for j, name in enumerate(samples.columns) if name in wanted and name not in excluded]
     if not samples.features_in_rows:
-        indices = _leave_out_text(samples, indices, choice, notes)
+        numeric = _leave_out_text(samples, indices, choice, notes)
+        text, indices = sorted(set(indices).difference(numeric)), numeric
+        check_text_event(samples, text, choice.target, choice.y)
     named_by_user = {*choice.categorical, *choice.features, *choice.only}
     uncertain = [j for j in indices if samples.columns[j] not in named_by_user]
     if choice.y.dtype.names is None:
@@ -249,6 +257,8 @@ def _leave_out_text(samples: Sheet, columns: list[int], choice: FeatureChoice, n
             more = f" {others} text, too." if len(bad) > 1 else ""
             described = samples.describe_text(first, is_needed=bool(choice.only))
             raise ValueError(f"{samples.path}: {described}{more}")
+    if text and not choice.groups_are_named:
+        check_text_ids(samples, text)
     if text:
         listed = list_first([repr(samples.columns[j]) for j in text], 5)
         kind = pluralise(len(text), "1 column of text is", f"{len(text)} columns of text are")

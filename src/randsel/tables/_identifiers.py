@@ -105,7 +105,10 @@ def find_identifiers(samples: Sheet, columns: Sequence[int], groups_are_named: b
                 name, "holds a different whole number in every row, and its name says that it holds ids"
             )
         elif j in by_name and j in whole and len(np.unique(column)) > 1:
-            _check_repeated_ids(samples, j, len(np.unique(column)), groups_are_named)
+            if not groups_are_named:
+                _refuse_repeated_ids(
+                    samples, j, len(np.unique(column)), f", or make it a feature (--features {name!r})"
+                )
             notes[j] = _describe(name, "has a name that says that it holds ids")
         elif is_even:
             notes[j] = _describe(name, f"changes by {abs(steps[0]):g} from row to row, as numbers of rows do")
@@ -150,16 +153,22 @@ def _is_unlike(values: Array, candidates: Array, j: int, name: str) -> bool:
     return not is_clinical(name) and 2 * len(find_whole(values, others)) < len(others)
 
 
-def _check_repeated_ids(samples: Sheet, j: int, n_levels: int, groups_are_named: bool) -> None:
-    """Raise ValueError if ids are repeated and the user has not named groups of samples."""
+def check_text_ids(samples: Sheet, columns: Sequence[int]) -> None:
+    """Raise ValueError if one of these columns of text has the name of identifiers, and repeats them."""
+    for k in find_id_names([samples.columns[j] for j in columns]):
+        cells = [cell for cell in samples.id_columns.get(samples.columns[columns[k]], []) if cell not in MISSING]
+        if 1 < len(set(cells)) < len(cells):
+            _refuse_repeated_ids(samples, columns[k], len(set(cells)), "")
+
+
+def _refuse_repeated_ids(samples: Sheet, j: int, n_levels: int, other_remedy: str) -> None:
+    """Raise ValueError about ids that are repeated, where the user has not named groups of samples."""
     name = samples.columns[j]
-    if not groups_are_named:
-        raise ValueError(
-            f"{samples.path}: column {name!r} has the name of an identifier, and {n_levels} values for "
-            f"{len(samples.values)} samples. If samples with the same value belong together, say so: "
-            f"--groups {name!r}. Otherwise leave it out (--drop-columns {name!r}), or make it a feature "
-            f"(--features {name!r})."
-        )
+    raise ValueError(
+        f"{samples.path}: column {name!r} has the name of an identifier, and {n_levels} values for "
+        f"{len(samples.values)} samples. If samples with the same value belong together, say so: "
+        f"--groups {name!r}. Otherwise leave it out (--drop-columns {name!r}){other_remedy}."
+    )
 
 
 def _check_sorted_numbers(samples: Sheet, j: int, n_columns: int) -> None:
@@ -211,6 +220,24 @@ def check_survival_pair(
             continue
         raise ValueError(
             f"{samples.path}: {event!r} and {time!r} look like the event and the time of one survival outcome, so "
-            f"{name!r} must not be a feature. Analyse both, without --target: --event {event!r} --time {time!r}. If "
-            f"{name!r} is something else, leave it out (--drop-columns {name!r}) or say so (--features {name!r})."
+            f"{name!r} must not be a feature. {_ask_for_survival(event, time, name)} or say so (--features {name!r})."
         )
+
+
+def check_text_event(samples: Sheet, columns: Sequence[int], target: str, y: Array) -> None:
+    """Raise ValueError if the target looks like a time, and one of these columns of text like its event."""
+    if not _is_time_name(target) or y.dtype.kind != "f" or len(np.unique(y)) <= 2:
+        return
+    event = next((samples.columns[j] for j in columns if _is_event_name(samples.columns[j])), None)
+    if event is not None:
+        raise ValueError(
+            f"{samples.path}: {event!r} and {target!r} look like the event and the time of one survival outcome, and a "
+            f"time without its event says little. {_ask_for_survival(event, target, event)}."
+        )
+
+
+def _ask_for_survival(event: str, time: str, doubtful: str) -> str:
+    return (
+        f"Analyse both, without --target: --event {event!r} --time {time!r}. If {doubtful!r} is something else, leave "
+        f"it out (--drop-columns {doubtful!r})"
+    )

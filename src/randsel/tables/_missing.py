@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from randsel._utils.text import pluralise
+from randsel._utils.text import list_first, pluralise
 from randsel._utils.typing import Array
 
 if TYPE_CHECKING:
@@ -70,10 +70,10 @@ def handle_missing(
             notes.append("Missing values are neutral: they count as the mean of their column (--missing).")
     if dropped.any():
         reason = "missing values" if missing == "drop-columns" else "no value at all"
-        n_dropped = int(dropped.sum())
-        notes.append(
-            pluralise(n_dropped, f"1 column with {reason} is", f"{n_dropped} columns with {reason} are") + " left out."
-        )
+        dropped_names = [names[j] for j in np.flatnonzero(dropped).tolist()]
+        columns = pluralise(len(dropped_names), "1 column", f"{len(dropped_names)} columns")
+        verb = pluralise(len(dropped_names), "is", "are")
+        notes.append(f"{columns} with {reason} {verb} left out: {list_first(dropped_names, 8)}.")
         if dropped.all():
             hint = "choose --missing neutral instead" if missing == "drop-columns" else "check how the table was read"
             raise ValueError(f"{path}: every column has {reason}; {hint}.")

@@ -170,8 +170,9 @@ def _find_orientation(
     if len(labels.columns) == 1:
         count = len(labels.values)
         in_rows, in_header = count == len(sheet.values), count == len(header)
-        entries = f"the {count} entries of the target file"
-        fit, match = f"{entries} fit", f"{entries} are as many as the"
+        entries = f"the {pluralise(count, '1 entry', f'{count} entries')} of the target file"
+        fit = f"{entries} {pluralise(count, 'fits', 'fit')}"
+        match = f"{entries} {pluralise(count, 'is', 'are')} as many as the"
     else:
         in_rows, in_header = _share_ids(labels, row_ids), _share_ids(labels, header)
         fit, match = "ids of the target file are", "ids of the target file are in the"
@@ -204,8 +205,22 @@ def _share_ids(labels: Sheet, ids: Sequence[str] | None) -> bool:
     return any(len(known.intersection(cells)) > enough for cells in labels.named_columns.values())
 
 
-def _normalise_id(name: str) -> str:
-    """Return an id in lower case, without leading zeros, and with points in place of the characters that R replaces."""
+def describe_other_spellings(sheet: Sheet, only: Sequence[str]) -> list[str]:
+    """Return a note if names that are wanted, but absent, are among the columns in another spelling."""
+    absent = set(only).difference(sheet.columns)
+    if not absent:
+        return []
+    spelling = {_normalise_name(name): name for name in sheet.columns}
+    similar = [name for name in only if name in absent and _normalise_name(name) in spelling]
+    if not similar:
+        return []
+    are = pluralise(len(similar), "1 absent feature is", f"{len(similar)} absent features are")
+    column = spelling[_normalise_name(similar[0])]
+    return [f"{are} perhaps spelt differently: the file has {column!r}, not {similar[0]!r}. Write names alike."]
+
+
+def _normalise_name(name: str) -> str:
+    """Return a name in lower case, without leading zeros, and with points for the characters that R replaces."""
     name = re.sub(r"[^0-9a-zäöüß]+", ".", name.strip().lower())
     name = re.sub(r"^x(?=\d)", "", name)  # R puts an X before a digit
     return re.sub(r"(?<!\d)0+(?=\d)", "", name.removesuffix(".0"))
@@ -219,11 +234,11 @@ def match_spelling(labels: Sheet, candidates: Sequence[Sequence[str] | None], no
     if len(labels.columns) == 1 or any(_share_ids(labels, ids) for ids in candidates):
         return labels
     for ids in candidates:
-        spelling = {_normalise_id(name): name for name in ids or ()}
+        spelling = {_normalise_name(name): name for name in ids or ()}
         if len(spelling) < len(ids or ()) or not spelling:
             continue
         for column, cells in labels.named_columns.items():
-            normalised = [_normalise_id(cell) for cell in cells]
+            normalised = [_normalise_name(cell) for cell in cells]
             matched = [spelling.get(name, cell) for name, cell in zip(normalised, cells, strict=True)]
             renamed = replace(labels, named_columns={**labels.named_columns, column: matched})
             if len(set(normalised)) == len(cells) and _share_ids(renamed, ids):

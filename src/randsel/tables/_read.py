@@ -20,8 +20,13 @@ from randsel.tables._annotations import choose_batches, covariate_roles, read_an
 from randsel.tables._features import FeatureChoice, fill_and_resolve, select_features
 from randsel.tables._identifiers import cells_as_names
 from randsel.tables._missing import add_indicators, handle_missing
-from randsel.tables._orientation import match_spelling, possible_ids, put_samples_in_rows
-from randsel.tables._remarks import describe_codes, describe_contents, describe_features
+from randsel.tables._orientation import (
+    describe_other_spellings,
+    match_spelling,
+    possible_ids,
+    put_samples_in_rows,
+)
+from randsel.tables._remarks import describe_codes, describe_contents, describe_donors, describe_features
 from randsel.tables._roles import assign_roles, check_target
 from randsel.tables._samples import choose_by_target, read_optional_outcome
 from randsel.tables._sandbox import read_in_sandbox
@@ -249,7 +254,7 @@ def read(
     options = ReadOptions(limit, names, layer, sheet, skip_rows, tuple(na), collect, needed, id_column, likely_ids)
     contents = _check_target_named(_read_sheet(path, options), named)
     notes = [f"{path.name}: {contents.description}.", *contents.notes]
-    with _naming_other_sheets(contents.notes):
+    with _naming_other_sheets(notes):
         labels = _read_labels(target_file, contents, id_column, options, target_sheet, notes)
         samples = put_samples_in_rows(contents, orientation, target or time, id_column, labels, notes, only, likely_ids)
         del contents  # frees its numbers if they were transposed
@@ -288,7 +293,7 @@ def _naming_other_sheets(notes: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        others = [note for note in notes if note.endswith("(--sheet).")]
+        others = [note for note in notes if note.endswith(("(--sheet).", "(--target-sheet)."))]
         if not others:
             raise
         raise ValueError(" ".join([str(error), *others])) from None
@@ -313,12 +318,15 @@ def _build_table(
     if not choice.only:
         notes += describe_features(X, names, nominal, choice.features, log2=log2)
         notes += describe_codes(choice.y, choice.target)
+    notes += describe_other_spellings(samples, choice.only)
     negative = 0.0
     if log2:
         X, negative = _take_log2(X, nominal, notes)
     if missing == "indicator":
         X, names = add_indicators(samples.path, X, names, notes)
     notes += describe_contents(X, len(nominal), choice.y, choice.target, unused)
+    if not choice.groups_are_named and not choice.only:
+        notes += describe_donors({name: samples.named_columns[name] for name in unused})
     relevant = samples.named_columns.get("relevant") if "relevant" in samples.roles else None
     id_column = samples.roles.get("ids") if ids_index is None else samples.columns[ids_index]
     row_names = samples.row_names if ids_index is None else cells_as_names(samples, ids_index)
@@ -427,7 +435,7 @@ def _read_labels(
     if sheet is None and options.sheet is None and path == table.path:
         raise ValueError(f"{path} is the table itself; name the sheet of the target (--target-sheet).")
     labels = _read_sheet(path, ReadOptions(options.limit, None, sheet=sheet, na=options.na))
-    notes.extend(f"{path.name}: {note}" for note in labels.notes)
+    notes.extend(f"{path.name}: {note}".replace("(--sheet)", "(--target-sheet)") for note in labels.notes)
     return match_spelling(labels, possible_ids(table, id_column), notes)
 
 

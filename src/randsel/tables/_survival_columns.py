@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from randsel._numerics.event_times import OPPOSITE_WORDS, survival_array
-from randsel._utils.text import list_first
+from randsel._utils.text import list_first, pluralise
 from randsel._utils.typing import Array
 from randsel.tables._roles import is_missing
 from randsel.tables.formats import parse_number
@@ -63,8 +63,9 @@ def read_survival_columns(
     time = np.array(numbers, dtype=np.float64)
     wrong = np.flatnonzero(~(np.isfinite(time) & (time > 0)))
     if len(wrong):
+        count = f"{len(wrong)} {pluralise(len(wrong), 'is', 'are')}"
         raise ValueError(
-            f"{source}: times in {names['time']!r} must be above zero, but {len(wrong)} are not, the first "
+            f"{source}: times in {names['time']!r} must be above zero, but {count} not, the first "
             f"({time[wrong[0]]:g}) of {_sample_name(ids, rows[wrong[0]])}; correct them. If a time was rounded "
             "down to zero, half a unit of time may replace it."
         )

@@ -6,7 +6,7 @@ import numpy as np
 
 from randsel._numerics.arrays import is_structured
 from randsel._numerics.event_times import OPPOSITE_WORDS, survival_array
-from randsel._utils.text import warn
+from randsel._utils.text import pluralise, warn
 from randsel._utils.typing import Array
 
 #: Words in names of columns. They confirm what the types say, or decide where types cannot.
@@ -149,7 +149,8 @@ def check_times(y: Array) -> None:
         )
     rows = np.flatnonzero(time <= 0.0)
     if len(rows):
+        count = f"{len(rows)} {pluralise(len(rows), 'is', 'are')}"
         raise ValueError(
-            f"times of y must be above zero, but {len(rows)} are not, the first in row {rows[0]} ({time[rows[0]]:g}); "
+            f"times of y must be above zero, but {count} not, the first in row {rows[0]} ({time[rows[0]]:g}); "
             "correct them. If a time was rounded down to zero, half a unit of time may replace it."
         )

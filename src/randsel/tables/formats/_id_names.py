@@ -22,11 +22,15 @@ _ID_WORDS = to_words("id ids identifier uid uuid")
 _NUMBER_WORDS = to_words("no nr num number code key barcode name index")
 _ID_NAMES = to_words(
     "index rownames rowname rownumber barcode sampleid patientid subjectid donorid participantid sampleno patientno"
-    " subjectno mrn rid pid sid"
+    " subjectno mrn rid pid sid iid eid ptid subjid usubjid studyid rowid"
 )
+#: Symbols of genes that are also names of ids.
+_GENES = frozenset({"IDS"})
 #: Parts that a name must contain to be worth splitting into words, which is slow for 50 000 names.
 _ID_PARTS = tuple(
-    to_words("id no nr num code key name index row mrn patient subject donor person animal mouse volunteer proband")
+    to_words(
+        "id no nr num code key name index level row mrn patient subject donor person animal mouse volunteer proband"
+    )
 )
 
 
@@ -59,9 +63,13 @@ def find_names(names: Sequence[str], fragments: Iterable[str]) -> list[int]:
 def is_id_name(name: str) -> bool:
     """Return whether the name of a column is a usual name of identifiers."""
     words = split_words(name) or [""]
-    if re.fullmatch(r"Unnamed: \d+(_level_\d+)?", name) or "".join(words) in _ID_NAMES:
+    if name in _GENES:
+        return False
+    if re.fullmatch(r"Unnamed: \d+(_level_\d+)?|level_\d+", name) or "".join(words) in _ID_NAMES:
         return True
     if words[-1] in _ID_WORDS or (len(words) == 1 and words[0] in _SUBJECT_WORDS):
+        return True
+    if len(words) == 2 and words[0] == "id" and words[1] in _OWNERS:
         return True
     return len(words) > 1 and words[-1] in _NUMBER_WORDS and words[-2] in _OWNERS
 

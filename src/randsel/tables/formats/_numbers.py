@@ -72,8 +72,8 @@ def describe_bad_cell(column: str, place: str, cell: str, *, is_text: bool = Fal
             "samples (--groups), or leave it out (--drop-columns)"
         )
     if cell in (MIXED_TRUTH, MIXED_PERCENT):
-        remedy = "write all cells of a column alike"
-    elif detection_limit(cell) is not None:
+        return f"column {column!r} holds {cell} in {place}; write all cells of a column alike."
+    if detection_limit(cell) is not None:
         remedy = f"is it below the limit of detection? Choose --below-detection half-minimum, or --na {quoted}"
     elif re.fullmatch(r"\d{4}-\d\d?-\d\d?([T ].*)?|\d\d?[./]\d\d?[./](\d\d){1,2}( .*)?", cell):
         remedy = "it looks like a date: turn dates into numbers, such as days since the first, or use --drop-columns"

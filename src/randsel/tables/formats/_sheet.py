@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from randsel._utils.files import check_size
+from randsel._utils.text import pluralise
 from randsel._utils.typing import Array
 from randsel.tables.formats._numbers import describe_bad_cell
 
@@ -85,7 +86,9 @@ def check_distinct(
     repeated = [name for name, times in Counter(names).items() if times > 1]
     if repeated:
         first, second = [i for i, name in enumerate(names) if name == repeated[0]][:2]
-        more = f" ({len(repeated) - 1} other names are repeated, too)" if len(repeated) > 1 else ""
+        n_others = len(repeated) - 1
+        others = pluralise(n_others, "1 other name is", f"{n_others} other names are")
+        more = f" ({others} repeated, too)" if n_others else ""
         raise ValueError(
             f"{path} has several {plural} called {repeated[0]!r}, the first in {locate(first)} and {locate(second)}"
             f"{more}; {remedy}."

@@ -36,6 +36,8 @@ MOST_LINES = 100_000
 #: Characters that are converted to numbers at a time.
 _BLOCK = 1 << 22
 _SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", " ": "spaces"}
+#: Characters of a record without content.
+_BLANK = ' \t\r\n\f\v;,"'
 #: Separator -> cell with a decimal comma. With tabs, 1,234 is ambiguous and does not count.
 _DECIMAL_COMMAS = {
     ";": re.compile(rf"(^|;)[ \t]*{DECIMAL_COMMA}[ \t]*(;|$)", re.MULTILINE),
@@ -108,7 +110,7 @@ def _find_table(start: list[str], *, find_titles: bool) -> tuple[str, int]:
     """Return the separator, and the index of the header among the first records."""
     separator = _find_separator(start[:2])
     is_space = separator == " "
-    width, *widths = [len(text.split()) if is_space else text.count(separator) + 1 for text in start]
+    width, *widths = [_count_cells(text, separator) for text in start]
     is_title = not is_space and width > 2 and separator not in start[0].strip(f"{separator} ")
     is_table = len(set(widths)) == 1 and widths[0] - width in (0, 1) and not is_title
     if is_table or not find_titles or len(start) < 3:
@@ -117,13 +119,27 @@ def _find_table(start: list[str], *, find_titles: bool) -> tuple[str, int]:
     for candidate in ("\t", ";", ","):
         # a damaged line may have millions of separators
         if sum(text.count(candidate) for text in start) < _MAX_CELLS_AHEAD:
-            rows = [split_record(text, candidate) for text in start]
+            try:
+                rows = [split_record(text, candidate) for text in start]
+            except csv.Error:  # with a wrong separator, cells are longer than csv allows
+                continue
             index = find_header(rows)
             candidates.extend([] if index is None else [(len(rows[index]), -index, candidate)])
     if not candidates:
         return separator, 0
     _, negative_index, separator = max(candidates)
     return separator, -negative_index
+
+
+def _count_cells(record: str, separator: str) -> int:
+    """Return the number of cells of a record; separators in quotes do not count."""
+    if separator == " ":
+        return len(record.split())
+    return _outside_quotes(record).count(separator) + 1
+
+
+def _outside_quotes(record: str) -> str:
+    return re.sub(r'"[^"]*"', "", record)
 
 
 def _align_header(header: list[str], texts: list[str], separator: str, notes: list[str]) -> list[str]:
@@ -266,7 +282,10 @@ def _find_encoding(path: Path, open_bytes: Callable[..., Any], limit: int) -> st
 
 
 def _records(file: io.TextIOWrapper, path: Path) -> Iterator[tuple[int, str]]:
-    """Yield records that are not blank; a cell in quotes may span several lines."""
+    """Yield records that have a cell with content; a cell in quotes may span several lines.
+
+    Spreadsheets write empty rows as lines of separators.
+    """
     lines = enumerate(iter(lambda: file.readline(LONGEST_LINE), ""), start=1)
     for start, first_line in lines:
         record, length, in_quotes = [first_line], len(first_line), first_line.count('"') % 2
@@ -281,13 +300,13 @@ def _records(file: io.TextIOWrapper, path: Path) -> Iterator[tuple[int, str]]:
             problem = f"line {start} has more than {LONGEST_LINE} characters"
             raise ValueError(f"{path}: {problem}; is it a table, and are quotes closed?")
         text = "".join(record)
-        if text.strip():
+        if text.strip(_BLANK):
             yield start, text.rstrip("\n")
 
 
 def _find_separator(start: list[str]) -> str:
     """Return tab if the header has one, else the more frequent of semicolon and comma, else space if both rows fit."""
-    header = re.sub(r'"[^"]*"', "", start[0])
+    header = _outside_quotes(start[0])
     if "\t" in header:
         return "\t"
     if ";" in header or "," in header:
