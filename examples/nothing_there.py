@@ -26,5 +26,5 @@ print(f"permutation_pvalue_ is {selector.permutation_pvalue_:.2f}, stands_out_ i
 print(f"InteractionScan selects {InteractionScan().fit(X, y).n_features_}.")
 selected = [InteractionScan().fit(rng.standard_normal((100, 200)), y).n_features_ for _ in range(40)]
 print(f"In 40 other tables of noise it selects something in {np.count_nonzero(selected)}.")
-figure = plots.culling_path(selector, highlight=np.array([], dtype=int), title="A culling path of nothing but noise")
-figure.savefig(Path("nothing_there.png"), dpi=100)
+panels = plots.culling_path(selector, highlight=np.array([], dtype=int), title="A culling path of nothing but noise")
+plots.figure_of(panels).savefig(Path("nothing_there.png"), dpi=100)

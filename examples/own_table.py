@@ -30,4 +30,6 @@ for j in scan.get_support(indices=True):
     print(f"{table.names[j]}: q = {scan.qvalues_[j]:.0e}, alone p = {scan.main_pvalues_[j]:.0e}")
 for pair in scan.pairs_[scan.pairs_["p_corrected"] <= 0.05]:
     print(f"{table.names[pair['i']]} acts with {table.names[pair['j']]}: corrected p = {pair['p_corrected']:.0e}")
-plots.pair_panels(table.X, table.y, scan, names=table.names, count=1).savefig(Path("own_table.png"), dpi=110)
+plots.figure_of(plots.pair_panels(table.X, table.y, scan, names=table.names, count=1)).savefig(
+    Path("own_table.png"), dpi=110
+)

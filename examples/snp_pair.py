@@ -27,4 +27,4 @@ print(f"True pair: {first} and {second}. Best pair: {best['i']} and {best['j']}.
 print(f"Its corrected p: {best['p_corrected']:.1e}; of the next pair: {scan.pairs_[1]['p_corrected']:.2f}")
 print(f"Selected at q ≤ 0.05: {scan.get_support(indices=True)}")
 print(f"Functions that a SNP has at most: {scan.n_functions_}, but three genotypes have two.")
-plots.pair_panels(X, y, scan, count=2).savefig(Path("snp_pair.png"), dpi=110)
+plots.figure_of(plots.pair_panels(X, y, scan, count=2)).savefig(Path("snp_pair.png"), dpi=110)

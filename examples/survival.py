@@ -36,4 +36,4 @@ accuracy = analyse(Table(X, y, names), Settings(halves=0, pairs="none")).accurac
 scores = ", ".join(f"{score:.2f}" for score in accuracy.selected)
 print(f"Concordance index of the folds of a nested cross-validation: {scores}; chance is 0.5.")
 curves = {"feature 0": X[:, 0], "feature 1, which acts with 2": X[:, 1], "predicted risk, held out": accuracy.high_risk}
-plots.survival_panels(y, curves).savefig(Path("survival.png"), dpi=110)
+plots.figure_of(plots.survival_panels(y, curves)).savefig(Path("survival.png"), dpi=110)

@@ -28,4 +28,4 @@ i, j = relevant
 print(f"Partner of {i}: {scan.partner_[i]}, corrected p of the pair: {scan.pairs_[0]['p_corrected']:.1e}")
 print(f"p of their main effects, not corrected: {scan.main_pvalues_[i]:.2f} and {scan.main_pvalues_[j]:.2f}")
 print(f"Corrected p of the best other pair: {scan.pairs_[1]['p_corrected']:.2f}")
-plots.pair_panels(X, y, scan, count=3).savefig(Path("xor_in_2000.png"), dpi=110)
+plots.figure_of(plots.pair_panels(X, y, scan, count=3)).savefig(Path("xor_in_2000.png"), dpi=110)

@@ -16,19 +16,19 @@ def path():
 
 
 def test_culling_path_draws_every_feature_and_names_the_highlighted(path):
-    figure = plots.culling_path(path, highlight=np.array([0, 1]), names=[f"gene {j}" for j in range(15)], title="XOR")
-    top, bottom, _ = figure.axes
+    panels = plots.culling_path(path, highlight=np.array([0, 1]), names=[f"gene {j}" for j in range(15)], title="XOR")
+    top, bottom, _ = panels
     assert {text.get_text() for text in top.texts} == {"gene 0", "gene 1"}
     assert len(top.collections[0].get_segments()) == 13
     alignment = bottom.lines[0].get_ydata()
     assert list(alignment) == [r.alignment for r in path.rounds]
     red = [line for line in top.lines if line.get_color() == plots.RED][:2]
     assert {line.get_ydata()[-1] for line in red} == set(path.last_values("contributions", 15)[:2])
-    figure.savefig(io.BytesIO(), format="png")
+    plots.figure_of(panels).savefig(io.BytesIO(), format="png")
 
 
 def test_the_errors_of_the_rounds_mark_the_number_of_features_they_choose(path):
-    *_, axes = plots.culling_path(path).axes
+    *_, axes = plots.culling_path(path)
     limit, curve, chosen = axes.lines[:3]
     smallest = int(np.argmin(path.errors))
     assert limit.get_ydata()[0] == path.errors[smallest] + path.standard_errors[smallest]
@@ -43,15 +43,15 @@ def test_the_errors_of_the_rounds_mark_the_number_of_features_they_choose(path):
 def test_a_path_without_errors_has_no_panel_for_them():
     X, y, _ = datasets.make_xor(60, 6, random_state=0)
     path = RandSel(estimator="bootstrap", n_bootstraps=50, random_state=0).fit(X, y).path_
-    assert [axes.get_ylabel() for axes in plots.culling_path(path).axes] == ["contribution", "alignment"]
+    assert [axes.get_ylabel() for axes in plots.culling_path(path)] == ["contribution", "alignment"]
 
 
 def test_what_is_selected_is_highlighted_by_default(path):
-    assert {text.get_text() for text in plots.culling_path(path).axes[0].texts} == {"0", "1"}
-    assert not plots.culling_path(path, highlight=np.array([], dtype=int)).axes[0].texts
+    assert {text.get_text() for text in plots.culling_path(path)[0].texts} == {"0", "1"}
+    assert not plots.culling_path(path, highlight=np.array([], dtype=int))[0].texts
     X, y, _ = datasets.make_xor(120, 15, random_state=0)
     selector = RandSel(12).fit(X, y)
-    top = plots.culling_path(selector).axes[0]
+    top = plots.culling_path(selector)[0]
     assert {text.get_text() for text in top.texts} == {str(j) for j in selector.order_[:10]}
     assert sum(line.get_color() == plots.RED for line in top.lines) == 12 + 1  # and the entry of the legend
     assert top.get_legend().get_texts()[0].get_text() == "12 selected, the first 10 named"
@@ -59,7 +59,7 @@ def test_what_is_selected_is_highlighted_by_default(path):
 
 def test_the_chosen_and_the_last_round_have_a_tick(path):
     for size in ((8.0, 6.5), (2.0, 6.5)):
-        axes = plots.culling_path(path, size=size).axes[-1]
+        axes = plots.culling_path(path, size=size)[-1]
         ticks, labels = axes.get_xticks().tolist(), axes.get_xticklabels()
         assert path.best in ticks
         assert len(path.rounds) - 1 in ticks or abs(len(path.rounds) - 1 - path.best) < 3
@@ -79,9 +79,9 @@ def test_names_of_lines_do_not_overlap():
 def test_names_of_a_selector_and_a_mask_of_highlights():
     X, y, _ = datasets.make_xor(120, 6, random_state=0)
     selector = RandSel().fit(pd.DataFrame(X, columns=list("abcdef")), y)
-    figure = plots.culling_path(selector, highlight=selector.support_)
-    assert {text.get_text() for text in figure.axes[0].texts} == {"a", "b"}
-    heights = sorted(text.xy[1] for text in figure.axes[0].texts)
+    top = plots.culling_path(selector, highlight=selector.support_)[0]
+    assert {text.get_text() for text in top.texts} == {"a", "b"}
+    heights = sorted(text.xy[1] for text in top.texts)
     assert heights[1] > heights[0]
 
 
@@ -115,8 +115,8 @@ def test_heat_map_shows_every_pair_of_the_first_features(scanned):
 def test_panels_show_the_best_pairs_by_the_target(scanned, kind):
     X, y, scan = scanned
     target = {"classes": y, "numbers": X[:, 0], "outputs": X[:, :2]}[kind]
-    figure = plots.pair_panels(X, target, scan, count=4)
-    panels = [ax for ax in figure.axes if ax.get_xlabel()]
+    panels = plots.pair_panels(X, target, scan, count=4)
+    figure = plots.figure_of(panels)
     assert len(panels) == 4
     assert {panels[0].get_xlabel(), panels[0].get_ylabel()} == {"2", "4"}
     drawn = np.concatenate([points.get_offsets() for points in panels[0].collections])
@@ -133,13 +133,13 @@ def test_panels_show_the_best_pairs_by_the_target(scanned, kind):
 
 def test_kernel_weights_draw_every_run_and_class():
     weights = np.random.default_rng(0).dirichlet(np.ones(4), (5, 3))
-    figure = plots.kernel_weights(np.array([16, 8, 4, 2]), weights, classes=["a", "b", "c"], title="weights")
-    top, bottom = figure.axes[:2]
+    panels = plots.kernel_weights(np.array([16, 8, 4, 2]), weights, classes=["a", "b", "c"], title="weights")
+    top, bottom = panels
     np.testing.assert_allclose(top.lines[5].get_ydata(), weights.mean(axis=(0, 1)))
     np.testing.assert_allclose(bottom.images[0].get_array(), weights.mean(axis=0))
     assert [label.get_text() for label in bottom.get_yticklabels()] == ["a", "b", "c"]
     assert [label.get_text() for label in bottom.get_xticklabels()] == ["16", "8", "4", "2"]
-    figure.savefig(io.BytesIO(), format="png")
+    plots.figure_of(panels).savefig(io.BytesIO(), format="png")
 
 
 def test_survival_panels_split_at_the_median_and_count_who_is_at_risk():
@@ -149,8 +149,9 @@ def test_survival_panels_split_at_the_median_and_count_who_is_at_risk():
     y["event"], y["time"] = np.arange(40) % 3 > 0, 10.0 * rng.exponential(np.exp(-values))
     missing = np.where(np.arange(40) < 10, np.nan, values)
     scores = {"a$b": values, "high": values > 1.0, "missing": missing, "two": values > 0, "constant": np.ones(40)}
-    figure = plots.survival_panels(y, scores, labels=("below", "above"), title="Survival")
-    first, second, third, _, constant, empty = figure.axes
+    panels = plots.survival_panels(y, scores, labels=("below", "above"), title="Survival")
+    first, second, third, _, constant = panels
+    *_, empty = plots.figure_of(panels).axes
     assert first.get_title("left") == "a$b"
     assert not empty.axison
     assert [text.get_text() for text in first.get_legend().get_texts()] == ["below", "above"]
@@ -164,14 +165,14 @@ def test_survival_panels_split_at_the_median_and_count_who_is_at_risk():
     with pytest.raises(ValueError, match="needs events and times"):
         plots.survival_panels(values, {"a": values})
     frame = pd.DataFrame({"one": values, "two": values})
-    assert [axes.get_title("left") for axes in plots.survival_panels(y, frame).axes] == ["one", "two"]
+    assert [axes.get_title("left") for axes in plots.survival_panels(y, frame)] == ["one", "two"]
 
 
 def test_survival_curves_are_dotted_where_few_are_at_risk():
     y = np.zeros(24, dtype=[("event", bool), ("months", float)])
     y["event"], y["months"] = True, np.arange(1, 25)
     values = np.arange(24) % 2 == 0  # 12 samples each; 5 of the high ones are at risk at 15, 4 at 17
-    (axes,) = plots.survival_panels(y, {"": values}).axes
+    (axes,) = plots.survival_panels(y, {"": values})
     assert axes.get_xlabel() == "months, and samples at risk"
     assert axes.get_ylabel() == "fraction without event"
     solid, dotted = [line for line in axes.lines if line.get_drawstyle() == "steps-post"][2:]
@@ -179,7 +180,7 @@ def test_survival_curves_are_dotted_where_few_are_at_risk():
     assert dotted.get_linestyle() != "-"
     assert solid.get_xdata()[-1] == dotted.get_xdata()[0] == 15
     np.testing.assert_allclose([solid.get_ydata()[-1], dotted.get_ydata()[-1]], [4 / 12, 0.0])
-    few = plots.survival_panels(y[:8], {"": values[:8]}, time="days since $x$").axes[0]  # 4 samples each
+    few = plots.survival_panels(y[:8], {"": values[:8]}, time="days since $x$")[0]  # 4 samples each
     assert few.get_xlabel() == "days since $x$, and samples at risk"
     assert all(
         len(line.get_xdata()) == 1 for line in few.lines if line.get_linestyle() == "-" and line.get_label()[0] != "_"
@@ -328,15 +329,13 @@ def test_a_comparison_has_a_panel_per_method():
         for data in ("one", "two")
         for method in ("a", "b", "c")
     ]
-    figure = plots.comparison(rows, title="both")
-    assert [axes.get_title("left") for axes in figure.axes if axes.axison] == ["a", "b", "c"] * 2
-    single = plots.comparison(pd.DataFrame(rows[:3]))
-    first = single.axes[0]
+    assert [axes.get_title("left") for axes in plots.comparison(rows, title="both")] == ["a", "b", "c"] * 2
+    first = plots.comparison(pd.DataFrame(rows[:3]))[0]
     assert len(first.lines) == 4  # all methods in grey, and its own
     band = first.collections[0].get_paths()[0].vertices[:, 1]
     assert (band.min(), band.max()) == pytest.approx((0.5, 0.85))
     many = [dict(row, method=f"m{k}") for k, row in enumerate(rows[:3] * 2)]
-    assert sum(axes.axison for axes in plots.comparison([row | {"data": "one"} for row in many]).axes) == 6
+    assert len(plots.comparison([row | {"data": "one"} for row in many])) == 6
 
 
 def test_the_scores_of_folds_are_drawn_in_rows(panel):

@@ -2,7 +2,7 @@
 
 python benchmarks/quality/outcomes.py [--only TEXT] [--sets N] [--quick] [--jobs 2] [--seconds S] [--data FOLDER]
                                       [--cells FOLDER] [--again] [--list] [--page-only] [--any-source]
-                                      [--commit NAME] [--out docs/results/outcomes.md]
+                                      [--out docs/results/outcomes.md]
 
 `--only survival --sets 20` simulates the cells whose name contains the text, on 20 data sets each. Finished blocks of
 data sets are appended to a file in the folder of cells. They are not computed again unless the code has changed. Files

@@ -2,7 +2,7 @@
 
 python benchmarks/quality/real.py [--data FOLDER] [--cells FOLDER] [--only open|aside|recovery]
                                   [--sets NAME,...] [--methods NAME,...] [--variant JSON] [--repetitions 5] [--jobs 2]
-                                  [--seconds S] [--limit 60] [--again] [--no-recovery] [--commit NAME]
+                                  [--seconds S] [--limit 60] [--again] [--no-recovery]
                                   [--any-source] [--page-only] [--out docs/results/real.md]
 
 A cell is one fit of a method on one training fold. Finished cells are appended to a file in the folder of cells, and

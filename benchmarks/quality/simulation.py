@@ -135,7 +135,6 @@ def parse_options(benchmark):
     add("--data", type=Path, default=ROOT.parent / "shared" / "data", help="folder of the real tables")
     add("--cells", type=Path, default=ROOT / "build" / f"bench-{benchmark.page}", help="folder of finished blocks")
     add("--again", action="store_true", help="run again what failed")
-    add("--commit", help="name of the commit, where git is not available")
     add("--page-only", action="store_true", help="compute nothing")
     add("--any-source", action="store_true", help="also use blocks of other versions of the code; the page names them")
     add("--out", type=Path, help="also write the page to this Markdown file")

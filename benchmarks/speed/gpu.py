@@ -307,8 +307,8 @@ def profile_of(function, what):
     total = sum(seconds.values())
     shares = ", ".join(f"{kind} {value:.3f}" for kind, value in sorted(seconds.items(), key=lambda item: -item[1]))
     return (
-        f"Profile, {what}: {count} kernels take {total:.3f} s of the device ({shares} s). What a fit takes longer than "
-        "that, the device waits for the host to start the next kernel."
+        f"Profile, {what}: {count} kernels take {total:.3f} s of the device ({shares} s). In the rest of the time "
+        "of a fit, the device is idle."
     )
 
 

@@ -45,8 +45,8 @@ def test_modalities_are_ranked_together(mdata):
         randsel.select_adata(mdata, "status", layer="counts")
 
 
-@pytest.mark.filterwarnings("ignore")  # those of mudata itself
-def test_mudata_itself(mdata):
+@pytest.mark.filterwarnings("ignore:::mudata")
+def test_a_mudata_object_is_ranked(mdata):
     mudata = pytest.importorskip("mudata")
     joint = mudata.MuData(mdata.mod)
     joint.obs["status"] = mdata.obs["status"]

@@ -38,18 +38,18 @@ def test_correlations_and_losses_are_those_of_the_formulas(data, grouped):
     X, y = data
     codes = np.arange(40) // 4 if grouped else None
     target = Target.encode(y, KINDS["regression"], None, codes)
-    stand_ins = find_stand_ins(X, np.array([0, 1]), SwapModel(target, ridge=2.0))
+    stand_ins = find_stand_ins(X, np.array([0, 1]), SwapModel(target))
     assert {column: [s.column for s in others] for column, others in stand_ins.items()} == {0: [5, 6], 1: [7]}
     correlations = np.corrcoef(reference.rank_scores(X, "normal").T)
     Z = reference.rank_scores(X, "rank")
     gamma = median_bandwidth(Z[:, [0, 1]])
     groups = np.arange(40) if codes is None else codes
-    error = error_of(Z[:, [0, 1]], gamma, y[:, None], 2.0, groups)
+    error = error_of(Z[:, [0, 1]], gamma, y[:, None], 3.0, groups)
     for column, others in stand_ins.items():
         for other, correlation, loss in others:
             panel = [other if j == column else j for j in (0, 1)]
             assert correlation == pytest.approx(correlations[column, other])
-            assert loss == pytest.approx(error_of(Z[:, panel], gamma, y[:, None], 2.0, groups) - error)
+            assert loss == pytest.approx(error_of(Z[:, panel], gamma, y[:, None], 3.0, groups) - error)
     assert stand_ins[0][0].loss > 0
 
 
@@ -76,7 +76,7 @@ def test_without_y_losses_are_unknown(data):
 
 
 @pytest.mark.parametrize("scale", ["rank", "normal", True, False])
-def test_the_model_has_the_parameters_of_the_selector(data, scale):
+def test_the_model_has_the_scaling_and_bandwidth_of_the_selector(data, scale):
     X, y = data
     selector = RandSel(2, scale=scale, gamma=0.3).fit(X, y)
     (first, *_) = selector.stand_ins(X, y)[0]

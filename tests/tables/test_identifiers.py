@@ -135,6 +135,7 @@ def test_donors_in_a_column_without_a_role_are_noted():
     note = "Column 'donor' has 2 values for 3 samples. If samples with the same value belong together, as those of one"
     assert describe_donors({"age": [30, 30, 31], "donor": ["a", "b", "a"]})[0].startswith(note)
     assert not describe_donors({"site": ["a", "b", "a"], "donor": ["a", "b", "c"], "subject": ["a", "a", "a"]})
+    assert not describe_donors({"donor": ["a", "b", "", ""]})  # missing names are not the name of a donor
 
 
 def test_names():
@@ -224,6 +225,18 @@ def test_a_time_whose_event_is_text_is_asked_about(file, rng):
     assert len(tables.read(path, target="OS_MONTHS", drop_columns=["OS_STATUS"]).names) == 20
     path = file("\n".join([header.replace("OS_MONTHS", "weight"), *rows]) + "\n")
     assert has_note(tables.read(path, target="weight"), "1 column of text is left out: 'OS_STATUS'.")
+
+
+def test_the_event_of_a_time_shares_a_word_with_it(file, rng):
+    genes = ",".join(f"g{j}" for j in range(20))
+    texts = [f"{'Positive' if i % 2 else 'Negative'},{'Dead' if i % 3 else 'Alive'},{i + 1.5}" for i in range(12)]
+    rows = [",".join(map(str, [*rng.random(20), text])) for text in texts]
+    path = file(f"{genes},ER_STATUS,OS_STATUS,OS_MONTHS\n" + "\n".join(rows) + "\n")
+    with pytest.raises(ValueError, match=r"'OS_STATUS' and 'OS_MONTHS' .* --event 'OS_STATUS'"):
+        tables.read(path, target="OS_MONTHS")
+    path = file(f"{genes},ER_STATUS,PR_STATUS,OS_MONTHS\n" + "\n".join(rows) + "\n")
+    with pytest.raises(ValueError, match=r"'ER_STATUS' \(or 'PR_STATUS'\) and 'OS_MONTHS'"):
+        tables.read(path, target="OS_MONTHS")
 
 
 def test_a_time_that_shares_a_word_with_the_target_is_not_a_feature(file, rng):

@@ -1,9 +1,12 @@
 """Reading only some features, such as those of a panel, with or without an outcome."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from randsel.tables import read
+from randsel.tables._orientation import describe_other_spellings
 
 TABLE = "id,sex,b,status,a,c\ns1,f,1,case,10,x\ns2,m,2,,20,y\ns3,f,3,control,30,z\n"
 
@@ -132,6 +135,21 @@ def test_features_that_are_spelt_differently_are_named(tmp_path):
     )
     assert any(note in other for other in table.notes)
     assert not any("spelt" in note for note in read(tmp_path / "new.csv", only=("GBP5", "BATF2")).notes)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "columns", "is_alike"),
+    [
+        ("CD4+", ["CD4-", "b"], False),  # two markers
+        ("HLA-A", ["HLA.A", "b"], True),  # as R writes it
+        ("β", ["γ", "b"], False),
+        ("a", ["A", "b"], True),
+    ],
+)
+def test_names_that_are_nearly_alike_may_be_of_two_features(wanted, columns, is_alike):
+    sheet = SimpleNamespace(columns=columns)
+    assert bool(describe_other_spellings(sheet, [wanted, "b"])) == is_alike
+    assert not describe_other_spellings(sheet, [wanted, *columns])  # a wanted column is not another spelling
 
 
 def test_a_renamed_copy_is_read_although_its_first_copy_is_not_wanted(tmp_path):

@@ -173,9 +173,10 @@ def _black_box(quick: bool, out: Path) -> None:
 def _write_picture(path: Path, draw: Callable[..., Any], *values: Any) -> None:
     """Write a picture; without matplotlib, print that there is none."""
     from randsel._utils.files import write_figure
+    from randsel.plots import figure_of
 
     try:
-        write_figure(path, draw(*values), 120)
+        write_figure(path, figure_of(draw(*values)), 120)
     except ImportError as error:
         click.echo(f"No picture: {error}", err=True)
 

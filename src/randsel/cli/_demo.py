@@ -45,11 +45,11 @@ def demo(samples: int, features: int, seed: int, out: Path) -> None:
     try:
         title = f"XOR of two features among {features}: contributions as noise is culled"
         label = "the two relevant features"
-        figure = plots.culling_path(selector.path_, highlight=relevant, names=names, title=title, label=label)
+        panels = plots.culling_path(selector.path_, highlight=relevant, names=names, title=title, label=label)
     except ImportError as error:
         click.echo(f"No picture: {error}", err=True)
         return
-    figure.savefig(out, dpi=150)
+    plots.figure_of(panels).savefig(out, dpi=150)
     click.echo(f"The path, drawn: {out}")
 
 

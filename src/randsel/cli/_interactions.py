@@ -111,7 +111,7 @@ def _write_report(scan: Any, table: "Table", out: Path, *, kind: str, **about: A
                 # survival is coloured by its martingale residuals
                 y, categories = KINDS[kind].to_numbers(table.y)[0], KINDS[kind].has_classes
                 options: dict[str, Any] = {"names": table.names, "categories": categories}
-                panels = plots.pair_panels(table.X, y, scan, count=min(6, n_significant), **options)
+                panels = plots.figure_of(plots.pair_panels(table.X, y, scan, count=min(6, n_significant), **options))
                 for name, drawn in zip(names, (figure, panels), strict=True):
                     files.write_figure(out / name, drawn, 120)
             content = interaction_contents(scan, table, kind=kind, **about)

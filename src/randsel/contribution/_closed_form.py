@@ -124,7 +124,7 @@ def _average(blocks: list[Contribution], rows: Array) -> Contribution:
     """Average the totals; divide the sum of the scores of B independent blocks by √B, which keeps their variance 1.
 
     Errors are in the order of the rows of X: the blocks of every round are others, and errors are compared by sample.
-    The penalty is the median of those that the blocks chose.
+    In the first round every block chooses a penalty for itself; later rounds take the lower median of these.
     """
     scale = max(block.log_scale for block in blocks)
 
@@ -136,7 +136,7 @@ def _average(blocks: list[Contribution], rows: Array) -> Contribution:
 
     scores = combine("main"), combine("interaction")
     errors = np.concatenate([to_numpy(block.errors) for block in blocks])[np.argsort(rows)]
-    ridge = float(np.median([block.ridge for block in blocks]))
+    ridge = sorted(block.ridge for block in blocks)[(len(blocks) - 1) // 2]
     return Contribution(mean_total(), scale, *scores, errors=errors, ridge=ridge)
 
 
@@ -255,8 +255,8 @@ def _evaluate(
     m, elementwise = len(sample.X), routes.elementwise
     elements = elements_of(sample, gamma, elementwise) if elementwise.any() else None
     log_expected, neglected, sums = _log_expected(sample, gamma, routes, elements, sums)
-    weighed = weighting.apply(log_expected, sample)
-    pairing, scale = PairingMatrices.from_log_expected(sample, weighed.target, log_expected)
+    round_target = weighting.apply(log_expected, sample)
+    pairing, scale = PairingMatrices.from_log_expected(sample, round_target.target, log_expected)
     if elements is not None and elementwise.all() and elements.least_row_sum() >= m - 1:
         raise ValueError(UNDERFLOW.format(gamma))
     allowed = _allowed_log_error(pairing, m)
@@ -264,11 +264,11 @@ def _evaluate(
         # The error of the sketch of Σ d² could matter: compute Σ d² itself.
         sums = sample.complete_sums()
         log_expected, neglected, sums = _log_expected(sample, gamma, routes, elements, sums)
-        weighed = weighting.apply(log_expected, sample)
-        pairing, scale = PairingMatrices.from_log_expected(sample, weighed.target, log_expected)
+        round_target = weighting.apply(log_expected, sample)
+        pairing, scale = PairingMatrices.from_log_expected(sample, round_target.target, log_expected)
         allowed = _allowed_log_error(pairing, m)
 
-    target, forms = weighed.target, []
+    target, forms = round_target.target, []
     if routes.first_order.any():
         forms.append((routes.first_order, _first_order_forms(sample, gamma, pairing, routes.first_order)))
     if routes.cubic is not None:
@@ -287,7 +287,7 @@ def _evaluate(
         standard_score(main, target.u_centred_norm, u_centred_norm, m),
         standard_score(interaction, pairing.interaction_norm, u_centred_norm, m),
     )
-    return Contribution(total, scale, *scores, sums, weighed.errors, weighed.ridge), allowed - neglected
+    return Contribution(total, scale, *scores, sums, round_target.errors, round_target.ridge), allowed - neglected
 
 
 def _allowed_log_error(pairing: PairingMatrices, m: int) -> float:

@@ -50,7 +50,7 @@ class Weighting:
     Attributes
     ----------
     ridge
-        Penalty λ of the ridge regression whose residual contributions refer to; None: `choose_ridge` does.
+        Penalty λ of the ridge regression to whose residual contributions refer; None: chosen by `_choose_ridge`.
     residual
         Whether contributions are to that residual instead of the target itself.
     explain_fixed
@@ -62,32 +62,34 @@ class Weighting:
     residual: bool = False
     explain_fixed: bool = False
 
-    def apply(self, log_expected: Any, sample: Sample) -> "WeighedTarget":
-        """Return the weighed target, with the errors of left-out samples under the penalty `RIDGE`."""
+    def apply(self, log_expected: Any, sample: Sample) -> "RoundTarget":
+        """Return the target that contributions refer to, with the errors of left-out samples."""
         target = sample.target
         second_kernel = _kernel_of_fixed(sample) if self.explain_fixed and sample.fixed.any() else None
         kernel = _project_kernel(log_expected, target, second_kernel)
-        duals, errors = _regress(kernel, target, RIDGE)
+        ridges = (RIDGE,) if not self.residual else RIDGES if self.ridge is None else (RIDGE, self.ridge)
+        fits = {ridge: _regress(kernel, target, ridge) for ridge in ridges}
+        errors = fits[RIDGE][1]
         if not self.residual:
-            return WeighedTarget(target, errors, np.inf)
-        ridge = choose_ridge(kernel, target, errors) if self.ridge is None else self.ridge
-        if ridge != RIDGE:
-            duals, _ = _regress(kernel, target, ridge)
-        return WeighedTarget(replace(target, Y=duals), errors, ridge)
+            return RoundTarget(target, errors, np.inf)
+        ridge = self.ridge or _choose_ridge({ridge: to_numpy(fit[1]) for ridge, fit in fits.items()})
+        return RoundTarget(replace(target, Y=fits[ridge][0]), errors, ridge)
 
 
 @dataclass(frozen=True)
-class WeighedTarget:
-    """The target of a round.
+class RoundTarget:
+    """The target that contributions of a round refer to, and what the ridge regression says about it.
 
     Attributes
     ----------
     target
         The target, or the duals of a ridge regression in its place.
     errors
-        Squared error of every sample when it is left out of the regression, as a fraction of the variance of y.
+        Squared error of every sample when it is left out of the regression with the penalty `RIDGE`, as a fraction of
+        the variance of y.
     ridge
-        Penalty of the regression that gave the duals; infinite for the target itself, which is their limit.
+        Penalty of the regression that gave the duals; infinite for the target itself, which the duals approach as the
+        penalty grows.
     """
 
     target: Target
@@ -113,17 +115,16 @@ def fit_ridge(log_expected: Any, target: Target, ridge: float, second_kernel: An
     return _regress(_project_kernel(log_expected, target, second_kernel), target, ridge)
 
 
-def choose_ridge(kernel: Any, target: Target, errors: Any) -> float:
-    """Return the largest of `RIDGES` whose errors do not exceed the smallest ones by more than their uncertainty.
+def _choose_ridge(errors: dict[float, Array]) -> float:
+    """Return the largest penalty whose errors exceed the smallest ones by at most `RIDGE_TOLERANCE` standard errors.
 
-    `errors` are those of the first penalty. If the features explain little, a small penalty fits noise, and the
-    residual hides weak effects of single features.
+    If the features explain little, a small penalty fits noise, and the residual hides weak effects of single features.
+    Samples of a group count as independent, which makes the standard errors too small.
     """
-    others = [_regress(kernel, target, ridge)[1] for ridge in RIDGES[1:]]
-    by_ridge = to_numpy(namespace(errors).stack([errors, *others]))
-    excess = by_ridge - by_ridge[by_ridge.mean(axis=1).argmin()]
-    uncertainty = excess.std(axis=1, ddof=1) / np.sqrt(excess.shape[1])
-    return RIDGES[np.flatnonzero(excess.mean(axis=1) <= RIDGE_TOLERANCE * uncertainty)[-1]]
+    least = min(errors.values(), key=np.mean)
+    excess = {ridge: values - least for ridge, values in errors.items()}
+    limits = {ridge: RIDGE_TOLERANCE * values.std(ddof=1) / np.sqrt(len(values)) for ridge, values in excess.items()}
+    return max(ridge for ridge, values in excess.items() if values.mean() <= limits[ridge])
 
 
 def _project_kernel(log_expected: Any, target: Target, second_kernel: Any) -> Any:
@@ -161,7 +162,7 @@ def _regress(kernel: Any, target: Target, ridge: float) -> tuple[Any, Any]:
     roots, weight = target.root_weights, target.sum_of_weights
     # A constant kernel has trace zero, and explains nothing with any penalty.
     penalty = clip(xp.linalg.diagonal(kernel).sum() * (ridge / m), 1e-12)
-    penalised = kernel + 0.0
+    penalised = kernel + 0.0  # a copy: the kernel is used for other penalties
     add_to_diagonal(penalised, penalty)
     # The kernel of a series that the bounds will reject may have negative eigenvalues.
     root = _inverse_root(penalised, penalty)
@@ -176,15 +177,15 @@ def _regress(kernel: Any, target: Target, ridge: float) -> tuple[Any, Any]:
     return duals * roots[:, None], squares / target.variance
 
 
-def _inverse_root(matrix: Any, least: Any) -> Any:
-    """Return a matrix `R` with `Rᵀ R` the inverse of a symmetric matrix: the inverse of its Cholesky factor.
+def _inverse_root(matrix: Any, least_eigenvalue: Any) -> Any:
+    """Return `R` with `Rᵀ R` the inverse of a symmetric matrix: the inverse Cholesky factor if it is positive definite.
 
-    If the matrix is not positive definite, its eigenvalues are raised to at least `least`.
+    Otherwise its eigenvalues are raised to at least `least_eigenvalue`.
     """
     xp = namespace(matrix)
     if not on_host(matrix):
         factor, status = xp.linalg.cholesky_ex(matrix)
-        if not int(status):
+        if not int(status):  # waits for the device
             identity = xp.eye(len(matrix), dtype=matrix.dtype, device=device_of(matrix))
             return xp.linalg.solve_triangular(factor, identity, upper=False)
     else:
@@ -194,7 +195,7 @@ def _inverse_root(matrix: Any, least: Any) -> Any:
         if not status:
             return invert(factor, lower=True, overwrite_c=True)[0]
     values, vectors = xp.linalg.eigh(matrix)
-    return (vectors / clip(values, least) ** 0.5).T
+    return (vectors / clip(values, least_eigenvalue) ** 0.5).T
 
 
 def _errors_of_groups(root: Array, intercept: Array, duals: Array, groups: Array) -> Array:

@@ -483,8 +483,8 @@ class Contribution:
     sums
         The pair sums of the sample, if the estimate needed them; `Sample.drop_features` takes them.
     errors
-        Squared error of every sample when it is left out of the ridge regression, as a fraction of the variance (eq.
-        15); None from `bootstrap`.
+        Squared error of every sample when it is left out of the ridge regression with the penalty `RIDGE`, as a
+        fraction of the variance (eq. 15); None from `bootstrap`.
     ridge
         Penalty of the regression whose residual the contributions refer to; infinite for the target itself.
     """

@@ -326,6 +326,7 @@ class CullingPath:
                     "fixed": np.isin(r.features, r.fixed),
                     "gamma": r.gamma,
                     "alignment": r.alignment,
+                    "ridge": r.ridge,
                 }
             )
             for number, r in enumerate(self.rounds)

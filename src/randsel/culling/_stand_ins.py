@@ -45,7 +45,6 @@ class SwapModel:
 
     target: Target
     gamma: float | str = "median"
-    ridge: float = RIDGE
     scale: bool | str = SCALE
 
     def losses(self, X: Array, panel: Array, swaps: list[tuple[int, int]]) -> list[float]:
@@ -61,13 +60,13 @@ class SwapModel:
         Z = scores(panel)
         gamma = bandwidth(self.gamma, squared_distances(Z), target.weights)
         log_expected = sum((_log_factor(z, gamma) for z in Z.T), np.zeros((len(rows), len(rows))))
-        error = fit_ridge(log_expected, target, self.ridge)[1].mean()
+        error = fit_ridge(log_expected, target, RIDGE)[1].mean()
         position_in_panel = {column: position for position, column in enumerate(panel.tolist())}
         losses = []
         for column, other in swaps:
             replaced = log_expected - _log_factor(Z[:, position_in_panel[column]], gamma)
             replaced += _log_factor(scores([other])[:, 0], gamma)
-            losses.append(float(fit_ridge(replaced, target, self.ridge)[1].mean() - error))
+            losses.append(float(fit_ridge(replaced, target, RIDGE)[1].mean() - error))
         return losses
 
 

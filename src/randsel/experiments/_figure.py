@@ -74,8 +74,8 @@ def fit_figure1(
 
 def draw_figure1(fitted: list[FittedPath]) -> Any:
     """Draw one panel per fitted path: a line per feature, the relevant ones in red."""
-    figure = plots.new_figure(5.5 * len(fitted), 4.0)
-    for axes, path in zip(np.atleast_1d(figure.subplots(1, len(fitted))), fitted, strict=True):
+    panels = np.atleast_1d(plots.new_figure(5.5 * len(fitted), 4.0).subplots(1, len(fitted)))
+    for axes, path in zip(panels, fitted, strict=True):
         rounds = path.selector.path_.rounds
         values = np.full((len(rounds), N_FEATURES), np.nan)
         for number, r in enumerate(rounds):
@@ -90,4 +90,4 @@ def draw_figure1(fitted: list[FittedPath]) -> Any:
         axes.set(xlabel="features left in the round", ylabel="contribution")
         axes.set_title(f"{path.settings.method}, {path.settings.n_samples} samples", loc="left")
         axes.spines[["top", "right"]].set_visible(False)
-    return figure
+    return panels

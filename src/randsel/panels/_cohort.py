@@ -34,8 +34,8 @@ UNLIKELY = 0.01  # equal new values are reported if training samples would have 
 SHIFTED = 1.0  # shifts of a median above this, in training standard deviations, are reported
 SIGNIFICANT = 4.0  # a reported shift also exceeds this many standard errors of the new median
 MEDIAN_ERROR = 1.25  # standard error of the median of n normal values, in standard deviations, times √n
-#: Fractions of values outside the training range above this are reported, if samples of the training cohort would have
-#: them in any feature with less than the probability `UNLIKELY`.
+#: Fractions of values outside the training range above this are reported, if chance explains so many in any feature
+#: with a probability below `UNLIKELY`, or if a value is farther outside than the range is wide.
 OUTSIDE = 0.1
 #: A transform is suggested if quantiles are more than `FAR_DISTANCE` standard deviations apart, and if the transform
 #: reduces this distance below `CLOSE_DISTANCE` and below `MAX_DISTANCE_RATIO` times its value without the transform.
@@ -168,8 +168,8 @@ def warn_of_shifts(
     yield from _warn_of_training_samples(panel, values, ids)
     yield from warn_of_scale(panel, values, rescaled=rescaled, log2_taken=log2_taken, negative=negative)
     shifts = compare_features(panel, values)
-    counts = [len(points) for points in panel.preparation.points]
-    outside = [s for s, m in zip(shifts, counts, strict=True) if _is_outside(s, len(values), m, len(shifts))]
+    compared = zip(shifts, panel.preparation.points, values.T, strict=True)
+    outside = [shift for shift, points, column in compared if _is_outside(column, points, len(shifts))]
     if outside and not rescaled:
         outside.sort(key=lambda s: -s.outside)
         named = list_first([f"{s.name} ({s.outside:.0%})" for s in outside], NAMED)
@@ -193,25 +193,30 @@ def warn_of_absent(values: Array) -> Iterator[str]:
     """Yield a warning if many features of the panel have no values in the new samples."""
     n_absent, n_features = int(np.isnan(values).all(axis=0).sum()), values.shape[1]
     if n_absent == n_features:
-        yield f"None of the {n_features} features of the panel has values; predictions depend on stand-ins alone."
+        yield "No feature of the panel has values; predictions depend on stand-ins, if there are any."
     elif n_absent > MANY_ABSENT * n_features:
         yield (
-            f"{n_absent} of {n_features} features of the panel have no values; predictions depend on the others, and "
-            "on stand-ins if there are any."
+            f"{n_absent} of {n_features} features of the panel {pluralise(n_absent, 'has', 'have')} no values; "
+            "predictions depend on the others, and on stand-ins if there are any."
         )
 
 
-def _is_outside(shift: FeatureShift, n_samples: int, n_training: int, n_features: int) -> bool:
-    """Return whether more new values are outside the training range than chance explains."""
-    n = n_samples - shift.n_missing
-    n_outside = round(shift.outside * n) if n else 0
-    return n_outside > OUTSIDE * n and n_features * chance_of_outside(n_outside, n, n_training) < UNLIKELY
+def _is_outside(column: Array, points: Array, n_features: int) -> bool:
+    """Return whether new values of a feature lie far outside the training range, or more often than by chance."""
+    observed = column[~np.isnan(column)]
+    distances = np.maximum(points[0] - observed, observed - points[-1])
+    n_outside = int((distances > 0).sum())
+    if n_outside <= OUTSIDE * len(observed):
+        return False
+    is_far = bool(distances.max() > points[-1] - points[0])
+    return is_far or n_features * chance_of_outside(n_outside, len(observed), len(points)) < UNLIKELY
 
 
 def chance_of_outside(n_outside: int, n: int, m: int) -> float:
-    """Return the probability that at least so many of n values lie outside the range of m others of one distribution.
+    """Return the probability that at least `n_outside` of n values lie outside the range of m others of the same kind.
 
-    Of the C(n + m, m) orders of both, (k + 1) C(n + m - k - 2, m - 2) have k values outside. Ties make them rarer.
+    Of the C(n + m, m) equally likely orders, (k + 1) C(n + m - k - 2, m - 2) have k values outside. With ties, values
+    outside are rarer.
     """
     if m < 2:
         return 1.0

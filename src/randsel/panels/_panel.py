@@ -32,7 +32,7 @@ class NewSamples:
     notes
         Sentences on absent features.
     stand_ins
-        Index of an absent feature -> its stand-in, and the values of that.
+        Index of an absent feature -> its stand-in, and the values of the stand-in.
     """
 
     scores: Array
@@ -43,7 +43,7 @@ class NewSamples:
     def compared(self, panel: PanelContent) -> tuple[PanelContent, Array]:
         """Return the panel and the values with stand-ins in place of the features that they replace.
 
-        They are compared with training values like features. A stand-in of several features is compared once.
+        Used to compare new values with training values. A stand-in that replaces several features appears once.
         """
         features, points, values = list(panel.features), list(panel.preparation.points), self.values.copy()
         compared = set[str]()

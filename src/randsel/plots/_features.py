@@ -48,7 +48,7 @@ def pair_panels(X: Any, y: Any, scan: Any, *, names: Any = None, count: int = 6,
 
     Returns
     -------
-    matplotlib.figure.Figure
+    ndarray of matplotlib.axes.Axes
         One panel per pair. Two features of few levels give bars: the counts of the classes in each combination. Other
         discrete features are jittered, so that samples do not hide each other.
 
@@ -56,8 +56,8 @@ def pair_panels(X: Any, y: Any, scan: Any, *, names: Any = None, count: int = 6,
     --------
     >>> from randsel import InteractionScan, datasets, plots
     >>> X, y, relevant = datasets.make_xor(200, 5, random_state=0)
-    >>> figure = plots.pair_panels(X, y, InteractionScan().fit(X, y), names=["a", "b", "c", "d", "e"], count=1)
-    >>> figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()
+    >>> panels = plots.pair_panels(X, y, InteractionScan().fit(X, y), names=["a", "b", "c", "d", "e"], count=1)
+    >>> panels[0].get_xlabel(), panels[0].get_ylabel()
     ('a', 'b')
     """
     names = find_names(names, X, scan)
@@ -84,7 +84,7 @@ def pair_panels(X: Any, y: Any, scan: Any, *, names: Any = None, count: int = 6,
             text.set_parse_math(False)
     elif drawn is not None:
         figure.colorbar(drawn, ax=axes, label="target", shrink=0.7)
-    return figure
+    return axes.ravel()[: len(pairs)]
 
 
 def pair_panel(

@@ -39,15 +39,15 @@ def culling_path(
 
     Returns
     -------
-    matplotlib.figure.Figure
+    ndarray of matplotlib.axes.Axes
         Two or three panels. Contributions are on a scale that is linear around zero and logarithmic above.
 
     Examples
     --------
     >>> from randsel import RandSel, datasets, plots
     >>> X, y, relevant = datasets.make_xor(200, 30, random_state=0)
-    >>> figure = plots.culling_path(RandSel().fit(X, y), highlight=relevant)
-    >>> [axes.get_ylabel() for axes in figure.axes]
+    >>> panels = plots.culling_path(RandSel().fit(X, y), highlight=relevant)
+    >>> [axes.get_ylabel() for axes in panels]
     ['contribution', 'alignment', 'optimistic\nerror']
     """
     figure = new_figure(*size)
@@ -81,7 +81,7 @@ def culling_path(
         # above the panel, where no curve and no line crosses it
         legend = {"frameon": False, "fontsize": "small", "borderaxespad": 0.0, "ncols": 2}
         axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), **legend)
-    return figure
+    return panels
 
 
 def _find_highlighted(path: Any, highlight: Array | None) -> Array:
@@ -180,19 +180,20 @@ def kernel_weights(sizes: Array, weights: Array, *, classes: Any = None, title: 
 
     Returns
     -------
-    matplotlib.figure.Figure
-        Above, the mean over classes: a grey line per run, their mean in red. Below, each class: the mean over runs.
+    ndarray of matplotlib.axes.Axes
+        Two panels. Above, the mean over classes: a grey line per run, their mean in red. Below, each class: the mean
+        over runs.
 
     Examples
     --------
     >>> import numpy as np
     >>> from randsel import plots
-    >>> figure = plots.kernel_weights(np.array([20, 10, 5]), np.full((2, 1, 3), 1 / 3), classes=["case"])
-    >>> figure.axes[0].get_ylabel()
+    >>> panels = plots.kernel_weights(np.array([20, 10, 5]), np.full((2, 1, 3), 1 / 3), classes=["case"])
+    >>> panels[0].get_ylabel()
     'weight'
     """
     figure = new_figure(8, 6)
-    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[1, 1.2])
+    top, bottom = panels = figure.subplots(2, 1, sharex=True, height_ratios=[1, 1.2])
     kernels, runs = np.arange(len(sizes)), weights.mean(axis=1)
     top.plot(kernels, runs.T, color=GREY, linewidth=0.8)
     top.plot(kernels, runs.mean(axis=0), color=RED, marker=".", label="mean")
@@ -208,4 +209,4 @@ def kernel_weights(sizes: Array, weights: Array, *, classes: Any = None, title: 
     bottom.set_xticks(kernels, [str(size) for size in sizes])
     bottom.set(xlabel="features left in the kernel's round", ylabel="class")
     figure.colorbar(image, ax=bottom, label="weight, mean over runs", shrink=0.9)
-    return figure
+    return panels

@@ -25,15 +25,15 @@ def comparison(rows: Any, *, title: str = "") -> Any:
 
     Returns
     -------
-    matplotlib.figure.Figure
+    ndarray of matplotlib.axes.Axes
         One panel per data set and method. The other methods are grey in the background, so that panels can be compared.
 
     Examples
     --------
     >>> from randsel import plots
     >>> row = {"data": "colon", "method": "randSel", "sizes": [2, 20], "mean": [0.8, 0.9], "standard_error": [0.1, 0.1]}
-    >>> figure = plots.comparison([row])
-    >>> figure.axes[0].get_title("left")
+    >>> panels = plots.comparison([row])
+    >>> panels[0].get_title("left")
     'randSel'
     """
     rows = rows.to_dict("records") if hasattr(rows, "to_dict") else rows
@@ -58,7 +58,7 @@ def comparison(rows: Any, *, title: str = "") -> Any:
     figure.supxlabel("number of features", fontsize="small")
     if title:
         figure.suptitle(title, parse_math=False)
-    return figure
+    return np.array([axes for axes in panels.ravel() if axes.axison])
 
 
 def _draw_methods(panels: Array, curves: list[dict[str, Any]], methods: list[str]) -> None:

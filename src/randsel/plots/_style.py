@@ -47,6 +47,30 @@ def new_figure(width: float, height: float) -> Any:
     return matplotlib_figure.Figure(figsize=(width, height), layout="constrained")
 
 
+def figure_of(axes: Any) -> Any:
+    """Return the figure of axes, or of an array of axes.
+
+    Parameters
+    ----------
+    axes : matplotlib.axes.Axes or ndarray of matplotlib.axes.Axes
+        What a function of `randsel.plots` returned.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure, to be saved or changed.
+
+    Examples
+    --------
+    >>> from randsel import RandSel, datasets, plots
+    >>> X, y, relevant = datasets.make_xor(200, 30, random_state=0)
+    >>> panels = plots.culling_path(RandSel().fit(X, y))
+    >>> len(plots.figure_of(panels).axes)
+    3
+    """
+    return np.ravel(axes)[0].figure
+
+
 def prepare_axes(ax: Any, size: tuple[float, float]) -> Any:
     """Return the axes to draw on: `ax`, or those of a new pyplot figure of a size in inches if it is None."""
     if ax is None:

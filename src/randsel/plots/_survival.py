@@ -43,7 +43,7 @@ def survival_panels(
 
     Returns
     -------
-    matplotlib.figure.Figure
+    ndarray of matplotlib.axes.Axes
         One panel for each entry of `values`. Small ticks on the curves are censored samples. Curves are dotted where
         fewer than five samples are at risk: there, one event lowers a curve by at least a quarter of its height.
 
@@ -55,8 +55,8 @@ def survival_panels(
     >>> risk = rng.standard_normal(80)
     >>> y = np.zeros(80, dtype=[("event", bool), ("time", float)])
     >>> y["event"], y["time"] = rng.random(80) < 0.7, rng.exponential(np.exp(-risk))
-    >>> figure = plots.survival_panels(y, {"risk": risk})
-    >>> figure.axes[0].get_ylabel()
+    >>> panels = plots.survival_panels(y, {"risk": risk})
+    >>> panels[0].get_ylabel()
     'fraction without event'
     """
     outcome, values = check_outcome(y, "survival"), dict(values.items())
@@ -76,7 +76,7 @@ def survival_panels(
         axes.set_axis_off()
     if title:
         figure.suptitle(title)
-    return figure
+    return panels.ravel()[: len(values)]
 
 
 def split_at_median(values: Array) -> Array:

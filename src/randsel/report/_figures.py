@@ -15,6 +15,7 @@ from randsel.plots import (
     confusion_matrix,
     culling_path,
     feature_heatmap,
+    figure_of,
     new_figure,
     panel_sizes,
     predicted_values,
@@ -155,7 +156,7 @@ def prediction_figures(analysis: Analysis) -> dict[str, Callable[..., Any]]:
 
 def _path_figure(analysis: Analysis) -> Any:
     names = [text.make_visible(name) for name in analysis.table.names]
-    return culling_path(analysis.path, highlight=columns_to_highlight(analysis), names=names)
+    return figure_of(culling_path(analysis.path, highlight=columns_to_highlight(analysis), names=names))
 
 
 def columns_to_highlight(analysis: Analysis) -> Array:
@@ -171,7 +172,7 @@ def _survival_figure(analysis: Analysis) -> Any:
     curves |= predicted_risk_groups(analysis)
     if not curves:
         return None
-    figure = survival_panels(analysis.table.y, curves, time=time_name(analysis))
+    figure = figure_of(survival_panels(analysis.table.y, curves, time=time_name(analysis)))
     figure.supxlabel(f"Dotted: fewer than {FEW_AT_RISK} samples at risk.", fontsize="small")
     return figure
 

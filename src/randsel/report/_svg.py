@@ -8,7 +8,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from randsel._utils.text import optional
-from randsel.plots import ON_PALE, RED, new_figure
+from randsel.plots import ON_PALE, RED, figure_of, new_figure
 
 #: Colours of figures -> variables of the style sheet, which differ in dark mode. Colours of samples stay the same,
 #: because many samples are drawn as pixels.
@@ -21,20 +21,21 @@ def draw_panel(draw: Any, *arguments: Any, about: str, size: tuple[float, float]
     """Return what a function with an argument `ax` draws on a panel of a size in inches, see `draw_figure`."""
 
     def draw_on_new_figure() -> Any:
-        figure = new_figure(*size)
-        draw(*arguments, ax=figure.subplots(), **options)
-        return figure
+        axes = new_figure(*size).subplots()
+        draw(*arguments, ax=axes, **options)
+        return axes
 
     return draw_figure(draw_on_new_figure, about=about)
 
 
 def draw_figure(draw: Any, *arguments: Any, about: str, **options: Any) -> str:
-    """Return a figure as an SVG element with text in the font of the page and colours of its theme."""
+    """Return the figure of the drawn axes as an SVG element with text in the font and colours of the page."""
     matplotlib = optional("matplotlib", extra="report", purpose="Drawing a report")
     file = io.StringIO()
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # missing glyphs of a font: browsers use another one
-        draw(*arguments, **options).savefig(file, format="svg", transparent=True, dpi=160, metadata={"Date": None})
+        figure = figure_of(draw(*arguments, **options))
+        figure.savefig(file, format="svg", transparent=True, dpi=160, metadata={"Date": None})
     return _embed_svg(file.getvalue(), about)
 
 

@@ -94,7 +94,7 @@ class RandSel(StandInsMixin, Selector):
     ----------
     n_features_to_select : int, float in (0, 1] or "auto", default="auto"
         Number or fraction of the features. "auto": the fewest features whose prediction error is within one standard
-        error of the smallest along the path (see `CullingPath.errors`); with "bootstrap", those that align best.
+        error of the smallest along the path (see `CullingPath.errors`); "bootstrap": those that align best.
     estimator : {"exact", "bootstrap"}, default="exact"
         The closed form of the contribution, or the paper's Algorithm 1 by random subsets.
     criterion : {"auto", "combined", "residual", "total", "calibrated"}, default="auto"
@@ -104,9 +104,9 @@ class RandSel(StandInsMixin, Selector):
         sum of the positive parts of the main and the interaction score. "auto" is "combined", and "total" with
         `estimator="bootstrap"`, which knows no other.
     ridge : float or "auto", default="auto"
-        Penalty of the ridge regression, in units of the mean eigenvalue of its kernel. "residual" approaches "total"
-        as it grows. "auto" is 10 if its errors on left-out samples in the first round do not clearly exceed those of 3,
-        as where the features explain little of y, and 3 otherwise.
+        Penalty of the ridge regression of "combined" and "residual", in units of the mean eigenvalue of its kernel.
+        "residual" approaches "total" as it grows. "auto": 10, unless its errors on left-out samples in the first round
+        exceed those of 3 by more than two standard errors; then 3.
     kernel : {"gaussian", "rank"}, default="gaussian"
         Input of the Gaussian kernel: the columns themselves, or four cosines of the ranks of each. Ranks detect
         effects and interactions that are symmetric about the middle of a column (a ring, for example), and do not
@@ -123,7 +123,7 @@ class RandSel(StandInsMixin, Selector):
         rows, `s / m`; at least 4). With `estimator="exact"` only the first matters, and only above 2000 samples: the
         closed form is then averaged over disjoint random blocks of about 1000 rows, at most `n_bootstraps` of them.
     fix_top, fix_after : float in (0, 1) and int, default=None
-        A feature in this top fraction for so many consecutive rounds is never dropped, and enters every subset.
+        A feature in this top fraction for this many consecutive rounds is never dropped, and enters every subset.
     always_keep : list of str or int, or mask of features, default=None
         Features, such as known markers, that enter every subset, are never dropped, are always selected and come first
         in `order_`, as listed. The others are ranked by what they add to them. Names need a data frame.
@@ -171,8 +171,8 @@ class RandSel(StandInsMixin, Selector):
         entered), and of another feature in the last round that it entered.
     main_scores_, interaction_scores_ : ndarray of float
         Standard scores of what the feature does alone and together with others, in that round (NaN with "bootstrap").
-        With a criterion of residuals, they refer to the residual of that round. They are no tests: for p-values of
-        features and pairs, use `InteractionScan`.
+        With a criterion of residuals, they refer to the residual of that round. They are not tests; for p-values
+        of features and pairs, use `InteractionScan`.
     permutation_pvalue_ : float
         P-value of the hypothesis that no feature is related to y, by 99 permutations of y (within batches, of whole
         groups): of the best feature or of all features, whichever is smaller, corrected for this choice.
@@ -181,7 +181,7 @@ class RandSel(StandInsMixin, Selector):
         with y than culled independent noise would. The second rule is not used for rounds of features with rare levels
         or extreme values. If neither holds, the fit warns, and the selection should not be read as a finding.
     path_ : CullingPath
-        The rounds: features, contributions, scores, dropped, fixed, gamma, alignment.
+        The rounds: features, contributions, scores, dropped, fixed, gamma, alignment, ridge.
     fixed_ : ndarray of int
         Features that were fixed.
     n_features_ : int

@@ -154,7 +154,7 @@ def _is_unlike(values: Array, candidates: Array, j: int, name: str) -> bool:
 
 
 def check_text_ids(samples: Sheet, columns: Sequence[int]) -> None:
-    """Raise ValueError if one of these columns of text has the name of identifiers, and repeats them."""
+    """Raise ValueError if a column of text has the name of an identifier and repeated values."""
     for k in find_id_names([samples.columns[j] for j in columns]):
         cells = [cell for cell in samples.id_columns.get(samples.columns[columns[k]], []) if cell not in MISSING]
         if 1 < len(set(cells)) < len(cells):
@@ -228,11 +228,14 @@ def check_text_event(samples: Sheet, columns: Sequence[int], target: str, y: Arr
     """Raise ValueError if the target looks like a time, and one of these columns of text like its event."""
     if not _is_time_name(target) or y.dtype.kind != "f" or len(np.unique(y)) <= 2:
         return
-    event = next((samples.columns[j] for j in columns if _is_event_name(samples.columns[j])), None)
-    if event is not None:
+    events = [samples.columns[j] for j in columns if _is_event_name(samples.columns[j])]
+    events = [name for name in events if set(split_words(name)) & set(split_words(target))] or events
+    if events:
+        others = f" (or {' or '.join(map(repr, events[1:]))})" if len(events) > 1 else ""
         raise ValueError(
-            f"{samples.path}: {event!r} and {target!r} look like the event and the time of one survival outcome, and a "
-            f"time without its event says little. {_ask_for_survival(event, target, event)}."
+            f"{samples.path}: {events[0]!r}{others} and {target!r} look like the event and the time of one survival "
+            f"outcome, and times of censored samples are not times of events. "
+            f"{_ask_for_survival(events[0], target, events[0])}."
         )
 
 

@@ -206,17 +206,25 @@ def _share_ids(labels: Sheet, ids: Sequence[str] | None) -> bool:
 
 
 def describe_other_spellings(sheet: Sheet, only: Sequence[str]) -> list[str]:
-    """Return a note if names that are wanted, but absent, are among the columns in another spelling."""
+    """Return a note if wanted names are absent, and columns have nearly the same names."""
     absent = set(only).difference(sheet.columns)
     if not absent:
         return []
-    spelling = {_normalise_name(name): name for name in sheet.columns}
-    similar = [name for name in only if name in absent and _normalise_name(name) in spelling]
+    spelling = {_normalise_name(name): name for name in sheet.columns if name not in set(only)}
+    nearest = {name: spelling.get(_normalise_name(name)) for name in only if name in absent}
+    similar = [(name, column) for name, column in nearest.items() if column and _may_be_respelt(name, column)]
     if not similar:
         return []
-    are = pluralise(len(similar), "1 absent feature is", f"{len(similar)} absent features are")
-    column = spelling[_normalise_name(similar[0])]
-    return [f"{are} perhaps spelt differently: the file has {column!r}, not {similar[0]!r}. Write names alike."]
+    subject = pluralise(len(similar), "1 absent feature is", f"{len(similar)} absent features are")
+    name, column = similar[0]
+    found = f"the file has {column!r}, not {name!r}"
+    return [f"{subject} perhaps spelt differently: {found}. Rename the columns if they are the same features."]
+
+
+def _may_be_respelt(name: str, column: str) -> bool:
+    """Return whether two names that are alike once normalised may be one feature; CD4+ and CD4- are two."""
+    signs = [re.findall(r"[+-]", text) for text in (name, column)]
+    return bool(re.search(r"[0-9a-z]", _normalise_name(name))) and not (all(signs) and signs[0] != signs[1])
 
 
 def _normalise_name(name: str) -> str:

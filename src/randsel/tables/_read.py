@@ -326,7 +326,7 @@ def _build_table(
         X, names = add_indicators(samples.path, X, names, notes)
     notes += describe_contents(X, len(nominal), choice.y, choice.target, unused)
     if not choice.groups_are_named and not choice.only:
-        notes += describe_donors({name: samples.named_columns[name] for name in unused})
+        notes += describe_donors({name: samples.named_columns[name] for name in unused if name not in choice.dropped})
     relevant = samples.named_columns.get("relevant") if "relevant" in samples.roles else None
     id_column = samples.roles.get("ids") if ids_index is None else samples.columns[ids_index]
     row_names = samples.row_names if ids_index is None else cells_as_names(samples, ids_index)

@@ -12,7 +12,7 @@ from randsel._numerics.columns import column_slices
 from randsel._utils.text import join_names, list_first, pluralise
 from randsel._utils.typing import Array
 from randsel.tables._identifiers import MIN_FEATURES, find_clinical, find_whole
-from randsel.tables.formats import find_names, is_id_name
+from randsel.tables.formats import MISSING, find_names, is_id_name
 
 #: Skewness above which a column is strongly skewed; that of an exponential distribution is 2, of a normal one 0.
 _SKEWED = 1.0
@@ -63,13 +63,13 @@ def _find_unlike(X: Array, names: Sequence[str], columns: Array) -> list[str]:
     """Return the names of features that are clinical, then of another kind (whole or not), then of another scale."""
     max_count = max(3, len(columns) // 100)  # more of them are not exceptions
     clinical = columns[find_clinical([names[j] for j in columns.tolist()])].tolist()
-    of_one_kind = _find_rarer_kind(X, columns)
+    rarer_kind = _find_rarer_kind(X, columns)
     rows = np.unique(np.linspace(0, len(X) - 1, 9).astype(int))
     sizes = np.median(np.abs(np.nan_to_num(X[np.ix_(rows, columns)])), axis=0)
     columns, scales = columns[sizes > 0], np.log10(sizes[sizes > 0])
     distances = np.abs(scales - np.median(scales)) if len(scales) else scales
     far = columns[distances > max(3.0, 10 * float(np.median(distances)))].tolist() if len(scales) else []
-    chosen = clinical + (of_one_kind if len(of_one_kind) <= max_count else [])
+    chosen = clinical + (rarer_kind if len(rarer_kind) <= max_count else [])
     return [names[j] for j in dict.fromkeys(chosen + (far if len(far) <= max_count else []))]
 
 
@@ -78,7 +78,8 @@ def _find_rarer_kind(X: Array, columns: Array) -> list[int]:
     is_whole = np.isin(columns, find_whole(X, columns))
     whole = [j for j in columns[is_whole].tolist() if len(np.unique(X[:, j])) > 1]
     fractions: list[int] = columns[~is_whole].tolist()
-    return min(whole, fractions, key=len)
+    rarer = min(whole, fractions, key=len)
+    return [j for j in rarer if len(np.unique(X[:, j])) > 1]
 
 
 def _skewed_fraction(X: Array, columns: Array) -> float:
@@ -106,9 +107,9 @@ def describe_excel_names(names: Sequence[str]) -> list[str]:
     if example.isdecimal():
         day = date(1899, 12, 30) + timedelta(days=int(example))
         example = f"{example}, the number of the day {day.day}-{day:%b}"
-    names_look = pluralise(len(as_dates), "1 name of a feature looks", f"{len(as_dates)} names of features look")
+    subject = pluralise(len(as_dates), "1 name of a feature looks", f"{len(as_dates)} names of features look")
     note = (
-        f"{names_look} like genes that Excel changed to dates or numbers ({example}): "
+        f"{subject} like genes that Excel changed to dates or numbers ({example}): "
         f"{list_first(as_dates, 5)}. 1-Mar was MARCHF1, 2-Sep was SEPTIN2; take the names from the original file."
     )
     return [note]
@@ -131,12 +132,13 @@ def describe_contents(X: Array, n_nominal: int, y: Array, target: str, unused: S
 
 
 def describe_donors(unused: Mapping[str, Any]) -> list[str]:
-    """Return a note if a column without a role, such as one of `obs` in an h5ad file, names samples of one donor."""
+    """Return a note if a column without a role has the name of an identifier and repeated values, as donors have."""
     for name, cells in unused.items():
-        n_levels = len({str(cell) for cell in cells})
-        if is_id_name(name) and 1 < n_levels < len(cells):
+        known = [str(cell) for cell in cells if str(cell) not in MISSING]
+        n_levels = len(set(known))
+        if is_id_name(name) and 1 < n_levels < len(known):
             note = (
-                f"Column {name!r} has {n_levels} values for {len(cells)} samples. If samples with the same value "
+                f"Column {name!r} has {n_levels} values for {len(known)} samples. If samples with the same value "
                 f"belong together, as those of one donor do, say so: --groups {quote(name)}."
             )
             return [note]

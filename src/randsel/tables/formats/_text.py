@@ -36,8 +36,8 @@ MOST_LINES = 100_000
 #: Characters that are converted to numbers at a time.
 _BLOCK = 1 << 22
 _SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", " ": "spaces"}
-#: Characters of a record without content.
-_BLANK = ' \t\r\n\f\v;,"'
+#: Characters that do not count as content of a record. Quotes do: a missing entry of one column may be written as "".
+_BLANK = " \t\r\n\f\v;,"
 #: Separator -> cell with a decimal comma. With tabs, 1,234 is ambiguous and does not count.
 _DECIMAL_COMMAS = {
     ";": re.compile(rf"(^|;)[ \t]*{DECIMAL_COMMA}[ \t]*(;|$)", re.MULTILINE),
@@ -282,7 +282,7 @@ def _find_encoding(path: Path, open_bytes: Callable[..., Any], limit: int) -> st
 
 
 def _records(file: io.TextIOWrapper, path: Path) -> Iterator[tuple[int, str]]:
-    """Yield records that have a cell with content; a cell in quotes may span several lines.
+    """Yield records with a cell that is not empty; a cell in quotes may span several lines.
 
     Spreadsheets write empty rows as lines of separators.
     """
