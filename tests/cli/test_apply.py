@@ -114,7 +114,7 @@ def test_absent_features(folders, tmp_path):
     result, out = apply(folders("classification"), file, "--allow-missing")
     assert result.exit_code == 0, result.output
     assert "a is absent; copy replaces it" in result.output
-    assert "1 of 2 features of the panel have no values" in result.output
+    assert "1 of 2 features of the panel has no values" in result.output
     assert {row["missing features"] for row in read(out / "predictions.csv")} == {"1"}
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from randsel._utils.text import ProgressLine, as_csv, as_markdown, collect_warnings, format_exact, make_printable
-from randsel.cli._main import RATE, main, read_table, say, table_options, task_option
+from randsel.cli._main import NOTHING, RATE, main, read_table, say, table_options, task_option
 
 if TYPE_CHECKING:
     from randsel.tables import Table
@@ -35,7 +35,7 @@ def interactions(file: Path, reading: dict[str, Any], out: Path, task: str, **ho
     medians of all samples. The folder gets report.html, features.csv (best first: p- and q-values, partner) and
     pairs.csv, and heatmap.png and pairs.png if any pair holds after correction for all pairs; --with-covariates adds
     covariate-pairs.csv. Without --top and --fdr, features with a q-value of at most 0.05 are selected. Run the command
-    again to resume after an interruption.
+    again to resume after an interruption. The exit status is 3 if no feature has such a q-value and no pair holds.
 
     \b
     Examples:
@@ -48,7 +48,8 @@ def interactions(file: Path, reading: dict[str, Any], out: Path, task: str, **ho
     from randsel import InteractionScan
     from randsel._utils import files
     from randsel.analysis import check_pairs
-    from randsel.report import MEANING_OF_Q, say_whether_pairs_hold
+    from randsel.interactions import LEVEL
+    from randsel.report import MEANING_OF_Q, say_whether_pairs_hold, significant_pairs
     from randsel.tables import imputer
     from randsel.targets import find_kind
 
@@ -91,6 +92,9 @@ def interactions(file: Path, reading: dict[str, Any], out: Path, task: str, **ho
     _write_report(scan, table, out, warnings=[*remarks, *warned], notes=table.notes, **about)
     shutil.rmtree(out / "so-far", ignore_errors=True)
     click.echo(f"\nAll of it: {out}")
+    has_features = bool((scan.qvalues_ <= (scan.alpha or LEVEL)).any())
+    if not has_features and not len(significant_pairs(scan)):
+        click.get_current_context().exit(NOTHING)
 
 
 def _write_report(scan: Any, table: "Table", out: Path, *, kind: str, **about: Any) -> None:

@@ -17,6 +17,7 @@ from randsel.plots._style import (
 )
 
 LIMIT = 2.5  # standard deviations at which colours of values end
+TAILS = (0.05, 0.95)  # quantiles at which very large and very small values are cut off, to find the spread
 STRONGEST = 20.0  # -log10 p at which colours of pairs end: one very strong pair must not make all others look pale
 
 
@@ -41,8 +42,9 @@ def feature_heatmap(
     Returns
     -------
     matplotlib.axes.Axes
-        Values are in standard deviations from the mean of their feature, missing ones blank. The bar above has the
-        colours of the target. Within a class, samples are ordered by the mean of the features that rise with it.
+        Values are in standard deviations from the mean of their feature, both without extreme values; missing ones are
+        blank. The bar above has the colours of the target. Within a class, samples are ordered by the mean of the
+        features that rise with it.
 
     Examples
     --------
@@ -88,9 +90,15 @@ def _find_columns(features: Any, n_features: int) -> Array:
 
 
 def _standardise(values: Array) -> Array:
-    """Return values in standard deviations from the mean of their column; 0 for constant columns."""
-    spread = np.nanstd(values, axis=0)
-    return np.asarray((values - np.nanmean(values, axis=0)) / np.where(spread > 0.0, spread, 1.0))
+    """Return values in standard deviations from the mean of their column; 0 for constant columns.
+
+    Both are computed with the values beyond the quantiles `TAILS` set to these, so that a few very large values do not
+    make all others look alike. If all others are equal, all values count.
+    """
+    limited = np.clip(values, *np.nanquantile(values, TAILS, axis=0, method="nearest"))
+    limited = np.where(np.nanstd(limited, axis=0) > 0.0, limited, values)
+    spread = np.nanstd(limited, axis=0)
+    return np.asarray((values - np.nanmean(limited, axis=0)) / np.where(spread > 0.0, spread, 1.0))
 
 
 def _order_samples(standard: Array, codes: Array, categories: bool) -> Array:
