@@ -59,6 +59,8 @@ def exact(sample: Sample, gamma: float, draws: Draws, weighting: Weighting = PLA
     blocks = row_blocks(sample.target, draws)
     if len(blocks) == 1:
         return closed_form(sample, gamma, weighting)
+    if weighting.ridge is None:  # as for the bandwidth, the first block decides for all
+        weighting = replace(weighting, ridge=closed_form(sample.take_rows(blocks[0]), gamma, weighting).ridge)
     function = partial(_closed_form_of_block, weighting=weighting)
     return _average(map_row_blocks(sample, blocks, function, gamma, draws, draws.on_block), np.concatenate(blocks))
 
@@ -124,7 +126,6 @@ def _average(blocks: list[Contribution], rows: Array) -> Contribution:
     """Average the totals; divide the sum of the scores of B independent blocks by √B, which keeps their variance 1.
 
     Errors are in the order of the rows of X: the blocks of every round are others, and errors are compared by sample.
-    In the first round every block chooses a penalty for itself; later rounds take the lower median of these.
     """
     scale = max(block.log_scale for block in blocks)
 
@@ -136,8 +137,7 @@ def _average(blocks: list[Contribution], rows: Array) -> Contribution:
 
     scores = combine("main"), combine("interaction")
     errors = np.concatenate([to_numpy(block.errors) for block in blocks])[np.argsort(rows)]
-    ridge = sorted(block.ridge for block in blocks)[(len(blocks) - 1) // 2]
-    return Contribution(mean_total(), scale, *scores, errors=errors, ridge=ridge)
+    return Contribution(mean_total(), scale, *scores, errors=errors, ridge=blocks[0].ridge)
 
 
 # ---------------------------------------------------------------- choice of routes

@@ -34,10 +34,10 @@ from randsel.targets import Target
 
 #: Penalty λ of the regression whose errors compare rounds, in units of the mean eigenvalue of the centred kernel.
 RIDGE = 3.0
-#: Penalties that `RandSel(ridge="auto")` chooses from. Much larger ones miss features that act only together.
-RIDGES = (RIDGE, 10.0)
-#: Standard errors by which the errors of a larger penalty may exceed the smallest ones.
-RIDGE_TOLERANCE = 2.0
+#: Penalty of a regression that predicts the mean.
+MEAN = 1e8
+#: The regression predicts left-out samples if its errors are smaller than those of the mean by so many standard errors.
+CLEARLY = 2.0
 
 
 # ---------------------------------------------------------------- ridge regression
@@ -50,9 +50,10 @@ class Weighting:
     Attributes
     ----------
     ridge
-        Penalty λ of the ridge regression to whose residual contributions refer; None: chosen by `_choose_ridge`.
+        Penalty λ of the ridge regression to whose residual contributions refer; infinite for the target itself. None:
+        `RIDGE` if that regression predicts left-out samples, and otherwise infinite.
     residual
-        Whether contributions are to that residual instead of the target itself.
+        Whether contributions are to that residual; otherwise to the target itself, whatever `ridge` is.
     explain_fixed
         Whether the regression has a second kernel, on the fixed features alone. In the expected kernel they weigh
         little among many features, and the residual would still contain most of what they explain.
@@ -67,13 +68,15 @@ class Weighting:
         target = sample.target
         second_kernel = _kernel_of_fixed(sample) if self.explain_fixed and sample.fixed.any() else None
         kernel = _project_kernel(log_expected, target, second_kernel)
-        ridges = (RIDGE,) if not self.residual else RIDGES if self.ridge is None else (RIDGE, self.ridge)
-        fits = {ridge: _regress(kernel, target, ridge) for ridge in ridges}
-        errors = fits[RIDGE][1]
-        if not self.residual:
-            return RoundTarget(target, errors, np.inf)
-        ridge = self.ridge or _choose_ridge({ridge: to_numpy(fit[1]) for ridge, fit in fits.items()})
-        return RoundTarget(replace(target, Y=fits[ridge][0]), errors, ridge)
+        duals, errors = _regress(kernel, target, RIDGE)
+        ridge = self.ridge if self.residual else np.inf
+        if ridge is None:
+            ridge = RIDGE if _predicts(errors, _regress(kernel, target, MEAN)[1]) else np.inf
+        if ridge == np.inf:
+            return RoundTarget(target, errors, ridge)
+        if ridge != RIDGE:
+            duals, _ = _regress(kernel, target, ridge)
+        return RoundTarget(replace(target, Y=duals), errors, ridge)
 
 
 @dataclass(frozen=True)
@@ -115,16 +118,14 @@ def fit_ridge(log_expected: Any, target: Target, ridge: float, second_kernel: An
     return _regress(_project_kernel(log_expected, target, second_kernel), target, ridge)
 
 
-def _choose_ridge(errors: dict[float, Array]) -> float:
-    """Return the largest penalty whose errors exceed the smallest ones by at most `RIDGE_TOLERANCE` standard errors.
+def _predicts(errors: Any, errors_of_mean: Any) -> bool:
+    """Return whether errors of left-out samples are clearly smaller than those of predicting the mean.
 
-    If the features explain little, a small penalty fits noise, and the residual hides weak effects of single features.
-    Samples of a group count as independent, which makes the standard errors too small.
+    If not, the regression fits noise, and its residual would hide weak effects and effects of features that act only
+    together. Samples of a group count as independent, which makes the standard error too small.
     """
-    least = min(errors.values(), key=np.mean)
-    excess = {ridge: values - least for ridge, values in errors.items()}
-    limits = {ridge: RIDGE_TOLERANCE * values.std(ddof=1) / np.sqrt(len(values)) for ridge, values in excess.items()}
-    return max(ridge for ridge, values in excess.items() if values.mean() <= limits[ridge])
+    gain = to_numpy(errors_of_mean - errors)
+    return bool(gain.mean() > CLEARLY * gain.std(ddof=1) / np.sqrt(len(gain)))
 
 
 def _project_kernel(log_expected: Any, target: Target, second_kernel: Any) -> Any:

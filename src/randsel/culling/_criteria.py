@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from randsel._numerics.arrays import clip, median, namespace
 from randsel.contribution import Contribution
 
@@ -44,10 +46,13 @@ def calibrated_scores(contributions: Contribution) -> tuple[Any, Any]:
 def combined_scores(contributions: Contribution) -> tuple[Any, Any]:
     """Return the contribution plus the interaction score, both on the scale of their spread among the features left.
 
-    On correlated features the interaction score has neither mean zero nor variance one under the null. Only what
+    If there is no residual, because the features left do not predict the target, the scores are the calibrated ones. On
+    correlated features the interaction score has neither mean zero nor variance one under the null. Only what
     exceeds the median counts, in units of the spread, which is at least that of independent features.
     """
     total, interaction = contributions.relative, contributions.interaction
+    if contributions.ridge == np.inf:
+        return calibrated_scores(contributions)
     centre, spread = _centre_and_spread(interaction)
     excess = clip(interaction - clip(centre, 0.0), 0.0) / clip(spread, 1.0)
     centre, spread = _centre_and_spread(total)

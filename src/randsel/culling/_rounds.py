@@ -41,8 +41,8 @@ Estimator = Callable[[Sample, float, Draws, Weighting], Contribution]
 class Rules:
     """Parameters of `RandSel` that govern the rounds, and `explain_fixed` of `Weighting`.
 
-    With `ridge=None`, the first round chooses the penalty of all rounds. The features of later rounds were chosen on
-    the same samples, so small penalties look better than they are.
+    With `ridge=None`, the first round decides for all rounds whether there is a residual. The features of later rounds
+    were chosen on the same samples, so regressions on them predict these too well.
     """
 
     drop: float = DROP
@@ -143,7 +143,7 @@ def cull(
         while True:
             sample, round_draws = state.sample, replace(draws, seed=draws.seed + len(state.rounds))
             gamma, alignment = _bandwidth_and_alignment(sample, rules.gamma, round_draws)
-            ridge = state.rounds[0].ridge if state.rounds else rules.ridge  # the first round chooses
+            ridge = state.rounds[0].ridge if state.rounds else rules.ridge  # the first round decides
             weighting = Weighting(ridge, criterion.residual, rules.explain_fixed)
             contributions = estimator(sample, gamma, round_draws, weighting)
             scores, ties = criterion.scores(contributions)

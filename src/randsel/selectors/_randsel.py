@@ -101,12 +101,12 @@ class RandSel(StandInsMixin, Selector):
         Scores by which rounds cull. "total" is the paper's contribution to the alignment with the target. "residual" is
         the contribution to what a ridge regression on the features left does not explain: redundant features share
         their contribution. "combined" adds the interaction score to it, on the scale of its spread. "calibrated" is the
-        sum of the positive parts of the main and the interaction score. "auto" is "combined", and "total" with
-        `estimator="bootstrap"`, which knows no other.
+        sum of the positive parts of the main and the interaction score; "combined" is "calibrated" if there is no
+        residual (see `ridge`). "auto" is "combined", and "total" with `estimator="bootstrap"`, which knows no other.
     ridge : float or "auto", default="auto"
         Penalty of the ridge regression of "combined" and "residual", in units of the mean eigenvalue of its kernel.
-        "residual" approaches "total" as it grows. "auto": 10, unless its errors on left-out samples in the first round
-        exceed those of 3 by more than two standard errors; then 3.
+        "residual" approaches "total" as it grows. "auto": 3 if that regression on all features predicts left-out
+        samples clearly better than their mean does; otherwise contributions refer to y itself.
     kernel : {"gaussian", "rank"}, default="gaussian"
         Input of the Gaussian kernel: the columns themselves, or four cosines of the ranks of each. Ranks detect
         effects and interactions that are symmetric about the middle of a column (a ring, for example), and do not
@@ -146,9 +146,9 @@ class RandSel(StandInsMixin, Selector):
         Device of the computation: "cpu", "cuda", "cuda:1". None: the device of X. Tensors on a device need
         scikit-learn's `set_config(array_api_dispatch=True)`.
     n_jobs : int, default=None
-        Number of jobs (joblib) over bootstraps or row blocks; without effect on the result.
+        Number of jobs (joblib) over bootstraps or row blocks; no effect on the result.
     random_state : int, RandomState or None, default=None
-        Seed of the bootstraps and row blocks. The exact estimator on up to 2000 samples is not random.
+        Seed of bootstraps and row blocks. The exact estimator on up to 2000 samples is not random.
     checkpoint : str, path or None, default=None
         Folder for finished rounds. If the fit is interrupted, the same fit resumes from there and ends with the same
         result; only the current round and rounds of the last five seconds are lost. A folder of other data or other
@@ -177,9 +177,9 @@ class RandSel(StandInsMixin, Selector):
         P-value of the hypothesis that no feature is related to y, by 99 permutations of y (within batches, of whole
         groups): of the best feature or of all features, whichever is smaller, corrected for this choice.
     stands_out_ : bool
-        Whether the features stand out from noise: the p-value is at most 0.02, or some round of the path aligns better
-        with y than culled independent noise would. The second rule is not used for rounds of features with rare levels
-        or extreme values. If neither holds, the fit warns, and the selection should not be read as a finding.
+        Whether the features stand out from noise: the p-value is at most 0.02, or some round aligns better with y than
+        culled independent noise would (not used for features with rare levels or extreme values). If neither holds,
+        the fit warns, and the selection should not be read as a finding.
     path_ : CullingPath
         The rounds: features, contributions, scores, dropped, fixed, gamma, alignment, ridge.
     fixed_ : ndarray of int
