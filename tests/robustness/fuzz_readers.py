@@ -338,6 +338,7 @@ def _parts() -> dict[str, dict[str, np.ndarray]]:
         "n_fixed": np.array([0, 0]),
         "gamma": np.array([0.5, 1.0]),
         "alignment": np.array([0.1, 0.2]),
+        "ridge": np.array([3.0, 3.0]),
         "fourth_moment": np.array([3.0, 3.0]),
         "size": np.array([3, 2]),
         "spectrum": np.array([1.0, 0.5]),
