@@ -139,7 +139,7 @@ def test_combined_scores_put_both_parts_on_the_scale_of_their_spread():
     rng = np.random.default_rng(0)
     total, interaction = rng.normal(size=101), 3.0 + 5.0 * rng.normal(size=101)
     interaction[7] = 90.0
-    scores, ties = CRITERIA["combined"].scores(Contribution(total, 0.0, total, interaction))
+    scores, ties = CRITERIA["combined"].scores(Contribution(total, 0.0, total, interaction, ridge=3.0))
 
     def spread(values):
         return 1.4826 * np.median(np.abs(values - np.median(values)))
@@ -152,8 +152,9 @@ def test_combined_scores_put_both_parts_on_the_scale_of_their_spread():
 
 
 def test_combined_scores_of_equal_contributions_are_finite():
-    scores, _ = CRITERIA["combined"].scores(Contribution(np.zeros(5), 0.0, np.zeros(5), np.zeros(5)))
-    assert np.isfinite(scores).all()
+    for ridge in (3.0, np.inf):
+        scores, _ = CRITERIA["combined"].scores(Contribution(np.zeros(5), 0.0, np.zeros(5), np.zeros(5), ridge=ridge))
+        assert np.isfinite(scores).all()
 
 
 @pytest.mark.parametrize("error", [np.nan, np.inf, -1.0])

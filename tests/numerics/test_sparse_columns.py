@@ -229,7 +229,7 @@ def test_a_checkpoint_of_a_sparse_table_resumes(never_dense, tmp_path):
 
 
 def test_cross_validation_scores_numbers_of_features_that_fit_as_dense_columns(never_dense, monkeypatch):
-    X, y = counts(120, 80)
+    X, y = counts(120, 80, seed=1)
     selector = RandSelCV(LogisticRegression(max_iter=1000), cv=3, gammas=["median"])
     expected = clone(selector).fit(X, y)
     monkeypatch.setattr("randsel.selectors._randsel_cv.MAX_DENSE", 120 * 40 * 8)
