@@ -1,7 +1,6 @@
 """The sample: standardised features and a target, with sums over features that are carried from round to round.
 
-These sums are additive: when features are dropped, the sums over them are subtracted. Equations are numbered as in
-docs/explanation/mathematics.md.
+These sums are additive: those over dropped features are subtracted. Equations are in docs/explanation/mathematics.md.
 """
 
 from dataclasses import dataclass, field, fields, replace
@@ -478,13 +477,11 @@ class Contribution:
     ----------
     relative, log_scale
         `total = relative · exp(log_scale)`; `relative` ranks features even where the kernel itself underflows.
-    main, interaction
-        Standard scores of what a feature does alone and together with others (eq. 7); None from `bootstrap`.
+    main, interaction, errors
+        Standard scores of what a feature does alone and together with others (eq. 7), and the squared error of every
+        sample left out of the ridge regression with the penalty `RIDGE` (eq. 15); None from `bootstrap`.
     sums
         The pair sums of the sample, if the estimate needed them; `Sample.drop_features` takes them.
-    errors
-        Squared error of every sample when it is left out of the ridge regression with the penalty `RIDGE`, as a
-        fraction of the variance (eq. 15); None from `bootstrap`.
     ridge
         Penalty of the regression whose residual the contributions refer to; infinite for the target itself.
     """

@@ -182,10 +182,8 @@ class RandSel(StandInsMixin, Selector):
         the fit warns, and the selection should not be read as a finding.
     path_ : CullingPath
         The rounds: features, contributions, scores, dropped, fixed, gamma, alignment, ridge.
-    fixed_ : ndarray of int
-        Features that were fixed.
-    n_features_ : int
-        Number of selected features.
+    fixed_, n_features_ : ndarray of int, int
+        Features that were fixed, and number of selected features.
     missing_counts_ : ndarray of int
         Number of missing values of every column.
     n_features_in_, feature_names_in_
