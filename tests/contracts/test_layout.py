@@ -63,6 +63,12 @@ def test_every_file_has_its_place():
     assert not [name for name in modules if place_of(name) is None]
 
 
+def test_baselines_load_neither_contribution_nor_culling():
+    loaded = "[name for name in ('randsel.contribution', 'randsel.culling') if name in sys.modules]"
+    command = [sys.executable, "-c", f"import sys, randsel.baselines; print({loaded})"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_a_subpackage_imports_only_from_those_before_it(name):
     here = place_of(name.removesuffix(".py").replace("/", "."))

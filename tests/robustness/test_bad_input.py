@@ -230,6 +230,15 @@ def test_a_class_of_one_member_scores_nothing(rng):
         RandSelCV().fit(X, y)
 
 
+@pytest.mark.xfail(strict=True, reason="without a residual, calibrated scores of two cases per block are too noisy")
+def test_two_cases_per_block_of_rows_are_enough(rng, monkeypatch):
+    monkeypatch.setattr(_closed_form, "MAX_ROWS", 100)
+    X, y = rng.normal(size=(250, 30)), np.zeros(250, dtype=int)
+    y[:6] = 1
+    X[:6, 0] += 8
+    assert all(RandSel(2, random_state=seed).fit(X, y).support_[0] for seed in range(4))
+
+
 def test_rare_classes_survive_row_blocks(rng, monkeypatch):
     monkeypatch.setattr(_closed_form, "MAX_ROWS", 400)
     X, y = rng.normal(size=(1000, 20)), np.zeros(1000, dtype=int)

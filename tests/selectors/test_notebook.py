@@ -1,5 +1,7 @@
 """Fitted selectors in a notebook: data frames with names, and HTML with a verdict."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -56,6 +58,7 @@ def test_features_that_stand_out_in_combination_only(data):
     assert selector.permutation_pvalue_ > 0.02
     assert "although one by one they do not stand out (permutation test" in selector._repr_html_()
     selector.permutation_pvalue_ = 0.01
+    selector.path_ = replace(selector.path_, noise_pvalue=0.01)
     assert "The features as a whole are related to the target (permutation test, p = 0.010)" in selector._repr_html_()
 
 

@@ -8,7 +8,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from randsel._utils.text import format_number, format_p_value, make_visible, optional
 from randsel._utils.typing import Array
-from randsel.culling import NOISE_LEVEL
 
 #: Column of the data frame -> attribute of the selector with a number per feature.
 COLUMNS = {
@@ -31,6 +30,7 @@ class NotebookMixin:
     ranking_: Any
     order_: Any
     missing_counts_: Any
+    path_: Any
 
     def to_frame(self) -> Any:
         """Return the ranking as a pandas data frame.
@@ -105,7 +105,7 @@ class NotebookMixin:
             related = "The features as a whole are related to the target"
             if not self.stands_out_:
                 related = "Nothing stands out"
-            elif p is not None and p > NOISE_LEVEL:
+            elif not self.path_.passes_permutation_test:
                 related = "Together, the features predict the target, although one by one they do not stand out"
             sentences.append(f"{related}{tested}.")
         count, total = int(np.sum(self.support_)), len(self.support_)

@@ -248,6 +248,11 @@ class CullingPath:
         return self.recorded.rounds[self.best]
 
     @property
+    def passes_permutation_test(self) -> bool:
+        """Whether the permutation test says that the features stand out from noise."""
+        return self.noise_pvalue is not None and self.noise_pvalue <= NOISE_LEVEL
+
+    @property
     def stands_out(self) -> bool:
         """Whether the features stand out from noise.
 
@@ -255,7 +260,7 @@ class CullingPath:
         would, by more than `MIN_EXCESS` null standard deviations. The second rule is used for independent samples
         only, and not for rounds of features with rare levels or extreme values (`MAX_FOURTH_MOMENT`).
         """
-        if self.noise_pvalue is not None and self.noise_pvalue <= NOISE_LEVEL:
+        if self.passes_permutation_test:
             return True
         return self.independent and any(
             r.alignment - r.chance > MIN_EXCESS * self.null_sd and r.fourth_moment <= MAX_FOURTH_MOMENT
