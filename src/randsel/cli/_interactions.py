@@ -35,7 +35,8 @@ def interactions(file: Path, reading: dict[str, Any], out: Path, task: str, **ho
     medians of all samples. The folder gets report.html, features.csv (best first: p- and q-values, partner) and
     pairs.csv, and heatmap.png and pairs.png if any pair holds after correction for all pairs; --with-covariates adds
     covariate-pairs.csv. Without --top and --fdr, features with a q-value of at most 0.05 are selected. Run the command
-    again to resume after an interruption. The exit status is 3 if no feature has such a q-value and no pair holds.
+    again to resume after an interruption. The exit status is 3 if no q-value is at most 0.05
+    (or the level of --fdr) and no pair holds.
 
     \b
     Examples:
@@ -92,8 +93,8 @@ def interactions(file: Path, reading: dict[str, Any], out: Path, task: str, **ho
     _write_report(scan, table, out, warnings=[*remarks, *warned], notes=table.notes, **about)
     shutil.rmtree(out / "so-far", ignore_errors=True)
     click.echo(f"\nAll of it: {out}")
-    has_features = bool((scan.qvalues_ <= (scan.alpha or LEVEL)).any())
-    if not has_features and not len(significant_pairs(scan)):
+    has_significant_features = bool((scan.qvalues_ <= (scan.alpha or LEVEL)).any())
+    if not has_significant_features and not len(significant_pairs(scan)):
         click.get_current_context().exit(NOTHING)
 
 

@@ -59,7 +59,7 @@ def exact(sample: Sample, gamma: float, draws: Draws, weighting: Weighting = PLA
     blocks = row_blocks(sample.target, draws)
     if len(blocks) == 1:
         return closed_form(sample, gamma, weighting)
-    if weighting.ridge is None:  # as for the bandwidth, the first block decides for all
+    if weighting.residual and weighting.ridge is None:  # as for the bandwidth, the first block decides for all
         weighting = replace(weighting, ridge=closed_form(sample.take_rows(blocks[0]), gamma, weighting).ridge)
     function = partial(_closed_form_of_block, weighting=weighting)
     return _average(map_row_blocks(sample, blocks, function, gamma, draws, draws.on_block), np.concatenate(blocks))

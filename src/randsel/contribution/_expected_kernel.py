@@ -32,12 +32,14 @@ from randsel._utils.typing import Array
 from randsel.contribution._sample import Sample
 from randsel.targets import Target
 
-#: Penalty λ of the regression whose errors compare rounds, in units of the mean eigenvalue of the centred kernel.
+#: Penalty λ of the regression whose errors compare rounds, and by default of the residual, if there is one. Its unit is
+#: the mean eigenvalue of the centred kernel.
 RIDGE = 3.0
 #: Penalty of a regression that predicts the mean.
-MEAN = 1e8
-#: The regression predicts left-out samples if its errors are smaller than those of the mean by so many standard errors.
-CLEARLY = 2.0
+RIDGE_OF_MEAN = 1e8
+#: The regression predicts left-out samples if its errors are smaller than those of the mean by more than this many
+#: standard errors of the difference.
+MIN_STANDARD_ERRORS = 2.0
 
 
 # ---------------------------------------------------------------- ridge regression
@@ -71,7 +73,7 @@ class Weighting:
         duals, errors = _regress(kernel, target, RIDGE)
         ridge = self.ridge if self.residual else np.inf
         if ridge is None:
-            ridge = RIDGE if _predicts(errors, _regress(kernel, target, MEAN)[1]) else np.inf
+            ridge = RIDGE if _predicts(errors, _regress(kernel, target, RIDGE_OF_MEAN)[1]) else np.inf
         if ridge == np.inf:
             return RoundTarget(target, errors, ridge)
         if ridge != RIDGE:
@@ -121,15 +123,15 @@ def fit_ridge(log_expected: Any, target: Target, ridge: float, second_kernel: An
 def _predicts(errors: Any, errors_of_mean: Any) -> bool:
     """Return whether errors of left-out samples are clearly smaller than those of predicting the mean.
 
-    If not, the regression fits noise, and its residual would hide weak effects and effects of features that act only
-    together. Samples of a group count as independent, which makes the standard error too small.
+    If not, the regression fits mostly noise, and its residual would hide weak effects and effects of features that act
+    only together. Samples of a group count as independent, which makes the standard error too small.
     """
     gain = to_numpy(errors_of_mean - errors)
-    return bool(gain.mean() > CLEARLY * gain.std(ddof=1) / np.sqrt(len(gain)))
+    return bool(gain.mean() > MIN_STANDARD_ERRORS * gain.std(ddof=1) / np.sqrt(len(gain)))
 
 
 def _project_kernel(log_expected: Any, target: Target, second_kernel: Any) -> Any:
-    """Return `P K P`, where P projects on the complement of √w in the metric of the weights w (eq. 14)."""
+    """Return the kernel projected on the complement of √w, in the metric of the weights w: `HDQDH` (eq. 14)."""
     xp = namespace(log_expected)
     # Before the bounds are checked, a series may be far off: the kernel is at most one.
     kernel = xp.exp(clip(to_double(log_expected), None, 0.0))
@@ -165,7 +167,7 @@ def _regress(kernel: Any, target: Target, ridge: float) -> tuple[Any, Any]:
     penalty = clip(xp.linalg.diagonal(kernel).sum() * (ridge / m), 1e-12)
     penalised = kernel + 0.0  # a copy: the kernel is used for other penalties
     add_to_diagonal(penalised, penalty)
-    # The kernel of a series that the bounds will reject may have negative eigenvalues.
+    # A series that is too inexact gives a kernel with negative eigenvalues. The bounds reject it later.
     root = _inverse_root(penalised, penalty)
     duals = root.T @ (root @ target.scaled)
     if target.groups is None:

@@ -46,8 +46,8 @@ def calibrated_scores(contributions: Contribution) -> tuple[Any, Any]:
 def combined_scores(contributions: Contribution) -> tuple[Any, Any]:
     """Return the contribution plus the interaction score, both on the scale of their spread among the features left.
 
-    If there is no residual, because the features left do not predict the target, the scores are the calibrated ones. On
-    correlated features the interaction score has neither mean zero nor variance one under the null. Only what
+    If there is no residual, because all features together do not predict the target, the scores are the calibrated
+    ones. On correlated features the interaction score has neither mean zero nor variance one under the null. Only what
     exceeds the median counts, in units of the spread, which is at least that of independent features.
     """
     total, interaction = contributions.relative, contributions.interaction

@@ -1,8 +1,8 @@
 """Figures of results, drawn with matplotlib.
 
-Functions that draw one panel take `ax` and return the axes. Functions that draw several panels return an array of axes
-on a new figure, which `figure_of` returns. All of them take arrays, data frames or fitted selectors. They compute no
-new results.
+Functions that draw one panel take `ax` and return the axes. Functions that draw several panels return an array of
+axes. Their figure is new; `figure_of` returns it. All of them take arrays, data frames or fitted selectors. They
+compute no new results.
 
 Imports from `_utils`, `targets` and `culling`.
 """

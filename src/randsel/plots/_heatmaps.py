@@ -17,7 +17,7 @@ from randsel.plots._style import (
 )
 
 LIMIT = 2.5  # standard deviations at which colours of values end
-TAILS = (0.05, 0.95)  # quantiles at which very large and very small values are cut off, to find the spread
+TAILS = (0.05, 0.95)  # quantiles at which values are limited before the mean and the spread are computed
 STRONGEST = 20.0  # -log10 p at which colours of pairs end: one very strong pair must not make all others look pale
 
 
@@ -42,9 +42,9 @@ def feature_heatmap(
     Returns
     -------
     matplotlib.axes.Axes
-        Values are in standard deviations from the mean of their feature, both without extreme values; missing ones are
-        blank. The bar above has the colours of the target. Within a class, samples are ordered by the mean of the
-        features that rise with it.
+        Values are in standard deviations from the mean of their feature. For both, extreme values are limited. Missing
+        values are blank. The bar above has the colours of the target. Within a class, samples are ordered by the mean
+        of the features that rise with it.
 
     Examples
     --------
@@ -92,8 +92,8 @@ def _find_columns(features: Any, n_features: int) -> Array:
 def _standardise(values: Array) -> Array:
     """Return values in standard deviations from the mean of their column; 0 for constant columns.
 
-    Both are computed with the values beyond the quantiles `TAILS` set to these, so that a few very large values do not
-    make all others look alike. If all others are equal, all values count.
+    For both, values beyond the quantiles `TAILS` are set to these quantiles. Otherwise a few very large values would
+    make all others look alike. If this makes a column constant, its values are used unchanged.
     """
     limited = np.clip(values, *np.nanquantile(values, TAILS, axis=0, method="nearest"))
     limited = np.where(np.nanstd(limited, axis=0) > 0.0, limited, values)

@@ -94,7 +94,8 @@ class RandSel(StandInsMixin, Selector):
     ----------
     n_features_to_select : int, float in (0, 1] or "auto", default="auto"
         Number or fraction of the features. "auto": the fewest features whose prediction error is within one standard
-        error of the smallest along the path (see `CullingPath.errors`); "bootstrap": those that align best.
+        error of the smallest along the path (see `CullingPath.errors`). With `estimator="bootstrap"`: the round whose
+        features align best with y.
     estimator : {"exact", "bootstrap"}, default="exact"
         The closed form of the contribution, or the paper's Algorithm 1 by random subsets.
     criterion : {"auto", "combined", "residual", "total", "calibrated"}, default="auto"
@@ -178,8 +179,8 @@ class RandSel(StandInsMixin, Selector):
         groups): of the best feature or of all features, whichever is smaller, corrected for this choice.
     stands_out_ : bool
         Whether the features stand out from noise: the p-value is at most 0.02, or some round aligns better with y than
-        culled independent noise would (not used for features with rare levels or extreme values). If neither holds,
-        the fit warns, and the selection should not be read as a finding.
+        culled independent noise would. Rounds of features with rare levels or extreme values do not count for the
+        second rule. If neither holds, the fit warns, and the selection should not be read as a finding.
     path_ : CullingPath
         The rounds: features, contributions, scores, dropped, fixed, gamma, alignment, ridge.
     fixed_, n_features_ : ndarray of int, int
