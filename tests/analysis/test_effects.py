@@ -116,6 +116,7 @@ def test_numbers_have_rank_correlations(rng):
         assert [effects.low[j], effects.high[j]] == pytest.approx(limits)
     assert np.isnan(effects.estimate[3])
     assert [effects.direction(j) for j in (0, 3, 5)] == ["rises with target", "", "falls with target"]
+    assert effects.direction(5, "age") == "falls with age"
 
 
 def survival(rng, m=80):

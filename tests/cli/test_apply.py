@@ -116,6 +116,10 @@ def test_absent_features(folders, tmp_path):
     assert "a is absent; copy replaces it" in result.output
     assert "1 of 2 features of the panel has no values" in result.output
     assert {row["missing features"] for row in read(out / "predictions.csv")} == {"1"}
+    replaced = next(row for row in read(out / "features.csv") if row["feature"] == "a")
+    assert (replaced["stand_in"], replaced["missing"]) == ("copy", "0")
+    assert abs(float(replaced["shift"])) < 1
+    assert "<bdi>a</bdi> (here <bdi>copy</bdi>)" in (out / "report.html").read_text()
 
 
 @pytest.mark.slow

@@ -23,7 +23,11 @@ VALUES = [[1.5, 2], [2.5, 3], [0.5, 5], [3.5, 4]]
         (BODY + "* by mass spectrometry\n", ["Line 6 is left out, below the table: '* by mass spectrometry'."]),
         (BODY + "\nSource: a hospital, in spring\nAll rights reserved,,,\n", ["Lines 7 to 8 are left out, below"]),
         ("A title\n" + BODY + '"Remark, with a comma"\n', ["above the table: 'A title'", "below the table"]),
-        (BODY.replace("s3", ",,,\ns3") + ',,,\n"",,,""\nSource: a hospital,,,\n', ["Line 9 is left out, below"]),
+        (
+            BODY.replace("s3", ",,,\ns3") + ',,,\n"",,,""\nSource: a hospital,,,\n',
+            ["Line 9 is left out, below", "2 rows without any content are left out."],
+        ),
+        (BODY.replace("s3", "\ns3") + ",,,\n", ["1 row without any content is left out."]),
         (BODY.replace("\n", ",\n"), ["1 column without name and content is left out."]),
         (BODY.replace("\n", ",,\n"), ["2 columns without name and content are left out."]),
         (

@@ -83,6 +83,7 @@ def test_cells_of_a_workbook(file, without_sandbox):
     expected = [[1.5, 2, 1, 1, 12], [2.5, 3, 4, 0, 7], [0.5, np.nan, 2, 1, 1], [3.5, 4, 6, 0, 2]]
     np.testing.assert_array_equal(table.X, expected)
     assert table.ids.tolist() == ["101", "102", "103", "104"]
+    assert has_note(table, "1 row without any content is left out.")
     assert has_note(table, "2 names of features look like genes that Excel changed to dates or numbers (2021-03-01)")
     with pytest.raises(ValueError, match="column 'g' holds '<LOD' in row 2, not a number"):
         tables.read(path, target="y", id_column="id", na=["ND"])

@@ -18,6 +18,7 @@ from randsel.analysis._model import (
     Rule,
     Settings,
     Stability,
+    named_target,
 )
 from randsel.analysis._pipeline import analyse
 from randsel.analysis._ranking import (
@@ -60,6 +61,7 @@ __all__ = [
     "effect_measure",
     "format_effect",
     "list_features",
+    "named_target",
     "select_adata",
     "value_columns",
 ]

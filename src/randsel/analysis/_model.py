@@ -172,18 +172,26 @@ class Effects:
             return None
         return "log2 fold change" if self.log2 else "difference"
 
-    def direction(self, column: int) -> str:
-        """Describe the direction of the effect of a column; an empty string if its limits include no effect."""
+    def direction(self, column: int, target: str = "target") -> str:
+        """Describe the direction of the effect of a column; an empty string if its limits include no effect.
+
+        `target` is the name of a numeric outcome.
+        """
         sign = int(self.sign[column])
         if sign == 0 or self.low[column] <= self.neutral <= self.high[column]:
             return ""
         if self.measure == "correlation":
-            return "rises with target" if sign > 0 else "falls with target"
+            return f"{'rises' if sign > 0 else 'falls'} with {target}"
         if self.measure == "hazard ratio":
             return "higher, more risk" if sign > 0 else "higher, less risk"
         # of two classes, the one with the higher values is named
         higher = sign > 0 or len(self.classes) == 2
         return f"{'higher' if higher else 'lower'} in {self.classes[int(self.extreme[column])]}"
+
+
+def named_target(settings: Mapping[str, Any]) -> str:
+    """Return the name of the target in the settings of a run; "target" if they do not say."""
+    return str((settings.get("parameters") or {}).get("target") or "target")
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from randsel.analysis._model import (
     Rule,
     Settings,
     Stability,
+    named_target,
 )
 from randsel.analysis._preparation import (
     average_groups,
@@ -114,7 +115,7 @@ def analyse(
         table=replace(imputed, notes=()),
         path=path,
         kind=kind.name,
-        features=_rank_features(table, path, tests, rule, columns, stability, effects),
+        features=_rank_features(table, path, tests, rule, columns, stability, effects, named_target(about or {})),
         pairs=tuple(Pair(table.names[i], table.names[j], i, j, *scores) for i, j, *scores, _ in pairs),
         stand_ins=_find_stand_ins(units, kind, columns),
         accuracy=accuracy,
@@ -204,6 +205,7 @@ def _rank_features(
     selected: Array,
     stability: Stability | None,
     effects: Effects,
+    target: str,
 ) -> tuple[Feature, ...]:
     """Return all features: the selected, then the others, both in the order of culling, then constant features."""
     n, names = len(table.names), table.names
@@ -220,7 +222,7 @@ def _rank_features(
         "step": tests.step,
         "stability": np.full(n, np.nan) if stability is None else stability.frequencies,
         "selected": np.isin(np.arange(n), selected),
-        "direction": np.array([effects.direction(j) or None for j in range(n)], dtype=object),
+        "direction": np.array([effects.direction(j, target) or None for j in range(n)], dtype=object),
         "effect": effects.estimate,
         "effect_low": effects.low,
         "effect_high": effects.high,

@@ -97,7 +97,8 @@ def apply_panel(
     log2_taken = transform == "as-training" and table.log2
     ids = tuple(map(str, (np.arange(1, len(values) + 1) if table.ids is None else table.ids).tolist()))
     options: dict[str, Any] = {"log2_taken": log2_taken, "negative": table.negative, "ids": ids}
-    warnings = [*warn_of_shifts(*samples.compared(panel), rescaled=rescale, **options)]
+    compared = samples.compared(panel)
+    warnings = [*warn_of_shifts(*compared, rescaled=rescale, **options)]
     warnings += warn_of_absent(samples.values)
     warnings += check_codes(table)
     if not panel.about.get("findings", True):
@@ -119,7 +120,7 @@ def apply_panel(
         ids=ids,
         y=table.y,
         known=known,
-        shifts=compare_features(panel, samples.values),
+        shifts=compare_features(*compared),
         evaluation=evaluate(panel, outputs[known], table.y[known]) if known.any() else None,
         notes=(*table.notes, *samples.notes, *_describe_samples(panel, table, samples)),
         warnings=tuple(warnings),

@@ -8,6 +8,7 @@ import numpy as np
 from randsel._utils.files import write_atomically
 from randsel._utils.text import as_csv, format_exact, format_label, format_number, make_visible, optional, pluralise
 from randsel.panels._application import Application
+from randsel.panels._cohort import FeatureShift
 from randsel.panels._evaluation import Measure
 from randsel.panels._panel import Panel
 from randsel.plots import survival_panels
@@ -63,14 +64,15 @@ def write_application(application: Application, out: Path) -> list[str]:
     write_atomically(out / "predictions.csv", as_csv(list_predictions(application)))
     shifts = [
         {
-            "feature": shift.name,
+            "feature": name,
+            "stand_in": stand_in,
             **{
-                name: format_exact(getattr(shift, name))
-                for name in ("training_median", "new_median", "shift", "outside")
+                field: format_exact(getattr(shift, field))
+                for field in ("training_median", "new_median", "shift", "outside")
             },
             "missing": str(shift.n_missing),
         }
-        for shift in application.shifts
+        for name, stand_in, shift in _compared_features(application)
     ]
     write_atomically(out / "features.csv", as_csv(shifts))
     evaluation = application.evaluation
@@ -97,6 +99,15 @@ def write_application(application: Application, out: Path) -> list[str]:
         return [f"No report.html: {error}"]
     write_atomically(out / "report.html", page)
     return []
+
+
+def _compared_features(application: Application) -> list[tuple[str, str, FeatureShift]]:
+    """Return the name, the stand-in (empty if the feature was measured) and the shift of each feature of the panel."""
+    stand_ins = application.samples.stand_ins
+    return [
+        (feature.name, stand_ins[j][0].name if j in stand_ins else "", shift)
+        for j, (feature, shift) in enumerate(zip(application.panel.features, application.shifts, strict=True))
+    ]
 
 
 def list_predictions(application: Application) -> list[dict[str, str]]:
@@ -155,7 +166,7 @@ def contents(application: Application) -> dict[str, Any]:
         "confusion": None
         if evaluation is None or evaluation.confusion is None
         else {"labels": labels, "rows": evaluation.confusion.tolist()},
-        "shifts": application.shifts,
+        "shifts": _compared_features(application),
         "columns": list(predictions[0]),
         "predictions": [[_shorten(value) for value in row.values()] for row in predictions[:LISTED]],
         "total": len(predictions),

@@ -8,7 +8,7 @@ import numpy as np
 
 from randsel._utils import text
 from randsel._utils.typing import Array
-from randsel.analysis import Analysis, Feature, HeldOut, Pair
+from randsel.analysis import Analysis, Feature, HeldOut, Pair, named_target
 from randsel.interactions import LEVEL
 from randsel.plots import (
     FEW_AT_RISK,
@@ -31,8 +31,7 @@ DRAWN, ROWS, DRAWN_PAIRS, CURVES = 12, 30, 6, 5
 
 def target_name(analysis: Analysis) -> str:
     """Return the name of the target column; "target" if the settings do not say."""
-    parameters = analysis.settings.get("parameters") or {}
-    return text.make_visible(str(parameters.get("target") or "target"))
+    return text.make_visible(named_target(analysis.settings))
 
 
 def time_name(analysis: Analysis) -> str:

@@ -29,6 +29,7 @@ from randsel.analysis import (
     Stability,
     effect_measure,
     list_features,
+    named_target,
 )
 from randsel.culling import CullingPath, StandIn, restore_path
 from randsel.report._figures import columns_to_draw
@@ -167,7 +168,7 @@ def _restore_analysis(arrays: Mapping[str, Array], path: CullingPath, settings: 
     fields["step"], fields["selected"] = arrays["steps"].tolist(), arrays["selected"].tolist()
     y = _restore_outcome(arrays, kind)
     effects = _restore_effects(arrays, fields, y, kind)
-    fields["direction"] = [effects.direction(j) or None for j in arrays["order"].tolist()]
+    fields["direction"] = [effects.direction(j, named_target(settings)) or None for j in arrays["order"].tolist()]
     pairs = tuple(
         Pair(names[i], names[j], i, j, *scores)
         for (i, j), scores in zip(arrays["pair_columns"].tolist(), arrays["pair_scores"].tolist(), strict=True)

@@ -11,6 +11,7 @@ from randsel.tables.formats._cells import CellGrid
 from randsel.tables.formats._extent import (
     MAX_FOOTNOTES,
     ROWS_AHEAD,
+    describe_empty_rows,
     describe_left_out,
     drop_empty_columns,
     find_header,
@@ -81,10 +82,12 @@ def _to_sheet(
     index = (find_header([cells for _, cells in rows[:ROWS_AHEAD]]) or 0) if detects_header else 0
     if index:
         notes.append(describe_left_out([(i, " ".join(cells)) for i, cells in rows[:index]], "above", "row"))
-    header, unnamed = name_unnamed(rows[index][1])
-    rows = rows[index + 1 :]
+    (header_number, names), *rows = rows[index:]
+    header, unnamed = name_unnamed(names)
     if not rows:
         raise ValueError(f"{path} has a header of {len(header)} columns, but it has no rows.")
+    if n_empty := rows[-1][0] - header_number - len(rows):
+        notes.append(describe_empty_rows(n_empty))
     grid = CellGrid(path, header, options, "row")
     grid.check_requested_once()
     n_rows = max(1, _CELLS // len(header))

@@ -71,6 +71,11 @@ def describe_left_out(lines: list[tuple[int, str]], where: str, line_word: str) 
     return f"{span} left out, {where} the table: {text!r}."
 
 
+def describe_empty_rows(n_empty: int) -> str:
+    """Return the note about rows whose cells are all empty."""
+    return f"{pluralise(n_empty, '1 row without any content is', f'{n_empty} rows without any content are')} left out."
+
+
 def name_unnamed(header: list[str]) -> tuple[list[str], frozenset[str]]:
     """Return a header in which every column but the first has a name, and the names that were added."""
     names = [name or (f"column {j + 1}" if j else "") for j, name in enumerate(header)]

@@ -19,6 +19,7 @@ from randsel.tables.formats._cells import CellGrid
 from randsel.tables.formats._extent import (
     LONGEST_FOOTNOTE,
     ROWS_AHEAD,
+    describe_empty_rows,
     describe_left_out,
     drop_empty_columns,
     find_header,
@@ -255,7 +256,7 @@ def open_records(path: Path, limit: int, notes: list[str]) -> Iterator[Iterator[
                 known = {"cp1252": "Windows-1252, as it is not valid UTF-8"}
                 notes.append(f"The text was read as {known.get(encoding, encoding.upper())}.")
             with io.TextIOWrapper(open_bytes(path, "rb"), encoding) as text:
-                yield _records(text, path)
+                yield _records(text, path, notes)
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not text in UTF-8, nor in Windows-1252; save it as CSV UTF-8.") from None
 
@@ -281,11 +282,12 @@ def _find_encoding(path: Path, open_bytes: Callable[..., Any], limit: int) -> st
     return encoding
 
 
-def _records(file: io.TextIOWrapper, path: Path) -> Iterator[tuple[int, str]]:
+def _records(file: io.TextIOWrapper, path: Path, notes: list[str]) -> Iterator[tuple[int, str]]:
     """Yield records with a cell that is not empty; a cell in quotes may span several lines.
 
-    Spreadsheets write empty rows as lines of separators.
+    Spreadsheets write empty rows as lines of separators; a note counts them.
     """
+    n_empty = 0
     lines = enumerate(iter(lambda: file.readline(LONGEST_LINE), ""), start=1)
     for start, first_line in lines:
         record, length, in_quotes = [first_line], len(first_line), first_line.count('"') % 2
@@ -302,6 +304,10 @@ def _records(file: io.TextIOWrapper, path: Path) -> Iterator[tuple[int, str]]:
         text = "".join(record)
         if text.strip(_BLANK):
             yield start, text.rstrip("\n")
+        else:
+            n_empty += not text.isspace()
+    if n_empty:
+        notes.append(describe_empty_rows(n_empty))
 
 
 def _find_separator(start: list[str]) -> str:
