@@ -107,9 +107,11 @@ def most_memory():
 def source_digest(folders=("",)):
     """Short hash of the package's code without comments and docstrings; the version does not change with every edit.
 
-    `folders` limits it to some subpackages.
+    `folders` limits it to some subpackages and modules.
     """
-    return digest_of((path for folder in folders for path in (SOURCE / folder).rglob("*.py")), SOURCE)
+    paths = [SOURCE / name for name in folders]
+    files = (file for path in paths for file in (path.rglob("*.py") if path.is_dir() else [path]))
+    return digest_of(files, SOURCE)
 
 
 def digest_of(paths, root):

@@ -1,7 +1,6 @@
 """Run cells of simulated data sets in blocks that are stored when finished, for errors.py and outcomes.py."""
 
 import argparse
-import ast
 import os
 import sys
 import time
@@ -38,10 +37,11 @@ class Benchmark:
 
 
 @cache
-def source_of(files):
-    """Short name of the code of the package and of the simulation, without comments and docstrings."""
+def source_of(packages, files):
+    """Short name of the code that a page measures and of the simulation, without comments and docstrings."""
     folder = Path(__file__).parent
-    return measure.key_of([measure.source_digest(), *(ast.dump(ast.parse((folder / f).read_text())) for f in files)])
+    code = [measure.code_only((folder / f).read_text()) for f in files]
+    return measure.key_of([measure.source_digest(packages), *code])
 
 
 def simulate_block(task, cells):
@@ -165,7 +165,7 @@ def main(benchmark):
         print("\n".join(cells) or f"No name of a cell contains {' and '.join(options.only)}; --list prints all names.")
         return
     run = PageRun(benchmark.page)
-    sources = {name: source_of((*benchmark.files, *cell.files)) for name, cell in cells.items()}
+    sources = {name: source_of(run.page.packages, (*benchmark.files, *cell.files)) for name, cell in cells.items()}
     blocks = Blocks(options.cells, sources, any_source=options.any_source)
     tasks = tasks_of(cells, options)
     if not options.page_only:
