@@ -141,14 +141,16 @@ def code_only(text):
 
 
 def commit():
-    """Commit of the working tree, with a plus sign if files have changed since; without git, RANDSEL_COMMIT."""
+    """RANDSEL_COMMIT if it is set; otherwise the commit of the working tree, with a plus sign if files have changed."""
+    if named := os.environ.get("RANDSEL_COMMIT"):
+        return named
     try:
         git = [
             subprocess.run(["git", *arguments], cwd=SOURCE, capture_output=True, text=True, check=True).stdout.strip()
             for arguments in (("rev-parse", "--short=12", "HEAD"), ("status", "--porcelain", "--", ".."))
         ]
     except (OSError, subprocess.CalledProcessError):
-        return os.environ.get("RANDSEL_COMMIT", "unknown")
+        return "unknown"
     return git[0] + "+" * bool(git[1])
 
 
