@@ -15,7 +15,7 @@ from randsel.cli._main import READING
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "command_line.md"
 OPENING = """# Command line
 
-Written by `make command-line` from the help of the commands. `randsel COMMAND --help` shows the same.
+Written by `make command-line` from the help of the commands, which `randsel COMMAND --help` shows.
 
     randsel [--debug] [--version] COMMAND [OPTIONS] [ARGUMENTS]
 
@@ -40,9 +40,14 @@ def option_rows(context, parameters):
 
 
 def description(command):
-    """Return the help of a command as Markdown: what click does not wrap becomes a block of code."""
+    """Return the help of a command as Markdown: what click does not wrap becomes a block of code.
+
+    The list of exit statuses has a page of its own.
+    """
     paragraphs = []
     for paragraph in inspect.cleandoc(command.help).split("\n\n"):
+        if paragraph.startswith("\b\nExit status"):
+            continue
         if paragraph.startswith("\b\n"):
             title, *lines = paragraph.removeprefix("\b\n").splitlines()
             paragraphs.append(title + "\n\n" + "\n".join(f"  {line}" for line in lines))

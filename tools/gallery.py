@@ -64,12 +64,10 @@ def index():
         "Short scripts, each an answer to a question; `make gallery` runs them and writes the pages.",
     ]
     for heading, names in ORDER.items():
-        lines += ["", f"## {heading}", "", "| question | what to learn | |", "|---|---|---|"]
+        lines += ["", f"## {heading}", "", "| question | |", "|---|---|"]
         for name in names:
-            question, _, lesson = said(ROOT / "examples" / f"{name}.py")
-            picture = f'<img src="{name}.png" alt="" width="180">'
-            lesson = lesson.replace("\n", " ")
-            lines.append(f"| [{question}]({name}.md) | {lesson[:1].upper()}{lesson[1:]} | {picture} |")
+            question, _, _ = said(ROOT / "examples" / f"{name}.py")
+            lines.append(f'| [{question}]({name}.md) | <img src="{name}.png" alt="" width="180"> |')
     return "\n".join(lines) + "\n"
 
 

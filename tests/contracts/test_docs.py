@@ -107,6 +107,7 @@ def said(block):
         "docs/howto/annotations.md",
         "docs/howto/choose_estimator.md",
         "docs/howto/files.md",
+        "docs/howto/long_runs.md",
         "docs/howto/pipelines.md",
         "docs/howto/read_report.md",
         "docs/howto/survival.md",
