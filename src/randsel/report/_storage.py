@@ -136,8 +136,9 @@ def _restore_outcome(arrays: Mapping[str, Array], kind: str) -> Array:
     return y
 
 
-def load_analysis(out: Path) -> Analysis:
+def load_analysis(out: str | Path) -> Analysis:
     """Read an analysis from a folder of `randsel select`; columns that no figure shows were not stored and are zero."""
+    out = Path(out)
     settings = read_identity(out)
     command = make_visible(str(settings.get("command", "randsel select")))
     parts = FinishedParts(out / "parts") if (out / "parts").is_dir() else FinishedParts()
