@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 import reference
 from click.testing import CliRunner
-from comparisons import small_spec, tables_of, without_times
+from comparisons import small_spec, tables_of
 
 from randsel import RandSel, datasets
 from randsel._utils.files import lock_folder
@@ -73,19 +73,6 @@ def test_methods_are_ranked_with_standard_errors_and_tables_hold_numbers(run, tm
     )
     features = pd.read_csv(tmp_path / "out" / "features.csv")
     assert (features["selected"] <= features["cells"]).all()
-
-
-def test_cells_of_an_earlier_version_beside_the_tables_are_used(run, tmp_path):
-    spec, out = small_spec(reshuffles=1), tmp_path / "out"
-    first = run(spec)
-    for path in list((out / "cells").iterdir()):
-        path.rename(out / path.name)
-    calls = []
-    again = run(spec, progress=lambda *state: calls.append(state))
-    assert calls == [("cells", 6, 6)]
-    assert without_times(again.results) == without_times(first.results)
-    assert again.seconds == first.seconds
-    assert not list(out.glob("[0-9a-f]*.json"))
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import numpy as np
 from randsel._utils.files import write_atomically
 from randsel._utils.text import DASH, as_csv, as_markdown, format_exact
 from randsel.experiments._run import Outcome
-from randsel.experiments._specification import Spec, plan
+from randsel.experiments._specification import Plan, Spec, plan
 
 #: Scores that rank methods -> their names; the first one that a result has is used.
 RANKED_BY = {"balanced_accuracy": "balanced accuracy", "r2": "R²", "concordance": "concordance index"}
@@ -34,20 +34,23 @@ MEANING_OF_RANKING = (
 
 
 class _Group(NamedTuple):
-    """Cells of one method on one data set, the results of the finished ones, and the first columns of a table row."""
+    """Cells of one method on one data set, the results of the finished ones, and columns of a table row."""
 
-    entry: dict[str, Any]
-    method: dict[str, Any]
-    label: dict[str, str]
+    plan: Plan
+    label: dict[str, str]  # the first columns
+    paper: dict[str, str]  # the last one, if the specification has results of the paper
     keys: list[str]
     results: list[dict[str, Any]]
 
 
 def _groups(spec: Spec, outcome: Outcome) -> Iterator[_Group]:
     for entry, method in product(spec.data, spec.methods):
-        label = {"data": entry["name"], "method": method.get("label", method["name"])}
-        keys = [cell.key for cell in outcome.cells if (cell.data, cell.method) == (entry["name"], method["name"])]
-        yield _Group(entry, method, label, keys, [outcome.results[key] for key in keys if key in outcome.results])
+        data, name = entry["name"], method["name"]
+        label = {"data": data, "method": method.get("label", name)}
+        paper = {"paper": spec.paper.get(data, {}).get(name, DASH)} if spec.paper else {}
+        keys = [cell.key for cell in outcome.cells if (cell.data, cell.method) == (data, name)]
+        results = [outcome.results[key] for key in keys if key in outcome.results]
+        yield _Group(plan(spec, entry, method), label, paper, keys, results)
 
 
 def standard_error(values: Sequence[float], n_folds: int) -> float:
@@ -126,13 +129,8 @@ def scores_in_numbers(spec: Spec, outcome: Outcome) -> list[dict[str, str]]:
             row[f"{column}_mean"] = format_exact(np.mean(values)) if values else ""
             row[f"{column}_standard_error"] = format_exact(standard_error(values, n_folds))
         row |= {"cells": str(len(group.results)), "failed": str(len(group.keys) - len(group.results))}
-        row["reduced"] = plan(spec, group.entry, group.method).reduced or ""
-        rows.append(row | ({"paper": _paper_value(spec, group)} if spec.paper else {}))
+        rows.append({**row, "reduced": group.plan.reduced, **group.paper})
     return _drop_empty(rows, "")
-
-
-def _paper_value(spec: Spec, group: _Group) -> str:
-    return spec.paper.get(group.entry["name"], {}).get(group.method["name"], DASH)
 
 
 def _drop_empty(rows: list[dict[str, str]], empty_value: str) -> list[dict[str, str]]:
@@ -156,16 +154,13 @@ def summarise(spec: Spec, outcome: Outcome) -> list[dict[str, str]]:
             row[title] = format_spread(values, digits) if values else DASH
         n_failed = len(group.keys) - len(group.results)
         row["cells"] = f"{len(group.results)}" + (f" ({n_failed} failed)" if n_failed else "")
-        row["reduced"] = plan(spec, group.entry, group.method).reduced or DASH
-        rows.append(row | ({"paper": _paper_value(spec, group)} if spec.paper else {}))
+        rows.append({**row, "reduced": group.plan.reduced or DASH, **group.paper})
     return _drop_empty(rows, DASH)
 
 
 def describe_protocol(spec: Spec, outcome: Outcome) -> str:
     """Return a sentence on the folds and repeats that were run, which may be fewer than specified."""
-    repeats = sorted(
-        {plan(spec, group.entry, group.method).reshuffles for group in _groups(spec, outcome) if group.keys}
-    )
+    repeats = sorted({group.plan.reshuffles for group in _groups(spec, outcome) if group.keys})
     low, high = (repeats[0], repeats[-1]) if repeats else (0, 0)
     times = {(1, 1): "once"}.get((low, high), f"{low} times" if low == high else f"{low} to {high} times")
     text = f"Nested {spec.folds}-fold cross-validation, {times}; mean ± sd over the cells."
@@ -200,8 +195,7 @@ def curves(spec: Spec, outcome: Outcome) -> list[dict[str, Any]]:
         if group.results:
             sizes = sorted(map(int, group.results[0]["curve"]))
             values = np.array([[result["curve"][str(size)] for size in sizes] for result in group.results])
-            measures = {"r2": "R²", "concordance": "concordance index"}
-            measure = next((name for score, name in measures.items() if score in group.results[0]), "accuracy")
+            measure = next((RANKED_BY[s] for s in ("r2", "concordance") if s in group.results[0]), "accuracy")
             n_folds = 1 + max(cell.fold for cell in outcome.cells if cell.key in group.keys)
             errors = [standard_error(column, n_folds) for column in values.T]
             scores = {"mean": values.mean(axis=0), "standard_error": np.nan_to_num(errors)}

@@ -167,6 +167,11 @@ def max_functions(freedom: int) -> int:
     return max(int(np.sqrt(freedom / 4)), 1)
 
 
+def default_functions(freedom: int) -> int:
+    """Return the default number of functions per feature."""
+    return min(DEFAULT_FUNCTIONS, max_functions(freedom))
+
+
 def functions_in_triples(freedom: int, n_functions: int) -> int:
     """Return the number of functions in tests of triples, by the same rule as `max_functions`; at most three."""
     return int(np.clip((freedom / 4) ** (1 / 3), 1, min(n_functions, 3)))

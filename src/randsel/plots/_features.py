@@ -167,13 +167,7 @@ def _draw_cells(axes: Any, first: Array, second: Array, codes: Array) -> None:
 
 
 def feature_panel(
-    values: Any,
-    y: Any,
-    *,
-    categories: bool = True,
-    labels: Sequence[str] = (),
-    target: str = "target",
-    ax: Any = None,
+    values: Any, y: Any, *, categories: bool = True, labels: Sequence[str] = (), target: str = "target", ax: Any = None
 ) -> Any:
     """Draw one feature against the target.
 

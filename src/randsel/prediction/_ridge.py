@@ -1,6 +1,6 @@
 """Ridge regression with a linear or a Gaussian kernel and weighted samples, for all penalties at once."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import solve
@@ -133,8 +133,7 @@ def _with_intercept(
 ) -> Model:
     """Return the model whose weighted mean output for the rows of Z is `means`."""
     model = Model(kernel, coefficients, np.zeros(len(means)), gamma, samples)
-    intercept = means - _weighted_means(model.outputs(Z), weights)
-    return Model(kernel, coefficients, intercept, gamma, samples)
+    return replace(model, intercept=means - _weighted_means(model.outputs(Z), weights))
 
 
 def _weighted_means(values: Array, weights: Array) -> Array:

@@ -16,13 +16,7 @@ from randsel._numerics.columns import canonical_order
 from randsel._numerics.fingerprint import fingerprint
 from randsel._numerics.missing import impute_means
 from randsel._numerics.standardise import standardise
-from randsel._sklearn.annotations import (
-    accepted_metadata,
-    check_covariates,
-    check_labels,
-    record_columns,
-    take_rows,
-)
+from randsel._sklearn.annotations import accepted_metadata, check_covariates, check_labels, record_columns, take_rows
 from randsel._sklearn.base import (
     HasMethods,
     Interval,

@@ -7,16 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.arrays import (
-    as_array_like,
-    astype,
-    clip,
-    dot,
-    frobenius_norm,
-    namespace,
-    on_host,
-    to_numpy,
-)
+from randsel._numerics.arrays import as_array_like, astype, clip, dot, frobenius_norm, namespace, on_host, to_numpy
 from randsel._numerics.kernels import u_centre
 from randsel._numerics.nuisance import Nuisance
 from randsel._utils.typing import Array
