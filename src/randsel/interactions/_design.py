@@ -31,18 +31,11 @@ MIN_RELATIVE_VARIANCE = 0.1
 
 @dataclass(frozen=True)
 class Response:
-    """The outcome, or its residual, in one form.
+    """The outcome, or its residual, in one form."""
 
-    Attributes
-    ----------
-    Y
-        Columns that features are tested against: weighted mean zero in every stratum, mean square one.
-    labels
-        Indicators of classes, each of which is also tested alone. None for numbers and residuals, of which each column
-        is tested alone.
-    """
-
-    Y: Array
+    Y: Array  # columns that features are tested against: weighted mean zero in every stratum, mean square one
+    #: Indicators of classes, each of which is also tested alone. None for numbers and residuals, of which each column
+    #: is tested alone.
     labels: Array | None = None
 
 

@@ -13,25 +13,14 @@ ROWS_AT_A_TIME = 64  # number of samples that a model predicts in one product of
 
 @dataclass(frozen=True)
 class Model:
-    """A fitted model; its outputs are one column per class, predicted numbers, or log relative risks.
+    """A fitted model; its outputs are one column per class, predicted numbers, or log relative risks."""
 
-    Attributes
-    ----------
-    kernel
-        "linear", "gaussian" or "cox".
-    coefficients
-        One column per output: with the Gaussian kernel one row per sample of `samples`, otherwise one row per feature.
-    intercept
-        One number per output.
-    gamma, samples
-        With the Gaussian kernel `exp(-gamma ‖z - z'‖²)`: its bandwidth, and the scores of training samples.
-    """
-
-    kernel: str
+    kernel: str  # "linear", "gaussian" or "cox"
+    #: One column per output: with the Gaussian kernel one row per sample of `samples`, otherwise one row per feature.
     coefficients: Array
-    intercept: Array
-    gamma: float = 0.0
-    samples: Array | None = None
+    intercept: Array  # one number per output
+    gamma: float = 0.0  # bandwidth of the Gaussian kernel `exp(-gamma ‖z - z'‖²)`
+    samples: Array | None = None  # scores of training samples, with the Gaussian kernel
 
     def outputs(self, Z: Array) -> Array:
         """Return the outputs for rows of scores; those of a row do not depend on the other rows."""

@@ -22,29 +22,15 @@ MIN_GROUPS = 4
 
 @dataclass(frozen=True)
 class Samples:
-    """The samples that tests compare, with what is known of them.
-
-    Attributes
-    ----------
-    X, y, weights
-        One row per sample, or per group if groups are compared; `weights` is None where all are equal.
-    strata
-        Outcomes are compared within strata only; None for one stratum.
-    clusters
-        Samples of one cluster are not independent; None where all are.
-    comparison
-        What is compared.
-    covariates
-        Variables whose effects are removed; None for none.
-    """
+    """The samples that tests compare, with what is known of them: one row each, or per group if groups are compared."""
 
     X: Any
     y: Array
-    weights: Array | None
-    strata: Array | None
-    clusters: Array | None
+    weights: Array | None  # None where all are equal
+    strata: Array | None  # outcomes are compared within strata only; None for one stratum
+    clusters: Array | None  # samples of one cluster are not independent; None where all are
     comparison: Comparison
-    covariates: Covariates | None = None
+    covariates: Covariates | None = None  # variables whose effects are removed
 
     @cached_property
     def nuisance(self) -> Nuisance:

@@ -16,21 +16,12 @@ from randsel.targets._kinds import OutcomeKind
 
 @dataclass(frozen=True)
 class Target:
-    """Factor Y of the centred kernel `L = Y Yᵀ` of the outcome, weights included.
+    """Factor Y of the centred kernel `L = Y Yᵀ` of the outcome, weights included."""
 
-    Attributes
-    ----------
-    Y
-        Rows centred by the weighted mean, then multiplied by their weights (which have mean 1).
-    weights
-        The weights, or None where all are equal.
-    groups
-        Number of the group of every sample, on the host; None where samples are independent. Samples of a group are
-        left out together when errors are estimated.
-    """
-
-    Y: Array
-    weights: Array | None
+    Y: Array  # rows centred by the weighted mean, then multiplied by their weights (which have mean 1)
+    weights: Array | None  # None where all are equal
+    #: Number of the group of every sample, on the host; None where samples are independent. Samples of a group are left
+    #: out together when errors are estimated.
     groups: Array | None = None
 
     @classmethod
