@@ -106,16 +106,13 @@ def _format_ranking(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
     def show(value: float, error: float) -> str:
         return DASH if np.isnan(value) else f"{value:.3f}" + ("" if np.isnan(error) else f" ± {error:.3f}")
 
-    return [
-        {"data": row["data"], "rank": str(row["rank"]), "method": row["method"]}
-        | {"measure": row["measure"], "mean ± se": show(row["mean"], row["standard_error"])}
-        | {
-            "behind the best ± se": show(row["behind_best"], row["behind_best_standard_error"])
-            if row["rank"] > 1
-            else DASH
-        }
-        for row in rows
-    ]
+    formatted = []
+    for row in rows:
+        label = {name: str(row[name]) for name in ("data", "rank", "method", "measure")}
+        behind = show(row["behind_best"], row["behind_best_standard_error"]) if row["rank"] > 1 else DASH
+        means = {"mean ± se": show(row["mean"], row["standard_error"]), "behind the best ± se": behind}
+        formatted.append(label | means)
+    return formatted
 
 
 def scores_in_numbers(spec: Spec, outcome: Outcome) -> list[dict[str, str]]:
@@ -203,11 +200,10 @@ def curves(spec: Spec, outcome: Outcome) -> list[dict[str, Any]]:
     return rows
 
 
-def write_tables(spec: Spec, outcome: Outcome, out: Path, heading: str | None = None) -> str:
+def write_tables(spec: Spec, outcome: Outcome, out: Path) -> str:
     """Write `table.md`, `table.csv`, `ranking.csv`, `features.csv` (no times in them), `times.csv`; return the text."""
     ranking = rank_methods(spec, outcome)
-    heading = describe_protocol(spec, outcome) if heading is None else heading
-    lines = [f"# {spec.name}", "", heading, "", as_markdown(summarise(spec, outcome))]
+    lines = [f"# {spec.name}", "", describe_protocol(spec, outcome), "", as_markdown(summarise(spec, outcome))]
     if ranking:
         lines += ["", "## Ranking", "", MEANING_OF_RANKING, "", as_markdown(_format_ranking(ranking))]
     lines += ["", *(f"- {entry['name']}: {entry['note']}" for entry in spec.data if "note" in entry)]
