@@ -407,13 +407,13 @@ class InteractionScan(Selector):
         """
         check_is_fitted(self)
         pandas = optional("pandas", extra="pandas", purpose="pairs_to_frame")
-        names, frames = self._names(), []
+        names, titles = self._names(), {"i": "feature", "j": "partner", "k": "third"}
+        frames = []
         for rows in (self.pairs_, *([self.triples_] if hasattr(self, "triples_") else [])):
-            columns = {"i": "feature", "j": "partner", "k": "third"}
-            known = rows.dtype.names or ()
-            fields = [f for f in ("i", "j", "k", "statistic", "p", "p_corrected", "step") if f in known]
-            frames.append({columns.get(f, f): names[rows[f]] if f in columns else rows[f] for f in fields})
-        return pandas.concat([pandas.DataFrame(frame) for frame in frames], ignore_index=True)
+            fields = rows.dtype.names or ()
+            columns = {titles.get(f, f): names[rows[f]] if f in titles else rows[f] for f in fields}
+            frames.append(pandas.DataFrame(columns))
+        return pandas.concat(frames, ignore_index=True)
 
 
 def _write_progress(done: int, total: int) -> None:
