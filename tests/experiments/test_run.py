@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 import reference
 from click.testing import CliRunner
-from comparisons import small_spec, tables_of, without_times
+from comparisons import small_spec, tables_of
 
 from randsel import RandSel, datasets
 from randsel._utils.files import lock_folder
@@ -38,7 +38,7 @@ def test_every_cell_once_and_a_table_at_the_end(run, tmp_path):
     assert len(outcome.cells) == len(outcome.results) == 12
     assert not outcome.errors
     assert len(list((tmp_path / "out").glob("cells/[0-9a-f]*.json"))) == 12
-    text = summary.write_tables(spec, outcome, tmp_path / "out", "heading")
+    text = summary.write_tables(spec, outcome, tmp_path / "out")
     assert "| xor | randSel |" in text
     assert (tmp_path / "out" / "table.csv").read_text().startswith("data,method,")
     rows = {row["method"]: row for row in summary.summarise(spec, outcome)}
@@ -49,7 +49,7 @@ def test_every_cell_once_and_a_table_at_the_end(run, tmp_path):
 def test_methods_are_ranked_with_standard_errors_and_tables_hold_numbers(run, tmp_path):
     spec = small_spec()
     outcome = run(spec)
-    text = summary.write_tables(spec, outcome, tmp_path / "out", "heading")
+    text = summary.write_tables(spec, outcome, tmp_path / "out")
     assert "## Ranking" in text
     ranking = pd.read_csv(tmp_path / "out" / "ranking.csv")
     assert ranking["rank"].tolist() == [1, 2]
@@ -75,19 +75,6 @@ def test_methods_are_ranked_with_standard_errors_and_tables_hold_numbers(run, tm
     assert (features["selected"] <= features["cells"]).all()
 
 
-def test_cells_of_an_earlier_version_beside_the_tables_are_used(run, tmp_path):
-    spec, out = small_spec(reshuffles=1), tmp_path / "out"
-    first = run(spec)
-    for path in list((out / "cells").iterdir()):
-        path.rename(out / path.name)
-    calls = []
-    again = run(spec, progress=lambda *state: calls.append(state))
-    assert calls == [("cells", 6, 6)]
-    assert without_times(again.results) == without_times(first.results)
-    assert again.seconds == first.seconds
-    assert not list(out.glob("[0-9a-f]*.json"))
-
-
 @pytest.mark.slow
 def test_a_killed_run_goes_on_and_ends_in_the_same_tables(tmp_path):
     code = (
@@ -95,7 +82,7 @@ def test_a_killed_run_goes_on_and_ends_in_the_same_tables(tmp_path):
         "from pathlib import Path; from comparisons import *\n"
         "from randsel.experiments._run import run_comparison; from randsel.experiments._summary import write_tables\n"
         "spec = small_spec(reshuffles=6); out = Path(sys.argv[1])\n"
-        "write_tables(spec, run_comparison(spec, tables_of(spec), out), out, 'x')\n"
+        "write_tables(spec, run_comparison(spec, tables_of(spec), out), out)\n"
     )
     root = Path(__file__).parents[2]
     whole, broken = tmp_path / "whole", tmp_path / "broken"
@@ -146,7 +133,7 @@ def test_a_failed_cell_is_reported_marked_and_tried_again(run, monkeypatch, tmp_
     monkeypatch.setattr(_run, "evaluate", failing)
     outcome = run(spec)
     assert len(outcome.errors) == 2
-    text = summary.write_tables(spec, outcome, tmp_path / "out", "x")
+    text = summary.write_tables(spec, outcome, tmp_path / "out")
     assert "4 (2 failed)" in text
     assert "fold 1: ValueError: out of luck" in text
     monkeypatch.setattr(_run, "evaluate", evaluate)

@@ -439,7 +439,7 @@ def _read_cell(data: bytes, folder: Path) -> object:
     spec = _specification.Spec("all", ({"name": "d"},), ({"name": "RFE"},))
     cell = _cells.Cell("d", "RFE", {}, (), 2, 0, 0, 0, "")
     outcome = _run.Outcome((cell,), {cell.key: found}, {}, (), {cell.key: 0.1})
-    return summary.write_tables(spec, outcome, folder, ""), summary.curves(spec, outcome)
+    return summary.write_tables(spec, outcome, folder), summary.curves(spec, outcome)
 
 
 _SPEC = """name = "table"

@@ -421,7 +421,8 @@ class Stages:
     def save(self, number: int, arrays: Callable[[], Mapping[str, Any]]) -> None:
         """Save a stage, unless the last one is so recent that writing would take over a twentieth of the time."""
         now = time.monotonic()
-        if 0.0 <= now - self.last_saved < max(MIN_SECONDS, MIN_MULTIPLE * self.seconds_to_save):
+        is_recent = 0.0 <= now - self.last_saved < max(MIN_SECONDS, MIN_MULTIPLE * self.seconds_to_save)
+        if self.parts.folder is None or is_recent:
             return
         self.parts.save(f"{self.name}-{number:06d}", arrays(), compressed=False)  # numbers do not compress
         self.last_saved = time.monotonic()
@@ -430,8 +431,7 @@ class Stages:
             path.unlink()
 
     def _files(self) -> list[Path]:
-        assert self.parts.folder is not None
-        return sorted(self.parts.folder.glob(f"{self.name}-*.npz"))
+        return [] if self.parts.folder is None else sorted(self.parts.folder.glob(f"{self.name}-*.npz"))
 
 
 @dataclass(frozen=True)
@@ -444,6 +444,10 @@ class Checkpoint:
     def stages(self, name: str) -> Stages:
         """Return the stages of one computation of the fit."""
         return Stages(self.parts, name)
+
+
+#: Saves nothing.
+NO_CHECKPOINT = Checkpoint(FinishedParts(), 0)
 
 
 @contextmanager

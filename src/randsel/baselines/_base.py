@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -38,12 +38,8 @@ COMMON = {**COUNT_AND_TARGET, "scale": ["boolean"]}
 FRACTION = [Interval(Real, 0, 1, closed="neither"), None]
 
 
-class Ranked(NamedTuple):
-    """Result of a method: columns, best first; how many to select; attribute name -> its values, one per column."""
-
-    order: Array
-    n_to_select: int
-    values: dict[str, Array]
+#: Result of a method: columns, best first; attribute name -> its values, one per column.
+Ranked = tuple[Array, dict[str, Array]]
 
 
 class Baseline(Selector):
@@ -77,7 +73,7 @@ class Baseline(Selector):
         order = canonical_order(Z)
         with fit_task(self, self._count_tasks(len(order), n_to_select), in_order=self._in_order) as task:
             ranked = self._rank(Z[:, order].astype(np.float64), y, kind, n_to_select, task)
-            self._set_attributes(ranked, np.flatnonzero(varies)[order], X.shape[1])
+            self._set_attributes(*ranked, np.flatnonzero(varies)[order], n_to_select)
         return self
 
     @abstractmethod
@@ -88,12 +84,12 @@ class Baseline(Selector):
         """Return the number of subtasks that `_rank` reports: the rounds of `eliminate` if the method drops columns."""
         return count_rounds(n_columns, self.drop) if hasattr(self, "drop") else 0
 
-    def _set_attributes(self, ranked: Ranked, columns: Array, n_features: int) -> None:
-        for name, values in ranked.values.items():
-            by_column = np.zeros(n_features)
+    def _set_attributes(self, order: Array, attributes: dict[str, Array], columns: Array, n_to_select: int) -> None:
+        for name, values in attributes.items():
+            by_column = np.zeros(self.n_features_in_)
             by_column[columns] = values
             setattr(self, name, by_column)
-        self.order_, self.ranking_ = rank_columns(columns[ranked.order], n_features, ranked.n_to_select)
+        self.order_, self.ranking_ = rank_columns(columns[order], self.n_features_in_, n_to_select)
         self.support_ = self.ranking_ == 1
         self.n_features_ = int(self.support_.sum())
 

@@ -122,7 +122,7 @@ class BaHSIC(Baseline):
         self.target = target
         self.scale = scale
 
-    def _rank(self, Z: Array, y: Array, kind: OutcomeKind, n_to_select: int, task: Task) -> Ranked:
+    def _rank(self, Z: Array, y: Array, kind: OutcomeKind, n_to_select: int, task: Task) -> Ranked:  # noqa: ARG002
         weights = _hsic_weights(y, kind)
 
         def worth(remaining: Array) -> Array:
@@ -130,7 +130,7 @@ class BaHSIC(Baseline):
             return -kernel_sums(Z[:, remaining], distances, -1.0, checked_bandwidth(self.gamma, distances), weights)
 
         order, values = eliminate(Z.shape[1], self.drop, task.wrap("round", worth))
-        return Ranked(order, n_to_select, {"hsic_": -values})
+        return order, {"hsic_": -values}
 
 
 class FoHSIC(Baseline):
@@ -195,7 +195,7 @@ class FoHSIC(Baseline):
             count = _number_to_add(len(selected), len(candidates), n_to_select, self.add)
             selected = np.concatenate([selected, candidates[best_first[:count]]])
             candidates = np.delete(candidates, best_first[:count])
-        return Ranked(selected, n_to_select, {"hsic_": values})
+        return selected, {"hsic_": values}
 
     def _count_tasks(self, n_columns: int, n_to_select: int) -> int:
         n_selected = rounds = 0
@@ -279,11 +279,11 @@ class KernelRFE(Baseline):
         self.target = target
         self.scale = scale
 
-    def _rank(self, Z: Array, y: Array, kind: OutcomeKind, n_to_select: int, task: Task) -> Ranked:
+    def _rank(self, Z: Array, y: Array, kind: OutcomeKind, n_to_select: int, task: Task) -> Ranked:  # noqa: ARG002
         worth = self._gaussian if self.kernel == "gaussian" else self._linear
         worth_of = task.wrap("round", lambda remaining: worth(Z[:, remaining], y, kind))
         order, values = eliminate(Z.shape[1], self.drop, worth_of)
-        return Ranked(order, n_to_select, {"changes_": values})
+        return order, {"changes_": values}
 
     def _linear(self, X: Array, y: Array, kind: OutcomeKind) -> Array:
         weights = _dual_coefficients(X @ X.T, y, kind, self.C) @ X

@@ -55,7 +55,7 @@ class CorrelationFilter(Baseline):
             # Columns have mean 0 and variance 1, so η² = Σ_c n_c mean_c² / m.
             sums = np.eye(len(classes))[codes].T @ Z
             scores = np.sqrt((sums * sums / counts[:, None]).sum(axis=0) / len(Z))
-        return Ranked(np.argsort(-scores, kind="stable"), n_to_select, {"scores_": scores})
+        return np.argsort(-scores, kind="stable"), {"scores_": scores}
 
 
 class FTest(CorrelationFilter):
@@ -93,7 +93,7 @@ class FTest(CorrelationFilter):
                 scores = np.abs(f_classif(Z, y)[0])
             else:
                 scores = np.max([f_regression(Z, column)[0] for column in Target.encode(y, kind).Y.T], axis=0)
-        return Ranked(np.argsort(-scores, kind="stable"), n_to_select, {"scores_": scores})
+        return np.argsort(-scores, kind="stable"), {"scores_": scores}
 
 
 class ForestImportance(Baseline):
@@ -156,4 +156,4 @@ class ForestImportance(Baseline):
         target = Y[:, 0] if Y.shape[1:] == (1,) else Y
         model = forest(self.n_estimators, max_features="sqrt", n_jobs=self.n_jobs, random_state=self.random_state)
         importances = model.fit(Z, target).feature_importances_
-        return Ranked(np.argsort(-importances, kind="stable"), n_to_select, {"importances_": importances})
+        return np.argsort(-importances, kind="stable"), {"importances_": importances}

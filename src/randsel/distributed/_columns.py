@@ -7,6 +7,7 @@ columns as one such matrix, or a few numbers per column. Dask computes the block
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import compress
 from operator import add
 from typing import Any, ClassVar
 
@@ -27,41 +28,21 @@ MEMORY_FRACTION = 0.25
 
 @dataclass(frozen=True)
 class ClusterColumns(ColumnSource):
-    """Standardised columns in blocks on a cluster, or wherever Dask computes in this process.
+    """Standardised columns in blocks on a cluster, or wherever Dask computes in this process."""
 
-    Attributes
-    ----------
-    blocks
-        Delayed blocks of columns, with all rows.
-    block_widths
-        Number of columns of every block.
-    selected
-        For every block, the ascending indices of its columns that belong to this source; None for all.
-    n_rows, block_dtype
-        Number of rows and type of the blocks.
-    max_bytes
-        Memory for columns in this process.
-    is_persisted
-        Whether the workers keep the blocks in memory, and narrow them as columns are culled; otherwise blocks are
-        computed from the table whenever they are needed.
-    executor
-        What computes the delayed values.
-    n_missing
-        Number of missing values of every column of the table, also of those that do not vary.
-    rows
-        Rows that remain, after standardising; None for all.
-    """
-
-    blocks: tuple[Any, ...]
-    block_widths: tuple[int, ...]
+    blocks: tuple[Any, ...]  # delayed blocks of columns, with all rows
+    block_widths: tuple[int, ...]  # number of columns of every block
+    #: For every block, the ascending indices of its columns that belong to this source; None for all.
     selected: tuple[Array | None, ...]
-    n_rows: int
+    n_rows: int  # of every block
     block_dtype: Any
-    max_bytes: int
+    max_bytes: int  # memory for columns in this process
+    #: Whether the workers keep the blocks in memory, and narrow them as columns are culled; otherwise blocks are
+    #: computed from the table whenever they are needed.
     is_persisted: bool
-    executor: Executor
-    n_missing: Array
-    rows: Array | None = None
+    executor: Executor  # computes the delayed values
+    n_missing: Array  # number of missing values of every column of the table, also of those that do not vary
+    rows: Array | None = None  # rows that remain, after standardising; None for all
     device: None = None
     computes_elsewhere: ClassVar[bool] = True
 
@@ -186,9 +167,8 @@ class ClusterColumns(ColumnSource):
     def _without_empty_blocks(self) -> "ClusterColumns":
         if all(self.widths):
             return self
-        per_block = zip(self.blocks, self.block_widths, self.selected, self.widths, strict=True)
-        nonempty = [block for *block, width in per_block if width]
-        blocks, block_widths, selected = (tuple(block[field] for block in nonempty) for field in range(3))
+        per_block = self.blocks, self.block_widths, self.selected
+        blocks, block_widths, selected = (tuple(compress(values, self.widths)) for values in per_block)
         return replace(self, blocks=blocks, block_widths=block_widths, selected=selected)
 
     def _narrow(self) -> "ClusterColumns":

@@ -26,7 +26,7 @@ from randsel._utils.files import check_folder, check_or_write_identity, lock_fol
 from randsel._utils.typing import Array
 from randsel.datasets import make_black_box
 from randsel.experiments._cells import hash_cell
-from randsel.experiments._run import Progress, is_number, prepare_cells, read_cell
+from randsel.experiments._run import CELLS, Progress, is_number, read_cell
 from randsel.experiments._summary import format_spread
 from randsel.learning import LPBoostMKL, PathKernels, SparseFiltering
 from randsel.selectors import RandSel
@@ -298,7 +298,8 @@ def run_black_box(settings: BlackBoxSettings, out: Path, *, progress: Progress |
     total, show = settings.seeds * len(METHODS), progress or (lambda *_: None)
     with lock_folder(out):
         check_or_write_identity(out, {"comparison": "blackbox"}, ("comparison",))
-        folder = prepare_cells(out)
+        folder = out / CELLS
+        folder.mkdir(exist_ok=True)
         for seed in range(settings.seeds):
             trial: Trial | None = None
             for name, method in METHODS.items():

@@ -71,7 +71,8 @@ def run_comparison(
     with lock_folder(out):
         cells, notes = build_cells(spec, tables)
         check_or_write_identity(out, _identity(spec, cells), ("version", "data_hash", "parameters"))
-        folder = prepare_cells(out)
+        folder = out / CELLS
+        folder.mkdir(exist_ok=True)
         results: dict[str, dict[str, Any]] = {}
         for cell in cells:
             is_complete = partial(is_complete_result, sizes=path_sizes(tables[cell.data].X.shape[1]))
@@ -128,16 +129,6 @@ def _run_cell(
 
 
 # ---------------------------------------------------------------- files
-
-
-def prepare_cells(out: Path) -> Path:
-    """Return the folder of cells; files of earlier versions, which were written beside the tables, are moved there."""
-    folder = out / CELLS
-    folder.mkdir(exist_ok=True)
-    for path in out.iterdir():
-        if re.fullmatch(r"[0-9a-f]{24}\.json|seconds\.csv", path.name) and not (folder / path.name).exists():
-            path.rename(folder / path.name)
-    return folder
 
 
 def _write_cell(folder: Path, cell: Cell, result: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from randsel._utils.files import write_atomically
 from randsel._utils.text import DASH, as_csv, as_markdown, format_exact
 from randsel.experiments._run import Outcome
-from randsel.experiments._specification import Spec, plan
+from randsel.experiments._specification import Plan, Spec, plan
 
 #: Scores that rank methods -> their names; the first one that a result has is used.
 RANKED_BY = {"balanced_accuracy": "balanced accuracy", "r2": "R²", "concordance": "concordance index"}
@@ -34,20 +34,23 @@ MEANING_OF_RANKING = (
 
 
 class _Group(NamedTuple):
-    """Cells of one method on one data set, the results of the finished ones, and the first columns of a table row."""
+    """Cells of one method on one data set, the results of the finished ones, and columns of a table row."""
 
-    entry: dict[str, Any]
-    method: dict[str, Any]
-    label: dict[str, str]
+    plan: Plan
+    label: dict[str, str]  # the first columns
+    paper: dict[str, str]  # the last one, if the specification has results of the paper
     keys: list[str]
     results: list[dict[str, Any]]
 
 
 def _groups(spec: Spec, outcome: Outcome) -> Iterator[_Group]:
     for entry, method in product(spec.data, spec.methods):
-        label = {"data": entry["name"], "method": method.get("label", method["name"])}
-        keys = [cell.key for cell in outcome.cells if (cell.data, cell.method) == (entry["name"], method["name"])]
-        yield _Group(entry, method, label, keys, [outcome.results[key] for key in keys if key in outcome.results])
+        data, name = entry["name"], method["name"]
+        label = {"data": data, "method": method.get("label", name)}
+        paper = {"paper": spec.paper.get(data, {}).get(name, DASH)} if spec.paper else {}
+        keys = [cell.key for cell in outcome.cells if (cell.data, cell.method) == (data, name)]
+        results = [outcome.results[key] for key in keys if key in outcome.results]
+        yield _Group(plan(spec, entry, method), label, paper, keys, results)
 
 
 def standard_error(values: Sequence[float], n_folds: int) -> float:
@@ -103,16 +106,13 @@ def _format_ranking(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
     def show(value: float, error: float) -> str:
         return DASH if np.isnan(value) else f"{value:.3f}" + ("" if np.isnan(error) else f" ± {error:.3f}")
 
-    return [
-        {"data": row["data"], "rank": str(row["rank"]), "method": row["method"]}
-        | {"measure": row["measure"], "mean ± se": show(row["mean"], row["standard_error"])}
-        | {
-            "behind the best ± se": show(row["behind_best"], row["behind_best_standard_error"])
-            if row["rank"] > 1
-            else DASH
-        }
-        for row in rows
-    ]
+    formatted = []
+    for row in rows:
+        label = {name: str(row[name]) for name in ("data", "rank", "method", "measure")}
+        behind = show(row["behind_best"], row["behind_best_standard_error"]) if row["rank"] > 1 else DASH
+        means = {"mean ± se": show(row["mean"], row["standard_error"]), "behind the best ± se": behind}
+        formatted.append(label | means)
+    return formatted
 
 
 def scores_in_numbers(spec: Spec, outcome: Outcome) -> list[dict[str, str]]:
@@ -126,13 +126,8 @@ def scores_in_numbers(spec: Spec, outcome: Outcome) -> list[dict[str, str]]:
             row[f"{column}_mean"] = format_exact(np.mean(values)) if values else ""
             row[f"{column}_standard_error"] = format_exact(standard_error(values, n_folds))
         row |= {"cells": str(len(group.results)), "failed": str(len(group.keys) - len(group.results))}
-        row["reduced"] = plan(spec, group.entry, group.method).reduced or ""
-        rows.append(row | ({"paper": _paper_value(spec, group)} if spec.paper else {}))
+        rows.append({**row, "reduced": group.plan.reduced, **group.paper})
     return _drop_empty(rows, "")
-
-
-def _paper_value(spec: Spec, group: _Group) -> str:
-    return spec.paper.get(group.entry["name"], {}).get(group.method["name"], DASH)
 
 
 def _drop_empty(rows: list[dict[str, str]], empty_value: str) -> list[dict[str, str]]:
@@ -156,16 +151,13 @@ def summarise(spec: Spec, outcome: Outcome) -> list[dict[str, str]]:
             row[title] = format_spread(values, digits) if values else DASH
         n_failed = len(group.keys) - len(group.results)
         row["cells"] = f"{len(group.results)}" + (f" ({n_failed} failed)" if n_failed else "")
-        row["reduced"] = plan(spec, group.entry, group.method).reduced or DASH
-        rows.append(row | ({"paper": _paper_value(spec, group)} if spec.paper else {}))
+        rows.append({**row, "reduced": group.plan.reduced or DASH, **group.paper})
     return _drop_empty(rows, DASH)
 
 
 def describe_protocol(spec: Spec, outcome: Outcome) -> str:
     """Return a sentence on the folds and repeats that were run, which may be fewer than specified."""
-    repeats = sorted(
-        {plan(spec, group.entry, group.method).reshuffles for group in _groups(spec, outcome) if group.keys}
-    )
+    repeats = sorted({group.plan.reshuffles for group in _groups(spec, outcome) if group.keys})
     low, high = (repeats[0], repeats[-1]) if repeats else (0, 0)
     times = {(1, 1): "once"}.get((low, high), f"{low} times" if low == high else f"{low} to {high} times")
     text = f"Nested {spec.folds}-fold cross-validation, {times}; mean ± sd over the cells."
@@ -200,8 +192,7 @@ def curves(spec: Spec, outcome: Outcome) -> list[dict[str, Any]]:
         if group.results:
             sizes = sorted(map(int, group.results[0]["curve"]))
             values = np.array([[result["curve"][str(size)] for size in sizes] for result in group.results])
-            measures = {"r2": "R²", "concordance": "concordance index"}
-            measure = next((name for score, name in measures.items() if score in group.results[0]), "accuracy")
+            measure = next((RANKED_BY[s] for s in ("r2", "concordance") if s in group.results[0]), "accuracy")
             n_folds = 1 + max(cell.fold for cell in outcome.cells if cell.key in group.keys)
             errors = [standard_error(column, n_folds) for column in values.T]
             scores = {"mean": values.mean(axis=0), "standard_error": np.nan_to_num(errors)}
@@ -209,11 +200,10 @@ def curves(spec: Spec, outcome: Outcome) -> list[dict[str, Any]]:
     return rows
 
 
-def write_tables(spec: Spec, outcome: Outcome, out: Path, heading: str | None = None) -> str:
+def write_tables(spec: Spec, outcome: Outcome, out: Path) -> str:
     """Write `table.md`, `table.csv`, `ranking.csv`, `features.csv` (no times in them), `times.csv`; return the text."""
     ranking = rank_methods(spec, outcome)
-    heading = describe_protocol(spec, outcome) if heading is None else heading
-    lines = [f"# {spec.name}", "", heading, "", as_markdown(summarise(spec, outcome))]
+    lines = [f"# {spec.name}", "", describe_protocol(spec, outcome), "", as_markdown(summarise(spec, outcome))]
     if ranking:
         lines += ["", "## Ranking", "", MEANING_OF_RANKING, "", as_markdown(_format_ranking(ranking))]
     lines += ["", *(f"- {entry['name']}: {entry['note']}" for entry in spec.data if "note" in entry)]

@@ -10,8 +10,8 @@ steps and ranks the features. `_smallest_set` selects features by tests given th
 
 from randsel.interactions._design import (
     DEFAULT_DECAY,
-    DEFAULT_FUNCTIONS,
     Design,
+    default_functions,
     degrees_of_freedom,
     functions_in_triples,
     max_functions,
@@ -23,13 +23,13 @@ from randsel.interactions._smallest_set import MAX_FORWARD_STEPS, ConditionalTes
 
 __all__ = [
     "DEFAULT_DECAY",
-    "DEFAULT_FUNCTIONS",
     "LEVEL",
     "MAX_FORWARD_STEPS",
     "ConditionalTests",
     "Design",
     "ScanResult",
     "SmallestSet",
+    "default_functions",
     "degrees_of_freedom",
     "find_smallest_set",
     "functions_in_triples",

@@ -31,18 +31,11 @@ MIN_RELATIVE_VARIANCE = 0.1
 
 @dataclass(frozen=True)
 class Response:
-    """The outcome, or its residual, in one form.
+    """The outcome, or its residual, in one form."""
 
-    Attributes
-    ----------
-    Y
-        Columns that features are tested against: weighted mean zero in every stratum, mean square one.
-    labels
-        Indicators of classes, each of which is also tested alone. None for numbers and residuals, of which each column
-        is tested alone.
-    """
-
-    Y: Array
+    Y: Array  # columns that features are tested against: weighted mean zero in every stratum, mean square one
+    #: Indicators of classes, each of which is also tested alone. None for numbers and residuals, of which each column
+    #: is tested alone.
     labels: Array | None = None
 
 
@@ -165,6 +158,11 @@ def degrees_of_freedom(nuisance: Nuisance, clusters: Array | None = None) -> int
 def max_functions(freedom: int) -> int:
     """Return the largest number of functions that leaves four degrees of freedom per product in a test of pairs."""
     return max(int(np.sqrt(freedom / 4)), 1)
+
+
+def default_functions(freedom: int) -> int:
+    """Return the default number of functions per feature."""
+    return min(DEFAULT_FUNCTIONS, max_functions(freedom))
 
 
 def functions_in_triples(freedom: int, n_functions: int) -> int:

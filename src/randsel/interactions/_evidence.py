@@ -19,15 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from randsel._numerics.arrays import (
-    as_array_like,
-    as_index,
-    astype,
-    device_of,
-    namespace,
-    to_double,
-    to_numpy,
-)
+from randsel._numerics.arrays import as_array_like, as_index, astype, device_of, namespace, to_double, to_numpy
 from randsel._numerics.columns import column_slices
 from randsel._numerics.fingerprint import fingerprint
 from randsel._numerics.missing import MAX_MISSING
@@ -42,17 +34,16 @@ from randsel._numerics.rank_functions import (
     log_tail_of_moments,
     rank_functions,
 )
-from randsel._utils.files import Checkpoint, open_checkpoint
+from randsel._utils.files import NO_CHECKPOINT, Checkpoint, open_checkpoint
 from randsel._utils.typing import Array
 from randsel.interactions._design import (
     DEFAULT_DECAY,
-    DEFAULT_FUNCTIONS,
     Design,
     Response,
+    default_functions,
     degrees_of_freedom,
     eigenvalues,
     has_extremes,
-    max_functions,
     responses_of,
 )
 from randsel.interactions._label_probabilities import LabelProbabilities
@@ -251,12 +242,7 @@ def _log_tail_of_sum(a: Any, e: Array, design: Design) -> Array:
 
 
 def _log_tail_of_permutations(
-    a: Any,
-    e: Array,
-    strata: Array | None,
-    freedom: int,
-    variances: Array | None = None,
-    variance_factor: float = 1.0,
+    a: Any, e: Array, strata: Array | None, freedom: int, variances: Array | None = None, variance_factor: float = 1.0
 ) -> Array:
     """Return the log tail of `(Σ_i a_i e_i)²`.
 
@@ -352,12 +338,7 @@ def log_number_of_sets(n: int, size: int) -> float:
 
 
 def main_effects(
-    samples: Samples,
-    kind: OutcomeKind,
-    *,
-    nominal: Array,
-    n_jobs: int | None,
-    checkpoint: PathLike[str] | None = None,
+    samples: Samples, kind: OutcomeKind, *, nominal: Array, n_jobs: int | None, checkpoint: PathLike[str] | None = None
 ) -> Array:
     """Return the p-value of every feature alone, as `InteractionScan(order=1)` computes it, in blocks of columns.
 
@@ -365,19 +346,18 @@ def main_effects(
     """
     X, y, nuisance, clusters = samples.X, samples.y, samples.nuisance, samples.clusters
     m, n = X.shape
-    n_functions = min(DEFAULT_FUNCTIONS, max_functions(degrees_of_freedom(nuisance, clusters)))
+    n_functions = default_functions(degrees_of_freedom(nuisance, clusters))
     responses = responses_of(y, kind, nuisance)
     design = Design(DEFAULT_DECAY ** np.arange(n_functions), responses, nuisance, clusters, n_jobs)
-    opening: AbstractContextManager[Checkpoint | None] = nullcontext()
+    opening: AbstractContextManager[Checkpoint] = nullcontext(NO_CHECKPOINT)
     if checkpoint is not None:
         data_hash = fingerprint(X, y, nuisance.strata, nuisance.basis, clusters, nominal)
         identity = {"estimator": "main effects", "data_hash": data_hash, "parameters": {"target": kind.name}}
         opening = open_checkpoint(checkpoint, identity)
-    pvalues, done = np.ones(n), 0
     with opening as folder:
-        stages = None if folder is None else folder.stages("features")
-        if stages is not None and (stored := stages.load_latest()) is not None:
-            pvalues, done = stored["p"], int(stored["done"])
+        stages = folder.stages("features")
+        stored = stages.load_latest() or {"p": np.ones(n), "done": np.array(0)}
+        pvalues, done = stored["p"], int(stored["done"])
         for block in column_slices(n, max(1, BLOCK_BYTES // (4 * n_functions * m))):
             if block.stop <= done:
                 continue
@@ -386,8 +366,7 @@ def main_effects(
             varying = np.flatnonzero(functions.counts)
             result = evidence(functions.take(varying), design, responses, np.arange(len(varying))[:, None])
             pvalues[np.arange(n)[block][varying]] = np.exp(np.minimum(result.log_p, 0.0))
-            if stages is not None:
-                stages.save(block.stop, partial(dict, p=pvalues, done=block.stop))
+            stages.save(block.stop, partial(dict, p=pvalues, done=block.stop))
     return pvalues
 
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from randsel._numerics.rank_functions import RankFunctions, RankFunctionSource
-from randsel._utils.files import Checkpoint
+from randsel._utils.files import NO_CHECKPOINT, Checkpoint
 from randsel._utils.typing import Array
 from randsel.interactions._design import Design
 from randsel.interactions._evidence import (
@@ -77,7 +77,7 @@ def scan_interactions(
     n_sets: int,
     order: int = 2,
     progress: Callable[[str, int, int], None] = lambda *_: None,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: Checkpoint = NO_CHECKPOINT,
 ) -> ScanResult:
     """Test all features and all sets of up to `order` features (1, 2 or 3), and rank the features.
 
@@ -129,7 +129,7 @@ def _scan_responses(
     scan: Callable[..., Array],
     responses: Responses,
     progress: Callable[[int, int], None],
-    checkpoint: Checkpoint | None,
+    checkpoint: Checkpoint,
     name: str,
 ) -> Array:
     """Return the best sets of the scans of all responses, each with a checkpoint of its own."""
@@ -139,7 +139,7 @@ def _scan_responses(
 
     best = []
     for k, response in enumerate(responses):
-        stages = None if checkpoint is None else checkpoint.stages(name if k == 0 else f"{name}-{k + 1}")
+        stages = checkpoint.stages(name if k == 0 else f"{name}-{k + 1}")
         best.append(scan(response.Y, progress=partial(report, k), stages=stages))
     return best[0] if len(best) == 1 else np.unique(np.concatenate(best), axis=0)
 

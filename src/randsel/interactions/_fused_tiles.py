@@ -31,21 +31,13 @@ MAX_COUNTS = 32767, 65535
 
 @dataclass(frozen=True)
 class BestOfTile:
-    """The best pairs of a tile by one statistic; features are numbered within the tile.
+    """The best pairs of a tile by one statistic; features are numbered within the tile."""
 
-    Attributes
-    ----------
-    by_row, by_column
-        For each feature of the rows, or of the columns: its largest statistic (-1 if it is in no pair), and its
-        partner in that pair.
-    statistics, pairs
-        Statistics of the best pairs, the largest first, and the (row, column) of each pair.
-    """
-
+    #: For each feature of the rows: its largest statistic (below zero if it is in no pair), and its partner there.
     by_row: tuple[Array, Array]
-    by_column: tuple[Array, Array]
-    statistics: Array
-    pairs: Array
+    by_column: tuple[Array, Array]  # the same for each feature of the columns
+    statistics: Array  # of the best pairs, the largest first
+    pairs: Array  # (row, column) of each of these
 
 
 def can_fuse(device_type: str) -> bool:
@@ -56,27 +48,13 @@ def can_fuse(device_type: str) -> bool:
 
 @dataclass(frozen=True)
 class FusedTiles:
-    """Functions of all features on a device, in the form that the kernels take.
+    """Functions of all features on a device, in the form that the kernels take."""
 
-    Attributes
-    ----------
-    values
-        Half precision, shape (features, functions, samples); samples are padded with zeros.
-    outcomes
-        Weighted residuals of the target divided by the root of the number of samples, shape (columns, samples).
-    squared_weights
-        Squares of the sample weights, divided by the root of the number of samples.
-    levels
-        Indicators for counting; None if pairs cannot be counted.
-    n_samples
-        Number of samples without padding.
-    """
-
-    values: Any
-    outcomes: Any
-    squared_weights: Any
-    levels: "_SortedLevels | None"
-    n_samples: int
+    values: Any  # half precision, shape (features, functions, samples); samples are padded with zeros
+    outcomes: Any  # weighted residuals of the target, divided by the root of the number of samples: (columns, samples)
+    squared_weights: Any  # squares of the sample weights, divided by the root of the number of samples
+    levels: "_SortedLevels | None"  # indicators for counting; None if pairs cannot be counted
+    n_samples: int  # without padding
 
     @classmethod
     def from_values(cls, values: Any, counts: Array, e: Array, sample_weights: Array) -> "FusedTiles":

@@ -24,18 +24,11 @@ MIN_PROBABILITY = 1e-9
 
 @dataclass(frozen=True)
 class LabelProbabilities:
-    """Probabilities of one label given strata and covariates.
+    """Probabilities of one label given strata and covariates."""
 
-    Attributes
-    ----------
-    values
-        Probability of the label in every sample.
-    basis
-        Orthonormal columns (samples, rank) that span strata and covariates, after every sample is multiplied by the
-        standard deviation of its label.
-    """
-
-    values: Array
+    values: Array  # probability of the label in every sample
+    #: Orthonormal columns (samples, rank) that span strata and covariates, after every sample is multiplied by the
+    #: standard deviation of its label.
     basis: Array
 
     @classmethod

@@ -29,29 +29,17 @@ EXACT = 1 << 24
 
 @dataclass(frozen=True)
 class LevelTables:
-    """Levels of features, and the values of their functions at each level.
+    """Levels of features, and the values of their functions at each level."""
 
-    Attributes
-    ----------
-    indicators
-        8-bit integers, shape (features, 2, samples): 1 at samples of the middle level, and of the highest level.
-    coefficients
-        Shape (functions, 8, features). The first four are of a function: its value at the lowest level, the
-        differences of the middle and the highest level from it, and the sum of function times outcome. The others are
-        of its square: value and differences as before, and its mean.
-    in_second
-        Mask of the samples of the second class.
-    outcomes
-        Outcome of the samples of each class, divided by the root of the number of samples.
-    discrete
-        Mask of the features that have at most three levels.
-    """
-
+    #: 8-bit integers, shape (features, 2, samples): 1 at samples of the middle level, and of the highest level.
     indicators: Any
+    #: Shape (functions, 8, features). The first four are of a function: its value at the lowest level, the differences
+    #: of the middle and the highest level from it, and the sum of function times outcome. The others are of its square:
+    #: value and differences as before, and its mean.
     coefficients: Any
-    in_second: Array
-    outcomes: tuple[float, float]
-    discrete: Array
+    in_second: Array  # mask of the samples of the second class
+    outcomes: tuple[float, float]  # of the samples of each class, divided by the root of the number of samples
+    discrete: Array  # mask of the features that have at most three levels
 
     @classmethod
     def from_functions(cls, values: Any, counts: Array, e: Array, sample_weights: Array) -> "LevelTables | None":

@@ -24,11 +24,11 @@ from randsel._numerics.arrays import (
     top_k,
 )
 from randsel._numerics.rank_functions import RankFunctions, RankFunctionSource, cumulants, log_tail_of_moments
-from randsel._utils.files import Stages
+from randsel._utils.files import NO_CHECKPOINT, Stages
 from randsel._utils.typing import Array
 from randsel.interactions._design import Design
 from randsel.interactions._evidence import SMOOTH
-from randsel.interactions._fused_tiles import FusedTiles, can_fuse
+from randsel.interactions._fused_tiles import BestOfTile, FusedTiles, can_fuse
 from randsel.interactions._level_tables import LevelTables
 
 #: Features per block. On the host, the products of a tile fit into the cache. On a device, large tiles keep the
@@ -41,6 +41,7 @@ EXPECTED = 4.0
 Moments = tuple[float, float, float]
 #: Moments, features, their best partners, and the statistics of these pairs.
 BestPartners = tuple[Moments, Array, Array, Array]
+NO_STAGES = NO_CHECKPOINT.stages("")
 #: Result of a tile: best partners by each statistic; log p and features of the best pairs.
 TileResult = tuple[list[BestPartners], Array, Array]
 
@@ -52,7 +53,7 @@ def scan_pairs(
     n_pairs: int,
     factor: Array | None = None,
     progress: Callable[[int, int], None] = lambda *_: None,
-    stages: Stages | None = None,
+    stages: Stages = NO_STAGES,
     max_log_p: float = np.inf,
 ) -> tuple[Array, Array]:
     """Compute the statistics of all pairs (eq. 18); return the best pairs, and every feature's best partner.
@@ -72,9 +73,8 @@ def scan_pairs(
     e = e[np.square(e).sum(axis=1) > 0.0].astype(np.float32)
     if not len(e):
         return np.zeros((0, 2), dtype=int), np.zeros(0)
-    stored = None if stages is None else stages.load_latest()
     done, best = 0, _BestPairs(len(functions), n_pairs)
-    if stored is not None:
+    if (stored := stages.load_latest()) is not None:
         done = best.restore(stored)
     scan = _Scan.prepare(functions, design, e, spectrum, n_pairs)
     blocks = functions.blocks(scan.block_size)
@@ -86,8 +86,7 @@ def scan_pairs(
         limit = min(best.max_log_p, max_log_p)
         for features, result in functions.map_block_pairs(_scan_tile, pairs, scan, limit, n_jobs=n_jobs):
             best.add(result, features)
-        if stages is not None:
-            stages.save(row + 1, partial(best.to_arrays, row + 1))
+        stages.save(row + 1, partial(best.to_arrays, row + 1))
         progress(sum(tiles_in_rows[: row + 1]), sum(tiles_in_rows))
     return best.pairs()
 
@@ -98,14 +97,13 @@ def scan_triples(
     Y: Array,
     n_triples: int,
     progress: Callable[[int, int], None] = lambda *_: None,
-    stages: Stages | None = None,
+    stages: Stages = NO_STAGES,
 ) -> Array:
     """Return the best triples, rows (i, j, k) with i < j < k, by one scan of pairs for every first feature.
 
     `progress` gets the number of first features done and in total; `stages` is the checkpoint, saved after each.
     """
-    stored = None if stages is None else stages.load_latest()
-    stored = stored or {"kept": np.zeros((0, 3), dtype=int), "kept_p": np.zeros(0), "firsts": np.array(0)}
+    stored = stages.load_latest() or {"kept": np.zeros((0, 3), dtype=int), "kept_p": np.zeros(0), "firsts": np.array(0)}
     best, best_log_p = stored["kept"], stored["kept_p"]
     n_functions = design.n_functions(3)
     functions = functions.first(n_functions)
@@ -125,8 +123,7 @@ def scan_triples(
         best, best_log_p = np.concatenate([best, triples]), np.concatenate([best_log_p, log_p])
         order = np.argsort(best_log_p, kind="stable")[:n_triples]
         best, best_log_p = best[order], best_log_p[order]
-        if stages is not None:
-            stages.save(first + 1, partial(dict, kept=best, kept_p=best_log_p, firsts=first + 1))
+        stages.save(first + 1, partial(dict, kept=best, kept_p=best_log_p, firsts=first + 1))
     progress(n_firsts, n_firsts)
     return best
 
@@ -258,65 +255,67 @@ def _scan_uniform_tile(
     functions: RankFunctions, rows: range, columns: range, scan: _Scan, max_log_p: float
 ) -> TileResult:
     """Scan a tile whose blocks each have features of one kind."""
-    if scan.fused is not None:
-        return _scan_fused_tile(functions, rows, columns, scan, max_log_p)
     weights = np.outer(*(scan.design.function_weights[: functions.counts[b.start]] for b in (rows, columns)))
+    tied = not (functions.untied[rows.start] and functions.untied[columns.start])
+    if scan.fused is not None:
+        tile = _run_fused_kernel(rows, columns, scan, weights, tied, max_log_p)
+    else:
+        tile = _compute_tile(functions, rows, columns, scan, weights, tied, max_log_p)
     best_partners, log_p, pairs = [], [], []
-    for used, statistic in _compute_tile(functions, rows, columns, scan, weights):
-        moments = scan.moments(weights[:used, :used])
-        if rows == columns:  # -∞ on and below the diagonal, so that each pair counts once
-            statistic[as_array_like(np.tri(len(rows), dtype=bool), statistic)] = -np.inf
-        for axis, block, other in ((1, rows, columns), (0, columns, rows)):
-            xp = namespace(statistic)
-            largest, partners = (to_numpy(find(statistic, axis=axis)) for find in (xp.max, xp.argmax))
+    for moments, best in tile:
+        for (largest, partners), block, other in ((best.by_row, rows, columns), (best.by_column, columns, rows)):
             members = np.flatnonzero(largest >= 0.0)  # the others have no partner
             best_partners.append((moments, members + block.start, partners[members] + other.start, largest[members]))
-        tile_log_p, tile_pairs = _best_in_tile(statistic, moments, scan.n_pairs, max_log_p)
-        log_p.append(tile_log_p)
-        pairs.append(tile_pairs + np.array([rows.start, columns.start]))
+        tile_log_p = log_tail_of_moments(best.statistics.astype(np.float64), *moments)
+        small = tile_log_p <= max_log_p
+        log_p.append(tile_log_p[small])
+        pairs.append(best.pairs[small] + np.array([rows.start, columns.start]))
     return best_partners, np.concatenate(log_p), np.concatenate(pairs)
 
 
-def _scan_fused_tile(
-    functions: RankFunctions, rows: range, columns: range, scan: _Scan, max_log_p: float
-) -> TileResult:
-    """Scan a tile by a fused kernel, which returns the pairs above a threshold.
+def _run_fused_kernel(
+    rows: range, columns: range, scan: _Scan, weights: Array, tied: bool, max_log_p: float
+) -> list[tuple[Moments, BestOfTile]]:
+    """Return the best pairs of a tile by each statistic, from a fused kernel, which keeps pairs above a threshold.
 
     The first threshold is that of `max_log_p`, or a higher one that `EXPECTED` times the wanted number of pairs would
     exceed in noise. It is lowered until there are enough pairs.
     """
-    row_weights, column_weights = (scan.design.function_weights[: functions.counts[b.start]] for b in (rows, columns))
-    weights = np.outer(row_weights, column_weights)
     n_functions = max(weights.shape)
     moments = [scan.moments(weights[:used, :used]) for used in (SMOOTH, n_functions)[int(n_functions <= SMOOTH) :]]
-    tied = not (functions.untied[rows.start] and functions.untied[columns.start])
     n_tile = len(rows) * (len(rows) - 1) // 2 if rows == columns else len(rows) * len(columns)
     log_p = min(max_log_p, np.log(EXPECTED * scan.n_pairs / max(n_tile, 1)), 0.0)
     while True:
         thresholds = [_statistic_of_log_p(log_p, statistic_moments) for statistic_moments in moments]
         tile = cast(FusedTiles, scan.fused).best_pairs(rows, columns, weights, tied, scan.n_pairs, thresholds)
         if log_p >= min(max_log_p, 0.0) or all(len(best.pairs) >= min(scan.n_pairs, n_tile) for best in tile):
-            break
+            return list(zip(moments, tile, strict=True))
         log_p = min(log_p + np.log(64.0), max_log_p, 0.0)
-    best_partners, log_ps, pairs = [], [], []
-    for best, statistic_moments in zip(tile, moments, strict=True):
-        for (largest, partners), block, other in ((best.by_row, rows, columns), (best.by_column, columns, rows)):
-            members = np.flatnonzero(largest >= 0.0)
-            best_partners.append(
-                (statistic_moments, members + block.start, partners[members] + other.start, largest[members])
-            )
-        tile_log_p = log_tail_of_moments(best.statistics.astype(np.float64), *statistic_moments)
-        small = tile_log_p <= max_log_p
-        log_ps.append(tile_log_p[small])
-        pairs.append(best.pairs[small] + np.array([rows.start, columns.start]))
-    return best_partners, np.concatenate(log_ps), np.concatenate(pairs)
 
 
 def _compute_tile(
-    functions: RankFunctions, rows: range, columns: range, scan: _Scan, weights: Array
+    functions: RankFunctions, rows: range, columns: range, scan: _Scan, weights: Array, tied: bool, max_log_p: float
+) -> list[tuple[Moments, BestOfTile]]:
+    """Return the best pairs of a tile by each statistic, from the statistics of all pairs."""
+    tile = []
+    for used, statistic in _statistics_of_tile(functions, rows, columns, scan, weights, tied):
+        moments, xp = scan.moments(weights[:used, :used]), namespace(statistic)
+        if rows == columns:  # -∞ on and below the diagonal, so that each pair counts once
+            statistic[as_array_like(np.tri(len(rows), dtype=bool), statistic)] = -np.inf
+        by_row, by_column = (
+            (to_numpy(xp.max(statistic, axis=axis)), to_numpy(xp.argmax(statistic, axis=axis))) for axis in (1, 0)
+        )
+        threshold = _statistic_of_log_p(max_log_p, moments)
+        positions, statistics = top_k(xp.reshape(statistic, (-1,)), scan.n_pairs, threshold)
+        pairs = np.stack(np.unravel_index(positions, tuple(statistic.shape)), axis=1)
+        tile.append((moments, BestOfTile(by_row, by_column, statistics, pairs)))
+    return tile
+
+
+def _statistics_of_tile(
+    functions: RankFunctions, rows: range, columns: range, scan: _Scan, weights: Array, tied: bool
 ) -> list[tuple[int, Any]]:
     """Return the number of functions used and the statistics of all pairs, for each statistic of a tile."""
-    tied = not (functions.untied[rows.start] and functions.untied[columns.start])
     levels, blocks = scan.levels, (rows, columns)
     # counting takes four matrix products, which pays off for two functions each: eight products otherwise
     if levels is not None and weights.size == 4 and all(levels.discrete[b.start : b.stop].all() for b in blocks):
@@ -328,12 +327,10 @@ def _compute_tile(
         for block, used in zip(blocks, weights.shape, strict=True)
     )
     e, sample_weights = (as_array_like(array, values, precise=False) for array in (scan.e, scan.design.sample_weights))
-    return _tile_statistics(left, right, e, sample_weights, weights if tied else None)
+    return _sum_statistics(left, right, e, sample_weights, weights if tied else None)
 
 
-def _tile_statistics(
-    left: Any, right: Any, e: Any, sample_weights: Any, weights: Array | None
-) -> list[tuple[int, Any]]:
+def _sum_statistics(left: Any, right: Any, e: Any, sample_weights: Any, weights: Array | None) -> list[tuple[int, Any]]:
     """Return eq. 18 for all pairs of a tile: (functions used, statistics) for smooth functions only and for all.
 
     `left` and `right` hold the functions times `√ω`. With `weights`, the `ω_a ω_b`, each product is divided by its own
@@ -362,15 +359,6 @@ def _tile_statistics(
         if used > n_added:
             statistics.append((used, xp.asarray(statistic, copy=True)))
     return statistics
-
-
-def _best_in_tile(statistic: Any, moments: Moments, n_pairs: int, max_log_p: float) -> tuple[Array, Array]:
-    """Return log p and (row, column) of the best pairs of a tile with log p up to `max_log_p`."""
-    flat = namespace(statistic).reshape(statistic, (-1,))
-    positions, statistics = top_k(flat, n_pairs, _statistic_of_log_p(max_log_p, moments))
-    log_p = log_tail_of_moments(statistics.astype(np.float64), *moments)
-    small = log_p <= max_log_p
-    return log_p[small], np.stack(np.unravel_index(positions[small], tuple(statistic.shape)), axis=1)
 
 
 @lru_cache(maxsize=256)

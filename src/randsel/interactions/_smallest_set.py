@@ -42,21 +42,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Candidates of a forward step.
+    """Candidates of a forward step."""
 
-    Attributes
-    ----------
-    scores
-        Per feature: how closely it follows what the set leaves of the outcome (eq. 26); -1 for members.
-    tested
-        The features of the largest scores.
-    log_p
-        Their log p-values given the set, corrected for the number of all features.
-    """
-
-    scores: Array
-    tested: Array
-    log_p: Array
+    scores: Array  # per feature: how closely it follows what the set leaves of the outcome (eq. 26); -1 for members
+    tested: Array  # the features of the largest scores
+    log_p: Array  # their log p-values given the set, corrected for the number of all features
 
 
 @dataclass(frozen=True)
@@ -71,22 +61,12 @@ class SmallestSet:
 
 @dataclass(frozen=True)
 class ConditionalTests:
-    """Tests of features given a set of others.
+    """Tests of features given a set of others."""
 
-    Attributes
-    ----------
-    functions
-        Rank functions of all features.
-    y, kind
-        The outcome, and what it is.
-    design
-        The design of the tests given no feature.
-    """
-
-    functions: RankFunctionSource
+    functions: RankFunctionSource  # of all features
     y: Array
     kind: OutcomeKind
-    design: Design
+    design: Design  # of the tests given no feature
 
     @property
     def max_members(self) -> int:

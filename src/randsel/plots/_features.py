@@ -16,7 +16,6 @@ from randsel.plots._style import (
     are_classes,
     class_colours,
     find_names,
-    is_discrete,
     jitter,
     low_to_high,
     new_figure,
@@ -131,7 +130,7 @@ def _draw_pair(axes: Any, first: Any, second: Any, y: Array, categories: bool, l
     axes.set_xlabel(write_name(labels[0]), parse_math=False)
     axes.set_ylabel(write_name(labels[1]), parse_math=False)
     axes.spines[["top", "right"]].set_visible(False)
-    if categories and is_discrete(first, FEW_BARS) and is_discrete(second, FEW_BARS):
+    if categories and _has_few_levels(first) and _has_few_levels(second):
         _draw_cells(axes, first, second, codes)
         return None
     u, v = (jitter(values, seed) for seed, values in enumerate((first, second)))
@@ -146,6 +145,10 @@ def _draw_pair(axes: Any, first: Any, second: Any, y: Array, categories: bool, l
         if len(np.unique(values)) <= FEW_LEVELS:
             axis.set_ticks(np.unique(values))
     return drawn
+
+
+def _has_few_levels(values: Array) -> bool:
+    return 2 <= len(np.unique(values)) <= FEW_BARS
 
 
 def _draw_cells(axes: Any, first: Array, second: Array, codes: Array) -> None:
@@ -167,13 +170,7 @@ def _draw_cells(axes: Any, first: Array, second: Array, codes: Array) -> None:
 
 
 def feature_panel(
-    values: Any,
-    y: Any,
-    *,
-    categories: bool = True,
-    labels: Sequence[str] = (),
-    target: str = "target",
-    ax: Any = None,
+    values: Any, y: Any, *, categories: bool = True, labels: Sequence[str] = (), target: str = "target", ax: Any = None
 ) -> Any:
     """Draw one feature against the target.
 
@@ -212,7 +209,7 @@ def feature_panel(
     classes, codes = np.unique(y, return_inverse=True)
     observed = ~np.isnan(values)
     values, y, codes = values[observed], y[observed], codes[observed]
-    is_levels = is_discrete(values, FEW_BARS)
+    is_levels = _has_few_levels(values)
     if categories and is_levels:
         _draw_bars(axes, values, codes, len(classes))
         return axes

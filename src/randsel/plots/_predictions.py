@@ -8,7 +8,6 @@ from sklearn.metrics import confusion_matrix as count_confusions
 from sklearn.metrics import roc_auc_score
 from sklearn.metrics import roc_curve as trace_roc_curve
 
-from randsel._utils.typing import Array
 from randsel.plots._style import CLASS_COLOURS, GREY, MANY, ON_PALE, RED, prepare_axes, write_name
 
 GRID = np.linspace(0.0, 1.0, 101)  # false positive rates at which the curves of folds are averaged
@@ -141,14 +140,10 @@ def predicted_values(y: Any, predicted: Any, *, target: str = "target", ax: Any 
     known = np.isfinite(predicted)
     y, predicted = y[known], predicted[known]
     if len(y):
-        ends = _common_range(y, predicted)
+        ends = min(y.min(), predicted.min()), max(y.max(), predicted.max())
         axes.plot(ends, ends, color=GREY, linewidth=0.8, linestyle="--")
     style = {"linestyle": "", "marker": "o", "markersize": 3.2, "markeredgewidth": 0, "alpha": 0.7}
     axes.plot(y, predicted, color=CLASS_COLOURS[0], rasterized=len(y) > MANY, **style)
     axes.set_xlabel(write_name(target), parse_math=False)
     axes.set_ylabel("predicted")
     return axes
-
-
-def _common_range(y: Array, predicted: Array) -> tuple[float, float]:
-    return float(min(y.min(), predicted.min())), float(max(y.max(), predicted.max()))

@@ -111,12 +111,6 @@ def low_to_high() -> Any:
     return colors.LinearSegmentedColormap.from_list("low to high", LOW_TO_HIGH)
 
 
-def is_discrete(values: Array, most: int = FEW_LEVELS) -> bool:
-    """Return whether a feature has so few distinct values that it is drawn by its levels."""
-    levels = np.unique(values[~np.isnan(values)])
-    return 2 <= len(levels) <= most
-
-
 def jitter(values: Array, seed: int) -> Array:
     """Spread the samples of a discrete feature around its levels; a continuous one stays as it is."""
     levels = np.unique(values)

@@ -1,6 +1,6 @@
 """Ridge regression with a linear or a Gaussian kernel and weighted samples, for all penalties at once."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import solve
@@ -13,25 +13,14 @@ ROWS_AT_A_TIME = 64  # number of samples that a model predicts in one product of
 
 @dataclass(frozen=True)
 class Model:
-    """A fitted model; its outputs are one column per class, predicted numbers, or log relative risks.
+    """A fitted model; its outputs are one column per class, predicted numbers, or log relative risks."""
 
-    Attributes
-    ----------
-    kernel
-        "linear", "gaussian" or "cox".
-    coefficients
-        One column per output: with the Gaussian kernel one row per sample of `samples`, otherwise one row per feature.
-    intercept
-        One number per output.
-    gamma, samples
-        With the Gaussian kernel `exp(-gamma ‖z - z'‖²)`: its bandwidth, and the scores of training samples.
-    """
-
-    kernel: str
+    kernel: str  # "linear", "gaussian" or "cox"
+    #: One column per output: with the Gaussian kernel one row per sample of `samples`, otherwise one row per feature.
     coefficients: Array
-    intercept: Array
-    gamma: float = 0.0
-    samples: Array | None = None
+    intercept: Array  # one number per output
+    gamma: float = 0.0  # bandwidth of the Gaussian kernel `exp(-gamma ‖z - z'‖²)`
+    samples: Array | None = None  # scores of training samples, with the Gaussian kernel
 
     def outputs(self, Z: Array) -> Array:
         """Return the outputs for rows of scores; those of a row do not depend on the other rows."""
@@ -133,8 +122,7 @@ def _with_intercept(
 ) -> Model:
     """Return the model whose weighted mean output for the rows of Z is `means`."""
     model = Model(kernel, coefficients, np.zeros(len(means)), gamma, samples)
-    intercept = means - _weighted_means(model.outputs(Z), weights)
-    return Model(kernel, coefficients, intercept, gamma, samples)
+    return replace(model, intercept=means - _weighted_means(model.outputs(Z), weights))
 
 
 def _weighted_means(values: Array, weights: Array) -> Array:

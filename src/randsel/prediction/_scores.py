@@ -7,7 +7,7 @@ import numpy as np
 
 from randsel._numerics.missing import missing_mask
 from randsel._numerics.standardise import RankScorer, rank_scores_into
-from randsel._utils.text import list_first
+from randsel._utils.text import format_label, list_first
 from randsel._utils.typing import Array
 
 MAX_POINTS = 501  # maximum number of training values that describe the distribution of a feature
@@ -84,7 +84,7 @@ class Covariate:
             if not np.isfinite(numbers).all():
                 raise ValueError(f"the covariate {self.name!r} is not known for all samples; fill it in.")
             return np.asarray((numbers - self.mean) / self.spread)[:, None]
-        texts = np.array([_level(value) for value in np.asarray(values).tolist()], dtype=str)
+        texts = np.array([format_label(value) for value in np.asarray(values).tolist()], dtype=str)
         unknown = sorted(set(texts.tolist()) - set(self.levels))
         if unknown:
             known = list_first([repr(level) for level in self.levels], 6)
@@ -93,10 +93,6 @@ class Covariate:
                 f"had only {known}; write them in the same way, or leave these samples out."
             )
         return np.asarray(texts[:, None] == np.array(self.levels), dtype=np.float64)
-
-
-def _level(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 @dataclass(frozen=True)

@@ -32,15 +32,15 @@ from randsel._sklearn.base import (
     fit_task,
     rank_columns,
 )
-from randsel._utils.files import Checkpoint, open_checkpoint
+from randsel._utils.files import NO_CHECKPOINT, Checkpoint, open_checkpoint
 from randsel._utils.text import optional, warn
 from randsel._utils.typing import Array
 from randsel.interactions import (
     DEFAULT_DECAY,
-    DEFAULT_FUNCTIONS,
     LEVEL,
     Design,
     ScanResult,
+    default_functions,
     functions_in_triples,
     max_functions,
     pairs_with_covariates,
@@ -263,7 +263,7 @@ class InteractionScan(Selector):
         self.n_functions_ = len(design.function_weights)
         self._check_sizes(len(samples.X), len(columns))
         n_pairs = self.n_pairs or DEFAULT_PAIRS
-        opening: AbstractContextManager[Checkpoint | None] = nullcontext()
+        opening: AbstractContextManager[Checkpoint] = nullcontext(NO_CHECKPOINT)
         if self.checkpoint is not None:
             parameters = {"functions": self.n_functions_, "decay": self.decay, "order": self.order, "device": device}
             parameters |= {"n_pairs": n_pairs, "target": kind.name, "max_missing": self.max_missing}
@@ -294,10 +294,9 @@ class InteractionScan(Selector):
 
     def _check_n_functions(self, freedom: int) -> int:
         """Return the number of functions per feature; warn if the samples do not allow as many as requested."""
-        limit = max_functions(freedom)
         if self.n_functions == "auto":
-            return min(DEFAULT_FUNCTIONS, limit)
-        requested = int(self.n_functions)
+            return default_functions(freedom)
+        requested, limit = int(self.n_functions), max_functions(freedom)
         if requested > limit:
             warn(
                 f"n_functions={requested} makes {requested**2} products of two features, too many for {freedom} "
@@ -408,13 +407,13 @@ class InteractionScan(Selector):
         """
         check_is_fitted(self)
         pandas = optional("pandas", extra="pandas", purpose="pairs_to_frame")
-        names, frames = self._names(), []
+        names, titles = self._names(), {"i": "feature", "j": "partner", "k": "third"}
+        frames = []
         for rows in (self.pairs_, *([self.triples_] if hasattr(self, "triples_") else [])):
-            columns = {"i": "feature", "j": "partner", "k": "third"}
-            known = rows.dtype.names or ()
-            fields = [f for f in ("i", "j", "k", "statistic", "p", "p_corrected", "step") if f in known]
-            frames.append({columns.get(f, f): names[rows[f]] if f in columns else rows[f] for f in fields})
-        return pandas.concat([pandas.DataFrame(frame) for frame in frames], ignore_index=True)
+            fields = rows.dtype.names or ()
+            columns = {titles.get(f, f): names[rows[f]] if f in titles else rows[f] for f in fields}
+            frames.append(pandas.DataFrame(columns))
+        return pandas.concat(frames, ignore_index=True)
 
 
 def _write_progress(done: int, total: int) -> None:

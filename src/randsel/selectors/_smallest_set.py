@@ -22,12 +22,11 @@ from randsel._sklearn.base import (
 from randsel._utils.typing import Array
 from randsel.interactions import (
     DEFAULT_DECAY,
-    DEFAULT_FUNCTIONS,
     LEVEL,
     MAX_FORWARD_STEPS,
     ConditionalTests,
+    default_functions,
     find_smallest_set,
-    max_functions,
 )
 from randsel.interactions import SmallestSet as SetResult
 from randsel.selectors._rank_tests import check_tested_data, prepare_tests
@@ -157,7 +156,7 @@ class SmallestSet(Selector):
         data = check_tested_data(self, checked, categorical, groups, batch, covariates)
         if remote_table(data.X) is None:
             data = replace(data, X=to_numpy(data.X))
-        prepared = prepare_tests(self, data, _count_functions, DEFAULT_DECAY)
+        prepared = prepare_tests(self, data, default_functions, DEFAULT_DECAY)
         tests = ConditionalTests(prepared.functions, prepared.samples.y, data.kind, prepared.design)
         with fit_task(self, MAX_FORWARD_STEPS) as task:
             result = find_smallest_set(tests, self.alpha, partial(task.wrap, "forward step"))
@@ -179,7 +178,3 @@ class SmallestSet(Selector):
         order = np.concatenate([self.selected_, others])
         self.order_, self.ranking_ = rank_columns(order, n_features, self.n_features_)
         self.support_ = self.ranking_ == 1
-
-
-def _count_functions(freedom: int) -> int:
-    return min(DEFAULT_FUNCTIONS, max_functions(freedom))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from numbers import Integral, Real
 from os import PathLike
 from typing import Any, ClassVar, Protocol
@@ -16,13 +16,7 @@ from randsel._numerics.columns import canonical_order
 from randsel._numerics.fingerprint import fingerprint
 from randsel._numerics.missing import impute_means
 from randsel._numerics.standardise import standardise
-from randsel._sklearn.annotations import (
-    accepted_metadata,
-    check_covariates,
-    check_labels,
-    record_columns,
-    take_rows,
-)
+from randsel._sklearn.annotations import accepted_metadata, check_covariates, check_labels, record_columns, take_rows
 from randsel._sklearn.base import (
     HasMethods,
     Interval,
@@ -70,20 +64,12 @@ class HalfMethod(Protocol):
 
 @dataclass(frozen=True)
 class FittedOnHalves:
-    """A selector that is fitted on each half.
-
-    Attributes
-    ----------
-    selector, X, y
-        The selector, and the data as the user passed them.
-    metadata
-        Further arguments of `fit`, one row per sample.
-    """
+    """A selector that is fitted on each half of the data, as the user passed them."""
 
     selector: Any
     X: Any
     y: Any
-    metadata: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any]  # further arguments of `fit`, one row per sample
 
     def select(self, rows: Array, number: int, seed: int, task: Task) -> Array:  # noqa: ARG002
         """Return a mask (features, 1) of the features selected on these rows."""
@@ -99,29 +85,15 @@ class FittedOnHalves:
 
 @dataclass(frozen=True)
 class Problem:
-    """The data of a fit, ready to be drawn from, and the method that selects on each half.
-
-    Attributes
-    ----------
-    method
-        Selects features on a half.
-    columns
-        Column of X of every feature of the method.
-    n_varying
-        Number of features that vary.
-    strata, groups, batch
-        As in `split_halves`.
-    hashed
-        Arrays that identify the data.
-    """
+    """The data of a fit, ready to be drawn from, and the method that selects on each half."""
 
     method: HalfMethod
-    columns: Array
-    n_varying: int
-    strata: Array
+    columns: Array  # column of X of every feature of the method
+    n_varying: int  # number of features that vary
+    strata: Array  # this and the next two are as in `split_halves`
     groups: Array | None
     batch: Array | None
-    hashed: tuple[Any, ...]
+    hashed: tuple[Any, ...]  # arrays that identify the data
 
 
 class StabilitySelection(Selector):

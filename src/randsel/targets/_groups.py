@@ -22,29 +22,15 @@ MIN_GROUPS = 4
 
 @dataclass(frozen=True)
 class Samples:
-    """The samples that tests compare, with what is known of them.
-
-    Attributes
-    ----------
-    X, y, weights
-        One row per sample, or per group if groups are compared; `weights` is None where all are equal.
-    strata
-        Outcomes are compared within strata only; None for one stratum.
-    clusters
-        Samples of one cluster are not independent; None where all are.
-    comparison
-        What is compared.
-    covariates
-        Variables whose effects are removed; None for none.
-    """
+    """The samples that tests compare, with what is known of them: one row each, or per group if groups are compared."""
 
     X: Any
     y: Array
-    weights: Array | None
-    strata: Array | None
-    clusters: Array | None
+    weights: Array | None  # None where all are equal
+    strata: Array | None  # outcomes are compared within strata only; None for one stratum
+    clusters: Array | None  # samples of one cluster are not independent; None where all are
     comparison: Comparison
-    covariates: Covariates | None = None
+    covariates: Covariates | None = None  # variables whose effects are removed
 
     @cached_property
     def nuisance(self) -> Nuisance:
@@ -170,15 +156,10 @@ def split_halves(
     Each has half of every stratum, and with `batch` half of every stratum of a batch. A group belongs to the stratum of
     its first sample.
     """
-    if groups is None:
-        unit_batches = None if batch is None else number_rows(batch)
-        first = np.arange(len(strata))
-    else:
-        codes = number_rows(groups)
-        first = np.unique(codes, return_index=True)[1]
-        unit_batches = None if batch is None else batches_of_groups(batch, codes)
-    unit_strata = strata[first]
-    if unit_batches is not None:
+    codes = np.arange(len(strata)) if groups is None else number_rows(groups)
+    unit_strata = strata[np.unique(codes, return_index=True)[1]]
+    if batch is not None:
+        unit_batches = number_rows(batch) if groups is None else batches_of_groups(batch, codes)
         unit_strata = number_rows(np.stack([unit_strata, unit_batches], axis=1))
     halves = draw_halves(unit_strata, rng, use_leftovers=batch is not None)
     if groups is None:

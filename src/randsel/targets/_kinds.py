@@ -36,23 +36,12 @@ MAX_BINS = 10
 
 @dataclass(frozen=True)
 class OutcomeKind(ABC):
-    """The kind of y; `KINDS` maps names to the instances.
+    """The kind of y; `KINDS` maps names to the instances."""
 
-    Attributes
-    ----------
-    name
-        Value of the parameter `target` of the estimators; files store this name.
-    has_classes
-        Whether y holds class labels.
-    score_name
-        Name of the measure that `score` returns.
-    limits_of_folds
-        What limits the number of folds, see `units_per_stratum`: without groups, and with groups.
-    """
-
-    name: ClassVar[str]
-    has_classes: ClassVar[bool]
-    score_name: ClassVar[str]
+    name: ClassVar[str]  # value of the parameter `target` of the estimators; files store this name
+    has_classes: ClassVar[bool]  # whether y holds class labels
+    score_name: ClassVar[str]  # name of the measure that `score` returns
+    #: What limits the number of folds, see `units_per_stratum`: without groups, and with groups.
     limits_of_folds: ClassVar[tuple[str, str]] = ("samples", "groups of samples")
 
     @abstractmethod

@@ -118,12 +118,7 @@ def cox_log_risks(
 
 @np.errstate(all="ignore")  # a step that is too long may overflow, and is halved
 def cox_coefficients(
-    time: Array,
-    event: Array,
-    Z: Array,
-    ridge: float,
-    weights: Array | None = None,
-    strata: Array | None = None,
+    time: Array, event: Array, Z: Array, ridge: float, weights: Array | None = None, strata: Array | None = None
 ) -> Array | None:
     """Return the coefficients of a Cox model: Breslow's likelihood less `ridge/2 · ‖β‖²` per event, by Newton steps.
 

@@ -7,16 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from randsel._numerics.arrays import (
-    as_array_like,
-    astype,
-    clip,
-    dot,
-    frobenius_norm,
-    namespace,
-    on_host,
-    to_numpy,
-)
+from randsel._numerics.arrays import as_array_like, astype, clip, dot, frobenius_norm, namespace, on_host, to_numpy
 from randsel._numerics.kernels import u_centre
 from randsel._numerics.nuisance import Nuisance
 from randsel._utils.typing import Array
@@ -25,21 +16,12 @@ from randsel.targets._kinds import OutcomeKind
 
 @dataclass(frozen=True)
 class Target:
-    """Factor Y of the centred kernel `L = Y Yᵀ` of the outcome, weights included.
+    """Factor Y of the centred kernel `L = Y Yᵀ` of the outcome, weights included."""
 
-    Attributes
-    ----------
-    Y
-        Rows centred by the weighted mean, then multiplied by their weights (which have mean 1).
-    weights
-        The weights, or None where all are equal.
-    groups
-        Number of the group of every sample, on the host; None where samples are independent. Samples of a group are
-        left out together when errors are estimated.
-    """
-
-    Y: Array
-    weights: Array | None
+    Y: Array  # rows centred by the weighted mean, then multiplied by their weights (which have mean 1)
+    weights: Array | None  # None where all are equal
+    #: Number of the group of every sample, on the host; None where samples are independent. Samples of a group are left
+    #: out together when errors are estimated.
     groups: Array | None = None
 
     @classmethod
