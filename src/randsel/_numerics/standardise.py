@@ -58,7 +58,13 @@ class Projection(Protocol):
 
 
 def standardise(
-    X: Any, weights: Array | None, scale: bool | str, max_missing: float = 1.0, nuisance: Projection | None = None
+    X: Any,
+    weights: Array | None,
+    scale: bool | str,
+    max_missing: float = 1.0,
+    nuisance: Projection | None = None,
+    *,
+    complete: bool = False,
 ) -> tuple[Any, Array]:
     """Return the columns that vary, with mean zero and, unless `scale` is False, standard deviation one, and a mask.
 
@@ -66,16 +72,23 @@ def standardise(
     an incomplete column have standard deviation one, and a missing value (NaN) gets their weighted mean: 0 if weights
     are equal.
     Nuisance variables are projected out of the columns. Columns that these explain, and columns in which a larger
-    fraction than `max_missing` is missing, count as constant. Raises ValueError if no column varies.
+    fraction than `max_missing` is missing, count as constant. Raises ValueError if no column varies. With `complete`,
+    no value is missing, and none is searched for.
     """
-    Z, varies = standardise_columns(X, weights, scale, max_missing, nuisance)
+    Z, varies = standardise_columns(X, weights, scale, max_missing, nuisance, complete=complete)
     if not varies.any():
         raise ValueError(ALL_CONSTANT)
     return Z, varies
 
 
 def standardise_columns(
-    X: Any, weights: Array | None, scale: bool | str, max_missing: float = 1.0, nuisance: Projection | None = None
+    X: Any,
+    weights: Array | None,
+    scale: bool | str,
+    max_missing: float = 1.0,
+    nuisance: Projection | None = None,
+    *,
+    complete: bool = False,
 ) -> tuple[Any, Array]:
     """Return what `standardise` returns, also if no column varies."""
     xp = namespace(X)
@@ -85,7 +98,7 @@ def standardise_columns(
     row_weights = None if weights is None else as_array_like(weights / weights.sum(), X)
     for piece in column_slices(X.shape[1], block_width(X, STRIP)):
         x, out = X[:, piece], Z[:, piece]
-        missing = missing_mask(x)
+        missing = None if complete else missing_mask(x)
         write = _scale_into if scale else _centre_into
         if isinstance(scale, str):
             write = partial(rank_scores_into, scale=scale)

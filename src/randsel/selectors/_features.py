@@ -78,7 +78,8 @@ def _standardised(selector: Any, X: Any, weights: Array | None, nuisance: Nuisan
     size = math.prod(X.shape)
     if size <= SMALL_TABLE and (max_bytes is None or 8 * size <= max_bytes):
         X = to_double(X)
-    Z, varies = standardise(to_device(X, device), weights, **options)
+    complete = not selector.missing_counts_.any()
+    Z, varies = standardise(to_device(X, device), weights, **options, complete=complete)
     if is_coarse(Z, Z.shape[1]):
         return Z, np.flatnonzero(varies)
     order = canonical_order(Z)
@@ -133,6 +134,8 @@ def columns_to_keep(selector: Any, n_to_select: int | None = None) -> list[int]:
 
     Raises ValueError if they are more than the number of features to select.
     """
+    if selector.always_keep is None:
+        return []
     names = getattr(selector, "feature_names_in_", None)
     columns = find_distinct_columns(selector.always_keep, "always_keep", selector.n_features_in_, names)
     if n_to_select is not None and n_to_select < len(columns):

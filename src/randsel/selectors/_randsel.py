@@ -17,18 +17,14 @@ from randsel._numerics.fingerprint import fingerprint
 from randsel._numerics.kernels import median_factor
 from randsel._numerics.missing import MAX_MISSING
 from randsel._numerics.standardise import SCALE
-from randsel._sklearn.annotations import (
-    Annotations,
-    check_strata,
-    warn_of_explained_columns,
-    warn_of_incomplete_columns,
-)
+from randsel._sklearn.annotations import check_strata, warn_of_explained_columns, warn_of_incomplete_columns
 from randsel._sklearn.base import (
     Interval,
     RealNotInt,
     Selector,
     Steps,
     StrOptions,
+    check_annotations,
     check_data,
     check_number_to_select,
     drop_unweighted_rows,
@@ -60,7 +56,7 @@ from randsel.culling import (
 )
 from randsel.selectors._features import array_on_device_of, columns_to_keep, positions_to_keep, prepare_features
 from randsel.selectors._stand_ins import StandInsMixin
-from randsel.targets import KINDS, OutcomeKind, Target
+from randsel.targets import KINDS, Annotations, OutcomeKind, Target
 
 #: Number of entries of X below which BLAS threads cost more time than they save.
 SMALL = 1 << 21
@@ -319,18 +315,21 @@ class RandSel(StandInsMixin, Selector):
         """
         criterion, rules = CRITERIA[self._criterion()], self._rules()
         X, y, kind, weights = check_data(self, X, y, sample_weight, self.target)
-        annotations = Annotations.check(groups, batch, covariates, weights, len(y))
+        annotations = check_annotations(groups, batch, covariates, weights, len(y))
         X, y, weights = drop_unweighted_rows(X, y, weights)
         y, kind = kind.to_numbers(y, weights, annotations.batch, annotations.covariate_columns)
-        check_strata(y, annotations.batch, "batch")
+        if annotations.batch is not None:
+            check_strata(y, annotations.batch, "batch")
         nuisance = annotations.nuisance(len(y), weights)
         n_to_select = check_number_to_select(self.n_features_to_select, X.shape[1])
         columns_to_keep(self, n_to_select)
         seed = seed_of(self.random_state)
         checkpoint = self._open_checkpoint(X, y, weights, annotations, kind, seed)
         Z, columns = prepare_features(self, X, weights, nuisance)
-        warn_of_incomplete_columns(self, None, len(y))
-        warn_of_explained_columns(X, getattr(self, "feature_names_in_", None), columns, nuisance)
+        if self.missing_counts_.any():
+            warn_of_incomplete_columns(self, self.missing_counts_, len(y))
+        if nuisance is not None:
+            warn_of_explained_columns(X, getattr(self, "feature_names_in_", None), columns)
         fixed = np.zeros(len(columns), dtype=bool)
         fixed[positions_to_keep(self, columns)] = True
         rules = replace(rules, explain_fixed=bool(fixed.any()))
