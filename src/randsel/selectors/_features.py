@@ -33,26 +33,27 @@ RANK_FUNCTIONS = 4
 
 
 def prepare_features(
-    selector: Any, X: Any, weights: Array | None, nuisance: Nuisance | None = None
+    selector: Any, X: Any, scale: bool | str, weights: Array | None, nuisance: Nuisance | None = None
 ) -> tuple[Any, Array]:
     """Return the features of the kernel, columns that vary or functions of their ranks, and the column of each.
 
     Nuisance variables are projected out of them.
     """
     if selector.kernel != "rank":
-        return _standardised(selector, X, weights, nuisance)
-    Z, columns = _standardised(selector, X, weights, None)
+        return _standardised(selector, X, scale, weights, nuisance)
+    Z, columns = _standardised(selector, X, scale, weights, None)
     missing = np.isnan(to_numpy(X)[:, columns]) if selector.missing_counts_.any() else None
     return _rank_columns(Z, columns, weights, missing, nuisance)
 
 
-def _standardised(selector: Any, X: Any, weights: Array | None, nuisance: Nuisance | None) -> tuple[Any, Array]:
+def _standardised(
+    selector: Any, X: Any, scale: bool | str, weights: Array | None, nuisance: Nuisance | None
+) -> tuple[Any, Array]:
     """Return the columns that vary, standardised, and their indices; on a device or a cluster if X is there.
 
     In memory, they are sorted by their values, so that results do not depend on the order of the columns of X.
     With coarse products, or a table read in blocks, rounding has larger effects than the order.
     """
-    scale = selector._scale()
     options: dict[str, Any] = {"scale": scale, "max_missing": selector.max_missing, "nuisance": nuisance}
     max_bytes = None if selector.max_memory is None else memory_for_columns(selector.max_memory, *X.shape)
     if (remote := remote_table(X)) is not None:

@@ -325,7 +325,7 @@ class RandSel(StandInsMixin, Selector):
         columns_to_keep(self, n_to_select)
         seed = seed_of(self.random_state)
         checkpoint = self._open_checkpoint(X, y, weights, annotations, kind, seed)
-        Z, columns = prepare_features(self, X, weights, nuisance)
+        Z, columns = prepare_features(self, X, self._scale(), weights, nuisance)
         if self.missing_counts_.any():
             warn_of_incomplete_columns(self, self.missing_counts_, len(y))
         if nuisance is not None:
