@@ -1,6 +1,6 @@
 """Rounds of culling (Algorithm 1): estimate contributions and drop the lowest scores, until few features remain.
 
-One `Criterion` per rule by which a round ranks features is listed in `CRITERIA`.
+`CRITERIA` lists the rules by which a round can rank features.
 """
 
 from collections.abc import Callable, Sequence
