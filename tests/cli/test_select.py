@@ -22,6 +22,7 @@ from randsel._utils.text import ProgressLine
 from randsel.analysis import _pipeline as selection
 from randsel.analysis import _selection
 from randsel.analysis._model import Settings
+from randsel.analysis._ranking import value_columns
 from randsel.cli import _main as cli
 from randsel.cli._main import main
 from randsel.report import _html as report
@@ -70,7 +71,9 @@ def test_a_selection_writes_its_files_and_prints_a_table(finished):
     assert (out / "path.png").read_bytes().startswith(b"\x89PNG")
     verdict, details, ranked = result.stdout.split("\n\n")[:3]
     heading, first, second = ranked.splitlines()[:3]
-    assert heading.split() == ["rank", "feature", "direction", "AUC", "difference", "p", "q", "stability", "partner"]
+    shown = [column.title for column in value_columns("AUC", "difference") if column.in_table and column.on_terminal]
+    assert heading.split() == ["rank", "feature", *shown]
+    assert {"direction", "AUC", "difference", "p", "q", "stability", "partner"} <= set(shown)
     assert {first.split()[2], second.split()[2]} == {"g0", "g1"}
     assert first.startswith("*")
     signal, stable, prediction, beware = verdict.splitlines()
@@ -98,8 +101,9 @@ def test_the_ranking_is_complete_best_first_and_read_as_it_was(finished):
         assert row["feature"] == feature.name
         assert row["partner"] == (feature.partner or "")
         assert (row["selected"] == "yes") == feature.selected
-        for name in ("contribution", "main", "interaction", "p", "q", "stability"):
-            assert float(row[name]) == getattr(feature, name)
+        for column in analysis.columns:
+            if column.type is float:
+                assert float(row[column.title]) == getattr(feature, column.field)
         assert row["step"] == ("1" if feature.name in ("g0", "g1") else "")
         assert row["stand_ins"] == analysis.describe_stand_ins(feature.column)
     pairs = read(out / "pairs.csv")

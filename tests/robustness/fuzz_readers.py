@@ -59,6 +59,7 @@ with _instrumented():
     import h5py
 
     from randsel._utils import files
+    from randsel.analysis import SCORE_COLUMNS
     from randsel.culling._storage import restore_path
     from randsel.experiments import _cells, _run, _specification
     from randsel.experiments import _summary as summary
@@ -355,7 +356,7 @@ def _parts() -> dict[str, dict[str, np.ndarray]]:
         "y": np.array(list("uvuvuv")),
         "names": np.array(["a", "b", "c"]),
         "order": np.array([0, 1, 2]),
-        "scores": np.full((3, 10), 0.5),
+        "scores": np.full((3, len(SCORE_COLUMNS)), 0.5),
         "signs": np.array([1, -1, 0]),
         "extremes": np.array([1, 0, -1]),
         "centres": np.arange(6.0).reshape(3, 2),

@@ -8,10 +8,9 @@ import numpy as np
 from scipy import sparse
 
 from randsel._numerics.arrays import namespace, to_device
-from randsel._numerics.columns import STRIP, ColumnSource, centre_rows, column_slices
-from randsel._numerics.nuisance import MIN_LEFT, Nuisance
-from randsel._numerics.standardise import ALL_CONSTANT, standardise_columns
-from randsel._utils.files import MAPPED_ROWS, release_pages
+from randsel._numerics.columns import MAPPED_ROWS, STRIP, ColumnSource, centre_rows, column_slices, release_pages
+from randsel._numerics.nuisance import Nuisance
+from randsel._numerics.standardise import ALL_CONSTANT, MIN_LEFT, standardise_columns
 from randsel._utils.typing import Array
 
 #: Largest size in bytes at which a sparse table is made dense as a whole.

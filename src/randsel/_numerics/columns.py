@@ -3,6 +3,7 @@
 Functions accept arrays, on the host or on a device, and sources alike.
 """
 
+import mmap
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -10,12 +11,15 @@ from functools import reduce
 from operator import add
 from typing import Any, ClassVar
 
+import numpy as np
+
 from randsel._numerics.arrays import (
     ALIGNED,
     add_scaled,
     device_of,
     device_scratch_size,
     is_single,
+    is_sparse,
     namespace,
     on_host,
     take_columns,
@@ -26,6 +30,8 @@ from randsel._utils.typing import Array
 
 #: Columns standardised at a time: a few hundred rows of them stay in cache.
 STRIP = 512
+#: Rows read from a memory map before its pages are released: the system reads more of each row than requested.
+MAPPED_ROWS = 16
 
 
 class ColumnSource(ABC):
@@ -112,6 +118,37 @@ def parse_bytes(size: int | str, name: str = "max_memory") -> int:
     if match is None or number <= 0.0:
         raise ValueError(f"{name}={size!r} is not a size; write bytes as a number, or '500MB', '2GB', '1.5GiB'.")
     return int(number * (1024 if match[3] else 1000) ** " kMGT".index(match[2].replace("K", "k") or " "))
+
+
+def release_pages(table: Any) -> None:
+    """Release the pages of a memory map; do nothing for other arrays."""
+    pages = _pages_of(table)
+    if pages is not None and hasattr(mmap, "MADV_DONTNEED"):
+        pages.madvise(mmap.MADV_DONTNEED)
+
+
+def _pages_of(table: Any) -> mmap.mmap | None:
+    """Return the pages that a memory map views, unless copy-on-write: those may hold changes that the file does not."""
+    base, shared = table, False
+    while base is not None and not isinstance(base, mmap.mmap):
+        shared |= isinstance(base, np.memmap) and base.mode in ("r", "r+", "w+")
+        base = getattr(base, "base", None)
+    return base if shared else None
+
+
+def has_finite_sum(X: Any) -> bool:
+    """Return whether the sum over a table is finite, and so are all values; a memory map is read row by row.
+
+    A sum that is not finite may be an overflow. X may be sparse.
+    """
+    values = X.data if is_sparse(X) else X
+    step = len(values) if _pages_of(values) is None else MAPPED_ROWS
+    total = 0.0
+    with np.errstate(all="ignore"):
+        for start in range(0, len(values), max(step, 1)):
+            total += float(values[start : start + step].sum())
+            release_pages(values)
+    return bool(np.isfinite(total))
 
 
 # ---------------------------------------------------------------- blocks of arrays and of sources

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from randsel._numerics.arrays import is_sparse, on_host, remote_table, to_numpy
-from randsel._utils.files import release_pages
+from randsel._numerics.columns import release_pages
 from randsel._utils.typing import Array
 
 #: Bytes that are hashed at a time: a memory map is never read as a whole.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from randsel._numerics.arrays import as_array_like, astype, is_sparse, namespace, on_host, to_numpy
-from randsel._utils.files import MAPPED_ROWS, release_pages
+from randsel._numerics.columns import MAPPED_ROWS, has_finite_sum, release_pages
 from randsel._utils.typing import Array
 
 #: Default of `max_missing`, the largest fraction of missing values of a column that is not left out.
@@ -109,6 +109,14 @@ class NonFinite:
 
 
 def count_nonfinite(X: Any) -> tuple[Array, Array]:
+    """Return the number of NaN and of infinite values in every column; quick if there are none."""
+    if has_finite_sum(X):
+        n_missing, n_infinite = np.zeros((2, X.shape[1]), dtype=int)
+        return n_missing, n_infinite
+    return search_nonfinite(X)
+
+
+def search_nonfinite(X: Any) -> tuple[Array, Array]:
     """Return the number of NaN and of infinite values in every column; a memory map is read row by row.
 
     X may be sparse, in compressed columns.
@@ -120,17 +128,8 @@ def count_nonfinite(X: Any) -> tuple[Array, Array]:
         )
         return n_missing, n_infinite
     step = MAPPED_ROWS if on_host(X) else len(X)
-    blocks = range(0, len(X), step)
     n_missing, n_infinite = np.zeros((2, X.shape[1]), dtype=int)
-    with np.errstate(all="ignore"):
-        total = 0.0
-        for start in blocks:
-            total += float(X[start : start + step].sum())
-            release_pages(X)
-    # A finite sum has finite terms only. A sum that is not finite may be an overflow, so all values are checked.
-    if np.isfinite(total):
-        return n_missing, n_infinite
-    for start in blocks:
+    for start in range(0, len(X), step):
         block = X[start : start + step]
         n_missing += to_numpy(namespace(block).isnan(block).sum(axis=0))
         n_infinite += to_numpy(namespace(block).isinf(block).sum(axis=0))

@@ -13,13 +13,13 @@ import numpy as np
 from scipy.stats import rankdata
 
 from randsel._numerics.arrays import as_array_like, as_index, astype, namespace, on_host
-from randsel._numerics.rank_scores import monotone_scores
+from randsel._numerics.standardise import MIN_LEFT, monotone_scores
 from randsel._utils.typing import Array
 
 #: A column of Z is left out if those before it leave less than this fraction of its mean square.
 MIN_INDEPENDENT = 1e-8
-#: A feature is left out if less than this fraction of its variance is left.
-MIN_LEFT = 1e-4
+#: Least degrees of freedom that batches and covariates must leave.
+MIN_FREEDOM = 3
 #: Functions of a numeric covariate: powers of itself and of its monotone scores up to degree three.
 COVARIATE_FUNCTIONS = 6
 #: Samples per function of a covariate; with fewer samples, a covariate has fewer functions.
@@ -117,6 +117,14 @@ class Nuisance:
     def only_centres(self) -> bool:
         """Whether only one mean is subtracted."""
         return self.rank == 1
+
+    def check_freedom(self) -> None:
+        """Raise ValueError if covariates leave too few degrees of freedom."""
+        m = len(self.weights)
+        if len(self.basis) and m - self.rank < MIN_FREEDOM:
+            raise ValueError(
+                f"Batches and covariates have {self.rank} columns, too many for {m} samples; leave some of them out."
+            )
 
     def remove(self, rows: Any) -> Any:
         """Return rows without the means of strata and without covariates; samples are the last axis."""

@@ -28,7 +28,7 @@ from randsel._numerics.arrays import (
 from randsel._numerics.columns import column_keys, column_slices
 from randsel._numerics.missing import missing_mask, too_many_missing
 from randsel._numerics.nuisance import centre
-from randsel._numerics.rank_scores import monotone_scores
+from randsel._numerics.standardise import monotone_scores
 from randsel._utils.jobs import ordered_map
 from randsel._utils.typing import Array
 

@@ -2,17 +2,18 @@
 
 All work is done column by column, so that the values of a column do not depend on its position.
 
-Rank scores depend only on the order of the values, so an increasing transform of a column does not change them, not
-even in the last bit. A column converted to another type has the same scores. Like z-scores, rank scores have mean zero
-and standard deviation one.
+Rank scores are functions of the rank that replace a value; tied values have their mean rank. They depend only on the
+order of the values, so an increasing transform of a column does not change them, not even in the last bit. A column
+converted to another type has the same scores. Like z-scores, rank scores have mean zero and standard deviation one.
 """
 
 import sys
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, Protocol
 
 import numpy as np
+from scipy.special import ndtri
 
 from randsel._numerics.arrays import (
     SCRATCH,
@@ -33,8 +34,6 @@ from randsel._numerics.arrays import (
 )
 from randsel._numerics.columns import STRIP, block_width, column_slices
 from randsel._numerics.missing import fill_with_means, fill_with_values, missing_mask, too_many_missing
-from randsel._numerics.nuisance import MIN_LEFT, Nuisance
-from randsel._numerics.rank_scores import RANK_SCORES, midrank_scores, untied_scores
 from randsel._utils.typing import Array
 
 #: Default scaling, except for the bootstrap, which uses z-scores; `make bench-real` compares it with others.
@@ -43,14 +42,29 @@ SCALE = "rank"
 UNSCALED_RANGE = (1e-50, 1e50)
 #: Distance of weighted ranks from 0 and 1, where the quantile is infinite.
 MIN_RANK = 2.0**-52
+#: A column counts as constant if nuisance variables leave less than this fraction of its variance.
+MIN_LEFT = 1e-4
 ALL_CONSTANT = (
     "Every column of X is constant, or has more missing values than max_missing allows, so there is nothing to select; "
     "check how the table was read."
 )
 
 
+class Projection(Protocol):
+    """Interface of what is removed from columns; `Nuisance` implements it."""
+
+    def remove_from_columns(self, Z: Any, *, rescale: bool) -> Any:
+        """Change columns in place, and return the fraction of the mean square of each that is left."""
+
+
 def standardise(
-    X: Any, weights: Array | None, scale: bool | str, max_missing: float = 1.0, nuisance: Nuisance | None = None
+    X: Any,
+    weights: Array | None,
+    scale: bool | str,
+    max_missing: float = 1.0,
+    nuisance: Projection | None = None,
+    *,
+    complete: bool = False,
 ) -> tuple[Any, Array]:
     """Return the columns that vary, with mean zero and, unless `scale` is False, standard deviation one, and a mask.
 
@@ -58,16 +72,23 @@ def standardise(
     an incomplete column have standard deviation one, and a missing value (NaN) gets their weighted mean: 0 if weights
     are equal.
     Nuisance variables are projected out of the columns. Columns that these explain, and columns in which a larger
-    fraction than `max_missing` is missing, count as constant. Raises ValueError if no column varies.
+    fraction than `max_missing` is missing, count as constant. Raises ValueError if no column varies. With `complete`,
+    no value is missing, and none is searched for.
     """
-    Z, varies = standardise_columns(X, weights, scale, max_missing, nuisance)
+    Z, varies = standardise_columns(X, weights, scale, max_missing, nuisance, complete=complete)
     if not varies.any():
         raise ValueError(ALL_CONSTANT)
     return Z, varies
 
 
 def standardise_columns(
-    X: Any, weights: Array | None, scale: bool | str, max_missing: float = 1.0, nuisance: Nuisance | None = None
+    X: Any,
+    weights: Array | None,
+    scale: bool | str,
+    max_missing: float = 1.0,
+    nuisance: Projection | None = None,
+    *,
+    complete: bool = False,
 ) -> tuple[Any, Array]:
     """Return what `standardise` returns, also if no column varies."""
     xp = namespace(X)
@@ -77,7 +98,7 @@ def standardise_columns(
     row_weights = None if weights is None else as_array_like(weights / weights.sum(), X)
     for piece in column_slices(X.shape[1], block_width(X, STRIP)):
         x, out = X[:, piece], Z[:, piece]
-        missing = missing_mask(x)
+        missing = None if complete else missing_mask(x)
         write = _scale_into if scale else _centre_into
         if isinstance(scale, str):
             write = partial(rank_scores_into, scale=scale)
@@ -181,7 +202,41 @@ def rescale(X: Array, exponents: Array) -> Array:
     return np.ldexp(X, exponents) if exponents.any() else X
 
 
-# ---------------------------------------------------------------- rank scores
+# ---------------------------------------------------------------- scores of ranks
+
+
+def normal_scores(ranks: Any) -> Any:
+    """Return the normal quantiles of ranks in (0, 1). They show linear effects better than the other scores do."""
+    return ndtri(ranks) if on_host(ranks) else sys.modules["torch"].special.ndtri(ranks)
+
+
+def monotone_scores(ranks: Any) -> Any:
+    """Return the sum of centred ranks, scaled to variance one, and normal scores, for ranks in (0, 1) (eq. 1').
+
+    They show joint effects of features better than normal scores do.
+    """
+    return 12.0**0.5 * (ranks - 0.5) + normal_scores(ranks)
+
+
+#: Values of `scale` that replace values by functions of their ranks.
+RANK_SCORES = {"rank": monotone_scores, "normal": normal_scores}
+
+
+@lru_cache(maxsize=8)
+def midrank_scores(m: int, scale: str) -> Array:
+    """Return the scores of the ranks k/(2m) for k = 1 … 2m - 1, which include all midranks; exactly antisymmetric."""
+    lower = RANK_SCORES[scale](np.arange(1, m) / (2 * m))
+    return np.concatenate([lower, [0.0], -lower[::-1]])
+
+
+@lru_cache(maxsize=8)
+def untied_scores(m: int, scale: str) -> Array:
+    """Return the standardised scores of a column of m values without ties, ascending."""
+    scores = midrank_scores(m, scale)[::2]
+    return np.asarray(scores / np.sqrt(np.mean(scores**2))) if m > 1 else scores
+
+
+# ---------------------------------------------------------------- rank scores of columns
 
 
 def rank_scores_into(out: Any, x: Any, row_weights: Any, missing: Any, scale: str = "normal") -> Any:

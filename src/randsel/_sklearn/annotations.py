@@ -6,8 +6,7 @@ are for meta-estimators, which pass rows of data and metadata on to other estima
 
 import difflib
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,82 +14,9 @@ from sklearn.utils.validation import has_fit_parameter, validate_data
 
 from randsel._numerics.arrays import complement, is_sparse, remote_table, to_numpy
 from randsel._numerics.missing import too_many_missing
-from randsel._numerics.nuisance import Covariates, Nuisance
+from randsel._numerics.nuisance import Covariates
 from randsel._utils.text import list_first, warn
 from randsel._utils.typing import Array
-from randsel.targets import Comparison, compare_groups
-
-#: Least degrees of freedom that batches and covariates must leave.
-MIN_FREEDOM = 3
-
-
-@dataclass(frozen=True)
-class Annotations:
-    """Groups, batches and covariates of the samples of weight above zero; each may be None.
-
-    Attributes
-    ----------
-    groups, batch
-        Numbers from 0.
-    covariates
-        Columns of numbers.
-    """
-
-    groups: Array | None
-    batch: Array | None
-    covariates: Covariates | None
-
-    @classmethod
-    def check(cls, groups: Any, batch: Any, covariates: Any, weights: Array | None, m: int) -> "Annotations":
-        """Check what `fit` was passed for m samples; one group of all samples is like none."""
-        groups, batch = (
-            check_labels(labels, name, weights, m) for name, labels in (("groups", groups), ("batch", batch))
-        )
-        if groups is not None and groups.min() == groups.max():
-            groups = None
-        checked = None if covariates is None else check_covariates(covariates, m)
-        if checked is not None and weights is not None:
-            checked = checked.rows(weights > 0.0)
-        return cls(groups, batch, checked)
-
-    def rows(self, index: Array) -> "Annotations":
-        """Return the annotations of some samples."""
-        groups, batch = (None if labels is None else labels[index] for labels in (self.groups, self.batch))
-        return Annotations(groups, batch, None if self.covariates is None else self.covariates.rows(index))
-
-    def as_arguments(self) -> dict[str, Any]:
-        """Return the arguments of `fit` that pass them on."""
-        return {"groups": self.groups, "batch": self.batch, "covariates": self.covariates}
-
-    @property
-    def are_none(self) -> bool:
-        """Whether nothing is known of the samples."""
-        return self.groups is None and self.batch is None and self.covariates is None
-
-    @property
-    def covariate_columns(self) -> Array | None:
-        """The covariates as columns of numbers, for a Cox model."""
-        return None if self.covariates is None else self.covariates.values
-
-    def nuisance(self, m: int, weights: Array | None) -> Nuisance | None:
-        """Return what is projected out of features and outcome of m samples; None if that is a mean only."""
-        if self.batch is None and self.covariates is None:
-            return None
-        nuisance = Nuisance.from_samples(m, weights, self.batch, self.covariates)
-        check_freedom(nuisance)
-        return nuisance
-
-    def comparison(self, y: Array) -> Comparison:
-        """Return how y is compared between samples and groups."""
-        return "samples" if self.groups is None else compare_groups(y, self.groups)
-
-    def arrays(self) -> Iterator[Array | None]:
-        """Yield groups, and batches and covariates if there are any, for a fingerprint."""
-        yield self.groups
-        if self.batch is not None or self.covariates is not None:
-            yield self.batch
-        if self.covariates is not None:
-            yield self.covariates.values
 
 
 def check_labels(labels: Any, name: str, weights: Array | None, m: int) -> Array | None:
@@ -114,13 +40,11 @@ def check_labels(labels: Any, name: str, weights: Array | None, m: int) -> Array
     return codes if weights is None else codes[weights > 0.0]
 
 
-def check_strata(y: Array, strata: Array | None, name: str) -> None:
+def check_strata(y: Array, strata: Array, name: str) -> None:
     """Raise ValueError if y is constant within every stratum, and warn if it is within some.
 
     `name` is that of the parameter that the strata were given by.
     """
-    if strata is None:
-        return
     is_constant = [len(np.unique(y[strata == s], axis=0)) == 1 for s in np.unique(strata)]
     if all(is_constant):
         raise ValueError(
@@ -131,15 +55,6 @@ def check_strata(y: Array, strata: Array | None, name: str) -> None:
             f"y is constant within {sum(is_constant)} of {len(is_constant)} strata of {name}; their samples tell "
             "nothing.",
             stacklevel=4,
-        )
-
-
-def check_freedom(nuisance: Nuisance) -> None:
-    """Raise ValueError if covariates leave too few degrees of freedom."""
-    m = len(nuisance.weights)
-    if len(nuisance.basis) and m - nuisance.rank < MIN_FREEDOM:
-        raise ValueError(
-            f"Batches and covariates have {nuisance.rank} columns, too many for {m} samples; leave some of them out."
         )
 
 
@@ -259,12 +174,11 @@ def nominal_columns(categorical: Any, from_frame: list[int], n: int, names: Arra
     return nominal
 
 
-def warn_of_incomplete_columns(selector: Any, counts: Array | None, n_samples: int) -> None:
+def warn_of_incomplete_columns(selector: Any, counts: Array, n_samples: int) -> None:
     """Warn of the columns that are left out because more than `max_missing` of the samples have no value.
 
-    `counts` are the numbers of missing values of all columns; None for those of the selector.
+    `counts` are the numbers of missing values of all columns.
     """
-    counts = selector.missing_counts_ if counts is None else counts
     left_out = np.flatnonzero(too_many_missing(counts, n_samples, selector.max_missing) & (counts > 0))
     if not len(left_out):
         return
@@ -278,9 +192,9 @@ def warn_of_incomplete_columns(selector: Any, counts: Array | None, n_samples: i
     )
 
 
-def warn_of_explained_columns(X: Any, names: Any, columns: Array, nuisance: Nuisance | None) -> None:
+def warn_of_explained_columns(X: Any, names: Any, columns: Array) -> None:
     """Warn of columns that vary, but were left out because batches and covariates explain them."""
-    if nuisance is None or remote_table(X) is not None:
+    if remote_table(X) is not None:
         return
     left_out = complement(columns, X.shape[1])
     values = X[:, left_out]

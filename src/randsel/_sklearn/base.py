@@ -27,13 +27,14 @@ from sklearn.utils.validation import (
 
 from randsel._numerics.arrays import RemoteTable, complement, is_sparse, remote_table, to_numpy
 from randsel._numerics.column_sources import MAX_DENSE, canonical_csc, dense_bytes
-from randsel._numerics.columns import memory_for_columns
-from randsel._numerics.missing import count_nonfinite, find_refused
+from randsel._numerics.columns import has_finite_sum, memory_for_columns
+from randsel._numerics.missing import count_nonfinite, find_refused, search_nonfinite
+from randsel._sklearn.annotations import check_covariates, check_labels
 from randsel._sklearn.notebook import NotebookMixin
 from randsel._utils.jobs import ordered_map
 from randsel._utils.text import warn
 from randsel._utils.typing import Array
-from randsel.targets import CLASSES, OutcomeKind, check_outcome, find_kind, warn_of_guess
+from randsel.targets import CLASSES, Annotations, OutcomeKind, check_outcome, find_kind, warn_of_guess
 
 try:
     from sklearn.callback import CallbackSupportMixin
@@ -88,6 +89,19 @@ def check_data(
     kind.check(weighted_y)
     warn_of_guess(y, target, "target={}" if hasattr(estimator, "target") else "selector=RandSel(target={})")
     return X, y, kind, weights
+
+
+def check_annotations(groups: Any, batch: Any, covariates: Any, weights: Array | None, m: int) -> Annotations:
+    """Check what else `fit` was passed for m samples; one group of all samples is like none."""
+    if groups is None and batch is None and covariates is None:
+        return Annotations()
+    groups, batch = (check_labels(labels, name, weights, m) for name, labels in (("groups", groups), ("batch", batch)))
+    if groups is not None and groups.min() == groups.max():
+        groups = None
+    checked = None if covariates is None else check_covariates(covariates, m)
+    if checked is not None and weights is not None:
+        checked = checked.rows(weights > 0.0)
+    return Annotations(groups, batch, checked)
 
 
 def _check_weights(sample_weight: Any, rows: Array) -> Array:
@@ -271,7 +285,9 @@ def _text_column(X: Any) -> str | None:
 
 def _check_finite(estimator: Any, X: Any, *, allow_nan: bool) -> Array:
     """Raise ValueError for infinite values, and for missing ones unless allowed; return the number of missing ones."""
-    counts = count_nonfinite(X)
+    if has_finite_sum(X):
+        return np.zeros(X.shape[1], dtype=int)
+    counts = search_nonfinite(X)
     if (refused := find_refused(*counts, allow_nan=allow_nan)) is not None:
         raise ValueError(refused.message(getattr(estimator, "feature_names_in_", None)))
     return counts[0]

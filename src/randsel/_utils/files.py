@@ -1,4 +1,4 @@
-"""Files: atomic writing, memory maps, NPZ and JSON files that may be damaged or malicious, and result folders.
+"""Files: atomic writing, NPZ and JSON files that may be damaged or malicious, and result folders.
 
 The size that a file claims is checked before memory is allocated for it, and nothing is unpickled. A result folder has
 a lock, the identity of a run, its finished parts, and checkpoints of a fit.
@@ -8,7 +8,6 @@ import errno
 import io
 import json
 import math
-import mmap
 import os
 import re
 import shutil
@@ -46,8 +45,6 @@ LARGEST_PART = 1 << 33  # maximum size of the arrays of a part, in bytes
 MIN_SECONDS, MIN_MULTIPLE = 5.0, 20.0
 #: Entries of run.json that must be equal for a fit to resume.
 CHECKPOINT_IDENTITY = ("version", "estimator", "data_hash", "parameters")
-#: Rows read from a memory map before its pages are released: the system reads more of each row than requested.
-MAPPED_ROWS = 16
 
 
 # ---------------------------------------------------------------- write
@@ -105,17 +102,6 @@ def describe_link(path: Path) -> str:
 
 
 # ---------------------------------------------------------------- read
-
-
-def release_pages(table: Array) -> None:
-    """Release the pages of a memory map, unless copy-on-write: those may hold changes that the file does not."""
-    base: Any = table
-    shared = False
-    while base is not None and not isinstance(base, mmap.mmap):
-        shared |= isinstance(base, np.memmap) and base.mode in ("r", "r+", "w+")
-        base = getattr(base, "base", None)
-    if base is not None and shared and hasattr(mmap, "MADV_DONTNEED"):
-        base.madvise(mmap.MADV_DONTNEED)
 
 
 def read_json(path: Path) -> Any:

@@ -18,12 +18,9 @@ from randsel.analysis._cautions import cautions, check_selection, check_weak_eff
 from randsel.analysis._effects import describe_effects, measure_effects
 from randsel.analysis._model import (
     Analysis,
-    Effects,
     FeatureTests,
     Pair,
-    Rule,
     Settings,
-    Stability,
     named_target,
 )
 from randsel.analysis._preparation import (
@@ -33,7 +30,7 @@ from randsel.analysis._preparation import (
     describe_missing,
     impute_medians,
 )
-from randsel.analysis._ranking import Feature, list_features
+from randsel.analysis._ranking import RankingSource, rank_features
 from randsel.analysis._resampling import measure_accuracy, measure_stability
 from randsel.analysis._selection import (
     Execution,
@@ -111,11 +108,13 @@ def analyse(
     notes += describe_effects(effects, table)
     samples = None if table.ids is None else table.ids.tolist()
     pairs = [] if tests.pairs is None else tests.pairs.tolist()
+    target = named_target(about or {})
+    source = RankingSource(table, path, tests, effects, stability, columns, rule.is_prefix_of_path, target)
     return Analysis(
         table=replace(imputed, notes=()),
         path=path,
         kind=kind.name,
-        features=_rank_features(table, path, tests, rule, columns, stability, effects, named_target(about or {})),
+        features=rank_features(source, _order_features(columns, path, len(table.names))),
         pairs=tuple(Pair(table.names[i], table.names[j], i, j, *scores) for i, j, *scores, _ in pairs),
         stand_ins=_find_stand_ins(units, kind, columns),
         accuracy=accuracy,
@@ -197,39 +196,10 @@ def _describe_tests(table: Table, tests: FeatureTests) -> Iterator[str]:
         yield f"Effects of {names} are removed from features and target; the accuracy is that of the features alone."
 
 
-def _rank_features(
-    table: Table,
-    path: CullingPath,
-    tests: FeatureTests,
-    rule: Rule,
-    selected: Array,
-    stability: Stability | None,
-    effects: Effects,
-    target: str,
-) -> tuple[Feature, ...]:
-    """Return all features: the selected, then the others, both in the order of culling, then constant features."""
-    n, names = len(table.names), table.names
-    n_shared = len(selected) if rule.is_prefix_of_path else 0
+def _order_features(selected: Array, path: CullingPath, n: int) -> Array:
+    """Return all n columns: the selected, then the others, both in the order of culling, then constant ones."""
     ranked = rank_columns(selected, path)
-    order = np.concatenate([ranked, complement(ranked, n)]).astype(int)
-    fields = {
-        "contribution": path.last_values("contributions", n, n_shared),
-        "main": path.last_values("main", n, n_shared),
-        "interaction": path.last_values("interaction", n, n_shared),
-        "partner": np.array([names[j] if j >= 0 else None for j in tests.partner], dtype=object),
-        "p": tests.p,
-        "q": tests.q,
-        "step": tests.step,
-        "stability": np.full(n, np.nan) if stability is None else stability.frequencies,
-        "selected": np.isin(np.arange(n), selected),
-        "direction": np.array([effects.direction(j, target) or None for j in range(n)], dtype=object),
-        "effect": effects.estimate,
-        "effect_low": effects.low,
-        "effect_high": effects.high,
-        "difference": effects.difference,
-        "missing": np.isnan(table.X).sum(axis=0),
-    }
-    return list_features(names, order.tolist(), {name: values[order].tolist() for name, values in fields.items()})
+    return np.concatenate([ranked, complement(ranked, n)]).astype(int)
 
 
 def _find_stand_ins(table: Table, kind: OutcomeKind, selected: Array) -> dict[int, list[StandIn]]:

@@ -1,7 +1,7 @@
 """The features of a ranking, and its columns.
 
-To add a number to the ranking, add a field to `Feature` and a line to `VALUE_COLUMNS`, and compute it in
-`_pipeline.py`. CSV file, terminal, report, stored arrays and AnnData then contain it.
+To add a number to the ranking, add a field to `Feature` and an entry to `VALUE_COLUMNS`, which computes it. CSV file,
+terminal, report, stored arrays and AnnData then contain it.
 """
 
 import math
@@ -10,7 +10,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from randsel._utils import text
+from randsel._utils.typing import Array
+from randsel.culling import CullingPath
+from randsel.tables import Table
 
 LONG_NAME = 28  # maximum number of characters of a name on the terminal
 
@@ -78,12 +83,48 @@ def format_effect(effect: float | None, low: float | None, high: float | None, *
 
 
 @dataclass(frozen=True)
+class RankingSource:
+    """What the columns of the ranking are computed from.
+
+    Attributes
+    ----------
+    table, path
+        The table, and the path of culling.
+    tests, effects, stability
+        `FeatureTests`, `Effects`, and `Stability` or None, of `_model.py`, which imports this file.
+    selected, is_prefix_of_path
+        Selected columns, and whether they are the first ones of the path.
+    target
+        Name of a numeric target, for directions.
+    """
+
+    table: Table
+    path: CullingPath
+    tests: Any
+    effects: Any
+    stability: Any
+    selected: Array
+    is_prefix_of_path: bool
+    target: str
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns of the table."""
+        return len(self.table.names)
+
+    def last_values(self, name: str) -> Array:
+        """Return a field of the rounds, in the last round with the feature, or with all selected ones."""
+        return self.path.last_values(name, self.n_features, len(self.selected) if self.is_prefix_of_path else 0)
+
+
+@dataclass(frozen=True)
 class FeatureColumn:
-    """How one field of `Feature` is written and stored."""
+    """How one field of `Feature` is computed, written and stored."""
 
     field: str
     type: type  # float (NaN: unknown), str (None: none), int (0: none) or bool
     title: str  # heading in CSV files, and on the terminal with spaces in place of underscores
+    values: Callable[[RankingSource], Array] | None = None  # computes it; None for name and rank
     show: Callable[[Any], str] = str  # formats a value for the terminal and the report
     heading: str | None = None  # in the report; None for the title
     scaled: bool = False  # whether the report shows values in units of a common power of ten
@@ -127,37 +168,88 @@ class FeatureColumn:
         return self.show(value) if not self.scaled or value is None else text.format_fixed(value * 10.0**-exponent, 2)
 
 
-SELECTED = FeatureColumn("selected", bool, "selected")
+def _directions(source: RankingSource) -> Array:
+    names = [source.effects.direction(j, source.target) or None for j in range(source.n_features)]
+    return np.array(names, dtype=object)
+
+
+def _partners(source: RankingSource) -> Array:
+    names = source.table.names
+    return np.array([names[j] if j >= 0 else None for j in source.tests.partner], dtype=object)
+
+
+SELECTED = FeatureColumn(
+    "selected", bool, "selected", lambda source: np.isin(np.arange(source.n_features), source.selected)
+)
 RANK = FeatureColumn("rank", int, "rank")
 NAME = FeatureColumn("name", str, "feature")
+_two_digits = partial(text.format_fixed, digits=2)
 #: Columns besides name, rank and selection, in the order of all outputs; `value_columns` gives effects their titles.
 VALUE_COLUMNS = (
-    FeatureColumn("direction", str, "direction"),
-    FeatureColumn("effect", float, "effect", partial(text.format_fixed, digits=2), descending=True),
-    FeatureColumn("effect_low", float, "effect_low", partial(text.format_fixed, digits=2), in_table=False),
-    FeatureColumn("effect_high", float, "effect_high", partial(text.format_fixed, digits=2), in_table=False),
-    FeatureColumn("difference", float, "difference", text.format_number, descending=True),
-    FeatureColumn("p", float, "p", text.format_p_value),
-    FeatureColumn("q", float, "q", text.format_p_value),
-    FeatureColumn("stability", float, "stability", text.format_percent, descending=True),
-    FeatureColumn("partner", str, "partner"),
+    FeatureColumn("direction", str, "direction", _directions),
+    FeatureColumn("effect", float, "effect", lambda source: source.effects.estimate, _two_digits, descending=True),
+    FeatureColumn("effect_low", float, "effect_low", lambda source: source.effects.low, _two_digits, in_table=False),
+    FeatureColumn("effect_high", float, "effect_high", lambda source: source.effects.high, _two_digits, in_table=False),
+    FeatureColumn(
+        "difference",
+        float,
+        "difference",
+        lambda source: source.effects.difference,
+        text.format_number,
+        descending=True,
+    ),
+    FeatureColumn("p", float, "p", lambda source: source.tests.p, text.format_p_value),
+    FeatureColumn("q", float, "q", lambda source: source.tests.q, text.format_p_value),
+    FeatureColumn(
+        "stability",
+        float,
+        "stability",
+        lambda source: np.full(source.n_features, np.nan) if source.stability is None else source.stability.frequencies,
+        text.format_percent,
+        descending=True,
+    ),
+    FeatureColumn("partner", str, "partner", _partners),
     FeatureColumn(
         "contribution",
         float,
         "contribution",
+        lambda source: source.last_values("contributions"),
         partial(text.format_number, digits=2),
         scaled=True,
         descending=True,
         on_terminal=False,
     ),
-    FeatureColumn("main", float, "main", text.format_fixed, heading="alone", descending=True, on_terminal=False),
     FeatureColumn(
-        "interaction", float, "interaction", text.format_fixed, heading="together", descending=True, on_terminal=False
+        "main",
+        float,
+        "main",
+        lambda source: source.last_values("main"),
+        text.format_fixed,
+        heading="alone",
+        descending=True,
+        on_terminal=False,
     ),
-    FeatureColumn("step", int, "step", lambda step: str(step or text.DASH), on_terminal=False),
+    FeatureColumn(
+        "interaction",
+        float,
+        "interaction",
+        lambda source: source.last_values("interaction"),
+        text.format_fixed,
+        heading="together",
+        descending=True,
+        on_terminal=False,
+    ),
+    FeatureColumn(
+        "step",
+        int,
+        "step",
+        lambda source: source.tests.step,
+        lambda step: str(step or text.DASH),
+        on_terminal=False,
+    ),
 )
 #: Column of files, if any value is missing.
-MISSING = FeatureColumn("missing", int, "missing")
+MISSING = FeatureColumn("missing", int, "missing", lambda source: np.isnan(source.table.X).sum(axis=0))
 #: Columns of numbers, which are stored as one matrix.
 SCORE_COLUMNS = tuple(column for column in VALUE_COLUMNS if column.type is float)
 
@@ -179,6 +271,13 @@ def value_columns(measure: str, difference: str | None) -> tuple[FeatureColumn, 
         for column in VALUE_COLUMNS
         if column.field != "difference" or difference is not None
     )
+
+
+def rank_features(source: RankingSource, order: Array) -> tuple[Feature, ...]:
+    """Return all features of the table in an order, with the values of all columns."""
+    columns = SELECTED, *VALUE_COLUMNS, MISSING
+    fields = {column.field: column.values(source)[order].tolist() for column in columns if column.values is not None}
+    return list_features(source.table.names, order.tolist(), fields)
 
 
 def list_features(names: Sequence[str], order: Iterable[int], fields: Mapping[str, Any]) -> tuple[Feature, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import false_discovery_control
 
-from randsel._sklearn.annotations import Annotations
+from randsel._sklearn.base import check_annotations
 from randsel._utils.files import FinishedParts
 from randsel._utils.text import collect_warnings, warn
 from randsel._utils.typing import Array
@@ -81,7 +81,7 @@ def run_tests(
         batch = None
     how: dict[str, Any] = {"n_jobs": execution.n_jobs, "checkpoint": checkpoint}
     if settings.pairs == "none" or (settings.pairs == "auto" and m * n**2 > PAIR_BUDGET) or n == 1:
-        known = Annotations.check(table.groups, batch, table.covariates or None, None, m)
+        known = check_annotations(table.groups, batch, table.covariates or None, None, m)
         y, kind = kind.to_numbers(table.y, None, known.batch, known.covariate_columns)
         samples = Samples.from_groups(table.X, y, None, known.groups, known.batch, nominal, known.covariates)
         p = main_effects(samples, kind, nominal=nominal, **how)

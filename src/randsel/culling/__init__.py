@@ -3,12 +3,11 @@
 Imports `_utils`, `_numerics`, `targets` and `contribution`.
 """
 
-from randsel.culling._criteria import CRITERIA
 from randsel.culling._noise import N_PERMUTATIONS, permutation_test
 from randsel.culling._path import DROP, MIN_FEATURES, NOISE_LEVEL, CullingPath, Round, path_sizes
-from randsel.culling._rounds import CullingState, FinishedRound, Observer, Rules, cull
+from randsel.culling._rounds import CRITERIA, CullingState, FinishedRound, Observer, Rules, cull
 from randsel.culling._stand_ins import MAX_COUNT, MIN_CORRELATION, StandIn, SwapModel, find_stand_ins
-from randsel.culling._storage import path_to_arrays, restore_path, restore_state, state_to_arrays
+from randsel.culling._storage import path_to_arrays, restore_path, restore_state, save_state
 
 __all__ = [
     "CRITERIA",
@@ -33,5 +32,5 @@ __all__ = [
     "permutation_test",
     "restore_path",
     "restore_state",
-    "state_to_arrays",
+    "save_state",
 ]

@@ -1,12 +1,15 @@
-"""A permutation test of the correlations of all features with y.
+"""What noise reaches: a permutation test of the correlations of all features with y, and alignments by chance.
 
-Features that act only together are invisible to it; `CullingPath.stands_out` has a second rule for them.
+Features that act only together are invisible to the test. For them, `CullingPath.stands_out` compares alignments along
+the path with those that noise reaches.
 
 The test takes one pass over the columns, a small part of the time of a culling path. It asks whether the features are
 related to y more closely than to permutations of y: the best of them (largest squared correlation), or all of them on
 average (mean squared correlation). Permutations of y keep the correlations among the features as they are.
 """
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,6 +26,9 @@ from randsel.targets import Comparison, average_rows, batches_of_groups, compare
 N_PERMUTATIONS = 99
 #: Columns per block.
 WIDTH = 1024
+
+
+# ---------------------------------------------------------------- permutation test
 
 
 def permutation_test(
@@ -77,22 +83,6 @@ def permutation_test(
     largest = np.max([block[0] for block in blocks], axis=0)
     sums = np.sum([block[1] for block in blocks], axis=0)
     return _smallest_pvalue(largest, sums)
-
-
-def fourth_moments(sample: Sample) -> Array:
-    """Return the weighted mean of the fourth powers of every feature, divided by its squared mean square."""
-    weights = as_array_like(np.ones(sample.X.shape[0]), sample.target.Y)
-    if sample.target.weights is not None:
-        weights = sample.target.weights
-    return np.concatenate(list(map_blocks(sample.columns_in_product_dtype, WIDTH, _fourth_moments_of_block, weights)))
-
-
-def _fourth_moments_of_block(block: Any, weights: Any) -> Array:
-    weights = astype(weights, block.dtype)
-    squares = block * block
-    total = weights.sum()
-    mean_squares = clip(weights @ squares / total, 1e-30, None)
-    return to_numpy(weights @ (squares * squares) / total / (mean_squares * mean_squares))
 
 
 def permuted_rows(m: int, units: Array | None, strata: Array | None, count: int) -> Array:
@@ -150,3 +140,67 @@ def _smallest_pvalue(*statistics: Array) -> float:
     tails = [(values[None, :] >= values[:, None] * (1 - 1e-9)).mean(axis=1) for values in statistics]
     smallest = np.min(tails, axis=0)
     return float((smallest <= smallest[0]).mean())
+
+
+# ---------------------------------------------------------------- alignments by chance
+
+
+@dataclass(frozen=True)
+class Chance:
+    """Alignments that the best of independent noise features reach (docs/explanation/mathematics.md, eq. 13).
+
+    Attributes
+    ----------
+    spectrum
+        Eigenvalues of the target kernel, scaled to norm one; they determine the null distribution of main scores.
+    n
+        Number of features to choose from.
+    null_sd
+        Standard deviation of the alignment under the null.
+    n_blocks
+        Number of blocks of rows that a score sums over.
+    """
+
+    spectrum: Array
+    n: int
+    null_sd: float
+    n_blocks: int = 1
+
+    @classmethod
+    def from_target(cls, Y: Array, n: int, null_sd: float, n_blocks: int = 1) -> "Chance":
+        """Compute the spectrum from the factor Y of the target kernel."""
+        spectrum = np.linalg.eigvalsh(Y.T @ Y)
+        return cls(spectrum / np.linalg.norm(spectrum), n, null_sd, n_blocks)
+
+    @cached_property
+    def alignments(self) -> Array:
+        """Alignments of the best k features for k = 1, …, n: means over simulations with a fixed seed."""
+        rng = generator(0)
+        repeats = max(1, min(20, 20000 // self.n))
+        sums = np.zeros(self.n)
+        for _ in range(repeats):
+            # Null main scores: weighted sums of χ² variables, standardised.
+            shape = self.n, len(self.spectrum)
+            # The square of a normal variable is drawn faster than χ² of one degree of freedom.
+            squares = rng.standard_normal(shape) ** 2 if self.n_blocks == 1 else rng.chisquare(self.n_blocks, shape)
+            scores = (squares - self.n_blocks) @ self.spectrum / np.sqrt(2 * self.n_blocks)
+            sums += np.cumsum(np.sort(scores)[::-1]) / repeats
+        signal = sums * self.null_sd  # a of (13)
+        chance: Array = signal / np.sqrt(np.arange(1, self.n + 1) + signal**2)
+        return chance
+
+
+def fourth_moments(sample: Sample) -> Array:
+    """Return the weighted mean of the fourth powers of every feature, divided by its squared mean square."""
+    weights = as_array_like(np.ones(sample.X.shape[0]), sample.target.Y)
+    if sample.target.weights is not None:
+        weights = sample.target.weights
+    return np.concatenate(list(map_blocks(sample.columns_in_product_dtype, WIDTH, _fourth_moments_of_block, weights)))
+
+
+def _fourth_moments_of_block(block: Any, weights: Any) -> Array:
+    weights = astype(weights, block.dtype)
+    squares = block * block
+    total = weights.sum()
+    mean_squares = clip(weights @ squares / total, 1e-30, None)
+    return to_numpy(weights @ (squares * squares) / total / (mean_squares * mean_squares))

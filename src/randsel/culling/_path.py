@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from randsel._numerics.arrays import on_host, to_numpy
-from randsel._utils.jobs import generator
 from randsel._utils.text import optional
 from randsel._utils.typing import Array
+from randsel.culling._noise import Chance
 
 #: Defaults of `RandSel`: fraction of the features culled per round, and number of features at which the path ends.
 DROP, MIN_FEATURES = 0.25, 1
@@ -29,51 +29,6 @@ PER_FEATURE = ("contributions", "main", "interaction", "scores")
 ARRAYS = ("features", *PER_FEATURE, "dropped", "fixed")
 #: Fields of `Round` that are numbers.
 NUMBERS = ("gamma", "alignment", "ridge", "fourth_moment", "size")
-
-
-@dataclass(frozen=True)
-class Chance:
-    """Alignments that the best of independent noise features reach (docs/explanation/mathematics.md, eq. 13).
-
-    Attributes
-    ----------
-    spectrum
-        Eigenvalues of the target kernel, scaled to norm one; they determine the null distribution of main scores.
-    n
-        Number of features to choose from.
-    null_sd
-        Standard deviation of the alignment under the null.
-    n_blocks
-        Number of blocks of rows that a score sums over.
-    """
-
-    spectrum: Array
-    n: int
-    null_sd: float
-    n_blocks: int = 1
-
-    @classmethod
-    def from_target(cls, Y: Array, n: int, null_sd: float, n_blocks: int = 1) -> "Chance":
-        """Compute the spectrum from the factor Y of the target kernel."""
-        spectrum = np.linalg.eigvalsh(Y.T @ Y)
-        return cls(spectrum / np.linalg.norm(spectrum), n, null_sd, n_blocks)
-
-    @cached_property
-    def alignments(self) -> Array:
-        """Alignments of the best k features for k = 1, …, n: means over simulations with a fixed seed."""
-        rng = generator(0)
-        repeats = max(1, min(20, 20000 // self.n))
-        sums = np.zeros(self.n)
-        for _ in range(repeats):
-            # Null main scores: weighted sums of χ² variables, standardised.
-            shape = self.n, len(self.spectrum)
-            # The square of a normal variable is drawn faster than χ² of one degree of freedom.
-            squares = rng.standard_normal(shape) ** 2 if self.n_blocks == 1 else rng.chisquare(self.n_blocks, shape)
-            scores = (squares - self.n_blocks) @ self.spectrum / np.sqrt(2 * self.n_blocks)
-            sums += np.cumsum(np.sort(scores)[::-1]) / repeats
-        signal = sums * self.null_sd  # a of (13)
-        chance: Array = signal / np.sqrt(np.arange(1, self.n + 1) + signal**2)
-        return chance
 
 
 @dataclass(frozen=True)

@@ -2,17 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from randsel._numerics.arrays import as_index, to_numpy
 from randsel._numerics.columns import keep_columns
-from randsel._utils.files import check_arrays, check_indices
+from randsel._utils.files import Stages, check_arrays, check_indices
 from randsel._utils.typing import Array
 from randsel.contribution import ColumnMoments, Extremes, PairSums, Precision, Sample, Sketch
-from randsel.culling._path import ARRAYS, NUMBERS, PER_FEATURE, Chance, CullingPath, RecordedRounds, Round
-from randsel.culling._rounds import CullingState
+from randsel.culling._noise import Chance
+from randsel.culling._path import ARRAYS, NUMBERS, PER_FEATURE, CullingPath, RecordedRounds, Round
+from randsel.culling._rounds import CullingState, FinishedRound
 
 #: Largest n_features × n_classes for which alignments by chance are simulated; only damaged files exceed it.
 MAX_SIMULATED = 200_000_000
@@ -114,6 +116,12 @@ def _unstack_rounds(arrays: Mapping[str, Array], chance: Chance) -> list[Round]:
 
 
 # ---------------------------------------------------------------- unfinished states
+
+
+def save_state(stages: Stages, finished: FinishedRound) -> None:
+    """Save the state that the next round starts from."""
+    if finished.next_state is not None:
+        stages.save(len(finished.next_state.rounds), partial(state_to_arrays, finished.next_state))
 
 
 def state_to_arrays(state: CullingState) -> dict[str, Any]:

@@ -19,9 +19,9 @@ from randsel._numerics.arrays import (
 )
 from randsel._numerics.column_sources import DEFAULT_BYTES, MappedColumns, SparseColumns, stored_bytes
 from randsel._numerics.columns import ColumnSource, canonical_order, memory_for_columns
-from randsel._numerics.nuisance import MIN_LEFT, Nuisance
+from randsel._numerics.nuisance import Nuisance
 from randsel._numerics.rank_functions import rank_functions
-from randsel._numerics.standardise import standardise
+from randsel._numerics.standardise import MIN_LEFT, standardise
 from randsel._sklearn.annotations import describe_column, find_distinct_columns
 from randsel._utils.typing import Array
 
@@ -33,26 +33,27 @@ RANK_FUNCTIONS = 4
 
 
 def prepare_features(
-    selector: Any, X: Any, weights: Array | None, nuisance: Nuisance | None = None
+    selector: Any, X: Any, scale: bool | str, weights: Array | None, nuisance: Nuisance | None = None
 ) -> tuple[Any, Array]:
     """Return the features of the kernel, columns that vary or functions of their ranks, and the column of each.
 
     Nuisance variables are projected out of them.
     """
     if selector.kernel != "rank":
-        return _standardised(selector, X, weights, nuisance)
-    Z, columns = _standardised(selector, X, weights, None)
+        return _standardised(selector, X, scale, weights, nuisance)
+    Z, columns = _standardised(selector, X, scale, weights, None)
     missing = np.isnan(to_numpy(X)[:, columns]) if selector.missing_counts_.any() else None
     return _rank_columns(Z, columns, weights, missing, nuisance)
 
 
-def _standardised(selector: Any, X: Any, weights: Array | None, nuisance: Nuisance | None) -> tuple[Any, Array]:
+def _standardised(
+    selector: Any, X: Any, scale: bool | str, weights: Array | None, nuisance: Nuisance | None
+) -> tuple[Any, Array]:
     """Return the columns that vary, standardised, and their indices; on a device or a cluster if X is there.
 
     In memory, they are sorted by their values, so that results do not depend on the order of the columns of X.
     With coarse products, or a table read in blocks, rounding has larger effects than the order.
     """
-    scale = selector._scale()
     options: dict[str, Any] = {"scale": scale, "max_missing": selector.max_missing, "nuisance": nuisance}
     max_bytes = None if selector.max_memory is None else memory_for_columns(selector.max_memory, *X.shape)
     if (remote := remote_table(X)) is not None:
@@ -78,7 +79,8 @@ def _standardised(selector: Any, X: Any, weights: Array | None, nuisance: Nuisan
     size = math.prod(X.shape)
     if size <= SMALL_TABLE and (max_bytes is None or 8 * size <= max_bytes):
         X = to_double(X)
-    Z, varies = standardise(to_device(X, device), weights, **options)
+    complete = not selector.missing_counts_.any()
+    Z, varies = standardise(to_device(X, device), weights, **options, complete=complete)
     if is_coarse(Z, Z.shape[1]):
         return Z, np.flatnonzero(varies)
     order = canonical_order(Z)
@@ -133,6 +135,8 @@ def columns_to_keep(selector: Any, n_to_select: int | None = None) -> list[int]:
 
     Raises ValueError if they are more than the number of features to select.
     """
+    if selector.always_keep is None:
+        return []
     names = getattr(selector, "feature_names_in_", None)
     columns = find_distinct_columns(selector.always_keep, "always_keep", selector.n_features_in_, names)
     if n_to_select is not None and n_to_select < len(columns):

@@ -14,21 +14,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from randsel._numerics.arrays import check_device
 from randsel._numerics.fingerprint import fingerprint
-from randsel._numerics.kernels import median_factor
+from randsel._numerics.kernels import FACTORS, median_factor
 from randsel._numerics.missing import MAX_MISSING
 from randsel._numerics.standardise import SCALE
-from randsel._sklearn.annotations import (
-    Annotations,
-    check_strata,
-    warn_of_explained_columns,
-    warn_of_incomplete_columns,
-)
+from randsel._sklearn.annotations import check_strata, warn_of_explained_columns, warn_of_incomplete_columns
 from randsel._sklearn.base import (
     Interval,
     RealNotInt,
     Selector,
     Steps,
     StrOptions,
+    check_annotations,
     check_data,
     check_number_to_select,
     drop_unweighted_rows,
@@ -36,7 +32,7 @@ from randsel._sklearn.base import (
     fit_task,
     rank_columns,
 )
-from randsel._utils.files import Checkpoint, Stages, open_checkpoint
+from randsel._utils.files import Checkpoint, open_checkpoint
 from randsel._utils.jobs import one_blas_thread, seed_of
 from randsel._utils.text import warn
 from randsel._utils.typing import Array
@@ -56,11 +52,11 @@ from randsel.culling import (
     path_sizes,
     permutation_test,
     restore_state,
-    state_to_arrays,
+    save_state,
 )
 from randsel.selectors._features import array_on_device_of, columns_to_keep, positions_to_keep, prepare_features
 from randsel.selectors._stand_ins import StandInsMixin
-from randsel.targets import KINDS, OutcomeKind, Target
+from randsel.targets import KINDS, Annotations, OutcomeKind, Target
 
 #: Number of entries of X below which BLAS threads cost more time than they save.
 SMALL = 1 << 21
@@ -208,7 +204,7 @@ class RandSel(StandInsMixin, Selector):
         "estimator": [StrOptions(set(ESTIMATORS))],
         "criterion": [StrOptions({"auto", *CRITERIA})],
         "ridge": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
-        "kernel": [StrOptions({"gaussian", "rank"})],
+        "kernel": [StrOptions(set(FACTORS))],
         "gamma": [Interval(Real, 0, None, closed="neither"), str],
         "drop": [Interval(Real, 0, 1, closed="neither")],
         "min_features": [Interval(Integral, 1, None, closed="left")],
@@ -319,24 +315,28 @@ class RandSel(StandInsMixin, Selector):
         """
         criterion, rules = CRITERIA[self._criterion()], self._rules()
         X, y, kind, weights = check_data(self, X, y, sample_weight, self.target)
-        annotations = Annotations.check(groups, batch, covariates, weights, len(y))
+        annotations = check_annotations(groups, batch, covariates, weights, len(y))
         X, y, weights = drop_unweighted_rows(X, y, weights)
         y, kind = kind.to_numbers(y, weights, annotations.batch, annotations.covariate_columns)
-        check_strata(y, annotations.batch, "batch")
+        if annotations.batch is not None:
+            check_strata(y, annotations.batch, "batch")
         nuisance = annotations.nuisance(len(y), weights)
         n_to_select = check_number_to_select(self.n_features_to_select, X.shape[1])
         columns_to_keep(self, n_to_select)
         seed = seed_of(self.random_state)
         checkpoint = self._open_checkpoint(X, y, weights, annotations, kind, seed)
-        Z, columns = prepare_features(self, X, weights, nuisance)
-        warn_of_incomplete_columns(self, None, len(y))
-        warn_of_explained_columns(X, getattr(self, "feature_names_in_", None), columns, nuisance)
+        Z, columns = prepare_features(self, X, self._scale(), weights, nuisance)
+        if self.missing_counts_.any():
+            warn_of_incomplete_columns(self, self.missing_counts_, len(y))
+        if nuisance is not None:
+            warn_of_explained_columns(X, getattr(self, "feature_names_in_", None), columns)
         fixed = np.zeros(len(columns), dtype=bool)
         fixed[positions_to_keep(self, columns)] = True
         rules = replace(rules, explain_fixed=bool(fixed.any()))
         del X  # validation may have made a copy
         target = Target.encode(y, kind, weights, annotations.groups, nuisance)
-        sample = Sample.from_columns(Z, target.on_device_of(array_on_device_of(Z)), fixed)
+        target = target.on_device_of(array_on_device_of(Z))
+        sample = Sample.from_columns(Z, target, fixed, FACTORS[self.kernel])
         del Z
         noise_pvalue = permutation_test(sample, annotations.batch, annotations.covariates, annotations.comparison(y))
         with self._observe(sample, columns, n_to_select, checkpoint, seed) as (state, draws, observers):
@@ -415,7 +415,7 @@ class RandSel(StandInsMixin, Selector):
                 stages = stored.stages("rounds")
                 arrays = stages.load_latest()
                 state = state if arrays is None else restore_state(arrays, state)
-                observers.append(partial(_save_state, stages))
+                observers.append(partial(save_state, stages))
             yield state, draws, observers
             # Rounds of rank functions become rounds of features only when the path is complete.
             if show is not None and self.kernel == "rank":
@@ -479,12 +479,6 @@ def _blocks_per_round(estimator: str, target: Target, draws: Draws) -> int:
     """Return how often `draws.on_block` is called in a round; 0 where a round is one block."""
     n_blocks = draws.n_batches if estimator == "bootstrap" else len(row_blocks(target, draws))
     return n_blocks if n_blocks > 1 else 0
-
-
-def _save_state(stages: Stages, finished: FinishedRound) -> None:
-    """Save the state that the next round starts from."""
-    if finished.next_state is not None:
-        stages.save(len(finished.next_state.rounds), partial(state_to_arrays, finished.next_state))
 
 
 def _warn_that_nothing_stands_out(path: CullingPath) -> None:

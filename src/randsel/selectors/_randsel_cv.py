@@ -18,11 +18,12 @@ from randsel._numerics.column_sources import MAX_DENSE, dense_bytes
 from randsel._numerics.kernels import median_factor
 from randsel._numerics.missing import impute_means
 from randsel._numerics.standardise import exponents_of_extremes, rescale
-from randsel._sklearn.annotations import Annotations, find_distinct_columns
+from randsel._sklearn.annotations import find_distinct_columns
 from randsel._sklearn.base import (
     HasMethods,
     Selector,
     Task,
+    check_annotations,
     check_data,
     drop_unweighted_rows,
     fit_context,
@@ -35,7 +36,7 @@ from randsel._utils.typing import Array
 from randsel.culling import path_sizes
 from randsel.selectors._prediction import PredictionMixin, takes_missing, weights_for
 from randsel.selectors._randsel import RandSel
-from randsel.targets import SURVIVAL, OutcomeKind
+from randsel.targets import SURVIVAL, Annotations, OutcomeKind
 
 #: Number of folds that `cv=None` means in scikit-learn.
 DEFAULT_FOLDS = 5
@@ -188,7 +189,7 @@ class RandSelCV(PredictionMixin, Selector):
         scaled = selector._scale() and not is_sparse(X)
         exponents = exponents_of_extremes(X) if scaled else np.zeros(X.shape[1], dtype=int)
         X = X.tocsr() if is_sparse(X) else rescale(X, exponents)
-        annotations = Annotations.check(groups, batch, covariates, None, len(y))
+        annotations = check_annotations(groups, batch, covariates, None, len(y))
         if (self.cv is None or isinstance(self.cv, Integral)) and weights is not None:
             annotations = annotations.rows(weights > 0.0)
             X, y, weights = drop_unweighted_rows(X, y, weights)

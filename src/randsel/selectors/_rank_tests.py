@@ -8,17 +8,11 @@ import numpy as np
 
 from randsel._numerics.arrays import remote_table
 from randsel._numerics.rank_functions import RankFunctionSource, rank_function_source
-from randsel._sklearn.annotations import (
-    Annotations,
-    check_freedom,
-    check_strata,
-    nominal_columns,
-    warn_of_incomplete_columns,
-)
-from randsel._sklearn.base import drop_unweighted_rows
+from randsel._sklearn.annotations import check_strata, nominal_columns, warn_of_incomplete_columns
+from randsel._sklearn.base import check_annotations, drop_unweighted_rows
 from randsel._utils.typing import Array
 from randsel.interactions import Design, degrees_of_freedom, responses_of
-from randsel.targets import OutcomeKind, Samples
+from randsel.targets import Annotations, OutcomeKind, Samples
 
 #: What `check_data` returns: X, y, kind of y, weights.
 CheckedData = tuple[Any, Array, OutcomeKind, Array | None]
@@ -65,7 +59,7 @@ def check_tested_data(
     X, y, kind, weights = checked
     names = getattr(selector, "feature_names_in_", None)
     nominal = nominal_columns(selector.categorical_features, categorical, X.shape[1], names)
-    annotations = Annotations.check(groups, batch, covariates, weights, len(y))
+    annotations = check_annotations(groups, batch, covariates, weights, len(y))
     X, y, weights = drop_unweighted_rows(X, y, weights)
     y, kind = kind.to_numbers(y, weights, annotations.batch, annotations.covariate_columns)
     return TestedData(X, y, weights, kind, annotations, nominal)
@@ -85,8 +79,9 @@ def prepare_tests(
     )
     selector.comparison_ = samples.comparison
     nuisance, clusters = samples.nuisance, samples.clusters
-    check_strata(samples.y, samples.strata, "groups" if samples.comparison == "within groups" else "batch")
-    check_freedom(nuisance)
+    if samples.strata is not None:
+        check_strata(samples.y, samples.strata, "groups" if samples.comparison == "within groups" else "batch")
+    nuisance.check_freedom()
     n_functions = count_functions(degrees_of_freedom(nuisance, clusters))
     functions, columns = rank_function_source(
         samples.X, n_functions, nuisance.weights, data.nominal, nuisance.strata, selector.max_missing, device

@@ -27,7 +27,7 @@ from randsel.targets._kinds import (
     warn_of_guess,
 )
 from randsel.targets._survival import SurvivalCurve, cox_coefficients, kaplan_meier, partial_log_likelihood
-from randsel.targets._target import Target
+from randsel.targets._target import Annotations, Target
 
 __all__ = [
     "CLASSES",
@@ -35,6 +35,7 @@ __all__ = [
     "MIN_GROUPS",
     "NUMBERS",
     "SURVIVAL",
+    "Annotations",
     "Comparison",
     "OutcomeKind",
     "Samples",

@@ -1,6 +1,7 @@
-"""The target: the outcome y, encoded as the factor of its centred kernel."""
+"""The target: the outcome y, encoded as the factor of its centred kernel; and what else is known of the samples."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -9,9 +10,66 @@ import numpy as np
 
 from randsel._numerics.arrays import as_array_like, astype, clip, dot, frobenius_norm, namespace, on_host, to_numpy
 from randsel._numerics.kernels import u_centre
-from randsel._numerics.nuisance import Nuisance
+from randsel._numerics.nuisance import Covariates, Nuisance
 from randsel._utils.typing import Array
+from randsel.targets._groups import Comparison, compare_groups
 from randsel.targets._kinds import OutcomeKind
+
+
+@dataclass(frozen=True)
+class Annotations:
+    """Groups, batches and covariates of the samples of weight above zero; each may be None.
+
+    Attributes
+    ----------
+    groups, batch
+        Numbers from 0.
+    covariates
+        Columns of numbers.
+    """
+
+    groups: Array | None = None
+    batch: Array | None = None
+    covariates: Covariates | None = None
+
+    def rows(self, index: Array) -> "Annotations":
+        """Return the annotations of some samples."""
+        groups, batch = (None if labels is None else labels[index] for labels in (self.groups, self.batch))
+        return Annotations(groups, batch, None if self.covariates is None else self.covariates.rows(index))
+
+    def as_arguments(self) -> dict[str, Any]:
+        """Return the arguments of `fit` that pass them on."""
+        return {"groups": self.groups, "batch": self.batch, "covariates": self.covariates}
+
+    @property
+    def are_none(self) -> bool:
+        """Whether nothing is known of the samples."""
+        return self.groups is None and self.batch is None and self.covariates is None
+
+    @property
+    def covariate_columns(self) -> Array | None:
+        """The covariates as columns of numbers, for a Cox model."""
+        return None if self.covariates is None else self.covariates.values
+
+    def nuisance(self, m: int, weights: Array | None) -> Nuisance | None:
+        """Return what is projected out of features and outcome of m samples; None if that is a mean only."""
+        if self.batch is None and self.covariates is None:
+            return None
+        nuisance = Nuisance.from_samples(m, weights, self.batch, self.covariates)
+        nuisance.check_freedom()
+        return nuisance
+
+    def comparison(self, y: Array) -> Comparison:
+        """Return how y is compared between samples and groups."""
+        return "samples" if self.groups is None else compare_groups(y, self.groups)
+
+    def arrays(self) -> Iterator[Array | None]:
+        """Yield groups, and batches and covariates if there are any, for a fingerprint."""
+        yield self.groups
+        if self.batch is not None or self.covariates is not None:
+            yield self.batch
+        if self.covariates is not None:
+            yield self.covariates.values
 
 
 @dataclass(frozen=True)
