@@ -111,9 +111,10 @@ def test_absent_features(folders, tmp_path):
     result, _ = apply(folders("classification"), file)
     assert result.exit_code == 1
     assert "1 of 2 features of the panel are absent: a" in result.output
+    assert "allow absent features (--allow-missing)." in result.output
     result, out = apply(folders("classification"), file, "--allow-missing")
     assert result.exit_code == 0, result.output
-    assert "a is absent; copy replaces it" in result.output
+    assert "Warning: a is absent; copy replaces it" in result.output
     assert "1 of 2 features of the panel has no values" in result.output
     assert {row["missing features"] for row in read(out / "predictions.csv")} == {"1"}
     replaced = next(row for row in read(out / "features.csv") if row["feature"] == "a")

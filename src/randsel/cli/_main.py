@@ -4,6 +4,7 @@
 import errno
 import functools
 import os
+import re
 import signal
 import sys
 import threading
@@ -185,7 +186,9 @@ def _message(error: Exception) -> str:
             "and run again: what is finished is kept."
         )
     if isinstance(error, ValueError | ImportError | OSError):
-        return make_printable(str(error))
+        # estimators and panels name parameters, which are options here: allow_missing=True is --allow-missing
+        message = re.sub(r"\b([a-z_]+)=True\b", lambda name: f"--{name[1].replace('_', '-')}", str(error))
+        return make_printable(message)
     return f"{type(error).__name__}: {make_printable(str(error))}. This should not happen: --debug shows where it did."
 
 
@@ -232,6 +235,8 @@ def read_table(file: Path, reading: dict[str, Any], task: str) -> "Table":
         click.echo(f"Reading {make_printable(str(file))}, {file.stat().st_size / 1e6:.0f} MB.", err=True)
     from randsel.tables import read
 
+    if task == "survival" and not reading.get("event"):
+        raise click.ClickException("--task survival needs events and times (--event and --time).")
     table = read(file, **reading)
     say("Note", table.notes)
     # Imported after the first notes, because it takes seconds.
