@@ -305,6 +305,12 @@ def test_genotypes_are_bars_of_shares(panel):
     assert axes.get_ylabel() == "share of the class"
 
 
+def test_few_values_with_long_names_are_strips_of_dots(panel):
+    values = np.array([0.0136, 0.0136, 0.0136, 0.15541, 1.7153, 1.8411, 11.0033, 0.0136])
+    axes = plots.feature_panel(values, np.array(list("aaaabbbb")), labels=("a", "b"), ax=panel)
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["a", "b"]
+
+
 def test_a_target_of_numbers_is_named_and_few_levels_are_strips(panel):
     rng = np.random.default_rng(0)
     y = rng.standard_normal(60)

@@ -5,6 +5,7 @@ import errno
 import functools
 import os
 import re
+import shlex
 import signal
 import sys
 import threading
@@ -249,6 +250,18 @@ def read_table(file: Path, reading: dict[str, Any], task: str) -> "Table":
     return replace(table, notes=(*table.notes, guess))
 
 
+def write_command() -> str:
+    """Write the command line of the current command, with the options that the user gave."""
+    context = click.get_current_context()
+    parameters = [p for p in context.command.params if context.get_parameter_source(str(p.name)) is GIVEN]
+    words = ["randsel", str(context.command.name)]
+    for parameter in sorted(parameters, key=lambda p: isinstance(p, click.Option)):
+        value = context.params[str(parameter.name)]
+        words += [parameter.opts[0]] if isinstance(parameter, click.Option) else []
+        words += [] if value is True else [str(value)]
+    return shlex.join(words)
+
+
 def say(label: str, sentences: Iterable[str]) -> None:
     """Print sentences to standard error, each preceded by a label such as "Note"."""
     for sentence in sentences:
@@ -259,6 +272,7 @@ class _ClusterLost(click.ClickException):
     exit_code = LOST
 
 
+GIVEN = click.core.ParameterSource.COMMANDLINE
 RATE = click.FloatRange(0, 1, min_open=True, max_open=True)  # type of a false discovery rate
 task_option = click.option(
     "--task",

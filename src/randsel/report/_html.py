@@ -200,10 +200,12 @@ def _describe_survival(analysis: Analysis) -> dict[str, Any] | None:
     values = {"": next(iter(risk_groups.values()))}  # the heading of the section is title enough
     options: dict[str, Any] = {"time": figures.time_name(analysis), "about": about}
     return {
+        "n_predicted": int(np.isfinite(values[""]).sum()),
+        "n_samples": len(analysis.table.y),
         "figures": {
             width: draw_figure(survival_panels, analysis.table.y, values, size=size, **options)
             for width, size in sizes.items()
-        }
+        },
     }
 
 
