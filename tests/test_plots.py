@@ -1,4 +1,5 @@
 import io
+import itertools
 
 import numpy as np
 import pandas as pd
@@ -390,6 +391,14 @@ def test_confusions_are_counted_without_missing_predictions(panel):
     axes = plots.confusion_matrix(y, predicted, labels=("a", "b", "a long label of a class"), ax=panel)
     assert [text.get_text() for text in axes.texts] == ["1", "1", "0", "0", "1", "0", "0", "0", "1"]
     assert axes.get_xticklabels()[0].get_rotation() == 90.0
+
+
+def test_names_of_many_classes_do_not_cover_each_other():
+    names = [f"CD{k}+/CD45RA+/CD25- Naive T cells" for k in range(10)]
+    axes = plots.confusion_matrix(range(10), range(10), labels=names, ax=plots.new_figure(3.2, 3.0).subplots())
+    axes.figure.savefig(io.BytesIO(), format="png")
+    boxes = [label.get_window_extent() for label in axes.get_yticklabels()]
+    assert all(upper.y0 >= lower.y1 - 0.5 for upper, lower in itertools.pairwise(boxes))
 
 
 def test_predicted_numbers_against_true_ones(panel):

@@ -92,7 +92,7 @@ def test_numbers(folders, tmp_path):
     assert "R² 0." in result.output
     assert "correlation 0.9" in result.output
     assert {"mean absolute error", "rank correlation"} <= {row["measure"] for row in read(out / "evaluation.csv")}
-    assert "observed value" in (out / "report.html").read_text()
+    assert "observed status" in (out / "report.html").read_text()
 
 
 @pytest.mark.slow
