@@ -103,6 +103,9 @@ def scanned():
 def test_heat_map_shows_every_pair_of_the_first_features(scanned):
     _, _, scan = scanned
     axes = plots.interaction_heatmap(scan, names=[f"g{j}" for j in range(12)], ax=plots.new_figure(5, 4).subplots())
+    red, green, blue, opacity = axes.images[0].get_cmap()(np.ma.masked)
+    assert red == green == blue == 0.6
+    assert opacity == 1.0
     assert [text.get_text() for text in axes.get_yticklabels()] == [f"g{j}" for j in scan.top_]
     shown = axes.images[0].get_array()
     off_diagonal = ~np.eye(len(scan.top_), dtype=bool)

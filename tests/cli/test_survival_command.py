@@ -88,9 +88,10 @@ def test_the_report_shows_curves_and_is_written_again(finished):
 def test_the_report_says_if_folds_predict_nothing(finished):
     _, out, _ = finished
     analysis = load_analysis(out)
-    high_risk = np.where(np.arange(120) < 40, np.nan, analysis.accuracy.high_risk)
-    page = render(contents(replace(analysis, accuracy=replace(analysis.accuracy, high_risk=high_risk))))
-    assert "80 of 120 samples are shown: a fold in which nothing was selected predicts no risks." in page
+    held_out = analysis.accuracy.held_out
+    held_out = replace(held_out, predicted=np.where(np.arange(120) < 40, np.nan, held_out.predicted))
+    page = render(contents(replace(analysis, accuracy=replace(analysis.accuracy, held_out=held_out))))
+    assert "Only 80 of 120 samples are shown, because folds in which nothing was selected predict nothing." in page
     assert "samples are shown" not in (out / "report.html").read_text()
 
 
