@@ -153,7 +153,7 @@ IDS = "name,a\n" + "".join(f"n{i},{i}\n" for i in range(40))
         (PLAIN, {}, "no target is named; name its column .--target. or its file"),
         ("a,b,y\n1,2,x\n1,high,x\n1,low,x\n1,2,z\n", {}, "column 'b' holds 'high' in line 3, not a number; correct it"),
         ("a,b,c,y\n1,u,u,x\n1,u,u,x\n1,1,1,x\n1,2,1,z\n", {}, "column 'b' holds .* 1 other column holds text, too."),
-        ("a,b,y\nA/A,AG,x\nA/B,GG,x\nA/A,AA,z\n", {}, "holds 'A/A' in line 2, .* it looks like a genotype"),
+        ("a,b,y\nA/A,AG,x\nA/B,GG,x\nA/A,AA,z\nA/B,GG,z\n", {}, "holds 'A/A' in line 2, .* it looks like a genotype"),
         ("a,b,c,y\n-,ND,1,x\n1,1,n.d,x\n1,1,1,x\n1,2,1,z\n", {}, "hold text, too, such as 'ND', 'n.d'"),
         ("a,y\nu,1\nu,2\n1,3\n1,4\n", {}, "column 'a' holds 'u' in line 2, not a number"),
         ('a,b,y\n1,"1,5",x\n1,1,x\n1,1,z\n1,1,z\n', {}, "looks like a decimal comma: write points"),
