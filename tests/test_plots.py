@@ -1,4 +1,5 @@
 import io
+import itertools
 
 import numpy as np
 import pandas as pd
@@ -102,6 +103,9 @@ def scanned():
 def test_heat_map_shows_every_pair_of_the_first_features(scanned):
     _, _, scan = scanned
     axes = plots.interaction_heatmap(scan, names=[f"g{j}" for j in range(12)], ax=plots.new_figure(5, 4).subplots())
+    red, green, blue, opacity = axes.images[0].get_cmap()(np.ma.masked)
+    assert red == green == blue == 0.6
+    assert opacity == 1.0
     assert [text.get_text() for text in axes.get_yticklabels()] == [f"g{j}" for j in scan.top_]
     shown = axes.images[0].get_array()
     off_diagonal = ~np.eye(len(scan.top_), dtype=bool)
@@ -305,6 +309,12 @@ def test_genotypes_are_bars_of_shares(panel):
     assert axes.get_ylabel() == "share of the class"
 
 
+def test_few_values_with_long_names_are_strips_of_dots(panel):
+    values = np.array([0.0136, 0.0136, 0.0136, 0.15541, 1.7153, 1.8411, 11.0033, 0.0136])
+    axes = plots.feature_panel(values, np.array(list("aaaabbbb")), labels=("a", "b"), ax=panel)
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["a", "b"]
+
+
 def test_a_target_of_numbers_is_named_and_few_levels_are_strips(panel):
     rng = np.random.default_rng(0)
     y = rng.standard_normal(60)
@@ -384,6 +394,14 @@ def test_confusions_are_counted_without_missing_predictions(panel):
     axes = plots.confusion_matrix(y, predicted, labels=("a", "b", "a long label of a class"), ax=panel)
     assert [text.get_text() for text in axes.texts] == ["1", "1", "0", "0", "1", "0", "0", "0", "1"]
     assert axes.get_xticklabels()[0].get_rotation() == 90.0
+
+
+def test_names_of_many_classes_do_not_cover_each_other():
+    names = [f"CD{k}+/CD45RA+/CD25- Naive T cells" for k in range(10)]
+    axes = plots.confusion_matrix(range(10), range(10), labels=names, ax=plots.new_figure(3.2, 3.0).subplots())
+    axes.figure.savefig(io.BytesIO(), format="png")
+    boxes = [label.get_window_extent() for label in axes.get_yticklabels()]
+    assert all(upper.y0 >= lower.y1 - 0.5 for upper, lower in itertools.pairwise(boxes))
 
 
 def test_predicted_numbers_against_true_ones(panel):

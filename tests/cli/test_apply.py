@@ -92,7 +92,7 @@ def test_numbers(folders, tmp_path):
     assert "R² 0." in result.output
     assert "correlation 0.9" in result.output
     assert {"mean absolute error", "rank correlation"} <= {row["measure"] for row in read(out / "evaluation.csv")}
-    assert "observed value" in (out / "report.html").read_text()
+    assert "observed status" in (out / "report.html").read_text()
 
 
 @pytest.mark.slow
@@ -111,9 +111,10 @@ def test_absent_features(folders, tmp_path):
     result, _ = apply(folders("classification"), file)
     assert result.exit_code == 1
     assert "1 of 2 features of the panel are absent: a" in result.output
+    assert "allow absent features (--allow-missing)." in result.output
     result, out = apply(folders("classification"), file, "--allow-missing")
     assert result.exit_code == 0, result.output
-    assert "a is absent; copy replaces it" in result.output
+    assert "Warning: a is absent; copy replaces it" in result.output
     assert "1 of 2 features of the panel has no values" in result.output
     assert {row["missing features"] for row in read(out / "predictions.csv")} == {"1"}
     replaced = next(row for row in read(out / "features.csv") if row["feature"] == "a")

@@ -123,6 +123,7 @@ def test_interactions_names_features_and_partners(run, epistatic, tmp_path):
     report = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert "One pair holds after correction for all 21 pairs" in report
     assert "<svg" in report
+    assert f"{epistatic} --target status --batch study --categorical kind --out" in report
     for name in ("heatmap.png", "pairs.png"):
         assert (tmp_path / "out" / name).read_bytes().startswith(b"\x89PNG")
 

@@ -3,6 +3,7 @@
 import csv
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from randsel._numerics.event_times import survival_array
 from randsel._utils.files import FinishedParts
 from randsel.analysis import Settings, analyse, cautions
 from randsel.cli._main import main
-from randsel.report import contents, load_analysis
+from randsel.report import contents, load_analysis, render
 from randsel.tables import Table, read
 
 OPTIONS = ["--event", "status", "--time", "days"]
@@ -82,6 +83,16 @@ def test_the_report_shows_curves_and_is_written_again(finished):
     high = analysis.accuracy.high_risk > 0
     assert analysis.table.y["time"][high].mean() < analysis.table.y["time"][~high].mean()
     assert contents(analysis)["target"]["events"] == analysis.table.y["event"].sum()
+
+
+def test_the_report_says_if_folds_predict_nothing(finished):
+    _, out, _ = finished
+    analysis = load_analysis(out)
+    held_out = analysis.accuracy.held_out
+    held_out = replace(held_out, predicted=np.where(np.arange(120) < 40, np.nan, held_out.predicted))
+    page = render(contents(replace(analysis, accuracy=replace(analysis.accuracy, held_out=held_out))))
+    assert "Only 80 of 120 samples are shown, because folds in which nothing was selected predict nothing." in page
+    assert "samples are shown" not in (out / "report.html").read_text()
 
 
 def test_interactions_and_comparisons_take_survival(finished, tmp_path):

@@ -162,3 +162,16 @@ def test_a_few_groups_of_wide_spread_do_not_make_noise_significant(outcome):
     smallest = np.array(smallest)
     assert (smallest <= 0.05).sum() <= 4
     assert smallest.min() > 1e-3
+
+
+@pytest.mark.parametrize("outcome", ["normal", "uniform", "heavy"])
+@pytest.mark.parametrize("m", [200, 1000])
+def test_a_pair_of_rare_levels_that_one_sample_shares_is_not_significant(rng, m, outcome):
+    """The sample has the largest outcome: a chance of 1/m, although the test statistic is three standard deviations."""
+    y = rng.standard_normal(m)
+    y = {"normal": y, "uniform": np.argsort(np.argsort(y)), "heavy": y * abs(y)}[outcome]
+    by_rank = np.argsort(-y.astype(float))
+    X, rare = np.zeros((m, 2)), rng.permutation(by_rank[1:])[: m // 4]
+    X[rare[::2], 0] = X[rare[1::2], 1] = X[by_rank[0]] = 1
+    scan = InteractionScan(target="regression").fit(X, y.astype(float))
+    assert scan.pairs_["p"].min() > 1 / m

@@ -101,6 +101,24 @@ def test_few_values_outside_the_training_range_are_not_reported(panel):
     assert [w for w in warn_of_shifts(panel, values) if "1 of 2 features lie outside the training range" in w]
 
 
+def test_values_at_an_end_of_the_training_range_are_not_outside_up_to_rounding():
+    """Such as the limit of detection, after a logarithm and its inverse."""
+    table = make_table()
+    table.X[:, 0] = np.maximum(table.X[:, 0], 0.3)
+    panel = make_panel(table)
+    values = new_values(panel, a=np.maximum(make_table(seed=1).X[:, 0], 0.3) - 1e-12)
+    assert compare_features(panel, values)[0].outside < 0.1
+    assert not [warning for warning in warn_of_shifts(panel, values) if "outside" in warning]
+
+
+def test_remedies_in_python_are_no_options(panel):
+    new = make_table(seed=1).X[:, :2]
+    for values, remedy in ((3 * new + 100, "rescale=True uses ranks"), (np.exp2(new), "apply log2 to them first")):
+        with pytest.warns(UserWarning, match=remedy) as caught:
+            panel.predict(values)
+        assert not [warning for warning in caught if "--" in str(warning.message)]
+
+
 def test_one_sample_far_outside_the_training_range_is_reported(panel):
     values = new_values(panel)[:1]
     assert not [w for w in warn_of_shifts(panel, values) if "outside" in w]

@@ -1,5 +1,7 @@
 """Measures of agreement between predictions and outcomes are those of literal computations."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from panel_reference import auc_of_pairs, concordance_and_variance, newcombe_limits
@@ -7,6 +9,8 @@ from sklearn.metrics import brier_score_loss
 
 from randsel._numerics.event_times import survival_array
 from randsel.panels import _evaluation
+from randsel.panels._evaluation import CalibrationBin
+from randsel.panels._results import _draw_calibration
 from randsel.targets import SURVIVAL
 
 
@@ -65,3 +69,16 @@ def test_brier_score_is_the_usual_one_of_two_classes(rng):
 def test_wilson_interval():
     assert _evaluation._fraction_with_interval(8, 10) == pytest.approx((0.8, 0.4901625, 0.9433178), abs=1e-6)
     assert _evaluation._fraction_with_interval(0, 10)[1] == 0.0
+
+
+def test_a_calibration_names_its_classes_below_the_lines_and_its_numbers_by_the_target():
+    def draw(labels, classes):
+        bins = [CalibrationBin(label, 5, 0.1 * k, 0.1 * k) for label in labels for k in range(3)]
+        panel = SimpleNamespace(classes=classes, about={"outcome": {"target": "yield"}})
+        return _draw_calibration(SimpleNamespace(panel=panel, evaluation=SimpleNamespace(calibration=bins)))
+
+    few, many, numbers = draw("ab", np.array(["a", "b"])), draw("abcdefghij", np.arange(10)), draw([""], None)
+    assert few.axes[0].get_legend() is not None
+    assert many.axes[0].get_legend() is None
+    assert len(many.legends[0].get_texts()) == 10
+    assert numbers.axes[0].get_ylabel() == "observed yield"

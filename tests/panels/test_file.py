@@ -157,7 +157,8 @@ def test_a_file_that_is_too_large_absent_a_link_or_no_file(document, tmp_path, m
         with pytest.raises(ValueError, match=r"nowhere.* does not exist; give a result folder of randsel select"):
             Panel.load(path)
     os.mkfifo(tmp_path / "panel.json")
-    with pytest.raises(ValueError, match=r"has no panel.json"):
+    (tmp_path / "selected.txt").write_text("")
+    with pytest.raises(ValueError, match=r"has no panel.json because nothing was selected there"):
         Panel.load(tmp_path)
 
 

@@ -267,3 +267,7 @@ def test_the_report_of_new_samples(open_page, hostile, tmp_path, width, dark):
     assert browser.js("document.images.length + document.scripts.length") == 0
     assert browser.js("document.title") == "Panel applied to <script>alert(1)</script>.csv"
     assert browser.js("document.body.innerText").count("onerror=alert(0)") >= 1
+    browser.media(kind="print")
+    rows = "[...document.querySelectorAll('#predictions tbody tr')]"
+    assert browser.js(f"{rows}.length") > 40
+    assert browser.js(f"{rows}.every((row) => getComputedStyle(row).display !== 'none')")

@@ -15,13 +15,15 @@ import pytest
 from fitted import HOSTILE, analysis_of
 from PIL import Image
 
-from randsel import RandSel, datasets
+from randsel import InteractionScan, RandSel, datasets
 from randsel._utils.text import make_visible
+from randsel.analysis import Settings, analyse
 from randsel.analysis._model import Accuracy, Rule, Stability
 from randsel.analysis._ranking import MISSING, NAME, RANK, SELECTED, VALUE_COLUMNS, Feature
 from randsel.culling import StandIn
 from randsel.report import _figures as figures
 from randsel.report import _html as report
+from randsel.report import say_whether_pairs_hold
 from randsel.report._sentences import summarise
 from randsel.tables._read import Table
 
@@ -428,3 +430,14 @@ def test_the_summary_says_how_groups_are_compared(rng, design, sentence):
     analysis = analysis_of(table, "classification", halves=0, folds=0)
     assert any(text.startswith(sentence) for text in summarise(analysis))
     assert {feature.name: feature.q for feature in analysis.features}["g0"] < 0.01
+
+
+def test_a_target_that_single_features_explain_leaves_no_pair_to_test(rng):
+    y = np.repeat([0, 1], 15)
+    X = rng.standard_normal((30, 200)) + 4 * y[:, None]
+    names = tuple(f"g{j}" for j in range(200))
+    scan = InteractionScan().fit(X, y)
+    assert say_whether_pairs_hold(scan, names).startswith("No pair was tested: features that stand out alone explain")
+    assert say_whether_pairs_hold(InteractionScan(order=1).fit(X, y), names) == "Pairs were not tested."
+    analysis = analyse(Table(X, y, names), Settings(halves=0, folds=0))
+    assert any(note.startswith("No pair was tested") for note in analysis.notes)

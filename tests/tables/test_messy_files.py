@@ -154,6 +154,14 @@ def wide(extra_name, extra_cells, n=6, p=30):
     return ",".join([*(f"g{j}" for j in range(p)), extra_name, "y"]) + "\n" + "\n".join(rows) + "\n"
 
 
+def test_names_of_samples_beside_numbers_of_rows_are_pointed_out(file):
+    lines = wide("SampleId", [f"S{i}" for i in range(6)]).splitlines()
+    path = file("\n".join(f"{i or ''},{line}" for i, line in enumerate(lines)))
+    note = "Every sample has a name of its own in 'SampleId': --id-column 'SampleId' uses them."
+    assert has_note(tables.read(path, target="y"), note)
+    assert tables.read(path, target="y", id_column="SampleId").ids[0] == "S0"
+
+
 def test_one_text_column_among_many(file, engine):
     path = file(wide("sex", ["F", "M", "F", "F", "M", "M"]))
     table = tables.read(path, target="y")

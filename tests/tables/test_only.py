@@ -92,7 +92,9 @@ def test_advice_on_a_needed_column_does_not_leave_it_out(tmp_path):
 )
 def test_ids_stay_as_they_are_written(tmp_path, engine, text, ids):
     (tmp_path / "new.csv").write_text(text)
-    read_ids = read(tmp_path / "new.csv", only=("a",)).ids
+    table = read(tmp_path / "new.csv", only=("a",))
+    read_ids = table.ids
+    assert any("is taken for the names of samples" in note for note in table.notes) == (ids is not None)
     assert ids == (None if read_ids is None else read_ids.tolist())
 
 

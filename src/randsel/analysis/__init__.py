@@ -7,6 +7,7 @@ from randsel.analysis._anndata import select_adata
 from randsel.analysis._cautions import cautions, check_codes, check_pairs
 from randsel.analysis._effects import auc_limits, effect_measure
 from randsel.analysis._model import (
+    NO_PAIRS_LEFT,
     RULES,
     Accuracy,
     Analysis,
@@ -37,6 +38,7 @@ from randsel.analysis._ranking import (
 __all__ = [
     "MISSING",
     "NAME",
+    "NO_PAIRS_LEFT",
     "RANK",
     "RULES",
     "SCORE_COLUMNS",

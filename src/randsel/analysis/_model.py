@@ -15,6 +15,9 @@ from randsel.selectors import InteractionScan
 from randsel.tables import Table
 from randsel.targets import KINDS, OutcomeKind
 
+#: Note if the residual of the target, against which pairs are tested, is zero.
+NO_PAIRS_LEFT = "No pair was tested: features that stand out alone explain the target completely."
+
 
 @dataclass(frozen=True)
 class Settings:

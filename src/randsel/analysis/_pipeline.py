@@ -17,6 +17,7 @@ from randsel._utils.typing import Array
 from randsel.analysis._cautions import cautions, check_selection, check_weak_effects
 from randsel.analysis._effects import describe_effects, measure_effects
 from randsel.analysis._model import (
+    NO_PAIRS_LEFT,
     Analysis,
     FeatureTests,
     Pair,
@@ -189,6 +190,8 @@ def _describe_tests(table: Table, tests: FeatureTests) -> Iterator[str]:
     if tests.pairs is None:
         alone = f"p and q are of the {len(table.names)} features alone"
         yield f"Pairs of features were not tested: {alone}. --pairs all tests them."
+    elif not len(tests.pairs) and len(table.names) > 1:
+        yield NO_PAIRS_LEFT
     if table.batch is not None and not is_constant_within(table.y, table.batch):
         yield "Differences between batches are removed from features and target; the accuracy is that of all samples."
     if table.covariates:

@@ -85,7 +85,7 @@ def average_groups(table: Table) -> Table:
     if len(groups) < LEAST_HALF:
         raise ValueError(
             f"the target is the same within each of the {len(groups)} groups, and fewer than {LEAST_HALF} groups tell "
-            "nothing about it; leave --groups out only if samples of a group are independent."
+            "nothing about it; leave the groups out only if samples of a group are independent."
         )
     X = average_rows(table.X, codes, nominal_mask(table))
     batch = None if table.batch is None else batches_of_groups(table.batch, codes)

@@ -1,7 +1,6 @@
 """`randsel apply`: predicts new samples with the panel that `randsel select` saved."""
 
 # ruff: noqa: PLC0415 (slow imports are inside the commands, so that help and usage errors appear at once)
-import shlex
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from randsel._utils.choices import TRANSFORMS
-from randsel.cli._main import main, say, table_options
+from randsel.cli._main import GIVEN, main, say, table_options, write_command
 
 if TYPE_CHECKING:
     from randsel.panels import Panel
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 #: Options of reading that the panel decides, or that have no meaning for new samples.
 _DECIDED = ("batch", "covariates", "features", "log2", "missing")
 _OUTCOME = ("target", "event", "time")
-_GIVEN = click.core.ParameterSource.COMMANDLINE
 
 
 @main.command()
@@ -68,7 +66,7 @@ def apply(results: Path, file: Path, reading: dict[str, Any], out: Path, **how: 
     panel = Panel.load(results)
     named = any(reading[name] for name in _OUTCOME)
     table = _read_new_samples(panel, file, reading, how, named)
-    about = {"data": file.name, "command": _write_command(results, file)}
+    about = {"data": file.name, "command": write_command()}
     application = apply_panel(panel, table, **how, about=about, time_name=reading["time"])
     if named and not application.known.any():
         raise click.ClickException(
@@ -82,18 +80,6 @@ def apply(results: Path, file: Path, reading: dict[str, Any], out: Path, **how: 
         click.echo(sentence)
     say("Note", missing)
     click.echo(f"\nAll of it: {out}")
-
-
-def _write_command(results: Path, file: Path) -> str:
-    """Write the command line with the options that the user gave."""
-    context = click.get_current_context()
-    words = ["randsel", "apply", str(results), str(file)]
-    for option in context.command.params:
-        name = str(option.name)
-        if isinstance(option, click.Option) and context.get_parameter_source(name) is _GIVEN:
-            value = context.params[name]
-            words += [option.opts[0]] if value is True else [option.opts[0], str(value)]
-    return shlex.join(words)
 
 
 def _read_new_samples(panel: "Panel", file: Path, reading: dict[str, Any], how: dict[str, Any], named: bool) -> "Table":
@@ -114,7 +100,7 @@ def _read_new_samples(panel: "Panel", file: Path, reading: dict[str, Any], how: 
     named_columns = {*(reading[name] for name in (*_OUTCOME, "id_column")), *reading["drop_columns"]}
     if reading["groups"] is None and panel.about["groups"] not in named_columns:
         reading["groups"] = panel.about["groups"]
-    if click.get_current_context().get_parameter_source("duplicates") is not _GIVEN:
+    if click.get_current_context().get_parameter_source("duplicates") is not GIVEN:
         reading["duplicates"] = panel.about["duplicates"]
     reading["na"] = _inherit_na(panel, file, reading["na"], is_other_scale)
     from_training = {"detection_values": panel.detection_values(), "levels": panel.levels()}
@@ -141,7 +127,7 @@ def _inherit_na(panel: "Panel", file: Path, named: tuple[str, ...], is_other_sca
     """
     from randsel.tables import has_cells, parse_number
 
-    is_cleared = not named and click.get_current_context().get_parameter_source("na") is _GIVEN
+    is_cleared = not named and click.get_current_context().get_parameter_source("na") is GIVEN
     if is_cleared or not has_cells(file):
         return named
     from_training = [cell for cell in panel.about["na"] if not (is_other_scale and parse_number(cell) is not None)]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from randsel._utils.text import ProgressLine, as_csv, as_markdown, collect_warnings, format_exact, make_printable
-from randsel.cli._main import NOTHING, RATE, main, read_table, say, table_options, task_option
+from randsel.cli._main import NOTHING, RATE, main, read_table, say, table_options, task_option, write_command
 
 if TYPE_CHECKING:
     from randsel.tables import Table
@@ -90,6 +90,7 @@ def interactions(file: Path, reading: dict[str, Any], out: Path, task: str, **ho
     click.echo("\n\n".join(make_printable(as_markdown([_shorten_numbers(row) for row in t])) for t in tables if t))
     click.echo("\n" + MEANING_OF_Q)
     about = {"kind": how["target"], "target": reading.get("target") or "target", "data": file.name}
+    about["command"] = write_command()
     _write_report(scan, table, out, warnings=[*remarks, *warned], notes=table.notes, **about)
     shutil.rmtree(out / "so-far", ignore_errors=True)
     click.echo(f"\nAll of it: {out}")

@@ -4,6 +4,8 @@
 import errno
 import functools
 import os
+import re
+import shlex
 import signal
 import sys
 import threading
@@ -185,7 +187,9 @@ def _message(error: Exception) -> str:
             "and run again: what is finished is kept."
         )
     if isinstance(error, ValueError | ImportError | OSError):
-        return make_printable(str(error))
+        # estimators and panels name parameters, which are options here: allow_missing=True is --allow-missing
+        message = re.sub(r"\b([a-z_]+)=True\b", lambda name: f"--{name[1].replace('_', '-')}", str(error))
+        return make_printable(message)
     return f"{type(error).__name__}: {make_printable(str(error))}. This should not happen: --debug shows where it did."
 
 
@@ -232,6 +236,8 @@ def read_table(file: Path, reading: dict[str, Any], task: str) -> "Table":
         click.echo(f"Reading {make_printable(str(file))}, {file.stat().st_size / 1e6:.0f} MB.", err=True)
     from randsel.tables import read
 
+    if task == "survival" and not reading.get("event"):
+        raise click.ClickException("--task survival needs events and times (--event and --time).")
     table = read(file, **reading)
     say("Note", table.notes)
     # Imported after the first notes, because it takes seconds.
@@ -244,6 +250,18 @@ def read_table(file: Path, reading: dict[str, Any], task: str) -> "Table":
     return replace(table, notes=(*table.notes, guess))
 
 
+def write_command() -> str:
+    """Write the command line of the current command, with the options that the user gave."""
+    context = click.get_current_context()
+    parameters = [p for p in context.command.params if context.get_parameter_source(str(p.name)) is GIVEN]
+    words = ["randsel", str(context.command.name)]
+    for parameter in sorted(parameters, key=lambda p: isinstance(p, click.Option)):
+        value = context.params[str(parameter.name)]
+        words += [parameter.opts[0]] if isinstance(parameter, click.Option) else []
+        words += [] if value is True else [str(value)]
+    return shlex.join(words)
+
+
 def say(label: str, sentences: Iterable[str]) -> None:
     """Print sentences to standard error, each preceded by a label such as "Note"."""
     for sentence in sentences:
@@ -254,6 +272,7 @@ class _ClusterLost(click.ClickException):
     exit_code = LOST
 
 
+GIVEN = click.core.ParameterSource.COMMANDLINE
 RATE = click.FloatRange(0, 1, min_open=True, max_open=True)  # type of a false discovery rate
 task_option = click.option(
     "--task",

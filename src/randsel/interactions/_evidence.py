@@ -71,6 +71,8 @@ HALVES = np.array([0.5, 0.5])
 RESPONSE_SHARES = {1: np.array([1.0]), 2: np.array([0.75, 0.25])}
 #: Tails of labels, and numbers of arrangements, are computed where the approximation by moments is below this.
 CANDIDATE_LOG_P = np.log(0.2)
+#: Limit of a negative kurtosis, relative to a sum over random directions of e; without dominant samples it is 1 to 1.7.
+MAX_RELATIVE_KURTOSIS = 2.0
 #: If a stratum has fewer samples, the tail of random signs limits the p-value as well: a few strata may dominate a sum.
 SMALL_STRATUM = 10
 
@@ -247,9 +249,9 @@ def _log_tail_of_permutations(
     """Return the log tail of `(Σ_i a_i e_i)²`.
 
     The tail is that of a symmetric distribution with the variance and the kurtosis of the sum over permutations of e
-    within strata. The approximation can fail in two cases. If e has extreme values, the sum need not be symmetric. If
-    strata are small, a few of them can dominate the sum, which then exceeds the support of Pearson's type II. In both
-    cases the result is the larger of this tail and that of random signs of all terms.
+    within strata. If a few samples dominate a, the kurtosis is that of e, and the largest sums exceed the support of
+    Pearson's type II: `MAX_RELATIVE_KURTOSIS` limits it. If e has extreme values, or a few small strata dominate the
+    sum, the result is the larger of this tail and that of random signs of all terms.
     If no stratum has more than two samples, permutations only change the signs of the sums of strata, whose tail is
     then computed. `variances` of residuals from covariates replace the variance of e.
     """
@@ -268,7 +270,8 @@ def _log_tail_of_permutations(
         variance = residual_variance
     varies = variance > 1e-12
     scale = np.where(varies, variance, 1.0)
-    log_tail = np.where(varies, log_tail_of_kurtosis(statistic / scale, fourth_cumulant / scale**2), 0.0)
+    kurtosis = np.maximum(fourth_cumulant / scale**2, -6.0 * MAX_RELATIVE_KURTOSIS / (freedom + 2.0))
+    log_tail = np.where(varies, log_tail_of_kurtosis(statistic / scale, kurtosis), 0.0)
     if strata is not None:
         rows = np.flatnonzero(log_tail < CANDIDATE_LOG_P)
         log_tail[rows] = np.maximum(log_tail[rows], log_p_of_arrangement(to_numpy(a[as_index(rows, a)]), strata))

@@ -99,7 +99,7 @@ def apply_panel(
     options: dict[str, Any] = {"log2_taken": log2_taken, "negative": table.negative, "ids": ids}
     compared = samples.compared(panel)
     warnings = [*warn_of_shifts(*compared, rescaled=rescale, **options)]
-    warnings += warn_of_absent(samples.values)
+    warnings += [*samples.notes, *warn_of_absent(samples.values)]
     warnings += check_codes(table)
     if not panel.about.get("findings", True):
         warnings.append(
@@ -122,7 +122,7 @@ def apply_panel(
         known=known,
         shifts=compare_features(*compared),
         evaluation=evaluate(panel, outputs[known], table.y[known]) if known.any() else None,
-        notes=(*table.notes, *samples.notes, *_describe_samples(panel, table, samples)),
+        notes=(*table.notes, *_describe_samples(panel, table, samples)),
         warnings=tuple(warnings),
         about=dict(about or {"data": "new samples"}),
         time_name=time_name or panel.about.get("outcome", {}).get("time", "time"),

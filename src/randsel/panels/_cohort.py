@@ -42,6 +42,7 @@ OUTSIDE = 0.1
 FAR_DISTANCE, CLOSE_DISTANCE, MAX_DISTANCE_RATIO = 2.0, 1.0, 0.25
 NORMAL_IQR = 1.349  # interquartile range of the standard normal distribution
 MANY_ABSENT = 0.25  # fractions of absent features above this are reported
+ROUNDING = 1e-6  # values that differ by less than this fraction of their size are equal up to rounding
 NAMED = 5  # number of features that a warning names
 
 
@@ -104,8 +105,14 @@ def _compare(feature: PanelFeature, points: Array, column: Array) -> FeatureShif
     new_median, spread = float(np.median(observed)), _spread(points)
     has_order = feature.levels is None  # codes of categories have none
     shift = (new_median - median) / spread if spread > 0.0 and has_order else np.nan
-    outside = float(((observed < points[0]) | (observed > points[-1])).mean())
+    outside = float((_distances_outside(observed, points) > 0.0).mean())
     return FeatureShift(name, median, new_median, shift, outside, len(column) - len(observed))
+
+
+def _distances_outside(observed: Array, points: Array) -> Array:
+    """Return how far values lie outside the training range; 0 inside it and, up to rounding, at its ends."""
+    distances = np.maximum(points[0] - observed, observed - points[-1])
+    return np.where(distances > ROUNDING * np.maximum(np.abs(points[0]), np.abs(points[-1])), distances, 0.0)
 
 
 def _spread(points: Array) -> float:
@@ -119,25 +126,34 @@ def _interquartile_range(points: Array) -> float:
 
 
 def warn_of_scale(
-    panel: PanelContent, values: Array, *, rescaled: bool = False, log2_taken: bool = False, negative: float = 0.0
+    panel: PanelContent,
+    values: Array,
+    *,
+    rescaled: bool = False,
+    log2_taken: bool = False,
+    negative: float = 0.0,
+    names_options: bool = True,
 ) -> Iterator[str]:
     """Yield a warning if new values have another scale than the training values, with the remedy.
 
     `rescaled`: scores were computed within the new samples. `log2_taken`: logarithms of the new values were taken,
-    because they were taken in training. `negative`: fraction of the values that were negative before.
+    because they were taken in training. `negative`: fraction of the values that were negative before. `names_options`:
+    remedies are options of `randsel apply`, instead of what to do in Python.
     """
     if log2_taken and negative > MAX_NEGATIVE:
+        remedy = "--transform none leaves them as they are" if names_options else "pass 2 to the power of them"
         yield (
             f"{negative:.0%} of the new values are negative, and have no logarithm, which training took: if they are "
-            "logarithms already, --transform none leaves them as they are."
+            f"logarithms already, {remedy}."
         )
         return
     transform = find_transform(panel, values)
     if transform is not None:
         _, inverse, words = TRANSFORMS[transform]
-        if log2_taken and transform == "log2":  # logarithms were taken twice
+        if log2_taken and transform == "log2" and names_options:  # logarithms were taken twice
             inverse = "none"
-        yield f"The new values look like {words} of the training values; --transform {inverse} undoes that."
+        remedy = f"--transform {inverse} undoes that" if names_options else f"apply {inverse} to them first"
+        yield f"The new values look like {words} of the training values; {remedy}."
         return
     shifts = compare_features(panel, values)
     smallest_reported = max(SHIFTED, SIGNIFICANT * MEDIAN_ERROR / np.sqrt(len(values)))
@@ -145,7 +161,8 @@ def warn_of_scale(
     if shifted and len(values) >= MIN_SAMPLES:
         shifted.sort(key=lambda s: -abs(s.shift))
         named = list_first([f"{s.name} ({s.shift:+.1f})" for s in shifted], NAMED)
-        remedy = " If they were measured on another platform, --rescale uses ranks within the new samples instead."
+        option = "--rescale" if names_options else "rescale=True"
+        remedy = f" If they were measured on another platform, {option} uses ranks within the new samples instead."
         yield (
             f"The medians of {len(shifted)} of {len(shifts)} features differ from the training medians by more "
             f"than {SHIFTED:g} standard deviation: {named}.{'' if rescaled else remedy}"
@@ -204,7 +221,7 @@ def warn_of_absent(values: Array) -> Iterator[str]:
 def _is_outside(column: Array, points: Array, n_features: int) -> bool:
     """Return whether new values of a feature lie far outside the training range, or more often than by chance."""
     observed = column[~np.isnan(column)]
-    distances = np.maximum(points[0] - observed, observed - points[-1])
+    distances = _distances_outside(observed, points)
     n_outside = int((distances > 0).sum())
     if n_outside <= OUTSIDE * len(observed):
         return False

@@ -95,8 +95,10 @@ def read_content(path: Path) -> PanelContent:
     if not folder.is_dir() or (not path.exists() and path.name != FILE):
         raise ValueError(f"{path} does not exist; give a result folder of randsel select, or its {FILE}.")
     if not path.is_file():
+        nothing = " because nothing was selected there" if (folder / "selected.txt").is_file() else ""
         raise ValueError(
-            f"{folder} has no {FILE}: give a result folder of randsel select with selected features, or a panel."
+            f"{folder} has no {FILE}{nothing}: give a result folder of randsel select with selected features, or a "
+            "panel."
         )
     document = read_json(path)
     if not isinstance(document, dict) or document.get("format") != FORMAT:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from randsel._utils.text import format_label, list_first, warn
+from randsel._utils.text import format_label, list_first, pluralise, warn
 from randsel._utils.typing import Array
 from randsel.panels._cohort import warn_of_scale
 from randsel.panels._content import PanelContent, PanelFeature, StandInFeature
@@ -188,7 +188,8 @@ class Panel(PanelContent):
             negative = float(np.mean(is_negative)) if is_negative else 0.0
             columns = {**columns, **{name: np.log2(np.maximum(values, LOWEST)) for name, values in numbers.items()}}
         samples = self.prepare(columns, allow_missing=allow_missing, rescale=rescale)
-        remarks = () if rescale else warn_of_scale(*samples.compared(self), log2_taken=log2, negative=negative)
+        scale: dict[str, Any] = {"log2_taken": log2, "negative": negative, "names_options": False}
+        remarks = () if rescale else warn_of_scale(*samples.compared(self), **scale)
         for note in (*samples.notes, *remarks):
             warn(note, stacklevel=3)
         return self.model.outputs(samples.scores)
@@ -199,13 +200,13 @@ class Panel(PanelContent):
         if rescale and n_samples < MIN_COHORT:
             raise ValueError(
                 f"{n_samples} samples are too few to scale features by their own distribution; at least {MIN_COHORT} "
-                "are needed. Leave --rescale (rescale=True) out."
+                "are needed; leave rescale=True out."
             )
         absent = [feature.name for feature in self.features if feature.source not in columns]
         if absent and not allow_missing:
             raise ValueError(
                 f"{len(absent)} of {len(self.features)} features of the panel are absent: {list_first(absent, 5)}. "
-                "Check their names, or allow absent features (--allow-missing, allow_missing=True)."
+                "Check their names, or allow absent features (allow_missing=True)."
             )
         if len(absent) == len(self.features) and not self._has_stand_in(columns):
             raise ValueError("all features of the panel and all stand-ins are absent; check the names.")
@@ -230,8 +231,8 @@ class Panel(PanelContent):
             notes.append(f"{feature.name} is absent; {stand_in.name} replaces it (r {stand_in.correlation:.2f}).")
         if neutral:
             notes.append(
-                f"{len(neutral)} of {len(self.features)} features are absent, as are their stand-ins, and are treated "
-                f"as average in every sample: {list_first(neutral, 5)}."
+                f"{len(neutral)} of {len(self.features)} features {pluralise(len(neutral), 'is', 'are')} absent "
+                f"without a stand-in, and treated as average in every sample: {list_first(neutral, 5)}."
             )
         if self.about.get("missing") == "median":
             scores = self._impute_medians(scores, values)

@@ -6,7 +6,16 @@ from typing import Any
 import numpy as np
 
 from randsel._utils.files import write_atomically
-from randsel._utils.text import as_csv, format_exact, format_label, format_number, make_visible, optional, pluralise
+from randsel._utils.text import (
+    as_csv,
+    format_exact,
+    format_label,
+    format_number,
+    make_visible,
+    optional,
+    pluralise,
+    shorten,
+)
 from randsel.panels._application import Application
 from randsel.panels._cohort import FeatureShift
 from randsel.panels._evaluation import Measure
@@ -14,6 +23,7 @@ from randsel.panels._panel import Panel
 from randsel.plots import survival_panels
 from randsel.report import draw_figure, render_page
 
+FEW_CLASSES = 4  # a legend of more is below the calibration
 LISTED = 200  # number of samples that the report lists
 #: Entries about a panel that the report shows, and their labels: they describe training, not the new samples.
 PANEL_ENTRIES = {"version": "version at training", "data_hash": "hash of the training data"}
@@ -212,22 +222,36 @@ def _draw(application: Application) -> str | None:
 def _draw_calibration(application: Application) -> Any:
     """Draw the mean outcome of every bin of the calibration table against the mean prediction."""
     assert application.evaluation is not None
-    figure = optional("matplotlib.figure", extra="report", purpose="Drawing").Figure((4.2, 3.2), layout="constrained")
+    labels = list(dict.fromkeys(b.label for b in application.evaluation.calibration))
+    height = 3.2 if len(labels) <= FEW_CLASSES else 3.2 + 0.22 * len(labels) / 2
+    figure = optional("matplotlib.figure", extra="report", purpose="Drawing").Figure(
+        (4.2, height), layout="constrained"
+    )
     axes = figure.subplots()
+    axes.locator_params(nbins=6)
     axes.spines[["top", "right"]].set_visible(False)
     bins = application.evaluation.calibration
-    for label in dict.fromkeys(b.label for b in bins):
+    for label in labels:
         of_class = [b for b in bins if b.label == label]
-        axes.plot([b.predicted for b in of_class], [b.observed for b in of_class], marker="o", label=label or None)
+        axes.plot(
+            [b.predicted for b in of_class],
+            [b.observed for b in of_class],
+            marker="o",
+            label=shorten(label, 28) or None,
+        )
     limits = [0.0, 1.0]
     if application.panel.classes is None:
         values = [value for b in bins for value in (b.predicted, b.observed)]
         limits = [min(values), max(values)]
     axes.plot(limits, limits, color="0.6", linewidth=0.8, zorder=0)
-    quantity = "probability" if application.panel.classes is not None else "value"
-    axes.set(
-        xlabel=f"predicted {quantity}", ylabel="observed frequency" if quantity == "probability" else "observed value"
-    )
-    if len({b.label for b in bins}) > 1 or quantity == "probability":
+    if application.panel.classes is None:
+        name = make_visible(str(application.panel.about.get("outcome", {}).get("target", "value")))
+        axes.set_xlabel(f"predicted {name}", parse_math=False)
+        axes.set_ylabel(f"observed {name}", parse_math=False)
+    else:
+        axes.set(xlabel="predicted probability", ylabel="observed frequency")
+    if len(labels) > FEW_CLASSES:  # beside the lines there is no room
+        figure.legend(frameon=False, loc="outside lower center", ncols=2, fontsize="small")
+    elif application.panel.classes is not None:
         axes.legend(frameon=False)
     return figure

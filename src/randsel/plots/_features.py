@@ -24,6 +24,7 @@ from randsel.plots._style import (
     write_name,
 )
 
+LONGEST_LEVEL = 4  # longer values, such as 0.0136, would overlap below bars, and are no levels of a genotype
 FEW_BARS = 6  # features of at most this many distinct values, such as genotypes, are drawn as bars
 NAMED_POINTS = 10  # maximum number of points of a volcano plot that are named
 NAME_SPACING, POINT_SPACING = 1.5, 0.6  # minimum vertical distance of a name from another name, or a point, in lines
@@ -210,7 +211,7 @@ def feature_panel(
     observed = ~np.isnan(values)
     values, y, codes = values[observed], y[observed], codes[observed]
     is_levels = _has_few_levels(values)
-    if categories and is_levels:
+    if categories and is_levels and all(len(f"{level:g}") <= LONGEST_LEVEL for level in np.unique(values)):
         _draw_bars(axes, values, codes, len(classes))
         return axes
     if not categories:

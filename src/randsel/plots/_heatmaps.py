@@ -19,6 +19,7 @@ from randsel.plots._style import (
 LIMIT = 2.5  # standard deviations at which colours of values end
 TAILS = (0.05, 0.95)  # quantiles at which values are limited before the mean and the spread are computed
 STRONGEST = 20.0  # -log10 p at which colours of pairs end: one very strong pair must not make all others look pale
+DIAGONAL = "0.6"  # colour of the diagonal of a heat map of pairs: none of its scale
 
 
 def feature_heatmap(
@@ -134,7 +135,7 @@ def interaction_heatmap(scan: Any, *, names: Any = None, title: str = "", ax: An
     -------
     matplotlib.axes.Axes
         The colour is -log10 p, not corrected; a line on the colour bar marks the p-value that holds after correction
-        for the number of all pairs. The diagonal is blank.
+        for the number of all pairs. The diagonal is grey.
 
     Examples
     --------
@@ -156,6 +157,8 @@ def interaction_heatmap(scan: Any, *, names: Any = None, title: str = "", ax: An
     corrected = -np.log10(0.05 / n_pairs)  # strength of p = 0.05 after correction
     limit = min(max(strongest, corrected + 1.0), max(STRONGEST, corrected + 1.0))
     image = axes.imshow(strength, cmap="magma_r", vmin=0.0, vmax=limit)
+    # on a dark page, an empty diagonal would look like the strongest pairs
+    image.set_cmap(image.get_cmap().with_extremes(bad=DIAGONAL))
     # names are text, even if they contain dollar signs
     axes.set_xticks(range(n_shown), labels, rotation=90, parse_math=False, fontsize="small")
     axes.set_yticks(range(n_shown), labels, parse_math=False, fontsize="small")

@@ -11,6 +11,7 @@ from sklearn.metrics import roc_curve as trace_roc_curve
 from randsel.plots._style import CLASS_COLOURS, GREY, MANY, ON_PALE, RED, prepare_axes, write_name
 
 GRID = np.linspace(0.0, 1.0, 101)  # false positive rates at which the curves of folds are averaged
+MANY_CLASSES = 5  # a matrix of more classes has small text, and names of one line
 
 
 def roc_curve(y: Any, scores: Any, *, folds: Any = None, positive: str = "", ax: Any = None) -> Any:
@@ -100,12 +101,14 @@ def confusion_matrix(y: Any, predicted: Any, *, labels: Sequence[str] = (), ax: 
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     # pale enough for dark numbers
     axes.imshow(shares, cmap="Blues", vmin=0.0, vmax=2.0)
-    names = [write_name(label, 14) for label in (labels or classes)]
+    many = len(classes) > MANY_CLASSES  # there is no room for a second line
+    names = [write_name(label, 18, 1) if many else write_name(label, 14) for label in (labels or classes)]
+    size = {"fontsize": "x-small"} if many else {}
     for (row, column), count in np.ndenumerate(counts):
-        axes.text(column, row, str(count), ha="center", va="center", color=ON_PALE)
+        axes.text(column, row, str(count), ha="center", va="center", color=ON_PALE, **size)
     upright = len(names) * max(map(len, names)) <= 30
-    axes.set_xticks(range(len(classes)), names, rotation=0 if upright else 90, parse_math=False)
-    axes.set_yticks(range(len(classes)), names, parse_math=False)
+    axes.set_xticks(range(len(classes)), names, rotation=0 if upright else 90, parse_math=False, **size)
+    axes.set_yticks(range(len(classes)), names, parse_math=False, **size)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     axes.set(xlabel="predicted", ylabel="true class")

@@ -131,7 +131,7 @@ class Preparation:
         if absent:
             raise ValueError(
                 f"the effects of {list_first(absent, 5)} were removed from the features of the panel, so new samples "
-                "need these covariates as well; add the columns, or name the file that has them (--target-file)."
+                "need these covariates as well; add the columns (randsel apply also reads them from --target-file)."
             )
         return np.concatenate([c.design(np.asarray(covariates[c.name])) for c in self.covariates], axis=1)
 

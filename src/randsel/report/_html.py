@@ -80,6 +80,7 @@ def contents(analysis: Analysis) -> dict[str, Any]:
         "accuracy": None if analysis.accuracy is None else _describe_accuracy(analysis.accuracy),
         "panel_sizes": _describe_panel_sizes(analysis),
         "predictions": _draw_predictions(analysis),
+        "shown_samples": _say_what_is_predicted(analysis),
         "survival": _describe_survival(analysis),
         "stability": None if analysis.stability is None else _describe_stability(analysis.stability),
         "settings": _flatten_settings(analysis.settings),
@@ -190,6 +191,15 @@ def _draw_predictions(analysis: Analysis) -> list[dict[str, str]]:
     ]
 
 
+def _say_what_is_predicted(analysis: Analysis) -> str:
+    """Return the sentence that says how many samples have predictions; nothing if all have."""
+    held_out = None if analysis.accuracy is None else analysis.accuracy.held_out
+    if held_out is None or (n_shown := int(np.isfinite(held_out.predicted).sum())) == len(held_out.predicted):
+        return ""
+    count = f"{text.format_count(n_shown)} of {text.format_count(len(held_out.predicted))}"
+    return f" Only {count} samples are shown, because folds in which nothing was selected predict nothing."
+
+
 def _describe_survival(analysis: Analysis) -> dict[str, Any] | None:
     """Return the curves of held-out samples of low and of high predicted risk; None if there are none."""
     risk_groups = figures.predicted_risk_groups(analysis) if analysis.outcome is SURVIVAL else {}
@@ -203,7 +213,7 @@ def _describe_survival(analysis: Analysis) -> dict[str, Any] | None:
         "figures": {
             width: draw_figure(survival_panels, analysis.table.y, values, size=size, **options)
             for width, size in sizes.items()
-        }
+        },
     }
 
 

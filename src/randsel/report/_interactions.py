@@ -7,7 +7,7 @@ from typing import Any
 
 from randsel._utils import text
 from randsel._utils.typing import Array
-from randsel.analysis import FeatureTests
+from randsel.analysis import NO_PAIRS_LEFT, FeatureTests
 from randsel.interactions import LEVEL
 from randsel.plots import interaction_heatmap, pair_panel
 from randsel.report._html import TABLE, cite, describe_target, lay_out
@@ -26,6 +26,7 @@ def interaction_contents(
     kind: str,
     target: str = "",
     data: str = "",
+    command: str = "",
     warnings: Sequence[str] = (),
     notes: Sequence[str] = (),
 ) -> dict[str, Any]:
@@ -35,8 +36,8 @@ def interaction_contents(
     ----------
     scan, table : InteractionScan and Table
         The fitted scan, and the table that it was fitted on.
-    kind, target, data : str
-        Kind of the target, its name, and the name of the file.
+    kind, target, data, command : str
+        Kind of the target, its name, the name of the file, and the command line.
     warnings, notes : sequences of str
         Reasons to doubt the result, and how the file was read.
 
@@ -84,7 +85,8 @@ def interaction_contents(
         ],
         "features": {"total": len(names), "rows": _describe_features(scan, names)},
         "repeat": {
-            **dict.fromkeys(("command", "seed")),
+            "command": text.make_visible(command),
+            "seed": None,
             "version": version("randsel"),
             "data": text.make_visible(data),
             "data_hash": table.fingerprint(),
@@ -124,7 +126,7 @@ def say_whether_pairs_hold(scan: InteractionScan, names: Sequence[str]) -> str:
     """Return the sentence that says whether any pair is significant after correction for all pairs."""
     tested = text.format_count(math.comb(len(names), 2))
     if not len(scan.pairs_):
-        return "Pairs were not tested."
+        return NO_PAIRS_LEFT if scan.order > 1 and len(names) > 1 else "Pairs were not tested."
     best = scan.pairs_[scan.pairs_["p_corrected"].argmin()]
     p = text.format_p_value(float(best["p_corrected"]))
     n_significant = len(significant_pairs(scan))

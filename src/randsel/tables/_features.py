@@ -208,6 +208,8 @@ def select_features(
     if not indices and identifiers.notes:
         raise ValueError(f"{samples.path} has no features. {next(iter(identifiers.notes.values()))}")
     column = find_sample_names(samples, wanted) if choice.only else identifiers.names_samples
+    if choice.only and column is not None and samples.row_names is None:
+        notes.append(f"Column {samples.columns[column]!r} is taken for the names of samples.")
     X, names, levels = _encode_categorical(samples, indices, choice, rows)
     if not names:
         raise ValueError(f"{samples.path} has no features: all of its columns have another role.")
@@ -254,7 +256,10 @@ def _leave_out_text(samples: Sheet, columns: list[int], choice: FeatureChoice, n
         first = next(iter(mixed or text), None)
         if first is not None:
             others = pluralise(len(bad) - 1, "1 other column holds", f"{len(bad) - 1} other columns hold")
-            more = f" {others} text, too." if len(bad) > 1 else ""
+            other_cells = dict.fromkeys(samples.bad_columns[j][1] for j in mixed)
+            other_cells.pop(samples.bad_columns[first][1], None)
+            listed = list_first([repr(cell) for cell in other_cells], 5)
+            more = f" {others} text, too{', such as ' * bool(listed)}{listed}." if len(bad) > 1 else ""
             described = samples.describe_text(first, is_needed=bool(choice.only))
             raise ValueError(f"{samples.path}: {described}{more}")
     if text and not choice.groups_are_named:
@@ -266,6 +271,12 @@ def _leave_out_text(samples: Sheet, columns: list[int], choice: FeatureChoice, n
             f"{kind} left out: {listed}. To use one, name it: --covariates removes its effect, --categorical makes it "
             "a feature, --groups keeps samples together."
         )
+        ids = (
+            samples.columns[j]
+            for j in text
+            if len(set(samples.id_columns.get(samples.columns[j], []))) == len(samples.values)
+        )
+        notes += [f"Every sample has a name of its own in {name!r}: --id-column {name!r} uses them." for name in ids]
     for j in numeric if samples.first_cells else ():
         cell = samples.first_cells[j]
         if len(cell) > 15 and cell.isdecimal():

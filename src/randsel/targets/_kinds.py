@@ -356,7 +356,7 @@ def find_kind(y: Array, target: str) -> OutcomeKind:
             raise ValueError(f"target={target!r} does not fit events and times; leave it out, or use 'survival'.")
         return SURVIVAL
     if target == SURVIVAL.name:
-        raise ValueError("target='survival' needs events and times (--event and --time), and y does not hold both.")
+        raise ValueError("target='survival' needs events and times, and y does not hold both.")
     numeric = y.dtype.kind in "fiub"
     if target == NUMBERS.name and not numeric:
         raise ValueError("target='regression' needs numbers, but y holds text; use target='classification'.")

@@ -71,6 +71,8 @@ def describe_bad_cell(column: str, place: str, cell: str, *, is_text: bool = Fal
             "the column is text: name it as a covariate (--covariates), as categories (--categorical) or as groups of "
             "samples (--groups), or leave it out (--drop-columns)"
         )
+        if re.fullmatch(r"[ABCGT.0][/|]?[ABCGT.0]", cell):
+            remedy = "it looks like a genotype: write how often one allele occurs (0, 1, 2), or read files of PLINK"
     if cell in (MIXED_TRUTH, MIXED_PERCENT):
         return f"column {column!r} holds {cell} in {place}; write all cells of a column alike."
     if detection_limit(cell) is not None:
