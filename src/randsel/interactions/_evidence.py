@@ -12,7 +12,8 @@ three tests: of the first function of each feature, of the smooth functions, and
 """
 
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+from dataclasses import replace
+from functools import lru_cache, partial
 from itertools import combinations
 from os import PathLike
 from typing import Any, NamedTuple
@@ -53,16 +54,19 @@ from randsel.interactions._design import (
     eigenvalues,
     has_extremes,
     max_functions,
+    residual_of_columns,
     responses_of,
 )
 from randsel.interactions._label_probabilities import LabelProbabilities
 from randsel.interactions._permutation_tails import (
+    arrangements_of_classes,
     log_p_of_arrangement,
+    log_share_at_most,
     log_tail_of_labels,
     log_tail_of_signs,
     permutation_cumulants,
 )
-from randsel.targets import MIN_GROUPS, OutcomeKind, Samples
+from randsel.targets import KINDS, MIN_GROUPS, OutcomeKind, Samples
 
 Responses = tuple[Response, ...]
 #: Memory of the rank functions of one block of columns in `main_effects`, in bytes.
@@ -97,16 +101,43 @@ class Evidence(NamedTuple):
 def evidence(functions: RankFunctionSource, design: Design, responses: Responses, sets: Array) -> Evidence:
     """Test sets of one, two or three features (rows of `sets`), with the effects of smaller sets projected out.
 
-    `responses` are those of the design, or residuals of them. The p-value is never below `design.min_log_p`.
+    `responses` are those of the design, or residuals of them. The p-value is never below `design.min_log_p`. For
+    features without ties and few arrangements of classes, it is exact: the share of arrangements whose p-value is as
+    small.
     """
     results, batch = np.zeros((2, len(sets))), design.batch(sets.shape[1])
     n_jobs = design.n_jobs if design.device is None else 1
-    for rows, result in functions.map_sets(_test_batch, sets, design, responses, batch=batch, n_jobs=n_jobs):
+    null = None
+    if sets.shape[1] == 1 and responses is design.responses and design.class_sizes:
+        null = _null_of_untied(design.class_sizes, tuple(design.function_weights.tolist()), design.trusts_variances)
+    for rows, result in functions.map_sets(_test_batch, sets, design, responses, null, batch=batch, n_jobs=n_jobs):
         results[:, rows] = result
     return Evidence(*results)
 
 
-def _test_batch(functions: RankFunctions, sets: Array, design: Design, responses: Responses) -> tuple[Array, Array]:
+@lru_cache(maxsize=8)
+def _null_of_untied(class_sizes: tuple[int, ...], function_weights: tuple[float, ...], trusts_variances: bool) -> Array:
+    """Return the log p-values of a feature without ties, before they are exact, for all arrangements of classes.
+
+    They are the same for all such features, because the functions depend on ranks only. Ascending.
+    """
+    y, arrangements = np.repeat(np.arange(len(class_sizes)), class_sizes), arrangements_of_classes(class_sizes)
+    nuisance = Nuisance.from_samples(len(y), None, None)
+    responses = responses_of(y, KINDS["classification"], nuisance)
+    design = Design(np.array(function_weights), responses, nuisance, trusts_variances=trusts_variances)
+    no_names, log_p = np.zeros(1, dtype=bool), []
+    ranks = rank_functions(np.arange(len(y))[:, None], len(function_weights), nuisance.weights, no_names)
+    for block in column_slices(len(arrangements), design.batch(1)):
+        values = np.moveaxis(ranks.values[0][:, arrangements[block]], 0, 1)
+        repeated = ranks.take(np.zeros(len(values), dtype=int))
+        functions, features = replace(repeated, values=values), np.arange(len(values))[:, None]
+        log_p.append(_test_batch(functions, features, design, responses, None)[1])
+    return np.sort(np.concatenate(log_p))
+
+
+def _test_batch(
+    functions: RankFunctions, sets: Array, design: Design, responses: Responses, null: Array | None
+) -> tuple[Array, Array]:
     size = sets.shape[1]
     used = max(min(design.n_functions(size), int(functions.counts[sets].max(initial=1))), 1)
     products, weights = products_of(functions, sets, design.function_weights[:used])
@@ -143,8 +174,11 @@ def _test_batch(functions: RankFunctions, sets: Array, design: Design, responses
             first = combine_log_p(np.stack([first, *of_first]), HALVES)
         combined = combine_log_p(np.stack([first, of_smooth, of_all]), SHARES)
         log_p.append(np.where(has_one_function, first, combined))
-    of_responses = combine_log_p(np.stack(log_p), RESPONSE_SHARES[len(log_p)])
-    return statistic, np.clip(of_responses, design.min_log_p, 0.0)
+    of_responses = np.clip(combine_log_p(np.stack(log_p), RESPONSE_SHARES[len(log_p)]), design.min_log_p, 0.0)
+    if null is not None:
+        untied = functions.untied[sets[:, 0]]
+        of_responses[untied] = log_share_at_most(null, of_responses[untied])
+    return statistic, of_responses
 
 
 def _heavy_score(first: Any, design: Design) -> Any:
@@ -463,38 +497,4 @@ def residual(functions: RankFunctionSource, design: Design, *sets: Array) -> Res
     if not rows:
         return design.responses
     F = np.concatenate(rows).astype(np.float64)
-    return tuple(Response(_residual_of_columns(F, design, response.Y)) for response in design.responses)
-
-
-def _residual_of_columns(F: Array, design: Design, Y: Array) -> Array:
-    """Return the residuals of the columns of Y from a ridge regression on the rows of F, of mean square one."""
-    root = np.sqrt(design.sample_weights)
-    freedom = degrees_of_freedom(design.nuisance)
-    remainder = Y - _ridge_fit(F * root, Y * root[:, None], freedom) / root[:, None]
-    remainder = design.nuisance.remove(remainder.T).T
-    spread = np.sqrt(design.sample_weights @ (remainder * remainder) / design.sample_weights.sum())
-    # even the smallest penalty leaves a little of a column that is fitted completely
-    return np.asarray(remainder / np.where(spread > 1e-3, spread, np.inf))
-
-
-def _ridge_fit(F: Array, Z: Array, freedom: int) -> Array:
-    """Return the ridge regression of Z on the rows of F; the penalty minimises generalised cross-validation."""
-    m = len(Z)
-    # eigenvectors of FᵀF, by way of the smaller of the two Gram matrices
-    if len(F) > m:
-        values, U = np.linalg.eigh(F.T @ F)
-    else:
-        values, V = np.linalg.eigh(F @ F.T)
-        U = F.T @ (V / np.sqrt(np.maximum(values, 1e-300)))
-    nonzero = values > 1e-9 * values[-1]
-    values, U = values[nonzero], U[:, nonzero]
-    inner = U.T @ Z
-    energy, total = np.square(inner).sum(axis=1), np.square(Z).sum()
-    best_error, best_shrinkage = np.inf, np.zeros(len(values))
-    for penalty in m * np.logspace(-4, 3, 29):
-        shrinkage = values / (values + penalty)
-        used = shrinkage.sum()
-        error = (total - ((2.0 * shrinkage - shrinkage * shrinkage) * energy).sum()) / (1.0 - used / freedom) ** 2
-        if used < freedom and error < best_error:
-            best_error, best_shrinkage = error, shrinkage
-    return np.asarray(U @ (best_shrinkage[:, None] * inner))
+    return tuple(Response(residual_of_columns(F, design, response.Y)) for response in design.responses)

@@ -4,6 +4,8 @@
 have one number per row and are on the host.
 """
 
+from collections.abc import Iterator
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,8 @@ from randsel._utils.typing import Array
 NEWTON_STEPS = 60
 #: Values of a product, of mean square one, that differ by less are equal up to rounding.
 EQUAL = 1e-4
+#: Log p-values that differ by less are equal up to rounding in single precision.
+EQUAL_LOG_P = 1e-3
 
 
 def permutation_cumulants(a: Any, e: Array, strata: Array | None) -> tuple[Array, Array]:
@@ -186,3 +190,24 @@ def log_p_of_arrangement(a: Array, strata: Array) -> Array:
     _, first, lengths = np.unique(runs, return_index=True, return_counts=True)
     ties = np.bincount(first // a.shape[1], weights=gammaln(lengths + 1.0), minlength=len(a))
     return np.asarray(ties - gammaln(np.bincount(strata) + 1.0).sum())
+
+
+def arrangements_of_classes(sizes: tuple[int, ...]) -> Array:
+    """Return the ranks of the samples, ordered by class, in every arrangement of classes of these sizes (rows)."""
+    return np.array(list(_arrange(tuple(range(sum(sizes))), sizes)))
+
+
+def _arrange(ranks: tuple[int, ...], sizes: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Yield every division of ranks among classes."""
+    if len(sizes) == 1:
+        yield ranks
+        return
+    for chosen in combinations(ranks, sizes[0]):
+        for others in _arrange(tuple(sorted(set(ranks).difference(chosen))), sizes[1:]):
+            yield chosen + others
+
+
+def log_share_at_most(ascending: Array, log_p: Array) -> Array:
+    """Return the log of the share of `ascending` that is at most each log p-value, which is one of them."""
+    counts = np.searchsorted(ascending, log_p + EQUAL_LOG_P, side="right")
+    return np.asarray(np.log(np.maximum(counts, 1) / len(ascending)))
