@@ -14,6 +14,7 @@ from randsel.interactions._design import Design, Response, responses_of
 from randsel.interactions._evidence import _null_of_untied, evidence
 from randsel.interactions._permutation_tails import (
     arrangements_of_classes,
+    cluster_factors,
     log_p_of_arrangement,
     log_share_at_most,
     log_tail_of_labels,
@@ -229,3 +230,24 @@ def test_arrangements_of_classes():
     rows = arrangements_of_classes((2, 1, 2))
     assert len(np.unique(rows, axis=0)) == len(rows) == 30
     assert np.array_equal(np.sort(rows, axis=1), np.broadcast_to(np.arange(5), (30, 5)))
+
+
+def test_a_cluster_of_half_of_all_samples_does_not_make_small_p_values(rng):
+    """Of 60 tables of ten features, a share of p-values above 0.07 would be a fault; without correction it is 0.08."""
+    clusters, shares = np.sort(np.concatenate([np.zeros(60, dtype=int), 1 + np.arange(60) % 24])), []
+    for _ in range(60):
+        is_case = rng.random(25) < 0.5
+        y = np.where(clusters % 2 == 0, is_case[clusters], rng.random(120) < 0.5).astype(int)
+        X = rng.standard_normal((25, 10))[clusters] + rng.standard_normal((120, 10))
+        nuisance = Nuisance.from_samples(120, None, None)
+        design = Design(np.array([1.0, 0.9]), responses_of(y, KINDS["classification"], nuisance), nuisance, clusters)
+        functions = rank_functions(X, 2, nuisance.weights, np.zeros(10, dtype=bool))
+        log_p = evidence(functions, design, design.responses, np.arange(10)[:, None]).log_p
+        shares.append(np.mean(log_p <= np.log(0.05)))
+    assert np.mean(shares) <= 0.06
+
+
+def test_factors_of_clusters():
+    assert cluster_factors(np.repeat(np.arange(6), 4)).tolist() == [1.0] * 6
+    large = cluster_factors(np.sort(np.concatenate([np.zeros(20, dtype=int), 1 + np.arange(20) % 9])))
+    assert large == pytest.approx([(1 - (0.5 - 0.2)) ** -0.5] + [1.0] * 9)

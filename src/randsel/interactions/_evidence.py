@@ -60,10 +60,12 @@ from randsel.interactions._design import (
 from randsel.interactions._label_probabilities import LabelProbabilities
 from randsel.interactions._permutation_tails import (
     arrangements_of_classes,
+    cluster_factors,
     log_p_of_arrangement,
     log_share_at_most,
     log_tail_of_labels,
     log_tail_of_signs,
+    log_tail_of_terms,
     permutation_cumulants,
 )
 from randsel.targets import KINDS, MIN_GROUPS, OutcomeKind, Samples
@@ -210,7 +212,8 @@ def _log_tails_of_forms(products: Any, squares: Array, design: Design, Y: Array,
     if not design.trusts_variances or design.clusters is not None or any(map(has_extremes, Y.T)):
         contributions = [products * column for column in as_array_like(Y.T, products, precise=False)]
         if design.clusters is not None:
-            contributions = [sums_by(design.clusters, rows) for rows in contributions]
+            factors = as_array_like(cluster_factors(design.clusters), products, precise=False)
+            contributions = [sums_by(design.clusters, rows) * factors for rows in contributions]
         uneven = [to_double(rows @ transpose(rows)) for rows in contributions]
     variances = as_array_like(design.variances(Y), products, precise=False)
     even = to_double((products * variances) @ transpose(products))
@@ -265,15 +268,9 @@ def _log_tail_of_one(a: Any, design: Design, response: Response, is_incomplete: 
     rows = np.flatnonzero(is_incomplete)
     if len(rows) and design.clusters is None:
         for log_tail, e in zip(log_p, outcomes, strict=True):
-            of_signs = _log_tail_of_terms(a[as_index(rows, a)] * as_array_like(e, a), design.freedom)
+            of_signs = log_tail_of_terms(a[as_index(rows, a)] * as_array_like(e, a), design.freedom)
             log_tail[rows] = np.maximum(log_tail[rows], of_signs)
     return combine_log_p(np.stack(log_p), np.full(len(log_p), 1.0 / len(log_p)))
-
-
-def _log_tail_of_terms(terms: Any, freedom: int) -> Array:
-    """Return the log tail of the squared sum of every row of terms if their signs change at random."""
-    sums, squares = to_numpy(terms.sum(axis=1)), to_numpy((terms * terms).sum(axis=1))
-    return log_tail_of_form(np.square(sums), squares[:, None], freedom)
 
 
 def _log_tail_of_sum(a: Any, e: Array, design: Design) -> Array:
@@ -330,9 +327,9 @@ def _log_tail_of_clusters(a: Any, e: Array, clusters: Array) -> Array:
     depend on differences between clusters.
     """
     sums = sums_by(clusters, a * as_array_like(e, a))
-    spherical = _log_tail_of_terms(sums, clusters.max())
+    totals, terms = sums.sum(axis=1), sums * as_array_like(cluster_factors(clusters), sums)
     # only the tail over signs depends on the number of clusters whose sum is not zero
-    log_tail = np.maximum(spherical, log_tail_of_signs(sums))
+    log_tail = np.maximum(log_tail_of_terms(terms, clusters.max(), totals), log_tail_of_signs(terms, totals))
     within = centre(e, np.ones(len(e)), clusters)
     varies = sums_by(clusters, np.square(within)) > 1e-9
     if varies.sum() < MIN_GROUPS:
@@ -343,7 +340,7 @@ def _log_tail_of_clusters(a: Any, e: Array, clusters: Array) -> Array:
     freedom = len(strata) - int(varies.sum())
     within_log_tail = _log_tail_of_permutations(deviations, within[samples], strata, freedom)
     # a few clusters can dominate the sum of a pair; moments of permutations do not capture this in the far tail
-    signs_log_tail = _log_tail_of_terms(deviations * as_array_like(within[samples], a), freedom)
+    signs_log_tail = log_tail_of_terms(deviations * as_array_like(within[samples], a), freedom)
     return combine_log_p(np.stack([log_tail, np.maximum(within_log_tail, signs_log_tail)]), HALVES)
 
 

@@ -13,6 +13,7 @@ from scipy.special import expit, gammaln, log_ndtr
 
 from randsel._numerics.arrays import as_array_like, as_index, clip, namespace, on_host, to_double, to_numpy
 from randsel._numerics.nuisance import centre, sums_by
+from randsel._numerics.rank_functions import log_tail_of_form
 from randsel._utils.typing import Array
 
 #: Newton steps of the search for the saddlepoint.
@@ -144,11 +145,32 @@ def log_tail_at_saddlepoint(w: Array, t: Array, curvature: Array) -> Array:
     return np.asarray(np.where(w < 0.1, log_ndtr(-w), log_ndtr(-(w + np.log(v / w) / w))))
 
 
-def log_tail_of_signs(terms: Any) -> Array:
+def cluster_factors(clusters: Array) -> Array:
+    """Return the factors by which sums over clusters are multiplied before their signs change.
+
+    A cluster that has a share h of the samples pulls the mean of a column towards itself. Its sum, which is one of
+    deviations from the mean, then has too small a variance, by a factor of 1 - h or less. For clusters of similar sizes
+    this hardly matters; only the excess of h over twice the mean share is corrected for.
+    """
+    shares = np.bincount(clusters) / len(clusters)
+    return np.asarray((1.0 - np.maximum(shares - 2.0 / len(shares), 0.0)) ** -0.5)
+
+
+def log_tail_of_terms(terms: Any, freedom: int, totals: Any = None) -> Array:
+    """Return the log tail of the square of a sum of every row of terms, the self-normalised sum (eq. 19).
+
+    `totals` are the observed sums if they are not those of the terms.
+    """
+    sums = to_numpy(terms.sum(axis=1) if totals is None else totals)
+    return log_tail_of_form(np.square(sums), to_numpy((terms * terms).sum(axis=1))[:, None], freedom)
+
+
+def log_tail_of_signs(terms: Any, totals: Any = None) -> Array:
     """Return the two-sided log p-value of the sum of every row of terms, if their signs change at random.
 
-    The sum has the cumulant generating function `Σ_k log cosh(t d_k)` for terms ±d_k. The saddlepoint approximation has
-    the continuity correction of `log_tail_of_labels`, because terms of one size have sums on a lattice.
+    `totals` are the observed sums if they are not those of the terms. A sum has the cumulant generating function
+    `Σ_k log cosh(t d_k)` for terms ±d_k. The saddlepoint approximation has the continuity correction of
+    `log_tail_of_labels`, because terms of one size have sums on a lattice.
     """
     xp = namespace(terms)
     size = xp.max(abs(terms), axis=1)
@@ -156,7 +178,7 @@ def log_tail_of_signs(terms: Any) -> Array:
     d = abs(terms) / scale[:, None]
     varies = d > EQUAL
     d = xp.where(varies, d, xp.zeros_like(d))
-    observed, largest = abs(terms.sum(axis=1)) / scale, d.sum(axis=1)
+    observed, largest = abs(terms.sum(axis=1) if totals is None else totals) / scale, d.sum(axis=1)
     log_p_of_largest = -np.log(2.0) * to_numpy(varies.sum(axis=1))
     spacing = 2.0 * xp.min(xp.where(varies, d, xp.ones_like(d)), axis=1)
     inner = xp.minimum(clip(observed - spacing / 2.0, 0.0), largest * (1.0 - 1e-4))
