@@ -24,21 +24,26 @@ from errors_data import (
     target_of,
 )
 from errors_tests import (
+    FEW_SAMPLES,
     main_pvalues,
     means_of_groups,
     mixed_groups,
     numbers,
     pairs_of_samples,
+    permutation_tests,
     product_pvalue,
+    sample_of_means,
     scan_pairs,
-    score_permutation_pvalues,
     several_classes,
+    size_name,
     two_classes,
 )
 from scipy.stats import mannwhitneyu, norm
 
 N_COLUMNS = 20
 N_SETS = 200
+#: Samples without an effect per data set, from which the sizes of yardsticks are estimated; one of many samples.
+NULL_SAMPLES = 5
 #: Effects for which the better yardstick has a power of about .8, by cell and level; errors_effects.py writes them.
 EFFECTS = Path(__file__).with_name("errors_effects.json")
 #: Cell of the product of two columns; least squares has power .98 at .05.
@@ -63,12 +68,29 @@ def power_of(rng, name, make_sample, yardsticks):
             continue
         sample = make_sample(rng, effect)
         pvalues = {OURS: main_pvalues(sample), **yardsticks(sample)}
-        if yardsticks in (two_classes, numbers):
-            pvalues["permuted scores"] = score_permutation_pvalues(sample)
+        if yardsticks in (two_classes, several_classes, numbers):
+            pvalues |= permutation_tests(sample)
+        elif yardsticks is means_of_groups:
+            pvalues |= permutation_tests(sample_of_means(sample))
         for test, values in pvalues.items():
             tallies += count_below(values, test, levels=(level,))
+        tallies += sizes_of_yardsticks(rng.spawn(1)[0], level, make_sample, yardsticks)
         tallies.append(Tally(f"effect at {level:g}", OURS, 1.0, effect))
     return tallies
+
+
+def sizes_of_yardsticks(rng, level, make_sample, yardsticks):
+    """Count the small p-values of the yardsticks in samples without an effect."""
+    counts = {}
+    sample = make_sample(rng, 0.0)
+    others = NULL_SAMPLES - 1 if len(sample.y) <= FEW_SAMPLES else 0
+    for null in (sample, *(make_sample(rng, 0.0) for _ in range(others))):
+        for test, values in yardsticks(null).items():
+            counts.setdefault(test, []).extend(count_below(values, test, levels=(level,)))
+    return [
+        Tally(size_name(level), test, sum(t.weight for t in of_test), sum(t.total for t in of_test))
+        for test, of_test in counts.items()
+    ]
 
 
 # ---------------------------------------------------------------- samples with an effect in every column

@@ -1,6 +1,8 @@
 """P-values of the package and of the yardsticks that errors.py compares; one per column."""
 
 from functools import lru_cache
+from itertools import combinations
+from math import comb
 
 import numpy as np
 from scipy import stats
@@ -14,7 +16,10 @@ from randsel.interactions import main_effects
 from randsel.tables import Table
 from randsel.targets import KINDS, Samples
 
-N_PERMUTATIONS = 999
+#: Permutations of up to `FEW_SAMPLES` samples, and of more: only few samples have classical tests that are not valid.
+N_PERMUTATIONS, N_PERMUTATIONS_OF_MANY, FEW_SAMPLES = 9999, 999, 300
+#: Maximum number of choices of the cases that are enumerated instead.
+MAX_CHOICES = 10_000
 #: Candidate pairs of forward steps.
 N_CANDIDATES = 500
 #: Tests that the goal of power names; others are shown beside them.
@@ -30,6 +35,20 @@ GOAL_TESTS = (
     "within groups",
     "between means",
 )
+#: Permutation test of the same statistic, which replaces a test that does not hold its size.
+PERMUTED = {
+    "Mann-Whitney": "permuted ranks",
+    "Kruskal-Wallis": "permuted ranks",
+    "Spearman": "permuted ranks",
+    "Welch t": "permuted values",
+    "F": "permuted values",
+    "Pearson": "permuted values",
+}
+
+
+def size_name(level):
+    """Return the name of the measure of size at a level, in cells of power."""
+    return f"size at {level:g}"
 
 
 # ---------------------------------------------------------------- this package
@@ -86,19 +105,53 @@ def t_pvalues(t, freedom):
 @lru_cache(maxsize=4)
 def permutations_of(n):
     """Return permutations of n samples, the same for all data sets: the outcomes are drawn anew."""
-    return np.random.default_rng(0).permuted(np.tile(np.arange(n), (N_PERMUTATIONS, 1)), axis=1)
+    count = N_PERMUTATIONS if n <= FEW_SAMPLES else N_PERMUTATIONS_OF_MANY
+    return np.random.default_rng(0).permuted(np.tile(np.arange(n), (count, 1)), axis=1)
 
 
-def score_permutation_pvalues(sample):
-    """Return the permutation p-values of the first statistic of the package: the covariance of the scores of ranks."""
-    scores = column_scores(sample.X)
-    y = sample.y.astype(float) if sample.target == "classification" else column_scores(sample.y[:, None])[:, 0]
-    y = (y - y.mean()) / y.std()
-    # single precision is enough to count, and twice as fast
-    permuted = y.astype(np.float32)[permutations_of(len(y))] @ scores.astype(np.float32)
-    statistic = np.abs(y @ scores)
-    exceed = np.abs(permuted) >= statistic - 1e-5 * np.abs(scores).sum(axis=0)
-    return (1.0 + exceed.sum(axis=0)) / (N_PERMUTATIONS + 1.0)
+@lru_cache(maxsize=4)
+def choices_of(n, n_cases):
+    """Return all choices of the cases among n samples, as rows of 0 and 1; None if they are too many."""
+    if comb(n, n_cases) > MAX_CHOICES:
+        return None
+    rows = np.zeros((comb(n, n_cases), n))
+    for row, chosen in zip(rows, combinations(range(n), n_cases), strict=True):
+        row[list(chosen)] = 1.0
+    return rows
+
+
+def permutation_pvalues(columns, outcomes):
+    """Return the permutation p-values of `Σ_k (Y_kᵀ x)²` for columns x and the columns Y_k of an outcome.
+
+    All choices of few cases are enumerated, so that their p-values are exact.
+    """
+    n, total = len(columns), 0.0
+    columns = columns - columns.mean(axis=0)
+    is_case = outcomes[:, 0] > 0
+    choices = choices_of(n, int(is_case.sum())) if outcomes.shape[1] == 1 and len(np.unique(outcomes)) == 2 else None
+    for y in outcomes.T:
+        low, high = y.min(), y.max()
+        rows = low + (high - low) * choices if choices is not None else y[permutations_of(n)]
+        # single precision is enough to count, and twice as fast
+        total = total + np.square(rows.astype(np.float32) @ columns.astype(np.float32))
+    observed = np.square(outcomes.T.astype(np.float32) @ columns.astype(np.float32)).sum(axis=0)
+    exceed = (total >= observed * (1.0 - 1e-4)).sum(axis=0)
+    return exceed / len(total) if choices is not None else (1.0 + exceed) / (len(total) + 1.0)
+
+
+def permutation_tests(sample):
+    """Return permutation tests of the statistics of ranks, of values, and of the scores of this package."""
+    X, y = sample.X, sample.y
+    forms = {"permuted ranks": stats.rankdata(X, axis=0), "permuted values": X, "permuted scores": column_scores(X)}
+    if sample.target == "classification":
+        labels, counts = np.unique(y, return_counts=True)
+        indicators = (y[:, None] == labels) / np.sqrt(counts)
+        outcomes = dict.fromkeys(forms, indicators[:, 1:] if len(labels) == 2 else indicators)
+    else:
+        numbers_of = {"permuted ranks": stats.rankdata(y), "permuted values": y}
+        outcomes = {name: numbers_of.get(name, column_scores(y[:, None])[:, 0])[:, None] for name in forms}
+        outcomes = {name: Y - Y.mean(axis=0) for name, Y in outcomes.items()}
+    return {name: permutation_pvalues(columns, outcomes[name]) for name, columns in forms.items()}
 
 
 def two_classes(sample):
@@ -143,10 +196,14 @@ def group_means(values, groups):
     return sums / np.bincount(groups).reshape(-1, *[1] * (values.ndim - 1))
 
 
+def sample_of_means(sample):
+    """Return the means of groups in which y is constant."""
+    return sample._replace(X=group_means(sample.X, sample.groups), y=group_means(sample.y, sample.groups), groups=None)
+
+
 def means_of_groups(sample):
     """Yardsticks on the means of groups in which y is constant."""
-    X, y = group_means(sample.X, sample.groups), group_means(sample.y, sample.groups)
-    of_means = sample._replace(X=X, y=y)
+    of_means = sample_of_means(sample)
     return two_classes(of_means) if sample.target == "classification" else numbers(of_means)
 
 

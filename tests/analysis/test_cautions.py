@@ -147,7 +147,7 @@ def test_chance_association_in_a_small_table_is_not_confounding():
 def test_copies_of_rows(table):
     X = table.X.copy()
     X[:3] = X[10:13]
-    only(cautions(replace(table, X=X), CLASSES), "3 samples are exact copies", "--groups")
+    only(cautions(replace(table, X=X), CLASSES), "3 samples are exact copies", "p-values too small", "--groups")
     X[:3] = X[50:53]
     only(cautions(replace(table, X=X), CLASSES), "6 samples", "not its target")
     X = table.X.copy()
@@ -155,6 +155,13 @@ def test_copies_of_rows(table):
     only(cautions(replace(table, X=X), CLASSES), "1 sample is an exact copy")
     X[0, 0], X[1, 0] = 0.0, -0.0
     only(cautions(replace(table, X=X), CLASSES), "1 sample is an exact copy")
+
+
+def test_samples_measured_twice_are_copies(table):
+    twice = replace(table, X=np.repeat(table.X[:40], 2, axis=0), y=np.repeat(table.y[:40], 2))
+    (sentence,) = [c for c in cautions(twice, CLASSES) if "copies" in c]
+    assert "40 samples are exact copies" in sentence
+    assert "p-values too small" in sentence
 
 
 def test_equal_rows_of_few_coarse_features_raise_no_caution(table, rng):

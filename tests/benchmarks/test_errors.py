@@ -78,9 +78,46 @@ def test_yardsticks_agree_with_scipy_column_by_column(modules):
     pvalues = tests.numbers(data.Sample(X, y, data.NUMBERS))
     np.testing.assert_allclose(pvalues["Pearson"], [stats.pearsonr(x, y).pvalue for x in X.T])
     np.testing.assert_allclose(pvalues["Spearman"], [stats.spearmanr(x, y).pvalue for x in X.T])
-    permuted = tests.score_permutation_pvalues(data.Sample(X, y, data.NUMBERS))
+    permuted = tests.permutation_tests(data.Sample(X, y, data.NUMBERS))
     scores = [tests.column_scores(values) for values in (X, y[:, None])]
-    np.testing.assert_allclose(permuted, [stats.pearsonr(x, scores[1][:, 0]).pvalue for x in scores[0].T], atol=0.03)
+    of_scores = [stats.pearsonr(x, scores[1][:, 0]).pvalue for x in scores[0].T]
+    np.testing.assert_allclose(permuted["permuted scores"], of_scores, atol=0.03)
+    np.testing.assert_allclose(permuted["permuted ranks"], pvalues["Spearman"], atol=0.03)
+    np.testing.assert_allclose(permuted["permuted values"], pvalues["Pearson"], atol=0.03)
+
+
+def test_permutation_tests_of_few_cases_are_exact(modules):
+    rng = np.random.default_rng(3)
+    tests, data = modules("errors_tests"), modules("errors_data")
+    X, y = rng.normal(size=(20, 4)), (np.arange(20) < 3).astype(int)
+    X[:3] += [0.0, 1.0, 2.0, 4.0]
+    permuted = tests.permutation_tests(data.Sample(X, y, data.CLASSES))
+    exact = stats.mannwhitneyu(X[y == 0], X[y == 1], axis=0, method="exact").pvalue
+    np.testing.assert_allclose(permuted["permuted ranks"], exact)
+
+
+def test_permutation_tests_of_several_classes_agree_with_scipy(modules):
+    rng = np.random.default_rng(4)
+    tests, data = modules("errors_tests"), modules("errors_data")
+    X, y = rng.normal(size=(60, 4)), np.repeat([0, 1, 2], (30, 20, 10))
+    permuted = tests.permutation_tests(data.Sample(X, y, data.CLASSES))
+    classical = tests.several_classes(data.Sample(X, y, data.CLASSES))
+    np.testing.assert_allclose(permuted["permuted ranks"], classical["Kruskal-Wallis"], atol=0.03)
+    np.testing.assert_allclose(permuted["permuted values"], classical["F"], atol=0.03)
+
+
+def test_a_test_that_does_not_hold_its_size_is_replaced_by_its_permutation_test(modules):
+    page, cells, estimates = modules("errors_page"), modules("cells"), modules("estimates")
+    cell = cells.Cell("power/shift/x/n 30", 10, None)
+    powers = {"Mann-Whitney": 14, "Welch t": 18, "permuted values": 15, cells.OURS: 12}
+    tallies = [["p ≤ .05", test, [20.0] * 10, [total] * 10] for test, total in powers.items()]
+    for size, better in ((1.0, "Welch t"), (4.0, "permuted values")):
+        sizes = [["size at 0.05", "Welch t", [20.0] * 10, [size] * 10]]
+        results = estimates.Results([{"cell": cell.name, "tallies": tallies + sizes}])
+        test, power, ratio = page.ratio_to_better(results, cell, 0.05)
+        assert test == better
+        assert power == pytest.approx(powers[better] / 20.0)
+        assert ratio.value == pytest.approx(12 / powers[better])
 
 
 def test_columns_given_the_latent_variable_have_their_own_distribution(modules):

@@ -8,7 +8,7 @@ from sklearn.feature_selection import f_classif
 from randsel import RandSel, datasets
 from randsel.contribution import Sample
 from randsel.culling import permutation_test
-from randsel.culling._noise import changed_signs, fourth_moments, permuted_rows
+from randsel.culling._noise import fourth_moments, mixed_units, permuted_rows
 from randsel.targets import KINDS, Target, batches_of_groups, compare_groups
 
 
@@ -80,14 +80,37 @@ def test_permutations_within_strata_permute_every_stratum():
     assert (np.sort(rows, axis=1) == np.arange(20)).all()
 
 
-def test_changed_signs_are_those_of_whole_groups():
-    groups = np.repeat([4, 7, 1, 9, 3], 4)
-    signs = changed_signs(groups, 50)
-    assert set(np.unique(signs)) == {-1.0, 1.0}
-    by_group = signs.reshape(50, 5, 4)
-    assert (by_group == by_group[:, :, :1]).all()
-    assert len(np.unique(signs, axis=0)) > 20
-    assert abs(signs.mean()) < 0.25
+def test_mixed_groups_exchange_constant_outcomes_and_permute_the_others():
+    groups, batch = np.repeat(np.arange(8), 4), np.repeat([0, 0, 1, 1, 0, 0, 1, 1], 4)
+    y = np.where(groups < 4, groups % 2, np.arange(32) % 2)
+    rows = permuted_rows(32, *mixed_units(y, groups, batch), 50)
+    assert (batch[rows] == batch).all()
+    constant, varying = groups[rows[:, :16]].reshape(50, 4, 4), groups[rows[:, 16:]]
+    assert (constant == constant[:, :, :1]).all()
+    assert set(np.unique(constant)) == {0, 1, 2, 3}
+    assert (varying == groups[16:]).all()
+    assert (np.sort(rows[:, 16:], axis=1) == np.arange(16, 32)).all()
+    assert len(np.unique(rows, axis=0)) > 20
+
+
+def test_pvalue_of_mixed_groups_is_that_of_its_permutations():
+    rng, groups = np.random.default_rng(0), np.repeat(np.arange(12), 4)
+    y = np.where(groups < 6, np.arange(48) % 2, groups % 2)
+    X = rng.normal(size=(12, 8))[groups] + rng.normal(size=(48, 8)) + 0.5 * y[:, None]
+    rows = permuted_rows(48, *mixed_units(y, groups, None), 99)
+    assert permutation_test(make_sample(X, y, groups=groups)) == pytest.approx(expected_pvalue(X, y, y[rows]))
+
+
+@pytest.mark.parametrize("varies", [False, True])
+def test_a_donor_of_half_of_all_samples_does_not_raise_false_alarms(varies):
+    """Of 100 tests at 0.05, more than 11 have probability 0.004."""
+    donors, alarms = np.sort(np.concatenate([np.zeros(60, dtype=int), 1 + np.arange(60) % 24])), 0
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        y = np.where(donors % 2 == varies, rng.integers(0, 2, 25)[donors], np.arange(120) % 2)
+        X = rng.normal(size=(25, 50))[donors] + rng.normal(size=(120, 50))
+        alarms += permutation_test(make_sample(X, y, groups=donors)) <= 0.05
+    assert alarms <= 11
 
 
 DESIGNS = {

@@ -8,12 +8,20 @@ import reference
 from scipy.stats import hypergeom
 
 from randsel import InteractionScan
+from randsel._numerics.nuisance import Nuisance
+from randsel._numerics.rank_functions import rank_functions
+from randsel.interactions._design import Design, Response, responses_of
+from randsel.interactions._evidence import _null_of_untied, evidence
 from randsel.interactions._permutation_tails import (
+    arrangements_of_classes,
+    cluster_factors,
     log_p_of_arrangement,
+    log_share_at_most,
     log_tail_of_labels,
     log_tail_of_signs,
     permutation_cumulants,
 )
+from randsel.targets import KINDS
 
 
 def centred_within(a, strata):
@@ -175,3 +183,84 @@ def test_a_pair_of_rare_levels_that_one_sample_shares_is_not_significant(rng, m,
     X[rare[::2], 0] = X[rare[1::2], 1] = X[by_rank[0]] = 1
     scan = InteractionScan(target="regression").fit(X, y.astype(float))
     assert scan.pairs_["p"].min() > 1 / m
+
+
+def exact_and_approximate_p(X, y, n_functions):
+    """Return the exact p-value of the first column, and the approximation that all arrangements of y are ranked by."""
+    nuisance = Nuisance.from_samples(len(y), None, None)
+    responses = responses_of(y, KINDS["classification"], nuisance)
+    design = Design(0.9 ** np.arange(n_functions), responses, nuisance)
+    functions = rank_functions(X, n_functions, nuisance.weights, np.zeros(X.shape[1], dtype=bool))
+    sets = np.zeros((1, 1), dtype=int)
+    # forms that are not those of the design may be residuals, whose arrangements are not equally likely
+    copies = tuple(Response(response.Y, response.labels) for response in responses)
+    exact, approximate = (evidence(functions, design, forms, sets).log_p[0] for forms in (responses, copies))
+    return np.exp(exact), np.exp(approximate)
+
+
+@pytest.mark.parametrize("classes", [[0] * 5 + [1] * 3, [0] * 2 + [1] * 2 + [2] * 3], ids=["two classes", "three"])
+def test_few_arrangements_of_classes_are_enumerated(rng, classes):
+    for effect in (0.0, 1.0, 3.0):
+        y = rng.permutation(classes)
+        X = (rng.standard_normal(len(y)) + effect * y)[:, None]
+        expected = reference.arrangement_share(lambda arranged, X=X: exact_and_approximate_p(X, arranged, 2)[1], y)
+        assert exact_and_approximate_p(X, y, 2)[0] == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("n_labels", [2, 4])
+def test_enumerated_p_value_of_one_function_is_that_of_all_label_sets(rng, n_labels):
+    """Scores without ties are symmetric, so that both sides have the same tail. The approximation ranks large sums."""
+    y = np.arange(12) < n_labels
+    for effect in (4.0, 6.0, 8.0):
+        X = rng.standard_normal((12, 1)) + effect * y[:, None]
+        scores = reference.rank_functions(X[:, 0], 1)[0]
+        expected = reference.label_p_value(scores, y.astype(float), np.zeros(12))
+        assert expected < 0.15
+        assert exact_and_approximate_p(X, y, 1)[0] == pytest.approx(expected, rel=1e-9)
+
+
+def test_features_with_ties_and_many_arrangements_are_not_enumerated(rng):
+    tied = np.repeat(np.arange(4.0), 3)[:, None]
+    exact, approximate = exact_and_approximate_p(tied, rng.permutation(12) < 4, 2)
+    assert exact == approximate
+    exact, approximate = exact_and_approximate_p(rng.standard_normal((40, 1)), rng.permutation(40) < 20, 2)
+    assert exact == approximate
+
+
+@pytest.mark.parametrize("level", [0.05, 0.001])
+def test_enumerated_p_values_have_their_size(level):
+    """3 of 30 samples are cases: of 4060 arrangements, as many are below a level as the level allows, less a pair."""
+    shares = np.exp(log_share_at_most(null_of_three_cases(), null_of_three_cases()))
+    assert level - 2 / 4060 <= np.mean(shares <= level) <= level
+
+
+def null_of_three_cases():
+    """Return the log p-values of a feature for all choices of 3 among 30 samples."""
+    return _null_of_untied((27, 3), (1.0, 0.9), trusts_variances=False)
+
+
+def test_arrangements_of_classes():
+    rows = arrangements_of_classes((2, 1, 2))
+    assert len(np.unique(rows, axis=0)) == len(rows) == 30
+    assert np.array_equal(np.sort(rows, axis=1), np.broadcast_to(np.arange(5), (30, 5)))
+
+
+def test_a_cluster_of_half_of_all_samples_does_not_make_small_p_values(rng):
+    """Of 60 tables of ten features, a share of p-values above 0.07 would be a fault; without correction it is 0.08."""
+    clusters, shares = np.sort(np.concatenate([np.zeros(60, dtype=int), 1 + np.arange(60) % 24])), []
+    for _ in range(60):
+        is_case = rng.random(25) < 0.5
+        y = np.where(clusters % 2 == 0, is_case[clusters], rng.random(120) < 0.5).astype(int)
+        X = rng.standard_normal((25, 10))[clusters] + rng.standard_normal((120, 10))
+        nuisance = Nuisance.from_samples(120, None, None)
+        design = Design(np.array([1.0, 0.9]), responses_of(y, KINDS["classification"], nuisance), nuisance, clusters)
+        functions = rank_functions(X, 2, nuisance.weights, np.zeros(10, dtype=bool))
+        log_p = evidence(functions, design, design.responses, np.arange(10)[:, None]).log_p
+        shares.append(np.mean(log_p <= np.log(0.05)))
+    assert np.mean(shares) <= 0.06
+
+
+def test_factors_of_clusters():
+    assert cluster_factors(np.repeat(np.arange(6), 4)).tolist() == [1.0] * 6
+    large = cluster_factors(np.sort(np.concatenate([np.zeros(20, dtype=int), 1 + np.arange(20) % 9])))
+    assert large == pytest.approx([(1 - (0.5 - 0.2)) ** -0.5] + [1.0] * 9)

@@ -394,6 +394,12 @@ def label_p_value(a, labels, strata):
     return min(1.0, 2 * np.mean(side * sums >= side * observed - 1e-9))
 
 
+def arrangement_share(pvalue_of, classes):
+    """Share of all arrangements of the classes among the samples whose p-value is at most that of the observed one."""
+    pvalues = [pvalue_of(np.array(arranged)) for arranged in sorted(set(itertools.permutations(classes)))]
+    return np.mean(np.array(pvalues) <= pvalue_of(np.array(classes)) * 1.001)
+
+
 def label_probabilities(labels, free, penalised):
     """Probabilities of a logistic regression on free columns, and on others with a ridge penalty of one."""
     Z = np.column_stack([free, penalised])

@@ -323,8 +323,8 @@ def _check_equal_rows(table: Table) -> Iterator[str]:
     else:
         copies = pluralise(n_copies, "sample is an exact copy of another", "samples are exact copies of others")
         yield (
-            f"{n_copies} {copies}. Copies fall on both sides of a cross-validation and make it look too good: drop "
-            "them, or name the donor (--groups) if they are repetitions."
+            f"{n_copies} {copies}. Copies fall on both sides of a cross-validation and make it look too good, and "
+            "p-values too small: drop them, or name the donor (--groups) if they are repetitions."
         )
 
 
@@ -381,7 +381,7 @@ def _check_similar_rows(X: Array) -> Iterator[str]:
     yield (
         f"{n_copies} samples are nearly copies of another one (rank correlation above {COPY:g} over the features, "
         f"where half of the samples have no other above {np.median(nearest):.2f}): donors measured twice, or one "
-        "measurement that came in twice. Drop the copies, or name the donor (--groups)."
+        "measurement that came in twice. They make p-values too small: drop the copies, or name the donor (--groups)."
     )
 
 

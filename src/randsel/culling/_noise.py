@@ -40,9 +40,10 @@ def permutation_test(
     """Return the p-value of the hypothesis that no feature is related to y. Always draws the same permutations.
 
     Permutations stay within batches. With groups, they exchange the outcomes of whole groups if the outcome is constant
-    in every group, and permute within groups if it varies in every group. If it varies in some groups only, the
-    signs of whole groups change instead. With covariates, residuals of y are permuted, and covariates are removed from
-    the result (Freedman and Lane 1983); they are already removed from the features of the sample.
+    in every group, and permute within groups if it varies in every group. If it varies in some groups only, they do
+    both: groups of constant outcome exchange it, and it is permuted within the others. With covariates, residuals of y
+    are permuted, and covariates are removed from the result (Freedman and Lane 1983); they are already removed from the
+    features of the sample.
     """
     target = sample.target
     outcomes = to_numpy(target.Y)
@@ -57,22 +58,20 @@ def permutation_test(
         strata = groups if batch is None else number_rows(np.stack([groups, batch], axis=1))
     elif groups is not None and comparison == "between groups" and batch is not None:
         strata = batches_of_groups(batch, groups)[number_rows(groups)]
+    units, unit_strata = groups if comparison == "between groups" else None, strata
+    if groups is not None and comparison == "mixed":
+        units, unit_strata = mixed_units(outcomes.round(9), groups, batch)
     nuisance = None  # the outcomes are centred already
     if strata is not None or covariates is not None:
         nuisance = Nuisance.from_samples(len(outcomes), weights, strata, covariates)
         outcomes = nuisance.remove(outcomes.T).T
-    if groups is not None and comparison == "between groups" and covariates is not None:
-        outcomes = average_rows(outcomes, groups, np.zeros(outcomes.shape[1], dtype=bool))[number_rows(groups)]
-    if groups is not None and comparison == "mixed":
-        basis = _orthonormal(outcomes, weights)
-        bases = np.concatenate([basis[None], basis * changed_signs(groups, N_PERMUTATIONS)[:, :, None]])
-    else:
-        units = groups if comparison == "between groups" else None
-        rows = permuted_rows(len(outcomes), units, strata, N_PERMUTATIONS)
-        permuted = outcomes[np.concatenate([np.arange(len(outcomes))[None], rows])]
-        if nuisance is not None:
-            permuted = np.stack([nuisance.remove_covariates(Y.T).T for Y in permuted])
-        bases = _orthonormal(permuted, weights)
+    if units is not None and covariates is not None:
+        outcomes = average_rows(outcomes, units, np.zeros(outcomes.shape[1], dtype=bool))[number_rows(units)]
+    rows = permuted_rows(len(outcomes), units, unit_strata, N_PERMUTATIONS)
+    permuted = outcomes[np.concatenate([np.arange(len(outcomes))[None], rows])]
+    if nuisance is not None:
+        permuted = np.stack([nuisance.remove_covariates(Y.T).T for Y in permuted])
+    bases = _orthonormal(permuted, weights)
     rank = bases.shape[2]
     if rank == 0:
         return 1.0
@@ -103,10 +102,18 @@ def permuted_rows(m: int, units: Array | None, strata: Array | None, count: int)
     return np.asarray(first[receives][:, codes])
 
 
-def changed_signs(groups: Array, count: int) -> Array:
-    """Return `count` rows of random signs, the same for all samples of a group."""
-    codes = number_rows(groups)
-    return np.asarray(generator(0).choice([-1.0, 1.0], size=(count, codes.max() + 1))[:, codes])
+def mixed_units(outcomes: Array, groups: Array, batch: Array | None) -> tuple[Array, Array]:
+    """Return units and strata of permutations if the outcome varies in some groups only.
+
+    A group of constant outcome is one unit, and all of these are in one stratum per batch. Where the outcome varies,
+    every sample is a unit, and the group, or its part in a batch, is the stratum.
+    """
+    codes, values = number_rows(groups), number_rows(outcomes)
+    n_values = np.bincount(np.unique(np.stack([codes, values]), axis=1)[0])
+    varies = n_values[codes] > 1
+    batch_codes = np.zeros_like(codes) if batch is None else number_rows(batch)
+    units = np.where(varies, len(n_values) + np.arange(len(codes)), codes)
+    return units, number_rows(np.stack([np.where(varies, codes, -1), batch_codes], axis=1))
 
 
 def _orthonormal(outcomes: Array, weights: Array) -> Array:

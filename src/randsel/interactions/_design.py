@@ -25,6 +25,8 @@ MIN_CORRELATION = 0.975
 MAX_BATCH = 1 << 14
 #: Outcomes of a larger excess kurtosis have extreme values.
 MAX_KURTOSIS = 1.0
+#: Maximum number of arrangements of classes that are enumerated.
+MAX_ARRANGEMENTS = 20_000
 #: Least variance of a residual relative to the mean, where it is estimated as a function of covariates.
 MIN_RELATIVE_VARIANCE = 0.1
 
@@ -101,6 +103,20 @@ class Design:
     def labels_have_saddlepoint(self) -> bool:
         """Whether saddlepoint tails of labels apply, which assume samples of equal weight that are not in clusters."""
         return bool(self.clusters is None and np.all(self.sample_weights == 1.0))
+
+    @cached_property
+    def class_sizes(self) -> tuple[int, ...]:
+        """Sizes of the classes if all their arrangements are enumerated; empty if not.
+
+        That is so for exchangeable samples of classes that have at most `MAX_ARRANGEMENTS` arrangements.
+        """
+        labels = self.responses[0].labels
+        if labels is None or not (self.labels_have_saddlepoint and self.nuisance.only_centres):
+            return ()
+        if -self.min_log_p > np.log(MAX_ARRANGEMENTS) + 1e-9:
+            return ()
+        counts = labels.sum(axis=0).astype(int)
+        return tuple(map(int, [self.n_samples - counts[0], *counts] if len(counts) == 1 else counts))
 
     @property
     def variance_factor(self) -> float:
@@ -186,3 +202,37 @@ def eigenvalues(matrices: Any) -> Any:
         return clip(xp.stack([mean - radius, mean + radius], axis=-1), 0.0)
     batches = [matrices[i : i + MAX_BATCH] for i in range(0, max(matrices.shape[0], 1), MAX_BATCH)]
     return clip(xp.concat([xp.linalg.eigvalsh(batch) for batch in batches]), 0.0)
+
+
+def residual_of_columns(F: Array, design: Design, Y: Array) -> Array:
+    """Return the residuals of the columns of Y from a ridge regression on the rows of F, of mean square one."""
+    root = np.sqrt(design.sample_weights)
+    freedom = degrees_of_freedom(design.nuisance)
+    remainder = Y - _ridge_fit(F * root, Y * root[:, None], freedom) / root[:, None]
+    remainder = design.nuisance.remove(remainder.T).T
+    spread = np.sqrt(design.sample_weights @ (remainder * remainder) / design.sample_weights.sum())
+    # even the smallest penalty leaves a little of a column that is fitted completely
+    return np.asarray(remainder / np.where(spread > 1e-3, spread, np.inf))
+
+
+def _ridge_fit(F: Array, Z: Array, freedom: int) -> Array:
+    """Return the ridge regression of Z on the rows of F; the penalty minimises generalised cross-validation."""
+    m = len(Z)
+    # eigenvectors of FᵀF, by way of the smaller of the two Gram matrices
+    if len(F) > m:
+        values, U = np.linalg.eigh(F.T @ F)
+    else:
+        values, V = np.linalg.eigh(F @ F.T)
+        U = F.T @ (V / np.sqrt(np.maximum(values, 1e-300)))
+    nonzero = values > 1e-9 * values[-1]
+    values, U = values[nonzero], U[:, nonzero]
+    inner = U.T @ Z
+    energy, total = np.square(inner).sum(axis=1), np.square(Z).sum()
+    best_error, best_shrinkage = np.inf, np.zeros(len(values))
+    for penalty in m * np.logspace(-4, 3, 29):
+        shrinkage = values / (values + penalty)
+        used = shrinkage.sum()
+        error = (total - ((2.0 * shrinkage - shrinkage * shrinkage) * energy).sum()) / (1.0 - used / freedom) ** 2
+        if used < freedom and error < best_error:
+            best_error, best_shrinkage = error, shrinkage
+    return np.asarray(U @ (best_shrinkage[:, None] * inner))

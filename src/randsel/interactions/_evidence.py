@@ -12,7 +12,8 @@ three tests: of the first function of each feature, of the smooth functions, and
 """
 
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+from dataclasses import replace
+from functools import lru_cache, partial
 from itertools import combinations
 from os import PathLike
 from typing import Any, NamedTuple
@@ -44,16 +45,21 @@ from randsel.interactions._design import (
     degrees_of_freedom,
     eigenvalues,
     has_extremes,
+    residual_of_columns,
     responses_of,
 )
 from randsel.interactions._label_probabilities import LabelProbabilities
 from randsel.interactions._permutation_tails import (
+    arrangements_of_classes,
+    cluster_factors,
     log_p_of_arrangement,
+    log_share_at_most,
     log_tail_of_labels,
     log_tail_of_signs,
+    log_tail_of_terms,
     permutation_cumulants,
 )
-from randsel.targets import MIN_GROUPS, OutcomeKind, Samples
+from randsel.targets import KINDS, MIN_GROUPS, OutcomeKind, Samples
 
 Responses = tuple[Response, ...]
 #: Memory of the rank functions of one block of columns in `main_effects`, in bytes.
@@ -90,16 +96,43 @@ class Evidence(NamedTuple):
 def evidence(functions: RankFunctionSource, design: Design, responses: Responses, sets: Array) -> Evidence:
     """Test sets of one, two or three features (rows of `sets`), with the effects of smaller sets projected out.
 
-    `responses` are those of the design, or residuals of them. The p-value is never below `design.min_log_p`.
+    `responses` are those of the design, or residuals of them. The p-value is never below `design.min_log_p`. For
+    features without ties and few arrangements of classes, it is exact: the share of arrangements whose p-value is as
+    small.
     """
     results, batch = np.zeros((2, len(sets))), design.batch(sets.shape[1])
     n_jobs = design.n_jobs if design.device is None else 1
-    for rows, result in functions.map_sets(_test_batch, sets, design, responses, batch=batch, n_jobs=n_jobs):
+    null = None
+    if sets.shape[1] == 1 and responses is design.responses and design.class_sizes:
+        null = _null_of_untied(design.class_sizes, tuple(design.function_weights.tolist()), design.trusts_variances)
+    for rows, result in functions.map_sets(_test_batch, sets, design, responses, null, batch=batch, n_jobs=n_jobs):
         results[:, rows] = result
     return Evidence(*results)
 
 
-def _test_batch(functions: RankFunctions, sets: Array, design: Design, responses: Responses) -> tuple[Array, Array]:
+@lru_cache(maxsize=8)
+def _null_of_untied(class_sizes: tuple[int, ...], function_weights: tuple[float, ...], trusts_variances: bool) -> Array:
+    """Return the log p-values of a feature without ties, before they are exact, for all arrangements of classes.
+
+    They are the same for all such features, because the functions depend on ranks only. Ascending.
+    """
+    y, arrangements = np.repeat(np.arange(len(class_sizes)), class_sizes), arrangements_of_classes(class_sizes)
+    nuisance = Nuisance.from_samples(len(y), None, None)
+    responses = responses_of(y, KINDS["classification"], nuisance)
+    design = Design(np.array(function_weights), responses, nuisance, trusts_variances=trusts_variances)
+    no_names, log_p = np.zeros(1, dtype=bool), []
+    ranks = rank_functions(np.arange(len(y))[:, None], len(function_weights), nuisance.weights, no_names)
+    for block in column_slices(len(arrangements), design.batch(1)):
+        values = np.moveaxis(ranks.values[0][:, arrangements[block]], 0, 1)
+        repeated = ranks.take(np.zeros(len(values), dtype=int))
+        functions, features = replace(repeated, values=values), np.arange(len(values))[:, None]
+        log_p.append(_test_batch(functions, features, design, responses, None)[1])
+    return np.sort(np.concatenate(log_p))
+
+
+def _test_batch(
+    functions: RankFunctions, sets: Array, design: Design, responses: Responses, null: Array | None
+) -> tuple[Array, Array]:
     size = sets.shape[1]
     used = max(min(design.n_functions(size), int(functions.counts[sets].max(initial=1))), 1)
     products, weights = products_of(functions, sets, design.function_weights[:used])
@@ -136,8 +169,11 @@ def _test_batch(functions: RankFunctions, sets: Array, design: Design, responses
             first = combine_log_p(np.stack([first, *of_first]), HALVES)
         combined = combine_log_p(np.stack([first, of_smooth, of_all]), SHARES)
         log_p.append(np.where(has_one_function, first, combined))
-    of_responses = combine_log_p(np.stack(log_p), RESPONSE_SHARES[len(log_p)])
-    return statistic, np.clip(of_responses, design.min_log_p, 0.0)
+    of_responses = np.clip(combine_log_p(np.stack(log_p), RESPONSE_SHARES[len(log_p)]), design.min_log_p, 0.0)
+    if null is not None:
+        untied = functions.untied[sets[:, 0]]
+        of_responses[untied] = log_share_at_most(null, of_responses[untied])
+    return statistic, of_responses
 
 
 def _heavy_score(first: Any, design: Design) -> Any:
@@ -169,7 +205,8 @@ def _log_tails_of_forms(products: Any, squares: Array, design: Design, Y: Array,
     if not design.trusts_variances or design.clusters is not None or any(map(has_extremes, Y.T)):
         contributions = [products * column for column in as_array_like(Y.T, products, precise=False)]
         if design.clusters is not None:
-            contributions = [sums_by(design.clusters, rows) for rows in contributions]
+            factors = as_array_like(cluster_factors(design.clusters), products, precise=False)
+            contributions = [sums_by(design.clusters, rows) * factors for rows in contributions]
         uneven = [to_double(rows @ transpose(rows)) for rows in contributions]
     variances = as_array_like(design.variances(Y), products, precise=False)
     even = to_double((products * variances) @ transpose(products))
@@ -224,15 +261,9 @@ def _log_tail_of_one(a: Any, design: Design, response: Response, is_incomplete: 
     rows = np.flatnonzero(is_incomplete)
     if len(rows) and design.clusters is None:
         for log_tail, e in zip(log_p, outcomes, strict=True):
-            of_signs = _log_tail_of_terms(a[as_index(rows, a)] * as_array_like(e, a), design.freedom)
+            of_signs = log_tail_of_terms(a[as_index(rows, a)] * as_array_like(e, a), design.freedom)
             log_tail[rows] = np.maximum(log_tail[rows], of_signs)
     return combine_log_p(np.stack(log_p), np.full(len(log_p), 1.0 / len(log_p)))
-
-
-def _log_tail_of_terms(terms: Any, freedom: int) -> Array:
-    """Return the log tail of the squared sum of every row of terms if their signs change at random."""
-    sums, squares = to_numpy(terms.sum(axis=1)), to_numpy((terms * terms).sum(axis=1))
-    return log_tail_of_form(np.square(sums), squares[:, None], freedom)
 
 
 def _log_tail_of_sum(a: Any, e: Array, design: Design) -> Array:
@@ -285,9 +316,9 @@ def _log_tail_of_clusters(a: Any, e: Array, clusters: Array) -> Array:
     depend on differences between clusters.
     """
     sums = sums_by(clusters, a * as_array_like(e, a))
-    spherical = _log_tail_of_terms(sums, clusters.max())
+    totals, terms = sums.sum(axis=1), sums * as_array_like(cluster_factors(clusters), sums)
     # only the tail over signs depends on the number of clusters whose sum is not zero
-    log_tail = np.maximum(spherical, log_tail_of_signs(sums))
+    log_tail = np.maximum(log_tail_of_terms(terms, clusters.max(), totals), log_tail_of_signs(terms, totals))
     within = centre(e, np.ones(len(e)), clusters)
     varies = sums_by(clusters, np.square(within)) > 1e-9
     if varies.sum() < MIN_GROUPS:
@@ -298,7 +329,7 @@ def _log_tail_of_clusters(a: Any, e: Array, clusters: Array) -> Array:
     freedom = len(strata) - int(varies.sum())
     within_log_tail = _log_tail_of_permutations(deviations, within[samples], strata, freedom)
     # a few clusters can dominate the sum of a pair; moments of permutations do not capture this in the far tail
-    signs_log_tail = _log_tail_of_terms(deviations * as_array_like(within[samples], a), freedom)
+    signs_log_tail = log_tail_of_terms(deviations * as_array_like(within[samples], a), freedom)
     return combine_log_p(np.stack([log_tail, np.maximum(within_log_tail, signs_log_tail)]), HALVES)
 
 
@@ -445,38 +476,4 @@ def residual(functions: RankFunctionSource, design: Design, *sets: Array) -> Res
     if not rows:
         return design.responses
     F = np.concatenate(rows).astype(np.float64)
-    return tuple(Response(_residual_of_columns(F, design, response.Y)) for response in design.responses)
-
-
-def _residual_of_columns(F: Array, design: Design, Y: Array) -> Array:
-    """Return the residuals of the columns of Y from a ridge regression on the rows of F, of mean square one."""
-    root = np.sqrt(design.sample_weights)
-    freedom = degrees_of_freedom(design.nuisance)
-    remainder = Y - _ridge_fit(F * root, Y * root[:, None], freedom) / root[:, None]
-    remainder = design.nuisance.remove(remainder.T).T
-    spread = np.sqrt(design.sample_weights @ (remainder * remainder) / design.sample_weights.sum())
-    # even the smallest penalty leaves a little of a column that is fitted completely
-    return np.asarray(remainder / np.where(spread > 1e-3, spread, np.inf))
-
-
-def _ridge_fit(F: Array, Z: Array, freedom: int) -> Array:
-    """Return the ridge regression of Z on the rows of F; the penalty minimises generalised cross-validation."""
-    m = len(Z)
-    # eigenvectors of FᵀF, by way of the smaller of the two Gram matrices
-    if len(F) > m:
-        values, U = np.linalg.eigh(F.T @ F)
-    else:
-        values, V = np.linalg.eigh(F @ F.T)
-        U = F.T @ (V / np.sqrt(np.maximum(values, 1e-300)))
-    nonzero = values > 1e-9 * values[-1]
-    values, U = values[nonzero], U[:, nonzero]
-    inner = U.T @ Z
-    energy, total = np.square(inner).sum(axis=1), np.square(Z).sum()
-    best_error, best_shrinkage = np.inf, np.zeros(len(values))
-    for penalty in m * np.logspace(-4, 3, 29):
-        shrinkage = values / (values + penalty)
-        used = shrinkage.sum()
-        error = (total - ((2.0 * shrinkage - shrinkage * shrinkage) * energy).sum()) / (1.0 - used / freedom) ** 2
-        if used < freedom and error < best_error:
-            best_error, best_shrinkage = error, shrinkage
-    return np.asarray(U @ (best_shrinkage[:, None] * inner))
+    return tuple(Response(residual_of_columns(F, design, response.Y)) for response in design.responses)

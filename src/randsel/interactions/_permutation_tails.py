@@ -4,6 +4,8 @@
 have one number per row and are on the host.
 """
 
+from collections.abc import Iterator
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -11,12 +13,15 @@ from scipy.special import expit, gammaln, log_ndtr
 
 from randsel._numerics.arrays import as_array_like, as_index, clip, namespace, on_host, to_double, to_numpy
 from randsel._numerics.nuisance import centre, sums_by
+from randsel._numerics.rank_functions import log_tail_of_form
 from randsel._utils.typing import Array
 
 #: Newton steps of the search for the saddlepoint.
 NEWTON_STEPS = 60
 #: Values of a product, of mean square one, that differ by less are equal up to rounding.
 EQUAL = 1e-4
+#: Log p-values that differ by less are equal up to rounding in single precision.
+EQUAL_LOG_P = 1e-3
 
 
 def permutation_cumulants(a: Any, e: Array, strata: Array | None) -> tuple[Array, Array]:
@@ -140,11 +145,32 @@ def log_tail_at_saddlepoint(w: Array, t: Array, curvature: Array) -> Array:
     return np.asarray(np.where(w < 0.1, log_ndtr(-w), log_ndtr(-(w + np.log(v / w) / w))))
 
 
-def log_tail_of_signs(terms: Any) -> Array:
+def cluster_factors(clusters: Array) -> Array:
+    """Return the factors by which sums over clusters are multiplied before their signs change.
+
+    A cluster that has a share h of the samples pulls the mean of a column towards itself. Its sum, which is one of
+    deviations from the mean, then has too small a variance, by a factor of 1 - h or less. For clusters of similar sizes
+    this hardly matters; only the excess of h over twice the mean share is corrected for.
+    """
+    shares = np.bincount(clusters) / len(clusters)
+    return np.asarray((1.0 - np.maximum(shares - 2.0 / len(shares), 0.0)) ** -0.5)
+
+
+def log_tail_of_terms(terms: Any, freedom: int, totals: Any = None) -> Array:
+    """Return the log tail of the square of a sum of every row of terms, the self-normalised sum (eq. 19).
+
+    `totals` are the observed sums if they are not those of the terms.
+    """
+    sums = to_numpy(terms.sum(axis=1) if totals is None else totals)
+    return log_tail_of_form(np.square(sums), to_numpy((terms * terms).sum(axis=1))[:, None], freedom)
+
+
+def log_tail_of_signs(terms: Any, totals: Any = None) -> Array:
     """Return the two-sided log p-value of the sum of every row of terms, if their signs change at random.
 
-    The sum has the cumulant generating function `Σ_k log cosh(t d_k)` for terms ±d_k. The saddlepoint approximation has
-    the continuity correction of `log_tail_of_labels`, because terms of one size have sums on a lattice.
+    `totals` are the observed sums if they are not those of the terms. A sum has the cumulant generating function
+    `Σ_k log cosh(t d_k)` for terms ±d_k. The saddlepoint approximation has the continuity correction of
+    `log_tail_of_labels`, because terms of one size have sums on a lattice.
     """
     xp = namespace(terms)
     size = xp.max(abs(terms), axis=1)
@@ -152,7 +178,7 @@ def log_tail_of_signs(terms: Any) -> Array:
     d = abs(terms) / scale[:, None]
     varies = d > EQUAL
     d = xp.where(varies, d, xp.zeros_like(d))
-    observed, largest = abs(terms.sum(axis=1)) / scale, d.sum(axis=1)
+    observed, largest = abs(terms.sum(axis=1) if totals is None else totals) / scale, d.sum(axis=1)
     log_p_of_largest = -np.log(2.0) * to_numpy(varies.sum(axis=1))
     spacing = 2.0 * xp.min(xp.where(varies, d, xp.ones_like(d)), axis=1)
     inner = xp.minimum(clip(observed - spacing / 2.0, 0.0), largest * (1.0 - 1e-4))
@@ -186,3 +212,24 @@ def log_p_of_arrangement(a: Array, strata: Array) -> Array:
     _, first, lengths = np.unique(runs, return_index=True, return_counts=True)
     ties = np.bincount(first // a.shape[1], weights=gammaln(lengths + 1.0), minlength=len(a))
     return np.asarray(ties - gammaln(np.bincount(strata) + 1.0).sum())
+
+
+def arrangements_of_classes(sizes: tuple[int, ...]) -> Array:
+    """Return the ranks of the samples, ordered by class, in every arrangement of classes of these sizes (rows)."""
+    return np.array(list(_arrange(tuple(range(sum(sizes))), sizes)))
+
+
+def _arrange(ranks: tuple[int, ...], sizes: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Yield every division of ranks among classes."""
+    if len(sizes) == 1:
+        yield ranks
+        return
+    for chosen in combinations(ranks, sizes[0]):
+        for others in _arrange(tuple(sorted(set(ranks).difference(chosen))), sizes[1:]):
+            yield chosen + others
+
+
+def log_share_at_most(ascending: Array, log_p: Array) -> Array:
+    """Return the log of the share of `ascending` that is at most each log p-value, which is one of them."""
+    counts = np.searchsorted(ascending, log_p + EQUAL_LOG_P, side="right")
+    return np.asarray(np.log(np.maximum(counts, 1) / len(ascending)))
