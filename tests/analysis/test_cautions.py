@@ -274,7 +274,7 @@ def test_results_cannot_be_changed():
 
 def test_limits_in_the_documentation_are_those_of_the_code():
     text = (Path(__file__).parents[2] / "docs" / "howto" / "read_report.md").read_text()
-    assert f"fewer than {_cautions.FEW_SAMPLES} |" in text
+    assert f"fewer than {_cautions.FEW_SAMPLES} samples;" in text
     assert f"at least {_cautions.CONFOUNDED}, with a permutation p of at most {_cautions.CONFOUNDED_P} |" in text
     assert f"above {_cautions.COPY}," in text
     assert _cautions.UNEQUAL == 0.5
