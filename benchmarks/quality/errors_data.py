@@ -85,6 +85,8 @@ def draw_columns(rng, kind, n, m):
         X = rng.laplace(size=(n, m)) / np.sqrt(2.0)
     elif kind == "SNP":
         X = rng.binomial(2, rng.uniform(0.05, 0.5, size=m), size=(n, m)).astype(float)
+    elif kind == "rare SNP":
+        X = rng.binomial(2, rng.uniform(0.01, 0.05, size=m), size=(n, m)).astype(float)
     elif kind == "counts with zeros":
         X = (rng.negative_binomial(1.0, 0.3, size=(n, m)) * (rng.random((n, m)) < 0.4)).astype(float)
     elif kind == "correlated blocks":

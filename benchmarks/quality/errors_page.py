@@ -134,6 +134,8 @@ TITLES = {
     "size/columns": "Size: other columns",
     "size/tables": "Size: columns of real tables, simulated outcome",
     "size/pairs": "Size: pairs",
+    "size/pairs of columns": "Size: pairs of other columns",
+    "size/pairs of tables": "Size: pairs of columns of real tables, simulated outcome",
     "size/steps": "Errors of forward steps",
     "size/selection": "Size: permutation p-value of RandSel",
     "size/alarms": "False alarms of `randsel select` as a whole",
@@ -230,7 +232,7 @@ valid classical tests, where that has a power of .5 to .95; at least .8 for a pr
 **Size.** A data set has 100 columns that have nothing to do with the outcome. Classes have fixed shares: "classes 10
 %" are two classes, the rarer of 10 % of the samples. "lognormal" is exp(1.5 z) of a normal z, "counts" are negative
 binomial of mean 2, "5 outliers" are 20 times as large as the other values. SNPs have minor allele frequencies of .05
-to .5; correlated blocks have ten columns of correlation .8. Groups have two to five samples and donor effects in
+to .5, rare SNPs of .01 to .05; correlated blocks have ten columns of correlation .8. Groups have two to five samples and donor effects in
 columns and outcome; the outcome is constant within each group, varies within each group, or is constant in every
 second group. Three batches differ in the means of the columns and in the class shares or means of the outcome.
 The covariate is normal and explains half of the variance of what the outcome is made from; normal columns depend on

@@ -30,6 +30,8 @@ TABLES = ("colon", "tb_gambia_ord", "lung_gordon", "riboflavin", "wheat_yield", 
 DESIGNS = ("constant", "varying", "mixed")
 #: Columns of the cells with a covariate -> number of samples that differ from all others.
 RARE = {"normal": None, "3 rare values": 3, "6 rare values": 6, "12 rare values": 12}
+#: Columns of the cells of pairs, beside normal ones.
+PAIR_COLUMNS = (*COLUMNS[1:], "rare SNP")
 N_COLUMNS = 100
 N_SETS = 200
 #: Data sets of rows that have one decision per data set.
@@ -75,15 +77,15 @@ def null_rows(pairs, with_main_effects):
     return pairs[~((pairs["i"] + pairs["j"] == 1) & with_main_effects)]
 
 
-def size_of_pairs(rng, outcome, n, with_main_effects, m=10):
+def size_of_pairs(make_sample, rng, *, with_main_effects=False, m=10):
     """Count the small p-values of all pairs of ten columns."""
-    pairs = scan_pairs(null_pairs(rng, outcome, n, m, with_main_effects), n_pairs=m * (m - 1) // 2)
+    pairs = scan_pairs(make_sample(rng, m=m), n_pairs=m * (m - 1) // 2)
     return count_below(null_rows(pairs, with_main_effects)["p"])
 
 
-def family_wise_error(rng, outcome, n, with_main_effects, m=30):
+def family_wise_error(make_sample, rng, *, with_main_effects=False, m=30):
     """Return 1 if any pair of 30 columns is called."""
-    pairs = scan_pairs(null_pairs(rng, outcome, n, m, with_main_effects))
+    pairs = scan_pairs(make_sample(rng, m=m))
     smallest = null_rows(pairs, with_main_effects)["p_corrected"].min(initial=1.0)
     return count_below(smallest, levels=(0.05,))
 
@@ -122,7 +124,11 @@ def size_cells(folder):
     """Return all cells, the plain ones first; `folder` holds the real tables."""
     features = (outcome_cells, group_cells, batch_cells, covariate_cells, column_cells)
     sections = (*features, pair_cells, step_cells, selection_cells)
-    return [*(cell for section in sections for cell in section()), *table_cells(folder), *alarm_cells(folder)]
+    of_tables = (table_cells, other_pair_cells, alarm_cells)
+    return [
+        *(cell for section in sections for cell in section()),
+        *(cell for section in of_tables for cell in section(folder)),
+    ]
 
 
 def outcome_cells():
@@ -166,18 +172,39 @@ def table_cells(folder):
     """Yield cells of real tables."""
     for table, outcome in product(TABLES, MAIN_OUTCOMES):
         cell = size_cell(f"tables/{table}/{outcome}", null_table, outcome=outcome, table=table, folder=folder)
-        absent = not (folder / f"{table}.npz").exists()
-        yield replace(cell, missing=f"the folder of data does not hold {table}.npz" if absent else "")
+        yield replace(cell, missing=why_missing(table, folder))
+
+
+def why_missing(table, folder):
+    """Return why a real table cannot be used; nothing if it can."""
+    return "" if (folder / f"{table}.npz").exists() else f"the folder of data does not hold {table}.npz"
 
 
 def pair_cells():
     """Yield cells of pairs: all p-values, and the smallest corrected one."""
     for with_main_effects, outcome, n in product((False, True), MAIN_OUTCOMES, (100, 300)):
         name = f"{'beside main effects' if with_main_effects else 'null'}/{outcome}/n {n}"
-        arguments = {"outcome": outcome, "n": n, "with_main_effects": with_main_effects}
-        yield Cell(f"size/pairs/all of 10/{name}", N_SETS, partial(size_of_pairs, **arguments))
+        sample = partial(null_pairs, outcome=outcome, n=n, with_main_effects=with_main_effects)
+        arguments = {"with_main_effects": with_main_effects}
+        yield Cell(f"size/pairs/all of 10/{name}", N_SETS, partial(size_of_pairs, sample, **arguments))
         if n == 100 or not with_main_effects:
-            yield Cell(f"size/pairs/best of 30/{name}", N_DECISIONS, partial(family_wise_error, **arguments))
+            yield Cell(f"size/pairs/best of 30/{name}", N_DECISIONS, partial(family_wise_error, sample, **arguments))
+
+
+def other_pair_cells(folder):
+    """Yield the same cells of pairs for columns that are not normal, and for those of real tables."""
+    for columns, outcome, n in product(PAIR_COLUMNS, (*MAIN_OUTCOMES, "counts"), (100, 300)):
+        sample = partial(null_columns, outcome=outcome, columns=columns, n=n)
+        name = f"{columns}/{outcome}/n {n}"
+        yield Cell(f"size/pairs of columns/all of 10/{name}", N_SETS, partial(size_of_pairs, sample))
+        yield Cell(f"size/pairs of columns/best of 30/{name}", N_DECISIONS, partial(family_wise_error, sample))
+    for table, outcome in product(TABLES, MAIN_OUTCOMES):
+        sample = partial(null_table, outcome=outcome, table=table, folder=folder)
+        cells = (
+            Cell(f"size/pairs of tables/all of 10/{table}/{outcome}", N_SETS, partial(size_of_pairs, sample)),
+            Cell(f"size/pairs of tables/best of 30/{table}/{outcome}", N_DECISIONS, partial(family_wise_error, sample)),
+        )
+        yield from (replace(cell, missing=why_missing(table, folder)) for cell in cells)
 
 
 def step_cells():

@@ -64,6 +64,14 @@ def test_p_values_of_pairs_are_not_small_too_often(modules, situation, outcome):
         assert size <= 1.1 * level + 3.5 * error
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("outcome", ["classes 10 %", "normal", "lognormal", "counts"])
+@pytest.mark.parametrize("columns", ["rare SNP", "lognormal"])
+def test_p_values_of_pairs_of_other_columns_are_not_small_too_often(modules, columns, outcome):
+    for level, size, error in sizes(modules, f"size/pairs of columns/all of 10/{columns}/{outcome}/n 100", 40):
+        assert size <= 1.1 * level + 3.5 * error
+
+
 def test_the_standard_error_is_that_of_means_of_data_sets(modules):
     totals = np.random.default_rng(0).binomial(300, 0.05, size=50)
     result = modules("estimates").estimate([300.0] * 50, totals)
