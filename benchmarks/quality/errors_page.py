@@ -232,15 +232,15 @@ valid classical tests, where that has a power of .5 to .95; at least .8 for a pr
 **Size.** A data set has 100 columns that have nothing to do with the outcome. Classes have fixed shares: "classes 10
 %" are two classes, the rarer of 10 % of the samples. "lognormal" is exp(1.5 z) of a normal z, "counts" are negative
 binomial of mean 2, "5 outliers" are 20 times as large as the other values. SNPs have minor allele frequencies of .05
-to .5, rare SNPs of .01 to .05; correlated blocks have ten columns of correlation .8. Groups have two to five samples and donor effects in
-columns and outcome; the outcome is constant within each group, varies within each group, or is constant in every
-second group. Three batches differ in the means of the columns and in the class shares or means of the outcome.
-The covariate is normal and explains half of the variance of what the outcome is made from; normal columns depend on
-it as strongly, and in columns of rare values a few samples have one value and all others another.
+to .5, rare SNPs of .01 to .05; correlated blocks have ten columns of correlation .8. Groups have two to five samples
+and donor effects in columns and outcome; the outcome is constant within each group, varies within each group, or is
+constant in every second group. Three batches differ in the means of the columns and in the class shares or means of
+the outcome. The covariate is normal and explains half of the variance of what the outcome is made from; normal
+columns depend on it as strongly, and in columns of rare values a few samples have one value and all others another.
 Columns of real tables meet an outcome that is drawn at random. Pairs: all p-values of the pairs of 10 columns, and
 whether any pair of 30 columns is called at .05 after correction; "beside main effects": two of the columns determine
-two thirds of the outcome. Forward steps: the fraction of data sets in which a step selects a column outside the blocks
-of the planted columns; 100 columns in blocks of five of correlation .7, of which none or five have an effect.
+two thirds of the outcome. Forward steps: the fraction of data sets in which a step selects a column outside the
+blocks of the planted columns; 100 columns in blocks of five of correlation .7, of which none or five have an effect.
 
 **Power.** A data set has 20 columns with the same effect, independent given the outcome. For each level, the effect
 is set by simulation (`benchmarks/quality/errors_effects.py`) so that the better classical test has a power of about
