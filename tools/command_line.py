@@ -15,7 +15,7 @@ from randsel.cli._main import READING
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "command_line.md"
 OPENING = """# Command line
 
-Written by `make command-line` from the help of the commands, which `randsel COMMAND --help` shows.
+Written by `make command-line` from the help of the commands, which `randsel COMMAND --help` shows with exit statuses.
 
     randsel [--debug] [--version] COMMAND [OPTIONS] [ARGUMENTS]
 

@@ -42,7 +42,7 @@ from scipy.stats import mannwhitneyu, norm
 
 N_COLUMNS = 20
 N_SETS = 200
-#: Samples without an effect per data set, from which the sizes of yardsticks are estimated; one of many samples.
+#: Data sets without an effect, per data set with one, that estimate the sizes of yardsticks; one if samples are many.
 NULL_SAMPLES = 5
 #: Effects for which the better yardstick has a power of about .8, by cell and level; errors_effects.py writes them.
 EFFECTS = Path(__file__).with_name("errors_effects.json")

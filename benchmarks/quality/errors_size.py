@@ -176,7 +176,7 @@ def table_cells(folder):
 
 
 def why_missing(table, folder):
-    """Return why a real table cannot be used; nothing if it can."""
+    """Return why a real table cannot be used; an empty string if it can."""
     return "" if (folder / f"{table}.npz").exists() else f"the folder of data does not hold {table}.npz"
 
 
@@ -192,7 +192,7 @@ def pair_cells():
 
 
 def other_pair_cells(folder):
-    """Yield the same cells of pairs for columns that are not normal, and for those of real tables."""
+    """Yield the same cells of pairs for columns that are not normal, and for columns of real tables."""
     for columns, outcome, n in product(PAIR_COLUMNS, (*MAIN_OUTCOMES, "counts"), (100, 300)):
         sample = partial(null_columns, outcome=outcome, columns=columns, n=n)
         name = f"{columns}/{outcome}/n {n}"

@@ -16,7 +16,7 @@ from randsel.interactions import main_effects
 from randsel.tables import Table
 from randsel.targets import KINDS, Samples
 
-#: Permutations of up to `FEW_SAMPLES` samples, and of more: only few samples have classical tests that are not valid.
+#: Number of permutations of up to `FEW_SAMPLES` samples, and of more: with many, classical tests are valid.
 N_PERMUTATIONS, N_PERMUTATIONS_OF_MANY, FEW_SAMPLES = 9999, 999, 300
 #: Maximum number of choices of the cases that are enumerated instead.
 MAX_CHOICES = 10_000

@@ -38,7 +38,7 @@ class Benchmark:
 
 @cache
 def source_of(packages, files):
-    """Short name of the code that a page measures and of the simulation, without comments and docstrings."""
+    """Short hash of the code that a page measures and of the simulation, without comments and docstrings."""
     folder = Path(__file__).parent
     code = [measure.code_only((folder / f).read_text()) for f in files]
     return measure.key_of([measure.source_digest(packages), *code])

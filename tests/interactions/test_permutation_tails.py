@@ -175,7 +175,7 @@ def test_a_few_groups_of_wide_spread_do_not_make_noise_significant(outcome):
 @pytest.mark.parametrize("outcome", ["normal", "uniform", "heavy"])
 @pytest.mark.parametrize("m", [200, 1000])
 def test_a_pair_of_rare_levels_that_one_sample_shares_is_not_significant(rng, m, outcome):
-    """The sample has the largest outcome: a chance of 1/m, although the test statistic is three standard deviations."""
+    """The shared sample has the largest outcome, which has a probability of 1/m by chance."""
     y = rng.standard_normal(m)
     y = {"normal": y, "uniform": np.argsort(np.argsort(y)), "heavy": y * abs(y)}[outcome]
     by_rank = np.argsort(-y.astype(float))
@@ -192,7 +192,7 @@ def exact_and_approximate_p(X, y, n_functions):
     design = Design(0.9 ** np.arange(n_functions), responses, nuisance)
     functions = rank_functions(X, n_functions, nuisance.weights, np.zeros(X.shape[1], dtype=bool))
     sets = np.zeros((1, 1), dtype=int)
-    # forms that are not those of the design may be residuals, whose arrangements are not equally likely
+    # responses other than those of the design may be residuals, for which arrangements are not enumerated
     copies = tuple(Response(response.Y, response.labels) for response in responses)
     exact, approximate = (evidence(functions, design, forms, sets).log_p[0] for forms in (responses, copies))
     return np.exp(exact), np.exp(approximate)
@@ -209,7 +209,7 @@ def test_few_arrangements_of_classes_are_enumerated(rng, classes):
 
 @pytest.mark.parametrize("n_labels", [2, 4])
 def test_enumerated_p_value_of_one_function_is_that_of_all_label_sets(rng, n_labels):
-    """Scores without ties are symmetric, so that both sides have the same tail. The approximation ranks large sums."""
+    """Scores without ties are symmetric: both tails are equal. The approximation orders the large sums correctly."""
     y = np.arange(12) < n_labels
     for effect in (4.0, 6.0, 8.0):
         X = rng.standard_normal((12, 1)) + effect * y[:, None]
@@ -229,7 +229,7 @@ def test_features_with_ties_and_many_arrangements_are_not_enumerated(rng):
 
 @pytest.mark.parametrize("level", [0.05, 0.001])
 def test_enumerated_p_values_have_their_size(level):
-    """3 of 30 samples are cases: of 4060 arrangements, as many are below a level as the level allows, less a pair."""
+    """3 of 30 samples are cases. As many of 4060 arrangements are at most a level as possible, or a pair less."""
     shares = np.exp(log_share_at_most(null_of_three_cases(), null_of_three_cases()))
     assert level - 2 / 4060 <= np.mean(shares <= level) <= level
 
@@ -246,7 +246,7 @@ def test_arrangements_of_classes():
 
 
 def test_a_cluster_of_half_of_all_samples_does_not_make_small_p_values(rng):
-    """Of 60 tables of ten features, a share of p-values above 0.07 would be a fault; without correction it is 0.08."""
+    """Of the p-values of 60 tables of ten features, a fraction of 0.05 should be at most 0.05."""
     clusters, shares = np.sort(np.concatenate([np.zeros(60, dtype=int), 1 + np.arange(60) % 24])), []
     for _ in range(60):
         is_case = rng.random(25) < 0.5

@@ -128,7 +128,7 @@ def release_pages(table: Any) -> None:
 
 
 def _pages_of(table: Any) -> mmap.mmap | None:
-    """Return the pages that a memory map views, unless copy-on-write: those may hold changes that the file does not."""
+    """Return the pages of a memory map; None for other arrays, and for copy-on-write maps, which may hold changes."""
     base, shared = table, False
     while base is not None and not isinstance(base, mmap.mmap):
         shared |= isinstance(base, np.memmap) and base.mode in ("r", "r+", "w+")
@@ -137,9 +137,10 @@ def _pages_of(table: Any) -> mmap.mmap | None:
 
 
 def has_finite_sum(X: Any) -> bool:
-    """Return whether the sum over a table is finite, and so are all values; a memory map is read row by row.
+    """Return whether the sum of all values is finite; if so, every value is finite.
 
-    A sum that is not finite may be an overflow. X may be sparse.
+    If not, some value is NaN or infinite, or the sum overflows. X may be sparse. A memory map is read a few rows at a
+    time.
     """
     values = X.data if is_sparse(X) else X
     step = len(values) if _pages_of(values) is None else MAPPED_ROWS

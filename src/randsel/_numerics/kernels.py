@@ -85,7 +85,7 @@ def _tanh(v: Any) -> Any:
 
 #: `z = exp(-u)`, for which `T = tanh(u/2)`.
 GAUSSIAN = Factor(_tanh, neg, Series(12, 120, 17 / 20160, 8, 192, 2880))
-#: Values of `RandSel(kernel=...)` -> factor of a column, or for "rank" of each function of its ranks.
+#: Value of `RandSel(kernel=...)` -> factor of a column; for "rank", factor of each function of its ranks.
 FACTORS = {"gaussian": GAUSSIAN, "rank": GAUSSIAN}
 
 

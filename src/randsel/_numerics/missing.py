@@ -117,7 +117,7 @@ def count_nonfinite(X: Any) -> tuple[Array, Array]:
 
 
 def search_nonfinite(X: Any) -> tuple[Array, Array]:
-    """Return the number of NaN and of infinite values in every column; a memory map is read row by row.
+    """Return the number of NaN and of infinite values in every column; a memory map is read a few rows at a time.
 
     X may be sparse, in compressed columns.
     """

@@ -72,8 +72,8 @@ def standardise(
     an incomplete column have standard deviation one, and a missing value (NaN) gets their weighted mean: 0 if weights
     are equal.
     Nuisance variables are projected out of the columns. Columns that these explain, and columns in which a larger
-    fraction than `max_missing` is missing, count as constant. Raises ValueError if no column varies. With `complete`,
-    no value is missing, and none is searched for.
+    fraction than `max_missing` is missing, count as constant. Raises ValueError if no column varies. `complete` says
+    that no value is missing, so that none is searched for.
     """
     Z, varies = standardise_columns(X, weights, scale, max_missing, nuisance, complete=complete)
     if not varies.any():

@@ -43,7 +43,7 @@ def check_labels(labels: Any, name: str, weights: Array | None, m: int) -> Array
 def check_strata(y: Array, strata: Array, name: str) -> None:
     """Raise ValueError if y is constant within every stratum, and warn if it is within some.
 
-    `name` is that of the parameter that the strata were given by.
+    `name` is the name of the parameter by which the strata were passed.
     """
     is_constant = [len(np.unique(y[strata == s], axis=0)) == 1 for s in np.unique(strata)]
     if all(is_constant):

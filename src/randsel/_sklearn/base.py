@@ -92,7 +92,7 @@ def check_data(
 
 
 def check_annotations(groups: Any, batch: Any, covariates: Any, weights: Array | None, m: int) -> Annotations:
-    """Check what else `fit` was passed for m samples; one group of all samples is like none."""
+    """Check groups, batches and covariates of m samples; a single group of all samples counts as no groups."""
     if groups is None and batch is None and covariates is None:
         return Annotations()
     groups, batch = (check_labels(labels, name, weights, m) for name, labels in (("groups", groups), ("batch", batch)))
@@ -284,7 +284,7 @@ def _text_column(X: Any) -> str | None:
 
 
 def _check_finite(estimator: Any, X: Any, *, allow_nan: bool) -> Array:
-    """Raise ValueError for infinite values, and for missing ones unless allowed; return the number of missing ones."""
+    """Raise ValueError for infinite values, and for NaN unless allowed; return the number of NaN in every column."""
     if has_finite_sum(X):
         return np.zeros(X.shape[1], dtype=int)
     counts = search_nonfinite(X)

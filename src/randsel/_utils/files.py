@@ -405,7 +405,7 @@ class Stages:
         return None
 
     def save(self, number: int, arrays: Callable[[], Mapping[str, Any]]) -> None:
-        """Save a stage, unless the last one is so recent that writing would take over a twentieth of the time."""
+        """Save a stage, unless the last is younger than `MIN_SECONDS`, or `MIN_MULTIPLE` times its time to save."""
         now = time.monotonic()
         is_recent = 0.0 <= now - self.last_saved < max(MIN_SECONDS, MIN_MULTIPLE * self.seconds_to_save)
         if self.parts.folder is None or is_recent:
@@ -432,7 +432,7 @@ class Checkpoint:
         return Stages(self.parts, name)
 
 
-#: Saves nothing.
+#: A checkpoint that saves nothing.
 NO_CHECKPOINT = Checkpoint(FinishedParts(), 0)
 
 

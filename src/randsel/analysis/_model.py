@@ -15,7 +15,7 @@ from randsel.selectors import InteractionScan
 from randsel.tables import Table
 from randsel.targets import KINDS, OutcomeKind
 
-#: Note if the residual of the target, against which pairs are tested, is zero.
+#: Note if no pair is tested, because nothing is left of the target without the features that stand out alone.
 NO_PAIRS_LEFT = "No pair was tested: features that stand out alone explain the target completely."
 
 

@@ -91,7 +91,7 @@ class RankingSource:
     table, path
         The table, and the path of culling.
     tests, effects, stability
-        `FeatureTests`, `Effects`, and `Stability` or None, of `_model.py`, which imports this file.
+        `FeatureTests`, `Effects`, and `Stability` or None. `_model.py`, which defines two of them, imports this file.
     selected, is_prefix_of_path
         Selected columns, and whether they are the first ones of the path.
     target
@@ -113,7 +113,10 @@ class RankingSource:
         return len(self.table.names)
 
     def last_values(self, name: str) -> Array:
-        """Return a field of the rounds, in the last round with the feature, or with all selected ones."""
+        """Return a field of the rounds, for every column in its last round.
+
+        Selected columns that are the first of the path have the values of the last round with all of them.
+        """
         return self.path.last_values(name, self.n_features, len(self.selected) if self.is_prefix_of_path else 0)
 
 
@@ -274,7 +277,7 @@ def value_columns(measure: str, difference: str | None) -> tuple[FeatureColumn, 
 
 
 def rank_features(source: RankingSource, order: Array) -> tuple[Feature, ...]:
-    """Return all features of the table in an order, with the values of all columns."""
+    """Return all features of the table in the order of `order`, with the values of all columns of the ranking."""
     columns = SELECTED, *VALUE_COLUMNS, MISSING
     fields = {column.field: column.values(source)[order].tolist() for column in columns if column.values is not None}
     return list_features(source.table.names, order.tolist(), fields)

@@ -251,7 +251,7 @@ def read_table(file: Path, reading: dict[str, Any], task: str) -> "Table":
 
 
 def write_command() -> str:
-    """Write the command line of the current command, with the options that the user gave."""
+    """Return the command line of the current command, with the options that the user gave."""
     context = click.get_current_context()
     parameters = [p for p in context.command.params if context.get_parameter_source(str(p.name)) is GIVEN]
     words = ["randsel", str(context.command.name)]

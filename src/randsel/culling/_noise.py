@@ -1,4 +1,4 @@
-"""What noise reaches: a permutation test of the correlations of all features with y, and alignments by chance.
+"""Comparison with noise: a permutation test of the correlations of all features with y, and alignments by chance.
 
 Features that act only together are invisible to the test. For them, `CullingPath.stands_out` compares alignments along
 the path with those that noise reaches.
@@ -105,8 +105,9 @@ def permuted_rows(m: int, units: Array | None, strata: Array | None, count: int)
 def mixed_units(outcomes: Array, groups: Array, batch: Array | None) -> tuple[Array, Array]:
     """Return units and strata of permutations if the outcome varies in some groups only.
 
-    A group of constant outcome is one unit, and all of these are in one stratum per batch. Where the outcome varies,
-    every sample is a unit, and the group, or its part in a batch, is the stratum.
+    A group of constant outcome is one unit; in `permuted_rows`, such groups with samples of the same batches form one
+    stratum. In the other groups, every sample is a unit, and the group, or its part in a batch, is the stratum.
+    Residuals from covariates, or from batches that divide groups, may vary in groups in which y is constant.
     """
     codes, values = number_rows(groups), number_rows(outcomes)
     n_values = np.bincount(np.unique(np.stack([codes, values]), axis=1)[0])

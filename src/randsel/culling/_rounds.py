@@ -95,8 +95,8 @@ def combined_scores(contributions: Contribution) -> tuple[Any, Any]:
 def _centre_and_spread(values: Any) -> tuple[Any, Any]:
     """Return the median, and the standard deviation estimated by the median absolute deviation.
 
-    If most of a few values are nearly equal, the estimate is close to zero. The result is at least a tenth of the
-    standard deviation.
+    The estimate is close to zero if most values are nearly equal, as may happen with few features. The result is
+    therefore at least a tenth of the standard deviation.
     """
     xp, centre = namespace(values), median(values)
     deviation = NORMAL_MAD * median(xp.abs(values - centre))

@@ -28,7 +28,7 @@ MEMORY_FRACTION = 0.25
 
 @dataclass(frozen=True)
 class ClusterColumns(ColumnSource):
-    """Standardised columns in blocks on a cluster, or wherever Dask computes in this process."""
+    """Standardised columns in blocks, which Dask computes on a cluster or in this process."""
 
     blocks: tuple[Any, ...]  # delayed blocks of columns, with all rows
     block_widths: tuple[int, ...]  # number of columns of every block

@@ -38,7 +38,7 @@ class _Group(NamedTuple):
 
     plan: Plan
     label: dict[str, str]  # the first columns
-    paper: dict[str, str]  # the last one, if the specification has results of the paper
+    paper: dict[str, str]  # the last column, if the specification has results of the paper
     keys: list[str]
     results: list[dict[str, Any]]
 

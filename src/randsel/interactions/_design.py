@@ -36,8 +36,7 @@ class Response:
     """The outcome, or its residual, in one form."""
 
     Y: Array  # columns that features are tested against: weighted mean zero in every stratum, mean square one
-    #: Indicators of classes, each of which is also tested alone. None for numbers and residuals, of which each column
-    #: is tested alone.
+    #: Indicators of classes, each tested against all others. None for numbers and residuals, whose columns are tested.
     labels: Array | None = None
 
 
@@ -106,9 +105,10 @@ class Design:
 
     @cached_property
     def class_sizes(self) -> tuple[int, ...]:
-        """Sizes of the classes if all their arrangements are enumerated; empty if not.
+        """Sizes of the classes if all their arrangements among the samples are enumerated; empty if not.
 
-        That is so for exchangeable samples of classes that have at most `MAX_ARRANGEMENTS` arrangements.
+        They are enumerated if there are at most `MAX_ARRANGEMENTS` of them and samples are exchangeable: of equal
+        weight, without strata, clusters and covariates.
         """
         labels = self.responses[0].labels
         if labels is None or not (self.labels_have_saddlepoint and self.nuisance.only_centres):
@@ -205,7 +205,10 @@ def eigenvalues(matrices: Any) -> Any:
 
 
 def residual_of_columns(F: Array, design: Design, Y: Array) -> Array:
-    """Return the residuals of the columns of Y from a ridge regression on the rows of F, of mean square one."""
+    """Return the residuals of the columns of Y from a ridge regression on the rows of F.
+
+    They have mean square one; columns that are fitted completely become zero.
+    """
     root = np.sqrt(design.sample_weights)
     freedom = degrees_of_freedom(design.nuisance)
     remainder = Y - _ridge_fit(F * root, Y * root[:, None], freedom) / root[:, None]

@@ -77,7 +77,8 @@ HALVES = np.array([0.5, 0.5])
 RESPONSE_SHARES = {1: np.array([1.0]), 2: np.array([0.75, 0.25])}
 #: Tails of labels, and numbers of arrangements, are computed where the approximation by moments is below this.
 CANDIDATE_LOG_P = np.log(0.2)
-#: Limit of a negative kurtosis, relative to a sum over random directions of e; without dominant samples it is 1 to 1.7.
+#: Largest negative excess kurtosis of a sum over permutations of e, relative to a sum over random directions of e.
+#: Without dominant samples, the ratio is below 2.
 MAX_RELATIVE_KURTOSIS = 2.0
 #: If a stratum has fewer samples, the tail of random signs limits the p-value as well: a few strata may dominate a sum.
 SMALL_STRATUM = 10
@@ -96,9 +97,9 @@ class Evidence(NamedTuple):
 def evidence(functions: RankFunctionSource, design: Design, responses: Responses, sets: Array) -> Evidence:
     """Test sets of one, two or three features (rows of `sets`), with the effects of smaller sets projected out.
 
-    `responses` are those of the design, or residuals of them. The p-value is never below `design.min_log_p`. For
-    features without ties and few arrangements of classes, it is exact: the share of arrangements whose p-value is as
-    small.
+    `responses` are those of the design, or residuals of them. The log p-value is never below `design.min_log_p`. For a
+    feature without ties, and classes with few arrangements, the p-value is exact: the share of arrangements whose
+    approximate p-value is at most that of the observed one.
     """
     results, batch = np.zeros((2, len(sets))), design.batch(sets.shape[1])
     n_jobs = design.n_jobs if design.device is None else 1
@@ -112,9 +113,9 @@ def evidence(functions: RankFunctionSource, design: Design, responses: Responses
 
 @lru_cache(maxsize=8)
 def _null_of_untied(class_sizes: tuple[int, ...], function_weights: tuple[float, ...], trusts_variances: bool) -> Array:
-    """Return the log p-values of a feature without ties, before they are exact, for all arrangements of classes.
+    """Return the approximate log p-values of a feature without ties for all arrangements of classes, ascending.
 
-    They are the same for all such features, because the functions depend on ranks only. Ascending.
+    They are the same for all such features, because the functions depend on ranks only.
     """
     y, arrangements = np.repeat(np.arange(len(class_sizes)), class_sizes), arrangements_of_classes(class_sizes)
     nuisance = Nuisance.from_samples(len(y), None, None)
@@ -280,11 +281,12 @@ def _log_tail_of_permutations(
     """Return the log tail of `(Σ_i a_i e_i)²`.
 
     The tail is that of a symmetric distribution with the variance and the kurtosis of the sum over permutations of e
-    within strata. If a few samples dominate a, the kurtosis is that of e, and the largest sums exceed the support of
-    Pearson's type II: `MAX_RELATIVE_KURTOSIS` limits it. If e has extreme values, or a few small strata dominate the
-    sum, the result is the larger of this tail and that of random signs of all terms.
-    If no stratum has more than two samples, permutations only change the signs of the sums of strata, whose tail is
-    then computed. `variances` of residuals from covariates replace the variance of e.
+    within strata. If a few samples dominate a, this kurtosis is close to that of e, and the largest sums would exceed
+    the support of Pearson's type II, which is therefore widened (`MAX_RELATIVE_KURTOSIS`). If e has extreme values, or
+    a stratum is small, the result is the larger of this tail and that of random signs of all terms.
+
+    If no stratum has more than two samples, permutations only change the signs of the sums of strata, and the result is
+    the tail of these signs. `variances` of residuals from covariates replace the variance of e.
     """
     if strata is not None and np.bincount(strata).max() <= 2:
         return log_tail_of_signs(sums_by(strata, a * as_array_like(e, a)))

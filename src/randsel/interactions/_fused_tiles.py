@@ -33,7 +33,7 @@ MAX_COUNTS = 32767, 65535
 class BestOfTile:
     """The best pairs of a tile by one statistic; features are numbered within the tile."""
 
-    #: For each feature of the rows: its largest statistic (below zero if it is in no pair), and its partner there.
+    #: Per feature of the rows: its largest statistic (below zero if in no pair), and the partner in that pair.
     by_row: tuple[Array, Array]
     by_column: tuple[Array, Array]  # the same for each feature of the columns
     statistics: Array  # of the best pairs, the largest first

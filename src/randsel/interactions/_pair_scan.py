@@ -41,6 +41,7 @@ EXPECTED = 4.0
 Moments = tuple[float, float, float]
 #: Moments, features, their best partners, and the statistics of these pairs.
 BestPartners = tuple[Moments, Array, Array, Array]
+#: Stages that save nothing.
 NO_STAGES = NO_CHECKPOINT.stages("")
 #: Result of a tile: best partners by each statistic; log p and features of the best pairs.
 TileResult = tuple[list[BestPartners], Array, Array]

@@ -1,7 +1,7 @@
-"""Null distributions of a sum over permuted outcomes: its cumulants, and the tails of labels and of signs.
+"""Null distributions of a sum over permuted outcomes: cumulants, tails of labels and of signs, arrangements of classes.
 
-`a` holds one product of rank functions per row, with sum zero in every stratum, on the host or on a device. Results
-have one number per row and are on the host.
+`a` holds one product of rank functions per row, with sum zero in every stratum, on the host or on a device. Cumulants
+and tails have one number per row and are on the host.
 """
 
 from collections.abc import Iterator
@@ -148,18 +148,18 @@ def log_tail_at_saddlepoint(w: Array, t: Array, curvature: Array) -> Array:
 def cluster_factors(clusters: Array) -> Array:
     """Return the factors by which sums over clusters are multiplied before their signs change.
 
-    A cluster that has a share h of the samples pulls the mean of a column towards itself. Its sum, which is one of
-    deviations from the mean, then has too small a variance, by a factor of 1 - h or less. For clusters of similar sizes
-    this hardly matters; only the excess of h over twice the mean share is corrected for.
+    A cluster with a fraction h of the samples pulls the mean of a column towards itself. Its sum is one of deviations
+    from that mean: for independent samples, its variance is 1 - h times that of deviations from the true mean. This
+    hardly matters for clusters of similar sizes, so only the excess of h over twice its mean is corrected for.
     """
     shares = np.bincount(clusters) / len(clusters)
     return np.asarray((1.0 - np.maximum(shares - 2.0 / len(shares), 0.0)) ** -0.5)
 
 
 def log_tail_of_terms(terms: Any, freedom: int, totals: Any = None) -> Array:
-    """Return the log tail of the square of a sum of every row of terms, the self-normalised sum (eq. 19).
+    """Return the log tail of the squared sum of every row of terms, relative to the sum of their squares (eq. 19).
 
-    `totals` are the observed sums if they are not those of the terms.
+    `totals` are the observed sums; by default, those of the terms.
     """
     sums = to_numpy(terms.sum(axis=1) if totals is None else totals)
     return log_tail_of_form(np.square(sums), to_numpy((terms * terms).sum(axis=1))[:, None], freedom)
@@ -168,9 +168,9 @@ def log_tail_of_terms(terms: Any, freedom: int, totals: Any = None) -> Array:
 def log_tail_of_signs(terms: Any, totals: Any = None) -> Array:
     """Return the two-sided log p-value of the sum of every row of terms, if their signs change at random.
 
-    `totals` are the observed sums if they are not those of the terms. A sum has the cumulant generating function
-    `Σ_k log cosh(t d_k)` for terms ±d_k. The saddlepoint approximation has the continuity correction of
-    `log_tail_of_labels`, because terms of one size have sums on a lattice.
+    `totals` are the observed sums; by default, those of the terms. For terms ±d_k, the sum has the cumulant generating
+    function `Σ_k log cosh(t d_k)`. The saddlepoint approximation has the continuity correction of `log_tail_of_labels`,
+    because terms of one size have sums on a lattice.
     """
     xp = namespace(terms)
     size = xp.max(abs(terms), axis=1)
@@ -215,7 +215,7 @@ def log_p_of_arrangement(a: Array, strata: Array) -> Array:
 
 
 def arrangements_of_classes(sizes: tuple[int, ...]) -> Array:
-    """Return the ranks of the samples, ordered by class, in every arrangement of classes of these sizes (rows)."""
+    """Return all arrangements of classes of these sizes as rows: the ranks of the first class, then of the next."""
     return np.array(list(_arrange(tuple(range(sum(sizes))), sizes)))
 
 
@@ -230,6 +230,6 @@ def _arrange(ranks: tuple[int, ...], sizes: tuple[int, ...]) -> Iterator[tuple[i
 
 
 def log_share_at_most(ascending: Array, log_p: Array) -> Array:
-    """Return the log of the share of `ascending` that is at most each log p-value, which is one of them."""
+    """Return, for each log p-value, the log of the share of `ascending` that is at most as large, up to rounding."""
     counts = np.searchsorted(ascending, log_p + EQUAL_LOG_P, side="right")
     return np.asarray(np.log(np.maximum(counts, 1) / len(ascending)))

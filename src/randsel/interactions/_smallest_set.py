@@ -44,7 +44,7 @@ class Step:
 class Candidates:
     """Candidates of a forward step."""
 
-    scores: Array  # per feature: how closely it follows what the set leaves of the outcome (eq. 26); -1 for members
+    scores: Array  # per feature: relation to what the set does not explain of the outcome (eq. 26); -1 for members
     tested: Array  # the features of the largest scores
     log_p: Array  # their log p-values given the set, corrected for the number of all features
 

@@ -138,10 +138,10 @@ def warn_of_scale(
 
     `rescaled`: scores were computed within the new samples. `log2_taken`: logarithms of the new values were taken,
     because they were taken in training. `negative`: fraction of the values that were negative before. `names_options`:
-    remedies are options of `randsel apply`, instead of what to do in Python.
+    the remedy is an option of `randsel apply`; otherwise, it is what to do in Python.
     """
     if log2_taken and negative > MAX_NEGATIVE:
-        remedy = "--transform none leaves them as they are" if names_options else "pass 2 to the power of them"
+        remedy = "--transform none leaves them as they are" if names_options else "pass 2 to the power of the values"
         yield (
             f"{negative:.0%} of the new values are negative, and have no logarithm, which training took: if they are "
             f"logarithms already, {remedy}."

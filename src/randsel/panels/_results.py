@@ -23,7 +23,7 @@ from randsel.panels._panel import Panel
 from randsel.plots import survival_panels
 from randsel.report import draw_figure, render_page
 
-FEW_CLASSES = 4  # a legend of more is below the calibration
+FEW_CLASSES = 4  # maximum number of classes whose legend fits beside the lines of the calibration; below for more
 LISTED = 200  # number of samples that the report lists
 #: Entries about a panel that the report shows, and their labels: they describe training, not the new samples.
 PANEL_ENTRIES = {"version": "version at training", "data_hash": "hash of the training data"}
@@ -250,7 +250,7 @@ def _draw_calibration(application: Application) -> Any:
         axes.set_ylabel(f"observed {name}", parse_math=False)
     else:
         axes.set(xlabel="predicted probability", ylabel="observed frequency")
-    if len(labels) > FEW_CLASSES:  # beside the lines there is no room
+    if len(labels) > FEW_CLASSES:
         figure.legend(frameon=False, loc="outside lower center", ncols=2, fontsize="small")
     elif application.panel.classes is not None:
         axes.legend(frameon=False)

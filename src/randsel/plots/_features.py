@@ -24,7 +24,7 @@ from randsel.plots._style import (
     write_name,
 )
 
-LONGEST_LEVEL = 4  # longer values, such as 0.0136, would overlap below bars, and are no levels of a genotype
+LONGEST_LEVEL = 4  # maximum number of characters of values that are drawn as bars; longer labels would overlap
 FEW_BARS = 6  # features of at most this many distinct values, such as genotypes, are drawn as bars
 NAMED_POINTS = 10  # maximum number of points of a volcano plot that are named
 NAME_SPACING, POINT_SPACING = 1.5, 0.6  # minimum vertical distance of a name from another name, or a point, in lines

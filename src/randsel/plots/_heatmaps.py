@@ -19,7 +19,7 @@ from randsel.plots._style import (
 LIMIT = 2.5  # standard deviations at which colours of values end
 TAILS = (0.05, 0.95)  # quantiles at which values are limited before the mean and the spread are computed
 STRONGEST = 20.0  # -log10 p at which colours of pairs end: one very strong pair must not make all others look pale
-DIAGONAL = "0.6"  # colour of the diagonal of a heat map of pairs: none of its scale
+DIAGONAL = "0.6"  # colour of the diagonal of a heat map of pairs; its scale has no grey
 
 
 def feature_heatmap(

@@ -11,7 +11,7 @@ from sklearn.metrics import roc_curve as trace_roc_curve
 from randsel.plots._style import CLASS_COLOURS, GREY, MANY, ON_PALE, RED, prepare_axes, write_name
 
 GRID = np.linspace(0.0, 1.0, 101)  # false positive rates at which the curves of folds are averaged
-MANY_CLASSES = 5  # a matrix of more classes has small text, and names of one line
+MANY_CLASSES = 5  # with more classes, a confusion matrix has small text and names of one line
 
 
 def roc_curve(y: Any, scores: Any, *, folds: Any = None, positive: str = "", ax: Any = None) -> Any:

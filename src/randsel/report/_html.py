@@ -192,7 +192,7 @@ def _draw_predictions(analysis: Analysis) -> list[dict[str, str]]:
 
 
 def _say_what_is_predicted(analysis: Analysis) -> str:
-    """Return the sentence that says how many samples have predictions; nothing if all have."""
+    """Return the sentence that says how many samples have predictions; an empty string if all have."""
     held_out = None if analysis.accuracy is None else analysis.accuracy.held_out
     if held_out is None or (n_shown := int(np.isfinite(held_out.predicted).sum())) == len(held_out.predicted):
         return ""

@@ -299,8 +299,8 @@ class RandSel(StandInsMixin, Selector):
             How much each sample counts; samples of weight zero are left out.
         groups : array of shape (n_samples,), default=None
             Samples of one group, such as a donor, are not independent: prediction errors leave out whole groups, and
-            the permutation test compares between groups, within groups, or both, as `InteractionScan` does. A
-            single group is ignored.
+            the permutation test exchanges the outcomes of whole groups, permutes within groups, or does both. A single
+            group is ignored.
         batch : array of shape (n_samples,), default=None
             Differences between batches, such as plates, are removed from features and y; permutations of y stay within
             batches.

@@ -64,7 +64,7 @@ class HalfMethod(Protocol):
 
 @dataclass(frozen=True)
 class FittedOnHalves:
-    """A selector that is fitted on each half of the data, as the user passed them."""
+    """A selector of the user, which is fitted on the rows of each half."""
 
     selector: Any
     X: Any
@@ -85,7 +85,7 @@ class FittedOnHalves:
 
 @dataclass(frozen=True)
 class Problem:
-    """The data of a fit, ready to be drawn from, and the method that selects on each half."""
+    """The checked data of a fit, and the method that selects on each half."""
 
     method: HalfMethod
     columns: Array  # column of X of every feature of the method

@@ -22,7 +22,7 @@ MIN_GROUPS = 4
 
 @dataclass(frozen=True)
 class Samples:
-    """The samples that tests compare, with what is known of them: one row each, or per group if groups are compared."""
+    """Samples that tests compare, with their annotations; one row per sample, or per group if groups are compared."""
 
     X: Any
     y: Array

@@ -1,4 +1,4 @@
-"""The target: the outcome y, encoded as the factor of its centred kernel; and what else is known of the samples."""
+"""The target, which is the outcome y as the factor of its centred kernel, and the annotations of the samples."""
 
 import math
 from collections.abc import Iterator
@@ -38,12 +38,12 @@ class Annotations:
         return Annotations(groups, batch, None if self.covariates is None else self.covariates.rows(index))
 
     def as_arguments(self) -> dict[str, Any]:
-        """Return the arguments of `fit` that pass them on."""
+        """Return the annotations as keyword arguments of `fit`."""
         return {"groups": self.groups, "batch": self.batch, "covariates": self.covariates}
 
     @property
     def are_none(self) -> bool:
-        """Whether nothing is known of the samples."""
+        """Whether there are no groups, batches or covariates."""
         return self.groups is None and self.batch is None and self.covariates is None
 
     @property
@@ -52,7 +52,7 @@ class Annotations:
         return None if self.covariates is None else self.covariates.values
 
     def nuisance(self, m: int, weights: Array | None) -> Nuisance | None:
-        """Return what is projected out of features and outcome of m samples; None if that is a mean only."""
+        """Return what is projected out of features and outcome of m samples; None if only one mean is subtracted."""
         if self.batch is None and self.covariates is None:
             return None
         nuisance = Nuisance.from_samples(m, weights, self.batch, self.covariates)
