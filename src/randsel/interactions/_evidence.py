@@ -78,7 +78,7 @@ RESPONSE_SHARES = {1: np.array([1.0]), 2: np.array([0.75, 0.25])}
 #: Tails of labels, and numbers of arrangements, are computed where the approximation by moments is below this.
 CANDIDATE_LOG_P = np.log(0.2)
 #: Largest negative excess kurtosis of a sum over permutations of e, relative to a sum over random directions of e.
-#: Without dominant samples, the ratio is below 2.
+#: Without dominant samples, the ratio is mostly below 2.
 MAX_RELATIVE_KURTOSIS = 2.0
 #: If a stratum has fewer samples, the tail of random signs limits the p-value as well: a few strata may dominate a sum.
 SMALL_STRATUM = 10
