@@ -50,12 +50,14 @@ def commit_all(folder):
     return git(folder, "rev-parse", "--short=12", "HEAD")
 
 
-def test_the_commit_is_given_by_a_variable_where_there_is_no_git(pages, page, tmp_path, monkeypatch):
-    monkeypatch.setenv("RANDSEL_COMMIT", "0123456")
-    assert pages.describe_run()["commit"] == "0123456"
+def test_the_commit_is_that_of_git_unless_a_variable_names_another(pages, page, tmp_path, monkeypatch):
+    monkeypatch.delenv("RANDSEL_COMMIT", raising=False)
+    assert pages.describe_run()["commit"] == "unknown"
     git(tmp_path, "init", "-q")
     commit = commit_all(tmp_path)
     assert pages.describe_run()["commit"] == commit
+    monkeypatch.setenv("RANDSEL_COMMIT", "0123456")  # a copy of the working tree, in which git has another commit
+    assert pages.describe_run()["commit"] == "0123456"
 
 
 def test_the_hash_changes_with_code_but_not_with_prose(pages, page, tmp_path):

@@ -6,6 +6,8 @@ from scipy import stats
 from sklearn.feature_selection import f_classif
 
 from randsel import RandSel, datasets
+from randsel._numerics.nuisance import Nuisance
+from randsel._sklearn.annotations import check_covariates
 from randsel.contribution import Sample
 from randsel.culling import permutation_test
 from randsel.culling._noise import fourth_moments, mixed_units, permuted_rows
@@ -110,6 +112,23 @@ def test_a_donor_of_half_of_all_samples_does_not_raise_false_alarms(varies):
         y = np.where(donors % 2 == varies, rng.integers(0, 2, 25)[donors], np.arange(120) % 2)
         X = rng.normal(size=(25, 50))[donors] + rng.normal(size=(120, 50))
         alarms += permutation_test(make_sample(X, y, groups=donors)) <= 0.05
+    assert alarms <= 11
+
+
+def test_covariates_that_vary_within_mixed_groups_do_not_raise_false_alarms():
+    """Of 100 tests at 0.05, more than 11 have probability 0.004. The covariate follows y, and features follow it."""
+    donors, alarms = np.repeat(np.arange(40), 4), 0
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        y = np.where(donors < 4, np.arange(160) % 2, rng.permutation(np.arange(40) % 2)[donors])
+        age = rng.normal(size=160) + y
+        X = rng.normal(size=(40, 50))[donors] + rng.normal(size=(160, 50)) + 0.7 * age[:, None]
+        covariates = check_covariates(age[:, None], 160)
+        nuisance = Nuisance.from_samples(160, None, None, covariates)
+        X = (X - X.mean(axis=0)) / X.std(axis=0)
+        target = Target.encode(y, KINDS["classification"], None, donors, nuisance)
+        sample = Sample.from_columns(nuisance.remove(X.T).T, target)
+        alarms += permutation_test(sample, None, covariates, y) <= 0.05
     assert alarms <= 11
 
 

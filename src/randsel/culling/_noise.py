@@ -20,7 +20,7 @@ from randsel._numerics.nuisance import Covariates, Nuisance
 from randsel._utils.jobs import generator
 from randsel._utils.typing import Array
 from randsel.contribution import Sample
-from randsel.targets import Comparison, average_rows, batches_of_groups, compare_groups, number_rows
+from randsel.targets import average_rows, batches_of_groups, compare_groups, number_rows
 
 #: Permutations of y: the p-value is at least 0.01, and the test costs less than a tenth of a path.
 N_PERMUTATIONS = 99
@@ -35,7 +35,7 @@ def permutation_test(
     sample: Sample,
     batch: Array | None = None,
     covariates: Covariates | None = None,
-    comparison: Comparison | None = None,
+    y: Array | None = None,
 ) -> float:
     """Return the p-value of the hypothesis that no feature is related to y. Always draws the same permutations.
 
@@ -43,16 +43,15 @@ def permutation_test(
     in every group, and permute within groups if it varies in every group. If it varies in some groups only, they do
     both: groups of constant outcome exchange it, and it is permuted within the others. With covariates, residuals of y
     are permuted, and covariates are removed from the result (Freedman and Lane 1983); they are already removed from the
-    features of the sample.
+    features of the sample. In which groups the outcome is constant is decided by `y`, not by its residuals, which may
+    vary in every group; by default, y is the outcome of the sample.
     """
     target = sample.target
     outcomes = to_numpy(target.Y)
     weights = np.ones(len(outcomes)) if target.weights is None else to_numpy(target.weights)
     outcomes, groups = outcomes / weights[:, None], target.groups
-    if groups is None:
-        comparison = "samples"
-    elif comparison is None:
-        comparison = compare_groups(outcomes.round(9), groups)
+    values = outcomes.round(9) if y is None else y
+    comparison = "samples" if groups is None else compare_groups(values, groups)
     strata = batch
     if groups is not None and comparison == "within groups":
         strata = groups if batch is None else number_rows(np.stack([groups, batch], axis=1))
@@ -60,12 +59,12 @@ def permutation_test(
         strata = batches_of_groups(batch, groups)[number_rows(groups)]
     units, unit_strata = groups if comparison == "between groups" else None, strata
     if groups is not None and comparison == "mixed":
-        units, unit_strata = mixed_units(outcomes.round(9), groups, batch)
+        units, unit_strata = mixed_units(values, groups, batch)
     nuisance = None  # the outcomes are centred already
     if strata is not None or covariates is not None:
         nuisance = Nuisance.from_samples(len(outcomes), weights, strata, covariates)
         outcomes = nuisance.remove(outcomes.T).T
-    if units is not None and covariates is not None:
+    if units is not None and nuisance is not None:
         outcomes = average_rows(outcomes, units, np.zeros(outcomes.shape[1], dtype=bool))[number_rows(units)]
     rows = permuted_rows(len(outcomes), units, unit_strata, N_PERMUTATIONS)
     permuted = outcomes[np.concatenate([np.arange(len(outcomes))[None], rows])]
@@ -107,7 +106,6 @@ def mixed_units(outcomes: Array, groups: Array, batch: Array | None) -> tuple[Ar
 
     A group of constant outcome is one unit; in `permuted_rows`, such groups with samples of the same batches form one
     stratum. In the other groups, every sample is a unit, and the group, or its part in a batch, is the stratum.
-    Residuals from covariates, or from batches that divide groups, may vary in groups in which y is constant.
     """
     codes, values = number_rows(groups), number_rows(outcomes)
     n_values = np.bincount(np.unique(np.stack([codes, values]), axis=1)[0])

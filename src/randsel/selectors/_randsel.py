@@ -338,7 +338,7 @@ class RandSel(StandInsMixin, Selector):
         target = target.on_device_of(array_on_device_of(Z))
         sample = Sample.from_columns(Z, target, fixed, FACTORS[self.kernel])
         del Z
-        noise_pvalue = permutation_test(sample, annotations.batch, annotations.covariates, annotations.comparison(y))
+        noise_pvalue = permutation_test(sample, annotations.batch, annotations.covariates, y)
         with self._observe(sample, columns, n_to_select, checkpoint, seed) as (state, draws, observers):
             path = cull(state, criterion, ESTIMATORS[self.estimator], rules, draws, observers)
             path = replace(

@@ -12,7 +12,6 @@ from randsel._numerics.arrays import as_array_like, astype, clip, dot, frobenius
 from randsel._numerics.kernels import u_centre
 from randsel._numerics.nuisance import Covariates, Nuisance
 from randsel._utils.typing import Array
-from randsel.targets._groups import Comparison, compare_groups
 from randsel.targets._kinds import OutcomeKind
 
 
@@ -58,10 +57,6 @@ class Annotations:
         nuisance = Nuisance.from_samples(m, weights, self.batch, self.covariates)
         nuisance.check_freedom()
         return nuisance
-
-    def comparison(self, y: Array) -> Comparison:
-        """Return how y is compared between samples and groups."""
-        return "samples" if self.groups is None else compare_groups(y, self.groups)
 
     def arrays(self) -> Iterator[Array | None]:
         """Yield groups, and batches and covariates if there are any, for a fingerprint."""
