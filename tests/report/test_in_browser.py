@@ -220,6 +220,19 @@ def test_headings_stay_with_their_figures_in_print(opened):
     opened.media()
 
 
+def test_captions_stay_with_grids_of_panels_in_print(open_page, plain_html, scanned):
+    for html in (plain_html, render_interactions(scanned[2])):
+        page = open_page(html)
+        page.media(kind="print")
+        figures = "[...document.querySelectorAll('.grid')].map((grid) => grid.closest('figure'))"
+        assert page.js(f"{figures}.length") >= 1
+        assert page.js(f"{figures}.every((figure) => getComputedStyle(figure).breakInside === 'avoid')")
+        assert page.js(f"{figures}.every((figure) => figure.querySelector('figcaption') !== null)")
+        captions = "[...document.querySelectorAll('figcaption, .caption')]"
+        assert page.js(f"{captions}.every((caption) => getComputedStyle(caption).breakBefore === 'avoid')")
+        page.media()
+
+
 @pytest.fixture(scope="module")
 def scanned():
     table = hostile_table("classification")

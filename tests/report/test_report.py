@@ -23,7 +23,7 @@ from randsel.analysis._ranking import MISSING, NAME, RANK, SELECTED, VALUE_COLUM
 from randsel.culling import StandIn
 from randsel.report import _figures as figures
 from randsel.report import _html as report
-from randsel.report import say_whether_pairs_hold
+from randsel.report import interaction_contents, render_interactions, say_whether_pairs_hold
 from randsel.report._sentences import summarise
 from randsel.tables._read import Table
 
@@ -441,3 +441,13 @@ def test_a_target_that_single_features_explain_leaves_no_pair_to_test(rng):
     assert say_whether_pairs_hold(InteractionScan(order=1).fit(X, y), names) == "Pairs were not tested."
     analysis = analyse(Table(X, y, names), Settings(halves=0, folds=0))
     assert any(note.startswith("No pair was tested") for note in analysis.notes)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_the_best_pair_is_named_only_where_pairs_were_tested(rng, quick, order):
+    table = Table(rng.standard_normal((60, 5)), np.arange(60) % 2, tuple("abcde"))
+    settings = Settings(halves=0, folds=0, pairs="all" if order == 2 else "none")
+    page = report.render(report.contents(analyse(table, settings)))
+    scan = InteractionScan(order=order).fit(table.X, table.y)
+    scanned = render_interactions(interaction_contents(scan, table, kind="classification"))
+    assert ("best pair" in page) == ("best pair" in scanned) == (order == 2)
