@@ -357,6 +357,21 @@ def test_a_comparison_has_a_panel_per_method():
     assert len(plots.comparison([row | {"data": "one"} for row in many])) == 6
 
 
+def test_the_lines_of_a_comparison_are_explained():
+    rows = [
+        {"data": "one", "method": method, "sizes": [1, 5], "mean": [0.6, 0.8], "standard_error": [0.1, 0.1]}
+        for method in ("a", "b")
+    ]
+    for methods, expected in (
+        (rows, ["method of the panel", "± standard error", "other methods"]),
+        (rows[:1], ["method of the panel", "± standard error"]),
+    ):
+        (legend,) = plots.comparison(methods)[0].figure.legends
+        assert [entry.get_text() for entry in legend.get_texts()] == expected
+        colours = [handle.get_color() for handle in legend.legend_handles if hasattr(handle, "get_color")]
+        assert len(set(colours)) == len(methods)
+
+
 def test_the_scores_of_folds_are_drawn_in_rows(panel):
     folds = pd.DataFrame({"selected": [0.8, 0.9], "all features": [0.6, 0.5]})
     axes = plots.accuracy(folds, chance=0.5, highlight="selected", ax=panel)
