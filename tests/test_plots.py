@@ -368,6 +368,10 @@ def test_the_lines_of_a_comparison_are_explained():
     ):
         (legend,) = plots.comparison(methods)[0].figure.legends
         assert [entry.get_text() for entry in legend.get_texts()] == expected
+        figure = legend.figure
+        figure.draw_without_rendering()
+        lowest = min(axes.get_tightbbox().y0 for axes in figure.axes if axes.axison)
+        assert legend.get_window_extent().y1 <= lowest + 1.0  # below the names of the axes
         colours = [handle.get_color() for handle in legend.legend_handles if hasattr(handle, "get_color")]
         assert len(set(colours)) == len(methods)
 

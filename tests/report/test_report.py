@@ -451,3 +451,18 @@ def test_the_best_pair_is_named_only_where_pairs_were_tested(rng, quick, order):
     scan = InteractionScan(order=order).fit(table.X, table.y)
     scanned = render_interactions(interaction_contents(scan, table, kind="classification"))
     assert ("best pair" in page) == ("best pair" in scanned) == (order == 2)
+
+
+def test_the_legend_of_effects_says_what_is_not_corrected_and_names_no_selection_of_noise(plain, quick):
+    page, noisy = report.render(report.contents(plain)), report.render(report.contents(noise()))
+    for html in (page, noisy):
+        assert "95 % confidence interval, not corrected for the number of features" in html
+    assert "Selected features are red" in page
+    assert "Selected features are red" not in noisy
+
+
+@pytest.mark.parametrize(("pvalue", "is_said"), [(0.02, False), (0.05, True), (0.5, False)])
+def test_a_p_value_that_usually_counts_as_a_signal_is_explained(plain, pvalue, is_said):
+    path = replace(plain.path, noise_pvalue=pvalue)
+    sentence = summarise(replace(plain, path=path, nothing_stands_out=pvalue > 0.02))[0]
+    assert ("A signal needs a p-value of at most 0.02. " in sentence) == is_said

@@ -58,7 +58,8 @@ def comparison(rows: Any, *, title: str = "") -> Any:
         measure = curves[0].get("measure", "accuracy")
         for axes in block[:, 0]:
             axes.set_ylabel(f"validation {measure}" if len(data_sets) == 1 else f"{name}\n{measure}", fontsize="small")
-    figure.supxlabel("number of features", fontsize="small")
+    for column in panels.T:
+        [axes for axes in column if axes.axison][-1].set_xlabel("number of features", fontsize="small")
     drawn = [axes for axes in panels.ravel() if axes.axison]
     _explain_lines(figure, drawn[0], has_others=len(methods) > 1)
     if title:
