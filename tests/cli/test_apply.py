@@ -388,3 +388,12 @@ def test_classes_that_are_numbers_are_named_as_classes(folders, tmp_path):
     assert "AUC of class 1 0." in result.output
     assert {"recall of class 2", "AUC of class 2"} <= {row["measure"] for row in read(out / "evaluation.csv")}
     assert {row["predicted"] for row in read(out / "predictions.csv")} == {"0", "1", "2"}
+
+
+def test_help_says_what_training_decides():
+    text = " ".join(invoke("apply", "--help").output.split())
+    for option in ("--below-detection [", "--duplicates ["):
+        explained = text[text.index(option) :]
+        explained = explained[: explained.index(" --", len(option))]
+        assert explained.endswith("by default as in training.")
+    assert "By default, such cells are an error." in " ".join(invoke("select", "--help").output.split())

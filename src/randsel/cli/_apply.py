@@ -18,19 +18,40 @@ if TYPE_CHECKING:
 #: Options of reading that the panel decides, or that have no meaning for new samples.
 _DECIDED = ("batch", "covariates", "features", "log2", "missing")
 _OUTCOME = ("target", "event", "time")
+#: Options that training decides unless they are given.
+_AS_IN_TRAINING: dict[str, dict[str, Any]] = {
+    "target": {"help": "Column of the outcome, if its name differs from that in training."},
+    "below_detection": {
+        "help": "Replace cells such as <LOD and <0.5 by the values that training used, or by missing values; by "
+        "default as in training.",
+    },
+    "duplicates": {
+        "show_default": False,
+        "help": "Features of the same name: refuse them, number them, or use their mean or the first; by default as in "
+        "training.",
+    },
+}
 
 
 @main.command()
 @click.argument("results", type=click.Path(path_type=Path))
-@partial(table_options, without=_DECIDED)
+@partial(table_options, without=_DECIDED, differing=_AS_IN_TRAINING)
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Result folder.")
-@click.option("--allow-missing", is_flag=True, help="Replace absent features by stand-ins, or by their average.")
-@click.option("--rescale", is_flag=True, help="Scale features by ranks within FILE, for data of another platform.")
+@click.option(
+    "--allow-missing",
+    is_flag=True,
+    help="If FILE lacks features, replace them by correlated ones (stand-ins), or by their average.",
+)
+@click.option(
+    "--rescale",
+    is_flag=True,
+    help="Rank values within FILE instead of by those of training, for data of another platform.",
+)
 @click.option(
     "--transform",
     default="as-training",
     type=click.Choice(["as-training", "none", *TRANSFORMS]),
-    help="Transform of new values; as-training takes log2 if select did.",
+    help="How to transform the values of FILE; as-training takes log2 if select did.",
 )
 def apply(results: Path, file: Path, reading: dict[str, Any], out: Path, **how: Any) -> None:
     """Predict new samples with the panel that randsel select saved.
@@ -40,9 +61,9 @@ def apply(results: Path, file: Path, reading: dict[str, Any], out: Path, **how: 
     predictions.csv (classes with probabilities, numbers, or risks), features.csv (comparison of the new values with
     those of training) and report.html. If FILE has the outcome, evaluation.csv and calibration.csv compare the
     predictions with it. The outcome must have the same column name as in training, unless --target, or --event and
-    --time, name another. The same holds for groups (--groups). Repeated names are handled as in training
-    (--duplicates). Cells that training read as missing are missing here as well; --na adds others, and --na "" leaves
-    only the usual ones.
+    --time, name another. The same holds for groups (--groups). Repeated names (--duplicates) and cells below
+    detection (--below-detection) are handled as in training. Cells that training read as missing are missing here as
+    well; --na adds others, and --na "" leaves only the usual ones.
 
     \b
     Exit status:
