@@ -466,3 +466,9 @@ def test_a_p_value_that_usually_counts_as_a_signal_is_explained(plain, pvalue, i
     path = replace(plain.path, noise_pvalue=pvalue)
     sentence = summarise(replace(plain, path=path, nothing_stands_out=pvalue > 0.02))[0]
     assert ("A signal needs a p-value of at most 0.02. " in sentence) == is_said
+
+
+@pytest.mark.parametrize(("best", "words"), [(1, "The round with 1 feature (dotted"), (3, "with 3 features (dotted")])
+def test_a_round_of_one_feature_is_written_in_the_singular(plain, quick, best, words):
+    content = report.contents(plain)
+    assert words in report.render({**content, "path": {**content["path"], "best": best}})
