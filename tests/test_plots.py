@@ -372,6 +372,8 @@ def test_the_lines_of_a_comparison_are_explained():
         figure.draw_without_rendering()
         lowest = min(axes.get_tightbbox().y0 for axes in figure.axes if axes.axison)
         assert legend.get_window_extent().y1 <= lowest + 1.0  # below the names of the axes
+        box = legend.get_window_extent()
+        assert not any(box.overlaps(text.get_window_extent()) for text in figure.texts)
         colours = [handle.get_color() for handle in legend.legend_handles if hasattr(handle, "get_color")]
         assert len(set(colours)) == len(methods)
 
