@@ -357,6 +357,27 @@ def test_a_comparison_has_a_panel_per_method():
     assert len(plots.comparison([row | {"data": "one"} for row in many])) == 6
 
 
+def test_the_lines_of_a_comparison_are_explained():
+    rows = [
+        {"data": "one", "method": method, "sizes": [1, 5], "mean": [0.6, 0.8], "standard_error": [0.1, 0.1]}
+        for method in ("a", "b")
+    ]
+    for methods, expected in (
+        (rows, ["method of the panel", "± standard error", "other methods"]),
+        (rows[:1], ["method of the panel", "± standard error"]),
+    ):
+        (legend,) = plots.comparison(methods)[0].figure.legends
+        assert [entry.get_text() for entry in legend.get_texts()] == expected
+        figure = legend.figure
+        figure.draw_without_rendering()
+        lowest = min(axes.get_tightbbox().y0 for axes in figure.axes if axes.axison)
+        assert legend.get_window_extent().y1 <= lowest + 1.0  # below the names of the axes
+        box = legend.get_window_extent()
+        assert not any(box.overlaps(text.get_window_extent()) for text in figure.texts)
+        colours = [handle.get_color() for handle in legend.legend_handles if hasattr(handle, "get_color")]
+        assert len(set(colours)) == len(methods)
+
+
 def test_the_scores_of_folds_are_drawn_in_rows(panel):
     folds = pd.DataFrame({"selected": [0.8, 0.9], "all features": [0.6, 0.5]})
     axes = plots.accuracy(folds, chance=0.5, highlight="selected", ax=panel)

@@ -255,7 +255,10 @@ def test_samples_of_one_donor_are_warned_of(tmp_path):
     without = ["--target", "status", "--drop-columns", "comment,donor", *SHORT]
     select(train, *without, "--out", tmp_path / "without")
     new = write(tmp_path / "new.csv", with_donors(make_table(seed=1), 16))
-    warning = "The 80 samples with an outcome are of 16 groups (--groups), but confidence intervals treat samples as"
+    warning = (
+        "The 80 samples with an outcome are of 16 groups (--groups), but confidence intervals of all measures except "
+        "balanced accuracy treat samples as"
+    )
     for results, named, is_warned in (("out", (), True), ("without", ("donor",), True), ("without", (), False)):
         result, _ = apply(tmp_path / results, new, *(word for name in named for word in ("--groups", name)))
         assert result.exit_code == 0, result.output
@@ -385,3 +388,12 @@ def test_classes_that_are_numbers_are_named_as_classes(folders, tmp_path):
     assert "AUC of class 1 0." in result.output
     assert {"recall of class 2", "AUC of class 2"} <= {row["measure"] for row in read(out / "evaluation.csv")}
     assert {row["predicted"] for row in read(out / "predictions.csv")} == {"0", "1", "2"}
+
+
+def test_help_says_what_training_decides():
+    text = " ".join(invoke("apply", "--help").output.split())
+    for option in ("--below-detection [", "--duplicates ["):
+        explained = text[text.index(option) :]
+        explained = explained[: explained.index(" --", len(option))]
+        assert explained.endswith("by default as in training.")
+    assert "By default, such cells are an error." in " ".join(invoke("select", "--help").output.split())

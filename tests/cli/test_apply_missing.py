@@ -99,6 +99,56 @@ def test_a_covariate_below_detection_only_in_new_samples_gets_half_of_the_traini
     assert read(out / "predictions.csv") == read(expected / "predictions.csv")
 
 
+def test_the_rule_for_cells_below_detection_is_that_of_training(undetected, tmp_path):
+    results, write_rows, draw = undetected
+    assert json.loads((results / "panel.json").read_text())["panel"]["about"]["below_detection"] == "half-minimum"
+    file = write_rows("inherited", 1.0, draw(40))
+    result, out = apply(results, file)
+    assert result.exit_code == 0, result.output
+    assert "they are replaced by the values from training (--below-detection)" in result.output
+    inherited = (out / "predictions.csv").read_text()
+    _, named = apply(results, file, "--below-detection", "half-minimum")
+    assert (named / "predictions.csv").read_text() == inherited
+    # on another scale the values of training do not fit, and such cells are refused
+    result, _ = apply(results, file, "--transform", "exp2")
+    assert result.exit_code == 1
+    assert "holds '<0.5' among numbers" in result.output
+    # a format that holds only numbers has no such cells
+    table = make_table(m=20)
+    columns = {
+        "X": np.column_stack([np.exp(table.X[:, :2]), table.X[:, 2]]),
+        "feature_names": np.array(["a", "b", "crp"]),
+    }
+    np.savez(tmp_path / "new.npz", **columns)
+    result, _ = apply(results, tmp_path / "new.npz")
+    assert "leave --na, --below-detection" not in result.output
+
+
+def test_another_rule_than_that_of_training_is_refused_or_noted(tmp_path):
+    def with_limits(name, seed):
+        path = write(tmp_path / name, make_table(seed=seed))
+        lines = [line.split(",") for line in path.read_text().splitlines()]
+        for i in (1, 2):
+            lines[i][lines[0].index("a")] = "<LOD"
+        path.write_text("\n".join(map(",".join, lines)))
+        return path
+
+    train, new = with_limits("train.csv", 0), with_limits("new.csv", 1)
+    for rule in ("missing", "half-minimum"):
+        options = ["--target", "status", "--drop-columns", "comment", "--below-detection", rule, *SHORT]
+        select(train, *options, "--out", tmp_path / rule)
+    result, out = apply(tmp_path / "missing", new)
+    assert "they are missing (--below-detection)" in result.output
+    assert [row["missing features"] for row in read(out / "predictions.csv")][:3] == ["1", "1", "0"]
+    result, _ = apply(tmp_path / "missing", new, "--below-detection", "half-minimum")
+    assert result.exit_code == 2
+    assert "In training, cells below detection were read as missing" in result.output
+    result, out = apply(tmp_path / "half-minimum", new, "--below-detection", "missing")
+    assert result.exit_code == 0, result.output
+    assert "but in training they were low values" in result.output
+    assert "but in training they were low values" in (out / "report.html").read_text()
+
+
 def test_values_of_training_need_its_scale(undetected):
     results, write_rows, draw = undetected
     file = write_rows("logs", 0.5, draw(20))

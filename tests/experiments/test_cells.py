@@ -37,6 +37,21 @@ def test_a_cell_is_what_it_says_by_hand():
     assert result["precision"] == hits / result["n_features"]
 
 
+def test_the_curve_is_of_the_score_that_ranks_methods(rng):
+    """Classes of unequal size, whose accuracy and balanced accuracy differ."""
+    X, y = rng.normal(size=(60, 4)), (np.arange(60) % 4 == 0).astype(int)
+    X[:, 0] += 1.5 * y
+    spec = small_spec(data=({"name": "xor"},), methods=({"name": "Corr. Coeff."},))
+    cell = replace(_cells.build_cells(spec, {"xor": Table(X, y, tuple("abcd"))})[0][0], gammas=("median",))
+    train = CLASSES.splits(y, None, 3, 0)[0][0]
+    inner, recalls = CLASSES.splits(y[train], None, 3, 1), []
+    for fit, held in inner:
+        (order,) = _cells._rankings(cell, X[train][fit], y[train][fit], ("median",))
+        predicted = CLASSES.predict_held_out(X[train], y[train], fit, held, order[:1], "median")
+        recalls.append(np.mean([np.mean(predicted[y[train][held] == label] == label) for label in (0, 1)]))
+    assert _cells.evaluate(cell, Table(X, y, tuple("abcd")))["curve"]["1"] == pytest.approx(np.mean(recalls))
+
+
 def test_nothing_of_the_test_samples_reaches_the_choice(rng):
     table = grouped_table(rng)
     spec = small_spec(data=({"name": "xor"},), methods=({"name": "Corr. Coeff."},))

@@ -9,6 +9,7 @@ from fitted import HOSTILE, hostile_table
 
 from randsel import InteractionScan, plots
 from randsel._utils.text import make_visible
+from randsel.analysis import Settings, analyse
 from randsel.panels import Panel, apply_panel, fit_panel, write_application
 from randsel.report import _html as report
 from randsel.report import (
@@ -220,6 +221,19 @@ def test_headings_stay_with_their_figures_in_print(opened):
     opened.media()
 
 
+def test_captions_stay_with_grids_of_panels_in_print(open_page, plain_html, scanned):
+    for html in (plain_html, render_interactions(scanned[2])):
+        page = open_page(html)
+        page.media(kind="print")
+        figures = "[...document.querySelectorAll('.grid')].map((grid) => grid.closest('figure'))"
+        assert page.js(f"{figures}.length") >= 1
+        assert page.js(f"{figures}.every((figure) => getComputedStyle(figure).breakInside === 'avoid')")
+        assert page.js(f"{figures}.every((figure) => figure.querySelector('figcaption') !== null)")
+        captions = "[...document.querySelectorAll('figcaption, .caption')]"
+        assert page.js(f"{captions}.every((caption) => getComputedStyle(caption).breakBefore === 'avoid')")
+        page.media()
+
+
 @pytest.fixture(scope="module")
 def scanned():
     table = hostile_table("classification")
@@ -271,3 +285,24 @@ def test_the_report_of_new_samples(open_page, hostile, tmp_path, width, dark):
     rows = "[...document.querySelectorAll('#predictions tbody tr')]"
     assert browser.js(f"{rows}.length") > 40
     assert browser.js(f"{rows}.every((row) => getComputedStyle(row).display !== 'none')")
+
+
+def test_tables_of_ten_long_class_names_fit_a_page(open_page, tmp_path):
+    rng = np.random.default_rng(0)
+    classes = np.array([f"CD4+/CD45RA+/CD25- naive T cells, population {k}" for k in range(10)])
+    codes = np.arange(200) % 10
+    table = Table(rng.standard_normal((200, 3)) + codes[:, None], classes[codes], ("a", "b", "c"))
+    panel = Panel(**vars(fit_panel(analyse(table, Settings(halves=0, folds=0, pairs="none", top=3)))))
+    write_application(apply_panel(panel, table, about={"data": "new.csv"}), tmp_path)
+    page = open_page((tmp_path / "report.html").read_text(encoding="utf-8"))
+    hidden = "[...document.querySelectorAll('.scroll')].map((box) => box.scrollWidth - box.clientWidth)"
+    assert page.js(hidden) == [0] * 5
+    titles = page.js("[...document.querySelectorAll('thead .class')].map((cell) => cell.title)")
+    assert page.js("[...document.querySelectorAll('tbody th.class')].map((cell) => cell.title)") == [*classes]
+    assert titles == [*classes, *classes]
+    shown = page.js("[...document.querySelectorAll('thead .class')].map((cell) => cell.textContent)")
+    assert len(set(shown)) == 10
+    assert max(map(len, shown)) <= 32
+    page.media(kind="print")
+    assert page.js("document.documentElement.scrollWidth") == 1200
+    page.media()

@@ -23,7 +23,7 @@ from randsel.analysis._ranking import MISSING, NAME, RANK, SELECTED, VALUE_COLUM
 from randsel.culling import StandIn
 from randsel.report import _figures as figures
 from randsel.report import _html as report
-from randsel.report import say_whether_pairs_hold
+from randsel.report import interaction_contents, render_interactions, say_whether_pairs_hold
 from randsel.report._sentences import summarise
 from randsel.tables._read import Table
 
@@ -441,3 +441,34 @@ def test_a_target_that_single_features_explain_leaves_no_pair_to_test(rng):
     assert say_whether_pairs_hold(InteractionScan(order=1).fit(X, y), names) == "Pairs were not tested."
     analysis = analyse(Table(X, y, names), Settings(halves=0, folds=0))
     assert any(note.startswith("No pair was tested") for note in analysis.notes)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_the_best_pair_is_named_only_where_pairs_were_tested(rng, quick, order):
+    table = Table(rng.standard_normal((60, 5)), np.arange(60) % 2, tuple("abcde"))
+    settings = Settings(halves=0, folds=0, pairs="all" if order == 2 else "none")
+    page = report.render(report.contents(analyse(table, settings)))
+    scan = InteractionScan(order=order).fit(table.X, table.y)
+    scanned = render_interactions(interaction_contents(scan, table, kind="classification"))
+    assert ("best pair" in page) == ("best pair" in scanned) == (order == 2)
+
+
+def test_the_legend_of_effects_says_what_is_not_corrected_and_names_no_selection_of_noise(plain, quick):
+    page, noisy = report.render(report.contents(plain)), report.render(report.contents(noise()))
+    for html in (page, noisy):
+        assert "95 % confidence interval, not corrected for the number of features" in html
+    assert "Selected features are red" in page
+    assert "Selected features are red" not in noisy
+
+
+@pytest.mark.parametrize(("pvalue", "is_said"), [(0.02, False), (0.05, True), (0.5, False)])
+def test_a_p_value_that_usually_counts_as_a_signal_is_explained(plain, pvalue, is_said):
+    path = replace(plain.path, noise_pvalue=pvalue)
+    sentence = summarise(replace(plain, path=path, nothing_stands_out=pvalue > 0.02))[0]
+    assert ("A signal needs a p-value of at most 0.02. " in sentence) == is_said
+
+
+@pytest.mark.parametrize(("best", "words"), [(1, "The round with 1 feature (dotted"), (3, "with 3 features (dotted")])
+def test_a_round_of_one_feature_is_written_in_the_singular(plain, quick, best, words):
+    content = report.contents(plain)
+    assert words in report.render({**content, "path": {**content["path"], "best": best}})

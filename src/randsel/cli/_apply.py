@@ -1,6 +1,7 @@
 """`randsel apply`: predicts new samples with the panel that `randsel select` saved."""
 
 # ruff: noqa: PLC0415 (slow imports are inside the commands, so that help and usage errors appear at once)
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,19 +18,40 @@ if TYPE_CHECKING:
 #: Options of reading that the panel decides, or that have no meaning for new samples.
 _DECIDED = ("batch", "covariates", "features", "log2", "missing")
 _OUTCOME = ("target", "event", "time")
+#: Options that training decides unless they are given.
+_AS_IN_TRAINING: dict[str, dict[str, Any]] = {
+    "target": {"help": "Column of the outcome, if its name differs from that in training."},
+    "below_detection": {
+        "help": "Replace cells such as <LOD and <0.5 by the values that training used, or by missing values; by "
+        "default as in training.",
+    },
+    "duplicates": {
+        "show_default": False,
+        "help": "Features of the same name: refuse them, number them, or use their mean or the first; by default as in "
+        "training.",
+    },
+}
 
 
 @main.command()
 @click.argument("results", type=click.Path(path_type=Path))
-@partial(table_options, without=_DECIDED)
+@partial(table_options, without=_DECIDED, differing=_AS_IN_TRAINING)
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Result folder.")
-@click.option("--allow-missing", is_flag=True, help="Replace absent features by stand-ins, or by their average.")
-@click.option("--rescale", is_flag=True, help="Scale features by ranks within FILE, for data of another platform.")
+@click.option(
+    "--allow-missing",
+    is_flag=True,
+    help="If FILE lacks features, replace them by correlated ones (stand-ins), or by their average.",
+)
+@click.option(
+    "--rescale",
+    is_flag=True,
+    help="Rank values within FILE instead of by those of training, for data of another platform.",
+)
 @click.option(
     "--transform",
     default="as-training",
     type=click.Choice(["as-training", "none", *TRANSFORMS]),
-    help="Transform of new values; as-training takes log2 if select did.",
+    help="How to transform the values of FILE; as-training takes log2 if select did.",
 )
 def apply(results: Path, file: Path, reading: dict[str, Any], out: Path, **how: Any) -> None:
     """Predict new samples with the panel that randsel select saved.
@@ -39,9 +61,9 @@ def apply(results: Path, file: Path, reading: dict[str, Any], out: Path, **how: 
     predictions.csv (classes with probabilities, numbers, or risks), features.csv (comparison of the new values with
     those of training) and report.html. If FILE has the outcome, evaluation.csv and calibration.csv compare the
     predictions with it. The outcome must have the same column name as in training, unless --target, or --event and
-    --time, name another. The same holds for groups (--groups). Repeated names are handled as in training
-    (--duplicates). Cells that training read as missing are missing here as well; --na adds others, and --na "" leaves
-    only the usual ones.
+    --time, name another. The same holds for groups (--groups). Repeated names (--duplicates) and cells below
+    detection (--below-detection) are handled as in training. Cells that training read as missing are missing here as
+    well; --na adds others, and --na "" leaves only the usual ones.
 
     \b
     Exit status:
@@ -92,11 +114,7 @@ def _read_new_samples(panel: "Panel", file: Path, reading: dict[str, Any], how: 
     reading["categorical"] = tuple(dict.fromkeys([*reading["categorical"], *panel.levels()]))
     log2 = transform == "log2" or (transform == "as-training" and bool(panel.about.get("log2")))
     is_other_scale = log2 != bool(panel.about.get("log2")) or transform not in ("as-training", "none", "log2")
-    if reading["below_detection"] == "half-minimum" and is_other_scale:
-        raise click.UsageError(
-            "--below-detection half-minimum takes the values that training used, which do not fit the scale of a file "
-            "that needs --transform; use --below-detection missing."
-        )
+    reading["below_detection"], remark = _inherit_detection_rule(panel, file, reading, is_other_scale)
     named_columns = {*(reading[name] for name in (*_OUTCOME, "id_column")), *reading["drop_columns"]}
     if reading["groups"] is None and panel.about["groups"] not in named_columns:
         reading["groups"] = panel.about["groups"]
@@ -113,10 +131,44 @@ def _read_new_samples(panel: "Panel", file: Path, reading: dict[str, Any], how: 
         covariates=covariates,
         log2=log2,
     )
+    if any("below the limit of detection" in note for note in table.notes):
+        table = replace(table, notes=(*table.notes, *remark))
     say("Note", table.notes)
     if table.groups is None and reading["groups"] not in (None, panel.about["groups"]):
         raise click.ClickException(f"{file} has no column {reading['groups']!r} of groups; correct --groups.")
     return table
+
+
+def _inherit_detection_rule(
+    panel: "Panel", file: Path, reading: dict[str, Any], is_other_scale: bool
+) -> tuple[str | None, list[str]]:
+    """Return the rule for cells below detection, that of training unless the user names one, and a note if they differ.
+
+    On another scale the values of training do not fit. Without a rule, such cells are then refused by the reader.
+    """
+    from randsel.tables import has_cells
+
+    rule, of_training = reading["below_detection"], panel.about["below_detection"]
+    if rule is None:
+        is_usable = has_cells(file) and not (of_training == "half-minimum" and is_other_scale)
+        return (of_training if is_usable else None), []
+    if rule == "half-minimum" and is_other_scale:
+        raise click.UsageError(
+            "--below-detection half-minimum takes the values that training used, which do not fit the scale of a file "
+            "that needs --transform; use --below-detection missing."
+        )
+    if rule == "half-minimum" and of_training == "missing":
+        raise click.UsageError(
+            "In training, cells below detection were read as missing (--below-detection missing), so the panel has no "
+            "value for them; leave --below-detection out."
+        )
+    if rule == "missing" and of_training == "half-minimum":
+        remark = (
+            "Cells below detection count as missing here, but in training they were low values (--below-detection "
+            "half-minimum); leave --below-detection out to use the values of training."
+        )
+        return rule, [remark]
+    return rule, []
 
 
 def _inherit_na(panel: "Panel", file: Path, named: tuple[str, ...], is_other_scale: bool) -> tuple[str, ...]:

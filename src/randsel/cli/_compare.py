@@ -20,8 +20,12 @@ if TYPE_CHECKING:
 
 _RUN_OPTIONS = (
     click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Result folder."),
-    job_options("Cells to run"),
-    click.option("--timeout", type=click.FloatRange(0, min_open=True), help="Seconds allowed per cell."),
+    job_options("cells (one method on one fold)"),
+    click.option(
+        "--timeout",
+        type=click.FloatRange(0, min_open=True),
+        help="Seconds that a cell (one method on one fold) may take.",
+    ),
     click.option("--methods", help=f"Comma-separated methods: {', '.join(METHODS)}."),
 )
 
@@ -34,8 +38,12 @@ def _run_options(command: Any) -> Any:
 @main.command()
 @table_options
 @task_option
-@click.option("--folds", default=10, show_default=True, type=click.IntRange(2), help="Outer and inner folds.")
-@click.option("--reshuffles", default=3, show_default=True, type=click.IntRange(1), help="Repeats with new folds.")
+@click.option(
+    "--folds", default=10, show_default=True, type=click.IntRange(2), help="Number of folds, outer and inner."
+)
+@click.option(
+    "--reshuffles", default=3, show_default=True, type=click.IntRange(1), help="Number of repeats, each with new folds."
+)
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0, 2**31), help="Seed of the folds.")
 @_run_options
 def compare(
@@ -50,13 +58,14 @@ def compare(
     """Compare selectors on your own table by nested cross-validation.
 
     FILE is a table in any format of docs/reference/formats.md. A support vector machine is tested on the selected
-    features: by its accuracy for classes, by R² in every fold for numbers, by the concordance index for survival. All
-    methods take all three. Groups are not split between folds. Missing values are neutral; --missing median takes
-    medians of training samples. The folder gets ranking.csv (methods, best first, with standard errors), table.md and
-    table.csv (all scores), features.csv (how often each feature was selected), comparison.png, times.csv, and the
-    folder cells with a file per finished cell: run the command again to resume after an interruption. --reshuffles 1
-    takes a third of the time. Without --methods, all are compared except the bootstrap, which takes as long as the
-    others together, and the F-test, which ranks like the correlation coefficient.
+    features: methods are ranked by its balanced accuracy for classes, by R² in every fold for numbers, by the
+    concordance index for survival. All methods take all three. Groups are not split between folds. Missing values are
+    neutral; --missing median takes medians of training samples. The folder gets ranking.csv (methods, best first,
+    with standard errors), table.md and table.csv (all scores), features.csv (how often each feature was selected),
+    comparison.png (the same score against the number of features, in the inner folds), times.csv, and the folder
+    cells with a file per finished cell: run the command again to resume after an interruption. --reshuffles 1 takes a
+    third of the time. Without --methods, all are compared except the bootstrap, which takes as long as the others
+    together, and the F-test, which ranks like the correlation coefficient.
 
     \b
     Examples:

@@ -21,10 +21,25 @@ if TYPE_CHECKING:
 @table_options
 @click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Result folder.")
 @click.option("--top", "n_features_to_select", type=click.IntRange(1), help="Select this many features.")
-@click.option("--fdr", "alpha", type=RATE, help="Largest q-value to select.")
+@click.option(
+    "--fdr",
+    "alpha",
+    type=RATE,
+    help="Select features with a q-value (false discovery rate) of at most this, such as 0.1.",
+)
 @task_option
-@click.option("--pairs", "n_pairs", type=click.IntRange(1), help="Number of pairs to write; 1000 (or all) by default.")
-@click.option("--order", default=2, type=click.IntRange(1, 3), help="Size of the largest sets.")
+@click.option(
+    "--pairs",
+    "n_pairs",
+    type=click.IntRange(1),
+    help="Number of pairs to write; 1000, or all if there are fewer, by default.",
+)
+@click.option(
+    "--order",
+    default=2,
+    type=click.IntRange(1, 3),
+    help="Test sets of up to this many features: 2 for pairs, 3 for triples too.",
+)
 @click.option("--with-covariates", is_flag=True, help="Also test every feature together with every covariate.")
 @click.option("--jobs", "n_jobs", type=int, help="Number of threads.")
 def interactions(file: Path, reading: dict[str, Any], out: Path, task: str, **how: Any) -> None:

@@ -9,10 +9,11 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 import click
@@ -28,35 +29,50 @@ _ORIENTATION = click.Choice(ORIENTATIONS)
 _MISSING_RULE = click.Choice(MISSING_RULES)
 #: Options of reading a table, by the names of the keyword arguments of `randsel.tables.read`.
 READING: dict[str, dict[str, Any]] = {
-    "target": {"help": "Column of the target: class labels, or numbers."},
-    "target_file": {"type": click.Path(path_type=Path), "help": "File of sample ids and target; text or Excel."},
-    "event": {"help": "Column of events, with --time: 0 and 1, or dead and alive. Instead of --target."},
-    "time": {"help": "Column of times of the event or of censoring."},
-    "groups": {"help": "Column of groups of samples that belong together, such as donors."},
-    "batch": {"help": "Column of batches, such as sub-studies."},
-    "covariates": {"help": "Columns whose effects are removed, such as age,sex; quote commas: '\"age, years\",sex'."},
-    "categorical": {"help": "Comma-separated columns of unordered categories."},
+    "target": {"help": "Column to predict: class labels, or numbers."},
+    "target_file": {
+        "type": click.Path(path_type=Path),
+        "help": "Text or Excel file with sample ids and the target, if FILE lacks it.",
+    },
+    "event": {"help": "For survival, instead of --target: column of 0 and 1, or alive and dead."},
+    "time": {"help": "For survival: column of times until the event, or until the last observation."},
+    "groups": {"help": "Column of donors, or of other groups of samples that are not independent."},
+    "batch": {"help": "Column of batches, such as plates or sub-studies."},
+    "covariates": {
+        "help": "Columns whose effects are removed, by commas, such as age,sex; quote commas: '\"age, years\",sex'."
+    },
+    "categorical": {"help": "Comma-separated columns whose values are categories without order, even if numbers."},
     "drop_columns": {"help": "Comma-separated columns to leave out."},
-    "id_column": {"help": "Column of sample names."},
-    "features": {"help": "Comma-separated columns that are features, although they look like ids or times."},
-    "log2": {"is_flag": True, "help": "Take logarithms of the features."},
+    "id_column": {"help": "Column of sample names, if it is not recognised."},
+    "features": {"help": "Comma-separated columns to use as features, although they look like ids or times."},
+    "log2": {"is_flag": True, "help": "Take logarithms (base 2) of the features."},
     "layer": {"help": "Layer of an h5ad file, instead of X."},
     "sheet": {"help": "Sheet of an Excel workbook, instead of the first."},
-    "target_sheet": {"help": "Sheet of the target file, if that is a workbook."},
-    "skip_rows": {"type": click.IntRange(0), "help": "Lines above the header to leave out; detected by default."},
-    "na": {"metavar": "CELLS", "help": 'Comma-separated cells that mean "missing", such as "ND,-,-999".'},
+    "target_sheet": {"help": "Sheet of the file --target-file, instead of the first."},
+    "skip_rows": {"type": click.IntRange(0), "help": "Number of lines above the header to skip; detected by default."},
+    "na": {"metavar": "CELLS", "help": 'Comma-separated cells that also mean "missing", such as "ND,-,-999".'},
     "below_detection": {
         "type": click.Choice(DETECTION_RULES),
-        "help": "How to handle cells such as <LOD and <0.5; default: an error.",
+        "help": "Replace cells such as <LOD and <0.5 by half of the smallest value of their feature, or by missing "
+        "values. By default, such cells are an error.",
     },
     "duplicates": {
         "default": DUPLICATE_RULES[0],
         "type": click.Choice(DUPLICATE_RULES),
-        "help": "How to handle features with the same name.",
+        "help": "Features of the same name: refuse them, number them, or use their mean or the first.",
     },
-    "orientation": {"default": "auto", "type": _ORIENTATION, "help": "Whether samples or features are in rows."},
-    "missing": {"default": MISSING_RULES[0], "type": _MISSING_RULE, "help": "How to handle missing values."},
-    "max_bytes": {"default": "4GB", "help": "Refuse larger tables."},
+    "orientation": {
+        "default": "auto",
+        "type": _ORIENTATION,
+        "help": "Whether each row of the table is a sample or a feature.",
+    },
+    "missing": {
+        "default": MISSING_RULES[0],
+        "type": _MISSING_RULE,
+        "help": "Missing values: count them as average (neutral), add columns that mark them (indicator), replace them "
+        "by medians, leave out their columns, or refuse them.",
+    },
+    "max_bytes": {"default": "4GB", "help": "Refuse a table larger than this."},
 }
 #: Options that hold several names, separated by commas.
 COMMA_SEPARATED = ("covariates", "categorical", "drop_columns", "features", "na")
@@ -209,12 +225,14 @@ def main(debug: bool) -> None:
     """
 
 
-def table_options(command: Any, without: tuple[str, ...] = ()) -> Any:
+def table_options(
+    command: Any, without: tuple[str, ...] = (), differing: Mapping[str, dict[str, Any]] = MappingProxyType({})
+) -> Any:
     """Add FILE and the options of reading; the command gets `file` and `reading`, the keyword arguments of `read`.
 
-    Options in `without` are left out.
+    Options in `without` are left out. `differing`: name of an option -> what differs in this command.
     """
-    options = {name: how for name, how in READING.items() if name not in without}
+    options = {name: {**how, **differing.get(name, {})} for name, how in READING.items() if name not in without}
 
     @functools.wraps(command)
     def with_reading(**arguments: Any) -> Any:
@@ -278,7 +296,7 @@ task_option = click.option(
     "--task",
     default="auto",
     type=click.Choice(["auto", "classification", "regression", "survival"]),
-    help="Kind of target; auto takes text, and up to 4 distinct whole numbers, for classes.",
+    help="Kind of target. auto: text, and up to 4 distinct whole numbers, are classes; other numbers are regression.",
 )
 
 
@@ -286,8 +304,8 @@ def job_options(tasks: str) -> Callable[[Any], Any]:
     """Add --jobs and --dask; the command gets `jobs`, which is None on a cluster."""
 
     def _add_options(command: Any) -> Any:
-        @click.option("--jobs", default=1, type=int, help=f"{tasks} at a time; -1: all cores.")
-        @click.option("--dask", metavar="ADDRESS", help="Run them on the Dask cluster of this scheduler.")
+        @click.option("--jobs", default=1, type=int, help=f"Number of {tasks} to run at a time; -1: as many as cores.")
+        @click.option("--dask", metavar="ADDRESS", help="Run them on a Dask cluster: the address of its scheduler.")
         @functools.wraps(command)
         def with_jobs(*args: Any, jobs: int, dask: str | None, **arguments: Any) -> Any:
             with _connect_workers(jobs, dask) as n_jobs:

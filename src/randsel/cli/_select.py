@@ -14,27 +14,45 @@ from randsel.cli._main import NOTHING, RATE, job_options, main, read_table, say,
 @main.command()
 @table_options
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Result folder.")
-@click.option("--top", type=click.IntRange(1), help="Select at most this many features, and print as many.")
-@click.option("--fdr", type=RATE, help="Select features with at most this q-value, such as 0.1.")
+@click.option(
+    "--top",
+    type=click.IntRange(1),
+    help="Select the first features of the ranking, at most this many, and print as many.",
+)
+@click.option(
+    "--fdr", type=RATE, help="Select features with a q-value (false discovery rate) of at most this, such as 0.1."
+)
 @click.option("--keep", metavar="NAMES", help="Comma-separated features to select in any case, such as known markers.")
 @task_option
 @click.option(
     "--pairs",
     default="auto",
     type=click.Choice(["auto", "all", "none"]),
-    help="Test pairs of features; auto: if samples × features² is at most 3e10.",
+    help="Whether to test features in pairs; auto: unless samples × features² is above 3e10.",
 )
-@click.option("--halves", default=50, type=click.IntRange(0), help="Random halves of the samples; 0 for none.")
-@click.option("--folds", default=5, type=click.IntRange(0), help="Outer folds; 0 for none.")
-@click.option("--no-accuracy", is_flag=True, help="Leave out the cross-validation, like --folds 0.")
-@click.option("--seed", default=0, type=click.IntRange(0, 2**31), help="Seed of halves and folds.")
-@job_options("Halves and folds")
+@click.option(
+    "--halves",
+    default=50,
+    type=click.IntRange(0),
+    help="Random halves of the samples in which the selection is repeated, for its stability; 0: none.",
+)
+@click.option(
+    "--folds",
+    default=5,
+    type=click.IntRange(0),
+    help="Folds of the cross-validation that measures how well the selection predicts; 0: none.",
+)
+@click.option(
+    "--no-accuracy", is_flag=True, help="Do not measure how well the selection predicts; the same as --folds 0."
+)
+@click.option("--seed", default=0, type=click.IntRange(0, 2**31), help="Seed of the random halves and folds.")
+@job_options("halves and folds")
 @click.option(
     "--figures", default="png", metavar="FORMATS", help="Formats of the figures: png, svg and pdf, separated by commas."
 )
-@click.option("--xlsx", is_flag=True, help="Also write the ranking as ranking.xlsx, with names as text.")
-@click.option("--memory", help="Memory that culling may use in addition to the table, such as 2GB.")
-@click.option("--device", help="Device to compute on, such as cuda.")
+@click.option("--xlsx", is_flag=True, help="Also write ranking.xlsx, in which Excel turns no names into dates.")
+@click.option("--memory", help="Memory to use in addition to the table, such as 2GB.")
+@click.option("--device", help="Device to compute on, such as cuda for a graphics card.")
 def select(
     file: Path,
     reading: dict[str, Any],

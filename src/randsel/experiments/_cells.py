@@ -31,6 +31,9 @@ SCORES: dict[str, dict[str, Callable[[Array, Array], float]]] = {
     "regression": {"r2": r2_score},
     "survival": {"concordance": SURVIVAL.score},
 }
+#: Scores that rank methods, and that are drawn against the number of features -> their names. A result has one of them.
+RANKED_BY = {"balanced_accuracy": "balanced accuracy", "r2": "R²", "concordance": "concordance index"}
+CURVE = "curve of the score that ranks"  # part of the key: cells of a curve of another score are not read
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class Cell:
     @property
     def key(self) -> str:
         """Name of the cell's file."""
-        return hash_cell(asdict(self))
+        return hash_cell(asdict(self), CURVE)
 
 
 def hash_cell(*content: Any) -> str:
@@ -125,11 +128,11 @@ def number_of_folds(table: Table, kind: OutcomeKind, wanted: int) -> int:
 def evaluate(cell: Cell, table: Table) -> dict[str, Any]:
     """Return the result of a cell: scores, selected features, and how they were chosen."""
     kind, seed = KINDS[cell.params["target"]], cell.seed + 1000 * cell.reshuffle
-    score = next(iter(SCORES[kind.name].values()))
+    score, ranked_by = _score_functions(kind)
     train, test = kind.splits(table.y, table.groups, number_of_folds(table, kind, cell.folds), seed)[cell.fold]
     training = table.rows(train)
     sizes = path_sizes(table.X.shape[1])
-    scores = np.zeros((len(cell.gammas), len(sizes)))
+    scores, curves = np.zeros((2, len(cell.gammas), len(sizes)))
     inner = kind.splits(training.y, training.groups, number_of_folds(training, kind, cell.folds), seed + 1)
     for fit, held in inner:
         X = _impute(training, fit)
@@ -137,6 +140,7 @@ def evaluate(cell: Cell, table: Table) -> dict[str, Any]:
             for k, size in enumerate(sizes):
                 predicted = kind.predict_held_out(X, training.y, fit, held, order[:size], cell.gammas[g])
                 scores[g, k] += score(training.y[held], predicted) / len(inner)
+                curves[g, k] += ranked_by(training.y[held], predicted) / len(inner)
     # The best score; on ties (up to rounding) the fewest features, then the first bandwidth.
     g, k = min(np.argwhere(scores >= scores.max() - 1e-12).tolist(), key=lambda index: (sizes[index[1]], index[0]))
     X = _impute(table, train)
@@ -153,9 +157,15 @@ def evaluate(cell: Cell, table: Table) -> dict[str, Any]:
         **recovery,
         "gamma": cell.gammas[g],
         "features": [table.names[j] for j in selected.tolist()],
-        "curve": {str(size): float(scores[:, k].max()) for k, size in enumerate(sizes)},
+        "curve": {str(size): float(curves[:, k].max()) for k, size in enumerate(sizes)},
         "seconds": seconds,
     }
+
+
+def _score_functions(kind: OutcomeKind) -> tuple[Callable[[Array, Array], float], Callable[[Array, Array], float]]:
+    """Return the score that chooses in the inner loop, and the score that ranks methods."""
+    functions = SCORES[kind.name]
+    return next(iter(functions.values())), next(functions[name] for name in RANKED_BY if name in functions)
 
 
 def _check_finite(table: Table, name: str) -> None:

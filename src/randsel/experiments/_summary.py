@@ -10,11 +10,10 @@ import numpy as np
 
 from randsel._utils.files import write_atomically
 from randsel._utils.text import DASH, as_csv, as_markdown, format_exact
+from randsel.experiments._cells import RANKED_BY
 from randsel.experiments._run import Outcome
 from randsel.experiments._specification import Plan, Spec, plan
 
-#: Scores that rank methods -> their names; the first one that a result has is used.
-RANKED_BY = {"balanced_accuracy": "balanced accuracy", "r2": "R²", "concordance": "concordance index"}
 #: Entry of a result -> title of its column, factor, and digits after the point.
 COLUMNS = {
     "accuracy": ("accuracy, %", 100.0, 1),
@@ -186,13 +185,13 @@ def seconds_per_selection(spec: Spec, outcome: Outcome) -> list[dict[str, str]]:
 
 
 def curves(spec: Spec, outcome: Outcome) -> list[dict[str, Any]]:
-    """Return the validation score at every number of features per data set and method, over the cells."""
+    """Return the validation score that ranks, at every number of features per data set and method, over the cells."""
     rows = []
     for group in _groups(spec, outcome):
         if group.results:
             sizes = sorted(map(int, group.results[0]["curve"]))
             values = np.array([[result["curve"][str(size)] for size in sizes] for result in group.results])
-            measure = next((RANKED_BY[s] for s in ("r2", "concordance") if s in group.results[0]), "accuracy")
+            measure = next((RANKED_BY[s] for s in RANKED_BY if s in group.results[0]), "accuracy")
             n_folds = 1 + max(cell.fold for cell in outcome.cells if cell.key in group.keys)
             errors = [standard_error(column, n_folds) for column in values.T]
             scores = {"mean": values.mean(axis=0), "standard_error": np.nan_to_num(errors)}

@@ -111,8 +111,9 @@ def apply_panel(
             "The panel was fitted within batches, and the new samples form another batch, whose effect is unknown; "
             "--rescale removes shifts of features, if the samples resemble those of training."
         )
+    groups = None if table.groups is None else table.groups[known]
     if known.any():
-        warnings += _warn_of_groups(table, known)
+        warnings += _warn_of_groups(groups, int(known.sum()), panel.kind)
     return Application(
         panel=panel,
         samples=samples,
@@ -121,7 +122,7 @@ def apply_panel(
         y=table.y,
         known=known,
         shifts=compare_features(*compared),
-        evaluation=evaluate(panel, outputs[known], table.y[known]) if known.any() else None,
+        evaluation=evaluate(panel, outputs[known], table.y[known], groups) if known.any() else None,
         notes=(*table.notes, *_describe_samples(panel, table, samples)),
         warnings=tuple(warnings),
         about=dict(about or {"data": "new samples"}),
@@ -129,12 +130,14 @@ def apply_panel(
     )
 
 
-def _warn_of_groups(table: Table, known: Array) -> Iterator[str]:
-    n_samples, n_groups = int(known.sum()), 0 if table.groups is None else len(np.unique(table.groups[known]))
+def _warn_of_groups(groups: Array | None, n_samples: int, kind: str) -> Iterator[str]:
+    n_groups = 0 if groups is None else len(np.unique(groups))
+    measure = {"classification": "balanced accuracy", "regression": "R²"}.get(kind)
+    which = "confidence intervals" if measure is None else f"confidence intervals of all measures except {measure}"
     if 0 < n_groups < n_samples:
         yield (
             f"The {n_samples} samples with an outcome are of {n_groups} {pluralise(n_groups, 'group', 'groups')} "
-            "(--groups), but confidence intervals treat samples as independent, and so are too narrow; for intervals "
+            f"(--groups), but {which} treat samples as independent, and so are too narrow; for intervals "
             "that hold, evaluate one sample of each group."
         )
 

@@ -9,10 +9,10 @@ from scipy.stats import norm, rankdata, spearmanr
 from randsel._utils.text import format_label
 from randsel._utils.typing import Array
 from randsel.analysis import auc_limits
+from randsel.panels._intervals import CONFIDENCE, mean_recall_interval, r2_interval, wilson_interval
 from randsel.panels._panel import Panel
 from randsel.targets import KINDS, SURVIVAL
 
-CONFIDENCE = 0.95
 MAX_BINS = 5  # of the calibration table
 MIN_PER_BIN = 5  # samples
 PAIRS_AT_A_TIME = 1 << 22  # pairs of samples that the concordance index compares
@@ -49,15 +49,18 @@ class Evaluation:
     confusion: Array | None = None  # rows: observed classes, columns: predicted classes
 
 
-def evaluate(panel: Panel, outputs: Array, y: Array) -> Evaluation:
-    """Compare outputs of the model with the outcome of the same samples, which must be known for all of them."""
+def evaluate(panel: Panel, outputs: Array, y: Array, groups: Array | None = None) -> Evaluation:
+    """Compare outputs of the model with the outcome of the same samples, which must be known for all of them.
+
+    The intervals of balanced accuracy and of R² allow for groups; the others treat samples as independent.
+    """
     if panel.classes is not None:
-        return _evaluate_classes(panel, outputs, y)
+        return _evaluate_classes(panel, outputs, y, groups)
     predicted = outputs[:, 0]
     if panel.is_survival:
         return Evaluation(len(y), tuple(_survival_measures(predicted, y)))
     y = y.astype(np.float64)
-    return Evaluation(len(y), tuple(_number_measures(predicted, y)), tuple(_bins(predicted, y, "")))
+    return Evaluation(len(y), tuple(_number_measures(predicted, y, groups)), tuple(_bins(predicted, y, "")))
 
 
 def known_outcome(panel: Panel, y: Array) -> Array:
@@ -80,7 +83,7 @@ def known_outcome(panel: Panel, y: Array) -> Array:
 # ---------------------------------------------------------------- classes
 
 
-def _evaluate_classes(panel: Panel, outputs: Array, y: Array) -> Evaluation:
+def _evaluate_classes(panel: Panel, outputs: Array, y: Array, groups: Array | None) -> Evaluation:
     probabilities, predicted = panel.probabilities(outputs), outputs.argmax(axis=1)
     labels = [format_label(label) for label in panel.classes_.tolist()]
     codes = np.array([labels.index(format_label(label)) for label in y.tolist()])
@@ -91,7 +94,8 @@ def _evaluate_classes(panel: Panel, outputs: Array, y: Array) -> Evaluation:
     sizes = confusion.sum(axis=1)
     present = np.flatnonzero(sizes)
     recalls = confusion[present, present] / sizes[present]
-    measures.append(Measure("balanced accuracy", float(recalls.mean())))
+    interval = mean_recall_interval(codes, codes == predicted, groups)
+    measures.append(Measure("balanced accuracy", float(recalls.mean()), *interval))
     measures += [
         Measure(f"recall of {names[k]}", *_fraction_with_interval(int(confusion[k, k]), int(sizes[k])))
         for k in present.tolist()
@@ -117,10 +121,8 @@ def _brier_score(probabilities: Array, codes: Array) -> Measure:
 
 def _fraction_with_interval(count: int, total: int) -> tuple[float, float, float]:
     """Return a fraction with Wilson's confidence interval."""
-    z, p = float(norm.ppf(0.5 + CONFIDENCE / 2)), count / total
-    centre, scale = p + z**2 / (2 * total), 1.0 + z**2 / total
-    half = z * np.sqrt(p * (1.0 - p) / total + z**2 / (4 * total**2))
-    return p, float(max((centre - half) / scale, 0.0)), float(min((centre + half) / scale, 1.0))
+    low, high = wilson_interval(np.array([count / total]), np.array([total]))
+    return count / total, float(low[0]), float(high[0])
 
 
 def auc_with_interval(scores: Array, positive: Array) -> tuple[float, float, float]:
@@ -145,8 +147,8 @@ def _bins(predicted: Array, observed: Array, label: str) -> Iterator[Calibration
 # ---------------------------------------------------------------- numbers and survival
 
 
-def _number_measures(predicted: Array, y: Array) -> Iterator[Measure]:
-    yield Measure("R²", KINDS["regression"].score(y, predicted))
+def _number_measures(predicted: Array, y: Array, groups: Array | None) -> Iterator[Measure]:
+    yield Measure("R²", KINDS["regression"].score(y, predicted), *r2_interval(predicted, y, groups))
     varies = len(y) > 3 and np.ptp(y) > 0.0 and np.ptp(predicted) > 0.0
     if varies:
         r = float(np.corrcoef(predicted, y)[0, 1])

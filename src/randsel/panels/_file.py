@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from randsel._utils.choices import DUPLICATE_RULES
+from randsel._utils.choices import DETECTION_RULES, DUPLICATE_RULES
 from randsel._utils.files import describe_link, read_json, write_atomically
 from randsel._utils.text import make_visible
 from randsel._utils.typing import Array
@@ -230,6 +230,7 @@ _DEFAULTS: dict[str, Any] = {
     "groups": None,
     "duplicates": DUPLICATE_RULES[0],
     "na": [],
+    "below_detection": None,
     "findings": True,
     "id_column": None,
 }
@@ -243,6 +244,7 @@ _ABOUT_CHECKS: dict[str, Callable[[Any], bool]] = {
     "duplicates": lambda value: value in DUPLICATE_RULES,
     "findings": lambda value: isinstance(value, bool),
     "na": lambda value: isinstance(value, list) and all(isinstance(cell, str) for cell in value),
+    "below_detection": lambda value: value is None or value in DETECTION_RULES,
     "outcome": lambda value: isinstance(value, dict) and all(isinstance(name, str) for name in value.values()),
     "median_risk": lambda value: isinstance(value, int | float) and bool(np.isfinite(value)),
 }

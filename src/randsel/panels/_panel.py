@@ -76,8 +76,8 @@ class Panel(PanelContent):
         Converts outputs of the model to probabilities of classes, and has the threshold of each.
     about : dict
         Origin: version, name and hash of the training data, number of samples, names of outcome columns, `log2`,
-        `missing`, `batch`, `id_column`, `na` (cells that mean missing), `findings` (False if nothing stood out), and
-        for survival the median risk.
+        `missing`, `batch`, `id_column`, `na` (cells that mean missing), `below_detection` (the rule for cells such as
+        <LOD), `findings` (False if nothing stood out), and for survival the median risk.
 
     Examples
     --------

@@ -23,7 +23,9 @@ from randsel.panels._panel import Panel
 from randsel.plots import survival_panels
 from randsel.report import draw_figure, render_page
 
-FEW_CLASSES = 4  # maximum number of classes whose legend fits beside the lines of the calibration; below for more
+#: Maximum number of classes whose legend fits beside the lines of the calibration; tables of more have small type.
+FEW_CLASSES = 4
+PROBABILITY = "probability of "  # start of the names of columns
 LISTED = 200  # number of samples that the report lists
 #: Entries about a panel that the report shows, and their labels: they describe training, not the new samples.
 PANEL_ENTRIES = {"version": "version at training", "data_hash": "hash of the training data"}
@@ -47,7 +49,9 @@ def summarise_application(application: Application) -> list[str]:
     if evaluation is None:
         sentences.append("The outcome of the new samples is unknown, so the predictions were not evaluated.")
         return sentences
-    summarised = ("accuracy", "balanced accuracy", "AUC", "R²", "correlation", "concordance index")
+    summarised: tuple[str, ...] = ("accuracy", "balanced accuracy", "AUC", "R²", "correlation", "concordance index")
+    if len(_class_labels(panel)) > FEW_CLASSES:  # the table lists the AUC of many classes
+        summarised = tuple(name for name in summarised if name != "AUC")
     measures = [
         write_measure(measure)
         for measure in evaluation.measures
@@ -131,9 +135,7 @@ def list_predictions(application: Application) -> list[dict[str, str]]:
         row = {"sample": name}
         if probabilities is not None:
             row["predicted"] = labels[int(outputs[i].argmax())]
-            row |= {
-                f"probability of {label}": format_exact(p) for label, p in zip(labels, probabilities[i], strict=True)
-            }
+            row |= {f"{PROBABILITY}{label}": format_exact(p) for label, p in zip(labels, probabilities[i], strict=True)}
         elif panel.is_survival:
             row["risk"] = format_exact(outputs[i, 0])
             row["risk group"] = "high" if outputs[i, 0] > panel.about.get("median_risk", 0.0) else "low"
@@ -178,6 +180,10 @@ def contents(application: Application) -> dict[str, Any]:
         else {"labels": labels, "rows": evaluation.confusion.tolist()},
         "shifts": _compared_features(application),
         "columns": list(predictions[0]),
+        "labels": labels,
+        "probabilities": {f"{PROBABILITY}{label}": label for label in labels},
+        "first_probability": f"{PROBABILITY}{labels[0]}" if labels else "",
+        "few_classes": FEW_CLASSES,
         "predictions": [[_shorten(value) for value in row.values()] for row in predictions[:LISTED]],
         "total": len(predictions),
         "kind": panel.kind,

@@ -134,6 +134,7 @@ def _describe_origin(analysis: Analysis) -> dict[str, object]:
         "groups": parameters.get("groups"),
         "duplicates": parameters.get("duplicates", DUPLICATE_RULES[0]),
         "na": list(parameters.get("na", ())),
+        "below_detection": parameters.get("below_detection"),
         "id_column": analysis.table.id_column,
         "findings": analysis.has_findings or not analysis.nothing_stands_out,
     }

@@ -9,6 +9,8 @@ from randsel._utils.typing import Array
 from randsel.plots._style import CLASS_COLOURS, GREY, RED, new_figure, prepare_axes, write_name
 
 COLUMNS = 4  # maximum number of panels side by side, of a comparison on one data set
+#: Entries of the legend of a comparison.
+METHOD, ERROR, OTHERS = "method of the panel", "± standard error", "other methods"
 NARROW = 4.5  # width of a figure in inches up to which a legend has one column
 
 
@@ -26,7 +28,8 @@ def comparison(rows: Any, *, title: str = "") -> Any:
     Returns
     -------
     ndarray of matplotlib.axes.Axes
-        One panel per data set and method. The other methods are grey in the background, so that panels can be compared.
+        One panel per data set and method. The other methods are grey in the background, so that panels can be compared;
+        a legend below the panels says so.
 
     Examples
     --------
@@ -55,10 +58,13 @@ def comparison(rows: Any, *, title: str = "") -> Any:
         measure = curves[0].get("measure", "accuracy")
         for axes in block[:, 0]:
             axes.set_ylabel(f"validation {measure}" if len(data_sets) == 1 else f"{name}\n{measure}", fontsize="small")
-    figure.supxlabel("number of features", fontsize="small")
+    for column in panels.T:
+        [axes for axes in column if axes.axison][-1].set_xlabel("number of features", fontsize="small")
+    drawn = [axes for axes in panels.ravel() if axes.axison]
+    _explain_lines(figure, drawn[0], has_others=len(methods) > 1)
     if title:
         figure.suptitle(title, parse_math=False)
-    return np.array([axes for axes in panels.ravel() if axes.axison])
+    return np.array(drawn)
 
 
 def _draw_methods(panels: Array, curves: list[dict[str, Any]], methods: list[str]) -> None:
@@ -68,16 +74,25 @@ def _draw_methods(panels: Array, curves: list[dict[str, Any]], methods: list[str
         axes = panels[methods.index(row["method"])]
         axes.set_axis_on()
         for other in curves:
-            axes.plot(other["sizes"], other["mean"], color=GREY, linewidth=0.6, alpha=0.6)
+            axes.plot(other["sizes"], other["mean"], color=GREY, linewidth=0.6, alpha=0.6, label=OTHERS)
         low, high = np.subtract(row["mean"], row["standard_error"]), np.add(row["mean"], row["standard_error"])
-        axes.fill_between(row["sizes"], low, high, color=CLASS_COLOURS[0], alpha=0.3, linewidth=0)
-        axes.plot(row["sizes"], row["mean"], color=CLASS_COLOURS[0], linewidth=1.8)
+        axes.fill_between(row["sizes"], low, high, color=CLASS_COLOURS[0], alpha=0.3, linewidth=0, label=ERROR)
+        axes.plot(row["sizes"], row["mean"], color=CLASS_COLOURS[0], linewidth=1.8, label=METHOD)
         axes.set_title(write_name(row["method"]), fontsize="medium", loc="left", parse_math=False)
         axes.set_xscale("log")
         axes.set_xticks(ticks := _few_sizes(sizes, 5), [str(size) for size in ticks], fontsize="small")
         axes.set_xticks([], minor=True)
         axes.tick_params(labelsize="small")
         axes.spines[["top", "right"]].set_visible(False)
+
+
+def _explain_lines(figure: Any, axes: Any, *, has_others: bool) -> None:
+    """Add a legend below the panels, with one entry of each kind of line."""
+    handles, labels = axes.get_legend_handles_labels()
+    entries = dict(zip(labels, handles, strict=True))
+    shown = [label for label in (METHOD, ERROR, OTHERS) if label in entries and (has_others or label != OTHERS)]
+    frame = {"frameon": False, "fontsize": "small", "ncols": 1 if figure.get_figwidth() < NARROW else len(shown)}
+    figure.legend([entries[label] for label in shown], shown, loc="outside lower center", **frame)
 
 
 def _few_sizes(sizes: list[int], most: int) -> list[int]:

@@ -151,9 +151,10 @@ def _judge(
         if warnings
         else ("No warning was raised. Features of a pair may be proxies of others that act on the target.")
     )
+    how = ", alone or in their best pair." if len(scan.pairs_) else ", each tested alone."
     lines = [
         ("Does any pair hold?", "good" if len(significant) else "poor", say_whether_pairs_hold(scan, names)),
-        ("Is any feature related?", "good" if n_main else "poor", f"{related}, alone or in their best pair."),
+        ("Is any feature related?", "good" if n_main else "poor", f"{related}{how}"),
         ("What to beware of?", "fair" if warnings else "good", beware),
     ]
     if not len(scan.pairs_):

@@ -33,6 +33,7 @@ STABILITY_LEVELS = (
     (0.0, "poor", "No, other samples give other features"),
 )
 DOUBTFUL = 0.5  # a selected feature with a q-value above this is called doubtful
+NEARLY = 0.1  # up to this p-value, readers may take for a signal what is none here
 ROUNDING = 1e-9  # differences of scores below this are those of rounding
 LONG_NAME = 50  # maximum number of characters of a name in a sentence
 NAMED_CLASSES = 5  # maximum number of classes that are named with their counts
@@ -89,16 +90,18 @@ def _judge_signal(analysis: Analysis) -> tuple[str, str]:
     pvalue = analysis.path.noise_pvalue
     p = f"p = {text.format_p_value(pvalue)}"
     tested = f"{p}, from {N_PERMUTATIONS} shuffles of the target"
+    is_close = pvalue is not None and NOISE_LEVEL < pvalue <= NEARLY
+    strict = f"A signal needs a p-value of at most {NOISE_LEVEL:g}. " if is_close else ""
     selection = _describe_selection(analysis)
     if analysis.nothing_stands_out and not analysis.has_findings:
         return "poor", (
             f"No. Nothing stands out: the features are related to the target no more closely than chance ({tested}). "
-            f"{selection}"
+            f"{strict}{selection}"
         )
     if analysis.nothing_stands_out:
         return "fair", (
             f"In part. The features as a whole do not stand out from chance ({tested}), but tests of single features "
-            f"or pairs find some. {selection}"
+            f"or pairs find some. {strict}{selection}"
         )
     if pvalue is None or pvalue > NOISE_LEVEL:
         is_tested = any(feature.q <= LEVEL for feature in analysis.features)
