@@ -28,7 +28,7 @@ from randsel.cli._main import NOTHING, RATE, job_options, main, read_table, say,
     "--pairs",
     default="auto",
     type=click.Choice(["auto", "all", "none"]),
-    help="Whether to test features in pairs; auto: unless samples × features² is above 3e10.",
+    help="Whether to test features in pairs; auto: if samples × features² is at most 3e10.",
 )
 @click.option(
     "--halves",
