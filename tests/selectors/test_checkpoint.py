@@ -286,7 +286,8 @@ def test_the_command_interactions_resumes(tmp_path, cut, counted, monkeypatch):
     files = {path.name: path.read_bytes() for path in (tmp_path / "whole").iterdir()}
     assert set(files) == {"features.csv", "pairs.csv", "heatmap.png", "pairs.png", "report.html"}
     # the report names its folder in the command that repeats it
-    files["report.html"] = files["report.html"].replace(str(tmp_path / "whole").encode(), str(tmp_path / "cut").encode())
+    folders = [str(tmp_path / name).encode() for name in ("whole", "cut")]
+    files["report.html"] = files["report.html"].replace(*folders)
     assert {path.name: path.read_bytes() for path in (tmp_path / "cut").iterdir()} == files
 
 
