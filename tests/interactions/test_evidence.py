@@ -4,7 +4,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 import reference
-from scipy.stats import hypergeom
+from scipy.stats import f_oneway, hypergeom
 
 from randsel._numerics.nuisance import Nuisance
 from randsel._numerics.rank_functions import (
@@ -17,7 +17,7 @@ from randsel._numerics.rank_functions import (
 )
 from randsel.interactions import _pair_scan as pair_scan
 from randsel.interactions._design import Design, Response, responses_of
-from randsel.interactions._evidence import evidence, log_number_of_sets, residual
+from randsel.interactions._evidence import _log_tails_of_forms, evidence, log_number_of_sets, residual
 from randsel.interactions._forward_selection import scan_interactions
 from randsel.interactions._pair_scan import scan_pairs, scan_triples
 from randsel.interactions._permutation_tails import log_tail_of_labels, log_tail_of_signs, permutation_cumulants
@@ -129,7 +129,8 @@ def expected_log_p_of_response(f, g, design, response):
     p = [reference.cauchy_combination(first, np.full(len(first), 1 / len(first)))]
     for subset in ([0], [0, 1, 3, 4], range(9)):
         statistic, even, uneven = reference.form(V[list(subset)], Y)
-        tails = [log_tail_of_form(np.array([statistic]), w[None], freedom * Y.shape[1])[0] for w in (even, uneven)]
+        d = freedom * min(len(subset), Y.shape[1])
+        tails = [log_tail_of_form(np.array([statistic]), w[None], d)[0] for w in (even, uneven)]
         p.append(np.exp(max(tails)))
     if Y.shape[1] > 1:
         p[0] = reference.cauchy_combination(p[:2], [0.5, 0.5])
@@ -413,6 +414,20 @@ def test_sums_over_clusters_replace_samples(rng, effect, n_varying):
     assert design.freedom == 11
 
 
+@pytest.mark.parametrize("shift", [0.5, 1.0, 2.0])
+def test_form_of_one_product_and_several_classes_is_the_f_test(rng, shift):
+    """If scores have a normal distribution, the sum of squares between classes is that of an analysis of variance."""
+    y = np.repeat(np.arange(3), [8, 10, 12])
+    x = rng.standard_normal(30) + shift * y
+    nuisance = Nuisance.from_samples(30, None, None)
+    responses = responses_of(y, KINDS["classification"], nuisance)
+    design = Design(np.ones(1), responses, nuisance, trusts_variances=True)
+    a = (x - x.mean()) / x.std()
+    squares = np.square(a @ responses[0].Y)[None, None].sum(axis=2)
+    log_tail = _log_tails_of_forms(a[None, None], squares, design, responses[0].Y, [np.array([0])])[0][0]
+    assert log_tail == pytest.approx(np.log(f_oneway(x[y == 0], x[y == 1], x[y == 2]).pvalue), abs=0.12)
+
+
 def test_clusters_enter_the_forms_by_their_sums(rng):
     """Two outputs, one function: the covariance of sums over clusters is the null covariance."""
     clusters = np.repeat(np.arange(15), 4)
@@ -422,7 +437,7 @@ def test_clusters_enter_the_forms_by_their_sums(rng):
     a, Y = functions.values[0, 0].astype(float), design.responses[0].Y
     sums = np.array([[a[clusters == cluster] @ e[clusters == cluster] for cluster in range(15)] for e in Y.T])
     p = [expected_p_of_clusters(score, e, clusters) for score in (a, reference.heavy_score(a)) for e in Y.T]
-    form = np.exp(log_tail_of_form(np.sum((a @ Y) ** 2)[None], np.sum(sums**2, axis=1)[None], 28)[0])
+    form = np.exp(log_tail_of_form(np.sum((a @ Y) ** 2)[None], np.sum(sums**2, axis=1)[None], 14)[0])
     scores = [reference.cauchy_combination(p[:2], [0.5, 0.5]), reference.cauchy_combination(p[2:], [0.5, 0.5])]
     expected = reference.cauchy_combination([reference.cauchy_combination(scores, [0.5, 0.5]), form], [0.5, 0.5])
     assert np.exp(evidence_for(functions, design, [0]).log_p[0]) == pytest.approx(expected, rel=1e-3)

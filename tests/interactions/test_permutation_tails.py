@@ -5,6 +5,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 import reference
+from scipy.special import comb
 from scipy.stats import hypergeom
 
 from randsel import InteractionScan
@@ -81,6 +82,35 @@ def test_tail_of_labels_equals_the_share_of_label_sets(rng, column, n_strata):
     ratios = np.array(ratios)
     many = ratios[:, 1] > 10
     assert many.sum() >= 10
+    assert np.all(np.abs(np.log(ratios[many, 0])) < np.log(1.3))
+    assert np.all(np.abs(np.log(ratios[~many, 0])) < np.log(2.0))
+
+
+#: Matched samples: (size of a stratum, number of labels in it) of every stratum.
+MATCHED = {
+    "pairs": [(2, 1)] * 13,
+    "triples": [(3, 1)] * 4 + [(3, 2)] * 4,
+    "one of four": [(4, 1)] * 6,
+    "three of four": [(4, 3)] * 6,
+    "pairs and a batch": [(2, 1)] * 6 + [(9, 4)],
+}
+
+
+@pytest.mark.parametrize("design", MATCHED)
+def test_tail_of_labels_of_matched_samples_equals_the_share_of_label_sets(rng, design):
+    """Within a factor of 1.3, except for sums between the atoms of the last thirty label sets."""
+    sizes, n_labels = np.array(MATCHED[design]).T
+    strata, ratios = np.repeat(np.arange(len(sizes)), sizes), []
+    labels = np.concatenate([np.arange(size) < k for size, k in MATCHED[design]]).astype(float)
+    for shift in np.linspace(0.0, 2.0, 40):
+        a = centred_within(rng.standard_normal(len(strata)) + shift * labels, strata)
+        exact = reference.label_p_value(a, labels, strata)
+        if exact < 0.2:  # the only sums that it is computed for
+            tail = np.exp(log_tail_of_labels(a[None], labels, strata)[0])
+            ratios.append((tail / exact, exact * np.prod(comb(sizes, n_labels)) / 2))
+    ratios = np.array(ratios)
+    many = ratios[:, 1] > 30
+    assert many.sum() >= 5
     assert np.all(np.abs(np.log(ratios[many, 0])) < np.log(1.3))
     assert np.all(np.abs(np.log(ratios[~many, 0])) < np.log(2.0))
 

@@ -211,9 +211,10 @@ def _log_tails_of_forms(products: Any, squares: Array, design: Design, Y: Array,
         uneven = [to_double(rows @ transpose(rows)) for rows in contributions]
     variances = as_array_like(design.variances(Y), products, precise=False)
     even = to_double((products * variances) @ transpose(products))
-    freedom, spectrum = design.freedom * Y.shape[1], design.spectrum(Y)
-    log_tails = []
+    spectrum, log_tails = design.spectrum(Y), []
     for subset in subsets:
+        # as the trace of Pillai: no sum exceeds the smaller number of dimensions times the degrees of freedom
+        freedom = design.freedom * min(len(subset), Y.shape[1])
         statistic = squares[:, subset].sum(axis=1)
         log_tail = np.full(len(products), -np.inf)
         if uneven:

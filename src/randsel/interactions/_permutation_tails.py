@@ -98,17 +98,16 @@ def _log_binomial(n: Array, k: Array) -> Array:
 
 def _log_tail_of_labels(a: Any, codes: Array, sizes: Array, n_labels: Array, observed: Any, spacing: Any) -> Array:
     """Return the log of the upper tail of the sums at `observed`, half a spacing below a possible sum."""
-    xp = namespace(a)
+    xp, tilt = namespace(a), _Tilt(a, codes, sizes, n_labels)
     share = n_labels / sizes
-    s0 = np.log(share / (1 - share))
-    stratum, counts, a_squares = as_index(codes, a), as_array_like(n_labels, a), a * a
-    t, s = observed / a_squares.sum(axis=1), xp.tile(as_array_like(s0, a), (len(a), 1))
+    s0 = xp.tile(as_array_like(np.log(share / (1 - share)), a), (len(a), 1))
+    counts, deviations = as_array_like(n_labels, a), tilt.deviations
+    t, s = observed / (a * a).sum(axis=1), s0
     for _ in range(NEWTON_STEPS):
-        p = logistic(s[:, stratum] + t[:, None] * a)
-        variance = p * (1 - p) + 1e-300
-        h_ss, h_st, h_tt = (sums_by(codes, terms) for terms in (variance, variance * a, variance * a_squares))
+        p, variance, _ = tilt.labels(s, t)
+        h_ss, h_st, h_tt = (sums_by(codes, variance * factor) for factor in (1.0, deviations, deviations**2))
         g_s, g_t = counts - sums_by(codes, p), observed - (p * a).sum(axis=1)
-        schur = h_tt.sum(axis=1) - (h_st**2 / h_ss).sum(axis=1)
+        schur = clip((h_tt - h_st**2 / h_ss).sum(axis=1), 1e-300)
         step_t = (g_t - (h_st * g_s / h_ss).sum(axis=1)) / schur
         step_s = (g_s - h_st * step_t[:, None]) / h_ss
         decrement = xp.sqrt(clip(g_t * step_t + (g_s * step_s).sum(axis=1), 0.0))
@@ -116,13 +115,51 @@ def _log_tail_of_labels(a: Any, codes: Array, sizes: Array, n_labels: Array, obs
         t, s = t + damping * step_t, s + damping[:, None] * step_s
         if bool((decrement < 1e-6).all()):
             break
-    logits = s[:, stratum] + t[:, None] * a
-    K = to_numpy(xp.logaddexp(xp.zeros_like(logits), logits).sum(axis=1))
-    s, t, observed, spacing, h_ss, schur = map(to_numpy, (s, t, observed, spacing, h_ss, schur))
-    K0 = (sizes * np.logaddexp(0.0, s0)).sum()
-    w = np.sqrt(np.maximum(2 * ((K0 - s0 @ n_labels) - (K - s @ n_labels - t * observed)), 1e-12))
-    curvature = np.exp(np.log(h_ss / (sizes * share * (1 - share))).sum(axis=1)) * schur
-    return log_tail_at_saddlepoint(w, lattice_step(t, spacing), curvature)
+    _, null_variance, null_exponents = tilt.labels(s0, xp.zeros_like(t))
+    drop = (null_exponents - tilt.labels(s, t)[2]).sum(axis=1) + t * observed
+    curvature = xp.log(h_ss / sums_by(codes, null_variance)).sum(axis=1) + xp.log(schur)
+    t, drop, curvature, spacing = map(to_numpy, (t, drop, curvature, spacing))
+    w = np.sqrt(np.maximum(2.0 * drop, 1e-12))
+    return log_tail_at_saddlepoint(w, lattice_step(t, spacing), np.exp(curvature))
+
+
+class _Tilt:
+    """Probabilities of labels that are tilted by t times the values of a, which are sorted within strata.
+
+    In a stratum with several labelled and several unlabelled samples, labels are taken to be independent, of
+    probability `1/(1 + exp(-s - t a_i))`. An only labelled sample is sample i with a probability proportional to
+    `exp(t a_i)`, and an only unlabelled one with a probability proportional to `exp(-t a_i)`. This is exact, and s is
+    not needed. It matters for pairs and for matched controls, where many strata have one label each.
+    """
+
+    def __init__(self, a: Any, codes: Array, sizes: Array, n_labels: Array) -> None:
+        is_single = (n_labels == 1) | (n_labels == sizes - 1)
+        signs = np.where(is_single, np.where(n_labels == 1, 1.0, -1.0), 0.0)
+        last = np.cumsum(sizes).astype(int) - 1
+        most_likely = np.where(signs > 0, last + 1 - sizes, last).astype(int)
+        self.a, self.codes, self.counts = a, codes, as_array_like(n_labels, a)
+        self.stratum, self.has_single = as_index(codes, a), bool(is_single.any())
+        self.signs, self.is_single = as_array_like(signs, a), as_array_like(is_single, a)
+        #: Values of the most likely only sample of every stratum, 0 for the other strata, and deviations from them.
+        self.centres = a[:, as_index(most_likely, a)] * abs(self.signs)
+        self.deviations = a - self.centres[:, self.stratum]
+
+    def labels(self, s: Any, t: Any) -> tuple[Any, Any, Any]:
+        """Return the probability of every label, weights for variances, and minus the exponent of every stratum."""
+        xp, codes = namespace(self.a), self.codes
+        logits = s[:, self.stratum] + t[:, None] * self.a
+        p = logistic(logits)
+        variance = p * (1.0 - p) + 1e-300
+        exponents = sums_by(codes, xp.logaddexp(xp.zeros_like(logits), logits)) - s * self.counts
+        if self.has_single:
+            powers = xp.exp(t[:, None] * self.deviations * self.signs[self.stratum])
+            sums = sums_by(codes, powers)
+            only, single = powers / sums[:, self.stratum], self.is_single[self.stratum]
+            p = xp.where(single, xp.where(self.signs[self.stratum] > 0.0, only, 1.0 - only), p)
+            variance = xp.where(single, only, variance)
+            of_single = xp.log(sums) + t[:, None] * self.signs * self.centres
+            exponents = xp.where(self.is_single, of_single, exponents)
+        return p, variance, exponents
 
 
 def logistic(x: Any) -> Any:
