@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 import tomllib
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,8 @@ ORDER = [
     "cli",
     "__main__",
 ]
+#: Largest number of files in a chain of imports.
+MAX_LEVELS = 10
 FILES = sorted(str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py"))
 
 
@@ -75,6 +78,27 @@ def test_a_subpackage_imports_only_from_those_before_it(name):
     used = {place_of(part.removeprefix("randsel.")) for part in imports(SOURCE / name) if part.startswith("randsel.")}
     later = [ORDER[place] for place in used if place is not None and place > here]
     assert not later
+
+
+def longest_chain(imported):
+    """Return the longest chain of modules of which each imports the next; raise CycleError if there is a cycle."""
+    chains = {}
+    for module in TopologicalSorter(imported).static_order():
+        chains[module] = [module, *max((chains[name] for name in imported[module]), key=len, default=[])]
+    return max(chains.values(), key=len)
+
+
+def test_imports_have_at_most_ten_levels():
+    # `__init__.py` does not count, because it only lists the names of its subpackage
+    files = {f"randsel.{name.removesuffix('.py').replace('/', '.')}": name for name in FILES if "__init__" not in name}
+    imported = {module: set(imports(SOURCE / name)) & files.keys() for module, name in files.items()}
+    assert len(longest_chain(imported)) <= MAX_LEVELS
+
+
+def test_the_longest_chain_is_found():
+    assert longest_chain({"a": {"b", "d"}, "b": {"c"}, "c": {"d"}, "d": set()}) == ["a", "b", "c", "d"]
+    with pytest.raises(CycleError):
+        longest_chain({"a": {"b"}, "b": {"a"}})
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if name != "_sklearn/base.py"])

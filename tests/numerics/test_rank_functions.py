@@ -3,9 +3,9 @@ import pytest
 import reference
 from scipy.stats import norm
 
+from randsel._numerics.columns import monotone_scores
 from randsel._numerics.nuisance import centre
 from randsel._numerics.rank_functions import column_scores, rank_functions
-from randsel._numerics.standardise import monotone_scores
 
 
 def functions(X, n_functions=4, weights=None, nominal=None):

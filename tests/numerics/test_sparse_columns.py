@@ -9,7 +9,8 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from randsel import FTest, InteractionScan, RandSel, RandSelCV, StabilitySelection
-from randsel._numerics.column_sources import SparseColumns, canonical_csc
+from randsel._numerics.column_sources import SparseColumns
+from randsel._numerics.columns import canonical_csc
 from randsel._numerics.fingerprint import fingerprint
 from randsel._numerics.nuisance import Covariates, Nuisance
 from randsel._numerics.standardise import standardise

@@ -9,12 +9,10 @@ from scipy import sparse
 
 from randsel._numerics.arrays import namespace, to_device
 from randsel._numerics.columns import MAPPED_ROWS, STRIP, ColumnSource, centre_rows, column_slices, release_pages
-from randsel._numerics.nuisance import Nuisance
-from randsel._numerics.standardise import ALL_CONSTANT, MIN_LEFT, standardise_columns
+from randsel._numerics.nuisance import MIN_LEFT, Nuisance
+from randsel._numerics.standardise import ALL_CONSTANT, standardise_columns
 from randsel._utils.typing import Array
 
-#: Largest size in bytes at which a sparse table is made dense as a whole.
-MAX_DENSE = 1 << 28
 #: Bytes for columns of a sparse table in memory at a time, if `max_memory` does not say how many.
 DEFAULT_BYTES = 1 << 29
 
@@ -137,23 +135,9 @@ def _identity(block: Any) -> Any:
 # All zeros of a column have one rank and one value: a standardised column is constant except at the stored values.
 
 
-def dense_bytes(X: Any) -> int:
-    """Return the size of a sparse matrix as a dense array."""
-    return int(X.shape[0]) * int(X.shape[1]) * int(X.dtype.itemsize)
-
-
 def stored_bytes(X: Any) -> int:
     """Return the size of the standardised values of a sparse matrix: values and indices, by columns and by rows."""
     return 2 * int(X.nnz) * (int(X.dtype.itemsize) + int(X.indices.itemsize))
-
-
-def canonical_csc(X: Any) -> Any:
-    """Return X in compressed columns, with sorted indices and without duplicates; X itself is not changed."""
-    columns = sparse.csc_array(X)
-    if not columns.has_canonical_format:
-        columns = columns.copy()
-        columns.sum_duplicates()
-    return columns
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
-"""Columns of a table, in memory or elsewhere: the interface of a source of columns, blocks, memory, and their order.
+"""Columns of a table, in memory or elsewhere: the interface of a source, memory, blocks, scores of ranks, and order.
 
 Functions accept arrays, on the host or on a device, and sources alike.
 """
 
 import mmap
 import re
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from functools import reduce
@@ -12,6 +13,7 @@ from operator import add
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy import sparse
 
 from randsel._numerics.arrays import (
     ALIGNED,
@@ -32,6 +34,8 @@ from randsel._utils.typing import Array
 STRIP = 512
 #: Rows read from a memory map before its pages are released: the system reads more of each row than requested.
 MAPPED_ROWS = 16
+#: Largest size in bytes at which a sparse table is made dense as a whole.
+MAX_DENSE = 1 << 28
 
 
 class ColumnSource(ABC):
@@ -118,6 +122,20 @@ def parse_bytes(size: int | str, name: str = "max_memory") -> int:
     if match is None or number <= 0.0:
         raise ValueError(f"{name}={size!r} is not a size; write bytes as a number, or '500MB', '2GB', '1.5GiB'.")
     return int(number * (1024 if match[3] else 1000) ** " kMGT".index(match[2].replace("K", "k") or " "))
+
+
+def dense_bytes(X: Any) -> int:
+    """Return the size of a sparse matrix as a dense array."""
+    return int(X.shape[0]) * int(X.shape[1]) * int(X.dtype.itemsize)
+
+
+def canonical_csc(X: Any) -> Any:
+    """Return X in compressed columns, with sorted indices and without duplicates; X itself is not changed."""
+    columns = sparse.csc_array(X)
+    if not columns.has_canonical_format:
+        columns = columns.copy()
+        columns.sum_duplicates()
+    return columns
 
 
 def release_pages(table: Any) -> None:
@@ -220,6 +238,26 @@ def centre_rows(block: Any, rows: Array | None) -> Any:
     block = block[rows]
     block -= block.mean(axis=0)
     return block
+
+
+# ---------------------------------------------------------------- scores of ranks
+
+
+def normal_scores(ranks: Any) -> Any:
+    """Return the normal quantiles of ranks in (0, 1). They show linear effects better than the other scores do."""
+    if not on_host(ranks):
+        return sys.modules["torch"].special.ndtri(ranks)
+    from scipy.special import ndtri  # noqa: PLC0415 (reading a file needs no special functions)
+
+    return ndtri(ranks)
+
+
+def monotone_scores(ranks: Any) -> Any:
+    """Return the sum of centred ranks, scaled to variance one, and normal scores, for ranks in (0, 1) (eq. 1').
+
+    They show joint effects of features better than normal scores do.
+    """
+    return 12.0**0.5 * (ranks - 0.5) + normal_scores(ranks)
 
 
 # ---------------------------------------------------------------- an order that depends on values alone

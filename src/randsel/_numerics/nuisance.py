@@ -13,11 +13,13 @@ import numpy as np
 from scipy.stats import rankdata
 
 from randsel._numerics.arrays import as_array_like, as_index, astype, namespace, on_host
-from randsel._numerics.standardise import MIN_LEFT, monotone_scores
+from randsel._numerics.columns import monotone_scores
 from randsel._utils.typing import Array
 
 #: A column of Z is left out if those before it leave less than this fraction of its mean square.
 MIN_INDEPENDENT = 1e-8
+#: A column counts as constant if nuisance variables leave less than this fraction of its variance.
+MIN_LEFT = 1e-4
 #: Least degrees of freedom that batches and covariates must leave.
 MIN_FREEDOM = 3
 #: Functions of a numeric covariate: powers of itself and of its monotone scores up to degree three.

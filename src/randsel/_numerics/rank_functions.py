@@ -25,10 +25,9 @@ from randsel._numerics.arrays import (
     to_device,
     to_numpy,
 )
-from randsel._numerics.columns import column_keys, column_slices
+from randsel._numerics.columns import column_keys, column_slices, monotone_scores
 from randsel._numerics.missing import missing_mask, too_many_missing
 from randsel._numerics.nuisance import centre
-from randsel._numerics.standardise import monotone_scores
 from randsel._utils.jobs import ordered_map
 from randsel._utils.typing import Array
 

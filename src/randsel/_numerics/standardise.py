@@ -10,10 +10,9 @@ converted to another type has the same scores. Like z-scores, rank scores have m
 import sys
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 
 from randsel._numerics.arrays import (
     SCRATCH,
@@ -32,8 +31,9 @@ from randsel._numerics.arrays import (
     to_floats,
     to_numpy,
 )
-from randsel._numerics.columns import STRIP, block_width, column_slices
+from randsel._numerics.columns import STRIP, block_width, column_slices, monotone_scores, normal_scores
 from randsel._numerics.missing import fill_with_means, fill_with_values, missing_mask, too_many_missing
+from randsel._numerics.nuisance import MIN_LEFT, Nuisance
 from randsel._utils.typing import Array
 
 #: Default scaling, except for the bootstrap, which uses z-scores; `make bench-real` compares it with others.
@@ -42,19 +42,10 @@ SCALE = "rank"
 UNSCALED_RANGE = (1e-50, 1e50)
 #: Distance of weighted ranks from 0 and 1, where the quantile is infinite.
 MIN_RANK = 2.0**-52
-#: A column counts as constant if nuisance variables leave less than this fraction of its variance.
-MIN_LEFT = 1e-4
 ALL_CONSTANT = (
     "Every column of X is constant, or has more missing values than max_missing allows, so there is nothing to select; "
     "check how the table was read."
 )
-
-
-class Projection(Protocol):
-    """Interface of what is removed from columns; `Nuisance` implements it."""
-
-    def remove_from_columns(self, Z: Any, *, rescale: bool) -> Any:
-        """Change columns in place, and return the fraction of the mean square of each that is left."""
 
 
 def standardise(
@@ -62,7 +53,7 @@ def standardise(
     weights: Array | None,
     scale: bool | str,
     max_missing: float = 1.0,
-    nuisance: Projection | None = None,
+    nuisance: Nuisance | None = None,
     *,
     complete: bool = False,
 ) -> tuple[Any, Array]:
@@ -86,7 +77,7 @@ def standardise_columns(
     weights: Array | None,
     scale: bool | str,
     max_missing: float = 1.0,
-    nuisance: Projection | None = None,
+    nuisance: Nuisance | None = None,
     *,
     complete: bool = False,
 ) -> tuple[Any, Array]:
@@ -203,19 +194,6 @@ def rescale(X: Array, exponents: Array) -> Array:
 
 
 # ---------------------------------------------------------------- scores of ranks
-
-
-def normal_scores(ranks: Any) -> Any:
-    """Return the normal quantiles of ranks in (0, 1). They show linear effects better than the other scores do."""
-    return ndtri(ranks) if on_host(ranks) else sys.modules["torch"].special.ndtri(ranks)
-
-
-def monotone_scores(ranks: Any) -> Any:
-    """Return the sum of centred ranks, scaled to variance one, and normal scores, for ranks in (0, 1) (eq. 1').
-
-    They show joint effects of features better than normal scores do.
-    """
-    return 12.0**0.5 * (ranks - 0.5) + normal_scores(ranks)
 
 
 #: Values of `scale` that replace values by functions of their ranks.

@@ -26,8 +26,7 @@ from sklearn.utils.validation import (
 )
 
 from randsel._numerics.arrays import RemoteTable, complement, is_sparse, remote_table, to_numpy
-from randsel._numerics.column_sources import MAX_DENSE, canonical_csc, dense_bytes
-from randsel._numerics.columns import has_finite_sum, memory_for_columns
+from randsel._numerics.columns import MAX_DENSE, canonical_csc, dense_bytes, has_finite_sum, memory_for_columns
 from randsel._numerics.missing import count_nonfinite, find_refused, search_nonfinite
 from randsel._sklearn.annotations import check_covariates, check_labels
 from randsel._sklearn.notebook import NotebookMixin

@@ -19,6 +19,8 @@ BATCH_BYTES, DEVICE_BATCH_BYTES = 1 << 25, 1 << 29
 MAX_BATCHED_EIGENVALUES = 32
 #: Default number of functions per feature (fewer for few samples), and weight of each relative to the previous one.
 DEFAULT_FUNCTIONS, DEFAULT_DECAY = 6, 0.9
+#: Every set is also tested with this many functions per feature only, because most effects are smooth.
+SMOOTH = 2
 #: Numbers are tested as scores of their ranks only, unless a column correlates with its scores by less than this.
 MIN_CORRELATION = 0.975
 #: Matrices whose eigenvalues are computed in one call: cuSOLVER fails on 67 000 at once.

@@ -39,6 +39,7 @@ from randsel._utils.files import NO_CHECKPOINT, Checkpoint, open_checkpoint
 from randsel._utils.typing import Array
 from randsel.interactions._design import (
     DEFAULT_DECAY,
+    SMOOTH,
     Design,
     Response,
     default_functions,
@@ -64,8 +65,6 @@ from randsel.targets import KINDS, MIN_GROUPS, OutcomeKind, Samples
 Responses = tuple[Response, ...]
 #: Memory of the rank functions of one block of columns in `main_effects`, in bytes.
 BLOCK_BYTES = 1 << 26
-#: Every set is also tested with this many functions per feature only, because most effects are smooth.
-SMOOTH = 2
 #: A product is left out if projections leave less than this fraction of its mean square.
 MIN_MEAN_SQUARE = 0.05
 #: Shares of the three tests in the combined p-value: first function, smooth functions, all functions. Their sum is

@@ -16,7 +16,7 @@ import numpy as np
 
 from randsel._numerics.arrays import to_numpy
 from randsel._utils.typing import Array
-from randsel.interactions._evidence import SMOOTH
+from randsel.interactions._design import SMOOTH
 from randsel.interactions._level_tables import LevelTables
 
 #: Maximum number of pairs above the threshold that a kernel can write.

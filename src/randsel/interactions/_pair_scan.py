@@ -26,8 +26,7 @@ from randsel._numerics.arrays import (
 from randsel._numerics.rank_functions import RankFunctions, RankFunctionSource, cumulants, log_tail_of_moments
 from randsel._utils.files import NO_CHECKPOINT, Stages
 from randsel._utils.typing import Array
-from randsel.interactions._design import Design
-from randsel.interactions._evidence import SMOOTH
+from randsel.interactions._design import SMOOTH, Design
 from randsel.interactions._fused_tiles import BestOfTile, FusedTiles, can_fuse
 from randsel.interactions._level_tables import LevelTables
 

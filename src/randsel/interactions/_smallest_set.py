@@ -15,8 +15,8 @@ import numpy as np
 from randsel._numerics.nuisance import Nuisance
 from randsel._numerics.rank_functions import RankFunctions, RankFunctionSource, combine_log_p
 from randsel._utils.typing import Array
-from randsel.interactions._design import BATCH_BYTES, Design, Response, responses_of
-from randsel.interactions._evidence import MIN_MEAN_SQUARE, SMOOTH, Responses, evidence
+from randsel.interactions._design import BATCH_BYTES, SMOOTH, Design, Response, responses_of
+from randsel.interactions._evidence import MIN_MEAN_SQUARE, Responses, evidence
 from randsel.targets import OutcomeKind
 
 #: Largest total degree of the functions of members and of their products that are projected out.

@@ -19,9 +19,9 @@ from randsel._numerics.arrays import (
 )
 from randsel._numerics.column_sources import DEFAULT_BYTES, MappedColumns, SparseColumns, stored_bytes
 from randsel._numerics.columns import ColumnSource, canonical_order, memory_for_columns
-from randsel._numerics.nuisance import Nuisance
+from randsel._numerics.nuisance import MIN_LEFT, Nuisance
 from randsel._numerics.rank_functions import rank_functions
-from randsel._numerics.standardise import MIN_LEFT, standardise
+from randsel._numerics.standardise import standardise
 from randsel._sklearn.annotations import describe_column, find_distinct_columns
 from randsel._utils.typing import Array
 

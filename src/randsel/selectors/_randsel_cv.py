@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from randsel._numerics.arrays import is_sparse, is_structured
-from randsel._numerics.column_sources import MAX_DENSE, dense_bytes
+from randsel._numerics.columns import MAX_DENSE, dense_bytes
 from randsel._numerics.kernels import median_factor
 from randsel._numerics.missing import impute_means
 from randsel._numerics.standardise import exponents_of_extremes, rescale
