@@ -185,6 +185,15 @@ def null_groups(rng, outcome, n_groups, m, design):
     return Sample(grouped_columns(rng, groups, m), y, target_of(outcome), groups=groups)
 
 
+def null_groups_and_covariate(rng, outcome, n_groups, m, design):
+    """Return grouped samples, or pairs, with a covariate that depends on y; columns depend on y by the covariate only."""
+    sample = (
+        paired_samples(rng, n_groups, m) if design == "paired" else null_groups(rng, outcome, n_groups, m, design)
+    )
+    covariate = sample.y / sample.y.std() + rng.normal(size=len(sample.y))
+    return sample._replace(X=sample.X + covariate[:, None], covariates=covariate)
+
+
 def paired_samples(rng, n_donors, m, shift=0.0):
     """Return samples of donors before and after: y is 0 and 1 for each donor."""
     groups, y = np.repeat(np.arange(n_donors), 2), np.tile([0, 1], n_donors)

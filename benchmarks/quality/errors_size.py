@@ -17,6 +17,7 @@ from errors_data import (
     null_batches,
     null_covariates,
     null_groups,
+    null_groups_and_covariate,
     outcome_from_latent,
     paired_samples,
     rarest_class,
@@ -146,6 +147,14 @@ def group_cells():
         yield size_cell(name, null_groups, outcome=outcome, n_groups=n, m=N_COLUMNS, design=design)
     for n in (20, 30):
         yield size_cell(f"groups/paired/{n} donors", paired_samples, n_donors=n, m=N_COLUMNS)
+    for design, outcome, n in product(("varying", "mixed"), MAIN_OUTCOMES, (30, 60)):
+        name = f"groups and a covariate/{design}/{outcome}/{n} groups"
+        yield size_cell(name, null_groups_and_covariate, outcome=outcome, n_groups=n, m=N_COLUMNS, design=design)
+    for n in (20, 30):
+        name = f"groups and a covariate/paired/{n} donors"
+        yield size_cell(
+            name, null_groups_and_covariate, outcome="classes 50 %", n_groups=n, m=N_COLUMNS, design="paired"
+        )
 
 
 def batch_cells():

@@ -70,3 +70,15 @@ def test_rare_values_are_not_called_where_a_covariate_acts_on_the_classes(rng, n
         p = InteractionScan(order=1).fit(X, y, covariates=age).main_pvalues_
         n_tests, n_called = n_tests + len(p), n_called + int((p < 1e-3).sum())
     assert n_called <= binom.ppf(0.999, n_tests, 0.001)
+
+
+def test_covariate_that_follows_the_classes_within_small_groups(rng):
+    """A regression of labels on the covariate and sixty groups of four would give .075 of the p-values below .05."""
+    n_tests, n_called, groups = 0, 0, np.repeat(np.arange(60), 4)
+    for _ in range(20):
+        y = rng.permuted(np.tile([0, 0, 1, 1], (60, 1)), axis=1).ravel()
+        covariate = y / y.std() + rng.normal(size=len(y))
+        X = rng.normal(size=(len(y), 100)) + covariate[:, None]
+        p = InteractionScan(order=1).fit(X, y, groups=groups, covariates=covariate).main_pvalues_
+        n_tests, n_called = n_tests + len(p), n_called + int((p < 0.05).sum())
+    assert n_called <= binom.ppf(0.999, n_tests, 0.05)

@@ -29,6 +29,9 @@ MAX_BATCH = 1 << 14
 MAX_KURTOSIS = 1.0
 #: Maximum number of arrangements of classes that are enumerated.
 MAX_ARRANGEMENTS = 20_000
+#: Mean size of strata from which a regression on covariates estimates the probability of a label in each of them. With
+#: fewer samples, its coefficients of the strata are biased away from zero, and p-values become too small.
+MIN_STRATUM = 10
 #: Least variance of a residual relative to the mean, where it is estimated as a function of covariates.
 MIN_RELATIVE_VARIANCE = 0.1
 
@@ -102,8 +105,13 @@ class Design:
 
     @cached_property
     def labels_have_saddlepoint(self) -> bool:
-        """Whether saddlepoint tails of labels apply, which assume samples of equal weight that are not in clusters."""
-        return bool(self.clusters is None and np.all(self.sample_weights == 1.0))
+        """Whether saddlepoint tails of labels apply.
+
+        They assume samples of equal weight that are not in clusters and, with covariates, no small strata.
+        """
+        nuisance = self.nuisance
+        has_small_strata = len(nuisance.basis) > 0 and self.n_samples < MIN_STRATUM * nuisance.n_strata
+        return bool(self.clusters is None and np.all(self.sample_weights == 1.0) and not has_small_strata)
 
     @cached_property
     def class_sizes(self) -> tuple[int, ...]:
