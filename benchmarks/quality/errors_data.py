@@ -186,7 +186,7 @@ def null_groups(rng, outcome, n_groups, m, design):
 
 
 def null_groups_and_covariate(rng, outcome, n_groups, m, design):
-    """Return grouped samples, or pairs, with a covariate that depends on y; columns depend on y by the covariate only."""
+    """Return grouped or paired samples whose covariate depends on y, and whose columns depend on the covariate only."""
     sample = (
         paired_samples(rng, n_groups, m) if design == "paired" else null_groups(rng, outcome, n_groups, m, design)
     )
