@@ -187,9 +187,7 @@ def null_groups(rng, outcome, n_groups, m, design):
 
 def null_groups_and_covariate(rng, outcome, n_groups, m, design):
     """Return grouped or paired samples whose covariate depends on y, and whose columns depend on the covariate only."""
-    sample = (
-        paired_samples(rng, n_groups, m) if design == "paired" else null_groups(rng, outcome, n_groups, m, design)
-    )
+    sample = paired_samples(rng, n_groups, m) if design == "paired" else null_groups(rng, outcome, n_groups, m, design)
     covariate = sample.y / sample.y.std() + rng.normal(size=len(sample.y))
     return sample._replace(X=sample.X + covariate[:, None], covariates=covariate)
 
