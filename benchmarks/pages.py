@@ -61,11 +61,14 @@ class Page:
         files = chain(*(path.rglob("*.py") if path.is_dir() else [path] for path in self.sources(packages)))
         return measure.digest_of(files, ROOT)
 
+    def answers(self):
+        """Digests of the answers of the groups."""
+        # imported here, because numpy must not be imported before `measure.one_core` is called
+        return [import_module("answers").digest(group) for group in self.groups]
+
     def answer_hash(self, others=None):
         """Hash of the answers of the groups, and of the sources that have none (their hash, if it is known)."""
-        # imported here, because numpy must not be imported before `measure.one_core` is called
-        digest = import_module("answers").digest
-        parts = [others or self.source_hash(self.other_packages), *map(digest, self.groups)]
+        parts = [others or self.source_hash(self.other_packages), *self.answers()]
         return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:12]
 
 

@@ -33,6 +33,7 @@ class Cell:
     missing: str = ""  # reason why it cannot be simulated
     block: int = BLOCK
     files: tuple[str, ...] = ()  # files that decide its result, beside those of all cells
+    packages: tuple[str, ...] = ()  # subpackages that decide its result, beside those of the page
 
 
 def level_name(level):

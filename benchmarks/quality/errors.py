@@ -5,8 +5,9 @@ python benchmarks/quality/errors.py [--only TEXT] [--sets N] [--quick] [--jobs 2
 
 `--only size/classes --sets 50` measures the cells whose name contains the text, on 50 data sets each, and prints the
 table; `--only` may be repeated, and "n 30/" does not match "n 300". Finished blocks of data sets are appended to a file
-in the folder of cells, one file per run. They are not computed again unless the package or the simulation has changed.
-Files of other machines can be copied into the folder: `--page-only --any-source --out FILE` makes the page of them.
+in the folder of cells, one file per run. They are computed again only if the simulation, or the answers of the package
+(`answers.py`), have changed. Files of other machines can be copied into the folder: `--page-only --any-source
+--out FILE` makes the page of them.
 """
 
 import os

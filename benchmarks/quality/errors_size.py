@@ -238,18 +238,22 @@ def selection_cells():
 def alarm_cells(folder):
     """Yield cells of whole runs of `randsel select`."""
     outcomes, m = ("classes 50 %", "classes 10 %", "normal"), 50
+
+    def alarm_cell(name, sample):
+        return Cell(f"size/alarms/{name}", N_DECISIONS, partial(false_alarm, sample), packages=("analysis",))
+
     for outcome in outcomes:
         sample = partial(null_columns, outcome=outcome, columns="correlated blocks", n=100, m=m)
-        yield Cell(f"size/alarms/{outcome}/n 100", N_DECISIONS, partial(false_alarm, sample))
+        yield alarm_cell(f"{outcome}/n 100", sample)
         sample = partial(null_batches, outcome=outcome, n=100, m=m)
-        yield Cell(f"size/alarms/batches/{outcome}/n 100", N_DECISIONS, partial(false_alarm, sample))
+        yield alarm_cell(f"batches/{outcome}/n 100", sample)
     for design, outcome in product(DESIGNS, ("classes 50 %", "normal")):
         sample = partial(null_groups, outcome=outcome, n_groups=30, m=m, design=design)
-        yield Cell(f"size/alarms/groups {design}/{outcome}/30 groups", N_DECISIONS, partial(false_alarm, sample))
+        yield alarm_cell(f"groups {design}/{outcome}/30 groups", sample)
     for table, outcome in product(TABLES[:4], ("classes 50 %", "normal")):
         if (folder / f"{table}.npz").exists():
             sample = partial(null_table, outcome=outcome, table=table, folder=folder, m=m)
-            yield Cell(f"size/alarms/{table}/{outcome}", N_DECISIONS, partial(false_alarm, sample))
+            yield alarm_cell(f"{table}/{outcome}", sample)
 
 
 def size_cell(name, make_sample, **arguments):

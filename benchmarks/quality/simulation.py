@@ -37,11 +37,11 @@ class Benchmark:
 
 
 @cache
-def source_of(packages, files):
-    """Short hash of the code that a page measures and of the simulation, without comments and docstrings."""
+def source_of(page, files, packages):
+    """Short hash of what decides a cell: answers of the page's groups, and code without comments and docstrings."""
     folder = Path(__file__).parent
     code = [measure.code_only((folder / f).read_text()) for f in files]
-    return measure.key_of([measure.source_digest(packages), *code])
+    return measure.key_of([*page.answers(), *([measure.source_digest(packages)] if packages else []), *code])
 
 
 def simulate_block(task, cells):
@@ -65,7 +65,7 @@ def simulate_block(task, cells):
 
 
 class Blocks:
-    """Finished blocks of data sets, of the present package and simulation unless `any_source` is set."""
+    """Finished blocks of data sets, of the present answers and simulation unless `any_source` is set."""
 
     def __init__(self, folder, sources, *, any_source=False):
         self.records, self.sources, self.by_task, self.runs = Records(folder), sources, {}, []
@@ -165,7 +165,9 @@ def main(benchmark):
         print("\n".join(cells) or f"No name of a cell contains {' and '.join(options.only)}; --list prints all names.")
         return
     run = PageRun(benchmark.page)
-    sources = {name: source_of(run.page.packages, (*benchmark.files, *cell.files)) for name, cell in cells.items()}
+    sources = {
+        name: source_of(run.page, (*benchmark.files, *cell.files), cell.packages) for name, cell in cells.items()
+    }
     blocks = Blocks(options.cells, sources, any_source=options.any_source)
     tasks = tasks_of(cells, options)
     if not options.page_only:
