@@ -7,7 +7,8 @@ python benchmarks/quality/outcomes.py [--only TEXT] [--sets N] [--quick] [--jobs
 `--only survival --sets 20` simulates the cells whose name contains the text, on 20 data sets each. Finished blocks of
 data sets are appended to a file in the folder of cells. They are computed again only if the simulation, or the answers
 of the package (`answers.py`), have changed. Files of other machines may be copied there. Simulated cells need only what
-the package itself needs. Cells of real data ("real/...") need the environment build/outcomes, which `make bench-outcomes` sets up.
+the package itself needs. Cells of real data ("real/...") need the environment build/outcomes, which `make
+bench-outcomes` sets up.
 """
 
 import os
