@@ -1,8 +1,8 @@
 """How do I put it into a pipeline and cross-validate?
 
 `RandSel` is a step like any other of scikit-learn: selection is repeated inside every fold, on the training samples
-only. The same on labels that were shuffled shows why that matters: selecting on all samples first and cross-validating
-afterwards finds accuracy where there is nothing to find.
+only. Shuffled labels show why this matters: if features are selected on all samples first, a cross-validation finds
+accuracy where there is none.
 
 To learn: put the selector into the pipeline, never before the cross-validation.
 """

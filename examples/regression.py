@@ -4,8 +4,8 @@ Nothing changes: give numbers as y. Here the target depends on five of 500 featu
 the product of two through a sine, on one through a square, and on two in a straight line. Whole numbers of at most
 four values would be taken for classes, unless you say `target="regression"`.
 
-To learn: an effect that rises on both sides of the middle, feature 2, is invisible to a straight line, and not to the
-methods here. The scan also says which two features act together.
+To learn: a straight line cannot see an effect that rises on both sides of the middle, such as that of feature 2; the
+methods here can. The scan also says which two features act together.
 """
 
 from pathlib import Path

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 import randsel
-from randsel import InteractionScan, RandSel, RandSelCV, StabilitySelection
+from randsel import InteractionScan, RandSel, RandSelCV, SmallestSet, StabilitySelection
 from randsel._utils import files
 from randsel._utils.text import LONGEST_MESSAGE
 from randsel.analysis import _resampling, _selection
@@ -214,7 +214,7 @@ def _recipe(target):
     return lines + "".join(script.read_text().replace('"docs" / "results"', "docs/results") for script in scripts)
 
 
-@pytest.mark.parametrize("estimator", [RandSel, RandSelCV, InteractionScan, StabilitySelection])
+@pytest.mark.parametrize("estimator", [RandSel, RandSelCV, InteractionScan, SmallestSet, StabilitySelection])
 def test_every_parameter_has_a_row_of_settings_with_its_default(estimator):
     part = (DOCS / "reference" / "settings.md").read_text().split(f"\n## {estimator.__name__}\n")[1].split("\n## ")[0]
     rows = dict(re.findall(r"^\| `(\w+)` \| `(.+?)` \|", part, re.MULTILINE))

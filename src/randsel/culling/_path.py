@@ -40,7 +40,7 @@ class Round:
     features
         Columns of X that entered the round, ascending.
     contributions
-        The paper's contribution of each of them.
+        Contribution of each of them to the target, or to a residual (see `ridge`).
     main, interaction
         Standard scores of the two parts of the contribution (NaN from the bootstrap).
     scores

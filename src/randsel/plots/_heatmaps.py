@@ -43,7 +43,7 @@ def feature_heatmap(
     Returns
     -------
     matplotlib.axes.Axes
-        Values are in standard deviations from the mean of their feature. For both, extreme values are limited. Missing
+        Values are in standard deviations from the mean of their feature, both after limiting extreme values. Missing
         values are blank. The bar above has the colours of the target. Within a class, samples are ordered by the mean
         of the features that rise with it.
 

@@ -99,7 +99,7 @@ class RandSel(StandInsMixin, Selector):
         the contribution to what a ridge regression on the features left does not explain: redundant features share
         their contribution. "combined" adds the interaction score to it, on the scale of its spread. "calibrated" is the
         sum of the positive parts of the main and the interaction score; "combined" is "calibrated" if there is no
-        residual (see `ridge`). "auto" is "combined", and "total" with `estimator="bootstrap"`, which knows no other.
+        residual (see `ridge`). "auto" is "combined", and "total" with `estimator="bootstrap"`, which has no other.
     ridge : float or "auto", default="auto"
         Penalty of the ridge regression of "combined" and "residual", in units of the mean eigenvalue of its kernel.
         "residual" approaches "total" as it grows. "auto": 3 if that regression on all features predicts left-out
@@ -119,7 +119,7 @@ class RandSel(StandInsMixin, Selector):
         Random subsets per round, and the fraction of the rows that each gets, without replacement (for a count s of m
         rows, `s / m`; at least 4). With `estimator="exact"` only the first matters, and only above 2000 samples: the
         closed form is then averaged over disjoint random blocks of about 1000 rows, at most `n_bootstraps` of them.
-    fix_top, fix_after : float in (0, 1) and int, default=None
+    fix_top, fix_after : float in (0, 1) or None, and int or None, default=None
         A feature in this top fraction for this many consecutive rounds is never dropped, and enters every subset.
     always_keep : list of str or int, or mask of features, default=None
         Features, such as known markers, that enter every subset, are never dropped, are always selected and come first
