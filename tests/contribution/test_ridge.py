@@ -8,7 +8,7 @@ from sklearn.model_selection import StratifiedKFold
 from randsel import RandSel
 from randsel.contribution import RIDGE, Draws, Sample, Weighting, _closed_form, _expected_kernel, exact
 from randsel.contribution._expected_kernel import _inverse_root, fit_ridge
-from randsel.targets import KINDS, Target
+from randsel.targets import KINDS, Annotations, Target
 
 
 @pytest.fixture
@@ -190,6 +190,24 @@ def test_the_first_round_decides_for_all_rounds(rng):
     assert {r.ridge for r in RandSel(2).fit(X, weak).path_.rounds} == {np.inf}
     assert {r.ridge for r in RandSel(2, ridge=7.0).fit(X, weak).path_.rounds} == {7.0}
     assert {r.ridge for r in RandSel(2, criterion="total").fit(X, strong).path_.rounds} == {np.inf}
+
+
+@pytest.mark.parametrize("size", [2, 3, 6, 10])
+def test_noise_in_small_batches_is_not_predicted(rng, size):
+    """After subtraction of the mean of a batch, its other samples would predict one: of two, each mirrors the other."""
+    errors = []
+    for _ in range(5):
+        X, y = rng.normal(size=(120, 200)), rng.normal(size=120)
+        errors.append(RandSel().fit(X, y, batch=np.arange(120) // size).path_.errors[0])
+    assert np.mean(errors) > 0.97
+
+
+def test_units_that_are_left_out():
+    groups, pairs, plates = np.arange(40) // 4, np.arange(40) // 2, np.arange(40) // 20
+    assert Annotations().units is None
+    assert Annotations(batch=plates).units is None
+    np.testing.assert_array_equal(Annotations(batch=pairs).units, pairs)
+    np.testing.assert_array_equal(Annotations(groups, pairs).units, groups)
 
 
 def test_without_a_residual_the_scores_are_calibrated(rng):

@@ -124,7 +124,7 @@ def _predicts(errors: Any, errors_of_mean: Any) -> bool:
     """Return whether errors of left-out samples are clearly smaller than those of predicting the mean.
 
     If not, the regression fits mostly noise, and its residual would hide weak effects and effects of features that act
-    only together. Samples of a group count as independent, which makes the standard error too small.
+    only together. Samples of a unit count as independent, which makes the standard error too small.
     """
     gain = to_numpy(errors_of_mean - errors)
     return bool(gain.mean() > MIN_STANDARD_ERRORS * gain.std(ddof=1) / np.sqrt(len(gain)))
@@ -158,8 +158,8 @@ def _project_kernel(log_expected: Any, target: Target, second_kernel: Any) -> An
 def _regress(kernel: Any, target: Target, ridge: float) -> tuple[Any, Any]:
     """Return the duals and the squared errors of left-out samples of a ridge regression on a projected kernel.
 
-    A sample is left out with all samples of its group, and the intercept is fitted without it: with `C` the inverse
-    less its part along √w, the error of group g is `C_gg⁻¹ α_g` (eq. 15).
+    A sample is left out with all samples of its unit, and the intercept is fitted without it: with `C` the inverse
+    less its part along √w, the error of unit g is `C_gg⁻¹ α_g` (eq. 15).
     """
     xp, m = namespace(kernel), len(target.Y)
     roots, weight = target.root_weights, target.sum_of_weights
@@ -170,12 +170,12 @@ def _regress(kernel: Any, target: Target, ridge: float) -> tuple[Any, Any]:
     # A series that is too inexact gives a kernel with negative eigenvalues. The bounds reject it later.
     root = _inverse_root(penalised, penalty)
     duals = root.T @ (root @ target.scaled)
-    if target.groups is None:
+    if target.units is None:
         errors = duals / (columnwise_dot(root, root) - roots**2 / (weight * penalty))[:, None]
         squares = (errors * errors).sum(axis=1)
     else:
         intercept = roots / (weight * penalty) ** 0.5
-        squares = _errors_of_groups(to_numpy(root), to_numpy(intercept), to_numpy(duals), target.groups)
+        squares = _errors_of_units(to_numpy(root), to_numpy(intercept), to_numpy(duals), target.units)
         squares = as_array_like(squares, kernel)
     return duals * roots[:, None], squares / target.variance
 
@@ -201,11 +201,11 @@ def _inverse_root(matrix: Any, least_eigenvalue: Any) -> Any:
     return (vectors / clip(values, least_eigenvalue) ** 0.5).T
 
 
-def _errors_of_groups(root: Array, intercept: Array, duals: Array, groups: Array) -> Array:
-    """Return the squared errors of samples when their whole group is left out; `C = Rᵀ R - intercept interceptᵀ`."""
+def _errors_of_units(root: Array, intercept: Array, duals: Array, units: Array) -> Array:
+    """Return the squared errors of samples when their whole unit is left out; `C = Rᵀ R - intercept interceptᵀ`."""
     squares = np.empty(len(duals))
-    order = np.argsort(groups, kind="stable")
-    for rows in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
+    order = np.argsort(units, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(units[order])) + 1):
         left_out = root[:, rows].T @ root[:, rows] - np.outer(intercept[rows], intercept[rows])
         errors = np.linalg.solve(left_out, duals[rows])
         squares[rows] = (errors * errors).sum(axis=1)

@@ -303,7 +303,7 @@ class RandSel(StandInsMixin, Selector):
             group is ignored.
         batch : array of shape (n_samples,), default=None
             Differences between batches, such as plates, are removed from features and y; permutations of y stay within
-            batches.
+            batches. Prediction errors leave out small batches, such as the samples of a donor, as a whole.
         covariates : array or data frame of shape (n_samples,) or (n_samples, n_covariates), default=None
             Variables whose effects are removed from features and y, such as age: numbers, of which smooth functions are
             removed, or categories as text.
@@ -334,7 +334,7 @@ class RandSel(StandInsMixin, Selector):
         fixed[positions_to_keep(self, columns)] = True
         rules = replace(rules, explain_fixed=bool(fixed.any()))
         del X  # validation may have made a copy
-        target = Target.encode(y, kind, weights, annotations.groups, nuisance)
+        target = Target.encode(y, kind, weights, annotations.groups, nuisance, annotations.units)
         target = target.on_device_of(array_on_device_of(Z))
         sample = Sample.from_columns(Z, target, fixed, FACTORS[self.kernel])
         del Z

@@ -14,6 +14,9 @@ from randsel._numerics.nuisance import Covariates, Nuisance
 from randsel._utils.typing import Array
 from randsel.targets._kinds import OutcomeKind
 
+#: Batches of this many samples or fewer, on average, are small.
+SMALL_BATCH = 10
+
 
 @dataclass(frozen=True)
 class Annotations:
@@ -50,6 +53,16 @@ class Annotations:
         """The covariates as columns of numbers, for a Cox model."""
         return None if self.covariates is None else self.covariates.values
 
+    @property
+    def units(self) -> Array | None:
+        """Number of the unit of every sample: its group or, without groups, its small batch; None for neither.
+
+        Subtracting the mean of a small batch makes its samples depend on each other: two samples become mirror images.
+        """
+        if self.groups is not None or self.batch is None:
+            return self.groups
+        return self.batch if len(self.batch) <= SMALL_BATCH * len(np.unique(self.batch)) else None
+
     def nuisance(self, m: int, weights: Array | None) -> Nuisance | None:
         """Return what is projected out of features and outcome of m samples; None if only one mean is subtracted."""
         if self.batch is None and self.covariates is None:
@@ -73,9 +86,11 @@ class Target:
 
     Y: Array  # rows centred by the weighted mean, then multiplied by their weights (which have mean 1)
     weights: Array | None  # None where all are equal
-    #: Number of the group of every sample, on the host; None where samples are independent. Samples of a group are left
-    #: out together when errors are estimated.
+    #: Number of the group of every sample, on the host; None where samples are independent.
     groups: Array | None = None
+    #: Number of the unit of every sample, on the host; None where each is a unit. Samples of a unit are left out
+    #: together when errors are estimated.
+    units: Array | None = None
 
     @classmethod
     def encode(
@@ -85,16 +100,21 @@ class Target:
         weights: Array | None = None,
         groups: Array | None = None,
         nuisance: Nuisance | None = None,
+        units: Array | None = None,
     ) -> "Target":
-        """Return the target of y, which is checked already; `kind` encodes it, and `nuisance` is projected out."""
+        """Return the target of y, which is checked already; `kind` encodes it, and `nuisance` is projected out.
+
+        By default, groups are the units.
+        """
+        units = groups if units is None else units
         fractions = np.full(len(y), 1.0 / len(y)) if weights is None else weights / weights.sum()
         Y = kind.kernel_factor(y, fractions)
         if nuisance is not None:
             Y = nuisance.remove_from_outcome(Y)
         if weights is None:
-            return cls(Y, None, groups)
+            return cls(Y, None, groups, units)
         weights = fractions * len(Y)
-        return cls(Y * weights[:, None], weights, groups)
+        return cls(Y * weights[:, None], weights, groups, units)
 
     def on_device_of(self, X: Any) -> "Target":
         """Return the target on the device of X."""
@@ -207,5 +227,6 @@ class Target:
 
     def rows(self, index: Array) -> "Target":
         """Return the target of some of the rows, centred by the mean of all rows."""
-        weights, groups = (None if values is None else values[index] for values in (self.weights, self.groups))
-        return replace(self, Y=self.Y[index], weights=weights, groups=groups)
+        values = {name: getattr(self, name) for name in ("weights", "groups", "units")}
+        rows = {name: None if array is None else array[index] for name, array in values.items()}
+        return replace(self, Y=self.Y[index], **rows)
