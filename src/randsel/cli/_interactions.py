@@ -69,6 +69,8 @@ def interactions(file: Path, reading: dict[str, Any], out: Path, task: str, **ho
     from randsel.tables import imputer
     from randsel.targets import find_kind
 
+    if how["with_covariates"] and not reading["covariates"]:
+        raise click.UsageError("--with-covariates needs --covariates.")
     if (out / files.IDENTITY).exists():
         raise click.ClickException(
             f"{out} holds a run of randsel select or compare, whose files would be lost; give another folder (--out)."

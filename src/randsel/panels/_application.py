@@ -91,7 +91,7 @@ def apply_panel(
     check_categories(panel, table)
     values = transform_values(table.X, transform)
     columns = {name: values[:, j] for j, name in enumerate(table.names)} | table.covariates
-    samples = panel.prepare(columns, allow_missing=allow_missing, rescale=rescale)
+    samples = panel.prepare(columns, allow_missing=allow_missing, rescale=rescale, names_options=True)
     outputs = panel.model.outputs(samples.scores)
     known = known_outcome(panel, table.y)
     log2_taken = transform == "as-training" and table.log2

@@ -252,7 +252,10 @@ def read(
     limit, needed = parse_bytes(max_bytes, "max_bytes"), _names_in_file(only, duplicates)
     collect, named = below_detection is not None, only or target_file or target or event
     options = ReadOptions(limit, names, layer, sheet, skip_rows, tuple(na), collect, needed, id_column, likely_ids)
-    contents = _check_target_named(_read_sheet(path, options), named)
+    # in a format of numbers, a covariate or a target file may still have text
+    rules_for_others = not has_cells(path) and bool(target_file or covariates)
+    table_options = replace(options, na=(), below_detection=False) if rules_for_others else options
+    contents = _check_target_named(_read_sheet(path, table_options), named)
     notes = [f"{path.name}: {contents.description}.", *contents.notes]
     with _naming_other_sheets(notes):
         labels = _read_labels(target_file, contents, id_column, options, target_sheet, notes)
