@@ -244,7 +244,7 @@ def test_a_run_is_not_overwritten_and_a_folder_without_panel_is_named(folders, t
     assert "has no panel.json" in result.output
 
 
-def test_samples_of_one_donor_are_warned_of(tmp_path):
+def test_intervals_allow_for_donors(tmp_path):
     def with_donors(table, n_donors):
         donors = np.arange(len(table.y)) % n_donors
         return table.__class__(np.column_stack([table.X, donors]), table.y, (*table.names, "donor"))
@@ -255,20 +255,24 @@ def test_samples_of_one_donor_are_warned_of(tmp_path):
     without = ["--target", "status", "--drop-columns", "comment,donor", *SHORT]
     select(train, *without, "--out", tmp_path / "without")
     new = write(tmp_path / "new.csv", with_donors(make_table(seed=1), 16))
-    warning = (
-        "The 80 samples with an outcome are of 16 groups (--groups), but confidence intervals of all measures except "
-        "balanced accuracy treat samples as"
-    )
-    for results, named, is_warned in (("out", (), True), ("without", ("donor",), True), ("without", (), False)):
-        result, _ = apply(tmp_path / results, new, *(word for name in named for word in ("--groups", name)))
+    note = "The 80 samples with an outcome are of 16 groups (--groups), and confidence intervals allow for that."
+    widths = {}
+    for results, named, is_grouped in (("out", (), True), ("without", ("donor",), True), ("without", (), False)):
+        result, out = apply(tmp_path / results, new, *(word for name in named for word in ("--groups", name)))
         assert result.exit_code == 0, result.output
-        assert (warning in result.output) == is_warned
+        assert (note in result.output) == is_grouped
+        measures = [row for row in read(out / "evaluation.csv") if row["low"]]
+        widths[is_grouped] = [float(row["high"]) - float(row["low"]) for row in measures]
+    assert len(widths[True]) == 5  # accuracy, balanced accuracy, two recalls, AUC
+    assert np.all(np.array(widths[True]) > widths[False])
     new.write_text(new.read_text().replace(",0.0\n", ",\n"))  # 5 samples of donor 0
     assert "are of 20 groups" in apply(tmp_path / "out", new)[0].output
     for distinct in (with_donors(make_table(seed=1), 80), make_table(seed=1)):
         result, _ = apply(tmp_path / "out", write(tmp_path / "new.csv", distinct))
         assert result.exit_code == 0, result.output
-        assert "too narrow" not in result.output
+        assert "(--groups)" not in result.output
+    few = write(tmp_path / "few.csv", with_donors(make_table(seed=1), 3))
+    assert "are of 3 groups (--groups), too few for confidence intervals." in apply(tmp_path / "out", few)[0].output
     result, _ = apply(tmp_path / "out", new, "--id-column", "donor")
     assert "named twice" not in result.output
     result, _ = apply(tmp_path / "out", new, "--groups", "patient")

@@ -50,6 +50,8 @@ def test_concordance_and_its_interval(rng, monkeypatch):
     assert index == pytest.approx(SURVIVAL.score(survival_array(event, time), risks))
     assert (high - low) / 2 == pytest.approx(1.959964 * np.sqrt(variance), rel=1e-5)
     assert np.isnan(_evaluation.concordance_with_interval(time[:1], event[:1], risks[:1])[0])
+    perfect = _evaluation.concordance_with_interval(np.arange(5.0), np.ones(5, dtype=bool), -np.arange(5.0))
+    assert perfect == pytest.approx((1.0, np.nan, np.nan), nan_ok=True)
 
 
 def test_brier_score_is_the_usual_one_of_two_classes(rng):
@@ -67,8 +69,9 @@ def test_brier_score_is_the_usual_one_of_two_classes(rng):
 
 
 def test_wilson_interval():
-    assert _evaluation._fraction_with_interval(8, 10) == pytest.approx((0.8, 0.4901625, 0.9433178), abs=1e-6)
-    assert _evaluation._fraction_with_interval(0, 10)[1] == 0.0
+    interval = _evaluation._fraction_with_interval(np.arange(10) < 8, None)
+    assert interval == pytest.approx((0.8, 0.4901625, 0.9433178), abs=1e-6)
+    assert _evaluation._fraction_with_interval(np.zeros(10, dtype=bool), None)[1] == 0.0
 
 
 def test_a_calibration_names_its_classes_below_the_lines_and_its_numbers_by_the_target():

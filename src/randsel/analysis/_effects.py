@@ -160,16 +160,22 @@ def class_effects(x: Array, codes: Array) -> Sizes:
     return Sizes(area, *auc_limits(area, m, n, level), sign, np.where(sign == 0, -1, extreme))
 
 
-def auc_limits(area: Array, m: Array, n: Array, level: float) -> tuple[Array, Array]:
-    """Return the confidence limits of an AUC of m and n samples: where a score test has the p-value `level`.
+def auc_variance(area: Array, m: Array, n: Array) -> Array:
+    """Return the variance of an AUC of m and n samples.
 
-    The variance of an area θ is θ(1 - θ) [1 + N (1 - θ)/(2 - θ) + N θ/(1 + θ)] / (mn) with N = (m + n)/2 - 1.
+    That of an area θ is θ(1 - θ) [1 + N (1 - θ)/(2 - θ) + N θ/(1 + θ)] / (mn) with N = (m + n)/2 - 1.
     """
-    z, size = float(norm.isf(level / 2.0)), (m + n) / 2.0 - 1.0
+    size = (m + n) / 2.0 - 1.0
+    shape = 1.0 + size * ((1.0 - area) / (2.0 - area) + area / (1.0 + area))
+    return np.asarray(area * (1.0 - area) * shape / (m * n))
+
+
+def auc_limits(area: Array, m: Array, n: Array, level: float) -> tuple[Array, Array]:
+    """Return the confidence limits of an AUC of m and n samples: where a score test has the p-value `level`."""
+    z = float(norm.isf(level / 2.0))
 
     def is_within(theta: Array) -> Array:
-        shape = 1.0 + size * ((1.0 - theta) / (2.0 - theta) + theta / (1.0 + theta))
-        return np.asarray((area - theta) ** 2 <= z * z * theta * (1.0 - theta) * shape / (m * n))
+        return np.asarray((area - theta) ** 2 <= z * z * auc_variance(theta, m, n))
 
     with np.errstate(all="ignore"):
         limits = []

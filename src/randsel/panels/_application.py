@@ -18,6 +18,7 @@ from randsel.panels._cohort import (
     warn_of_shifts,
 )
 from randsel.panels._evaluation import Evaluation, evaluate, known_outcome
+from randsel.panels._intervals import LEAST_UNITS
 from randsel.panels._panel import NewSamples, Panel
 from randsel.tables import Table
 
@@ -112,8 +113,6 @@ def apply_panel(
             "--rescale removes shifts of features, if the samples resemble those of training."
         )
     groups = None if table.groups is None else table.groups[known]
-    if known.any():
-        warnings += _warn_of_groups(groups, int(known.sum()), panel.kind)
     return Application(
         panel=panel,
         samples=samples,
@@ -123,23 +122,21 @@ def apply_panel(
         known=known,
         shifts=compare_features(*compared),
         evaluation=evaluate(panel, outputs[known], table.y[known], groups) if known.any() else None,
-        notes=(*table.notes, *_describe_samples(panel, table, samples)),
+        notes=(*table.notes, *_describe_samples(panel, table, samples), *_describe_groups(groups)),
         warnings=tuple(warnings),
         about=dict(about or {"data": "new samples"}),
         time_name=time_name or panel.about.get("outcome", {}).get("time", "time"),
     )
 
 
-def _warn_of_groups(groups: Array | None, n_samples: int, kind: str) -> Iterator[str]:
-    n_groups = 0 if groups is None else len(np.unique(groups))
-    measure = {"classification": "balanced accuracy", "regression": "R²"}.get(kind)
-    which = "confidence intervals" if measure is None else f"confidence intervals of all measures except {measure}"
-    if 0 < n_groups < n_samples:
-        yield (
-            f"The {n_samples} samples with an outcome are of {n_groups} {pluralise(n_groups, 'group', 'groups')} "
-            f"(--groups), but {which} treat samples as independent, and so are too narrow; for intervals "
-            "that hold, evaluate one sample of each group."
-        )
+def _describe_groups(groups: Array | None) -> Iterator[str]:
+    """Yield what confidence intervals do about groups of the samples with an outcome, if these share groups."""
+    n_samples, n_groups = (0, 0) if groups is None else (len(groups), len(np.unique(groups)))
+    if n_groups == n_samples:
+        return
+    effect = "too few for confidence intervals" if n_groups < LEAST_UNITS else "and confidence intervals allow for that"
+    counted = f"{n_groups} {pluralise(n_groups, 'group', 'groups')}"
+    yield f"The {n_samples} samples with an outcome are of {counted} (--groups), {effect}."
 
 
 def _describe_samples(panel: Panel, table: Table, samples: NewSamples) -> Iterator[str]:
