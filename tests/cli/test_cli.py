@@ -354,7 +354,9 @@ def test_messy_files_are_read_with_options(run, tmp_path):
 @pytest.mark.parametrize("command", ["select", "interactions"])
 def test_names_of_the_user_are_quoted_as_they_are(run, tmp_path, command):
     """A column may be called like a parameter with its value."""
-    (tmp_path / "x.csv").write_text("g,drug=True,y\n" + "".join(f"{i},{i if i else 'odd'},{'ab'[i % 2]}\n" for i in range(9)))
+    (tmp_path / "x.csv").write_text(
+        "g,drug=True,y\n" + "".join(f"{i},{i if i else 'odd'},{'ab'[i % 2]}\n" for i in range(9))
+    )
     result = run(command, str(tmp_path / "x.csv"), "--target", "y", "--out", str(tmp_path / "out"))
     assert "column 'drug=True' holds 'odd' in line 2" in result.output
 

@@ -96,6 +96,27 @@ def test_prediction_is_compared_with_chance_and_all_features(found, selected, ev
     assert judged.text.endswith("In 1 of the folds nothing was selected, which counts as guessing.")
 
 
+@pytest.mark.parametrize(
+    ("pvalue", "level", "answer"),
+    [(0.02, "good", "Yes. "), (0.5, "good", "Yes, in combination. "), (None, "good", "Yes, in combination. ")],
+)
+def test_a_signal_that_predicts_no_better_than_chance_is_weak(found, pvalue, level, answer):
+    predicts = Accuracy("balanced accuracy", np.array([0.8, 0.84]), np.array([0.8, 0.84]), 0.5, np.array([2, 2]))
+    guesses = replace(predicts, selected=np.array([0.5, 0.72]))
+    found = replace(found, path=replace(found.path, noise_pvalue=pvalue))
+    for accuracy in (predicts, None):
+        judged = line(replace(found, accuracy=accuracy), "signal")
+        assert (judged.level, judged.text.startswith(answer)) == (level, True)
+        assert "held-out" not in judged.text
+    judged = line(replace(found, accuracy=guesses), "signal")
+    assert judged.level == "fair"
+    assert judged.text.startswith("A weak signal. ")
+    assert "But held-out samples are not predicted better than chance. Of 10 features, " in judged.text
+    nothing = replace(found, accuracy=guesses, nothing_stands_out=True, rule=Rule("top", top=2))
+    nothing = replace(nothing, features=tuple(replace(f, q=1.0) for f in found.features), pairs=())
+    assert line(nothing, "signal").text.startswith("No. ")
+
+
 def test_a_good_prediction_without_a_signal_is_doubted(found):
     accuracy = Accuracy("balanced accuracy", np.array([0.8, 0.84]), np.array([0.61, 0.62]), 0.5, np.array([2, 2]))
     judged = line(replace(found, accuracy=accuracy, nothing_stands_out=True), "predict")

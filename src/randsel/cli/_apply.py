@@ -139,9 +139,7 @@ def _read_new_samples(panel: "Panel", file: Path, reading: dict[str, Any], how: 
     return table
 
 
-def _inherit_detection_rule(
-    panel: "Panel", file: Path, rule: str | None
-) -> tuple[str | None, list[str]]:
+def _inherit_detection_rule(panel: "Panel", file: Path, rule: str | None) -> tuple[str | None, list[str]]:
     """Return the rule for cells below detection, that of training unless the user names one, and a note if they differ.
 
     A file that holds only numbers has no such cells, except in covariates.

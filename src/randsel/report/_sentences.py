@@ -8,7 +8,7 @@ import numpy as np
 
 from randsel._utils import text
 from randsel._utils.typing import Array
-from randsel.analysis import Analysis, Effects, PanelSizes, Rule
+from randsel.analysis import Accuracy, Analysis, Effects, PanelSizes, Rule
 from randsel.culling import N_PERMUTATIONS, NOISE_LEVEL
 from randsel.interactions import LEVEL
 from randsel.targets import SURVIVAL, Comparison, compare_groups
@@ -87,31 +87,39 @@ def describe_details(analysis: Analysis) -> list[str]:
 
 def _judge_signal(analysis: Analysis) -> tuple[str, str]:
     """Say whether the features as a whole stand out from noise, and how many were selected."""
+    level, answer, reason = _weigh_evidence(analysis)
+    if level != "poor" and analysis.accuracy is not None and _is_close_to_chance(analysis.accuracy):
+        level, answer = "fair", "A weak signal"
+        reason = f"{reason} But held-out samples are not predicted better than chance."
+    return level, f"{answer}. {reason} {_describe_selection(analysis)}"
+
+
+def _weigh_evidence(analysis: Analysis) -> tuple[str, str, str]:
+    """Return level, answer and reason by the tests of the features, whatever the accuracy."""
     pvalue = analysis.path.noise_pvalue
     p = f"p = {text.format_p_value(pvalue)}"
     tested = f"{p}, from {N_PERMUTATIONS} shuffles of the target"
     is_close = pvalue is not None and NOISE_LEVEL < pvalue <= NEARLY
-    strict = f"A signal needs a p-value of at most {NOISE_LEVEL:g}. " if is_close else ""
-    selection = _describe_selection(analysis)
+    strict = f" A signal needs a p-value of at most {NOISE_LEVEL:g}." if is_close else ""
     if analysis.nothing_stands_out and not analysis.has_findings:
-        return "poor", (
-            f"No. Nothing stands out: the features are related to the target no more closely than chance ({tested}). "
-            f"{strict}{selection}"
-        )
+        reason = f"Nothing stands out: the features are related to the target no more closely than chance ({tested})."
+        return "poor", "No", f"{reason}{strict}"
     if analysis.nothing_stands_out:
-        return "fair", (
-            f"In part. The features as a whole do not stand out from chance ({tested}), but tests of single features "
-            f"or pairs find some. {strict}{selection}"
+        reason = (
+            f"The features as a whole do not stand out from chance ({tested}), but tests of single features or pairs "
+            "find some."
         )
+        return "fair", "In part", f"{reason}{strict}"
     if pvalue is None or pvalue > NOISE_LEVEL:
         is_tested = any(feature.q <= LEVEL for feature in analysis.features)
-        return "good" if is_tested else "fair", (
-            "Yes, in combination. Together, the features predict the target better than chance would, although one by "
-            f"one they do not stand out ({tested}). {selection}"
+        reason = (
+            "Together, the features fit the target better than chance would, although one by one they do not stand "
+            f"out ({tested})."
         )
+        return "good" if is_tested else "fair", "Yes, in combination", reason
     if round(pvalue * (N_PERMUTATIONS + 1)) == 1:
         tested = f"{p}, the smallest that {N_PERMUTATIONS} shuffles of the target allow"
-    return "good", f"Yes. The features as a whole are related to the target ({tested}). {selection}"
+    return "good", "Yes", f"The features as a whole are related to the target ({tested})."
 
 
 def _describe_selection(analysis: Analysis) -> str:
@@ -153,11 +161,10 @@ def _judge_prediction(analysis: Analysis) -> tuple[str, str]:
     accuracy = analysis.accuracy
     if accuracy is None:
         return "unknown", "Not measured."
-    mean, sd = float(np.mean(accuracy.selected)), _standard_deviation(accuracy.selected)
     losses = accuracy.everything - accuracy.selected
     # if a single fold differs, the mean is equal to its standard error, up to rounding
     error = _standard_deviation(losses) / len(losses) ** 0.5 + ROUNDING
-    if mean - sd <= accuracy.chance:
+    if _is_close_to_chance(accuracy):
         level, answer = "poor", "No better than chance, within the spread of the folds"
     elif float(np.mean(losses)) > error:
         level, answer = "fair", "Better than chance, but not as well as all features together"
@@ -174,6 +181,11 @@ def _judge_prediction(analysis: Analysis) -> tuple[str, str]:
         f"{answer}: {accuracy.measure} {selected} on samples that took no part in the selection "
         f"({len(accuracy.selected)} folds); chance {accuracy.chance:.2f}, all features {everything}.{empty}"
     )
+
+
+def _is_close_to_chance(accuracy: Accuracy) -> bool:
+    """Return whether the accuracy is that of chance, within the spread of the folds."""
+    return float(np.mean(accuracy.selected)) - _standard_deviation(accuracy.selected) <= accuracy.chance
 
 
 def _judge_warnings(analysis: Analysis) -> tuple[str, str]:
