@@ -71,11 +71,7 @@ def interactions(file: Path, reading: dict[str, Any], out: Path, task: str, **ho
 
     if how["with_covariates"] and not reading["covariates"]:
         raise click.UsageError("--with-covariates needs --covariates.")
-    if (out / files.IDENTITY).exists():
-        raise click.ClickException(
-            f"{out} holds a run of randsel select or compare, whose files would be lost; give another folder (--out)."
-        )
-    files.check_folder(out)
+    _check_folder(out)
     table = read_table(file, reading, task)
     if table.missing == "median" and np.isnan(table.X).any():
         click.echo("Note: there are no folds here, so medians are those of all samples.", err=True)
