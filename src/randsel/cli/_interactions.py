@@ -112,6 +112,17 @@ def interactions(file: Path, reading: dict[str, Any], out: Path, task: str, **ho
         click.get_current_context().exit(NOTHING)
 
 
+def _check_folder(out: Path) -> None:
+    """Raise an error if files of another run would be lost, or if the folder cannot be made."""
+    from randsel._utils import files
+
+    if (out / files.IDENTITY).exists():
+        raise click.ClickException(
+            f"{out} holds a run of randsel select or compare, whose files would be lost; give another folder (--out)."
+        )
+    files.check_folder(out)
+
+
 def _write_report(scan: Any, table: "Table", out: Path, *, kind: str, **about: Any) -> None:
     """Write the report, and figures of the pairs if any is significant; print a message if that is not possible."""
     from randsel import plots

@@ -142,7 +142,7 @@ def auc_with_interval(scores: Array, positive: Array, groups: Array | None = Non
     with np.errstate(invalid="ignore"):
         area = area_of(np.ones(len(scores), dtype=bool))
         sizes = np.array([(~positive).sum(), positive.sum()], dtype=np.float64)
-        sizes = effective_sizes(sizes, area_of, float(auc_variance(area, *sizes)), positive, groups)
+        sizes = effective_sizes(sizes, area_of, float(auc_variance(np.array(area), *sizes)), positive, groups)
     if np.isnan(sizes).any():
         return area, float("nan"), float("nan")
     low, high = auc_limits(np.array([area]), sizes[1:], sizes[:1], 1.0 - CONFIDENCE)
