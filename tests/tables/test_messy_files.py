@@ -116,6 +116,13 @@ def test_values_below_the_limit_of_detection(file, engine):
         tables.read(file(rows), target_file=labels, below_detection="zero")
 
 
+def test_limits_of_detection_with_decimal_commas(file, engine):
+    text = "id;g;crp;y\ns1;<0,5;<0,4;a\ns2;2,5;3,5;b\ns3;4;1,5;a\ns4;3,5;2;b\n"
+    table = tables.read(file(text), target="y", covariates=["crp"], below_detection="half-minimum")
+    assert table.X[:, 0].tolist() == [0.25, 2.5, 4, 3.5]
+    assert table.covariates["crp"].tolist() == [0.2, 3.5, 1.5, 2]
+
+
 def test_percent_signs(file, engine):
     table = tables.read(file("a,b,y\n12%,1,p\n7.5 %,2,q\n30%,3,p\n1%,4,q\n"), target="y")
     # the first column is text in no row

@@ -21,7 +21,7 @@ from randsel._utils.typing import Array
 from randsel.analysis._model import Effects
 from randsel.analysis._preparation import nominal_mask
 from randsel.tables import Table
-from randsel.targets import SURVIVAL, OutcomeKind
+from randsel.targets import SURVIVAL, OutcomeKind, compare_groups
 
 CONFIDENCE = 0.95
 BLOCK = 1 << 20  # number of values per block of columns
@@ -82,7 +82,7 @@ def effect_measure(kind: OutcomeKind) -> str:
 
 
 def describe_effects(effects: Effects, table: Table) -> Iterator[str]:
-    """Describe what effects refer to: logarithms, and values from which batches and covariates are not removed."""
+    """Describe what effects refer to: logarithms, values as they are in the file, samples as if independent."""
     if effects.log2 == "detected" and effects.difference_name is not None:
         yield (
             "The values look like logarithms of base 2, so differences between classes are called log2 fold changes."
@@ -91,6 +91,11 @@ def describe_effects(effects: Effects, table: Table) -> Iterator[str]:
         yield (
             f"Directions and effects ({effects.measure}) are those of the values in the file: effects of batches and "
             "covariates are removed for ranking and tests only."
+        )
+    if table.groups is not None and compare_groups(table.y, table.groups) != "between groups":
+        yield (
+            f"Confidence limits of effects ({effects.measure}) treat the samples of a group as independent; p- and "
+            "q-values do not."
         )
 
 

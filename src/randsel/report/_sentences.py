@@ -89,8 +89,8 @@ def _judge_signal(analysis: Analysis) -> tuple[str, str]:
     """Say whether the features as a whole stand out from noise, and how many were selected."""
     level, answer, reason = _weigh_evidence(analysis)
     if level != "poor" and analysis.accuracy is not None and _is_close_to_chance(analysis.accuracy):
-        level, answer = "fair", "A weak signal"
-        reason = f"{reason} But held-out samples are not predicted better than chance."
+        level, answer = "fair", "In part" if analysis.nothing_stands_out else "A weak signal"
+        reason = f"{reason} Held-out samples are not predicted better than chance."
     return level, f"{answer}. {reason} {_describe_selection(analysis)}"
 
 
@@ -345,12 +345,13 @@ def _describe_panel_sizes(analysis: Analysis) -> Iterator[str]:
     best = f"{_write_count(curve.best, 'feature', 'features')} ({analysis.accuracy.measure} {score[curve.best]})"
     verb = "predicts" if curve.best == 1 else "predict"
     selected = _describe_selected_size(curve, score)
+    optimistic = " The best of several scores is optimistic."
     if curve.one_se == curve.best:
         cuts = f"among rankings cut at {text.format_range(curve.sizes)} features"
-        yield f"Panel size: {cuts}, {best} {verb} best.{selected}"
+        yield f"Panel size: {cuts}, {best} {verb} best.{selected}{optimistic}"
     else:
         enough = f"{_write_count(curve.one_se, 'feature is', 'features are')} within one standard error of that"
-        yield f"Panel size: {best} {verb} best; {enough} ({score[curve.one_se]}).{selected}"
+        yield f"Panel size: {best} {verb} best; {enough} ({score[curve.one_se]}).{selected}{optimistic}"
 
 
 def _describe_selected_size(curve: PanelSizes, score: Mapping[int, str]) -> str:
