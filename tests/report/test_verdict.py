@@ -169,8 +169,7 @@ def test_the_panel_size_is_said_with_its_scores(found):
     details = describe_details(replace(found, panel_sizes=PanelSizes(np.array([1, 2, 5]), scores, 1)))
     advice = "--top 2 selects as many as cross-validation asks for"
     assert any(
-        f"(0.85). The first 1, as many as are selected, reaches 0.60; {advice}." in sentence
-        for sentence in details
+        f"(0.85). The first 1, as many as are selected, reaches 0.60; {advice}." in sentence for sentence in details
     )
     scores = np.array([[0.5, 0.6, 0.88], [0.7, 0.8, 0.92]])
     details = describe_details(replace(found, panel_sizes=PanelSizes(np.array([1, 2, 5]), scores, 2)))

@@ -41,10 +41,11 @@ class CalibrationBin:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Agreement of predictions with the outcome of `n_samples` samples."""
+    """Agreement of predictions with the outcome of `n_samples` samples; `chance` is the main measure of guessing."""
 
     n_samples: int
     measures: tuple[Measure, ...]
+    chance: float
     calibration: tuple[CalibrationBin, ...] = ()
     confusion: Array | None = None  # rows: observed classes, columns: predicted classes
 
@@ -59,9 +60,10 @@ def evaluate(panel: Panel, outputs: Array, y: Array, groups: Array | None = None
     predicted = outputs[:, 0]
     if panel.is_survival:
         concordance = concordance_with_interval(y["time"], y["event"], predicted, groups)
-        return Evaluation(len(y), (Measure(SURVIVAL.score_name, *concordance),))
+        return Evaluation(len(y), (Measure(SURVIVAL.score_name, *concordance),), SURVIVAL.chance_score(y))
     y = y.astype(np.float64)
-    return Evaluation(len(y), tuple(_number_measures(predicted, y, groups)), tuple(_bins(predicted, y, "")))
+    measures, chance = tuple(_number_measures(predicted, y, groups)), KINDS["regression"].chance_score(y)
+    return Evaluation(len(y), measures, chance, tuple(_bins(predicted, y, "")))
 
 
 def known_outcome(panel: Panel, y: Array) -> Array:
@@ -111,7 +113,7 @@ def _evaluate_classes(panel: Panel, outputs: Array, y: Array, groups: Array | No
     bins: list[CalibrationBin] = []
     for k in positive_classes:
         bins += _bins(probabilities[:, k], (codes == k).astype(np.float64), labels[k])
-    return Evaluation(len(codes), tuple(measures), tuple(bins), confusion)
+    return Evaluation(len(codes), tuple(measures), KINDS["classification"].chance_score(y), tuple(bins), confusion)
 
 
 def _brier_score(probabilities: Array, codes: Array) -> Measure:
