@@ -78,6 +78,7 @@ def test_without_outcome(folders, tmp_path):
     assert result.exit_code == 0, result.output
     assert "There is no column 'status'" in result.output
     assert "the predictions were not evaluated" in result.output
+    assert "The target" not in result.output
     assert "observed" not in read(out / "predictions.csv")[0]
     assert not (out / "evaluation.csv").exists()
     result, _ = apply(folders("classification"), file, "--target", "diagnosis")

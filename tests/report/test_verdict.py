@@ -120,6 +120,16 @@ def test_a_signal_that_predicts_no_better_than_chance_is_weak(found, pvalue, lev
     assert line(nothing, "signal").text.startswith("No. ")
 
 
+def test_features_kept_by_request_are_not_named_as_selected(found):
+    chosen = [feature for feature in found.features if feature.selected]
+    by_path = replace(found, rule=Rule("path", always_kept=(chosen[0].column,)))
+    expected = f"Of 10 features, 1 was selected besides 1 kept by request: {chosen[1].name}."
+    assert line(by_path, "signal").text.endswith(expected)
+    on_top = replace(found, rule=Rule("top", top=2, always_kept=tuple(feature.column for feature in chosen)))
+    on_top = replace(on_top, nothing_stands_out=True)
+    assert line(on_top, "signal").text.endswith("Of 10 features, 0 were selected besides 2 kept by request.")
+
+
 def test_a_good_prediction_without_a_signal_is_doubted(found):
     accuracy = Accuracy("balanced accuracy", np.array([0.8, 0.84]), np.array([0.61, 0.62]), 0.5, np.array([2, 2]))
     judged = line(replace(found, accuracy=accuracy, nothing_stands_out=True), "predict")

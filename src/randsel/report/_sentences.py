@@ -123,17 +123,20 @@ def _weigh_evidence(analysis: Analysis) -> tuple[str, str, str]:
 
 
 def _describe_selection(analysis: Analysis) -> str:
-    total = text.format_count(len(analysis.features))
-    selected = [feature for feature in analysis.features if feature.selected]
-    names = text.join_words([_write_name(feature.name) for feature in selected[:3]]) if selected else ""
-    if not selected:
+    total, kept = text.format_count(len(analysis.features)), analysis.rule.always_kept
+    n_selected = sum(feature.selected for feature in analysis.features)
+    if not n_selected:
         return f"None of {total} features was selected: the ranking is not a finding."
-    number = _write_count(len(selected), "was", "were")
     if not analysis.has_findings:
-        return f"The selected features ({len(selected)} of {total}) were requested, and are not a finding."
-    if len(selected) <= 3:
-        return _end_sentence(f"Of {total} features, {number} selected: {names}")
-    return _end_sentence(f"Of {total} features, {number} selected; the first are {names}")
+        return f"The selected features ({n_selected} of {total}) were requested, and are not a finding."
+    names = [_write_name(f.name) for f in analysis.features if f.selected and f.column not in kept]
+    besides = f" besides {len(kept)} kept by request" if kept else ""
+    start = f"Of {total} features, {_write_count(len(names), 'was selected', 'were selected')}{besides}"
+    if not names:
+        return f"{start}."
+    if len(names) <= 3:
+        return _end_sentence(f"{start}: {text.join_words(names)}")
+    return _end_sentence(f"{start}; the first are {text.join_words(names[:3])}")
 
 
 def _judge_stability(analysis: Analysis) -> tuple[str, str]:

@@ -221,10 +221,8 @@ def describe_other_spellings(sheet: Sheet, only: Sequence[str]) -> list[str]:
     more = "; …" if len(similar) > _NAMED_SPELLINGS else ""
     is_from_r = any(_write_as_r(name) == column for name, column in similar)
     by_r = " R keeps names as they are with check.names = FALSE." if is_from_r else ""
-    return [
-        f"{subject} perhaps spelt differently: the file has {pairs}{more}. Rename the columns if they are the same "
-        f"features.{by_r}"
-    ]
+    found = f"the file has {pairs}{more}"
+    return [f"{subject} perhaps spelt differently: {found}. Rename the columns if they are the same features.{by_r}"]
 
 
 def _write_as_r(name: str) -> str:

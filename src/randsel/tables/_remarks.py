@@ -172,6 +172,8 @@ def _describe_target(y: Array, target: str) -> list[str]:
         low, middle, high = np.nanquantile(y["time"], [0.0, 0.5, 1.0])
         return [f"Times in {target!r} run from {low:g} to {high:g}, half of them below {middle:g}."]
     known = y[y != ""] if y.dtype.kind == "U" else y[~np.isnan(y)] if y.dtype.kind == "f" else y
+    if not len(known):
+        return []  # new samples of which no outcome is known
     levels, counts = np.unique(known, return_counts=True)
     if y.dtype.kind == "U":
         shown = [f"{level} ({count})" for level, count in zip(levels.tolist(), counts.tolist(), strict=True)]
