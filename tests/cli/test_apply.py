@@ -33,7 +33,7 @@ def test_classes_with_their_outcome(folders, tmp_path):
     assert result.exit_code == 0, result.output
     assert "Panel of 2 features for classification" in result.output
     assert "AUC of control 0.9" in result.output
-    assert "Warning" not in result.output
+    assert "warning" not in result.output.lower()
     rows = read(out / "predictions.csv")
     assert list(rows[0]) == [
         "sample", "predicted", "probability of case", "probability of control", "observed", "missing features",
@@ -134,7 +134,9 @@ def test_other_scales_are_noticed(folders, tmp_path):
     )
     assert "lie outside the training range" in result.output
     assert "--rescale" in result.output
+    assert "2 warnings: read them before you use these results." in result.stdout
     result, _ = apply(folders("classification"), moved, "--rescale")
+    assert "1 warning: read it before you use these results." in result.stdout
     assert "AUC of control 0.9" in result.output
     assert "lie outside" not in result.output
 

@@ -36,7 +36,16 @@ PANEL_ENTRIES = {"version": "version at training", "data_hash": "hash of the tra
 
 
 def summarise_application(application: Application) -> list[str]:
-    """Return the main results as sentences."""
+    """Return the main results as sentences, and a word about warnings, which a reader of the results may overlook."""
+    n_warnings = len(application.warnings)
+    pronoun = pluralise(n_warnings, "it", "them")
+    beware = (
+        f"{n_warnings} {pluralise(n_warnings, 'warning', 'warnings')}: read {pronoun} before you use these results."
+    )
+    return [*_describe_predictions(application), *([beware] if n_warnings else [])]
+
+
+def _describe_predictions(application: Application) -> list[str]:
     panel, evaluation = application.panel, application.evaluation
     sentences = [panel.describe()]
     samples = f"{len(application.ids)} new {pluralise(len(application.ids), 'sample', 'samples')}"
