@@ -293,3 +293,12 @@ def test_a_panel_of_requested_features_says_that_they_are_no_finding():
         assert panel.about["findings"] is findings
         warnings = apply_panel(panel, make_table(seed=1)).warnings
         assert any("nothing stood out" in warning for warning in warnings) is not findings
+
+
+def test_a_panel_that_predicts_no_better_than_guessing_is_warned_of(panel):
+    new = make_table(seed=1)
+    guessing = replace(panel, calibration=replace(panel.calibration, slope=0.0))
+    for applied, is_warned in ((panel, False), (guessing, True)):
+        warnings = apply_panel(applied, new).warnings
+        assert any("predicted held-out samples no better than guessing" in text for text in warnings) is is_warned
+    assert np.ptp(guessing.predict_proba(frame_of(new)), axis=0).max() == 0.0

@@ -102,16 +102,7 @@ def apply_panel(
     warnings = [*warn_of_shifts(*compared, rescaled=rescale, **options)]
     warnings += [*samples.notes, *warn_of_absent(samples.values)]
     warnings += check_codes(table)
-    if not panel.about.get("findings", True):
-        warnings.append(
-            "In training nothing stood out from chance: the features of this panel were requested, and are not a "
-            "finding. Do not use predictions that were not compared with the outcome of new samples."
-        )
-    if panel.about.get("batch") and not rescale:
-        warnings.append(
-            "The panel was fitted within batches, and the new samples form another batch, whose effect is unknown; "
-            "--rescale removes shifts of features, if the samples resemble those of training."
-        )
+    warnings += _warn_of_training(panel, rescale)
     groups = None if table.groups is None else table.groups[known]
     return Application(
         panel=panel,
@@ -127,6 +118,25 @@ def apply_panel(
         about=dict(about or {"data": "new samples"}),
         time_name=time_name or panel.about.get("outcome", {}).get("time", "time"),
     )
+
+
+def _warn_of_training(panel: Panel, rescale: bool) -> Iterator[str]:
+    """Yield warnings about panels whose training was doubtful, and about batches."""
+    if not panel.about.get("findings", True):
+        yield (
+            "In training nothing stood out from chance: the features of this panel were requested, and are not a "
+            "finding. Do not use predictions that were not compared with the outcome of new samples."
+        )
+    if panel.calibration is not None and panel.calibration.slope == 0.0:
+        yield (
+            "In training the model predicted held-out samples no better than guessing. All samples therefore have the "
+            "same probabilities, and the predicted classes are not to be relied on."
+        )
+    if panel.about.get("batch") and not rescale:
+        yield (
+            "The panel was fitted within batches, and the new samples form another batch, whose effect is unknown; "
+            "--rescale removes shifts of features, if the samples resemble those of training."
+        )
 
 
 def _describe_groups(groups: Array | None) -> Iterator[str]:
