@@ -127,10 +127,11 @@ def _warn_of_training(panel: Panel, rescale: bool) -> Iterator[str]:
             "In training nothing stood out from chance: the features of this panel were requested, and are not a "
             "finding. Do not use predictions that were not compared with the outcome of new samples."
         )
-    if panel.calibration is not None and panel.calibration.slope == 0.0:
+    if panel.about.get("guesses", False):
+        is_flat = panel.calibration is not None and panel.calibration.slope == 0.0
         yield (
-            "In training the model predicted held-out samples no better than guessing. All samples therefore have the "
-            "same probabilities, and the predicted classes are not to be relied on."
+            "In training, held-out samples were not predicted better than chance"
+            f"{', so all samples have the same probabilities' if is_flat else ''}. These predictions may be guesses."
         )
     if panel.about.get("batch") and not rescale:
         yield (

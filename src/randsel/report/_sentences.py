@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from randsel._utils import text
-from randsel._utils.typing import Array
-from randsel.analysis import Accuracy, Analysis, Effects, PanelSizes, Rule
+from randsel.analysis import Analysis, Effects, PanelSizes, Rule
 from randsel.culling import N_PERMUTATIONS, NOISE_LEVEL
 from randsel.interactions import LEVEL
 from randsel.targets import SURVIVAL, Comparison, compare_groups
@@ -88,7 +87,7 @@ def describe_details(analysis: Analysis) -> list[str]:
 def _judge_signal(analysis: Analysis) -> tuple[str, str]:
     """Say whether the features as a whole stand out from noise, and how many were selected."""
     level, answer, reason = _weigh_evidence(analysis)
-    if level != "poor" and analysis.accuracy is not None and _is_close_to_chance(analysis.accuracy):
+    if level != "poor" and analysis.accuracy is not None and analysis.accuracy.is_close_to_chance:
         level, answer = "fair", "In part" if analysis.nothing_stands_out else "A weak signal"
         reason = f"{reason} Held-out samples are not predicted better than chance."
     return level, f"{answer}. {reason} {_describe_selection(analysis)}"
@@ -166,8 +165,8 @@ def _judge_prediction(analysis: Analysis) -> tuple[str, str]:
         return "unknown", "Not measured."
     losses = accuracy.everything - accuracy.selected
     # if a single fold differs, the mean is equal to its standard error, up to rounding
-    error = _standard_deviation(losses) / len(losses) ** 0.5 + ROUNDING
-    if _is_close_to_chance(accuracy):
+    error = (float(np.std(losses, ddof=1)) / len(losses) ** 0.5 if len(losses) > 1 else 0.0) + ROUNDING
+    if accuracy.is_close_to_chance:
         level, answer = "poor", "No better than chance, within the spread of the folds"
     elif float(np.mean(losses)) > error:
         level, answer = "fair", "Better than chance, but not as well as all features together"
@@ -186,11 +185,6 @@ def _judge_prediction(analysis: Analysis) -> tuple[str, str]:
     )
 
 
-def _is_close_to_chance(accuracy: Accuracy) -> bool:
-    """Return whether the accuracy is that of chance, within the spread of the folds."""
-    return float(np.mean(accuracy.selected)) - _standard_deviation(accuracy.selected) <= accuracy.chance
-
-
 def _judge_warnings(analysis: Analysis) -> tuple[str, str]:
     warnings = [text.make_visible(warning) for warning in analysis.warnings]
     if not warnings:
@@ -198,10 +192,6 @@ def _judge_warnings(analysis: Analysis) -> tuple[str, str]:
     problems = [re.split(r"[:;.(]\s", warning, maxsplit=1)[0].strip().rstrip(".") for warning in warnings]
     number = _write_count(len(warnings), "warning", "warnings")
     return "fair", f"{number}: {'; '.join(problems)}. {MEANING_OF_EFFECT}"
-
-
-def _standard_deviation(values: Array) -> float:
-    return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
 
 
 # ---------------------------------------------------------------- details
