@@ -36,7 +36,7 @@ def test_the_errors_of_the_rounds_mark_the_number_of_features_they_choose(path):
     assert curve.get_ydata()[path.best] <= limit.get_ydata()[0] < curve.get_ydata()[path.best + 1 :].min(initial=np.inf)
     np.testing.assert_array_equal(curve.get_ydata(), path.errors)
     assert chosen.get_xdata()[0] == path.best
-    assert chosen.get_label() == f"{len(path.rounds[path.best].features)} chosen"
+    assert chosen.get_label() == f"fewest within the limit: {len(path.rounds[path.best].features)}"
     band = axes.collections[0].get_paths()[0].vertices[:, 1]
     assert band.max() == (path.errors + path.standard_errors).max()
 
@@ -49,7 +49,9 @@ def test_a_path_without_errors_has_no_panel_for_them():
 
 def test_what_is_selected_is_highlighted_by_default(path):
     assert {text.get_text() for text in plots.culling_path(path)[0].texts} == {"0", "1"}
-    assert not plots.culling_path(path, highlight=np.array([], dtype=int))[0].texts
+    nothing = plots.culling_path(path, highlight=np.array([], dtype=int))[0]
+    assert not nothing.texts
+    assert [text.get_text() for text in nothing.get_legend().get_texts()] == ["all features"]
     X, y, _ = datasets.make_xor(120, 15, random_state=0)
     selector = RandSel(12).fit(X, y)
     top = plots.culling_path(selector)[0]

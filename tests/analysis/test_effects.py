@@ -226,3 +226,11 @@ def test_a_note_says_that_effects_are_not_adjusted(rng):
     assert not list(describe_effects(effects, data))
     (note,) = describe_effects(effects, replace(data, batch=np.arange(40) % 3))
     assert "are those of the values in the file" in note
+
+
+def test_a_note_says_that_limits_of_effects_do_not_allow_for_groups(rng):
+    data = table(rng.standard_normal((40, 3)), np.arange(40) % 2)
+    effects = measure_effects(data, CLASSES)
+    (note,) = describe_effects(effects, replace(data, groups=np.arange(40) // 4))
+    assert "(AUC) treat the samples of a group as independent" in note
+    assert not list(describe_effects(effects, replace(data, groups=np.arange(40) % 10)))  # averages are compared

@@ -33,7 +33,7 @@ def test_classes_with_their_outcome(folders, tmp_path):
     assert result.exit_code == 0, result.output
     assert "Panel of 2 features for classification" in result.output
     assert "AUC of control 0.9" in result.output
-    assert "Warning" not in result.output
+    assert "warning" not in result.output.lower()
     rows = read(out / "predictions.csv")
     assert list(rows[0]) == [
         "sample", "predicted", "probability of case", "probability of control", "observed", "missing features",
@@ -78,6 +78,7 @@ def test_without_outcome(folders, tmp_path):
     assert result.exit_code == 0, result.output
     assert "There is no column 'status'" in result.output
     assert "the predictions were not evaluated" in result.output
+    assert "The target" not in result.output
     assert "observed" not in read(out / "predictions.csv")[0]
     assert not (out / "evaluation.csv").exists()
     result, _ = apply(folders("classification"), file, "--target", "diagnosis")
@@ -133,7 +134,9 @@ def test_other_scales_are_noticed(folders, tmp_path):
     )
     assert "lie outside the training range" in result.output
     assert "--rescale" in result.output
+    assert "2 warnings: read them before you use these results." in result.stdout
     result, _ = apply(folders("classification"), moved, "--rescale")
+    assert "1 warning: read it before you use these results." in result.stdout
     assert "AUC of control 0.9" in result.output
     assert "lie outside" not in result.output
 
@@ -244,7 +247,7 @@ def test_a_run_is_not_overwritten_and_a_folder_without_panel_is_named(folders, t
     assert "has no panel.json" in result.output
 
 
-def test_samples_of_one_donor_are_warned_of(tmp_path):
+def test_intervals_allow_for_donors(tmp_path):
     def with_donors(table, n_donors):
         donors = np.arange(len(table.y)) % n_donors
         return table.__class__(np.column_stack([table.X, donors]), table.y, (*table.names, "donor"))
@@ -255,20 +258,24 @@ def test_samples_of_one_donor_are_warned_of(tmp_path):
     without = ["--target", "status", "--drop-columns", "comment,donor", *SHORT]
     select(train, *without, "--out", tmp_path / "without")
     new = write(tmp_path / "new.csv", with_donors(make_table(seed=1), 16))
-    warning = (
-        "The 80 samples with an outcome are of 16 groups (--groups), but confidence intervals of all measures except "
-        "balanced accuracy treat samples as"
-    )
-    for results, named, is_warned in (("out", (), True), ("without", ("donor",), True), ("without", (), False)):
-        result, _ = apply(tmp_path / results, new, *(word for name in named for word in ("--groups", name)))
+    note = "The 80 samples with an outcome are of 16 groups (--groups), and confidence intervals allow for that."
+    widths = {}
+    for results, named, is_grouped in (("out", (), True), ("without", ("donor",), True), ("without", (), False)):
+        result, out = apply(tmp_path / results, new, *(word for name in named for word in ("--groups", name)))
         assert result.exit_code == 0, result.output
-        assert (warning in result.output) == is_warned
+        assert (note in result.output) == is_grouped
+        measures = [row for row in read(out / "evaluation.csv") if row["low"]]
+        widths[is_grouped] = [float(row["high"]) - float(row["low"]) for row in measures]
+    assert len(widths[True]) == 5  # accuracy, balanced accuracy, two recalls, AUC
+    assert np.all(np.array(widths[True]) > widths[False])
     new.write_text(new.read_text().replace(",0.0\n", ",\n"))  # 5 samples of donor 0
     assert "are of 20 groups" in apply(tmp_path / "out", new)[0].output
     for distinct in (with_donors(make_table(seed=1), 80), make_table(seed=1)):
         result, _ = apply(tmp_path / "out", write(tmp_path / "new.csv", distinct))
         assert result.exit_code == 0, result.output
-        assert "too narrow" not in result.output
+        assert "(--groups)" not in result.output
+    few = write(tmp_path / "few.csv", with_donors(make_table(seed=1), 3))
+    assert "are of 3 groups (--groups), too few for confidence intervals." in apply(tmp_path / "out", few)[0].output
     result, _ = apply(tmp_path / "out", new, "--id-column", "donor")
     assert "named twice" not in result.output
     result, _ = apply(tmp_path / "out", new, "--groups", "patient")

@@ -109,10 +109,6 @@ def test_the_rule_for_cells_below_detection_is_that_of_training(undetected, tmp_
     inherited = (out / "predictions.csv").read_text()
     _, named = apply(results, file, "--below-detection", "half-minimum")
     assert (named / "predictions.csv").read_text() == inherited
-    # on another scale the values of training do not fit, and such cells are refused
-    result, _ = apply(results, file, "--transform", "exp2")
-    assert result.exit_code == 1
-    assert "holds '<0.5' among numbers" in result.output
     # a format that holds only numbers has no such cells
     table = make_table(m=20)
     columns = {
@@ -149,9 +145,39 @@ def test_another_rule_than_that_of_training_is_refused_or_noted(tmp_path):
     assert "but in training they were low values" in (out / "report.html").read_text()
 
 
-def test_values_of_training_need_its_scale(undetected):
+@pytest.mark.parametrize("rule", [[], ["--below-detection", "half-minimum"]])
+def test_values_of_training_are_converted_to_the_scale_of_the_file(undetected, rule):
+    """The features of the new file are logarithms, but its covariate is not."""
     results, write_rows, draw = undetected
-    file = write_rows("logs", 0.5, draw(20))
-    result, _ = apply(results, file, "--below-detection", "half-minimum", "--transform", "exp2")
-    assert result.exit_code == 2
-    assert "use --below-detection missing" in result.output
+    value = json.loads((results / "panel.json").read_text())["panel"]["features"][0]["below_detection"]
+    rows = [(i, (y, float(np.log2(a)), float(np.log2(max(b, 0.01))), c)) for i, (y, a, b, c) in draw(40)]
+    file = write_rows("logs", 0.0, rows)
+    result, out = apply(results, file, "--transform", "exp2", *rule)
+    assert result.exit_code == 0, result.output
+    assert "they are replaced by the values from training (--below-detection)" in result.output
+    assert "0.25 replaces it, the value from training" in result.output
+    written = file.with_name("written-logs.csv")
+    written.write_text(file.read_text().replace("<LOD", repr(float(np.log2(value)))).replace("<0.5", "0.25"))
+    _, expected = apply(results, written, "--transform", "exp2")
+    assert read(out / "predictions.csv") == read(expected / "predictions.csv")
+
+
+def test_a_covariate_below_detection_is_replaced_whatever_the_rule_for_features(undetected, tmp_path):
+    """Features below detection may be missing, but a covariate must be known: training knows a value for it."""
+    results, write_rows, draw = undetected
+    file = write_rows("covariate", 0.5, draw(40))
+    result, _ = apply(results, file, "--below-detection", "missing")
+    assert result.exit_code == 0, result.output
+    assert "they are missing (--below-detection)" in result.output
+    assert "0.25 replaces it, the value from training" in result.output
+    # numbers in NPZ, and the covariate in a target file
+    table = make_table(m=12)
+    columns = {"X": np.exp(table.X[:, :2]), "feature_names": np.array(["a", "b"])}
+    np.savez(tmp_path / "nameless.npz", **columns)
+    np.savez(tmp_path / "new.npz", **columns, sample_ids=np.array([f"p{i}" for i in range(12)]))
+    lines = [f"p{i},{'<0.5' if i % 3 else 1.5}" for i in range(12)]
+    (tmp_path / "clinic.csv").write_text("\n".join(["id,crp", *lines]) + "\n")
+    result, _ = apply(results, tmp_path / "nameless.npz", "--target-file", tmp_path / "clinic.csv")
+    assert "store them as an array 'sample_ids'." in result.output
+    result, _ = apply(results, tmp_path / "new.npz", "--target-file", tmp_path / "clinic.csv")
+    assert "0.25 replaces it, the value from training" in result.output

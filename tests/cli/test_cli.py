@@ -351,6 +351,22 @@ def test_messy_files_are_read_with_options(run, tmp_path):
     assert "the second one is called 'g.2'" in result.output
 
 
+@pytest.mark.parametrize("command", ["select", "interactions"])
+def test_names_of_the_user_are_quoted_as_they_are(run, tmp_path, command):
+    """A column may be called like a parameter with its value."""
+    (tmp_path / "x.csv").write_text(
+        "g,drug=True,y\n" + "".join(f"{i},{i if i else 'odd'},{'ab'[i % 2]}\n" for i in range(9))
+    )
+    result = run(command, str(tmp_path / "x.csv"), "--target", "y", "--out", str(tmp_path / "out"))
+    assert "column 'drug=True' holds 'odd' in line 2" in result.output
+
+
+def test_covariates_are_needed_to_test_features_together_with_them(run, tmp_path):
+    result = run("interactions", str(tmp_path / "x.csv"), "--with-covariates", "--out", str(tmp_path / "out"))
+    assert result.exit_code == 2
+    assert "--with-covariates needs --covariates." in result.output
+
+
 def test_a_folder_that_the_system_refuses_is_a_sentence():
     error = FileNotFoundError(2, "No such file or directory", "/proc/x")
     assert (

@@ -110,6 +110,26 @@ def test_percentages_and_limits_of_detection_are_numbers(tmp_path):
     assert table.covariates["CRP, mg/l"][:2].tolist() == [0.1, 0.1]
 
 
+@pytest.mark.parametrize("kind", ["npz", "h5ad"])
+def test_a_covariate_of_text_in_a_format_of_numbers(tmp_path, kind):
+    """The rule is for the covariate: numbers have no cells below detection."""
+    X, crp = np.random.default_rng(0).standard_normal((12, 2)), ["<0.5", *(str(1.5 + i) for i in range(11))]
+    obs = {"status": np.array(list("ab" * 6)), "crp": np.array(crp)}
+    path = tmp_path / f"table.{kind}"
+    if kind == "npz":
+        np.savez(path, X=X, **obs)
+    else:
+        anndata, pandas = pytest.importorskip("anndata"), pytest.importorskip("pandas")
+        anndata.settings.allow_write_nullable_strings = True
+        anndata.AnnData(X, obs=pandas.DataFrame(obs, index=[f"s{i}" for i in range(12)])).write_h5ad(path)
+    with pytest.raises(ValueError, match="choose --below-detection half-minimum"):
+        read(path, target="status", covariates=["crp"])
+    table = read(path, target="status", covariates=["crp"], below_detection="half-minimum")
+    assert table.covariates["crp"].tolist() == [0.25, *(1.5 + i for i in range(11))]
+    with pytest.raises(ValueError, match="holds numbers only; leave --na, --below-detection and --skip-rows out"):
+        read(path, target="status", below_detection="half-minimum")
+
+
 @pytest.mark.parametrize(
     ("cell", "rule", "words"),
     [

@@ -9,9 +9,9 @@ from sklearn.metrics import brier_score_loss
 
 from randsel._numerics.event_times import survival_array
 from randsel.panels import _evaluation
-from randsel.panels._evaluation import CalibrationBin
-from randsel.panels._results import _draw_calibration
-from randsel.targets import SURVIVAL
+from randsel.panels._evaluation import CalibrationBin, Evaluation, Measure
+from randsel.panels._results import _compare_with_guessing, _draw_calibration, write_measure
+from randsel.targets import KINDS, SURVIVAL
 
 
 @pytest.fixture
@@ -50,6 +50,8 @@ def test_concordance_and_its_interval(rng, monkeypatch):
     assert index == pytest.approx(SURVIVAL.score(survival_array(event, time), risks))
     assert (high - low) / 2 == pytest.approx(1.959964 * np.sqrt(variance), rel=1e-5)
     assert np.isnan(_evaluation.concordance_with_interval(time[:1], event[:1], risks[:1])[0])
+    perfect = _evaluation.concordance_with_interval(np.arange(5.0), np.ones(5, dtype=bool), -np.arange(5.0))
+    assert perfect == pytest.approx((1.0, np.nan, np.nan), nan_ok=True)
 
 
 def test_brier_score_is_the_usual_one_of_two_classes(rng):
@@ -67,8 +69,9 @@ def test_brier_score_is_the_usual_one_of_two_classes(rng):
 
 
 def test_wilson_interval():
-    assert _evaluation._fraction_with_interval(8, 10) == pytest.approx((0.8, 0.4901625, 0.9433178), abs=1e-6)
-    assert _evaluation._fraction_with_interval(0, 10)[1] == 0.0
+    interval = _evaluation._fraction_with_interval(np.arange(10) < 8, None)
+    assert interval == pytest.approx((0.8, 0.4901625, 0.9433178), abs=1e-6)
+    assert _evaluation._fraction_with_interval(np.zeros(10, dtype=bool), None)[1] == 0.0
 
 
 def test_a_calibration_names_its_classes_below_the_lines_and_its_numbers_by_the_target():
@@ -82,3 +85,26 @@ def test_a_calibration_names_its_classes_below_the_lines_and_its_numbers_by_the_
     assert many.axes[0].get_legend() is None
     assert len(many.legends[0].get_texts()) == 10
     assert numbers.axes[0].get_ylabel() == "observed yield"
+
+
+@pytest.mark.parametrize(
+    ("kind", "measure", "chance", "words"),
+    [
+        ("classification", (0.8, 0.6, 0.9), 0.5, ["better than guessing, whose balanced accuracy is 0.50."]),
+        ("classification", (0.4, 0.2, 0.6), 1 / 3, ["may be no better than guessing, whose balanced accuracy is 0.33"]),
+        ("classification", (0.8, np.nan, np.nan), 0.5, []),  # too few groups
+        ("classification", (1.0, 0.9, 1.0), 1.0, []),  # a single class
+        ("regression", (-1.2, -2.0, -0.5), 0.0, ["worse than guessing, whose R² is 0.00: is the outcome coded as"]),
+        ("survival", (0.5, 0.4, 0.6), 0.5, ["may be no better than guessing, whose concordance index is 0.50"]),
+    ],
+)
+def test_predictions_are_compared_with_guessing(kind, measure, chance, words):
+    name = KINDS[kind].score_name
+    measures = (Measure("accuracy", 0.9, 0.8, 1.0), Measure(name, *measure))
+    sentences = list(_compare_with_guessing(SimpleNamespace(kind=kind), Evaluation(9, measures, chance)))
+    assert len(sentences) == len(words)
+    assert all(part in sentence for part, sentence in zip(words, sentences, strict=True))
+
+
+def test_negative_measures_have_a_minus_sign():
+    assert write_measure(Measure("R²", -0.17, -0.88, 0.27)) == "R² −0.17 (95 % confidence interval −0.88 to 0.27)"

@@ -85,7 +85,9 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("name", "default", "wrong"), [("groups", None, 3), ("duplicates", "error", "last")])
+@pytest.mark.parametrize(
+    ("name", "default", "wrong"), [("groups", None, 3), ("duplicates", "error", "last"), ("guesses", False, 1)]
+)
 def test_entries_that_older_files_lack_are_checked_and_have_defaults(document, tmp_path, name, default, wrong):
     document["panel"]["about"][name] = wrong
     refused(tmp_path, document, f"'{name}' is not valid")

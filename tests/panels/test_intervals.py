@@ -1,4 +1,4 @@
-"""Confidence intervals of balanced accuracy and R²: literal computations, and coverage by simulation."""
+"""Confidence intervals of measures of agreement: literal computations, and coverage by simulation."""
 
 from types import SimpleNamespace
 
@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from randsel.panels._evaluation import _evaluate_classes, _number_measures
+from randsel.panels import _intervals
+from randsel.panels._evaluation import (
+    _correlation_with_interval,
+    _evaluate_classes,
+    _number_measures,
+    auc_with_interval,
+    concordance_with_interval,
+)
 from randsel.panels._intervals import mean_recall_interval, r2_interval
 
 Z = 1.959963984540054
@@ -68,6 +75,48 @@ def test_groups_of_copies_count_once():
     assert np.isnan(mean_recall_interval(*copied, np.arange(240) % 3)).all()
 
 
+def of_auc(columns, groups):
+    return auc_with_interval(columns[0], columns[1] > 0, groups)
+
+
+def of_correlation(columns, groups):
+    return _correlation_with_interval(*columns, groups)
+
+
+def of_concordance(columns, groups):
+    return concordance_with_interval(np.exp(-columns[1]), columns[0] < 1.0, columns[0], groups)
+
+
+@pytest.mark.parametrize("measure", [of_auc, of_correlation, of_concordance])
+def test_copies_count_once_in_every_measure(measure):
+    rng = np.random.default_rng(0)
+    predicted, noise = rng.standard_normal((2, 60))
+    columns, groups = np.array([predicted, predicted + noise]), np.arange(60).repeat(4)
+    single, naive = np.diff(measure(columns, None)[1:])[0], np.diff(measure(columns.repeat(4, axis=1), None)[1:])[0]
+    value, low, high = measure(columns.repeat(4, axis=1), groups)
+    assert low < value < high
+    assert high - low == pytest.approx(single, rel=0.15)
+    assert naive < 0.6 * (high - low)
+    assert measure(columns, np.arange(60)) == measure(columns, None)
+    assert np.isnan(measure(columns, np.arange(60) % 3)[1:]).all()
+
+
+def test_the_limits_of_an_auc_of_one_with_groups_are_those_of_the_groups():
+    positive = np.arange(40) >= 20
+    grouped = auc_with_interval(positive * 1.0, positive, np.arange(40) // 2)
+    assert grouped == pytest.approx(auc_with_interval(positive[::2] * 1.0, positive[::2]), abs=0.03)
+    of_one_donor = np.minimum(np.arange(40) // 5, 4)  # all positive samples are
+    assert np.isnan(auc_with_interval(np.arange(40.0) % 30, positive, of_one_donor)[1:]).all()
+
+
+def test_many_units_are_left_out_several_at_a_time(monkeypatch):
+    rng = np.random.default_rng(0)
+    predicted, noise = rng.standard_normal((2, 400))
+    exact = r2_interval(predicted, predicted + noise)
+    monkeypatch.setattr(_intervals, "MOST_UNITS", 50)
+    assert r2_interval(predicted, predicted + noise) == pytest.approx(exact, abs=0.04)
+
+
 def test_balanced_accuracy_and_r2_have_intervals_in_the_evaluation():
     rng = np.random.default_rng(0)
     outputs = rng.standard_normal((40, 2))
@@ -114,6 +163,34 @@ def test_the_interval_of_balanced_accuracy_covers_its_expectation(sizes, recalls
         naive += low <= np.mean(recalls) <= high
     assert 0.91 < covered / 1500 < 0.985
     assert groups is None or naive / 1500 < 0.85
+
+
+def draw_scores(rng, m, per_group, shared):
+    """Draw predictions and outcomes of which a part is common to the samples of a group: of both, or of the first."""
+    common = rng.standard_normal((2, m // per_group)).repeat(per_group, axis=1)
+    own = rng.standard_normal((2, m))
+    weights = np.array([[0.7], [0.7 if shared == "both" else 0.0]])
+    predicted, other = np.sqrt(weights) * common + np.sqrt(1.0 - weights) * own
+    return np.array([predicted, 0.6 * predicted + 0.8 * other])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shared", ["both", "first"])
+@pytest.mark.parametrize(("m", "per_group"), [(80, 1), (80, 4), (200, 10)])
+@pytest.mark.parametrize("measure", [of_auc, of_correlation, of_concordance])
+def test_intervals_cover_the_true_value_with_groups(measure, m, per_group, shared):
+    rng = np.random.default_rng(0)
+    truth = measure(draw_scores(rng, 4000, 1, shared), None)[0]
+    groups = np.arange(m) // per_group
+    covered = naive = 0
+    for _ in range(600):
+        columns = draw_scores(rng, m, per_group, shared)
+        _, low, high = measure(columns, groups)
+        covered += low <= truth <= high
+        _, low, high = measure(columns, None)
+        naive += low <= truth <= high
+    assert covered / 600 > 0.92
+    assert per_group == 1 or shared == "first" or naive / 600 < 0.88
 
 
 @pytest.mark.slow

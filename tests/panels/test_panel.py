@@ -293,3 +293,17 @@ def test_a_panel_of_requested_features_says_that_they_are_no_finding():
         assert panel.about["findings"] is findings
         warnings = apply_panel(panel, make_table(seed=1)).warnings
         assert any("nothing stood out" in warning for warning in warnings) is not findings
+
+
+def test_a_panel_that_predicts_no_better_than_chance_is_warned_of():
+    table, new = make_table(), make_table(seed=1)
+    noise = replace(table, y=np.random.default_rng(5).permutation(table.y))
+    for training, guesses in ((table, False), (noise, True)):
+        panel = make_panel(training)
+        assert panel.about["guesses"] is guesses
+        warnings = apply_panel(panel, new).warnings
+        assert any("not predicted better than chance" in text for text in warnings) is guesses
+    flat = replace(panel, calibration=replace(panel.calibration, slope=0.0))
+    assert any("so all samples have the same probabilities." in text for text in apply_panel(flat, new).warnings)
+    assert np.ptp(flat.predict_proba(frame_of(new)), axis=0).max() == 0.0
+    assert make_panel(noise, folds=0).about["guesses"] is False  # not measured

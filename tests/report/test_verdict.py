@@ -96,6 +96,40 @@ def test_prediction_is_compared_with_chance_and_all_features(found, selected, ev
     assert judged.text.endswith("In 1 of the folds nothing was selected, which counts as guessing.")
 
 
+@pytest.mark.parametrize(
+    ("pvalue", "level", "answer"),
+    [(0.02, "good", "Yes. "), (0.5, "good", "Yes, in combination. "), (None, "good", "Yes, in combination. ")],
+)
+def test_a_signal_that_predicts_no_better_than_chance_is_weak(found, pvalue, level, answer):
+    predicts = Accuracy("balanced accuracy", np.array([0.8, 0.84]), np.array([0.8, 0.84]), 0.5, np.array([2, 2]))
+    guesses = replace(predicts, selected=np.array([0.5, 0.72]))
+    found = replace(found, path=replace(found.path, noise_pvalue=pvalue))
+    for accuracy in (predicts, None):
+        judged = line(replace(found, accuracy=accuracy), "signal")
+        assert (judged.level, judged.text.startswith(answer)) == (level, True)
+        assert "held-out" not in judged.text
+    judged = line(replace(found, accuracy=guesses), "signal")
+    assert judged.level == "fair"
+    assert judged.text.startswith("A weak signal. ")
+    assert ". Held-out samples are not predicted better than chance. Of 10 features, " in judged.text
+    by_tests = replace(found, accuracy=guesses, nothing_stands_out=True)
+    assert line(by_tests, "signal").text.startswith("In part. ")
+    assert "Held-out samples are not predicted" in line(by_tests, "signal").text
+    nothing = replace(found, accuracy=guesses, nothing_stands_out=True, rule=Rule("top", top=2))
+    nothing = replace(nothing, features=tuple(replace(f, q=1.0) for f in found.features), pairs=())
+    assert line(nothing, "signal").text.startswith("No. ")
+
+
+def test_features_kept_by_request_are_not_named_as_selected(found):
+    chosen = [feature for feature in found.features if feature.selected]
+    by_path = replace(found, rule=Rule("path", always_kept=(chosen[0].column,)))
+    expected = f"Of 10 features, 1 was selected besides 1 kept by request: {chosen[1].name}."
+    assert line(by_path, "signal").text.endswith(expected)
+    on_top = replace(found, rule=Rule("top", top=2, always_kept=tuple(feature.column for feature in chosen)))
+    on_top = replace(on_top, nothing_stands_out=True)
+    assert line(on_top, "signal").text.endswith("Of 10 features, 0 were selected besides 2 kept by request.")
+
+
 def test_a_good_prediction_without_a_signal_is_doubted(found):
     accuracy = Accuracy("balanced accuracy", np.array([0.8, 0.84]), np.array([0.61, 0.62]), 0.5, np.array([2, 2]))
     judged = line(replace(found, accuracy=accuracy, nothing_stands_out=True), "predict")
@@ -140,13 +174,12 @@ def test_the_panel_size_is_said_with_its_scores(found):
     details = describe_details(replace(found, panel_sizes=PanelSizes(np.array([1, 2, 5]), scores, 2)))
     assert (
         "Panel size: 5 features (balanced accuracy 0.90) predict best; 2 features are within one standard error of "
-        "that (0.85)." in details
+        "that (0.85). The best of several scores is optimistic." in details
     )
     details = describe_details(replace(found, panel_sizes=PanelSizes(np.array([1, 2, 5]), scores, 1)))
     advice = "--top 2 selects as many as cross-validation asks for"
     assert any(
-        sentence.endswith(f"(0.85). The first 1, as many as are selected, reaches 0.60; {advice}.")
-        for sentence in details
+        f"(0.85). The first 1, as many as are selected, reaches 0.60; {advice}." in sentence for sentence in details
     )
     scores = np.array([[0.5, 0.6, 0.88], [0.7, 0.8, 0.92]])
     details = describe_details(replace(found, panel_sizes=PanelSizes(np.array([1, 2, 5]), scores, 2)))

@@ -116,6 +116,13 @@ def test_values_below_the_limit_of_detection(file, engine):
         tables.read(file(rows), target_file=labels, below_detection="zero")
 
 
+def test_limits_of_detection_with_decimal_commas(file, engine):
+    text = "id;g;crp;y\ns1;<0,5;<0,4;a\ns2;2,5;3,5;b\ns3;4;1,5;a\ns4;3,5;2;b\n"
+    table = tables.read(file(text), target="y", covariates=["crp"], below_detection="half-minimum")
+    assert table.X[:, 0].tolist() == [0.25, 2.5, 4, 3.5]
+    assert table.covariates["crp"].tolist() == [0.2, 3.5, 1.5, 2]
+
+
 def test_percent_signs(file, engine):
     table = tables.read(file("a,b,y\n12%,1,p\n7.5 %,2,q\n30%,3,p\n1%,4,q\n"), target="y")
     # the first column is text in no row
@@ -141,6 +148,15 @@ def test_separators_of_thousands(file, engine):
     table = tables.read(file("a\tb\ty\n1,5\t1,234\tp\n2\t0,345\tq\n3\t987\tp\n4\t1\tq\n"), target="y")
     assert table.X[:, 1].tolist() == [1.234, 0.345, 987, 1]
     assert has_note(table, "1,5 was read as 1.5")
+
+
+def test_numbers_with_other_decimals_are_no_text(file, engine):
+    """A column of 1,5 among columns of 1.5 would be left out like a column of comments."""
+    columns = [f"g{j}" for j in range(20)]
+    rows = [",".join([f"{i}.5"] * 20 + [f'"{i},5"', f"{'ab'[i % 2]}"]) for i in range(1, 7)]
+    text = ",".join([*columns, "comma", "y"]) + "\n" + "\n".join(rows) + "\n"
+    with pytest.raises(ValueError, match="column 'comma' holds '1,5' in line 2, not a number; it looks like a decimal"):
+        tables.read(file(text), target="y")
 
 
 # ---------------------------------------------------------------- columns

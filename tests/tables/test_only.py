@@ -136,7 +136,11 @@ def test_features_that_are_spelt_differently_are_named(tmp_path):
         "2 absent features are perhaps spelt differently: the file has 'phenyllactate..PLA.', not 'phenyllactate (PLA)'"
     )
     assert any(note in other for other in table.notes)
+    assert any("; 'X12.HETE', not '12-HETE'. Rename" in other for other in table.notes)
+    assert any("R keeps names as they are with check.names = FALSE." in other for other in table.notes)
     assert not any("spelt" in note for note in read(tmp_path / "new.csv", only=("GBP5", "BATF2")).notes)
+    (note,) = describe_other_spellings(SimpleNamespace(columns=["gbp5"]), ["GBP5"])
+    assert "check.names" not in note
 
 
 @pytest.mark.parametrize(

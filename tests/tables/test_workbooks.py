@@ -84,7 +84,9 @@ def test_cells_of_a_workbook(file, without_sandbox):
     np.testing.assert_array_equal(table.X, expected)
     assert table.ids.tolist() == ["101", "102", "103", "104"]
     assert has_note(table, "1 row without any content is left out.")
-    assert has_note(table, "2 names of features look like genes that Excel changed to dates or numbers (2021-03-01)")
+    assert has_note(
+        table, "2 names of features look like genes that Excel changed to dates or numbers: 2021-03-01, 39873 (39873 is"
+    )
     with pytest.raises(ValueError, match="column 'g' holds '<LOD' in row 2, not a number"):
         tables.read(path, target="y", id_column="id", na=["ND"])
     table = tables.read(path, target="y", id_column="id", skip_rows=0, na=["ND", "<LOD"])

@@ -5,7 +5,7 @@ Imports from all folders of the method and from `tables`. Output for users is wr
 
 from randsel.analysis._anndata import select_adata
 from randsel.analysis._cautions import cautions, check_codes, check_pairs
-from randsel.analysis._effects import auc_limits, effect_measure
+from randsel.analysis._effects import auc_limits, auc_variance, effect_measure
 from randsel.analysis._model import (
     NO_PAIRS_LEFT,
     RULES,
@@ -57,6 +57,7 @@ __all__ = [
     "Stability",
     "analyse",
     "auc_limits",
+    "auc_variance",
     "cautions",
     "check_codes",
     "check_pairs",

@@ -21,7 +21,7 @@ from randsel._utils.typing import Array
 from randsel.analysis._model import Effects
 from randsel.analysis._preparation import nominal_mask
 from randsel.tables import Table
-from randsel.targets import SURVIVAL, OutcomeKind
+from randsel.targets import SURVIVAL, OutcomeKind, compare_groups
 
 CONFIDENCE = 0.95
 BLOCK = 1 << 20  # number of values per block of columns
@@ -82,7 +82,7 @@ def effect_measure(kind: OutcomeKind) -> str:
 
 
 def describe_effects(effects: Effects, table: Table) -> Iterator[str]:
-    """Describe what effects refer to: logarithms, and values from which batches and covariates are not removed."""
+    """Describe what effects refer to: logarithms, values as they are in the file, samples as if independent."""
     if effects.log2 == "detected" and effects.difference_name is not None:
         yield (
             "The values look like logarithms of base 2, so differences between classes are called log2 fold changes."
@@ -91,6 +91,11 @@ def describe_effects(effects: Effects, table: Table) -> Iterator[str]:
         yield (
             f"Directions and effects ({effects.measure}) are those of the values in the file: effects of batches and "
             "covariates are removed for ranking and tests only."
+        )
+    if table.groups is not None and compare_groups(table.y, table.groups) != "between groups":
+        yield (
+            f"Confidence limits of effects ({effects.measure}) treat the samples of a group as independent; p- and "
+            "q-values do not."
         )
 
 
@@ -160,16 +165,22 @@ def class_effects(x: Array, codes: Array) -> Sizes:
     return Sizes(area, *auc_limits(area, m, n, level), sign, np.where(sign == 0, -1, extreme))
 
 
-def auc_limits(area: Array, m: Array, n: Array, level: float) -> tuple[Array, Array]:
-    """Return the confidence limits of an AUC of m and n samples: where a score test has the p-value `level`.
+def auc_variance(area: Array, m: Array, n: Array) -> Array:
+    """Return the variance of an AUC of m and n samples.
 
-    The variance of an area θ is θ(1 - θ) [1 + N (1 - θ)/(2 - θ) + N θ/(1 + θ)] / (mn) with N = (m + n)/2 - 1.
+    That of an area θ is θ(1 - θ) [1 + N (1 - θ)/(2 - θ) + N θ/(1 + θ)] / (mn) with N = (m + n)/2 - 1.
     """
-    z, size = float(norm.isf(level / 2.0)), (m + n) / 2.0 - 1.0
+    size = (m + n) / 2.0 - 1.0
+    shape = 1.0 + size * ((1.0 - area) / (2.0 - area) + area / (1.0 + area))
+    return np.asarray(area * (1.0 - area) * shape / (m * n))
+
+
+def auc_limits(area: Array, m: Array, n: Array, level: float) -> tuple[Array, Array]:
+    """Return the confidence limits of an AUC of m and n samples: where a score test has the p-value `level`."""
+    z = float(norm.isf(level / 2.0))
 
     def is_within(theta: Array) -> Array:
-        shape = 1.0 + size * ((1.0 - theta) / (2.0 - theta) + theta / (1.0 + theta))
-        return np.asarray((area - theta) ** 2 <= z * z * theta * (1.0 - theta) * shape / (m * n))
+        return np.asarray((area - theta) ** 2 <= z * z * auc_variance(theta, m, n))
 
     with np.errstate(all="ignore"):
         limits = []

@@ -296,6 +296,12 @@ class Accuracy:
     high_risk: Array | None = None
     held_out: HeldOut | None = None
 
+    @property
+    def is_close_to_chance(self) -> bool:
+        """Whether the score on the selected features is that of chance, within the spread of the folds."""
+        spread = float(np.std(self.selected, ddof=1)) if len(self.selected) > 1 else 0.0
+        return float(np.mean(self.selected)) - spread <= self.chance
+
 
 @dataclass(frozen=True)
 class Stability:

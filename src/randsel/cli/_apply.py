@@ -114,14 +114,14 @@ def _read_new_samples(panel: "Panel", file: Path, reading: dict[str, Any], how: 
     reading["categorical"] = tuple(dict.fromkeys([*reading["categorical"], *panel.levels()]))
     log2 = transform == "log2" or (transform == "as-training" and bool(panel.about.get("log2")))
     is_other_scale = log2 != bool(panel.about.get("log2")) or transform not in ("as-training", "none", "log2")
-    reading["below_detection"], remark = _inherit_detection_rule(panel, file, reading, is_other_scale)
+    reading["below_detection"], remark = _inherit_detection_rule(panel, file, reading["below_detection"])
     named_columns = {*(reading[name] for name in (*_OUTCOME, "id_column")), *reading["drop_columns"]}
     if reading["groups"] is None and panel.about["groups"] not in named_columns:
         reading["groups"] = panel.about["groups"]
     if click.get_current_context().get_parameter_source("duplicates") is not GIVEN:
         reading["duplicates"] = panel.about["duplicates"]
     reading["na"] = _inherit_na(panel, file, reading["na"], is_other_scale)
-    from_training = {"detection_values": panel.detection_values(), "levels": panel.levels()}
+    from_training = {"detection_values": panel.detection_values(transform), "levels": panel.levels()}
     likely_ids = None if panel.about["id_column"] in (*named_columns, reading["groups"]) else panel.about["id_column"]
     only = panel.columns(with_stand_ins=how["allow_missing"])
     table = read(
@@ -139,24 +139,16 @@ def _read_new_samples(panel: "Panel", file: Path, reading: dict[str, Any], how: 
     return table
 
 
-def _inherit_detection_rule(
-    panel: "Panel", file: Path, reading: dict[str, Any], is_other_scale: bool
-) -> tuple[str | None, list[str]]:
+def _inherit_detection_rule(panel: "Panel", file: Path, rule: str | None) -> tuple[str | None, list[str]]:
     """Return the rule for cells below detection, that of training unless the user names one, and a note if they differ.
 
-    On another scale the values of training do not fit. Without a rule, such cells are then refused by the reader.
+    A file that holds only numbers has no such cells, except in covariates.
     """
     from randsel.tables import has_cells
 
-    rule, of_training = reading["below_detection"], panel.about["below_detection"]
+    of_training = panel.about["below_detection"]
     if rule is None:
-        is_usable = has_cells(file) and not (of_training == "half-minimum" and is_other_scale)
-        return (of_training if is_usable else None), []
-    if rule == "half-minimum" and is_other_scale:
-        raise click.UsageError(
-            "--below-detection half-minimum takes the values that training used, which do not fit the scale of a file "
-            "that needs --transform; use --below-detection missing."
-        )
+        return (of_training if has_cells(file) or panel.preparation.covariates else None), []
     if rule == "half-minimum" and of_training == "missing":
         raise click.UsageError(
             "In training, cells below detection were read as missing (--below-detection missing), so the panel has no "

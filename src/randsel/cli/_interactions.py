@@ -69,11 +69,9 @@ def interactions(file: Path, reading: dict[str, Any], out: Path, task: str, **ho
     from randsel.tables import imputer
     from randsel.targets import find_kind
 
-    if (out / files.IDENTITY).exists():
-        raise click.ClickException(
-            f"{out} holds a run of randsel select or compare, whose files would be lost; give another folder (--out)."
-        )
-    files.check_folder(out)
+    if how["with_covariates"] and not reading["covariates"]:
+        raise click.UsageError("--with-covariates needs --covariates.")
+    _check_folder(out)
     table = read_table(file, reading, task)
     if table.missing == "median" and np.isnan(table.X).any():
         click.echo("Note: there are no folds here, so medians are those of all samples.", err=True)
@@ -112,6 +110,17 @@ def interactions(file: Path, reading: dict[str, Any], out: Path, task: str, **ho
     has_significant_features = bool((scan.qvalues_ <= (scan.alpha or LEVEL)).any())
     if not has_significant_features and not len(significant_pairs(scan)):
         click.get_current_context().exit(NOTHING)
+
+
+def _check_folder(out: Path) -> None:
+    """Raise an error if files of another run would be lost, or if the folder cannot be made."""
+    from randsel._utils import files
+
+    if (out / files.IDENTITY).exists():
+        raise click.ClickException(
+            f"{out} holds a run of randsel select or compare, whose files would be lost; give another folder (--out)."
+        )
+    files.check_folder(out)
 
 
 def _write_report(scan: Any, table: "Table", out: Path, *, kind: str, **about: Any) -> None:

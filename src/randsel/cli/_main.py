@@ -4,7 +4,6 @@
 import errno
 import functools
 import os
-import re
 import shlex
 import signal
 import sys
@@ -203,9 +202,7 @@ def _message(error: Exception) -> str:
             "and run again: what is finished is kept."
         )
     if isinstance(error, ValueError | ImportError | OSError):
-        # estimators and panels name parameters, which are options here: allow_missing=True is --allow-missing
-        message = re.sub(r"\b([a-z_]+)=True\b", lambda name: f"--{name[1].replace('_', '-')}", str(error))
-        return make_printable(message)
+        return make_printable(str(error))
     return f"{type(error).__name__}: {make_printable(str(error))}. This should not happen: --debug shows where it did."
 
 

@@ -18,6 +18,7 @@ from randsel.panels._cohort import (
     warn_of_shifts,
 )
 from randsel.panels._evaluation import Evaluation, evaluate, known_outcome
+from randsel.panels._intervals import LEAST_UNITS
 from randsel.panels._panel import NewSamples, Panel
 from randsel.tables import Table
 
@@ -91,7 +92,7 @@ def apply_panel(
     check_categories(panel, table)
     values = transform_values(table.X, transform)
     columns = {name: values[:, j] for j, name in enumerate(table.names)} | table.covariates
-    samples = panel.prepare(columns, allow_missing=allow_missing, rescale=rescale)
+    samples = panel.prepare(columns, allow_missing=allow_missing, rescale=rescale, names_options=True)
     outputs = panel.model.outputs(samples.scores)
     known = known_outcome(panel, table.y)
     log2_taken = transform == "as-training" and table.log2
@@ -101,19 +102,8 @@ def apply_panel(
     warnings = [*warn_of_shifts(*compared, rescaled=rescale, **options)]
     warnings += [*samples.notes, *warn_of_absent(samples.values)]
     warnings += check_codes(table)
-    if not panel.about.get("findings", True):
-        warnings.append(
-            "In training nothing stood out from chance: the features of this panel were requested, and are not a "
-            "finding. Do not use predictions that were not compared with the outcome of new samples."
-        )
-    if panel.about.get("batch") and not rescale:
-        warnings.append(
-            "The panel was fitted within batches, and the new samples form another batch, whose effect is unknown; "
-            "--rescale removes shifts of features, if the samples resemble those of training."
-        )
+    warnings += _warn_of_training(panel, rescale)
     groups = None if table.groups is None else table.groups[known]
-    if known.any():
-        warnings += _warn_of_groups(groups, int(known.sum()), panel.kind)
     return Application(
         panel=panel,
         samples=samples,
@@ -123,23 +113,41 @@ def apply_panel(
         known=known,
         shifts=compare_features(*compared),
         evaluation=evaluate(panel, outputs[known], table.y[known], groups) if known.any() else None,
-        notes=(*table.notes, *_describe_samples(panel, table, samples)),
+        notes=(*table.notes, *_describe_samples(panel, table, samples), *_describe_groups(groups)),
         warnings=tuple(warnings),
         about=dict(about or {"data": "new samples"}),
         time_name=time_name or panel.about.get("outcome", {}).get("time", "time"),
     )
 
 
-def _warn_of_groups(groups: Array | None, n_samples: int, kind: str) -> Iterator[str]:
-    n_groups = 0 if groups is None else len(np.unique(groups))
-    measure = {"classification": "balanced accuracy", "regression": "R²"}.get(kind)
-    which = "confidence intervals" if measure is None else f"confidence intervals of all measures except {measure}"
-    if 0 < n_groups < n_samples:
+def _warn_of_training(panel: Panel, rescale: bool) -> Iterator[str]:
+    """Yield warnings about panels whose training was doubtful, and about batches."""
+    if not panel.about.get("findings", True):
         yield (
-            f"The {n_samples} samples with an outcome are of {n_groups} {pluralise(n_groups, 'group', 'groups')} "
-            f"(--groups), but {which} treat samples as independent, and so are too narrow; for intervals "
-            "that hold, evaluate one sample of each group."
+            "In training nothing stood out from chance: the features of this panel were requested, and are not a "
+            "finding. Do not use predictions that were not compared with the outcome of new samples."
         )
+    if panel.about.get("guesses", False):
+        is_flat = panel.calibration is not None and panel.calibration.slope == 0.0
+        yield (
+            "In training, held-out samples were not predicted better than chance"
+            f"{', so all samples have the same probabilities' if is_flat else ''}. These predictions may be guesses."
+        )
+    if panel.about.get("batch") and not rescale:
+        yield (
+            "The panel was fitted within batches, and the new samples form another batch, whose effect is unknown; "
+            "--rescale removes shifts of features, if the samples resemble those of training."
+        )
+
+
+def _describe_groups(groups: Array | None) -> Iterator[str]:
+    """Yield what confidence intervals do about groups of the samples with an outcome, if these share groups."""
+    n_samples, n_groups = (0, 0) if groups is None else (len(groups), len(np.unique(groups)))
+    if n_groups == n_samples:
+        return
+    effect = "too few for confidence intervals" if n_groups < LEAST_UNITS else "and confidence intervals allow for that"
+    counted = f"{n_groups} {pluralise(n_groups, 'group', 'groups')}"
+    yield f"The {n_samples} samples with an outcome are of {counted} (--groups), {effect}."
 
 
 def _describe_samples(panel: Panel, table: Table, samples: NewSamples) -> Iterator[str]:

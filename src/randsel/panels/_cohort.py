@@ -89,6 +89,22 @@ def transform_values(values: Array, name: str) -> Array:
     return transformed
 
 
+@np.errstate(all="ignore")
+def undo_transform(value: float, transform: str, *, log2: bool) -> float:
+    """Return what a file that needs `transform` holds for a value of the training file.
+
+    `log2`: logarithms of the training values were taken.
+    """
+    if transform == "as-training":
+        return value
+    if log2:
+        value = float(np.log2(max(value, LOWEST)))
+    if transform == "none":
+        return value
+    inverse = TRANSFORMS[transform][1]
+    return float(TRANSFORMS[inverse][0](value if inverse.startswith("exp") else max(value, LOWEST)))
+
+
 def compare_features(panel: PanelContent, values: Array) -> tuple[FeatureShift, ...]:
     """Compare the new values of each feature (a column of `values`) with its training values."""
     return tuple(

@@ -232,6 +232,7 @@ _DEFAULTS: dict[str, Any] = {
     "na": [],
     "below_detection": None,
     "findings": True,
+    "guesses": False,
     "id_column": None,
 }
 #: Entries of `about` that code depends on, with the check of each.
@@ -243,6 +244,7 @@ _ABOUT_CHECKS: dict[str, Callable[[Any], bool]] = {
     "id_column": lambda value: value is None or isinstance(value, str),
     "duplicates": lambda value: value in DUPLICATE_RULES,
     "findings": lambda value: isinstance(value, bool),
+    "guesses": lambda value: isinstance(value, bool),
     "na": lambda value: isinstance(value, list) and all(isinstance(cell, str) for cell in value),
     "below_detection": lambda value: value is None or value in DETECTION_RULES,
     "outcome": lambda value: isinstance(value, dict) and all(isinstance(name, str) for name in value.values()),

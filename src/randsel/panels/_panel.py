@@ -9,7 +9,7 @@ import numpy as np
 
 from randsel._utils.text import format_label, list_first, pluralise, warn
 from randsel._utils.typing import Array
-from randsel.panels._cohort import warn_of_scale
+from randsel.panels._cohort import undo_transform, warn_of_scale
 from randsel.panels._content import PanelContent, PanelFeature, StandInFeature
 from randsel.panels._file import read_content
 from randsel.prediction import predict_from_outputs, score_columns, take_points
@@ -120,13 +120,17 @@ class Panel(PanelContent):
         stand_ins = [stand_in.name for feature in self.features for stand_in in feature.stand_ins if with_stand_ins]
         return list(dict.fromkeys([feature.source for feature in self.features] + stand_ins))
 
-    def detection_values(self) -> dict[str, float]:
-        """Return column -> value that replaces cells below detection, in the scale of the training file."""
-        values = {covariate.name: covariate.below_detection for covariate in self.preparation.covariates}
-        for feature in self.features:
-            values |= {stand_in.name: stand_in.below_detection for stand_in in feature.stand_ins}
+    def detection_values(self, transform: str = "as-training") -> dict[str, float]:
+        """Return column -> value that replaces cells below detection, in the scale of a file that needs `transform`.
+
+        Covariates have the scale of the training file, because no transform applies to them.
+        """
+        values = {stand_in.name: stand_in.below_detection for f in self.features for stand_in in f.stand_ins}
         values |= {feature.source: feature.below_detection for feature in self.features}
-        return {name: value for name, value in values.items() if value is not None}
+        log2 = bool(self.about.get("log2"))
+        values = {name: undo_transform(value, transform, log2=log2) for name, value in values.items()}
+        covariates = {covariate.name: covariate.below_detection for covariate in self.preparation.covariates}
+        return {**{name: value for name, value in covariates.items() if value is not None}, **values}
 
     def levels(self) -> dict[str, tuple[str, ...]]:
         """Return categorical feature -> its levels in the order of their codes, see `PanelFeature`."""
@@ -194,19 +198,30 @@ class Panel(PanelContent):
             warn(note, stacklevel=3)
         return self.model.outputs(samples.scores)
 
-    def prepare(self, columns: Mapping[str, Any], *, allow_missing: bool = False, rescale: bool = False) -> NewSamples:
-        """Return the scores of new samples, given by columns, with notes on absent features."""
+    def prepare(
+        self,
+        columns: Mapping[str, Any],
+        *,
+        allow_missing: bool = False,
+        rescale: bool = False,
+        names_options: bool = False,
+    ) -> NewSamples:
+        """Return the scores of new samples, given by columns, with notes on absent features.
+
+        `names_options`: errors name options of `randsel apply` instead of parameters.
+        """
         n_samples = len(next(iter(columns.values()), ()))
         if rescale and n_samples < MIN_COHORT:
             raise ValueError(
                 f"{n_samples} samples are too few to scale features by their own distribution; at least {MIN_COHORT} "
-                "are needed; leave rescale=True out."
+                f"are needed; leave {'--rescale' if names_options else 'rescale=True'} out."
             )
         absent = [feature.name for feature in self.features if feature.source not in columns]
         if absent and not allow_missing:
+            remedy = "--allow-missing" if names_options else "allow_missing=True"
             raise ValueError(
                 f"{len(absent)} of {len(self.features)} features of the panel are absent: {list_first(absent, 5)}. "
-                "Check their names, or allow absent features (allow_missing=True)."
+                f"Check their names, or allow absent features ({remedy})."
             )
         if len(absent) == len(self.features) and not self._has_stand_in(columns):
             raise ValueError("all features of the panel and all stand-ins are absent; check the names.")

@@ -1,5 +1,6 @@
 """Files of `randsel apply`: predictions, agreement with the outcome, shifts of features, and a report."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +8,10 @@ import numpy as np
 
 from randsel._utils.files import write_atomically
 from randsel._utils.text import (
+    DASH,
     as_csv,
     format_exact,
+    format_fixed,
     format_label,
     format_number,
     make_visible,
@@ -18,10 +21,11 @@ from randsel._utils.text import (
 )
 from randsel.panels._application import Application
 from randsel.panels._cohort import FeatureShift
-from randsel.panels._evaluation import Measure
+from randsel.panels._evaluation import Evaluation, Measure
 from randsel.panels._panel import Panel
 from randsel.plots import survival_panels
 from randsel.report import draw_figure, render_page
+from randsel.targets import KINDS
 
 #: Maximum number of classes whose legend fits beside the lines of the calibration; tables of more have small type.
 FEW_CLASSES = 4
@@ -32,7 +36,16 @@ PANEL_ENTRIES = {"version": "version at training", "data_hash": "hash of the tra
 
 
 def summarise_application(application: Application) -> list[str]:
-    """Return the main results as sentences."""
+    """Return the main results as sentences, and a word about warnings, which a reader of the results may overlook."""
+    n_warnings = len(application.warnings)
+    pronoun = pluralise(n_warnings, "it", "them")
+    beware = (
+        f"{n_warnings} {pluralise(n_warnings, 'warning', 'warnings')}: read {pronoun} before you use these results."
+    )
+    return [*_describe_predictions(application), *([beware] if n_warnings else [])]
+
+
+def _describe_predictions(application: Application) -> list[str]:
     panel, evaluation = application.panel, application.evaluation
     sentences = [panel.describe()]
     samples = f"{len(application.ids)} new {pluralise(len(application.ids), 'sample', 'samples')}"
@@ -60,7 +73,22 @@ def summarise_application(application: Application) -> list[str]:
     compared = f"{evaluation.n_samples} {pluralise(evaluation.n_samples, 'sample', 'samples')}"
     agreement = "; ".join(measures) or "too few to measure agreement"
     sentences.append(f"Compared with the outcome of {compared}: {agreement}.")
-    return sentences
+    return [*sentences, *_compare_with_guessing(panel, evaluation)]
+
+
+def _compare_with_guessing(panel: Panel, evaluation: Evaluation) -> Iterator[str]:
+    """Say whether predictions are better than guessing; nothing if that is not known, or if all are of one class."""
+    name = KINDS[panel.kind].score_name
+    score = next(measure for measure in evaluation.measures if measure.name == name)
+    guessing = f"guessing, whose {name} is {format_fixed(evaluation.chance, 2)}"
+    if evaluation.chance == 1.0 or np.isnan(score.low):
+        return
+    if score.low > evaluation.chance:
+        yield f"The predictions are better than {guessing}."
+    elif score.high < evaluation.chance:
+        yield f"The predictions are worse than {guessing}: is the outcome coded as in training?"
+    else:
+        yield f"The predictions may be no better than {guessing}, because the confidence interval includes that."
 
 
 def _class_labels(panel: Panel) -> list[str]:
@@ -69,8 +97,9 @@ def _class_labels(panel: Panel) -> list[str]:
 
 def write_measure(measure: Measure) -> str:
     """Write a measure with its confidence interval."""
-    interval = "" if np.isnan(measure.low) else f" (95 % confidence interval {measure.low:.2f} to {measure.high:.2f})"
-    return f"{measure.name} {measure.value:.2f}{interval}"
+    low, high = format_fixed(measure.low, 2), format_fixed(measure.high, 2)
+    interval = "" if np.isnan(measure.low) else f" (95 % confidence interval {low} to {high})"
+    return f"{measure.name} {format_fixed(measure.value, 2)}{interval}"
 
 
 def write_application(application: Application, out: Path) -> list[str]:
@@ -195,9 +224,9 @@ def contents(application: Application) -> dict[str, Any]:
 
 
 def _measure_row(measure: Measure) -> dict[str, str]:
-    interval = "–" if np.isnan(measure.low) else f"{measure.low:.2f} to {measure.high:.2f}"
-    value = "–" if np.isnan(measure.value) else f"{measure.value:.3f}"
-    return {"name": measure.name, "value": value, "interval": interval}
+    interval = f"{format_fixed(measure.low, 2)} to {format_fixed(measure.high, 2)}"
+    known = not np.isnan(measure.low)
+    return {"name": measure.name, "value": format_fixed(measure.value, 3), "interval": interval if known else DASH}
 
 
 def _shorten(value: str) -> str:

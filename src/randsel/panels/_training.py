@@ -137,4 +137,5 @@ def _describe_origin(analysis: Analysis) -> dict[str, object]:
         "below_detection": parameters.get("below_detection"),
         "id_column": analysis.table.id_column,
         "findings": analysis.has_findings or not analysis.nothing_stands_out,
+        "guesses": analysis.accuracy is not None and analysis.accuracy.is_close_to_chance,
     }

@@ -61,7 +61,7 @@ def culling_path(
         n = len(highlighted)
         label = label or (f"{n} selected" if n <= NAMED else f"{n} selected, the first {NAMED} named")
         panels[0].plot([], [], color=RED, label=label)
-    panels[0].plot([], [], color=GREY, label="all other features")
+    panels[0].plot([], [], color=GREY, label="all other features" if len(highlighted) else "all features")
     panels[0].set_ylabel("contribution")
     panels[0].set_title("Contribution of each feature as others are culled" if title == "" else title or "", loc="left")
     rounds = np.arange(len(path.rounds))
@@ -108,13 +108,14 @@ def _label_rounds(axes: Any, path: CullingPath, width: float) -> None:
 
 
 def _draw_errors(axes: Any, path: CullingPath) -> None:
-    """Draw the errors with their standard errors, the limit (the smallest plus its standard error), and the choice."""
+    """Draw the errors with their standard errors; the limit, which is the smallest plus its own; and the best round."""
     errors, spread = np.asarray(path.errors), np.asarray(path.standard_errors)
     axes.fill_between(range(len(errors)), errors - spread, errors + spread, color=GREY, alpha=0.35, linewidth=0)
     limit = {"color": GREY, "linewidth": 0.8, "linestyle": "--"}
     axes.axhline(errors.min() + spread[errors.argmin()], label="smallest error plus one standard error", **limit)
     axes.plot(errors, color="black", marker=".")
-    axes.plot(path.best, errors[path.best], "o", color=RED, label=f"{len(path.best_round.features)} chosen")
+    label = f"fewest within the limit: {len(path.best_round.features)}"  # not "selected": others or none may be
+    axes.plot(path.best, errors[path.best], "o", color=RED, label=label)
     axes.set(ylabel="optimistic\nerror", ylim=(min(0.0, float((errors - spread).min())), None))
 
 

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 
 from randsel._utils import text
-from randsel._utils.typing import Array
 from randsel.analysis import Analysis, Effects, PanelSizes, Rule
 from randsel.culling import N_PERMUTATIONS, NOISE_LEVEL
 from randsel.interactions import LEVEL
@@ -87,45 +86,56 @@ def describe_details(analysis: Analysis) -> list[str]:
 
 def _judge_signal(analysis: Analysis) -> tuple[str, str]:
     """Say whether the features as a whole stand out from noise, and how many were selected."""
+    level, answer, reason = _weigh_evidence(analysis)
+    if level != "poor" and analysis.accuracy is not None and analysis.accuracy.is_close_to_chance:
+        level, answer = "fair", "In part" if analysis.nothing_stands_out else "A weak signal"
+        reason = f"{reason} Held-out samples are not predicted better than chance."
+    return level, f"{answer}. {reason} {_describe_selection(analysis)}"
+
+
+def _weigh_evidence(analysis: Analysis) -> tuple[str, str, str]:
+    """Return level, answer and reason by the tests of the features, whatever the accuracy."""
     pvalue = analysis.path.noise_pvalue
     p = f"p = {text.format_p_value(pvalue)}"
     tested = f"{p}, from {N_PERMUTATIONS} shuffles of the target"
     is_close = pvalue is not None and NOISE_LEVEL < pvalue <= NEARLY
-    strict = f"A signal needs a p-value of at most {NOISE_LEVEL:g}. " if is_close else ""
-    selection = _describe_selection(analysis)
+    strict = f" A signal needs a p-value of at most {NOISE_LEVEL:g}." if is_close else ""
     if analysis.nothing_stands_out and not analysis.has_findings:
-        return "poor", (
-            f"No. Nothing stands out: the features are related to the target no more closely than chance ({tested}). "
-            f"{strict}{selection}"
-        )
+        reason = f"Nothing stands out: the features are related to the target no more closely than chance ({tested})."
+        return "poor", "No", f"{reason}{strict}"
     if analysis.nothing_stands_out:
-        return "fair", (
-            f"In part. The features as a whole do not stand out from chance ({tested}), but tests of single features "
-            f"or pairs find some. {strict}{selection}"
+        reason = (
+            f"The features as a whole do not stand out from chance ({tested}), but tests of single features or pairs "
+            "find some."
         )
+        return "fair", "In part", f"{reason}{strict}"
     if pvalue is None or pvalue > NOISE_LEVEL:
         is_tested = any(feature.q <= LEVEL for feature in analysis.features)
-        return "good" if is_tested else "fair", (
-            "Yes, in combination. Together, the features predict the target better than chance would, although one by "
-            f"one they do not stand out ({tested}). {selection}"
+        reason = (
+            "Together, the features fit the target better than chance would, although one by one they do not stand "
+            f"out ({tested})."
         )
+        return "good" if is_tested else "fair", "Yes, in combination", reason
     if round(pvalue * (N_PERMUTATIONS + 1)) == 1:
         tested = f"{p}, the smallest that {N_PERMUTATIONS} shuffles of the target allow"
-    return "good", f"Yes. The features as a whole are related to the target ({tested}). {selection}"
+    return "good", "Yes", f"The features as a whole are related to the target ({tested})."
 
 
 def _describe_selection(analysis: Analysis) -> str:
-    total = text.format_count(len(analysis.features))
-    selected = [feature for feature in analysis.features if feature.selected]
-    names = text.join_words([_write_name(feature.name) for feature in selected[:3]]) if selected else ""
-    if not selected:
+    total, kept = text.format_count(len(analysis.features)), analysis.rule.always_kept
+    n_selected = sum(feature.selected for feature in analysis.features)
+    if not n_selected:
         return f"None of {total} features was selected: the ranking is not a finding."
-    number = _write_count(len(selected), "was", "were")
     if not analysis.has_findings:
-        return f"The selected features ({len(selected)} of {total}) were requested, and are not a finding."
-    if len(selected) <= 3:
-        return _end_sentence(f"Of {total} features, {number} selected: {names}")
-    return _end_sentence(f"Of {total} features, {number} selected; the first are {names}")
+        return f"The selected features ({n_selected} of {total}) were requested, and are not a finding."
+    names = [_write_name(f.name) for f in analysis.features if f.selected and f.column not in kept]
+    besides = f" besides {len(kept)} kept by request" if kept else ""
+    start = f"Of {total} features, {_write_count(len(names), 'was selected', 'were selected')}{besides}"
+    if not names:
+        return f"{start}."
+    if len(names) <= 3:
+        return _end_sentence(f"{start}: {text.join_words(names)}")
+    return _end_sentence(f"{start}; the first are {text.join_words(names[:3])}")
 
 
 def _judge_stability(analysis: Analysis) -> tuple[str, str]:
@@ -153,11 +163,10 @@ def _judge_prediction(analysis: Analysis) -> tuple[str, str]:
     accuracy = analysis.accuracy
     if accuracy is None:
         return "unknown", "Not measured."
-    mean, sd = float(np.mean(accuracy.selected)), _standard_deviation(accuracy.selected)
     losses = accuracy.everything - accuracy.selected
     # if a single fold differs, the mean is equal to its standard error, up to rounding
-    error = _standard_deviation(losses) / len(losses) ** 0.5 + ROUNDING
-    if mean - sd <= accuracy.chance:
+    error = (float(np.std(losses, ddof=1)) / len(losses) ** 0.5 if len(losses) > 1 else 0.0) + ROUNDING
+    if accuracy.is_close_to_chance:
         level, answer = "poor", "No better than chance, within the spread of the folds"
     elif float(np.mean(losses)) > error:
         level, answer = "fair", "Better than chance, but not as well as all features together"
@@ -183,10 +192,6 @@ def _judge_warnings(analysis: Analysis) -> tuple[str, str]:
     problems = [re.split(r"[:;.(]\s", warning, maxsplit=1)[0].strip().rstrip(".") for warning in warnings]
     number = _write_count(len(warnings), "warning", "warnings")
     return "fair", f"{number}: {'; '.join(problems)}. {MEANING_OF_EFFECT}"
-
-
-def _standard_deviation(values: Array) -> float:
-    return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
 
 
 # ---------------------------------------------------------------- details
@@ -333,12 +338,13 @@ def _describe_panel_sizes(analysis: Analysis) -> Iterator[str]:
     best = f"{_write_count(curve.best, 'feature', 'features')} ({analysis.accuracy.measure} {score[curve.best]})"
     verb = "predicts" if curve.best == 1 else "predict"
     selected = _describe_selected_size(curve, score)
+    optimistic = " The best of several scores is optimistic."
     if curve.one_se == curve.best:
         cuts = f"among rankings cut at {text.format_range(curve.sizes)} features"
-        yield f"Panel size: {cuts}, {best} {verb} best.{selected}"
+        yield f"Panel size: {cuts}, {best} {verb} best.{selected}{optimistic}"
     else:
         enough = f"{_write_count(curve.one_se, 'feature is', 'features are')} within one standard error of that"
-        yield f"Panel size: {best} {verb} best; {enough} ({score[curve.one_se]}).{selected}"
+        yield f"Panel size: {best} {verb} best; {enough} ({score[curve.one_se]}).{selected}{optimistic}"
 
 
 def _describe_selected_size(curve: PanelSizes, score: Mapping[int, str]) -> str:

@@ -34,7 +34,8 @@ def read_annotations(
 ) -> dict[str, Array]:
     """Return groups, batches and covariates of some rows, by role; covariates as numbers where all are numbers.
 
-    Cells of covariates below detection are replaced as those of features are; the values are added to `replacements`.
+    Cells of covariates below detection are replaced by the value of `detection_values`, or else as those of features
+    are; the values are added to `replacements`.
     """
     known = {}
     for role, name in roles.items():
@@ -84,8 +85,9 @@ def _read_covariate(
     notes: list[str],
 ) -> Array:
     where = f"{path}: the covariate {name!r}"
-    if not isinstance(cells, list):
+    if not isinstance(cells, list) and cells.dtype.kind != "U":
         return to_target(cells, rows, where)
+    cells = list(map(str, cells))  # arrays of text are read as the text of a file is
     texts = [cells[i].strip() for i in rows.tolist()]
     limits = {i: limit for i, text in enumerate(texts) if (limit := detection_limit(text)) is not None}
     others = [text for i, text in enumerate(texts) if i not in limits]
@@ -99,7 +101,7 @@ def _read_covariate(
     check_percent_signs(others, where)
     if not limits:
         return to_target(cells, rows, where)
-    if rule != "half-minimum":
+    if rule is None or (rule == "missing" and name not in known_values):
         raise ValueError(
             f"{where} holds {texts[next(iter(limits))]!r} among numbers, and covariates must be known for all samples; "
             "choose --below-detection half-minimum."

@@ -20,7 +20,7 @@ from randsel.tables._identifiers import (
 )
 from randsel.tables._orientation import unknown_column
 from randsel.tables._roles import is_missing
-from randsel.tables.formats import Sheet, check_distinct
+from randsel.tables.formats import Sheet, check_distinct, has_other_decimals
 
 #: Columns of text are left out if they are a smaller fraction of all columns; more are an error, because features may
 #: be among them.
@@ -250,7 +250,10 @@ def _leave_out_text(samples: Sheet, columns: list[int], choice: FeatureChoice, n
     """Return the columns of numbers; raise ValueError for text among numbers, and if many columns are text."""
     numeric = [j for j in columns if samples.columns[j] not in choice.categorical]
     bad = [j for j in numeric if j in samples.bad_columns]
-    text = [j for j in bad if np.isnan(samples.values[:, j]).all() and samples.columns[j] not in choice.features]
+    may_be_text = [j for j in bad if not has_other_decimals(samples.bad_columns[j][1])]
+    text = [
+        j for j in may_be_text if np.isnan(samples.values[:, j]).all() and samples.columns[j] not in choice.features
+    ]
     mixed = [j for j in bad if j not in text]
     if mixed or choice.only or len(text) >= _MAX_TEXT_FRACTION * len(columns):
         first = next(iter(mixed or text), None)

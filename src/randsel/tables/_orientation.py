@@ -19,6 +19,7 @@ from randsel.tables.formats import Sheet, check_distinct, is_id_name
 _MAX_COMPARED = 100_000
 #: Rows of text are left out if they are a smaller fraction of all rows; more are an error.
 _MAX_TEXT_FRACTION = 0.1
+_NAMED_SPELLINGS = 5  # number of features whose other spelling a note gives
 
 
 def unknown_column(name: str, known: Sequence[str], path: Path) -> str:
@@ -216,9 +217,17 @@ def describe_other_spellings(sheet: Sheet, only: Sequence[str]) -> list[str]:
     if not similar:
         return []
     subject = pluralise(len(similar), "1 absent feature is", f"{len(similar)} absent features are")
-    name, column = similar[0]
-    found = f"the file has {column!r}, not {name!r}"
-    return [f"{subject} perhaps spelt differently: {found}. Rename the columns if they are the same features."]
+    pairs = "; ".join([f"{column!r}, not {name!r}" for name, column in similar[:_NAMED_SPELLINGS]])
+    more = "; …" if len(similar) > _NAMED_SPELLINGS else ""
+    is_from_r = any(_write_as_r(name) == column for name, column in similar)
+    by_r = " R keeps names as they are with check.names = FALSE." if is_from_r else ""
+    found = f"the file has {pairs}{more}"
+    return [f"{subject} perhaps spelt differently: {found}. Rename the columns if they are the same features.{by_r}"]
+
+
+def _write_as_r(name: str) -> str:
+    """Return a name as R writes it in a data frame."""
+    return re.sub(r"^(?=[\d_])", "X", re.sub(r"[^\w.]", ".", name))
 
 
 def _may_be_respelt(name: str, column: str) -> bool:

@@ -252,7 +252,7 @@ def read(
     limit, needed = parse_bytes(max_bytes, "max_bytes"), _names_in_file(only, duplicates)
     collect, named = below_detection is not None, only or target_file or target or event
     options = ReadOptions(limit, names, layer, sheet, skip_rows, tuple(na), collect, needed, id_column, likely_ids)
-    contents = _check_target_named(_read_sheet(path, options), named)
+    contents = _check_target_named(_read_table(path, options, has_text=bool(target_file or covariates)), named)
     notes = [f"{path.name}: {contents.description}.", *contents.notes]
     with _naming_other_sheets(notes):
         labels = _read_labels(target_file, contents, id_column, options, target_sheet, notes)
@@ -388,6 +388,12 @@ _R_FILES = {
     ".rds": "write.csv(readRDS({name!r}), {csv!r})",
     **dict.fromkeys((".rdata", ".rda"), "load({name!r}); ls()  # then: write.csv(NAME, {csv!r})"),
 }
+
+
+def _read_table(path: Path, options: ReadOptions, *, has_text: bool) -> Sheet:
+    """Read the table; `has_text`: covariates or a target file may have text even if the format holds only numbers."""
+    is_for_others = has_text and not has_cells(path)
+    return _read_sheet(path, replace(options, na=(), below_detection=False) if is_for_others else options)
 
 
 def _read_sheet(path: Path, options: ReadOptions) -> Sheet:

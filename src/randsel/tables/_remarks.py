@@ -103,14 +103,15 @@ def describe_excel_names(names: Sequence[str]) -> list[str]:
         as_dates += [name for name in numbers if len(name) == 5 and int(name) in _DAY_NUMBERS]
     if not as_dates:
         return []
-    example = as_dates[0]
-    if example.isdecimal():
-        day = date(1899, 12, 30) + timedelta(days=int(example))
-        example = f"{example}, the number of the day {day.day}-{day:%b}"
+    number = next((name for name in as_dates if name.isdecimal()), None)
+    meaning = ""
+    if number is not None:
+        day = date(1899, 12, 30) + timedelta(days=int(number))
+        meaning = f" ({number} is the number of the day {day.day}-{day:%b})"
     subject = pluralise(len(as_dates), "1 name of a feature looks", f"{len(as_dates)} names of features look")
     note = (
-        f"{subject} like genes that Excel changed to dates or numbers ({example}): "
-        f"{list_first(as_dates, 5)}. 1-Mar was MARCHF1, 2-Sep was SEPTIN2; take the names from the original file."
+        f"{subject} like genes that Excel changed to dates or numbers: {list_first(as_dates, 5)}{meaning}. It turns "
+        "MARCHF1 into 1-Mar, and SEPTIN2 into 2-Sep; take the names from the original file."
     )
     return [note]
 
@@ -171,6 +172,8 @@ def _describe_target(y: Array, target: str) -> list[str]:
         low, middle, high = np.nanquantile(y["time"], [0.0, 0.5, 1.0])
         return [f"Times in {target!r} run from {low:g} to {high:g}, half of them below {middle:g}."]
     known = y[y != ""] if y.dtype.kind == "U" else y[~np.isnan(y)] if y.dtype.kind == "f" else y
+    if not len(known):
+        return []  # new samples of which no outcome is known
     levels, counts = np.unique(known, return_counts=True)
     if y.dtype.kind == "U":
         shown = [f"{level} ({count})" for level, count in zip(levels.tolist(), counts.tolist(), strict=True)]

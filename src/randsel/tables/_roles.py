@@ -9,7 +9,7 @@ import numpy as np
 from randsel._utils.text import list_first, pluralise
 from randsel._utils.typing import Array
 from randsel.tables._orientation import unknown_column
-from randsel.tables.formats import MISSING, Sheet, check_distinct, parse_number
+from randsel.tables.formats import MISSING, Sheet, check_distinct, has_cells, parse_number
 
 #: Whole numbers above this are not exact in double precision.
 _LARGEST_EXACT = 2**53
@@ -84,7 +84,8 @@ def _match_labels(samples: Sheet, labels: Sheet, id_column: str | None, notes: l
         notes.append(f"{file.name} has no ids: its {n_entries} entries are taken in the order of the samples.")
         return columns
     if ids is None:
-        raise ValueError(f"{path} has no ids of samples to match with {file}; name their column (--id-column).")
+        remedy = "name their column (--id-column)" if has_cells(path) else "store them as an array 'sample_ids'"
+        raise ValueError(f"{path} has no ids of samples to match with {file}; {remedy}.")
     known, matching = set(ids), id_column
     if matching not in columns:  # the column with most of the ids, the first of several
         matching = max(columns, key=lambda name: len(known.intersection(columns[name])))

@@ -12,7 +12,13 @@ from randsel.tables.formats._arrays import read_mat, read_npz
 from randsel.tables.formats._excel import read_excel
 from randsel.tables.formats._h5ad import read_h5ad
 from randsel.tables.formats._id_names import find_id_names, find_names, is_id_name, split_words, to_words
-from randsel.tables.formats._numbers import MISSING, describe_bad_cell, detection_limit, parse_number
+from randsel.tables.formats._numbers import (
+    MISSING,
+    describe_bad_cell,
+    detection_limit,
+    has_other_decimals,
+    parse_number,
+)
 from randsel.tables.formats._parquet import read_parquet
 from randsel.tables.formats._plink import read_plink
 from randsel.tables.formats._sheet import ReadOptions, Sheet, check_distinct
@@ -31,6 +37,7 @@ __all__ = [
     "find_id_names",
     "find_names",
     "has_cells",
+    "has_other_decimals",
     "is_id_name",
     "parse_number",
     "split_words",

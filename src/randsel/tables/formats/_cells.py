@@ -108,8 +108,9 @@ class CellGrid:
             self._percent_cells.append(row * len(self.header) + j)
         elif cell.lower() in TRUTH_VALUES:
             self._truth_cells.append(row * len(self.header) + j)
-        elif self.parser.below_detection and (limit := detection_limit(cell)) is not None:
-            self._below_detection.append((row, j, limit))
+        elif self.parser.below_detection:
+            limit = detection_limit(cell, decimal_comma=self.parser.decimal_comma)
+            self._below_detection += [] if limit is None else [(row, j, limit)]
 
     def _add_bad_cells(self, n_before: int, bad_cells: dict[int, dict[int, str]], values: Array) -> None:
         """Record cells with text, and separately rows without any number, because they may hold units or categories."""
@@ -190,7 +191,8 @@ class CellGrid:
         cells = self.parser.clear_missing(cells)
         if not self.parser.decimal_comma:
             return cells
-        return [cell.replace(",", ".") if re.fullmatch(DECIMAL_COMMA, cell) else cell for cell in cells]
+        number = re.compile(f"[<≤= ]*{DECIMAL_COMMA}")  # also a limit of detection
+        return [cell.replace(",", ".") if number.fullmatch(cell) else cell for cell in cells]
 
     def _to_floats(self, cells: Any) -> tuple[Array, list[int]]:
         """Return numbers, and the positions of cells that need `parse_number`."""

@@ -46,12 +46,17 @@ def parse_number(cell: str, *, decimal_comma: bool = False) -> float | None:
         return None
 
 
-def detection_limit(cell: str) -> float | None:
+def detection_limit(cell: str, *, decimal_comma: bool = False) -> float | None:
     """Return the limit that a cell such as <0.5 states, NaN if it states none (<LOD); None for any other cell."""
     if cell.startswith(("<", "≤")):
-        limit = parse_number(cell.lstrip("<≤= "))
+        limit = parse_number(cell.lstrip("<≤= "), decimal_comma=decimal_comma)
         return float("nan") if limit is None or limit < 0.0 else limit
     return float("nan") if cell.lower() in _BELOW_DETECTION else None
+
+
+def has_other_decimals(cell: str) -> bool:
+    """Return whether a cell that is not a number would be one if decimals were written in the other way."""
+    return bool(re.fullmatch(rf"{DECIMAL_COMMA}|[-+]?\d*\.\d+", cell))
 
 
 def describe_bad_cell(column: str, place: str, cell: str, *, is_text: bool = False, is_needed: bool = False) -> str:
@@ -80,9 +85,9 @@ def describe_bad_cell(column: str, place: str, cell: str, *, is_text: bool = Fal
     elif re.fullmatch(r"\d{4}-\d\d?-\d\d?([T ].*)?|\d\d?[./]\d\d?[./](\d\d){1,2}( .*)?", cell):
         remedy = "it looks like a date: turn dates into numbers, such as days since the first, or use --drop-columns"
     elif re.fullmatch(DECIMAL_COMMA, cell):
-        remedy = "it looks like a decimal comma: write points, or separate the columns by semicolons"
-    elif re.fullmatch(r"[-+]?\d*\.\d+", cell):
-        remedy = "other cells have decimal commas: write all of them alike"
+        remedy = "it looks like a decimal comma: write points, or separate columns of text by semicolons"
+    elif has_other_decimals(cell):
+        remedy = "other cells have decimal commas: write a comma for the point, or nothing if it separates thousands"
     return f"column {column!r} holds {shown!r} in {place}, not a number; {remedy}."
 
 
