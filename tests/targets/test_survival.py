@@ -360,5 +360,7 @@ def test_folds_have_equal_fractions_of_events():
     with pytest.warns(UserWarning, match="reduced to 3 folds, because there are only 3 pairs of events"):
         RandSelCV(cv=5, gammas=["median"]).fit(X, y)
     y["event"] = np.arange(90) < 3
-    with pytest.raises(ValueError, match="y has fewer than four events"):
+    with pytest.raises(
+        ValueError, match=r"y has fewer than four events, .* at once; follow samples longer, or pass splits"
+    ):
         RandSelCV(cv=5, gammas=["median"]).fit(X, y)
