@@ -80,7 +80,7 @@ def test_missing_covariates_and_compare_are_refused(table, tmp_path):
     (tmp_path / "gap.csv").write_text("\n".join(lines) + "\n")
     result = run("select", tmp_path / "gap.csv", "--target", "status", "--covariates", "age", "--out", tmp_path / "a")
     assert result.exit_code == 1
-    assert "entries of column 'age' are missing, the first of sample 8" in result.output
+    assert "one entry of column 'age' is missing, the first of sample 8" in result.output
     result = run("compare", table, "--target", "status", "--covariates", "age", "--out", tmp_path / "b")
     assert result.exit_code == 2
     assert "leave --covariates out" in result.output

@@ -161,7 +161,11 @@ REFUSED = {
         OPTIONS,
         "holds 'alive', 'dead', 'relapsed', and it is not certain",
     ),
-    "all censored": (lambda e, t: (0 * e, t), OPTIONS, "no sample has an event in 'status'; all are '0'"),
+    "all censored": (
+        lambda e, t: (0 * e, t),
+        OPTIONS,
+        "all are '0', which means censored. If it is the event, write 1.",
+    ),
     "negative": (lambda e, t: (e, np.where(np.arange(30) == 3, -2, t)), OPTIONS, "the first (-2) of sample 4; correct"),
     "zero": (lambda e, t: (e, np.where(np.arange(30) == 3, 0, t)), OPTIONS, "must be above zero, but 1 is not"),
     "infinite": (lambda e, t: (e, np.where(np.arange(30) == 3, np.inf, t)), OPTIONS, "must be above zero"),
@@ -229,6 +233,8 @@ def test_groups_batches_and_few_events():
     )
     rare = survival_array(np.arange(60) < 5, y["time"])
     assert cautions(Table(X, rare, names), "survival")[0].startswith("Only 5 of 60 samples have the event")
+    one = survival_array(np.arange(60) == 5, y["time"])
+    assert cautions(Table(X, one, names), "survival")[0].startswith("Only 1 of 60 samples has the event")
     analysis = analyse(Table(X, survival_array(np.arange(60) < 3, y["time"]), names), Settings(halves=0, folds=5))
     assert any(
         note.startswith("No cross-validation: half the number of samples with an event is 1") for note in analysis.notes

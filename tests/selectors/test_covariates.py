@@ -209,8 +209,13 @@ def test_cross_validation_passes_covariates_on():
 @pytest.mark.parametrize("estimator", [RandSel(2), InteractionScan()])
 def test_bad_covariates_are_refused(rng, estimator):
     X, y = rng.normal(size=(40, 5)), rng.normal(size=40)
-    with pytest.raises(ValueError, match="one row per sample"):
+    with pytest.raises(ValueError, match=r"one row per sample \(40\), .* \(39,\); pass one value per row of X"):
         estimator.fit(X, y, covariates=np.ones(39))
+    with pytest.raises(ValueError, match="Columns of covariates share the name 'age'; rename them"):
+        estimator.fit(X, y, covariates=pd.DataFrame(rng.normal(size=(40, 2)), columns=["age", "age"]))
+    gap = pd.array([None if i == 7 else f"site {i % 3}" for i in range(40)], dtype="string")
+    with pytest.raises(ValueError, match="'site' is missing in row 7; fill it in, or drop the sample"):
+        estimator.fit(X, y, covariates=pd.DataFrame({"site": gap}))
     with pytest.raises(ValueError, match="'age' is missing in row 7"):
         estimator.fit(X, y, covariates=pd.DataFrame({"age": np.where(np.arange(40) == 7, np.nan, 1.0)}))
     with pytest.raises(ValueError, match="40 levels for 40 samples"):
@@ -224,6 +229,7 @@ def test_bad_covariates_are_refused(rng, estimator):
     for labels in (
         np.where(np.arange(40) == 7, np.nan, 1.0),
         [None if i == 7 else f"donor {i % 5}" for i in range(40)],
+        gap,
     ):
         with pytest.raises(
             ValueError, match="groups must hold one entry per sample, but 1 of 40 are missing, the first in row 7"

@@ -170,7 +170,12 @@ IDS = "name,a\n" + "".join(f"n{i},{i}\n" for i in range(40))
         ("a,y\n1,x\n2,x\n3,x\n4,x\n", {}, "the target 'y' is x in all 4 samples"),
         (IDS, {"target": "name"}, "text of 40 levels in 40 samples, such as 'n0'; is it a column of ids"),
         ("a,g,y\n1,u,0\n2,u,0\n3,v,1\n4,v,1\n", {"groups": "g"}, "the groups are the classes of the target 'y'"),
-        ("a,g,y\n1,u,0\n2,u,0\n3,,1\n4,v,1\n", {"groups": "g"}, "1 entries of column 'g' are missing, .* sample 3"),
+        (
+            "a,age,y\n1,20,0\n2,30,0\n3,40,1\n4,50,1\n",
+            {"covariates": ["agee"], "drop_columns": ["age"]},
+            r"did you mean 'age'\?$",
+        ),
+        ("a,g,y\n1,u,0\n2,u,0\n3,,1\n4,v,1\n", {"groups": "g"}, "one entry of column 'g' is missing, .* sample 3"),
         (PLAIN, {"target": "status", "groups": "status"}, "'status' is named twice, for two purposes"),
         ("a,b,y\n1,inf,0\n2,1,0\n3,-inf,1\n4,1,1\n", {}, r": 2 entries of column 'b' are infinite; replace"),
         ("a,y\n1,0\n2,0\n3,1\n4,1\n", {"drop_columns": ["a"]}, "has no features"),

@@ -181,6 +181,9 @@ def test_survival_is_recognised():
     with pytest.warns(UserWarning, match="'a'.*'b'.* taken for two outputs. If they are events and times, pass target"):
         assert check_outcome(numbers).shape == (60, 2)
     assert check_outcome(numbers, "regression").shape == (60, 2)
+    one_and_two = pd.DataFrame({"status": event + 1, "time": time})
+    with pytest.warns(UserWarning, match=r"y has a column of 1 and 2 .'status'.* write 1 for events and 0 for others"):
+        assert check_outcome(one_and_two).shape == (60, 2)
     assert check_outcome(pd.DataFrame({"a": time, "b": time})).shape == (60, 2)
     ones = pd.DataFrame({"event": event.astype(int), "time": np.ones(60)})
     assert same(check_outcome(ones, "survival"), survival_array(event, np.ones(60)))
@@ -235,6 +238,21 @@ def test_bad_survival_outcomes_name_cause_and_remedy():
     mixed = pd.DataFrame({"time": event, "status": time})
     refused("names of the columns of y contradict their values: 'time' holds events, 'status' times", X, mixed)
     refused("must hold times, but is of type", X, pd.DataFrame({"a": event, "b": ["x"] * 60}), target="survival")
+    words = np.where(event, "dead", "alive")
+    refused(r"neither column of y \('time', 'event'\) holds events", X, pd.DataFrame({"time": time, "event": words}))
+    text = pd.DataFrame({"event": event, "time": time.astype(str)})
+    refused("column 'time' of y must hold times, but is of type object", X, text)
+    gap = pd.DataFrame({"time": time, "status": np.where(np.arange(60) == 4, np.nan, event)})
+    for frame in (gap, gap.astype({"status": "Int64"})):
+        for target in ("auto", "survival"):
+            message = "Input y contains NaN in 1 of 60 samples: row 4 has no event in column 'status'. Drop"
+            refused(message, X, frame, target=target)
+    last = np.arange(60) == np.argmax(time)
+    for selector in (RandSel(), InteractionScan()):
+        with pytest.raises(ValueError, match="another sample at risk, so that nothing can be compared; follow"):
+            selector.fit(X, survival_array(last, time))
+        with pytest.raises(ValueError, match=r"at risk within its batch, .* leave batch out, or merge batches"):
+            selector.fit(X, survival_array(last, time), batch=np.arange(60) % 2)
     for selector in (RandSel(), InteractionScan()):
         with pytest.raises(ValueError, match="at least 4 are needed"):
             selector.fit(X[:3], y[:3])
@@ -342,5 +360,7 @@ def test_folds_have_equal_fractions_of_events():
     with pytest.warns(UserWarning, match="reduced to 3 folds, because there are only 3 pairs of events"):
         RandSelCV(cv=5, gammas=["median"]).fit(X, y)
     y["event"] = np.arange(90) < 3
-    with pytest.raises(ValueError, match="y has fewer than four events"):
+    with pytest.raises(
+        ValueError, match=r"y has fewer than four events, .* at once; follow samples longer, or pass splits"
+    ):
         RandSelCV(cv=5, gammas=["median"]).fit(X, y)

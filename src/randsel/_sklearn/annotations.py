@@ -6,6 +6,7 @@ are for meta-estimators, which pass rows of data and metadata on to other estima
 
 import difflib
 import math
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,7 +30,7 @@ def check_labels(labels: Any, name: str, weights: Array | None, m: int) -> Array
     missing = [
         row
         for row, value in enumerate(values.tolist())
-        if value is None or (isinstance(value, float) and not math.isfinite(value))
+        if _is_missing(value) or (isinstance(value, float) and math.isinf(value))
     ]
     if missing:
         raise ValueError(
@@ -38,6 +39,12 @@ def check_labels(labels: Any, name: str, weights: Array | None, m: int) -> Array
         )
     codes: Array = np.unique(values.astype(str) if values.dtype.kind == "O" else values, return_inverse=True)[1]
     return codes if weights is None else codes[weights > 0.0]
+
+
+def _is_missing(value: Any) -> bool:
+    """Return whether a value is None, or the NaN of any library."""
+    equals_itself = value == value  # noqa: PLR0124 (NaN does not; of pandas.NA, this is no truth value)
+    return value is None or not isinstance(equals_itself, bool | np.bool_) or not equals_itself
 
 
 def check_strata(y: Array, strata: Array, name: str) -> None:
@@ -67,9 +74,10 @@ def check_covariates(covariates: Any, m: int) -> Covariates:
     for name, column in columns:
         if column.shape != (m,):
             raise ValueError(
-                f"covariates must have one row per sample ({m}), but {name!r} has the shape {column.shape}."
+                f"covariates must have one row per sample ({m}), but {name!r} has the shape {column.shape}; pass one "
+                "value per row of X."
             )
-        missing = np.array([value is None or value != value for value in column.tolist()])  # noqa: PLR0124 (NaN)
+        missing = np.array([_is_missing(value) for value in column.tolist()])
         if missing.any() or (column.dtype.kind == "f" and not np.isfinite(column).all()):
             row = int(np.flatnonzero(missing if missing.any() else ~np.isfinite(column))[0])
             problem = "missing" if missing.any() else "infinite"
@@ -101,6 +109,7 @@ def _named_columns(covariates: Any) -> list[tuple[str, Any]]:
     if isinstance(covariates, Mapping):
         return [(str(name), values) for name, values in covariates.items()]
     if hasattr(covariates, "columns"):
+        refuse_repeated_names(covariates, "covariates")
         return [(str(name), covariates[name]) for name in covariates.columns]
     values = np.asarray(covariates)
     if values.ndim == 1:
@@ -117,6 +126,17 @@ def _as_numbers(column: Array) -> Array | None:
     if column.dtype.kind == "O" and all(isinstance(value, (int, float, np.number)) for value in column.tolist()):
         return column.astype(np.float64)
     return None
+
+
+def refuse_repeated_names(frame: Any, name: str = "X") -> None:
+    """Raise ValueError if columns of a data frame have the same name: results could not tell them apart."""
+    names = list(map(str, getattr(frame, "columns", ())))
+    if len(set(names)) < len(names):
+        repeated = [column for column, count in Counter(names).items() if count > 1]
+        others = f" and {len(repeated) - 1} other names" if len(repeated) > 1 else ""
+        raise ValueError(
+            f"Columns of {name} share the name {repeated[0]!r}{others}; rename them, or pass {name}.to_numpy()."
+        )
 
 
 # ---------------------------------------------------------------- columns that parameters list, and columns left out

@@ -3,7 +3,6 @@
 The only file that imports private names of scikit-learn. Error messages name the cause and the remedy.
 """
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from sklearn.utils.validation import (
 from randsel._numerics.arrays import RemoteTable, complement, is_sparse, remote_table, to_numpy
 from randsel._numerics.columns import MAX_DENSE, canonical_csc, dense_bytes, has_finite_sum, memory_for_columns
 from randsel._numerics.missing import count_nonfinite, find_refused, search_nonfinite
-from randsel._sklearn.annotations import check_covariates, check_labels
+from randsel._sklearn.annotations import check_covariates, check_labels, refuse_repeated_names
 from randsel._sklearn.notebook import NotebookMixin
 from randsel._utils.jobs import ordered_map
 from randsel._utils.text import warn
@@ -245,15 +244,6 @@ def _refuse_masked_values_and_dates(values: Any, name: str) -> None:
         raise ValueError(
             f"Unknown label type: {name} holds dates, in column {dates[0]!r}; turn them into numbers or drop them."
         )
-
-
-def refuse_repeated_names(X: Any) -> None:
-    """Raise ValueError if columns of a data frame have the same name: results could not tell them apart."""
-    names = list(map(str, getattr(X, "columns", ())))
-    if len(set(names)) < len(names):
-        repeated = [name for name, count in Counter(names).items() if count > 1]
-        others = f" and {len(repeated) - 1} other names" if len(repeated) > 1 else ""
-        raise ValueError(f"Columns of X share the name {repeated[0]!r}{others}; rename them, or pass X.to_numpy().")
 
 
 def warn_of_reordered_rows(X: Any, y: Any) -> None:

@@ -158,9 +158,9 @@ def _is_far_below(values: Array, code: float) -> bool:
 def _check_events(y: Array) -> Iterator[str]:
     n_events = int(y["event"].sum())
     if n_events < FEW_EVENTS:
-        subject = "sample has" if n_events == 1 else "samples have"
+        have = pluralise(n_events, "has", "have")
         yield (
-            f"Only {n_events} of {len(y)} {subject} the event: censored samples tell little, so that the selection "
+            f"Only {n_events} of {len(y)} samples {have} the event: censored samples tell little, so the selection "
             "changes with every event. Follow samples longer, or collect more."
         )
 

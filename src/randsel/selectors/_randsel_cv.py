@@ -246,10 +246,13 @@ class RandSelCV(PredictionMixin, Selector):
         possible = int(kind.units_per_stratum(y, groups).min())
         if possible < 2:
             cause = "a class of one member" if groups is None else "a class within one group, or one group only"
+            remedy = "drop it"
             if kind is SURVIVAL:
                 cause = "fewer than four events" if groups is None else "events in fewer than four groups"
+                remedy = "follow samples longer"
             raise ValueError(
-                f"y has {cause}, which no fold can hold out and fit at once; drop it, or pass splits of your own as cv."
+                f"y has {cause}, which no fold can hold out and fit at once; {remedy}, or pass splits of your own as "
+                "cv."
             )
         if self.scoring is None and groups is None and not kind.has_classes and kind is not SURVIVAL:
             possible = max(possible // 2, 2)  # R² needs two samples in every fold

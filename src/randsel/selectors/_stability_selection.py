@@ -16,7 +16,14 @@ from randsel._numerics.columns import canonical_order
 from randsel._numerics.fingerprint import fingerprint
 from randsel._numerics.missing import impute_means
 from randsel._numerics.standardise import standardise
-from randsel._sklearn.annotations import accepted_metadata, check_covariates, check_labels, record_columns, take_rows
+from randsel._sklearn.annotations import (
+    accepted_metadata,
+    check_covariates,
+    check_labels,
+    record_columns,
+    refuse_repeated_names,
+    take_rows,
+)
 from randsel._sklearn.base import (
     HasMethods,
     Interval,
@@ -30,7 +37,6 @@ from randsel._sklearn.base import (
     fit_context,
     fit_task,
     rank_columns,
-    refuse_repeated_names,
     warn_of_reordered_rows,
 )
 from randsel._utils.files import FinishedParts, check_arrays, open_checkpoint

@@ -68,8 +68,9 @@ def _take_complete(path: Path, cells: Any, rows: Array, name: str) -> Array:
     gaps = np.flatnonzero(is_missing(cells)[rows])
     if len(gaps):
         raise ValueError(
-            f"{path}: {len(gaps)} entries of column {name!r} are missing, the first of sample {rows[gaps[0]] + 1}; "
-            "fill them in, or leave the samples out."
+            f"{path}: {pluralise(len(gaps), 'one entry', f'{len(gaps)} entries')} of column {name!r} "
+            f"{pluralise(len(gaps), 'is', 'are')} missing, the first of sample {rows[gaps[0]] + 1}; fill in all "
+            "entries, or leave the samples out."
         )
     return np.array([cells[i] for i in rows.tolist()], dtype=str) if isinstance(cells, list) else cells[rows]
 

@@ -24,7 +24,8 @@ _NAMED_SPELLINGS = 5  # number of features whose other spelling a note gives
 
 def unknown_column(name: str, known: Sequence[str], path: Path) -> str:
     """Return the error message about a column that does not exist, with similar names."""
-    similar = " or ".join(map(repr, difflib.get_close_matches(name, known[:_MAX_COMPARED], n=3, cutoff=0.5)))
+    distinct = list(dict.fromkeys(known[:_MAX_COMPARED]))
+    similar = " or ".join(map(repr, difflib.get_close_matches(name, distinct, n=3, cutoff=0.5)))
     hint = f"did you mean {similar}?" if similar else f"its first columns are {list(known[:5])}."
     return f"{path} has no column {name!r}; {hint}"
 

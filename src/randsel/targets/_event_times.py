@@ -36,20 +36,25 @@ def read_survival(y: Any, target: str) -> Array | None:
         return None
     names, values = [name for name, _ in columns], [column for _, column in columns]
     kinds = "".join(column.dtype.kind.replace("i", "f").replace("u", "f") for column in values)
-    if kinds in ("bf", "fb"):
+    by_name = [_has_word(names[k], EVENT_WORDS) and _has_word(names[1 - k], TIME_WORDS) for k in range(2)]
+    if kinds in ("bf", "fb") or (any(by_name) and not set(kinds) <= set("bf")):
         return _read_columns(*columns)
     # Two columns of numbers are two outputs, unless both names and values say that they are events and times.
-    if kinds != "ff" or [_could_be_events(column) for column in values].count(True) != 1:
+    has_two_values = [_could_be_events(column) or len(np.unique(column)) == 2 for column in values]
+    if kinds != "ff" or has_two_values.count(True) != 1:
         return None
-    event, time = (0, 1) if _could_be_events(values[0]) else (1, 0)
+    event = has_two_values.index(True)
+    time, are_events = 1 - event, _could_be_events(values[event])
     if not (values[time] > 0).all():
         return None
-    if _has_word(names[event], EVENT_WORDS) and _has_word(names[time], TIME_WORDS):
+    if by_name[event] and are_events:
         return _read_columns(*columns)
+    levels = " and ".join(f"{value:g}" for value in np.unique(values[event]))
+    recode = "" if are_events else "write 1 for events and 0 for others, and "
     warn(
-        f"y has a column of 0 and 1 ({names[event]!r}) and one of positive numbers ({names[time]!r}), which are taken "
-        "for two outputs. If they are events and times, pass target='survival'; if not, target='regression' turns this "
-        "warning off.",
+        f"y has a column of {levels} ({names[event]!r}) and one of positive numbers ({names[time]!r}), which are taken "
+        f"for two outputs. If they are events and times, {recode}pass target='survival'; if not, target='regression' "
+        "turns this warning off.",
         stacklevel=6,
     )
     return None
@@ -114,6 +119,12 @@ def _read_columns(first: tuple[str, Array], second: tuple[str, Array]) -> Array:
             )
         event_first = telling[0]
     event, time = (first, second) if event_first else (second, first)
+    rows = np.flatnonzero(event[1] != event[1])
+    if len(rows):
+        raise ValueError(
+            f"Input y contains NaN in {len(rows)} of {len(event[1])} samples: row {rows[0]} has no event in column "
+            f"{event[0]!r}. Drop those samples first."
+        )
     if _has_word(event[0], OPPOSITE_WORDS):
         raise ValueError(
             f"column {event[0]!r} of y may say who did not have the event; name it 'event' if 1 (True) is the event, "
@@ -130,7 +141,9 @@ def _read_columns(first: tuple[str, Array], second: tuple[str, Array]) -> Array:
 
 
 def _could_be_events(values: Array) -> bool:
-    return values.dtype.kind == "b" or (values.dtype.kind in "fiu" and bool(np.isin(values, (0, 1)).all()))
+    """Return whether a column holds truth values, or 0 and 1; some may be missing."""
+    is_number = values.dtype.kind in "fiu"
+    return values.dtype.kind == "b" or (is_number and bool((np.isin(values, (0, 1)) | np.isnan(values)).all()))
 
 
 def _has_word(name: str, words: tuple[str, ...]) -> bool:

@@ -265,9 +265,11 @@ class Survival(OutcomeKind):
         """Return martingale residuals: of the null model within strata, or of a Cox model on the covariates."""
         residuals = martingale_residuals(y["time"], y["event"], sample_weights, strata, covariates)
         if np.ptp(residuals) == 0.0:
+            where, remedy = "", "follow samples longer"
+            if strata is not None:
+                where, remedy = " within its batch", "leave batch out, or merge batches"
             raise ValueError(
-                "no event of y has another sample at risk within its batch, so that nothing can be compared; leave "
-                "batch out, or merge batches."
+                f"no event of y has another sample at risk{where}, so that nothing can be compared; {remedy}."
             )
         return residuals, NUMBERS
 
