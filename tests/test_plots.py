@@ -332,6 +332,21 @@ def test_a_target_of_numbers_is_named_and_few_levels_are_strips(panel):
     assert np.allclose(scatter.lines[0].get_ydata(), 2 * y)
 
 
+def test_a_feature_takes_the_names_of_its_series_and_of_the_classes(panel):
+    rng = np.random.default_rng(0)
+    gene, snp, dose = pd.Series(rng.random(40), name="gene"), pd.Series(rng.integers(0, 3, 40), name="snp"), rng.random(40)
+    status = pd.Series(np.where(rng.random(40) < 0.5, "case", "control"), name="status")
+    axes = plots.feature_panel(gene, status, ax=panel)
+    assert ([label.get_text() for label in axes.get_xticklabels()], axes.get_ylabel()) == (["case", "control"], "gene")
+    numbered = plots.feature_panel(gene, status, labels=(), ax=plots.new_figure(3, 3).subplots())
+    assert [label.get_text() for label in numbered.get_xticklabels()] == ["1", "2"]
+    bars = plots.feature_panel(snp, status, ax=plots.new_figure(3, 3).subplots())
+    assert (bars.get_xlabel(), bars.get_ylabel()) == ("snp", "share of the class")
+    for target, expected in ((pd.Series(dose, name="dose"), "dose"), (dose, "target")):
+        scatter = plots.feature_panel(gene, target, categories=False, ax=plots.new_figure(3, 3).subplots())
+        assert (scatter.get_xlabel(), scatter.get_ylabel()) == ("gene", expected)
+
+
 def test_a_pair_takes_the_names_of_its_series(panel):
     frame = pd.DataFrame(np.random.default_rng(0).standard_normal((30, 2)), columns=["one", "two"])
     axes = plots.pair_panel(frame["one"], frame["two"], frame["one"], categories=False, ax=panel)

@@ -10,6 +10,7 @@ from panel_tables import frame_of, make_panel, make_table
 from randsel import Panel
 from randsel.analysis import Settings, analyse
 from randsel.panels import apply_panel, fit_panel, write_panel
+from randsel.panels._results import contents
 from randsel.prediction import MAX_POINTS, Covariate, score_columns, take_points
 
 
@@ -293,3 +294,12 @@ def test_a_panel_of_requested_features_says_that_they_are_no_finding():
         assert panel.about["findings"] is findings
         warnings = apply_panel(panel, make_table(seed=1)).warnings
         assert any("nothing stood out" in warning for warning in warnings) is not findings
+
+
+def test_names_of_samples_and_classes_that_look_like_numbers_are_shown_as_they_are():
+    table = make_table("three", ids=np.array([f"{k}.1000" for k in range(80)]))
+    table = replace(table, y=np.array(["0.2500", "1.2500", "2.2500"])[table.y.astype(int)])
+    shown = contents(apply_panel(make_panel(table), table, about={"data": "new.csv"}))["predictions"]
+    assert [row["sample"] for row in shown] == [*table.ids]
+    assert [row["observed"] for row in shown] == [*table.y]
+    assert all(f"probability of {row['predicted']}" in row for row in shown)
