@@ -49,9 +49,9 @@ def test_a_path_without_errors_has_no_panel_for_them():
 
 def test_what_is_selected_is_highlighted_by_default(path):
     assert {text.get_text() for text in plots.culling_path(path)[0].texts} == {"0", "1"}
-    nothing = plots.culling_path(path, highlight=np.array([], dtype=int))[0]
-    assert not nothing.texts
-    assert [text.get_text() for text in nothing.get_legend().get_texts()] == ["all features"]
+    empty = plots.culling_path(path, highlight=np.array([], dtype=int))[0]
+    assert not empty.texts
+    assert [text.get_text() for text in empty.get_legend().get_texts()] == ["all features"]
     X, y, _ = datasets.make_xor(120, 15, random_state=0)
     selector = RandSel(12).fit(X, y)
     top = plots.culling_path(selector)[0]
@@ -60,12 +60,15 @@ def test_what_is_selected_is_highlighted_by_default(path):
     assert top.get_legend().get_texts()[0].get_text() == "12 selected, the first 10 named"
 
 
-def test_the_chosen_and_the_last_round_have_a_tick(path):
-    for size in ((8.0, 6.5), (2.0, 6.5)):
+def test_the_first_the_chosen_and_the_last_round_have_labels_that_do_not_touch(path):
+    for size in ((8.0, 6.5), (3.7, 6.5)):
         axes = plots.culling_path(path, size=size)[-1]
         ticks, labels = axes.get_xticks().tolist(), axes.get_xticklabels()
-        assert path.best in ticks
-        assert len(path.rounds) - 1 in ticks or abs(len(path.rounds) - 1 - path.best) < 3
+        assert {0, path.best, len(path.rounds) - 1} <= set(ticks)
+        assert path.best == len(path.rounds) - 2
+        axes.figure.draw_without_rendering()
+        boxes = [label.get_window_extent() for label in labels]
+        assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))
         assert labels[ticks.index(path.best)].get_text() == str(len(path.best_round.features))
         assert labels[ticks.index(path.best)].get_color() == plots.RED
 
@@ -329,6 +332,25 @@ def test_a_target_of_numbers_is_named_and_few_levels_are_strips(panel):
     assert np.allclose(scatter.lines[0].get_ydata(), 2 * y)
 
 
+def test_a_feature_takes_the_names_of_its_series_and_of_the_classes(panel):
+    rng = np.random.default_rng(0)
+    gene, snp, dose = (
+        pd.Series(rng.random(40), name="gene"),
+        pd.Series(rng.integers(0, 3, 40), name="snp"),
+        rng.random(40),
+    )
+    status = pd.Series(np.where(rng.random(40) < 0.5, "case", "control"), name="status")
+    axes = plots.feature_panel(gene, status, ax=panel)
+    assert ([label.get_text() for label in axes.get_xticklabels()], axes.get_ylabel()) == (["case", "control"], "gene")
+    numbered = plots.feature_panel(gene, status, labels=(), ax=plots.new_figure(3, 3).subplots())
+    assert [label.get_text() for label in numbered.get_xticklabels()] == ["1", "2"]
+    bars = plots.feature_panel(snp, status, ax=plots.new_figure(3, 3).subplots())
+    assert (bars.get_xlabel(), bars.get_ylabel()) == ("snp", "share of the class")
+    for target, expected in ((pd.Series(dose, name="dose"), "dose"), (dose, "target")):
+        scatter = plots.feature_panel(gene, target, categories=False, ax=plots.new_figure(3, 3).subplots())
+        assert (scatter.get_xlabel(), scatter.get_ylabel()) == ("gene", expected)
+
+
 def test_a_pair_takes_the_names_of_its_series(panel):
     frame = pd.DataFrame(np.random.default_rng(0).standard_normal((30, 2)), columns=["one", "two"])
     axes = plots.pair_panel(frame["one"], frame["two"], frame["one"], categories=False, ax=panel)
@@ -433,3 +455,16 @@ def test_predicted_numbers_against_true_ones(panel):
     assert axes.lines[1].get_ydata().tolist() == [1.1, 2.5]
     nothing = plots.predicted_values([1.0], [np.nan], ax=plots.new_figure(3, 3).subplots())
     assert len(nothing.lines) == 1
+
+
+def test_narrow_figures_break_long_lines_and_shorten_names():
+    mark = {"fewest within one standard error of the best in cross-validation": 5}
+    axes = plots.panel_sizes([1, 5], [[0.6, 0.8]], marks=mark, ax=plots.new_figure(3.7, 2.8).subplots())
+    axes.figure.draw_without_rendering()
+    legend, panel = axes.get_legend().get_window_extent(), axes.get_window_extent()
+    assert legend.x1 <= panel.x1 + 5
+    assert axes.get_legend().get_texts()[-1].get_text().replace("\n", " ") == f"{next(iter(mark))}: 5"
+    X, name = np.random.default_rng(0).standard_normal((20, 2)), "mitochondrial ribosomal protein S14"
+    for width, shown in ((3.7, "mitochondrial rib…"), (6.4, name)):
+        axes = plots.feature_heatmap(X, np.arange(20) % 2, names=[name, "b"], ax=plots.new_figure(width, 2).subplots())
+        assert [label.get_text() for label in axes.get_yticklabels()] == [shown, "b"]

@@ -11,6 +11,7 @@ from randsel._numerics.event_times import survival_array
 from randsel.panels import _evaluation
 from randsel.panels._evaluation import CalibrationBin, Evaluation, Measure
 from randsel.panels._results import _compare_with_guessing, _draw_calibration, write_measure
+from randsel.plots import CLASS_COLOURS
 from randsel.targets import KINDS, SURVIVAL
 
 
@@ -80,7 +81,10 @@ def test_a_calibration_names_its_classes_below_the_lines_and_its_numbers_by_the_
         panel = SimpleNamespace(classes=classes, about={"outcome": {"target": "yield"}})
         return _draw_calibration(SimpleNamespace(panel=panel, evaluation=SimpleNamespace(calibration=bins)))
 
-    few, many, numbers = draw("ab", np.array(["a", "b"])), draw("abcdefghij", np.arange(10)), draw([""], None)
+    ten = "abcdefghij"
+    few, many, numbers = draw("b", np.array(["a", "b"])), draw(ten, np.array(list(ten))), draw([""], None)
+    assert few.axes[0].lines[0].get_color() == CLASS_COLOURS[1]  # that of the class in other figures
+    assert [line.get_color() for line in many.axes[0].lines[:10]] == [*CLASS_COLOURS]
     assert few.axes[0].get_legend() is not None
     assert many.axes[0].get_legend() is None
     assert len(many.legends[0].get_texts()) == 10

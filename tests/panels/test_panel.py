@@ -10,6 +10,7 @@ from panel_tables import frame_of, make_panel, make_table
 from randsel import Panel
 from randsel.analysis import Settings, analyse
 from randsel.panels import apply_panel, fit_panel, write_panel
+from randsel.panels._results import contents
 from randsel.prediction import MAX_POINTS, Covariate, score_columns, take_points
 
 
@@ -307,3 +308,12 @@ def test_a_panel_that_predicts_no_better_than_chance_is_warned_of():
     assert any("so all samples have the same probabilities." in text for text in apply_panel(flat, new).warnings)
     assert np.ptp(flat.predict_proba(frame_of(new)), axis=0).max() == 0.0
     assert make_panel(noise, folds=0).about["guesses"] is False  # not measured
+
+
+def test_names_of_samples_and_classes_that_look_like_numbers_are_shown_as_they_are():
+    table = make_table("three", ids=np.array([f"{k}.1000" for k in range(80)]))
+    table = replace(table, y=np.array(["0.2500", "1.2500", "2.2500"])[table.y.astype(int)])
+    shown = contents(apply_panel(make_panel(table), table, about={"data": "new.csv"}))["predictions"]
+    assert [row["sample"] for row in shown] == [*table.ids]
+    assert [row["observed"] for row in shown] == [*table.y]
+    assert all(f"probability of {row['predicted']}" in row for row in shown)

@@ -11,6 +11,7 @@ from randsel import InteractionScan, plots
 from randsel._utils.text import make_visible
 from randsel.analysis import Settings, analyse
 from randsel.panels import Panel, apply_panel, fit_panel, write_application
+from randsel.panels._results import list_predictions
 from randsel.report import _html as report
 from randsel.report import (
     interaction_contents,
@@ -221,6 +222,28 @@ def test_headings_stay_with_their_figures_in_print(opened):
     opened.media()
 
 
+def test_a_legend_is_not_parted_in_print(opened):
+    opened.media(kind="print")
+    assert opened.js("getComputedStyle(document.querySelector('.legend')).breakInside") == "avoid"
+    opened.media()
+
+
+def test_names_and_commands_are_whole_on_a_phone(open_page, plain):
+    names = ("1-oleoylglycerophosphate", "ADpSGEGDFXAEGGGVR*", "higher in CD4+/CD25 T Reg")
+    table = replace(plain.table, names=names + plain.table.names[3:])
+    features = tuple(replace(f, name=table.names[f.column], direction=names[2]) for f in plain.features)
+    command = "randsel select a.csv --target-file samples.csv --target status --covariates age --out results"
+    analysis = replace(plain, table=table, features=features, settings={"command": command})
+    page = open_page(report.render(report.contents(analysis)), width=390)
+    clipped = "[...document.querySelectorAll('.clamp')].filter((name) => name.scrollWidth > name.clientWidth)"
+    assert page.js(f"{clipped}.map((name) => name.textContent)") == []
+    assert page.js("document.querySelector('pre').innerText.trim()") == command
+    words = "[...document.querySelectorAll('pre .word')]"
+    assert page.js(f"{words}.map((word) => word.textContent)") == command.split()
+    assert page.js(f"new Set({words}.map((word) => word.getBoundingClientRect().height)).size") == 1  # on one line
+    assert page.js(f"new Set({words}.map((word) => word.getBoundingClientRect().y)).size") > 1
+
+
 def test_captions_stay_with_grids_of_panels_in_print(open_page, plain_html, scanned):
     for html in (plain_html, render_interactions(scanned[2])):
         page = open_page(html)
@@ -253,7 +276,7 @@ def test_the_report_of_interactions_shows_pairs_that_hold(open_page, scanned):
         assert browser.js("document.documentElement.scrollWidth") == width
         assert browser.js("document.images.length") == 0
         assert browser.js("document.querySelectorAll('i, u, main b').length") == 0
-        assert browser.js("document.querySelectorAll('svg').length") == n_drawn + 1  # and the heat map
+        assert browser.js("document.querySelectorAll('svg').length") == n_drawn + 2  # and the heat map, wide and narrow
     assert names_shown(browser) == [make_visible(table.names[j]) for j in scan.order_]
 
 
@@ -287,13 +310,15 @@ def test_the_report_of_new_samples(open_page, hostile, tmp_path, width, dark):
     assert browser.js(f"{rows}.every((row) => getComputedStyle(row).display !== 'none')")
 
 
-def test_tables_of_ten_long_class_names_fit_a_page(open_page, tmp_path):
+def test_tables_of_ten_long_class_names_fit_a_page_and_a_phone(open_page, tmp_path):
     rng = np.random.default_rng(0)
     classes = np.array([f"CD4+/CD45RA+/CD25- naive T cells, population {k}" for k in range(10)])
     codes = np.arange(200) % 10
-    table = Table(rng.standard_normal((200, 3)) + codes[:, None], classes[codes], ("a", "b", "c"))
+    names = ("a", "b" * 40, "3-carboxy-4-methyl-5-propyl-2-furanpropanoate (CMPF)")
+    table = Table(rng.standard_normal((200, 3)) + codes[:, None], classes[codes], names)
     panel = Panel(**vars(fit_panel(analyse(table, Settings(halves=0, folds=0, pairs="none", top=3)))))
-    write_application(apply_panel(panel, table, about={"data": "new.csv"}), tmp_path)
+    application = apply_panel(panel, table, about={"data": "new.csv"})
+    write_application(application, tmp_path)
     page = open_page((tmp_path / "report.html").read_text(encoding="utf-8"))
     hidden = "[...document.querySelectorAll('.scroll')].map((box) => box.scrollWidth - box.clientWidth)"
     assert page.js(hidden) == [0] * 5
@@ -306,3 +331,10 @@ def test_tables_of_ten_long_class_names_fit_a_page(open_page, tmp_path):
     page.media(kind="print")
     assert page.js("document.documentElement.scrollWidth") == 1200
     page.media()
+    page = open_page((tmp_path / "report.html").read_text(encoding="utf-8"), width=390)
+    assert page.js(hidden) == [0] * 5
+    cells = "[...document.querySelectorAll('#predictions tr:last-child td')].filter((cell) => cell.offsetWidth > 0)"
+    shown = page.js(f"{cells}.map((cell) => cell.textContent)")
+    row = list_predictions(application)[len(codes) - 1]
+    assert len(shown) == 5  # sample, class, the probability of that class, observed class, missing features
+    assert float(shown[2]) == pytest.approx(float(row[f"probability of {row['predicted']}"]), rel=0.01)

@@ -21,6 +21,8 @@ COLUMNS = {
     "score": "scores_",
 }
 SHOWN = 10  # number of features in the HTML
+#: For pages that have no style of their own for tables; colours are those of the page.
+STYLE = ".randsel th, .randsel td { padding: .15em .7em; text-align: left } .randsel .number { text-align: right }"
 
 
 class NotebookMixin:
@@ -85,14 +87,17 @@ class NotebookMixin:
         """Return the verdict, and the first features as a table; names are escaped."""
         results = self._list_results()
         rows = np.asarray(self.order_)[:SHOWN]
-        header = "".join(f"<th>{escape(name.replace('_', ' '))}</th>" for name in results)
+        kinds = {name: ' class="number"' if values.dtype.kind in "iuf" else "" for name, values in results.items()}
+        header = "".join(f"<th{kind}>{escape(name.replace('_', ' '))}</th>" for name, kind in kinds.items())
         body = "".join(
-            "<tr>" + "".join(f"<td>{_cell(name, values[row])}</td>" for name, values in results.items()) + "</tr>"
+            "<tr>"
+            + "".join(f"<td{kinds[name]}>{_cell(name, values[row])}</td>" for name, values in results.items())
+            + "</tr>"
             for row in rows.tolist()
         )
         sentences = " ".join(self._sentences())
         return (
-            f'<div class="randsel"><p>{escape(sentences)}</p>'
+            f'<div class="randsel"><style>{STYLE}</style><p>{escape(sentences)}</p>'
             f"<table><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table></div>"
         )
 

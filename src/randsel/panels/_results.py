@@ -23,7 +23,7 @@ from randsel.panels._application import Application
 from randsel.panels._cohort import FeatureShift
 from randsel.panels._evaluation import Evaluation, Measure
 from randsel.panels._panel import Panel
-from randsel.plots import survival_panels
+from randsel.plots import class_colours, survival_panels
 from randsel.report import draw_figure, render_page
 from randsel.targets import KINDS
 
@@ -196,6 +196,7 @@ def contents(application: Application) -> dict[str, Any]:
     evaluation, panel = application.evaluation, application.panel
     predictions = list_predictions(application)
     labels = _class_labels(panel)
+    names = {"sample", "predicted", "observed"} if labels else {"sample"}  # columns of text
     return {
         "title": f"Panel applied to {application.about['data']}",
         "sentences": summarise_application(application),
@@ -208,12 +209,13 @@ def contents(application: Application) -> dict[str, Any]:
         if evaluation is None or evaluation.confusion is None
         else {"labels": labels, "rows": evaluation.confusion.tolist()},
         "shifts": _compared_features(application),
-        "columns": list(predictions[0]),
         "labels": labels,
-        "probabilities": {f"{PROBABILITY}{label}": label for label in labels},
-        "first_probability": f"{PROBABILITY}{labels[0]}" if labels else "",
+        "probability": PROBABILITY,
         "few_classes": FEW_CLASSES,
-        "predictions": [[_shorten(value) for value in row.values()] for row in predictions[:LISTED]],
+        "predictions": [
+            {column: value if column in names else _shorten(value) for column, value in row.items()}
+            for row in predictions[:LISTED]
+        ],
         "total": len(predictions),
         "kind": panel.kind,
         "about": {
@@ -266,14 +268,11 @@ def _draw_calibration(application: Application) -> Any:
     axes.locator_params(nbins=6)
     axes.spines[["top", "right"]].set_visible(False)
     bins = application.evaluation.calibration
+    classes = _class_labels(application.panel) or labels
     for label in labels:
-        of_class = [b for b in bins if b.label == label]
-        axes.plot(
-            [b.predicted for b in of_class],
-            [b.observed for b in of_class],
-            marker="o",
-            label=shorten(label, 28) or None,
-        )
+        points = np.array([(b.predicted, b.observed) for b in bins if b.label == label])
+        colour = str(class_colours(classes.index(label)))  # as in the report of randsel select
+        axes.plot(*points.T, color=colour, marker="o", label=shorten(label, 28) or None)
     limits = [0.0, 1.0]
     if application.panel.classes is None:
         values = [value for b in bins for value in (b.predicted, b.observed)]

@@ -171,7 +171,13 @@ def _draw_cells(axes: Any, first: Array, second: Array, codes: Array) -> None:
 
 
 def feature_panel(
-    values: Any, y: Any, *, categories: bool = True, labels: Sequence[str] = (), target: str = "target", ax: Any = None
+    values: Any,
+    y: Any,
+    *,
+    categories: bool = True,
+    labels: Sequence[str] | None = None,
+    target: str | None = None,
+    ax: Any = None,
 ) -> Any:
     """Draw one feature against the target.
 
@@ -182,13 +188,14 @@ def feature_panel(
     Parameters
     ----------
     values, y : arrays or series
-        Values of the feature, and the target. Samples of missing values are left out.
+        Values of the feature, and the target. Samples of missing values are left out. The name of a series is written
+        at its axis.
     categories : bool
         Whether y are classes.
-    labels : sequence of str
-        Labels of the classes, in ascending order; numbers from 1 if left out.
-    target : str
-        Name of a target of numbers, for its axis.
+    labels : sequence of str, default=None
+        Labels of the classes, in ascending order; None: the classes; an empty sequence: numbers from 1.
+    target : str, default=None
+        Name of a target of numbers, for its axis; None: that of the series, or "target".
     ax : matplotlib.axes.Axes, default=None
         Where to draw; None: a new figure.
 
@@ -206,6 +213,7 @@ def feature_panel(
     ['no', 'yes']
     """
     axes = prepare_axes(ax, (3.4, 2.7))
+    name, target = (write_name(text or "") for text in (getattr(values, "name", ""), target or getattr(y, "name", "")))
     values, y = np.asarray(values, dtype=float), np.asarray(y)
     classes, codes = np.unique(y, return_inverse=True)
     observed = ~np.isnan(values)
@@ -213,14 +221,17 @@ def feature_panel(
     is_levels = _has_few_levels(values)
     if categories and is_levels and all(len(f"{level:g}") <= LONGEST_LEVEL for level in np.unique(values)):
         _draw_bars(axes, values, codes, len(classes))
+        axes.set_xlabel(name, parse_math=False)
         return axes
+    (axes.set_ylabel if categories else axes.set_xlabel)(name, parse_math=False)
     if not categories:
-        axes.set_ylabel(write_name(target), parse_math=False)
+        axes.set_ylabel(target or "target", parse_math=False)
     if not categories and not is_levels:
         axes.plot(jitter(values, 0), y, **_DOTS, color=CLASS_COLOURS[0], rasterized=len(y) > MANY)
         return axes
     if categories:
         strips = [(values[codes == code], str(class_colours(code))) for code in range(len(classes))]
+        labels = [format_label(label) for label in classes] if labels is None else labels
         names = [write_name(label, 14) for label in labels] or [str(code + 1) for code in range(len(classes))]
     else:
         strips = [(y[values == level], CLASS_COLOURS[0]) for level in np.unique(values)]

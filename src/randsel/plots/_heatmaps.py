@@ -10,6 +10,7 @@ from randsel.plots._style import (
     are_classes,
     class_colours,
     find_names,
+    is_narrow,
     low_to_high,
     prepare_axes,
     to_columns,
@@ -17,6 +18,7 @@ from randsel.plots._style import (
 )
 
 LIMIT = 2.5  # standard deviations at which colours of values end
+LONGEST, LONGEST_NARROW = 40, 18  # maximum number of characters of a name beside a row
 TAILS = (0.05, 0.95)  # quantiles at which values are limited before the mean and the spread are computed
 STRONGEST = 20.0  # -log10 p at which colours of pairs end: one very strong pair must not make all others look pale
 DIAGONAL = "0.6"  # colour of the diagonal of a heat map of pairs; its scale has no grey
@@ -68,7 +70,7 @@ def feature_heatmap(
     image = axes.imshow(
         standard[order].T, aspect="auto", cmap="coolwarm", vmin=-LIMIT, vmax=LIMIT, interpolation="nearest"
     )
-    labels = [str(j) if names is None else write_name(names[j], 40, 1) for j in columns.tolist()]
+    labels = _write_names(axes, columns, names)
     axes.set_yticks(range(len(columns)), labels, parse_math=False, fontsize="small")
     axes.set_xticks([])
     axes.tick_params(axis="y", length=0)
@@ -80,6 +82,12 @@ def feature_heatmap(
     bar.set_label("standard deviations", fontsize="small")
     bar.outline.set_visible(False)
     return axes
+
+
+def _write_names(axes: Any, columns: Array, names: Any) -> list[str]:
+    """Return the labels of rows, which leave room for the map in a narrow figure."""
+    longest = LONGEST_NARROW if is_narrow(axes) else LONGEST
+    return [str(j) if names is None else write_name(names[j], longest, 1) for j in columns.tolist()]
 
 
 def _find_columns(features: Any, n_features: int) -> Array:
@@ -148,7 +156,7 @@ def interaction_heatmap(scan: Any, *, names: Any = None, title: str = "", ax: An
     names = find_names(names, scan)
     n_shown = len(scan.top_)
     axes = prepare_axes(ax, (2.4 + 0.36 * n_shown, 1.4 + 0.36 * n_shown))
-    labels = [str(j) if names is None else write_name(names[j], 40, 1) for j in scan.top_.tolist()]
+    labels = _write_names(axes, scan.top_, names)
     strength = -np.log10(np.maximum(scan.top_pvalues_, 1e-300))
     # the main effects on the diagonal would dominate the scale
     strength = np.where(np.eye(n_shown, dtype=bool), np.nan, strength)

@@ -1,5 +1,6 @@
 """Figures of the culling path, and of the weights of its kernels."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -95,15 +96,23 @@ def _find_highlighted(path: Any, highlight: Array | None) -> Array:
 
 
 def _label_rounds(axes: Any, path: CullingPath, width: float) -> None:
-    """Label rounds by their number of features: the chosen one in red, the last one, and others with room between."""
+    """Label rounds by their number of features: the first, the chosen (in red), the last, and others between them.
+
+    Labels that would touch are written to the left of the earlier tick and to the right of the later one.
+    """
     last, space = len(path.rounds) - 1, max(1, -(-len(path.rounds) // int(2.0 * width)))
-    ticks = [path.best]
-    for number in (last, 0, *range(last, -1, -space)):
+    ticks = sorted({0, path.best, last})
+    for number in range(last, -1, -space):
         if all(abs(number - other) >= space for other in ticks):
             ticks.append(number)
     ticks.sort()
     axes.set_xticks(ticks, [str(len(path.rounds[number].features)) for number in ticks])
-    axes.get_xticklabels()[ticks.index(path.best)].set(color=RED, fontweight="bold")
+    labels = axes.get_xticklabels()
+    for left, right in pairwise(range(len(ticks))):
+        if ticks[right] - ticks[left] < space:
+            labels[left].set_horizontalalignment("right")
+            labels[right].set_horizontalalignment("left")
+    labels[ticks.index(path.best)].set(color=RED, fontweight="bold")
     axes.set_xlabel("features left in the round")
 
 

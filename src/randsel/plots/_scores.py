@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 
 from randsel._utils.typing import Array
-from randsel.plots._style import CLASS_COLOURS, GREY, RED, new_figure, prepare_axes, write_name
+from randsel.plots._style import CLASS_COLOURS, GREY, RED, is_narrow, new_figure, prepare_axes, write_name
 
 COLUMNS = 4  # maximum number of panels side by side, of a comparison on one data set
 #: Entries of the legend of a comparison.
 METHOD, ERROR, OTHERS = "method of the panel", "± standard error", "other methods"
-NARROW = 4.5  # width of a figure in inches up to which a legend has one column
+LINE = 42  # maximum number of characters on a line of a legend of one column
 
 
 def comparison(rows: Any, *, title: str = "") -> Any:
@@ -91,7 +91,7 @@ def _explain_lines(figure: Any, axes: Any, *, has_others: bool) -> None:
     handles, labels = axes.get_legend_handles_labels()
     entries = dict(zip(labels, handles, strict=True))
     shown = [label for label in (METHOD, ERROR, OTHERS) if label in entries and (has_others or label != OTHERS)]
-    frame = {"frameon": False, "fontsize": "small", "ncols": 1 if figure.get_figwidth() < NARROW else len(shown)}
+    frame = {"frameon": False, "fontsize": "small", "ncols": 1 if is_narrow(axes) else len(shown)}
     figure.legend([entries[label] for label in shown], shown, loc="outside lower center", **frame)
 
 
@@ -199,14 +199,15 @@ def panel_sizes(
         if value is not None:
             axes.axhline(value, color=GREY, linewidth=0.9, linestyle=style, label=name)
     colours = iter((RED, CLASS_COLOURS[0], CLASS_COLOURS[2]))
+    n_columns, line = (1, LINE) if is_narrow(axes) else (2, 2 * LINE)
     for name, size in (marks or {}).items():
-        axes.axvline(size, color=next(colours, GREY), linewidth=1.0, linestyle=":", label=f"{name}: {size}")
+        label = write_name(f"{name}: {size}", line)
+        axes.axvline(size, color=next(colours, GREY), linewidth=1.0, linestyle=":", label=label)
     axes.set_xscale("log")
     axes.set_xticks(ticks := _few_sizes(sizes.tolist(), 7), [str(size) for size in ticks])
     axes.set_xticks([], minor=True)
     axes.set(xlabel="number of features", ylabel=measure)
     # above the panel, where no curve and no line crosses it
-    n_columns = 2 if axes.figure.get_figwidth() > NARROW else 1
     legend = {"frameon": False, "fontsize": "small", "borderaxespad": 0.0, "ncols": n_columns, "handlelength": 1.6}
     axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.02), **legend)
     return axes

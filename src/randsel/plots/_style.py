@@ -12,6 +12,7 @@ GREY, RED = "0.6", "#c1121f"
 ON_PALE = "#111111"  # text on a pale ground, which stays pale in dark mode
 FEW_LEVELS = 12  # features of at most this many distinct values are drawn as discrete
 LONG_NAME = 28  # characters of a name on a line of a figure
+NARROW = 4.5  # width in inches up to which figures have shorter lines of text
 NAME_LINES = 3  # maximum number of lines of a name
 MANY = 500  # above this number, lines or samples are drawn as pixels, because vector files would become large
 #: Colours of classes, with a contrast of at least 3 to a light and to a dark background.
@@ -84,6 +85,11 @@ def prepare_axes(ax: Any, size: tuple[float, float]) -> Any:
 def write_name(name: Any, width: int = LONG_NAME, lines: int = NAME_LINES) -> str:
     """Break a name into at most `lines` lines of `width` characters; an ellipsis stands for the rest."""
     return "\n".join(wrap(shorten(str(name), width * lines), width, break_on_hyphens=False)[:lines]) or str(name)
+
+
+def is_narrow(axes: Any) -> bool:
+    """Return whether the figure of axes is drawn for a phone, or as a small picture."""
+    return bool(axes.figure.get_figwidth() <= NARROW)
 
 
 def find_names(names: Any, *sources: Any) -> Any:

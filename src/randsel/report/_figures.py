@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -67,7 +68,7 @@ def draw_heatmap(analysis: Analysis, *, ax: Any) -> Any:
     y = analysis.outcome.to_numbers(analysis.table.y)[0]
     axes = feature_heatmap(values, y, names=names, categories=analysis.outcome.has_classes, ax=ax)
     by = "events less those expected" if analysis.outcome is SURVIVAL else target_name(analysis)
-    axes.set_xlabel(f"{len(y)} samples, ordered by {by}", parse_math=False, fontsize="small")
+    axes.set_xlabel(fill(f"{len(y)} samples, ordered by {by}", 40), parse_math=False, fontsize="small")
     return axes
 
 

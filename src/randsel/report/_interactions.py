@@ -75,7 +75,7 @@ def interaction_contents(
             "significant": len(significant),
             "rows": [_describe_set(row, names) for row in scan.pairs_[:PAIRS]],
             "drawn": [_draw_pair(table, kind, row, names) for row in significant[:DRAWN_PAIRS]],
-            "heatmap": {"figure": _draw_heatmap(scan, names)} if len(significant) else None,
+            "heatmap": {"figures": _draw_heatmap(scan, names)} if len(significant) else None,
         },
         "triples": [_describe_set(row, names) for row in getattr(scan, "triples_", ())[:PAIRS]],
         "covariate_pairs": [
@@ -180,10 +180,15 @@ def _draw_pair(table: Table, kind: str, row: Any, names: Sequence[str]) -> dict[
     return {**pair, "figure": draw_panel(pair_panel, *values, about=about, **options)}
 
 
-def _draw_heatmap(scan: InteractionScan, names: Sequence[str]) -> str:
-    side = 1.4 + 0.14 * len(scan.top_)
+def _draw_heatmap(scan: InteractionScan, names: Sequence[str]) -> dict[str, str]:
+    """Draw the heat map for wide and for narrow windows, where the same letters take more of the width."""
+    side, n_rows = 1.4 + 0.14 * len(scan.top_), len(scan.top_)
+    sizes = {"wide": (side + 1.0, side), "narrow": (3.7, 1.2 + 0.11 * n_rows)}
     about = "p-values of all pairs of the first features"
-    return draw_panel(interaction_heatmap, scan, names=names, about=about, size=(side + 1.0, side))
+    return {
+        width: draw_panel(interaction_heatmap, scan, names=names, about=about, size=size)
+        for width, size in sizes.items()
+    }
 
 
 def _describe_features(scan: InteractionScan, names: Sequence[str]) -> list[dict[str, Any]]:
