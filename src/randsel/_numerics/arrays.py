@@ -168,6 +168,17 @@ def median(x: Any) -> Any:
     return partitioned[middle] if len(x) % 2 else 0.5 * (partitioned[:middle].max() + partitioned[middle])
 
 
+def root_above_rounding(square: Any, scale: Any, m: int, dtype: Any) -> Any:
+    """Return the square root; zero where the square is within the rounding error of a sum of m terms up to `scale`."""
+    xp = namespace(square)
+    return xp.sqrt(xp.where(square > (8 * m * machine_epsilon(dtype)) * scale, square, 0.0))
+
+
+def safe_ratio(above: Any, below: Any) -> Any:
+    """Return `above / below`, and 0 where `below` is zero."""
+    return namespace(below).where(below > 0, above, 0.0) / clip(below, 1e-300)
+
+
 def frobenius_norm(x: Any) -> float:
     """Return the Frobenius norm."""
     return math.sqrt(float(dot(x, x)))

@@ -49,6 +49,7 @@ from randsel.culling import (
     Round,
     Rules,
     cull,
+    merge_functions,
     path_sizes,
     permutation_test,
     restore_state,
@@ -433,7 +434,7 @@ class RandSel(StandInsMixin, Selector):
 
     def _name_features(self, path: CullingPath, columns: Array) -> CullingPath:
         """Return the path with the columns of X as features."""
-        return path.merge_functions(columns, self.min_features) if self.kernel == "rank" else path.relabel(columns)
+        return merge_functions(path, columns, self.min_features) if self.kernel == "rank" else path.relabel(columns)
 
     def _results(self, path: CullingPath, n_to_select: int | None) -> dict[str, Any]:
         """Return the attributes of the fitted estimator."""
