@@ -470,16 +470,8 @@ class RemoteTable(Protocol):
     def hash_blocks(self) -> list[bytes]:
         """Return hashes of all columns, in order and in any number of pieces."""
 
-    def standardised_columns(
-        self,
-        weights: Array | None,
-        *,
-        scale: bool | str,
-        max_bytes: int | None,
-        max_missing: float = 1.0,
-        nuisance: Any = None,
-    ) -> tuple[Any, Array]:
-        """Return the columns that vary, standardised, as a `ColumnSource`, and their indices."""
+    def standardised_columns(self, scaling: Any, max_bytes: int | None) -> tuple[Any, Array]:
+        """Return the columns that vary, standardised by a `Scaling`, as a `ColumnSource`, and their indices."""
 
     def rank_functions(
         self, n_functions: int, weights: Array, nominal: Array, strata: Array | None = None, max_missing: float = 1.0
