@@ -30,7 +30,7 @@ from randsel._sklearn.base import (
     drop_unweighted_rows,
     fit_context,
     fit_task,
-    rank_columns,
+    ranking_attributes,
 )
 from randsel._utils.files import Checkpoint, open_checkpoint
 from randsel._utils.jobs import one_blas_thread, seed_of
@@ -439,15 +439,10 @@ class RandSel(StandInsMixin, Selector):
     def _results(self, path: CullingPath, n_to_select: int | None) -> dict[str, Any]:
         """Return the attributes of the fitted estimator."""
         n_to_select = len(path.best_round.features) if n_to_select is None else n_to_select
-        order, ranks = rank_columns(path.order, self.n_features_in_, n_to_select)
-        support = ranks == 1
         return {
+            **ranking_attributes(path.order, self.n_features_in_, n_to_select),
             "path_": path,
             "fixed_": path.fixed,
-            "order_": order,
-            "ranking_": ranks,
-            "support_": support,
-            "n_features_": int(support.sum()),
             "stands_out_": path.stands_out,
             "permutation_pvalue_": path.noise_pvalue,
         }
