@@ -1,9 +1,10 @@
 """The contribution in closed form: the limit of infinitely many random subsets, for all features in one pass.
 
-Error bounds choose one of three routes for the function `2T` of each feature (eq. 3): its series to first or to third
-order, through matrix products, or element by element. A route returns the "forms" of its features, one column each, in
-five rows: total contribution, sums over pairs for the main and for the interaction score, norm of the U-centred
-function, mean of the contrast T. Equations are numbered as in docs/explanation/mathematics.md.
+One of three routes computes with the function `2T` of each feature (eq. 3): its series to first or to third order,
+through matrix products, or element by element. Error bounds, which follow from moments of the columns, choose the
+route: they say how far a score can move when a series replaces the function. A route returns the "forms" of its
+features, one column each, in five rows: total contribution, sums over pairs for the main and for the interaction score,
+norm of the U-centred function, mean of the contrast T. Equations are numbered as in docs/explanation/mathematics.md.
 """
 
 from dataclasses import dataclass, replace

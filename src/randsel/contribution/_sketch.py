@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any
 
-from randsel._numerics.arrays import astype, device_of, dot, namespace, on_host, to_device, to_double, to_floats
+from randsel._numerics.arrays import as_array_like, dot, namespace, to_double, to_floats
 from randsel._utils.jobs import generator
 from randsel._utils.typing import Array
 
@@ -93,14 +93,7 @@ class Sketch:
 
 def probe_vectors(other: Any) -> Any:
     """Return fixed random vectors of mean zero, in the type and on the device of another array."""
-    if on_host(other):
-        return _probe_vectors(other.shape[0]).astype(other.dtype)
-    return _probe_vectors_on_device(str(device_of(other)), other.shape[0], other.dtype)
-
-
-@lru_cache(maxsize=2)
-def _probe_vectors_on_device(device: str, m: int, dtype: Any) -> Any:
-    return astype(to_device(_probe_vectors(m), device), dtype)
+    return as_array_like(_probe_vectors(other.shape[0]), other, precise=False)
 
 
 @lru_cache(maxsize=2)

@@ -102,11 +102,7 @@ def _unstack_rounds(arrays: Mapping[str, Array], chance: Chance) -> list[Round]:
     return [
         Round(
             **{name: split[name][number] for name in ARRAYS},
-            gamma=float(arrays["gamma"][number]),
-            alignment=float(arrays["alignment"][number]),
-            ridge=float(arrays["ridge"][number]),
-            fourth_moment=float(arrays["fourth_moment"][number]),
-            size=int(arrays["size"][number]),
+            **{name: arrays[name][number].item() for name in NUMBERS},
             by_chance=chance,
             errors=errors[number],
         )
